@@ -1,0 +1,65 @@
+"""Errors that a person can act on: what happened, the values, what to change.
+
+Every error raised on purpose is an `AnygrpoError`. The command line prints its text without a traceback (unless
+``--debug``) and exits with its `exit_code`:
+
+====================  =========  ==================================================
+class                 exit code  meaning
+====================  =========  ==================================================
+`AnygrpoError`        1          internal: a bug here
+`ConfigError`         2          a recipe or flag that cannot be meant
+`DataError`           3          data, model or file missing or malformed
+`TrainingError`       4          training failed and cannot go on
+`DoctorObjection`     5          the doctor or the pre-flight check objects
+`Interrupted`         130        stopped by the user, state saved
+====================  =========  ==================================================
+
+A bad *sample* is never an exception: it is data (`Rollout.valid` is False there, with a reason).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AnygrpoError(Exception):
+    """Base of all deliberate errors.
+
+    Args:
+        what: one sentence: what is wrong, naming both values where two disagree.
+        cure: one sentence: what to change.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, cure: str = "") -> None:
+        self.what, self.cure = what, cure
+        super().__init__(f"{what}\n  -> {cure}" if cure else what)
+
+
+class ConfigError(AnygrpoError):
+    exit_code = 2
+
+
+class DataError(AnygrpoError):
+    exit_code = 3
+
+
+class TrainingError(AnygrpoError):
+    exit_code = 4
+
+
+class DoctorObjection(AnygrpoError):
+    exit_code = 5
+
+
+class Interrupted(AnygrpoError):
+    exit_code = 130
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The sentence "did you mean ...?" for a misspelt word, or the known words where nothing is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)

@@ -1,0 +1,132 @@
+"""What a policy must be able to do. Five methods train it; the rest have sensible defaults in `BasePolicy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.errors import ConfigError
+from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """The protocol the loop is written against."""
+
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        """P x G samples without gradient; a pure function of (weights, settings, prompts, seed)."""
+        ...
+
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        """Score rows (leaves [n, ...]) at a slice of their decisions, with gradient.
+
+        `want` holds any of "entropy", "kl" (exact, to the reference), "supervised", "consistency"; a policy refuses
+        (ConfigError) what it cannot compute, never leaves it out in silence.
+        """
+        ...
+
+    def decode(self, samples: Tree) -> list[list[Any]]:
+        """Samples [P, G, ...] as what a reward reads: texts, indices, motions, images."""
+        ...
+
+    def reference(self) -> AbstractContextManager[None]:
+        """Inside, `evaluate` scores under the frozen reference policy (LoRA off, or frozen weights)."""
+        ...
+
+    def trainable(self) -> nn.Module:
+        """The module whose parameters with requires_grad are optimised and saved."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClipDefaults:
+    """A policy type's own clip range, where the recipe names none."""
+
+    low: float = 0.2
+    high: float = 0.2
+
+
+class BasePolicy:
+    """Defaults shared by the built-in policies. Subclasses implement the five methods of `Policy`.
+
+    Attributes:
+        clip: this policy type's clip range when the recipe sets none.
+        time_chunk: decisions scored at once (None: all); set where T graphs don't fit in memory.
+        provides: what `evaluate(want=...)` can add.
+    """
+
+    clip: ClipDefaults = ClipDefaults()
+    time_chunk: int | None = None
+    provides: ClassVar[frozenset[str]] = frozenset()
+    version: int = 0
+
+    def greedy(self, prompts: list[Any]) -> Rollout:
+        """One deterministic sample a prompt (G = 1), for evaluation."""
+        raise ConfigError(f"{type(self).__name__} has no deterministic mode")
+
+    def replay(self, prompts: list[Any], stored: Stored) -> Rollout:
+        """Given actions as a rollout [P, G, ...]; short lists padded with valid = False. Rewards are taken over."""
+        raise ConfigError(f"{type(self).__name__} cannot be trained on stored actions")
+
+    def settings(self, **numbers: float) -> None:
+        """Change numbers that the recipe schedules (temperature, ...). Unknown names are refused."""
+        for name, value in numbers.items():
+            if not hasattr(self, name):
+                raise ConfigError(f"{type(self).__name__} has no setting {name!r}")
+            setattr(self, name, value)
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        """Rows for samples/step_*.jsonl: anything JSON can hold."""
+        return [{"prompt": str(p), "outputs": [str(o) for o in row]} for p, row in zip(prompts, outputs)]
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [p for p in self.trainable().parameters() if p.requires_grad]  # type: ignore[attr-defined]
+
+    def check_wanted(self, want: frozenset[str]) -> None:
+        if extra := want - self.provides:
+            raise ConfigError(
+                f"{type(self).__name__} cannot compute {sorted(extra)}; it provides {sorted(self.provides) or 'nothing'}",
+                "set that term's weight to 0",
+            )
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """The trainable weights by name: all that a checkpoint of the policy needs (adapters alone under LoRA)."""
+    return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
+
+
+def load_state(module: nn.Module, state: dict[str, Tensor]) -> None:
+    """Load what `state_of` returned.
+
+    Raises:
+        ConfigError: names or shapes differ; both are named.
+    """
+    own = dict(state_of(module))
+    missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    if missing or unexpected:
+        raise ConfigError(f"checkpoint does not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if tensor.shape != state[name].shape:
+                raise ConfigError(f"{name}: checkpoint {tuple(state[name].shape)}, model {tuple(tensor.shape)}")
+            tensor.copy_(state[name])
+
+
+@contextmanager
+def frozen_weights(module: nn.Module, frozen: dict[str, Tensor]) -> Iterator[None]:
+    """Swap `frozen` (a copy made by `state_of` at the start) into the module, and back. For full-weight references."""
+    live = {name: p.data for name, p in module.named_parameters() if name in frozen}
+    try:
+        for name, p in module.named_parameters():
+            if name in frozen:
+                p.data = frozen[name]
+        yield
+    finally:
+        for name, p in module.named_parameters():
+            if name in live:
+                p.data = live[name]

@@ -1,0 +1,242 @@
+"""The records that every policy shares. Letters: P prompts, G group, T decisions, N = P x G rows.
+
+A policy fills a `Rollout`; the trainer scores it, turns it into `Batch`es (one per optimizer step) and cuts those
+into `Block`s, as small as memory asks. Weights are fixed before the cut, so any cut gives the same gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import ConfigError
+
+Tree = Any
+"""Nested dicts whose leaves are tensors, or lists of plain objects (one per prompt or per row)."""
+
+
+def tree_map(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    """Apply `fn` to every tensor leaf; other leaves (None, numbers, strings) pass through."""
+    if isinstance(tree, dict):
+        return {key: tree_map(fn, value) for key, value in tree.items()}
+    return fn(tree) if isinstance(tree, Tensor) else tree
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a task says of P x G outputs.
+
+    Attributes:
+        rewards: [P, G] float32; anything where `valid` is False.
+        components: named parts of the reward before weighting, each [P, G] float32.
+        valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
+        reasons: (p, g) -> why that sample is invalid.
+    """
+
+    rewards: Tensor
+    components: dict[str, Tensor] = field(default_factory=dict)
+    valid: Tensor | None = None
+    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Given actions in place of sampled ones: demonstrations (supervised) or scored candidates (RCE, offline GRPO).
+
+    Attributes:
+        actions: P lists of actions in the form `Policy.decode` returns; ragged lists are padded by the policy.
+        rewards: P lists of floats, or None for plain demonstrations.
+        log_probs: P lists of behaviour log-probs of whole actions (None where there is no propensity), or None.
+        components: named reward parts, each P lists of floats.
+    """
+
+    actions: list[list[Any]]
+    rewards: list[list[float]] | None = None
+    log_probs: list[list[float | None]] | None = None
+    components: dict[str, list[list[float]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """P x G samples of a policy. Never holds anything with a gradient.
+
+    Attributes:
+        samples: tree with leaves [P, G, ...]: all that `Policy.evaluate` needs to score these same actions again.
+        log_probs: [P, G, T] float32 under the behaviour policy (weights *and* settings that really sampled).
+        mask: [P, G, T] bool: decisions chosen by the policy: no padding, no tool output, nothing forced.
+        rewards: [P, G] float32, zeros until scored.
+        components: named reward parts, each [P, G] float32.
+        valid: [P, G] bool: False where sampling or scoring failed; such samples leave mean, std and loss.
+        ended: [P, G] bool: finished by itself, not cut off.
+        version: [P, G] int64: optimizer steps taken by the weights that sampled.
+        reasons: (p, g) -> why invalid.
+        info: plain numbers about the sampling, logged as they are (names of `anygrpo.metrics`).
+    """
+
+    samples: Tree
+    log_probs: Tensor
+    mask: Tensor
+    rewards: Tensor
+    valid: Tensor
+    ended: Tensor
+    version: Tensor
+    components: dict[str, Tensor] = field(default_factory=dict)
+    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
+    info: dict[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(samples: Tree, log_probs: Tensor, mask: Tensor, **given: Any) -> Rollout:
+        """A rollout not yet scored: rewards 0, everything valid, ended, version 0, unless given."""
+        shape = log_probs.shape[:2]
+        device = log_probs.device
+        fields: dict[str, Any] = {
+            "rewards": torch.zeros(shape, dtype=torch.float32, device=device),
+            "valid": torch.ones(shape, dtype=torch.bool, device=device),
+            "ended": torch.ones(shape, dtype=torch.bool, device=device),
+            "version": torch.zeros(shape, dtype=torch.int64, device=device),
+        }
+        return Rollout(samples=samples, log_probs=log_probs.float(), mask=mask.bool(), **(fields | given))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        p, g, t = self.log_probs.shape
+        return p, g, t
+
+    def scored(self, scores: Scores) -> Rollout:
+        """This rollout with a task's scores; what either side called invalid stays invalid."""
+        valid = self.valid if scores.valid is None else self.valid & scores.valid.to(self.valid.device)
+        rewards = scores.rewards.to(self.rewards.device, torch.float32)
+        finite = torch.isfinite(rewards)
+        reasons = self.reasons | scores.reasons
+        for p, g in (valid & ~finite).nonzero().tolist():
+            reasons.setdefault((p, g), "reward is not finite")
+        valid = valid & finite
+        return replace(
+            self,
+            rewards=torch.where(valid, rewards, torch.zeros_like(rewards)),
+            components=scores.components,
+            valid=valid,
+            reasons=reasons,
+        )
+
+    def groups(self, keep: Tensor) -> Rollout:
+        """Only the groups (prompts) where `keep` [P] is True, in order."""
+        index = keep.nonzero()[:, 0]
+        position = {int(p): i for i, p in enumerate(index.tolist())}
+        take = lambda x: x[index.to(x.device)]  # noqa: E731
+        return replace(
+            self,
+            samples=tree_map(take, self.samples),
+            log_probs=take(self.log_probs),
+            mask=take(self.mask),
+            rewards=take(self.rewards),
+            valid=take(self.valid),
+            ended=take(self.ended),
+            version=take(self.version),
+            components={name: take(x) for name, x in self.components.items()},
+            reasons={(position[p], g): why for (p, g), why in self.reasons.items() if p in position},
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy says, with gradients, of n given rows at t of their decisions.
+
+    Attributes:
+        log_probs: [n, t] float32.
+        entropy: [n, t] if asked for and exact, else None.
+        kl: [n, t] exact KL(policy || reference) of each decision's distribution if asked for, else None.
+        losses: further per-row losses the policy can compute, each [n] ("supervised", "consistency").
+    """
+
+    log_probs: Tensor
+    entropy: Tensor | None = None
+    kl: Tensor | None = None
+    losses: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a batch, and a slice of their decisions."""
+
+    samples: Tree
+    times: slice
+    old: Tensor  # [n, t]
+    ref: Tensor | None  # [n, t]
+    mask: Tensor  # [n, t]
+    advantages: Tensor  # [n, 1] or [n, t]
+    weights: Tensor  # [n, t]
+    row_weights: Tensor  # [n]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rows of one optimizer step. Weights already carry every denominator.
+
+    Attributes:
+        samples: tree with leaves [N, ...].
+        old: [N, T] behaviour log-probs.
+        ref: [N, T] log-probs under the frozen reference, or None where no KL needs them.
+        mask: [N, T] bool.
+        advantages: [N, 1] or [N, T].
+        weights: [N, T]: the loss is (weights * per_decision).sum() over any split.
+        row_weights: [N]: the same for losses that a row has once; sums to 1 (0 where a row does not count).
+    """
+
+    samples: Tree
+    old: Tensor
+    ref: Tensor | None
+    mask: Tensor
+    advantages: Tensor
+    weights: Tensor
+    row_weights: Tensor
+
+    def __len__(self) -> int:
+        return self.old.shape[0]
+
+    def rows(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`, weights unchanged."""
+        take = lambda x: x[index]  # noqa: E731
+        return Batch(
+            tree_map(take, self.samples),
+            take(self.old),
+            None if self.ref is None else take(self.ref),
+            take(self.mask),
+            take(self.advantages),
+            take(self.weights),
+            take(self.row_weights),
+        )
+
+    def blocks(self, rows: int, time: int | None = None, whole_sequences: bool = False) -> Iterator[Block]:
+        """Cut into blocks of at most `rows` rows and `time` decisions (None: all of them).
+
+        Raises:
+            ConfigError: `whole_sequences` (a ratio over the sequence) with a policy scored in slices of time.
+        """
+        n, total = self.old.shape
+        if time is not None and time < total and whole_sequences:
+            raise ConfigError(
+                f"a sequence-level ratio needs all {total} decisions of a row at once, but this policy is scored "
+                f"{time} at a time",
+                "use a decision-level objective (ppo), or set the policy's time_chunk to none",
+            )
+        for a in range(0, n, rows):
+            part = self.rows(slice(a, a + rows))
+            for t in range(0, total, time or max(total, 1)):
+                s = slice(t, min(t + (time or total), total))
+                advantages = part.advantages if part.advantages.shape[1] == 1 else part.advantages[:, s]
+                first = part.row_weights if t == 0 else torch.zeros_like(part.row_weights)
+                yield Block(
+                    part.samples,
+                    s,
+                    part.old[:, s],
+                    None if part.ref is None else part.ref[:, s],
+                    part.mask[:, s],
+                    advantages,
+                    part.weights[:, s],
+                    first,
+                )
