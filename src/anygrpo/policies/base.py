@@ -69,8 +69,11 @@ class BasePolicy:
         """One deterministic sample a prompt (G = 1), for evaluation."""
         raise ConfigError(f"{type(self).__name__} has no deterministic mode")
 
-    def replay(self, prompts: list[Any], stored: Stored) -> Rollout:
-        """Given actions as a rollout [P, G, ...]; short lists padded with valid = False. Rewards are taken over."""
+    def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        """Given actions as a rollout [P, G, ...]; short lists padded with valid = False. Rewards are taken over.
+
+        Randomness that `evaluate` needs (noise levels of a denoising loss, say) is drawn here from `seed` and stored.
+        """
         raise ConfigError(f"{type(self).__name__} cannot be trained on stored actions")
 
     def settings(self, **numbers: float) -> None:
