@@ -1,0 +1,158 @@
+"""The algorithm, optimizer and evaluation tables of a recipe."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from anygrpo.config.base import Number, Section
+
+
+class AlgorithmConfig(Section):
+    """How rewards become a gradient. Every number of kind `Number` may follow a schedule."""
+
+    prompts_per_step: int = Field(8, ge=1)
+    "P: prompts sampled in a step."
+    group_size: int = Field(8, ge=1)
+    "G: samples drawn for each prompt; rewards are compared among them."
+    temperature: Number | None = None
+    "Sampling temperature, where it follows a schedule; the policy's own setting otherwise."
+
+    advantage: Literal[
+        "zscore", "centred", "leave_one_out", "rank", "batch", "running", "components", "pass_at_k", "mean_normalised"
+    ] = "zscore"
+    std_floor: float = Field(0.0, ge=0)
+    "Smallest standard deviation that advantages are divided by."
+    advantage_clip: float | None = Field(None, gt=0)
+    component_weights: dict[str, float] = Field(default_factory=dict)
+    "advantage = components: weight of each reward component (1 where not named)."
+    pass_k: int = Field(2, ge=1)
+    "advantage = pass_at_k: k."
+    running_momentum: float = Field(0.99, ge=0, lt=1)
+    "advantage = running: decay of the mean and variance over steps."
+
+    objective: Literal["ppo", "gspo", "cispo", "sapo", "reinforce"] = "ppo"
+    clip_low: Number | None = None
+    "Ratio clip below 1; the policy type's default where not given."
+    clip_high: Number | None = None
+    dual_clip: float | None = Field(None, gt=1)
+    reduction: Literal["token_mean", "sequence_mean", "prompt_mean", "constant"] = "token_mean"
+    horizon: int | None = Field(None, ge=1)
+    "reduction = constant: the fixed number of decisions that sums are divided by (default: T)."
+
+    epochs: int = Field(1, ge=1)
+    "Passes over each rollout."
+    minibatches: int = Field(1, ge=1)
+    "Optimizer steps in a pass; groups are never split."
+    target_kl: float | None = Field(None, gt=0)
+    "Stop the inner updates once the mean KL to the behaviour policy exceeds this."
+
+    lambda_pg: Number = 1.0
+    lambda_supervised: Number = 0.0
+    lambda_consistency: Number = 0.0
+    entropy_coef: Number = 0.0
+    beta: Number = 0.0
+    "Weight of the KL to the reference policy."
+    kl: Literal["k1", "k2", "k3", "exact"] = "k3"
+    kl_controller: Literal["fixed", "proportional", "band"] = "fixed"
+    "proportional: towards kl_target (Ziegler 2019). band: x or / 1.5 outside [kl_low, kl_high]."
+    kl_target: float = Field(0.05, gt=0)
+    kl_horizon: int = Field(100, ge=1)
+    kl_low: float = Field(0.01, gt=0)
+    kl_high: float = Field(0.1, gt=0)
+
+    rce_temperature: Number = 1.0
+    rce_variant: Literal["softmax", "rank", "top1"] = "softmax"
+
+    drop_constant: bool = True
+    "Leave out groups without reward spread (exact where no other term needs them)."
+    pass_rate_low: float | None = Field(None, ge=0, le=1)
+    pass_rate_high: float | None = Field(None, ge=0, le=1)
+    "Keep groups whose mean reward lies in this band."
+    top_k: Number | None = None
+    "Keep the k best samples of each group (early/late by a schedule)."
+    overlong: Literal["keep", "mask", "penalty"] = "keep"
+    "Samples cut off at the limit: train on them, mask them, or subtract a soft penalty from their reward."
+    overlong_buffer: int = Field(0, ge=0)
+    "overlong = penalty: the last this many decisions before the limit are penalised linearly, down to -1."
+    refill: int = Field(0, ge=0)
+    "Dynamic sampling: up to this many further draws replace groups that filters removed; then goes on with fewer."
+
+
+class OptimizerConfig(Section):
+    """AdamW."""
+
+    learning_rate: Number = 1e-5
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = Field(1e-8, gt=0)
+    grad_clip: float | None = Field(1.0, gt=0)
+    "Largest gradient norm; None: no clipping."
+
+
+class EvaluationConfig(Section):
+    """Held-out evaluation: greedy, and pass@k by sampling."""
+
+    every: int | None = Field(None, ge=1)
+    "Steps between evaluations; None: at the start and the end only."
+    prompts: int | None = Field(None, ge=1)
+    "At most this many held-out prompts."
+    pass_k: int | None = Field(None, ge=2)
+    "Also sample this many answers a prompt and report how often at least one succeeds."
+    metric: str = "eval/reward"
+    "What decides the best checkpoint."
+    patience: int | None = Field(None, ge=1)
+    "Stop after this many evaluations without a new best."
+    at_start: bool = True
+
+
+class StageConfig(Section):
+    """A stretch of training with its own method, data, weights and schedules."""
+
+    name: str
+    method: Literal["grpo", "supervised", "rce"] = "grpo"
+    source: Literal["policy", "stored"] | None = None
+    "Where actions come from; default: the policy for grpo, stored ones otherwise."
+    steps: int | None = Field(None, ge=0)
+    epochs: float | None = Field(None, gt=0)
+    "Length in passes over the task's training prompts, where the task has an end."
+    algorithm: dict[str, object] = Field(default_factory=dict)
+    optimizer: dict[str, object] = Field(default_factory=dict)
+    task: dict[str, object] = Field(default_factory=dict)
+    "Keys of these tables override the recipe's for this stage."
+
+
+class TrainingConfig(Section):
+    """The machine side of a run."""
+
+    steps: int = Field(100, ge=0)
+    "Length of the run when no [[stages]] are given."
+    rows_per_block: int = Field(32, ge=1)
+    "Rows in one forward and backward pass; any value gives the same gradient."
+    checkpoint_every: int = Field(50, ge=1)
+    keep_checkpoints: int = Field(2, ge=1)
+    gradient_norms_every: int = Field(10, ge=0)
+    "Steps between measurements of each term's gradient norm (0: never)."
+    samples_every: int = Field(10, ge=0)
+    "Steps between written samples (0: never)."
+    samples_kept: int = Field(4, ge=1)
+    "Prompts written each time."
+    sinks: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    "Besides metrics.jsonl, which is always written."
+    project: str = "anygrpo"
+    "Project name for wandb and trackio."
+    threads: int | None = Field(None, ge=1)
+    "CPU threads; None: torch's choice."
+    deterministic: bool = False
+    "Refuse nondeterministic kernels."
+
+
+class DoctorConfig(Section):
+    """The doctor beside the run."""
+
+    mode: Literal["off", "watch", "act"] = "watch"
+    every: int = Field(5, ge=1)
+    "Steps between diagnoses."
+    max_actions: int = Field(5, ge=0)
+    language: Literal["en", "zh"] = "en"

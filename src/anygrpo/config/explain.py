@@ -1,0 +1,83 @@
+"""Pydantic's findings in our words: where, the value found, what is allowed."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from anygrpo.errors import ConfigError, suggestion
+
+
+def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") -> ConfigError:
+    """One error for all that validation found in a table of type `root`, which stands at `prefix` in the recipe."""
+    lines: list[str] = []
+    cure = ""
+    for item in error.errors():
+        keys, models = _walk(root, item["loc"])
+        where = prefix + ".".join(keys)
+        found = _found(item)
+        if item["type"] == "extra_forbidden":
+            known = _fields(models)
+            lines.append(f"unknown key {where!r}")
+            cure = cure or (suggestion(keys[-1], known) if known else "remove it")
+        elif item["type"] in ("union_tag_invalid", "literal_error"):
+            allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
+            lines.append(f"{where} = {found!r} is not known")
+            cure = cure or suggestion(str(found), [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")])
+        elif item["type"] == "missing":
+            lines.append(f"{where} is missing")
+        elif item["type"] == "union_tag_not_found":
+            lines.append(f"{where}.kind is missing")
+        else:
+            lines.append(f"{where or 'recipe'}: {item['msg']} (found {found!r})")
+    return ConfigError("; ".join(dict.fromkeys(lines)), cure)
+
+
+def _found(item: Any) -> Any:
+    value = item.get("input")
+    return value.get("kind", "a table") if isinstance(value, dict) else value
+
+
+def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], list[Any]]:
+    """The keys a person wrote on the way to `loc` (tags of unions left out), and the models there."""
+    keys: list[str] = []
+    models: list[Any] = [root]
+    for i, part in enumerate(loc):
+        last = i == len(loc) - 1
+        inside = [m for model in models for m in _models_in_field(model, part)]
+        tagged = [m for m in models if _kind_of(m) == part or m.__name__ == part]
+        if isinstance(part, int):
+            keys.append(str(part))
+        elif any(part in getattr(m, "model_fields", {}) for m in models):
+            keys.append(part)
+            models = models if last else inside
+        elif tagged and not last:
+            models = tagged
+        elif part in ("float", "Schedule", "int", "none") and i:
+            continue
+        else:
+            keys.append(str(part))
+    return keys, models
+
+
+def _fields(models: list[Any]) -> list[str]:
+    return sorted({name for model in models for name in getattr(model, "model_fields", {})})
+
+
+def _kind_of(model: Any) -> Any:
+    field = getattr(model, "model_fields", {}).get("kind")
+    words = typing.get_args(field.annotation) if field is not None else ()
+    return words[0] if words else None
+
+
+def _models_in_field(model: Any, part: Any) -> list[Any]:
+    field = getattr(model, "model_fields", {}).get(part)
+    return _models_in(field.annotation) if field is not None else []
+
+
+def _models_in(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for arg in typing.get_args(annotation) for model in _models_in(arg)]

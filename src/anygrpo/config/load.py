@@ -1,0 +1,101 @@
+"""Reading recipes: defaults < recipe file < command-line flags. One validation path for all three."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from anygrpo.config.explain import readable
+from anygrpo.config.recipe import Recipe
+from anygrpo.errors import ConfigError, DataError
+
+
+def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and apply flags such as `["--algorithm.clip-high", "0.28"]`.
+
+    Raises:
+        DataError: no such file.
+        ConfigError: not TOML, unknown keys, wrong types, impossible combinations.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no recipe at {path}", "give the path of a .toml file; examples lie in recipes/")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    apply_flags(table, flags)
+    return parse_recipe(table)
+
+
+def parse_recipe(table: dict[str, Any]) -> Recipe:
+    """Validate a table read from TOML, stages included."""
+    try:
+        recipe = Recipe.model_validate(table)
+        recipe.resolved_stages()
+        return recipe
+    except ValidationError as error:
+        raise readable(error, Recipe) from None
+
+
+def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
+    """Set `--a.b-c value` (or `--a.b-c=value`) in a nested table; stages by number: `--stages.0.steps 5`."""
+    queue = list(flags)
+    while queue:
+        flag = queue.pop(0)
+        if not flag.startswith("--"):
+            raise ConfigError(f"unexpected argument {flag!r}", "settings are given as --table.key value")
+        name, equals, text = flag[2:].partition("=")
+        if not equals:
+            if not queue:
+                raise ConfigError(f"--{name} has no value")
+            text = queue.pop(0)
+        _set(table, name.replace("-", "_").split("."), _value(text), flag)
+
+
+def _value(text: str) -> Any:
+    """A TOML value where the text is one, else the text itself."""
+    words = {"none": None, "null": None, "True": True, "False": False}
+    if text in words:
+        return words[text]
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _set(table: Any, path: list[str], value: Any, flag: str) -> None:
+    for key in path[:-1]:
+        if isinstance(table, list):
+            if not key.isdigit() or int(key) >= len(table):
+                raise ConfigError(f"{flag}: there is no element {key!r}; the list has {len(table)}")
+            table = table[int(key)]
+        else:
+            table = table.setdefault(key, {})
+        if not isinstance(table, dict | list):
+            raise ConfigError(f"{flag}: {key!r} is a value, not a table")
+    if isinstance(table, list):
+        raise ConfigError(f"{flag}: name the key inside the list's element")
+    if value is None:
+        table.pop(path[-1], None)
+    else:
+        table[path[-1]] = value
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The resolved recipe as TOML, readable by `load_recipe` (keys whose value is None are left out)."""
+    import tomli_w
+
+    return tomli_w.dumps(_without_none(recipe.model_dump(mode="json")))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(inner) for inner in value]
+    return value

@@ -1,0 +1,117 @@
+"""The whole recipe, and the stages it resolves to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Field, ValidationError, model_validator
+
+from anygrpo.config import sections
+from anygrpo.config.algorithm import (
+    AlgorithmConfig,
+    DoctorConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    StageConfig,
+    TrainingConfig,
+)
+from anygrpo.config.base import Schedule, Section
+from anygrpo.config.explain import readable
+from anygrpo.errors import ConfigError
+
+PolicyConfig = Annotated[Union[tuple(sections.POLICIES)], Field(discriminator="kind")]  # type: ignore[valid-type]  # noqa: UP007
+TaskConfig = Annotated[Union[tuple(sections.TASKS)], Field(discriminator="kind")]  # type: ignore[valid-type]  # noqa: UP007
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage with every override applied."""
+
+    name: str
+    method: Literal["grpo", "supervised", "rce"]
+    source: Literal["policy", "stored"]
+    steps: int | None
+    epochs: float | None
+    algorithm: AlgorithmConfig
+    optimizer: OptimizerConfig
+    task: Any
+
+
+class Recipe(Section):
+    """Everything that defines a run. Saved, resolved, as config.toml in the run folder."""
+
+    name: str = "run"
+    seed: int = Field(0, ge=0)
+    folder: str | None = None
+    "Run folder; default: runs/<name>-<number>."
+    policy: PolicyConfig
+    task: TaskConfig
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    stages: tuple[StageConfig, ...] = ()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    doctor: DoctorConfig = DoctorConfig()
+
+    @model_validator(mode="after")
+    def _stage_names_differ(self) -> Recipe:
+        names = [stage.name for stage in self.stages]
+        if len(set(names)) < len(names):
+            raise ValueError(f"stages need different names, found {names}")
+        return self
+
+    def resolved_stages(self) -> list[Stage]:
+        """The stages in order; one "grpo" stage of `training.steps` where the recipe lists none.
+
+        Raises:
+            ConfigError: an override that is unknown, or a combination that cannot work.
+        """
+        given = self.stages or (StageConfig(name="grpo", steps=self.training.steps),)
+        return [self._resolve(i, stage) for i, stage in enumerate(given)]
+
+    def _resolve(self, index: int, stage: StageConfig) -> Stage:
+        if (stage.steps is None) == (stage.epochs is None):
+            raise ConfigError(
+                f"stage {stage.name!r} has steps = {stage.steps} and epochs = {stage.epochs}", "give exactly one of them"
+            )
+        source = stage.source or ("policy" if stage.method == "grpo" else "stored")
+        if stage.method != "grpo" and source == "policy":
+            raise ConfigError(f"stage {stage.name!r}: method {stage.method!r} trains on stored actions, not on samples")
+        at = f"stages.{index}."
+        algorithm = _override(self.algorithm, stage.algorithm, at + "algorithm.")
+        if stage.method == "grpo" and source == "policy" and algorithm.group_size == 1 and number(algorithm.lambda_pg) > 0:
+            raise ConfigError(
+                f"stage {stage.name!r}: group_size = 1 has no baseline, every advantage is 0",
+                "set algorithm.group_size to 4 or more",
+            )
+        return Stage(
+            stage.name,
+            stage.method,
+            source,
+            stage.steps,
+            stage.epochs,
+            algorithm,
+            _override(self.optimizer, stage.optimizer, at + "optimizer."),
+            _override(self.task, stage.task, at + "task."),
+        )
+
+
+def number(value: float | Schedule) -> float:
+    """The largest value a number takes, for checks before the run."""
+    return max(value.start, value.end) if isinstance(value, Schedule) else value
+
+
+def _override(base: Any, changes: dict[str, object], where: str) -> Any:
+    """`base` with the keys of `changes` replaced; tables inside it are merged unless they name a new kind."""
+    if not changes:
+        return base
+    table = base.model_dump(exclude_unset=True)
+    for key, value in changes.items():
+        old = table.get(key)
+        merge = isinstance(old, dict) and isinstance(value, dict) and "kind" not in value
+        table[key] = {**old, **value} if merge else value  # type: ignore[dict-item]
+    try:
+        return type(base).model_validate(table)
+    except ValidationError as error:
+        raise readable(error, type(base), where) from None
