@@ -1,0 +1,116 @@
+"""Advantages from rewards, [P, G] to [P, G]: P prompts, G samples of each. Tensors in, tensors out.
+
+Every function works in float64, looks only at valid samples, and decides whether a group is constant by its spread
+(`is_constant`) before anything is divided. Nothing here adds an epsilon to a denominator unless asked to (`epsilon`
+exists to reproduce other frameworks).
+
+Samples that are invalid, or whose reward is not finite, get 0 and leave every mean and standard deviation. A group with
+no spread, or with fewer than two valid samples, gets 0 from every normaliser that compares inside the group.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm.normalisers import ADVANTAGES, Options, rank
+from anygrpo.algorithm.statistics import TOLERANCE, RunningState, is_constant
+from anygrpo.errors import AnygrpoError, ConfigError, suggestion
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """What `compute` returns.
+
+    Attributes:
+        values: [P, G] float32; 0 where a sample is invalid.
+        constant: [P] bool: no spread among the group's valid rewards (fewer than two valid ones included).
+        clipped: [P, G] bool: touched by `clip`.
+        running: the moving statistics after this batch; the given ones unless the normaliser is "running".
+    """
+
+    values: Tensor
+    constant: Tensor
+    clipped: Tensor
+    running: RunningState
+
+
+def compute(
+    name: str,
+    rewards: Tensor,
+    valid: Tensor,
+    *,
+    std_floor: float = 0.0,
+    clip: float | None = None,
+    components: dict[str, Tensor] | None = None,
+    component_weights: dict[str, float] | None = None,
+    running: RunningState | None = None,
+    k: int = 1,
+    ddof: int = 1,
+    epsilon: float = 0.0,
+    tolerance: float = TOLERANCE,
+) -> Advantages:
+    """Advantages of all groups of one step. The batch-wide normalisers need the groups of all ranks at once.
+
+    Args:
+        name: a key of `ADVANTAGES`.
+        rewards: [P, G], any float type.
+        valid: [P, G] bool.
+        std_floor: standard deviations below it are replaced by it.
+        clip: advantages are limited to [-clip, clip]; which ones is returned.
+        components: reward parts [P, G] each, for "components" and "gdpo".
+        component_weights: weight of each part; 1 where not named.
+        running: moving statistics so far, for "running".
+        k: for "pass_at_k".
+        ddof: 1 divides variances by n - 1, 0 by n.
+        epsilon: added to standard deviations (and to the mean in "maxrl"). 0 is right; others exist for comparison.
+        tolerance: see `is_constant`.
+
+    Raises:
+        ConfigError: an unknown name, or an option that this normaliser cannot use.
+        AnygrpoError: shapes that do not agree.
+    """
+    if name not in ADVANTAGES:
+        raise ConfigError(f"unknown advantage {name!r}", suggestion(name, ADVANTAGES))
+    if rewards.dim() != 2 or rewards.shape != valid.shape:
+        raise AnygrpoError(f"rewards {tuple(rewards.shape)} and valid {tuple(valid.shape)} must both be [P, G]")
+    valid = valid.bool() & torch.isfinite(rewards)
+    x = torch.where(valid, rewards.double(), 0.0)
+    state = running or RunningState()
+    if name == "running":
+        state = state.updated(x[valid])
+    options = Options(std_floor, epsilon, ddof, k, tolerance, components or {}, component_weights or {}, state)
+    values = torch.where(valid, ADVANTAGES[name](x, valid, options), 0.0)
+    clipped = torch.zeros_like(valid)
+    if clip is not None:
+        clipped = values.abs() > clip
+        values = values.clamp(-clip, clip)
+    return Advantages(values.float(), is_constant(x, valid, tolerance), clipped, state)
+
+
+def reward_weights(
+    rewards: Tensor, valid: Tensor, temperature: float, *, ranked: bool = False, top_one: bool = False
+) -> Tensor:
+    """Weights of reward-weighted cross-entropy (RCE): n x softmax(r / temperature) over the n valid samples. [P, G].
+
+    Their mean over a group's valid samples is 1, so that a mean over samples of (weight x cross-entropy) is the sum
+    over candidates of softmax x cross-entropy. `ranked` puts `rank` in place of r; `top_one` gives all to the best
+    sample (shared by ties). Constant groups get equal weights.
+
+    Raises:
+        ConfigError: temperature <= 0.
+    """
+    if temperature <= 0:
+        raise ConfigError(f"RCE temperature {temperature}", "give a temperature > 0 (or top_one)")
+    valid = valid.bool() & torch.isfinite(rewards)
+    x = torch.where(valid, rewards.double(), 0.0)
+    scores = rank(x, valid, Options()) if ranked else x
+    scores = torch.where(valid, scores, -math.inf)
+    best = scores.amax(1, keepdim=True)
+    raw = (scores == best).double() if top_one else torch.exp((scores - best) / temperature)
+    raw = torch.where(valid, raw, 0.0)
+    n = valid.sum(1, keepdim=True)
+    return (n * raw / raw.sum(1, keepdim=True).clamp(min=1e-300)).float()

@@ -1,0 +1,152 @@
+"""Which groups and samples of a step are used: keep masks [P, G], applied in order, with a count after each.
+
+A filter is `filter(groups, **settings) -> keep [P, G] bool`. It never raises because nothing is left: an empty step is
+the caller's to report, and `apply` says after which filter the groups died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm.statistics import TOLERANCE, is_constant
+from anygrpo.errors import ConfigError, suggestion
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What filters look at: all [P, G].
+
+    Attributes:
+        rewards: float.
+        valid: bool: samples still in.
+        ended: bool: finished by itself, not cut off.
+        components: reward parts by name.
+    """
+
+    rewards: Tensor
+    valid: Tensor
+    ended: Tensor
+    components: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What `apply` returns.
+
+    Attributes:
+        keep: [P, G] bool: valid samples that passed every filter.
+        live: [P] bool: groups with spread among the kept samples.
+        counts: "groups/live" before any filter and "groups/live_after/NAME" after each: shares of all P groups.
+    """
+
+    keep: Tensor
+    live: Tensor
+    counts: dict[str, float]
+
+
+def live_groups(rewards: Tensor, valid: Tensor, tolerance: float = TOLERANCE) -> Tensor:
+    """[P] bool: groups whose valid rewards have spread."""
+    return ~is_constant(rewards, valid, tolerance)
+
+
+def drop_constant(groups: Groups, *, tolerance: float = TOLERANCE) -> Tensor:
+    """Groups with spread (dynamic sampling; DAPO, arXiv 2503.14476)."""
+    return _whole(live_groups(groups.rewards, groups.valid, tolerance), groups)
+
+
+def pass_rate_band(groups: Groups, *, low: float, high: float, threshold: float = 0.5) -> Tensor:
+    """Groups whose share of valid samples with reward >= threshold lies in [low, high]."""
+    if not 0 <= low <= high <= 1:
+        raise ConfigError(f"pass-rate band [{low}, {high}]", "need 0 <= low <= high <= 1")
+    n = groups.valid.sum(1)
+    rate = ((groups.rewards >= threshold) & groups.valid).sum(1).double() / n.clamp(min=1)
+    return _whole((n > 0) & (rate >= low) & (rate <= high), groups)
+
+
+def component_at_least(groups: Groups, *, component: str, threshold: float) -> Tensor:
+    """Groups where some valid sample reaches `threshold` in one reward part (say `correct` >= 1), not in their sum."""
+    if component not in groups.components:
+        raise ConfigError(f"no reward component {component!r}", suggestion(component, groups.components))
+    return _whole(((groups.components[component] >= threshold) & groups.valid).any(1), groups)
+
+
+def minimum_spread(groups: Groups, *, spread: float) -> Tensor:
+    """Groups whose best and worst valid rewards differ by at least `spread`: drops noise that would be scaled up."""
+    high = torch.where(groups.valid, groups.rewards, -torch.inf).amax(1)
+    low = torch.where(groups.valid, groups.rewards, torch.inf).amin(1)
+    return _whole(high - low >= spread, groups)
+
+
+def top_k_by_reward(groups: Groups, *, k: int) -> Tensor:
+    """The k valid samples of each group with the highest rewards; earlier ones where equal.
+
+    Makes groups homogeneous: watch "groups/live_after/top_k_by_reward".
+    """
+    if k < 2:
+        raise ConfigError(f"top-k by reward with k = {k}", "a group needs at least 2 samples to be compared")
+    ordered = torch.where(groups.valid, groups.rewards.double(), -torch.inf)
+    best = ordered.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    return torch.zeros_like(groups.valid).scatter(1, best, True) & groups.valid
+
+
+def overlong_mask(groups: Groups) -> Tensor:
+    """Samples that finished by themselves (overlong filtering; DAPO, arXiv 2503.14476)."""
+    return groups.ended & groups.valid
+
+
+def soft_overlong_penalty(lengths: Tensor, max_length: int, buffer: int) -> Tensor:
+    """A term <= 0 to add to rewards, of the shape of `lengths` (decisions), float32. DAPO, arXiv 2503.14476, eq. 13.
+
+    0 up to max_length - buffer, then falling linearly to -1 at max_length, -1 beyond.
+
+    Raises:
+        ConfigError: not 0 < buffer <= max_length.
+    """
+    if not 0 < buffer <= max_length:
+        raise ConfigError(f"overlong buffer {buffer} of {max_length}", "need 0 < buffer <= max_length")
+    return -((lengths.float() - (max_length - buffer)) / buffer).clamp(0.0, 1.0)
+
+
+Filter = Callable[..., Tensor]
+
+FILTERS: dict[str, Filter] = {
+    "drop_constant": drop_constant,
+    "pass_rate_band": pass_rate_band,
+    "component_at_least": component_at_least,
+    "minimum_spread": minimum_spread,
+    "top_k_by_reward": top_k_by_reward,
+    "overlong_mask": overlong_mask,
+}
+"""Every filter by the name used in recipes."""
+
+
+def apply(groups: Groups, chain: Sequence[tuple[str, Mapping[str, Any]]]) -> Filtered:
+    """Run the named filters in order, each on what the ones before it left.
+
+    Raises:
+        ConfigError: an unknown filter, or settings it does not have.
+    """
+    total = max(groups.rewards.shape[0], 1)
+    live = live_groups(groups.rewards, groups.valid)
+    counts = {"groups/live": int(live.sum()) / total}
+    for name, settings in chain:
+        if name not in FILTERS:
+            raise ConfigError(f"unknown filter {name!r}", suggestion(name, FILTERS))
+        try:
+            keep = FILTERS[name](groups, **settings)
+        except TypeError as error:
+            raise ConfigError(f"filter {name!r}: {error}", "see docs/algorithm.md for its settings") from error
+        groups = replace(groups, valid=groups.valid & keep)
+        live = live_groups(groups.rewards, groups.valid)
+        counts[f"groups/live_after/{name}"] = int(live.sum()) / total
+    return Filtered(groups.valid, live, counts)
+
+
+def _whole(keep: Tensor, groups: Groups) -> Tensor:
+    """[P] spread over the group, [P, G]."""
+    return keep[:, None] & groups.valid

@@ -1,0 +1,237 @@
+"""Normalisers: how rewards become advantages, [P, G] to [P, G]. `advantages.compute` cleans their input.
+
+Each takes float64 rewards with 0 at invalid places, the valid mask, and `Options`; what it puts at invalid places is
+not used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm.statistics import TOLERANCE, RunningState, group_mean, group_std, is_constant
+from anygrpo.errors import ConfigError, suggestion
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the normalisers may need; `compute` fills it."""
+
+    std_floor: float = 0.0
+    epsilon: float = 0.0
+    ddof: int = 1
+    k: int = 1
+    tolerance: float = TOLERANCE
+    components: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    component_weights: dict[str, float] = field(default_factory=dict[str, float])
+    running: RunningState = field(default_factory=RunningState)
+
+
+Normaliser = Callable[[Tensor, Tensor, Options], Tensor]
+"""(rewards [P, G] float64 with 0 at invalid places, valid [P, G], options) -> advantages [P, G]."""
+
+
+def _divide(x: Tensor, std: Tensor, o: Options) -> Tensor:
+    """x / max(std, floor) + epsilon in the denominator; 0 where that is 0."""
+    below = std.clamp(min=o.std_floor) + o.epsilon
+    return torch.where(below > 0, x / torch.where(below > 0, below, 1.0), 0.0)
+
+
+def _live(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    return ~is_constant(x, valid, o.tolerance)[:, None]
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.reshape(1, -1)
+
+
+def centred(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """r - mean(group). Dr. GRPO, arXiv 2503.20783."""
+    return torch.where(_live(x, valid, o) & valid, x - group_mean(x, valid), 0.0)
+
+
+def zscore(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(r - mean) / max(std, floor) inside the group. GRPO, arXiv 2402.03300. |A| <= (n - 1) / sqrt(n) with ddof 1."""
+    return _divide(centred(x, valid, o), group_std(x, valid, o.ddof), o)
+
+
+def leave_one_out(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """r_i - mean of the others = n / (n - 1) x (r_i - mean). RLOO, arXiv 2402.14740."""
+    n = valid.sum(1, keepdim=True)
+    return centred(x, valid, o) * n / (n - 1).clamp(min=1)
+
+
+def leave_one_out_std(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(r_i - mean of the others) / std of the others (NeMo-RL's default).
+
+    Where the others are constant their spread says nothing: the difference stays undivided, in place of the 4000 that
+    float32 rounding gives there.
+    """
+    group = valid.shape[1]
+    others = valid[:, None, :] & ~torch.eye(group, dtype=torch.bool, device=x.device)  # [P, G, G]
+    rows = x[:, None, :].expand(others.shape).reshape(-1, group)
+    mask = others.reshape(-1, group)
+    std = group_std(rows, mask, o.ddof).reshape(x.shape)
+    flat = is_constant(rows, mask, o.tolerance).reshape(x.shape)
+    difference = leave_one_out(x, valid, o)
+    return torch.where(flat, difference, _divide(difference, std, o))
+
+
+def rank(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """2 x rank / (n - 1) - 1 with ties sharing their average rank: in [-1, 1], mean 0.
+
+    Without ties the (n-divided) standard deviation is sqrt((n + 1) / (3 (n - 1))). A sample's value is (how many it
+    beats - how many beat it) / (n - 1).
+    """
+    beats = (x[:, :, None] > x[:, None, :]) & valid[:, :, None] & valid[:, None, :]  # [P, winner, loser]
+    n = valid.sum(1, keepdim=True)
+    values = (beats.sum(2) - beats.sum(1)).double() / (n - 1).clamp(min=1)
+    return torch.where(_live(x, valid, o), values, 0.0)
+
+
+def batch(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(r - mean(group)) / std of all rewards of the batch (TRL `scale_rewards="batch"`; LitePPO, arXiv 2508.08221)."""
+    return _divide(centred(x, valid, o), group_std(_flat(x), _flat(valid), o.ddof), o)
+
+
+def whitened(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """r - mean(group), then centred and scaled over the batch. REINFORCE++-baseline, arXiv 2501.03262."""
+    return _over_batch(centred(x, valid, o), valid, o)
+
+
+def overall(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(r - mean) / std over the whole batch. REINFORCE++, arXiv 2501.03262. Groups play no part."""
+    return _over_batch(x, valid, o)
+
+
+def _over_batch(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    return zscore(_flat(x), _flat(valid), o).reshape(x.shape)
+
+
+def running(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(r - m) / s with the moving mean and standard deviation, this batch included. Groups play no part.
+
+    Prompts of unequal difficulty get advantages of one sign within a group; a group of one has a baseline here.
+    """
+    std = torch.full((1, 1), math.sqrt(o.running.variance), dtype=x.dtype, device=x.device)
+    magnitude = max(abs(o.running.mean), math.sqrt(o.running.variance))
+    if float(std) <= o.tolerance * magnitude:
+        return torch.zeros_like(x)
+    return _divide(x - o.running.mean, std, o)
+
+
+def components(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """Each reward part z-scored in the group, times its weight, summed. No batch normalisation (see `gdpo`).
+
+    A part that is not finite for a sample takes that sample out of that part alone.
+    """
+    if not o.components:
+        raise ConfigError("this advantage needs reward components and the task gives none", 'use advantage = "zscore"')
+    if unknown := sorted(o.component_weights.keys() - o.components.keys()):
+        raise ConfigError(f"component weight for {unknown[0]!r}", suggestion(unknown[0], o.components))
+    total = torch.zeros_like(x)
+    for name, part in o.components.items():
+        usable = valid & torch.isfinite(part)
+        clean = torch.where(usable, part.double(), 0.0)
+        total = total + o.component_weights.get(name, 1.0) * torch.where(usable, zscore(clean, usable, o), 0.0)
+    return total
+
+
+def gdpo(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """`components`, then centred and scaled over the batch, so that the number of parts does not set the scale.
+
+    GDPO, arXiv 2601.05242.
+    """
+    return _over_batch(components(x, valid, o), valid, o)
+
+
+def maxrl(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(r - mean) / mean in the group, for rewards >= 0: rare successes weigh more. MaxRL, arXiv 2602.02710.
+
+    Raises:
+        ConfigError: a negative reward, for which the formula has no meaning.
+    """
+    if bool((x < 0).any()):
+        raise ConfigError(f'advantage "maxrl" needs rewards >= 0, got {float(x.min()):.4g}', 'use "zscore"')
+    mean = group_mean(x, valid) + o.epsilon
+    return centred(x, valid, o) / torch.where(mean > 0, mean, 1.0)
+
+
+def gpg(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(r - mean(group)) x (valid samples / samples with a reward other than 0), counted over the batch.
+
+    GPG, arXiv 2504.02546, as verl computes it.
+    """
+    return centred(x, valid, o) * valid.sum() / ((x != 0) & valid).sum().clamp(min=1)
+
+
+def pass_at_k(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """Unbiased advantage for the expected best of k samples, with a leave-one-out baseline.
+
+    A_i = k (E max over {i} and k - 1 others - E max over k others), both expectations over all subsets of the group.
+    The mean over the group of A_i grad log p_i is unbiased for grad E[max of k]; for rewards 0/1 that is pass@k, and
+    for k = 1 it is `leave_one_out`. Follows Walder & Karkhanis, arXiv 2505.15201. Where invalid samples leave n <= k,
+    k is n - 1.
+
+    Raises:
+        ConfigError: k < 1 or k >= G.
+    """
+    group = x.shape[1]
+    if not 1 <= o.k < group:
+        raise ConfigError(f"pass_at_k with k = {o.k} and groups of {group}", "choose 1 <= k < group_size")
+    live = _live(x, valid, o)[:, 0].cpu()
+    out = torch.zeros_like(x, device="cpu")
+    for p, (rewards, usable) in enumerate(zip(x.cpu(), valid.cpu())):
+        if live[p]:
+            kept = [float(r) for r in rewards[usable]]
+            values = [_pass_at_k_one(kept, i, min(o.k, len(kept) - 1)) for i in range(len(kept))]
+            out[p, usable] = torch.tensor(values, dtype=x.dtype)
+    return out.to(x.device)
+
+
+def _pass_at_k_one(rewards: list[float], i: int, k: int) -> float:
+    others = sorted(rewards[:i] + rewards[i + 1 :])
+    own = rewards[i]
+    with_own = own if k == 1 else expected_max([max(own, r) for r in others], k - 1)
+    return k * (with_own - expected_max(others, k))
+
+
+def expected_max(ascending: list[float], k: int) -> float:
+    """Mean over all k-subsets of their maximum: sum_j C(j, k - 1) r_(j) / C(n, k), with r_(0) <= r_(1) <= ..."""
+    n = len(ascending)
+    return sum(math.comb(j, k - 1) / math.comb(n, k) * ascending[j] for j in range(k - 1, n))
+
+
+def best_gap(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+    """(best - second best) / std for the best sample, 0 for the others (verl's `grpo_passk`; arXiv 2503.19595).
+
+    Two equal best samples: all 0.
+    """
+    filled = torch.where(valid, x, -math.inf)
+    top = filled.topk(min(2, x.shape[1]), dim=1)
+    gap = torch.zeros_like(x).scatter(1, top.indices[:, :1], top.values[:, :1] - top.values[:, -1:])
+    return torch.where(_live(x, valid, o), _divide(gap, group_std(x, valid, o.ddof), o), 0.0)
+
+
+ADVANTAGES: dict[str, Normaliser] = {
+    "zscore": zscore,
+    "centred": centred,
+    "leave_one_out": leave_one_out,
+    "leave_one_out_std": leave_one_out_std,
+    "rank": rank,
+    "batch": batch,
+    "whitened": whitened,
+    "overall": overall,
+    "running": running,
+    "components": components,
+    "gdpo": gdpo,
+    "maxrl": maxrl,
+    "gpg": gpg,
+    "pass_at_k": pass_at_k,
+    "best_gap": best_gap,
+}
+"""Every normaliser by the name used in recipes."""

@@ -1,0 +1,71 @@
+"""A number that changes over a stage. Plain Python: no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from anygrpo.errors import ConfigError, suggestion
+
+
+def value_at(
+    kind: str,
+    start: float,
+    end: float,
+    step: int,
+    steps: int,
+    warmup: int = 0,
+    milestones: Sequence[int] = (),
+    factor: float = 0.5,
+) -> float:
+    """The value at `step` (0 is the first) of a stage of `steps` steps.
+
+    Warm-up climbs linearly: (step + 1) / warmup x start: no step is wasted at 0, and step warmup - 1 has `start`.
+    From there "linear", "cosine" and "exponential" move to `end`, reached exactly at the last step and kept after it;
+    "constant" stays; "step" multiplies by `factor` at each milestone (a step of the stage). A stage of one step has
+    `start`.
+
+    >>> [round(value_at("linear", 1.0, 0.0, i, 5, warmup=2), 3) for i in range(5)]
+    [0.5, 1.0, 0.667, 0.333, 0.0]
+
+    Raises:
+        ConfigError: an unknown kind, steps < 1, or an exponential through 0.
+    """
+    if kind not in SHAPES and kind not in ("constant", "step"):
+        raise ConfigError(f"unknown schedule {kind!r}", suggestion(kind, [*SHAPES, "constant", "step"]))
+    if steps < 1 or warmup < 0:
+        raise ConfigError(f"schedule over {steps} steps with {warmup} of warm-up", "need steps >= 1, warmup >= 0")
+    if step < warmup:
+        return start * (step + 1) / warmup
+    if kind == "constant":
+        return start
+    if kind == "step":
+        return start * factor ** sum(m <= step for m in milestones)
+    first = max(warmup - 1, 0)  # the step that has `start`
+    if step <= first:
+        return start
+    if step >= steps - 1:
+        return end
+    return SHAPES[kind](start, end, (step - first) / (steps - 1 - first))
+
+
+def _linear(start: float, end: float, progress: float) -> float:
+    return start + (end - start) * progress
+
+
+def _cosine(start: float, end: float, progress: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def _exponential(start: float, end: float, progress: float) -> float:
+    if start * end <= 0:
+        raise ConfigError(f"exponential schedule from {start} to {end}", "both must be of one sign and not 0")
+    return start * (end / start) ** progress
+
+
+SHAPES: dict[str, Callable[[float, float, float], float]] = {
+    "linear": _linear,
+    "cosine": _cosine,
+    "exponential": _exponential,
+}
+"""(start, end, progress in (0, 1)) -> value."""

@@ -1,0 +1,67 @@
+"""Statistics of rewards inside groups, float64. P prompts, G samples of each; only valid samples count."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TOLERANCE = 2e-7
+"""Relative spread at or below which a group counts as constant: between one and two float32 spacings, so that rewards
+that differ only by the rounding of a float32 sum are equal, and 1e7 + {0, 1, 2, 3} are not."""
+
+
+@dataclass(frozen=True)
+class RunningState:
+    """Exponential moving mean and variance of rewards, without the bias of the zero start.
+
+    `weight` is the sum of the weights so far, 1 - decay^n: dividing by it is Adam's bias correction.
+    """
+
+    mean: float = 0.0
+    variance: float = 0.0
+    weight: float = 0.0
+    decay: float = 0.99
+
+    def updated(self, rewards: Tensor) -> RunningState:
+        """The state after a batch of rewards [n]; unchanged when n = 0.
+
+        Two weighted populations are merged (Chan et al. 1979), so that rewards near 1e7 keep their variance.
+        """
+        if rewards.numel() == 0:
+            return self
+        x = rewards.double()
+        old, new = self.decay * self.weight, 1.0 - self.decay
+        total = old + new
+        a, b = old / total, new / total
+        gap = float(x.mean()) - self.mean
+        variance = a * self.variance + b * float(x.var(correction=0)) + a * b * gap * gap
+        return RunningState(self.mean + b * gap, variance, total, self.decay)
+
+
+def is_constant(rewards: Tensor, valid: Tensor, tolerance: float = TOLERANCE) -> Tensor:
+    """[P] bool: max - min <= tolerance x max |reward| among the valid rewards of a group.
+
+    Groups with fewer than two valid samples are constant: nothing in them can be compared.
+    """
+    x = rewards.double()
+    high = torch.where(valid, x, -math.inf).amax(1)
+    low = torch.where(valid, x, math.inf).amin(1)
+    scale = torch.where(valid, x.abs(), 0.0).amax(1)
+    return (valid.sum(1) < 2) | (high - low <= tolerance * scale)
+
+
+def group_mean(x: Tensor, valid: Tensor) -> Tensor:
+    """[P, 1] mean of the valid samples of each group; exact to rounding for any offset."""
+    n = valid.sum(1, keepdim=True).clamp(min=1)
+    rough = torch.where(valid, x, 0.0).sum(1, keepdim=True) / n
+    return rough + torch.where(valid, x - rough, 0.0).sum(1, keepdim=True) / n
+
+
+def group_std(x: Tensor, valid: Tensor, ddof: int) -> Tensor:
+    """[P, 1] standard deviation of the valid samples of each group."""
+    n = valid.sum(1, keepdim=True)
+    squares = torch.where(valid, (x - group_mean(x, valid)).square(), 0.0).sum(1, keepdim=True)
+    return (squares / (n - ddof).clamp(min=1)).sqrt()

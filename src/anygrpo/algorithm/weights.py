@@ -1,0 +1,118 @@
+"""Normalisation as data: weights [N, T] such that the loss is (weights x per_decision).sum() over any split.
+
+Computed once for a whole optimizer step. With several ranks, all-reduce (sum) `counts` first and pass them as `totals`:
+no micro-batch, accumulation window or rank can then change the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import AnygrpoError, ConfigError, suggestion
+
+Totals = dict[str, Tensor]
+
+
+def counts(mask: Tensor, valid: Tensor, prompt_ids: Tensor | None = None) -> Totals:
+    """What the denominators need, as float64 scalars that may be summed over ranks.
+
+    `decisions`; `rows` (valid ones); `filled_rows` (valid ones with a decision); `prompts` (distinct `prompt_ids` with
+    a decision; rows of one prompt must be on one rank; 0 without ids).
+    """
+    used = _used(mask, valid)
+    lengths = used.sum(1)
+    number = {
+        "decisions": lengths.sum(),
+        "rows": valid.sum(),
+        "filled_rows": (lengths > 0).sum(),
+        "prompts": lengths.new_zeros(()) if prompt_ids is None else _distinct(prompt_ids[lengths > 0]),
+    }
+    return {name: n.double() for name, n in number.items()}
+
+
+def loss_weights(
+    mask: Tensor,
+    valid: Tensor,
+    reduction: str,
+    *,
+    horizon: int | None = None,
+    prompt_ids: Tensor | None = None,
+    totals: Totals | None = None,
+) -> Tensor:
+    """Weights [N, T] float32, 0 at masked places and invalid rows.
+
+    | reduction | weight of a decision | sums to | source |
+    | --- | --- | --- | --- |
+    | token_mean | 1 / decisions | 1 | DAPO, arXiv 2503.14476 |
+    | sequence_mean | 1 / (filled rows x own length) | 1 | GRPO, arXiv 2402.03300 |
+    | prompt_mean | 1 / (prompts x decisions of own prompt) | 1 | ScaleRL, arXiv 2510.13786 |
+    | constant | 1 / (valid rows x horizon) | mean length / horizon | Dr. GRPO, arXiv 2503.20783 |
+
+    Args:
+        mask: [N, T] bool.
+        valid: [N] bool.
+        horizon: for "constant": the length that counts as 1; 1 gives the mean over rows of sums.
+        prompt_ids: [N] int, for "prompt_mean".
+        totals: `counts` summed over all ranks; by default of these rows alone.
+
+    Raises:
+        ConfigError: an unknown reduction, or one whose argument is missing.
+        AnygrpoError: shapes that do not agree.
+    """
+    if reduction not in REDUCTIONS:
+        raise ConfigError(f"unknown reduction {reduction!r}", suggestion(reduction, REDUCTIONS))
+    if reduction == "constant" and (horizon is None or horizon <= 0):
+        raise ConfigError(f'reduction "constant" with horizon = {horizon}', "give the length that counts as 1, > 0")
+    if reduction == "prompt_mean" and prompt_ids is None:
+        raise ConfigError('reduction "prompt_mean" without prompt ids', "give the prompt of each row")
+    used = _used(mask, valid)
+    sums = totals if totals is not None else counts(mask, valid, prompt_ids)
+    ids = torch.zeros_like(valid, dtype=torch.int64) if prompt_ids is None else prompt_ids
+    each = REDUCTIONS[reduction](used, sums, float(horizon or 1), ids)  # [N, 1] or scalar, float64
+    return torch.where(used, 1.0 / torch.where(each > 0, each, 1.0), 0.0).float()
+
+
+def row_weights(valid: Tensor, totals: Totals | None = None) -> Tensor:
+    """Weights [N] float32 for losses that a row has once: 1 / valid rows (of all ranks with `totals`), 0 if invalid."""
+    rows = valid.sum() if totals is None else totals["rows"]
+    return torch.where(valid, 1.0 / rows.double().clamp(min=1), 0.0).float()
+
+
+def _distinct(ids: Tensor) -> Tensor:
+    ordered = ids.sort().values
+    return (ordered[1:] != ordered[:-1]).sum() + min(len(ids), 1)
+
+
+def _used(mask: Tensor, valid: Tensor) -> Tensor:
+    if mask.dim() != 2 or valid.shape != mask.shape[:1]:
+        raise AnygrpoError(f"mask {tuple(mask.shape)} must be [N, T] and valid {tuple(valid.shape)} must be [N]")
+    return mask & valid[:, None]
+
+
+def _token_mean(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+    return sums["decisions"]
+
+
+def _sequence_mean(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+    return sums["filled_rows"] * used.sum(1, keepdim=True)
+
+
+def _prompt_mean(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+    same = ids[:, None] == ids[None, :]  # [N, N]
+    return sums["prompts"] * (same * used.sum(1)).sum(1, keepdim=True)
+
+
+def _constant(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+    return sums["rows"] * horizon
+
+
+REDUCTIONS: dict[str, Callable[[Tensor, Totals, float, Tensor], Tensor]] = {
+    "token_mean": _token_mean,
+    "sequence_mean": _sequence_mean,
+    "prompt_mean": _prompt_mean,
+    "constant": _constant,
+}
+"""Every reduction by the name used in recipes."""
