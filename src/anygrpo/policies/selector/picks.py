@@ -1,0 +1,115 @@
+"""Picking without replacement: masks, Plackett-Luce log-probabilities, Gumbel top-k, orders of a set.
+
+Letters: n rows, M candidates (padded), K picks. A pick is a position in the pool, `STOP`, or `NOTHING` (the row had
+already ended). Distributions have M + 1 columns: the last is STOP.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+STOP, NOTHING = -1, -2
+
+
+def columns(chosen: Tensor, size: int) -> Tensor:
+    """Picks as columns of an M + 1 wide distribution: STOP and NOTHING both point at the last column."""
+    return torch.where(chosen < 0, torch.full_like(chosen, size), chosen)
+
+
+def open_columns(choosable: Tensor, chosen: Tensor, stop: bool, min_shots: int) -> Tensor:
+    """What could be picked at each step.
+
+    Args:
+        choosable: [n, M] bool, before the first pick.
+        chosen: [n, K] picks.
+        stop: whether STOP is an action at all.
+        min_shots: picks before STOP is allowed.
+
+    Returns:
+        [n, K, M + 1] bool. An ended row has its STOP column alone, so that its log-probability is 0.
+    """
+    n, size = choosable.shape
+    steps = chosen.shape[1]
+    taken = torch.zeros(n, steps, size + 1, dtype=torch.bool, device=chosen.device)
+    if steps > 1:
+        one_hot = torch.nn.functional.one_hot(columns(chosen[:, :-1], size), size + 1).bool()
+        taken[:, 1:] = one_hot.cumsum(1) > 0
+    options = torch.cat([choosable, torch.zeros_like(choosable[:, :1])], 1)[:, None] & ~taken
+    may_stop = torch.arange(steps, device=chosen.device) >= min_shots if stop else torch.zeros(steps, dtype=torch.bool)
+    options[..., size] = may_stop.to(chosen.device) | ~options[..., :size].any(-1)
+    ended = chosen == NOTHING
+    only_stop = torch.zeros_like(options)
+    only_stop[..., size] = True
+    return torch.where(ended[..., None], only_stop, options)
+
+
+def decision_mask(options: Tensor, chosen: Tensor) -> Tensor:
+    """[n, K] bool: made by the policy: the row had not ended, and more than one option was open."""
+    return (chosen != NOTHING) & (options.sum(-1) > 1)
+
+
+def log_softmax(logits: Tensor, options: Tensor) -> Tensor:
+    """Log-probabilities over the open columns, -inf elsewhere; [..., M + 1]."""
+    return logits.masked_fill(~options, -torch.inf).log_softmax(-1)
+
+
+def entropy(log_probs: Tensor) -> Tensor:
+    """Exact entropy in nats of categoricals [..., C] that may hold -inf; [...]."""
+    safe = log_probs.masked_fill(log_probs == -torch.inf, 0.0)
+    return -(log_probs.exp() * safe).sum(-1)
+
+
+def kl(log_probs: Tensor, reference: Tensor) -> Tensor:
+    """Exact KL(p || q) in nats of categoricals [..., C] with the same open columns; [...]."""
+    closed = log_probs == -torch.inf
+    difference = log_probs.masked_fill(closed, 0.0) - reference.masked_fill(closed, 0.0)
+    return (log_probs.exp() * difference).sum(-1)
+
+
+def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Standard Gumbel noise, drawn on the CPU so that a seed means the same on every device."""
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
+    return (-torch.log(-torch.log(uniform))).float()
+
+
+def gumbel_top_k(log_probs: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """k columns without replacement, in order: the same law as picking one after the other and renormalising
+    (Plackett-Luce), in one draw. Kool, van Hoof and Welling 2019.
+
+    Args:
+        log_probs: [n, C] that don't change with what was picked; at least k of them finite.
+
+    Returns:
+        [n, k] int64.
+    """
+    noise = gumbel(tuple(log_probs.shape), generator).to(log_probs.device)
+    return (log_probs + noise).topk(k, dim=-1).indices
+
+
+def orders(chosen: Tensor) -> Tensor:
+    """Every order of each row's picks, STOP and NOTHING staying behind.
+
+    Args:
+        chosen: [n, K], K <= 4.
+
+    Returns:
+        [n, K!, K]; a row with fewer picks repeats its orders, K! / L! times each.
+    """
+    k = chosen.shape[1]
+    every = torch.tensor(list(itertools.permutations(range(k))), device=chosen.device)  # [K!, K]
+    shuffled = chosen[:, every]  # [n, K!, K]
+    rank = torch.where(shuffled >= 0, 0, 1)
+    place = rank.argsort(dim=-1, stable=True)  # real picks first, in the permuted order
+    picks = shuffled.gather(-1, place)
+    tail = (chosen < 0)[:, None, :].expand_as(picks)
+    return torch.where(tail, chosen[:, None, :].expand_as(picks), picks)
+
+
+def repeats(chosen: Tensor) -> Tensor:
+    """[n] how often `orders` repeats each distinct order: (K)! / (L)! with L real picks."""
+    k = chosen.shape[1]
+    factorial = torch.tensor([1.0, 1.0, 2.0, 6.0, 24.0], device=chosen.device)
+    return factorial[k] / factorial[(chosen >= 0).sum(-1)]

@@ -1,0 +1,228 @@
+"""`SelectorPolicy`: the pointer network as a policy. T is the number of picks (or 1, where sequences or sets are
+what is clipped)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from anygrpo.config.selection import SelectorConfig
+from anygrpo.errors import ConfigError
+from anygrpo.policies.base import BasePolicy, frozen_weights, state_of
+from anygrpo.policies.selector import decoding, picks, replay
+from anygrpo.policies.selector.decoding import Rules
+from anygrpo.policies.selector.network import SelectorNetwork
+from anygrpo.policies.selector.prompts import Pools, pools
+from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
+
+
+class SelectorPolicy(BasePolicy):
+    """Picks items from a query's own pool, without replacement.
+
+    Sampling is always without dropout. Samples: key [P, G], query [P, G, d], candidates [P, G, M, d], choosable
+    [P, G, M], chosen [P, G, K].
+    """
+
+    provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised"})
+
+    def __init__(self, config: SelectorConfig, network: SelectorNetwork) -> None:
+        self.config, self.network = config, network.eval()
+        self.temperature = config.temperature
+        self.renew_reference()
+        self._met: dict[tuple[int, tuple[int, ...]], Tensor] = {}
+
+    # --- the protocol -----------------------------------------------------------------------------------------
+
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        pool = self._pools(prompts, self.config.shots)
+        state, items = self._encode(pool)
+        rows = torch.arange(len(prompts)).repeat_interleave(group_size)
+        generator = torch.Generator().manual_seed(seed)
+        self.network.eval()
+        chosen = decoding.sample(
+            self.network, state[rows], items[rows], pool.choosable[rows].to(state.device), self.rules(), generator
+        )
+        return self._rollout(pool, chosen.view(len(prompts), group_size, -1).cpu())
+
+    def greedy(self, prompts: list[Any]) -> Rollout:
+        shots = self.config.evaluation_shots or self.config.shots
+        pool = self._pools(prompts, shots)
+        state, items = self._encode(pool)
+        chosen = decoding.greedy(self.network, state, items, pool.choosable.to(state.device), self.rules(shots))
+        return self._rollout(pool, chosen[:, None].cpu())
+
+    def beam(self, prompts: list[Any], width: int) -> tuple[list[list[tuple[int, ...]]], list[list[float]]]:
+        """The best `width` selections of each prompt and their log-probabilities, best first. Deterministic: these
+        log-probabilities are scores, not propensities."""
+        pool = self._pools(prompts, self.config.shots)
+        state, items = self._encode(pool)
+        chosen, scores = decoding.beams(
+            self.network, state, items, pool.choosable.to(state.device), self.rules(), width
+        )
+        found = torch.isfinite(scores).tolist()
+        actions = [[a for a, ok in zip(row, keep) if ok] for row, keep in zip(self._tuples(chosen), found)]
+        return actions, [[s for s, ok in zip(row, keep) if ok] for row, keep in zip(scores.tolist(), found)]
+
+    def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        pool = self._pools(prompts, 1)
+        chosen, valid = replay.padded(prompts, stored, self.config.shots, self.config.stop)
+        rollout = self._rollout(pool, chosen)
+        return replay.with_behaviour(rollout, stored, valid, self.config, self._met)
+
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        self.check_wanted(want)
+        if self.config.decision != "pick":
+            return self._evaluate_whole(samples, want)
+        self.network.train(self.config.dropout_in_scoring)
+        log_probs, options = self._distributions(samples)
+        chosen = samples["chosen"]
+        mine = self._of_chosen(log_probs, chosen)
+        exact = picks.kl(log_probs, self._reference_distributions(samples)) if "kl" in want else None
+        return Evaluation(
+            mine[:, times],
+            picks.entropy(log_probs)[:, times] if "entropy" in want else None,
+            exact[:, times] if exact is not None else None,
+            {"supervised": self._supervised(samples, options)} if "supervised" in want else {},
+        )
+
+    def decode(self, samples: Tree) -> list[list[tuple[int, ...]]]:
+        return self._tuples(samples["chosen"])
+
+    def reference(self) -> AbstractContextManager[None]:
+        return frozen_weights(self.network, self._reference)
+
+    def trainable(self) -> SelectorNetwork:
+        return self.network
+
+    # --- beyond the protocol ----------------------------------------------------------------------------------
+
+    def renew_reference(self) -> None:
+        """Take the present weights as the reference (after a supervised stage, say)."""
+        self._reference = {name: tensor.clone() for name, tensor in state_of(self.network).items()}
+
+    def rules(self, shots: int | None = None) -> Rules:
+        return Rules(shots or self.config.shots, self.config.stop, self.config.min_shots, self.temperature)
+
+    def log_probs(self, samples: Tree) -> Tensor:
+        """[n, K] of the chosen picks, without dropout and without gradient; 0 where nothing was picked."""
+        self.network.eval()
+        with torch.no_grad():
+            return self._of_chosen(self._distributions(samples)[0], samples["chosen"])
+
+    def set_log_probs(self, samples: Tree) -> Tensor:
+        """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
+        chosen = samples["chosen"]
+        if chosen.shape[-1] > 4:
+            raise ConfigError(f"a set of {chosen.shape[-1]} has too many orders", "use sets of at most 4")
+        every = picks.orders(chosen)  # [n, K!, K]
+        n, count, shots = every.shape
+        rows = torch.arange(n, device=chosen.device).repeat_interleave(count)
+        repeated = {name: x[rows] for name, x in samples.items() if name != "chosen"}
+        flat = every.reshape(n * count, shots)
+        totals = self._of_chosen(self._distributions(repeated | {"chosen": flat})[0], flat).sum(-1)
+        return totals.view(n, count).logsumexp(-1) - picks.repeats(chosen).log()
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        return [{"prompt": str(p.get("id")), "outputs": [list(o) for o in row]} for p, row in zip(prompts, outputs)]
+
+    @staticmethod
+    def _tuples(chosen: Tensor) -> list[list[tuple[int, ...]]]:
+        """Picks [P, G, K] as tuples of positions, STOP and NOTHING left out."""
+        return [[tuple(i for i in row if i >= 0) for row in group] for group in chosen.tolist()]
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _pools(self, prompts: list[Any], shots: int) -> Pools:
+        return pools(prompts, self.config.features, 1 if self.config.stop else shots)
+
+    @torch.no_grad()
+    def _encode(self, pool: Pools) -> tuple[Tensor, Tensor]:
+        self.network.eval()
+        device = next(self.network.parameters()).device
+        return self.network.encode(pool.query.to(device), pool.candidates.to(device), pool.choosable.to(device))
+
+    def _rollout(self, pool: Pools, chosen: Tensor) -> Rollout:
+        """Selections [P, G, K] as a rollout under the present weights."""
+        p, g, k = chosen.shape
+        spread = lambda x: x[:, None].expand(p, g, *x.shape[1:])  # noqa: E731
+        samples = {
+            "key": spread(pool.key),
+            "query": spread(pool.query),
+            "candidates": spread(pool.candidates),
+            "choosable": spread(pool.choosable),
+            "chosen": chosen,
+        }
+        rows = {name: x.reshape(p * g, *x.shape[2:]) for name, x in samples.items()}
+        options = self._options(rows)
+        mask = picks.decision_mask(options, rows["chosen"]).view(p, g, k)
+        if self.config.decision == "pick":
+            log_probs = self.log_probs(rows).view(p, g, k)
+        else:
+            self.network.eval()
+            with torch.no_grad():
+                log_probs = self._whole(rows).view(p, g, 1)
+            mask = mask.any(-1, keepdim=True)
+        version = torch.full((p, g), self.version, dtype=torch.int64)
+        return Rollout.of(samples, log_probs.cpu(), mask.cpu(), version=version)
+
+    def _options(self, samples: Tree) -> Tensor:
+        return picks.open_columns(samples["choosable"], samples["chosen"], self.config.stop, self.config.min_shots)
+
+    def _distributions(self, samples: Tree) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and open columns [n, K, M + 1]; each prompt is encoded once, however many rows it has."""
+        device = next(self.network.parameters()).device
+        samples = {name: x.to(device) for name, x in samples.items()}
+        options = self._options(samples)
+        own_noise = self.network.training and self.config.dropout > 0
+        keys = torch.arange(len(options), device=device) if own_noise else samples["key"]
+        unique, inverse = keys.unique(return_inverse=True)
+        first = torch.full_like(unique, len(keys)).scatter_reduce(
+            0, inverse, torch.arange(len(keys), device=device), "amin"
+        )
+        state, items = self.network.encode(*(samples[name][first] for name in ("query", "candidates", "choosable")))
+        logits = self.network.logits(state[inverse], items[inverse], samples["chosen"]) / self.temperature
+        return picks.log_softmax(logits, options), options
+
+    def _reference_distributions(self, samples: Tree) -> Tensor:
+        training = self.network.training
+        self.network.eval()
+        with torch.no_grad(), self.reference():
+            log_probs = self._distributions(samples)[0]
+        self.network.train(training)
+        return log_probs
+
+    @staticmethod
+    def _of_chosen(log_probs: Tensor, chosen: Tensor) -> Tensor:
+        """[n, K] of what was chosen; exactly 0 where nothing was (ended rows have their last column alone)."""
+        chosen = chosen.to(log_probs.device)
+        column = picks.columns(chosen, log_probs.shape[-1] - 1)
+        return log_probs.gather(-1, column[..., None])[..., 0]
+
+    def _supervised(self, samples: Tree, options: Tensor) -> Tensor:
+        """Cross-entropy of each row's picks, mean over its decisions, with dropout where configured; [n]."""
+        self.network.train(self.config.dropout > 0)
+        chosen = samples["chosen"].to(options.device)
+        mask = picks.decision_mask(options, chosen)
+        mine = self._of_chosen(self._distributions(samples)[0], chosen)
+        self.network.eval()
+        return -(mine * mask).sum(-1) / mask.sum(-1).clamp_min(1)
+
+    def _whole(self, samples: Tree) -> Tensor:
+        """[n] log-probability of whole sequences, or of sets."""
+        if self.config.decision == "set":
+            return self.set_log_probs(samples)
+        return self._of_chosen(self._distributions(samples)[0], samples["chosen"]).sum(-1)
+
+    def _evaluate_whole(self, samples: Tree, want: frozenset[str]) -> Evaluation:
+        if want & {"entropy", "kl"}:
+            raise ConfigError(
+                f"exact {' and '.join(sorted(want & {'entropy', 'kl'}))} of whole {self.config.decision}s would be sums "
+                "over every selection",
+                'set policy.decision = "pick", or kl = "k3" and entropy_coef = 0',
+            )
+        self.network.train(self.config.dropout_in_scoring)
+        supervised = {"supervised": self._supervised(samples, self._options(samples))} if "supervised" in want else {}
+        return Evaluation(self._whole(samples)[:, None], losses=supervised)
