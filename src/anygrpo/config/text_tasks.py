@@ -1,0 +1,214 @@
+"""Recipe tables of tasks whose outputs are texts: `[task]` and `[[task.rewards]]`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from anygrpo.config.base import Section
+
+
+class RewardSection(Section):
+    """What every reward has. `name` is its metric: reward/component/NAME."""
+
+    weight: float = 1.0
+    name: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]+$")
+    "The component's name; the kind (or the function's name) where not given."
+
+
+class NumberReward(RewardSection):
+    """1 where the last number in the output equals the answer's."""
+
+    kind: Literal["number"]
+    column: str = "answer"
+    tolerance: float = Field(0.0, ge=0)
+    "Largest absolute difference still called equal."
+
+
+class ExactReward(RewardSection):
+    """1 where the output, stripped of outer white space, is the answer (or one of a list of answers)."""
+
+    kind: Literal["exact"]
+    column: str = "answer"
+    ignore_case: bool = False
+
+
+class RegexReward(RewardSection):
+    """1 where the pattern is found in the output (`full`: where it describes the whole output)."""
+
+    kind: Literal["regex"]
+    pattern: str
+    full: bool = False
+    timeout: float = Field(5.0, gt=0)
+    "Seconds: a pattern may backtrack for ever."
+
+    @model_validator(mode="after")
+    def _compiles(self) -> RegexReward:
+        import re
+
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            raise ValueError(f"pattern {self.pattern!r} is not a regular expression: {error}") from None
+        return self
+
+
+class LengthReward(RewardSection):
+    """max(0, 1 - |length - target| / width)."""
+
+    kind: Literal["length"]
+    target: float = Field(gt=0)
+    width: float | None = Field(None, gt=0)
+    "Distance at which the reward reaches 0; the target itself where not given."
+    unit: Literal["words", "characters"] = "words"
+    "Words are runs of letters and digits; a Chinese character counts as a word."
+
+
+class ConnectivesReward(RewardSection):
+    """min(1, distinct connective words / target): distinct ones, so that repeating one earns nothing."""
+
+    kind: Literal["connectives"]
+    language: Literal["en", "zh", "both"] = "both"
+    target: int = Field(3, ge=1)
+
+
+class RepetitionReward(RewardSection):
+    """-(share of n-grams seen before in the same output): 0 for no repetition, towards -1 for a loop."""
+
+    kind: Literal["repetition"]
+    ngram: int = Field(3, ge=1)
+
+
+class MathVerifyReward(RewardSection):
+    """1 where math-verify finds the output equal to the answer (LaTeX, fractions, sets ...)."""
+
+    kind: Literal["math_verify"]
+    column: str = "answer"
+    timeout: float = Field(5.0, gt=0)
+    "Seconds a call may take before its worker is killed."
+
+
+class CodeReward(RewardSection):
+    """The output's Python run against tests in a sandbox: 1 where all pass (`partial`: the share that passes)."""
+
+    kind: Literal["code"]
+    column: str = "tests"
+    partial: bool = False
+    timeout: float = Field(5.0, gt=0)
+    "Seconds of wall clock for one program run."
+    memory_mb: int = Field(256, ge=32)
+    "Address space of each process."
+    processes: int = Field(8, ge=1)
+    "Processes and threads alive at once."
+
+
+class FunctionReward(RewardSection):
+    """A user's `path.py:function`, called as function(prompts, outputs, **columns) in a worker process."""
+
+    kind: Literal["function"] = "function"
+    function: str
+    timeout: float = Field(10.0, gt=0)
+    "Seconds a call may take before its worker is killed."
+    retry_alone: bool = True
+    "After a failed call, call again for each output alone, so that one bad output costs only itself; false where the"
+    "function compares outputs with each other."
+    settings: dict[str, Any] = Field(default_factory=dict)
+    "Further keyword arguments."
+
+
+def _reward_kind(value: Any) -> str | None:
+    if isinstance(value, dict):
+        return value.get("kind", "function" if "function" in value else None)
+    return getattr(value, "kind", None)
+
+
+RewardConfig = Annotated[
+    Annotated[NumberReward, Tag("number")]
+    | Annotated[ExactReward, Tag("exact")]
+    | Annotated[RegexReward, Tag("regex")]
+    | Annotated[LengthReward, Tag("length")]
+    | Annotated[ConnectivesReward, Tag("connectives")]
+    | Annotated[RepetitionReward, Tag("repetition")]
+    | Annotated[MathVerifyReward, Tag("math_verify")]
+    | Annotated[CodeReward, Tag("code")]
+    | Annotated[FunctionReward, Tag("function")],
+    Discriminator(
+        _reward_kind,
+        custom_error_type="reward_kind",
+        custom_error_message="a reward needs kind = number | exact | regex | length | connectives | repetition | "
+        'math_verify | code, or function = "path.py:function"',
+    ),
+]
+"""One `[[task.rewards]]` table."""
+
+
+class TextTask(Section):
+    """What every text task has."""
+
+    system: str | None = None
+    "System message put before the prompt."
+    held_out: int = Field(128, ge=1)
+    "Evaluation prompts, at most."
+    workers: int = Field(2, ge=1)
+    "Worker processes for rewards that need one."
+    accuracy: str | None = None
+    "The reward whose full marks are counted as eval/accuracy; the first one that judges correctness where not given."
+
+
+class ArithmeticTask(TextTask):
+    """Endless sums of two numbers of so many digits, scored by the number reward unless others are given."""
+
+    kind: Literal["arithmetic"]
+    digits: int = Field(2, ge=1, le=12)
+    operation: Literal["+", "-", "*"] = "+"
+    system: str | None = "Reply with the number only."
+    rewards: tuple[RewardConfig, ...] = ()
+
+
+class JsonlTask(TextTask):
+    """A user's JSON Lines file, one object a line."""
+
+    kind: Literal["jsonl"]
+    path: str
+    prompt_column: str = "prompt"
+    "A text, or a list of {role, content} messages."
+    answer_column: str | None = "answer"
+    "Gold answers, where rows have them: demonstrations of supervised stages. Rewards name their own columns."
+    held_out_path: str | None = None
+    "File of evaluation prompts; a share of `path` where not given."
+    held_out_share: float = Field(0.1, gt=0, lt=1)
+    "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
+    rewards: tuple[RewardConfig, ...] = Field(min_length=1)
+
+
+class ReasoningGymTask(TextTask):
+    """A generated, verifiable data set of reasoning-gym, scored by its own `score_answer`."""
+
+    kind: Literal["reasoning_gym"]
+    dataset: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    "The data set's own parameters (min_digits, max_terms ...)."
+    weight: float = 1.0
+    "Weight of the data set's own score."
+    extract: Literal["whole", "tag", "last_line", "last_number"] = "whole"
+    "What of the output is the answer: all, the text inside <answer>...</answer>, the last line, the last number."
+    timeout: float = Field(5.0, gt=0)
+    "Seconds a scoring call may take before its worker is killed."
+    rewards: tuple[RewardConfig, ...] = ()
+    "Further rewards, added to the data set's own score."
+
+
+class PythonTask(Section):
+    """A user's class: `task = "path.py:Class"`, built as Class(seed=seed, **arguments), with the Task protocol."""
+
+    kind: Literal["python"]
+    task: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+TextTaskConfig = Annotated[
+    ArithmeticTask | JsonlTask | ReasoningGymTask | PythonTask,
+    Field(discriminator="kind"),
+]
+"""The `[task]` table of any text task."""
