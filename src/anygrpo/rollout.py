@@ -6,13 +6,14 @@ into `Block`s, as small as memory asks. Weights are fixed before the cut, so any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from anygrpo.algorithm.filters import live_groups
 from anygrpo.errors import ConfigError
 
 Tree = Any
@@ -24,6 +25,22 @@ def tree_map(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     if isinstance(tree, dict):
         return {key: tree_map(fn, value) for key, value in tree.items()}
     return fn(tree) if isinstance(tree, Tensor) else tree
+
+
+def tree_map2(fn: Callable[[Tensor, Tensor], Tensor], a: Tree, b: Tree) -> Tree:
+    """Apply `fn` to the tensor leaves of two trees of the same form; other leaves are the first's."""
+    if isinstance(a, dict):
+        return {key: tree_map2(fn, value, b[key]) for key, value in a.items()}
+    return fn(a, b) if isinstance(a, Tensor) else a
+
+
+def _grown(x: Tensor, like: Tensor) -> Tensor:
+    """`x` padded with zeros at the end of every dimension but the first, up to the larger size of the two."""
+    pads = [n for i in range(x.dim() - 1, 0, -1) for n in (0, max(0, like.shape[i] - x.shape[i]))]
+    return torch.nn.functional.pad(x, pads) if any(pads) else x
+
+
+_TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version")
 
 
 @dataclass(frozen=True)
@@ -123,6 +140,22 @@ class Rollout:
             reasons=reasons,
         )
 
+    def live_groups(self) -> Tensor:
+        """[P] bool: groups whose valid rewards differ."""
+        return live_groups(self.rewards, self.valid)
+
+    def joined(self, other: Rollout) -> Rollout:
+        """Both rollouts' groups; tensors of different sizes are padded at the end with zeros (False)."""
+        first = self.shape[0]
+        cat = lambda a, b: torch.cat([_grown(a, b), _grown(b, a)])  # noqa: E731
+        return replace(
+            self,
+            samples=tree_map2(cat, self.samples, other.samples),
+            **{name: cat(getattr(self, name), getattr(other, name)) for name in _TENSORS},
+            components={name: cat(x, other.components[name]) for name, x in self.components.items()},
+            reasons=self.reasons | {(p + first, g): why for (p, g), why in other.reasons.items()},
+        )
+
     def groups(self, keep: Tensor) -> Rollout:
         """Only the groups (prompts) where `keep` [P] is True, in order."""
         index = keep.nonzero()[:, 0]
@@ -211,8 +244,11 @@ class Batch:
             take(self.row_weights),
         )
 
-    def blocks(self, rows: int, time: int | None = None, whole_sequences: bool = False) -> Iterator[Block]:
-        """Cut into blocks of at most `rows` rows and `time` decisions (None: all of them).
+    def blocks(
+        self, rows: int | Sequence[Tensor], time: int | None = None, whole_sequences: bool = False
+    ) -> Iterator[Block]:
+        """Cut into blocks of at most `time` decisions (None: all of them) and of `rows` rows: a number, or a plan
+        (index tensors that together name each row once).
 
         Raises:
             ConfigError: `whole_sequences` (a ratio over the sequence) with a policy scored in slices of time.
@@ -224,19 +260,18 @@ class Batch:
                 f"{time} at a time",
                 "use a decision-level objective (ppo), or set the policy's time_chunk to none",
             )
-        for a in range(0, n, rows):
-            part = self.rows(slice(a, a + rows))
+        plan = [slice(a, a + rows) for a in range(0, n, rows)] if isinstance(rows, int) else rows
+        for index in plan:
+            part = self.rows(index)
             for t in range(0, total, time or max(total, 1)):
                 s = slice(t, min(t + (time or total), total))
-                advantages = part.advantages if part.advantages.shape[1] == 1 else part.advantages[:, s]
-                first = part.row_weights if t == 0 else torch.zeros_like(part.row_weights)
                 yield Block(
                     part.samples,
                     s,
                     part.old[:, s],
                     None if part.ref is None else part.ref[:, s],
                     part.mask[:, s],
-                    advantages,
+                    part.advantages if part.advantages.shape[1] == 1 else part.advantages[:, s],
                     part.weights[:, s],
-                    first,
+                    part.row_weights if t == 0 else torch.zeros_like(part.row_weights),
                 )

@@ -2,11 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from anygrpo.config.base import Number, Section
+
+
+class DropConstant(Section):
+    """Groups without reward spread leave (exact where no other term needs them)."""
+
+    kind: Literal["drop_constant"]
+    tolerance: float = Field(1e-9, ge=0)
+
+
+class PassRateBand(Section):
+    """Groups whose share of samples with reward >= threshold lies in the band stay."""
+
+    kind: Literal["pass_rate_band"]
+    low: Number = 0.0
+    high: Number = 1.0
+    threshold: Number = 0.5
+
+
+class ComponentAtLeast(Section):
+    """Groups where a sample reaches `threshold` in one reward component stay."""
+
+    kind: Literal["component_at_least"]
+    component: str
+    threshold: Number
+
+
+class MinimumSpread(Section):
+    """Groups whose best and worst rewards differ by `spread` stay."""
+
+    kind: Literal["minimum_spread"]
+    spread: Number
+
+
+class TopKByReward(Section):
+    """The k best samples of each group stay (early/late by a schedule)."""
+
+    kind: Literal["top_k_by_reward"]
+    k: Number
+
+
+class OverlongMask(Section):
+    """Samples cut off at the limit leave."""
+
+    kind: Literal["overlong_mask"]
+
+
+FilterConfig = Annotated[
+    DropConstant | PassRateBand | ComponentAtLeast | MinimumSpread | TopKByReward | OverlongMask,
+    Field(discriminator="kind"),
+]
 
 
 class AlgorithmConfig(Section):
@@ -20,7 +70,8 @@ class AlgorithmConfig(Section):
     "Sampling temperature, where it follows a schedule; the policy's own setting otherwise."
 
     advantage: Literal[
-        "zscore", "centred", "leave_one_out", "rank", "batch", "running", "components", "pass_at_k", "mean_normalised"
+        "zscore", "centred", "leave_one_out", "leave_one_out_std", "rank", "batch", "whitened", "overall", "running",
+        "components", "gdpo", "maxrl", "gpg", "pass_at_k", "best_gap",
     ] = "zscore"
     std_floor: float = Field(0.0, ge=0)
     "Smallest standard deviation that advantages are divided by."
@@ -29,8 +80,12 @@ class AlgorithmConfig(Section):
     "advantage = components: weight of each reward component (1 where not named)."
     pass_k: int = Field(2, ge=1)
     "advantage = pass_at_k: k."
-    running_momentum: float = Field(0.99, ge=0, lt=1)
+    running_decay: float = Field(0.99, ge=0, lt=1)
     "advantage = running: decay of the mean and variance over steps."
+    ddof: Literal[0, 1] = 1
+    "Divisor of the group's variance: n - ddof."
+    epsilon: float = Field(0.0, ge=0)
+    "Added to the standard deviation; 0 is safe, since constant groups are recognised before any division."
 
     objective: Literal["ppo", "gspo", "cispo", "sapo", "reinforce"] = "ppo"
     clip_low: Number | None = None
@@ -65,17 +120,10 @@ class AlgorithmConfig(Section):
     rce_temperature: Number = 1.0
     rce_variant: Literal["softmax", "rank", "top1"] = "softmax"
 
-    drop_constant: bool = True
-    "Leave out groups without reward spread (exact where no other term needs them)."
-    pass_rate_low: float | None = Field(None, ge=0, le=1)
-    pass_rate_high: float | None = Field(None, ge=0, le=1)
-    "Keep groups whose mean reward lies in this band."
-    top_k: Number | None = None
-    "Keep the k best samples of each group (early/late by a schedule)."
-    overlong: Literal["keep", "mask", "penalty"] = "keep"
-    "Samples cut off at the limit: train on them, mask them, or subtract a soft penalty from their reward."
+    filters: tuple[FilterConfig, ...] = (DropConstant(kind="drop_constant"),)
+    "Run in order, before advantages are computed; each one's effect on live groups is logged."
     overlong_buffer: int = Field(0, ge=0)
-    "overlong = penalty: the last this many decisions before the limit are penalised linearly, down to -1."
+    "Soft overlong penalty: the last this many decisions before the limit lower the reward linearly, down to -1 (0: off)."
     refill: int = Field(0, ge=0)
     "Dynamic sampling: up to this many further draws replace groups that filters removed; then goes on with fewer."
 

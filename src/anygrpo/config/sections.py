@@ -7,6 +7,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from anygrpo.config.base import Section
+from anygrpo.config.diffusion import DiffusionPolicyConfig, MotionPolicyConfig, MotionTaskConfig
+from anygrpo.config.language import CausalLMConfig
+from anygrpo.config.restoration import RestorationSection, RestorerSection, StochasticSection
+from anygrpo.config.selection import DemonstrationsConfig, DigitsVQAConfig, SelectorConfig, StoredCandidatesConfig
+from anygrpo.config.text_tasks import ArithmeticTask, JsonlTask, PythonTask, ReasoningGymTask
 
 
 class PythonPolicyConfig(Section):
@@ -18,5 +23,23 @@ class PythonPolicyConfig(Section):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-POLICIES: list[Any] = [PythonPolicyConfig]
-TASKS: list[Any] = []
+POLICIES: list[Any] = [
+    CausalLMConfig,
+    SelectorConfig,
+    DiffusionPolicyConfig,
+    MotionPolicyConfig,
+    StochasticSection,
+    RestorerSection,
+    PythonPolicyConfig,
+]
+TASKS: list[Any] = [
+    ArithmeticTask,
+    JsonlTask,
+    ReasoningGymTask,
+    PythonTask,
+    DigitsVQAConfig,
+    DemonstrationsConfig,
+    StoredCandidatesConfig,
+    MotionTaskConfig,
+    RestorationSection,
+]

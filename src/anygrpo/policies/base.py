@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -75,6 +75,20 @@ class BasePolicy:
         Randomness that `evaluate` needs (noise levels of a denoising loss, say) is drawn here from `seed` and stored.
         """
         raise ConfigError(f"{type(self).__name__} cannot be trained on stored actions")
+
+    def fix_reference(self, anchor: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """From now on `reference()` is the policy as it is (or as `anchor`, a former return value, says).
+
+        Used where a stage's reference is not the policy the run began with. Returns the anchor, for checkpoints.
+        """
+        module = self.trainable()  # type: ignore[attr-defined]
+        fixed = {k: v.clone() for k, v in (state_of(module) if anchor is None else anchor).items()}
+        self.reference = lambda: frozen_weights(module, fixed)
+        return fixed
+
+    def plan(self, samples: Tree, rows: int) -> Sequence[Tensor] | int:
+        """How to cut N rows into blocks: a number of rows, or index tensors (rows sharing a prompt together, say)."""
+        return rows
 
     def settings(self, **numbers: float) -> None:
         """Change numbers that the recipe schedules (temperature, ...). Unknown names are refused."""

@@ -1,0 +1,76 @@
+"""The command `anygrpo`: which words it knows, and how errors leave it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from anygrpo.errors import AnygrpoError, ConfigError
+
+COMMANDS = {
+    "train": "train a policy from a recipe",
+    "doctor": "diagnose anybody's training log",
+    "autopsy": "what a few logged numbers prove",
+    "check": "test a recipe in a minute, before it runs",
+    "compare": "did the policy change, and did the result?",
+    "report": "a run folder as one HTML file",
+    "sweep": "search settings, with intervals",
+    "select": "generate and inspect stored demonstrations",
+    "bench": "speed, side by side with peers",
+}
+
+
+def build_parser(wanted: str | None) -> argparse.ArgumentParser:
+    """The parser; only the wanted command's module is imported, so `anygrpo doctor` loads no torch."""
+    parser = argparse.ArgumentParser(prog="anygrpo", description="GRPO for any policy, and a doctor for any training run.")
+    parser.add_argument("--version", action="version", version=metadata.version("anygrpo"))
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, help_text in COMMANDS.items():
+        if name == wanted:
+            importlib.import_module(f"anygrpo.cli.{name}").add_parser(commands)
+        else:
+            commands.add_parser(name, help=help_text)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code that `anygrpo.errors` lists."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    wanted = next((a for a in arguments if not a.startswith("-")), None)
+    parser = build_parser(wanted)
+    try:
+        known, rest = parser.parse_known_args(arguments)
+        if known.command is None:
+            parser.print_help()
+            return 0
+        known.debug = debug
+        if rest and not getattr(known, "takes_flags", False):
+            raise ConfigError(f"unknown arguments {rest}", f"see anygrpo {known.command} --help")
+        known.flags = rest
+        return int(importlib.import_module(f"anygrpo.cli.{known.command}").run(known) or 0)
+    except AnygrpoError as error:
+        if debug:
+            raise
+        print(f"anygrpo: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("anygrpo: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        print(f"anygrpo: internal error: {type(error).__name__}: {error}\n  -> run again with --debug", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,80 @@
+"""`anygrpo train recipe.toml [--table.key value ...]`, and `anygrpo train --resume runs/x`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from anygrpo.config.load import dump_recipe, load_recipe
+from anygrpo.config.recipe import Recipe
+from anygrpo.errors import ConfigError
+from anygrpo.train.run import Run
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "train",
+        help="train a policy from a recipe",
+        description="Settings of the recipe can be given as flags: --algorithm.clip-high 0.28",
+    )
+    parser.add_argument("recipe", nargs="?", help="a .toml file")
+    parser.add_argument("--resume", metavar="FOLDER", help="continue this run from its newest complete checkpoint")
+    parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and what follows from it")
+    parser.add_argument("--doctor", choices=("off", "watch", "act"), help="the live doctor's mode")
+    parser.add_argument("--quiet", action="store_true", help="no progress line")
+    parser.set_defaults(takes_flags=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train; exit code 0, or an error's."""
+    if (args.recipe is None) == (args.resume is None):
+        raise ConfigError("give either a recipe or --resume FOLDER")
+    flags = [*args.flags, *(["--doctor.mode", args.doctor] if args.doctor else [])]
+    if args.dry_run:
+        return _dry_run(load_recipe(args.recipe or Path(args.resume) / "config.toml", flags))
+    from anygrpo.train.build import new_run, resumed_run
+
+    if args.resume:
+        training = resumed_run(Path(args.resume), flags)
+    else:
+        training = new_run(load_recipe(args.recipe, flags))
+    return _train(training, quiet=args.quiet)
+
+
+def _train(training: Run, quiet: bool) -> int:
+    from anygrpo.cli.live import attach_doctor, finish
+    from anygrpo.sinks.progress import ProgressLine
+    from anygrpo.train.loop import train
+
+    if not quiet:
+        print(f"run folder: {training.folder.path}")
+        training.sinks.append(ProgressLine(training.total_steps))
+    doctor = attach_doctor(training)
+    try:
+        training.evaluate_start()
+        train(training)
+        if training.stop_reason:
+            print(f"stopped: {training.stop_reason}")
+    finally:
+        training.close()
+        finish(training, doctor)
+    return 0
+
+
+def _dry_run(recipe: Recipe) -> int:
+    """The resolved recipe and derived numbers; nothing is loaded."""
+    print(dump_recipe(recipe))
+    for stage in recipe.resolved_stages():
+        a = stage.algorithm
+        derived = {
+            "stage": stage.name,
+            "method": stage.method,
+            "length": f"{stage.steps} steps" if stage.steps is not None else f"{stage.epochs} epochs",
+            "samples_per_step": a.prompts_per_step * a.group_size,
+            "updates_per_step": a.epochs * a.minibatches,
+            "advantage_bound": round((a.group_size - 1) / a.group_size**0.5, 4) if a.advantage == "zscore" else None,
+        }
+        print("# " + json.dumps(derived))
+    return 0

@@ -1,0 +1,64 @@
+"""The line a step that a person reads while it trains."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TextIO
+
+
+class ProgressLine:
+    """Reward and spread, informative groups, KL, clip fraction, length, seconds, time left; held-out numbers when due.
+
+    Args:
+        total: steps of the whole run.
+        file: where to print.
+    """
+
+    def __init__(self, total: int, file: TextIO | None = None) -> None:
+        self.total, self.file = total, file or sys.stdout
+        self._times: list[float] = []
+        self._last = time.monotonic()
+
+    def write(self, row: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self._times = [*self._times[-19:], now - self._last]
+        self._last = now
+        print(self.text(row), file=self.file, flush=True)
+
+    def text(self, row: dict[str, Any]) -> str:
+        """The line for a row; numbers that were not logged are left out."""
+        step = int(row.get("step", 0)) + 1
+        parts = [f"{row.get('stage', '')} {step}/{self.total}"]
+        parts += [label.format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in row for k in keys)]
+        parts.append(f"{row.get('time/step', 0.0):.1f}s")
+        if step < self.total and self._times:
+            parts.append(f"left {_clock((self.total - step) * sum(self._times) / len(self._times))}")
+        if row.get("steps_refused"):
+            parts.append(f"refused {row['steps_refused']:.0f}")
+        held_out = [f"{k[5:]} {row[k]:.3f}" for k in _HELD_OUT if k in row]
+        if held_out:
+            parts.append("HELD-OUT " + " ".join(held_out))
+        return "  ".join(parts)
+
+    def close(self) -> None:
+        self.file.flush()
+
+
+_PARTS: list[tuple[tuple[str, ...], str]] = [
+    (("reward/mean", "reward/std_within"), "reward {:.3f}±{:.3f}"),
+    (("groups/live",), "live {:.0%}"),
+    (("loss/supervised",), "sup {:.4f}"),
+    (("kl/reference",), "kl {:.4f}"),
+    (("log_ratio/abs_max",), "|logratio| {:.2g}"),
+    (("clip/low", "clip/high"), "clip {:.1%}/{:.1%}"),
+    (("entropy",), "H {:.2f}"),
+    (("length/mean",), "len {:.1f}"),
+]
+_HELD_OUT = ("eval/accuracy", "eval/reward", "eval/reward_se", "eval/psnr", "eval/ssim", "eval/matching")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

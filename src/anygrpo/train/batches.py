@@ -1,0 +1,153 @@
+"""From a scored rollout to the batches of its optimizer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm import advantages, filters, weights
+from anygrpo.config.recipe import Stage
+from anygrpo.policies.base import BasePolicy
+from anygrpo.rollout import Batch, Rollout, tree_map
+from anygrpo.train.parallel import sum_over_ranks
+from anygrpo.train.schedule import Numbers
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All rows of a rollout with their advantages, before they are split.
+
+    Attributes:
+        rollout: with filters applied (some groups gone).
+        advantages: [P, G].
+        mask: [P, G, T] decisions that count in the loss.
+        counts: live groups after each filter, and what each dropped, by metric name.
+        running: the next state of running statistics, or None.
+    """
+
+    rollout: Rollout
+    advantages: Tensor
+    mask: Tensor
+    counts: dict[str, float]
+    running: advantages.RunningState | None = None
+
+
+def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None) -> Prepared:
+    """Filters, then advantages. Supervised rows all have advantage 1, RCE rows their reward's weight."""
+    if stage.method == "grpo":
+        return _prepare_grpo(rollout, stage, numbers, running)
+    value = rollout.valid.float()
+    if stage.method == "rce":
+        value = advantages.reward_weights(
+            rollout.rewards,
+            rollout.valid,
+            numbers.rce_temperature,
+            ranked=stage.algorithm.rce_variant == "rank",
+            top_one=stage.algorithm.rce_variant == "top1",
+        )
+    return Prepared(rollout, value, rollout.mask & rollout.valid[..., None], {})
+
+
+def _prepare_grpo(
+    rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None
+) -> Prepared:
+    a = stage.algorithm
+    if a.overlong_buffer:
+        penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), rollout.mask.shape[-1], a.overlong_buffer)
+        rollout = replace(rollout, rewards=rollout.rewards + penalty)
+    groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
+    filtered = filters.apply(groups, numbers.filters)
+    result = advantages.compute(
+        a.advantage,
+        rollout.rewards,
+        filtered.keep,
+        std_floor=a.std_floor,
+        clip=a.advantage_clip,
+        components=rollout.components,
+        component_weights=a.component_weights,
+        running=running or advantages.RunningState(decay=a.running_decay),
+        k=a.pass_k,
+        ddof=a.ddof,
+        epsilon=a.epsilon,
+    )
+    counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
+    return Prepared(rollout, result.values, rollout.mask & filtered.keep[..., None], counts, result.running)
+
+
+def weigh(prepared: Prepared, stage: Stage) -> Batch:
+    """Flatten to N rows with weights that carry every denominator, counts summed over ranks."""
+    rollout, a = prepared.rollout, stage.algorithm
+    p, g, t = rollout.shape
+    flat = lambda x: x.flatten(0, 1)  # noqa: E731
+    mask, valid = flat(prepared.mask), flat(rollout.valid)
+    prompt = torch.arange(p, device=mask.device).repeat_interleave(g)
+    totals = {name: sum_over_ranks(n) for name, n in weights.counts(mask, valid, prompt).items()}
+    whole_rows = stage.method == "rce"  # a mean over rows of summed cross-entropies, whatever the lengths
+    return Batch(
+        samples=tree_map(flat, rollout.samples),
+        old=flat(rollout.log_probs),
+        ref=None,
+        mask=mask,
+        advantages=flat(prepared.advantages)[:, None],
+        weights=weights.loss_weights(
+            mask,
+            valid,
+            "constant" if whole_rows else a.reduction,
+            horizon=1 if whole_rows else a.horizon or t,
+            prompt_ids=prompt,
+            totals=totals,
+        ),
+        row_weights=weights.row_weights(valid, totals),
+    )
+
+
+def minibatches(prepared: Prepared, stage: Stage, seed: int) -> Iterator[Prepared]:
+    """The rollout cut into `minibatches` sets of whole groups, anew in each of `epochs` passes."""
+    a = stage.algorithm
+    p = prepared.rollout.shape[0]
+    parts = min(a.minibatches, max(p, 1))
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(a.epochs):
+        order = torch.randperm(p, generator=generator) if parts > 1 else torch.arange(p)
+        for chunk in order.tensor_split(parts):
+            yield prepared if parts == 1 else _groups(prepared, chunk)
+
+
+def _groups(prepared: Prepared, index: Tensor) -> Prepared:
+    keep = torch.zeros(prepared.rollout.shape[0], dtype=torch.bool)
+    keep[index] = True
+    where = keep.nonzero()[:, 0].to(prepared.advantages.device)
+    return replace(
+        prepared,
+        rollout=prepared.rollout.groups(keep),
+        advantages=prepared.advantages[where],
+        mask=prepared.mask[where],
+    )
+
+
+def needed_rows(batch: Batch, numbers: Numbers) -> Batch:
+    """Without the rows that can add nothing: exact, since the weights keep their denominators."""
+    live = batch.mask.any(-1) & (batch.advantages != 0).any(-1) & bool(numbers.lambda_pg)
+    if numbers.beta or numbers.entropy_coef:
+        live = live | batch.mask.any(-1)
+    if numbers.lambda_supervised or numbers.lambda_consistency:
+        live = live | (batch.row_weights > 0)
+    return batch if bool(live.all()) else batch.rows(live.nonzero()[:, 0])
+
+
+@torch.no_grad()
+def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
+    """The batch with its rows' log-probs under the frozen reference policy."""
+    ref = torch.zeros_like(batch.old)
+    plan = policy.plan(batch.samples, rows)
+    pieces = [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)] if isinstance(plan, int) else plan
+    with policy.reference():  # type: ignore[attr-defined]
+        for index in pieces:
+            index = index.to(ref.device)
+            for block in batch.blocks([index], policy.time_chunk):
+                value = policy.evaluate(block.samples, block.times)  # type: ignore[attr-defined]
+                ref[index, block.times] = value.log_probs.float()
+    return replace(batch, ref=ref)

@@ -1,0 +1,84 @@
+"""From a recipe to a run that is ready to start or to go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from anygrpo.config.load import load_recipe
+from anygrpo.config.recipe import Recipe
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.policies import build_policy
+from anygrpo.sinks.base import Sink, build_sink
+from anygrpo.sinks.jsonl import JsonlSink
+from anygrpo.tasks import build_task
+from anygrpo.train import checkpoint
+from anygrpo.train.folder import RunFolder, next_folder
+from anygrpo.train.run import PlannedStage, Run
+
+
+def new_run(recipe: Recipe) -> Run:
+    """A fresh run in its own folder.
+
+    Raises:
+        ConfigError, DataError: anything that cannot work is found here, before the first step.
+    """
+    path = Path(recipe.folder) if recipe.folder else next_folder(Path("runs"), recipe.name)
+    return _assemble(recipe, RunFolder(path, resume=False))
+
+
+def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
+    """The run in `path`, continued from its newest complete checkpoint (from the start where there is none).
+
+    Raises:
+        DataError: no run there.
+    """
+    if not (path / "config.toml").is_file():
+        raise DataError(f"{path} holds no run to continue", "give the folder that contains config.toml")
+    recipe = load_recipe(path / "config.toml", flags)
+    run = _assemble(recipe, RunFolder(path, resume=True))
+    newest = checkpoint.newest(run.folder.checkpoints)
+    if newest is not None:
+        run.restore(newest)
+    else:
+        run.folder.metrics.unlink(missing_ok=True)
+    return run
+
+
+def plan_stages(recipe: Recipe) -> list[PlannedStage]:
+    """Stages with their tasks built (one task for all stages that share its section) and their step ranges."""
+    tasks: dict[str, object] = {}
+    planned: list[PlannedStage] = []
+    begin = 0
+    for stage in recipe.resolved_stages():
+        key = repr(stage.task)
+        if key not in tasks:
+            tasks[key] = build_task(stage.task, recipe.seed)
+        task = tasks[key]
+        steps = stage.steps
+        if steps is None:
+            size = task.size  # type: ignore[attr-defined]
+            if not size:
+                raise ConfigError(f"stage {stage.name!r} has epochs, but its task is endless", "give steps instead")
+            steps = math.ceil((stage.epochs or 0) * size / stage.algorithm.prompts_per_step)
+        planned.append(PlannedStage(stage, task, begin, begin + steps))  # type: ignore[arg-type]
+        begin += steps
+    return planned
+
+
+def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
+    torch.manual_seed(recipe.seed)
+    if recipe.training.threads:
+        torch.set_num_threads(recipe.training.threads)
+    torch.use_deterministic_algorithms(recipe.training.deterministic)
+    policy = build_policy(recipe.policy, recipe.seed)
+    stages = plan_stages(recipe)
+    folder.describe(recipe)
+    t = recipe.training
+    sinks: list[Sink] = [JsonlSink(folder.metrics)]
+    config = recipe.model_dump(mode="json")
+    sinks += [build_sink(kind, folder.path, t.project, recipe.name, config) for kind in t.sinks]
+    return Run(recipe, policy, stages, folder, sinks)

@@ -1,0 +1,107 @@
+"""Checkpoints that are complete or absent: written beside, flushed, renamed; verified before use.
+
+A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights by name; adapters alone under LoRA),
+state.pt (optimizer, controllers, counters, random state) and manifest.json (size and CRC of each file).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from anygrpo.errors import DataError
+
+PREFIX = "step_"
+
+
+def save(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool) -> Path:
+    """Write the checkpoint of `step`; older ones beyond `keep` go, the best one stays (as `best/`).
+
+    Raises:
+        OSError: the disk is full; nothing half-written is left behind.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{PREFIX}{step:08d}"
+    temporary = folder / f".{target.name}.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        _write(temporary, weights, state)
+        shutil.rmtree(target, ignore_errors=True)
+        temporary.rename(target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    if best:
+        _copy_as_best(folder, target)
+    for old in complete(folder)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def _write(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
+    save_file({k: v.detach().cpu().contiguous().clone() for k, v in weights.items()}, folder / "policy.safetensors")
+    torch.save(state, folder / "state.pt")
+    manifest = {f.name: [f.stat().st_size, _crc(f)] for f in sorted(folder.iterdir())}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for file in folder.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+
+
+def _copy_as_best(folder: Path, source: Path) -> None:
+    fresh = folder / ".best"
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(source, fresh)
+    shutil.rmtree(folder / "best", ignore_errors=True)
+    fresh.rename(folder / "best")
+
+
+def _crc(file: Path) -> int:
+    value = 0
+    with file.open("rb") as handle:
+        while chunk := handle.read(1 << 22):
+            value = zlib.crc32(chunk, value)
+    return value
+
+
+def is_complete(checkpoint: Path) -> bool:
+    """Every file of the manifest is there, with its size and checksum."""
+    try:
+        manifest = json.loads((checkpoint / "manifest.json").read_text())
+        return all(
+            (checkpoint / name).stat().st_size == size and _crc(checkpoint / name) == crc
+            for name, (size, crc) in manifest.items()
+        )
+    except (OSError, ValueError):
+        return False
+
+
+def complete(folder: Path) -> list[Path]:
+    """Checkpoint folders, oldest first, by name; not verified."""
+    return sorted(p for p in folder.glob(f"{PREFIX}*") if p.is_dir())
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest checkpoint that verifies; damaged ones are passed over."""
+    return next((p for p in reversed(complete(folder)) if is_complete(p)), None)
+
+
+def load(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Weights and state.
+
+    Raises:
+        DataError: damaged or absent.
+    """
+    if not is_complete(checkpoint):
+        raise DataError(f"{checkpoint} is incomplete or damaged", "resume from another checkpoint of the same run")
+    weights = load_file(checkpoint / "policy.safetensors")
+    return weights, torch.load(checkpoint / "state.pt", weights_only=False, map_location="cpu")

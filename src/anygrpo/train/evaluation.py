@@ -1,0 +1,55 @@
+"""Held-out evaluation: greedy answers, and how often one of k samples succeeds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from anygrpo.config.algorithm import EvaluationConfig
+from anygrpo.policies.base import BasePolicy
+from anygrpo.rollout import Rollout
+from anygrpo.tasks.base import Task
+
+_PROMPTS_AT_ONCE = 64
+
+
+@torch.no_grad()
+def evaluate(policy: BasePolicy, task: Task, config: EvaluationConfig, seed: int) -> dict[str, float]:
+    """Numbers named "eval/...", on the task's held-out prompts: the greedy answers' mean reward with its standard error,
+    the task's own measures, and with `pass_k` the share of prompts where one of k samples succeeds."""
+    prompts = task.held_out()[: config.prompts]
+    if not prompts:
+        return {}
+    outputs: list[list[Any]] = []
+    for chunk in _chunks(prompts):
+        outputs += policy.decode(policy.greedy(chunk).samples)  # type: ignore[attr-defined]
+    scores = task.score(prompts, outputs)
+    rewards = scores.rewards[:, 0].double()
+    valid = torch.ones_like(rewards, dtype=torch.bool) if scores.valid is None else scores.valid[:, 0]
+    row = {"eval/prompts": float(len(prompts)), "eval/invalid": float((~valid).double().mean())}
+    if bool(valid.any()):
+        row["eval/reward"] = float(rewards[valid].mean())
+        n = int(valid.sum())
+        row["eval/reward_se"] = float(rewards[valid].std(correction=1)) / math.sqrt(n) if n > 1 else 0.0
+    row |= task.measure(prompts, outputs)  # type: ignore[attr-defined]
+    if config.pass_k:
+        row[f"eval/pass_at_{config.pass_k}"] = _pass_at_k(policy, task, prompts, config.pass_k, seed)
+    return row
+
+
+def _pass_at_k(policy: BasePolicy, task: Task, prompts: list[Any], k: int, seed: int) -> float:
+    """Share of prompts with at least one success among k samples; success: at least half of the best reward seen."""
+    best: list[torch.Tensor] = []
+    for i, chunk in enumerate(_chunks(prompts)):
+        rollout: Rollout = policy.sample(chunk, k, seed + i)  # type: ignore[attr-defined]
+        rollout = rollout.scored(task.score(chunk, policy.decode(rollout.samples)))  # type: ignore[attr-defined]
+        best.append(torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1))
+    top = torch.cat(best)
+    highest = top[torch.isfinite(top)].max()
+    return float((top >= max(float(highest), 1e-12) * 0.5).double().mean())
+
+
+def _chunks(prompts: list[Any]) -> list[list[Any]]:
+    return [prompts[a : a + _PROMPTS_AT_ONCE] for a in range(0, len(prompts), _PROMPTS_AT_ONCE)]

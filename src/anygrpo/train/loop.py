@@ -1,0 +1,90 @@
+"""The loop. One screen: every kind of policy, every stage, every objective runs through these lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from anygrpo.rollout import Rollout
+from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh, with_reference
+from anygrpo.train.objective import Tally
+from anygrpo.train.run import PlannedStage, Run
+from anygrpo.train.schedule import Numbers
+
+
+def train(run: Run) -> None:
+    """Take the run's remaining steps. Everything that lasts is in `run`; everything random follows from (seed, step)."""
+    rows = run.recipe.training.rows_per_block
+    for step in run.remaining_steps():
+        planned, numbers = run.enter(step)
+        stage, measuring = planned.stage, run.measuring(step)
+        rollout = gather(run, planned, step)
+        prepared = prepare(rollout, stage, numbers, run.running)
+        run.running = prepared.running
+        tally, update = Tally(), {}
+        with run.clock("update"):
+            for part in minibatches(prepared, stage, run.seed(step, salt=1)):
+                batch = needed_rows(weigh(part, stage), numbers)
+                if len(batch) == 0:  # no group has spread: no gradient, so no step
+                    continue
+                if needs_reference(stage, numbers):
+                    batch = with_reference(run.policy, batch, rows)
+                done = run.updater.accumulate(batch, stage, numbers, rows, measuring)
+                tally.merge(done)
+                if moved_too_far(done, stage.algorithm.target_kl):
+                    run.updater.optimizer.zero_grad()
+                    break
+                update = run.updater.step(numbers.learning_rate, measuring)
+                run.apply(update)
+        run.record(step, planned, numbers, prepared, rollout, tally, update)
+
+
+def gather(run: Run, planned: PlannedStage, step: int) -> Rollout:
+    """This step's scored rollout; with `refill`, groups without spread are replaced by fresh ones while tries last."""
+    a = planned.stage.algorithm
+    rounds = 1 + (a.refill if planned.stage.source == "policy" else 0)
+    rollout: Rollout | None = None
+    for attempt in range(rounds):
+        index = (step - planned.begin) * rounds + attempt
+        fresh = gather_once(run, planned, index, run.seed(step, salt=10 + attempt), keep_samples=attempt == 0)
+        if rounds == 1:
+            return fresh
+        live = fresh.live_groups()
+        if rollout is not None:
+            live[live.nonzero()[a.prompts_per_step - rollout.shape[0] :, 0]] = False
+        kept = fresh.groups(live)
+        rollout = kept if rollout is None else rollout.joined(kept)
+        if rollout.shape[0] >= a.prompts_per_step:
+            break
+    assert rollout is not None
+    return rollout if rollout.shape[0] else fresh
+
+
+def gather_once(run: Run, planned: PlannedStage, index: int, seed: int, keep_samples: bool) -> Rollout:
+    """Prompts number `index` of this stage, sampled (or replayed) and scored."""
+    stage, task, policy = planned.stage, planned.task, run.policy
+    prompts: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
+    with run.clock("sample"), torch.no_grad():
+        if stage.source == "stored":
+            return policy.replay(prompts, task.stored(prompts), seed)
+        rollout = policy.sample(prompts, stage.algorithm.group_size, seed)
+        outputs = policy.decode(rollout.samples)
+    with run.clock("score"):
+        rollout = rollout.scored(task.score(prompts, outputs))
+    if keep_samples:
+        run.show(prompts, outputs, rollout)
+    return replace(rollout, version=torch.full_like(rollout.version, run.version))
+
+
+def needs_reference(stage: Any, numbers: Numbers) -> bool:
+    """Whether the batch must carry log-probs under the reference (an exact KL computes its own)."""
+    return stage.method == "grpo" and numbers.beta > 0 and stage.algorithm.kl != "exact"
+
+
+def moved_too_far(tally: Tally, target: float | None) -> bool:
+    """target-KL early stop: the policy is already further from the behaviour policy than allowed."""
+    if target is None or "kl/behaviour/sum" not in tally.sums:
+        return False
+    return bool(tally.sums["kl/behaviour/sum"] / tally.sums["count"].clamp(min=1) > target)

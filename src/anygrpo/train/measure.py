@@ -1,0 +1,116 @@
+"""A step's numbers, by the names of `anygrpo.metrics`."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm import filters
+from anygrpo.rollout import Rollout
+from anygrpo.train.batches import Prepared
+from anygrpo.train.objective import Tally
+
+
+def rollout_metrics(rollout: Rollout) -> dict[str, float]:
+    """Rewards, spread within groups and between them, lengths, what was cut off, what was invalid and why."""
+    rewards, valid = rollout.rewards, rollout.valid
+    row = dict(rollout.info)
+    row["invalid/share"] = 1 - _mean(valid.float())
+    for reason in rollout.reasons.values():
+        key = f"invalid/{reason.split(':')[0][:60]}"
+        row[key] = row.get(key, 0.0) + 1 / valid.numel()
+    if bool(valid.any()):
+        row["reward/mean"] = float(rewards[valid].mean())
+        row["reward/max"] = float(rewards[valid].max())
+        row["reward/std"] = float(rewards[valid].std(correction=0))
+        row["reward/std_within"], row["reward/std_between"] = _spread(rewards, valid)
+        for name, part in rollout.components.items():
+            row[f"reward/component/{name}"] = float(part[valid].mean())
+        row.update(_groups(rewards, valid))
+    lengths = rollout.mask.sum(-1).float()
+    row.setdefault("length/mean", _mean(lengths))
+    row.setdefault("length/max", float(lengths.max()) if lengths.numel() else 0.0)
+    row.setdefault("length/min", float(lengths.min()) if lengths.numel() else 0.0)
+    row.setdefault("truncated/share", 1 - _mean(rollout.ended.float()))
+    return row
+
+
+def _mean(x: Tensor) -> float:
+    return float(x.mean()) if x.numel() else 0.0
+
+
+def _spread(rewards: Tensor, valid: Tensor) -> tuple[float, float]:
+    """Mean over groups of the standard deviation in the group; standard deviation of the groups' means."""
+    n = valid.sum(1).clamp(min=1)
+    mean = torch.where(valid, rewards, 0.0).sum(1) / n
+    deviation = torch.where(valid, rewards - mean[:, None], 0.0)
+    within = (deviation.square().sum(1) / (n - 1).clamp(min=1)).sqrt()
+    some = valid.any(1)
+    return float(within[some].mean()), float(mean[some].std(correction=0))
+
+
+def _groups(rewards: Tensor, valid: Tensor) -> dict[str, float]:
+    """Shares of groups with spread, and of constant ones at the step's best and worst reward."""
+    live = filters.live_groups(rewards, valid)
+    some = valid.any(1)
+    value = torch.where(valid, rewards, -torch.inf).amax(1)
+    best, worst = rewards[valid].max(), rewards[valid].min()
+    dead = some & ~live
+    total = float(some.sum())
+    return {
+        "groups/live": float((live & some).sum()) / total,
+        "groups/all_best": float((dead & (value == best)).sum()) / total,
+        "groups/all_worst": float((dead & (value == worst) & (best > worst)).sum()) / total,
+    }
+
+
+def advantage_metrics(prepared: Prepared) -> dict[str, float]:
+    """Advantages of the samples that count, and live groups after each filter."""
+    row = dict(prepared.counts)
+    values = prepared.advantages[prepared.rollout.valid]
+    if values.numel():
+        row["advantage/mean"] = float(values.mean())
+        row["advantage/std"] = float(values.std(correction=0))
+        row["advantage/abs_max"] = float(values.abs().max())
+    return row
+
+
+def update_metrics(tally: Tally) -> dict[str, float]:
+    """Means over masked decisions of all blocks of all inner updates (one read from the device)."""
+    names = [*tally.sums, *(f"max:{n}" for n in tally.maxima)]
+    if not names:
+        return {}
+    values = torch.stack([v.reshape(()) for v in (*tally.sums.values(), *tally.maxima.values())]).tolist()
+    got = dict(zip(names, values))
+    row = {n: v for n, v in got.items() if n.startswith(("loss/", "grad_norm/"))}
+    updates = got.get("updates", 1.0) or 1.0
+    row = {n: v / updates for n, v in row.items()}
+    for name, (total, count) in _MEANS.items():
+        if got.get(count) and total in got:
+            row[name] = got[total] / got[count]
+    row |= {n[4:]: v for n, v in got.items() if n.startswith("max:")}
+    if got.get("guarded"):
+        row["guarded"] = got["guarded"]
+    return row
+
+
+_MEANS = {
+    "log_ratio/mean": ("log_ratio/sum", "count"),
+    "ratio/mean": ("ratio/sum", "count"),
+    "kl/behaviour": ("kl/behaviour/sum", "count"),
+    "clip/low": ("clip/low/sum", "count"),
+    "clip/high": ("clip/high/sum", "count"),
+    "kl/reference": ("kl/reference/sum", "kl/count"),
+    "entropy": ("entropy/sum", "entropy/count"),
+}
+
+
+def memory_gb() -> float:
+    """Peak memory of this process: the device's where there is one, else resident."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**30
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**30 if sys.platform == "darwin" else 2**20)

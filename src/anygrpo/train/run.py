@@ -1,0 +1,318 @@
+"""A run's state: what a checkpoint must hold, and the small acts the loop is made of."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm import kl
+from anygrpo.config.recipe import Recipe, Stage
+from anygrpo.errors import Interrupted, TrainingError
+from anygrpo.policies.base import BasePolicy, load_state, state_of
+from anygrpo.rollout import Rollout
+from anygrpo.sinks.base import Sink
+from anygrpo.sinks.jsonl import cut_after
+from anygrpo.tasks.base import Task
+from anygrpo.train import checkpoint, measure
+from anygrpo.train.batches import Prepared
+from anygrpo.train.evaluation import evaluate
+from anygrpo.train.folder import RunFolder
+from anygrpo.train.objective import Tally
+from anygrpo.train.schedule import Numbers, numbers_at
+from anygrpo.train.update import Updater
+
+_REFUSALS_IN_A_ROW = 20
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage with its task, and where it begins and ends in the run's steps."""
+
+    stage: Stage
+    task: Task
+    begin: int
+    end: int
+
+    @property
+    def steps(self) -> int:
+        return self.end - self.begin
+
+
+@dataclass
+class Controls:
+    """Factors on the schedules, turned by the doctor; 1 means untouched. Saved with the run."""
+
+    learning_rate: float = 1.0
+    beta: float = 1.0
+    beta_at_least: float = 0.0
+    clip: float = 1.0
+
+
+class Run:
+    """All state of a run. The loop (`anygrpo.train.loop`) drives it.
+
+    Args:
+        recipe: validated.
+        policy, stages: built from it.
+        folder: the run's own.
+        sinks: where rows go, besides metrics.jsonl.
+
+    Attributes:
+        observers: called with (row, run) after each step; the doctor and the progress line are such observers.
+    """
+
+    def __init__(
+        self, recipe: Recipe, policy: BasePolicy, stages: list[PlannedStage], folder: RunFolder, sinks: list[Sink]
+    ) -> None:
+        self.recipe, self.policy, self.stages, self.folder, self.sinks = recipe, policy, stages, folder, sinks
+        self.observers: list[Callable[[dict[str, Any], Run], None]] = []
+        self.controls = Controls()
+        self.step = 0
+        self.total_steps = stages[-1].end if stages else 0
+        self.samples_seen = 0
+        self.version = 0
+        self.running: Any = None
+        self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
+        self.anchor: dict[str, Tensor] | None = None
+        self.stop_reason: str | None = None
+        self._entered = -1
+        self._refused_in_a_row = 0
+        self._seconds: dict[str, float] = {}
+
+    # ------------------------------------------------------------------ steps and stages
+
+    def remaining_steps(self) -> Iterator[int]:
+        """Steps not yet taken; ends early when something asked to stop. Saves on the recipe's rhythm and at the end."""
+        with self._interruptible():
+            while self.step < self.total_steps and self.stop_reason is None:
+                yield self.step
+                self.step += 1
+                if self.step % self.recipe.training.checkpoint_every == 0:
+                    self.save()
+        self.save()
+        if self.stop_reason == "interrupted":
+            raise Interrupted(f"stopped by the user after step {self.step}", f"continue with --resume {self.folder.path}")
+
+    def enter(self, step: int) -> tuple[PlannedStage, Numbers]:
+        """The stage at `step`, prepared, and its scheduled numbers under the doctor's controls.
+
+        Random state is set from (seed, step) alone, so a resumed step repeats exactly.
+        """
+        torch.manual_seed(self.seed(step))
+        self._seconds = {}
+        index = self._stage_index(step)
+        planned = self.stages[index]
+        if index != self._entered:
+            self._begin_stage(index, fresh=step == planned.begin)
+        numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
+        if planned.stage.algorithm.kl_controller != "fixed":
+            numbers = replace(numbers, beta=self.kl_state.beta)
+        if numbers.temperature is not None:
+            self.policy.settings(temperature=numbers.temperature)
+        return planned, self._controlled(numbers)
+
+    def _begin_stage(self, index: int, fresh: bool) -> None:
+        stage = self.stages[index].stage
+        self.updater = Updater(self.policy, stage.optimizer)
+        self.kl_state = _controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
+        if fresh and index > 0:
+            self.anchor = self.policy.fix_reference()
+            self.running = None
+        self._entered = index
+
+    def _controlled(self, numbers: Numbers) -> Numbers:
+        c = self.controls
+        low = self.policy.clip.low if numbers.clip_low is None else numbers.clip_low
+        high = self.policy.clip.high if numbers.clip_high is None else numbers.clip_high
+        return replace(
+            numbers,
+            learning_rate=numbers.learning_rate * c.learning_rate,
+            beta=max(numbers.beta * c.beta, c.beta_at_least),
+            clip_low=low * c.clip,
+            clip_high=high * c.clip,
+        )
+
+    def seed(self, step: int, salt: int = 0) -> int:
+        """A seed for one purpose (salt) in one step."""
+        return (self.recipe.seed * 1_000_003 + step * 101 + salt) % (2**31 - 1)
+
+    # ------------------------------------------------------------------ one step
+
+    @contextmanager
+    def clock(self, phase: str) -> Iterator[None]:
+        """Adds to "time/<phase>" of the current step."""
+        start = time.perf_counter()
+        yield
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
+
+    def measuring(self, step: int) -> bool:
+        every = self.recipe.training.gradient_norms_every
+        return every > 0 and step % every == 0
+
+    def apply(self, row: dict[str, float]) -> None:
+        """Count an update; too many refusals in a row end the run."""
+        refused = not math.isfinite(row["grad_norm/total"])
+        self._refused_in_a_row = self._refused_in_a_row + 1 if refused else 0
+        self.version += not refused
+        self.policy.version = self.version
+        if self._refused_in_a_row >= _REFUSALS_IN_A_ROW:
+            raise TrainingError(
+                f"{self._refused_in_a_row} updates in a row had a gradient that is not finite; the weights are as before them",
+                "see the last samples and `anygrpo doctor` on this folder",
+            )
+
+    def record(
+        self, step: int, planned: PlannedStage, numbers: Numbers, prepared: Prepared, rollout: Rollout, tally: Tally,
+        update: dict[str, float],
+    ) -> None:
+        """One flat row of numbers to metrics.jsonl, sinks and observers; evaluation where it is due."""
+        self.samples_seen += rollout.valid.numel()
+        row: dict[str, Any] = {"step": step, "stage": planned.stage.name, "lr": numbers.learning_rate, "beta": numbers.beta}
+        row |= measure.rollout_metrics(rollout) | measure.advantage_metrics(prepared)
+        row |= measure.update_metrics(tally) | update
+        row["steps_refused"] = float(self.updater.refused)
+        row["samples/seen"] = float(self.samples_seen)
+        if "kl/reference" in row:
+            self.kl_state = kl.update(self.kl_state, row["kl/reference"], samples=rollout.valid.numel())
+        every = self.recipe.evaluation.every
+        if (every and (step + 1) % every == 0) or step + 1 == self.total_steps:
+            row |= self.evaluated(planned.task, step)
+        row |= {f"time/{phase}": s for phase, s in self._seconds.items()}
+        row["time/step"] = sum(self._seconds.values())
+        row["throughput/decisions_per_s"] = float(rollout.mask.sum()) / max(row["time/step"], 1e-9)
+        row["memory/peak_gb"] = measure.memory_gb()
+        self.emit(row)
+
+    def evaluated(self, task: Task, step: int) -> dict[str, float]:
+        """Held-out numbers; keeps the best checkpoint, and stops the run when patience is over."""
+        with self.clock("evaluate"):
+            row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7))
+        value = row.get(self.recipe.evaluation.metric)
+        if value is None:
+            return row
+        if value > self.best:
+            self.best, self.best_step, self.evaluations_since_best = value, step, 0
+            self.save(best=True, step=step + 1)
+        else:
+            self.evaluations_since_best += 1
+            patience = self.recipe.evaluation.patience
+            if patience and self.evaluations_since_best >= patience:
+                self.stop(f"no better {self.recipe.evaluation.metric} in {patience} evaluations")
+        return row
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]], rollout: Rollout) -> None:
+        """samples/step_*.jsonl on the recipe's rhythm, and every invalid sample's reason."""
+        config = self.recipe.training
+        if config.samples_every and self.step % config.samples_every == 0:
+            rows = self.policy.show(prompts[: config.samples_kept], outputs[: config.samples_kept])
+            for p, row in enumerate(rows):
+                row["rewards"] = rollout.rewards[p].tolist()
+                row["components"] = {name: part[p].tolist() for name, part in rollout.components.items()}
+                row["invalid"] = {str(g): why for (q, g), why in rollout.reasons.items() if q == p}
+            self.folder.write_samples(self.step, rows)
+        for (p, g), why in list(rollout.reasons.items())[:5]:
+            self.folder.log(f"step {self.step}: sample {g} of prompt {p} is invalid: {why}")
+
+    def evaluate_start(self) -> None:
+        """The held-out numbers before the first step, as row -1."""
+        if self.step == 0 and self.recipe.evaluation.at_start and self.stages:
+            self._seconds = {}
+            row = evaluate(self.policy, self.stages[-1].task, self.recipe.evaluation, self.seed(0, salt=7))
+            if row:
+                self.emit({"step": -1, "stage": "start", **row})
+
+    def emit(self, row: dict[str, Any]) -> None:
+        for sink in self.sinks:
+            sink.write(row)
+        for observer in self.observers:
+            observer(row, self)
+
+    def stop(self, reason: str) -> None:
+        """End after this step."""
+        self.stop_reason = reason
+        self.folder.log(f"stopping: {reason}")
+
+    # ------------------------------------------------------------------ saving and stopping
+
+    def save(self, *, best: bool = False, step: int | None = None) -> None:
+        """A checkpoint of the state before `step` (default: the next step to take)."""
+        state = {
+            "step": self.step if step is None else step,
+            "samples_seen": self.samples_seen,
+            "version": self.version,
+            "running": self.running,
+            "kl_state": self.kl_state if self._entered >= 0 else None,
+            "controls": asdict(self.controls),
+            "best": (self.best, self.best_step, self.evaluations_since_best),
+            "updater": self.updater.state() if self._entered >= 0 else None,
+            "anchor": self.anchor,
+        }
+        weights = state_of(self.policy.trainable())  # type: ignore[attr-defined]
+        keep = self.recipe.training.keep_checkpoints
+        checkpoint.save(self.folder.checkpoints, state["step"], weights, state, keep, best)
+
+    def restore(self, path: Path) -> None:
+        """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
+        weights, state = checkpoint.load(path)
+        load_state(self.policy.trainable(), weights)  # type: ignore[attr-defined]
+        self.step, self.samples_seen, self.version = state["step"], state["samples_seen"], state["version"]
+        self.policy.version = self.version
+        self.best, self.best_step, self.evaluations_since_best = state["best"]
+        self.controls = Controls(**state["controls"])
+        if state["anchor"] is not None:
+            self.anchor = self.policy.fix_reference(state["anchor"])
+        self._entered = -1
+        if state["updater"] is not None and self.step < self.total_steps:
+            index = self._stage_index(self.step)
+            if self.step > self.stages[index].begin:  # at a stage's first step everything begins anew
+                self._begin_stage(index, fresh=False)
+                self.updater.load(state["updater"])
+                self.kl_state, self.running = state["kl_state"], state["running"]
+        dropped = cut_after(self.folder.metrics, self.step - 1)
+        self.folder.log(f"resumed at step {self.step} from {path.name}; {dropped} later rows dropped")
+
+    def _stage_index(self, step: int) -> int:
+        return next(i for i, planned in enumerate(self.stages) if planned.begin <= step < planned.end)
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C once: finish the step, save, stop. Twice: stop now."""
+
+        def on_signal(number: int, frame: object) -> None:
+            if self.stop_reason == "interrupted":
+                raise KeyboardInterrupt
+            self.stop("interrupted")
+
+        try:
+            previous = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: someone else handles signals
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
+        for planned in self.stages:
+            planned.task.close()  # type: ignore[attr-defined]
+        self.folder.close()
+
+
+def _controller(stage: Stage, beta: float) -> kl.Controller:
+    a = stage.algorithm
+    if a.kl_controller == "proportional":
+        return kl.AdaptiveKL(beta, a.kl_target, a.kl_horizon)
+    return kl.BandKL(beta, a.kl_low, a.kl_high) if a.kl_controller == "band" else kl.FixedKL(beta)

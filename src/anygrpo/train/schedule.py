@@ -1,0 +1,71 @@
+"""The recipe's numbers at one step of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from anygrpo.algorithm import schedules
+from anygrpo.config.base import Schedule, Section
+from anygrpo.config.recipe import Stage
+
+
+def at(value: float | Schedule | None, step: int, steps: int) -> float | None:
+    """A number of the recipe at `step` (counted from 0) of a stage of `steps`."""
+    if not isinstance(value, Schedule):
+        return value
+    length = value.steps or steps
+    return schedules.value_at(
+        value.kind,
+        value.start,
+        value.end,
+        min(step, length - 1),
+        length,
+        warmup=value.warmup,
+        milestones=value.milestones,
+        factor=value.factor,
+    )
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Everything scheduled, evaluated for one step. Weights are those of the loss's terms."""
+
+    learning_rate: float
+    temperature: float | None
+    clip_low: float | None
+    clip_high: float | None
+    lambda_pg: float
+    lambda_supervised: float
+    lambda_consistency: float
+    entropy_coef: float
+    beta: float
+    rce_temperature: float
+    filters: tuple[tuple[str, dict[str, Any]], ...]
+
+
+def numbers_at(stage: Stage, step: int, steps: int) -> Numbers:
+    def now(value: Any) -> Any:
+        return at(value, step, steps)
+
+    a = stage.algorithm
+    return Numbers(
+        learning_rate=now(stage.optimizer.learning_rate),
+        temperature=now(a.temperature),
+        clip_low=now(a.clip_low),
+        clip_high=now(a.clip_high),
+        lambda_pg=now(a.lambda_pg),
+        lambda_supervised=now(a.lambda_supervised),
+        lambda_consistency=now(a.lambda_consistency),
+        entropy_coef=now(a.entropy_coef),
+        beta=now(a.beta),
+        rce_temperature=now(a.rce_temperature),
+        filters=tuple((f.kind, _settings(f, now)) for f in a.filters),
+    )
+
+
+def _settings(config: Section, now: Callable[[Any], Any]) -> dict[str, Any]:
+    """A filter's settings at this step; counts are whole numbers."""
+    values = {name: now(getattr(config, name)) for name in type(config).model_fields if name != "kind"}
+    return {name: max(1, round(v)) if name == "k" else v for name, v in values.items()}

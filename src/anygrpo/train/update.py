@@ -1,0 +1,121 @@
+"""One optimizer step: gradients accumulated over blocks, measured, clipped, refused if not finite."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm.objectives import WHOLE_SEQUENCE
+from anygrpo.config.algorithm import OptimizerConfig
+from anygrpo.config.recipe import Stage
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.policies.base import BasePolicy
+from anygrpo.rollout import Batch
+from anygrpo.train.objective import Tally, terms_of, wanted
+from anygrpo.train.schedule import Numbers
+
+
+class Updater:
+    """AdamW over a policy's trainable parameters.
+
+    Args:
+        policy: must have at least one trainable parameter, all float32.
+        config: betas, weight decay and the gradient norm's limit; the rate is set at each step.
+
+    Raises:
+        ConfigError: nothing to train, or weights too coarse to be trained.
+    """
+
+    def __init__(self, policy: BasePolicy, config: OptimizerConfig) -> None:
+        self.policy, self.config = policy, config
+        self.parameters = policy.parameters()
+        if not self.parameters:
+            raise ConfigError("the policy has no trainable weights", "unfreeze some, or attach an adapter")
+        coarse = {str(p.dtype) for p in self.parameters if p.dtype != torch.float32}
+        if coarse:
+            raise ConfigError(
+                f"trainable weights are {', '.join(sorted(coarse))}: a small update rounds to nothing there",
+                "keep trainable weights in float32; the frozen body and the forward pass may be bfloat16",
+            )
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=1.0, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+        )
+        self.refused = 0
+
+    def accumulate(self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool) -> Tally:
+        """Gradients of the batch's loss into `.grad`, in blocks of at most `rows` rows (halved when memory ends).
+
+        With `measure`, each term's own gradient norm is tallied too: "grad_norm/<term>".
+        """
+        while True:
+            try:
+                return self._accumulate(batch, stage, numbers, rows, measure)
+            except torch.OutOfMemoryError as error:
+                if rows == 1:
+                    raise TrainingError(
+                        f"out of memory with a single row a block: {error}",
+                        "shorter samples, gradient checkpointing, or a smaller policy",
+                    ) from None
+                rows = max(1, min(rows, len(batch)) // 2)
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
+
+    def _accumulate(self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool) -> Tally:
+        self.optimizer.zero_grad(set_to_none=True)
+        tally = Tally()
+        want = wanted(stage, numbers, self.policy)
+        whole = stage.method == "grpo" and stage.algorithm.objective in WHOLE_SEQUENCE
+        parts: dict[str, list[Tensor | None]] = {}
+        for block in batch.blocks(self.policy.plan(batch.samples, rows), self.policy.time_chunk, whole):
+            evaluation = self.policy.evaluate(block.samples, block.times, want)  # type: ignore[attr-defined]
+            terms = terms_of(self.policy, evaluation, block, stage, numbers, tally)
+            if measure and len(terms) > 1:
+                for name, term in terms.items():
+                    _add(parts, name, torch.autograd.grad(term, self.parameters, retain_graph=True, allow_unused=True))
+            total = sum(terms.values(), torch.zeros((), device=batch.old.device))
+            tally.add("loss/total", total)
+            if total.requires_grad:
+                total.backward()
+        for name, grads in parts.items():
+            tally.add(f"grad_norm/{name}", _norm(grads))
+        return tally
+
+    def step(self, learning_rate: float, measure: bool) -> dict[str, float]:
+        """Clip, step, zero. A gradient that is not finite is refused: weights stay as they are, the refusal counts."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        value = float(norm)
+        row: dict[str, float] = {"grad_norm/total": value}
+        if not math.isfinite(value):
+            self.refused += 1
+        else:
+            if self.config.grad_clip is not None:
+                torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.grad_clip, norm)
+            before = [p.detach().clone() for p in self.parameters] if measure else []
+            self.optimizer.step()
+            if measure:
+                moved = _norm([p.detach() - b for p, b in zip(self.parameters, before)])
+                row["update/relative_norm"] = float(moved / _norm(before).clamp(min=1e-30))
+        self.optimizer.zero_grad(set_to_none=True)
+        return row
+
+    def state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict(), "refused": self.refused}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.refused = state["refused"]
+
+
+def _add(parts: dict[str, list[Tensor | None]], name: str, grads: tuple[Tensor | None, ...]) -> None:
+    old = parts.get(name, [None] * len(grads))
+    parts[name] = [g if o is None else o if g is None else o + g for o, g in zip(old, grads)]
+
+
+def _norm(tensors: list[Tensor | None] | list[Tensor]) -> Tensor:
+    given = [t for t in tensors if t is not None]
+    return torch.nn.utils.get_total_norm(given) if given else torch.zeros(())
