@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from anygrpo.config.base import Section
 
@@ -106,7 +106,7 @@ class CodeReward(RewardSection):
 class FunctionReward(RewardSection):
     """A user's `path.py:function`, called as function(prompts, outputs, **columns) in a worker process."""
 
-    kind: Literal["function"] = "function"
+    kind: Literal["function"]
     function: str
     timeout: float = Field(10.0, gt=0)
     "Seconds a call may take before its worker is killed."
@@ -117,30 +117,30 @@ class FunctionReward(RewardSection):
     "Further keyword arguments."
 
 
-def _reward_kind(value: Any) -> str | None:
-    if isinstance(value, dict):
-        return value.get("kind", "function" if "function" in value else None)
-    return getattr(value, "kind", None)
-
-
 RewardConfig = Annotated[
-    Annotated[NumberReward, Tag("number")]
-    | Annotated[ExactReward, Tag("exact")]
-    | Annotated[RegexReward, Tag("regex")]
-    | Annotated[LengthReward, Tag("length")]
-    | Annotated[ConnectivesReward, Tag("connectives")]
-    | Annotated[RepetitionReward, Tag("repetition")]
-    | Annotated[MathVerifyReward, Tag("math_verify")]
-    | Annotated[CodeReward, Tag("code")]
-    | Annotated[FunctionReward, Tag("function")],
-    Discriminator(
-        _reward_kind,
-        custom_error_type="reward_kind",
-        custom_error_message="a reward needs kind = number | exact | regex | length | connectives | repetition | "
-        'math_verify | code, or function = "path.py:function"',
-    ),
+    NumberReward
+    | ExactReward
+    | RegexReward
+    | LengthReward
+    | ConnectivesReward
+    | RepetitionReward
+    | MathVerifyReward
+    | CodeReward
+    | FunctionReward,
+    Field(discriminator="kind"),
 ]
-"""One `[[task.rewards]]` table."""
+
+
+def _kind_of_functions(tables: Any) -> Any:
+    """`function = "path.py:name"` says the kind already."""
+    if not isinstance(tables, list | tuple):
+        return tables
+    named = lambda t: isinstance(t, dict) and "function" in t and "kind" not in t  # noqa: E731
+    return tuple({**t, "kind": "function"} if named(t) else t for t in tables)
+
+
+Rewards = Annotated[tuple[RewardConfig, ...], BeforeValidator(_kind_of_functions)]
+"""The `[[task.rewards]]` tables, in order."""
 
 
 class TextTask(Section):
@@ -163,7 +163,8 @@ class ArithmeticTask(TextTask):
     digits: int = Field(2, ge=1, le=12)
     operation: Literal["+", "-", "*"] = "+"
     system: str | None = "Reply with the number only."
-    rewards: tuple[RewardConfig, ...] = ()
+    "System message; an empty text for none."
+    rewards: Rewards = ()
 
 
 class JsonlTask(TextTask):
@@ -179,7 +180,7 @@ class JsonlTask(TextTask):
     "File of evaluation prompts; a share of `path` where not given."
     held_out_share: float = Field(0.1, gt=0, lt=1)
     "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
-    rewards: tuple[RewardConfig, ...] = Field(min_length=1)
+    rewards: Rewards = Field(min_length=1)
 
 
 class ReasoningGymTask(TextTask):
@@ -195,7 +196,7 @@ class ReasoningGymTask(TextTask):
     "What of the output is the answer: all, the text inside <answer>...</answer>, the last line, the last number."
     timeout: float = Field(5.0, gt=0)
     "Seconds a scoring call may take before its worker is killed."
-    rewards: tuple[RewardConfig, ...] = ()
+    rewards: Rewards = ()
     "Further rewards, added to the data set's own score."
 
 
@@ -205,10 +206,3 @@ class PythonTask(Section):
     kind: Literal["python"]
     task: str
     arguments: dict[str, Any] = Field(default_factory=dict)
-
-
-TextTaskConfig = Annotated[
-    ArithmeticTask | JsonlTask | ReasoningGymTask | PythonTask,
-    Field(discriminator="kind"),
-]
-"""The `[task]` table of any text task."""

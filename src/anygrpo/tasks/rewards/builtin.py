@@ -18,17 +18,21 @@ NUMBER = re.compile(
 TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+(?:['’][^\W_]+)?")
 """A word: a run of letters and digits, or one Chinese character."""
 
+# fmt: off
 CONNECTIVES = {
     "en": (
-        "because,therefore,thus,hence,so,since,however,although,though,but,while,whereas,moreover,furthermore,first,"
-        "second,then,next,finally,instead,if,unless,consequently,as a result,for example,in contrast,"
-        "on the other hand,in addition"
-    ).split(","),
+        "because", "therefore", "thus", "hence", "so", "since", "however",
+        "although", "though", "but", "while", "whereas", "moreover", "furthermore",
+        "first", "second", "then", "next", "finally", "instead", "if",
+        "unless", "consequently", "as a result", "for example", "in contrast", "on the other hand", "in addition",
+    ),
     "zh": (
-        "因为 所以 因此 但是 然而 不过 虽然 尽管 如果 那么 首先 其次 然后 接着 最后 而且 并且 此外 "
-        "另外 例如 比如 总之 由于 从而 于是 相反 否则 即使 同时 综上所述"
-    ).split(),
+        "因为", "所以", "因此", "但是", "然而", "不过", "虽然", "尽管", "如果", "那么",
+        "首先", "其次", "然后", "接着", "最后", "而且", "并且", "此外", "另外", "例如",
+        "比如", "总之", "由于", "从而", "于是", "相反", "否则", "即使", "同时", "综上所述",
+    ),
 }
+# fmt: on
 """Connective words that `connectives` counts."""
 
 

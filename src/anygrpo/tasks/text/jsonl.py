@@ -49,7 +49,7 @@ class Jsonl(TextTask):
         train = [row for row in rows if row[0] not in lines]
         if not held_out or not train:
             raise DataError(
-                f"{self.config.path}: of {len(rows)} prompts {len(held_out)} are held out, {len(train)} left to train on",
+                f"{self.config.path}: of {len(rows)} prompts {len(held_out)} are held out, {len(train)} are left",
                 "give more prompts, task.held_out_path, or another task.held_out_share",
             )
         return train, held_out
