@@ -1,0 +1,64 @@
+"""Causal language models: generation, training pass and weights behind the policy protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from anygrpo.config.language import CausalLMConfig
+from anygrpo.policies.causal_lm.policy import CausalLM
+from anygrpo.policies.causal_lm.prompts import Prompts
+from anygrpo.policies.causal_lm.scoring import Scorer
+from anygrpo.policies.causal_lm.weights import Weights
+from anygrpo.samplers import loading, machine
+from anygrpo.samplers.builtin import BuiltinEngine
+from anygrpo.samplers.head import head_of
+
+__all__ = ["CausalLM", "build", "from_model"]
+
+
+def build(config: CausalLMConfig, seed: int) -> CausalLM:
+    """The policy of a recipe's [policy] section. Adapters are initialised from `seed`.
+
+    Raises:
+        DataError: model or tokenizer not found. ConfigError: settings that the model cannot take.
+    """
+    device, dtype = machine.prepare(config.device, config.dtype, config.threads)
+    tokenizer = loading.load_tokenizer(config.model)
+    # Weights in training are float32; a frozen body is loaded in the type it computes in.
+    kind = dtype if config.train == "lora" else torch.float32
+    load = lambda: loading.load_model(config.model, kind, str(device))  # noqa: E731
+    return _assemble(load(), tokenizer, config, dtype, seed, load)
+
+
+def from_model(model: nn.Module, tokenizer: Any, config: CausalLMConfig, seed: int = 0) -> CausalLM:
+    """A policy around a model already in memory (float32 weights); its present weights are the reference."""
+    dtype = torch.float32 if config.dtype == "auto" else getattr(torch, config.dtype)
+    initial = {name: p.detach().clone() for name, p in model.named_parameters()} if config.train != "lora" else {}
+    return _assemble(model.eval(), tokenizer, config, dtype, seed, lambda: _State(initial))
+
+
+class _State(nn.Module):
+    """Named weights without a model: what `Weights` asks of a reference."""
+
+    def __init__(self, weights: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self._weights = weights
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        return iter(self._weights.items())
+
+
+def _assemble(
+    model: nn.Module, tokenizer: Any, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Any
+) -> CausalLM:
+    ends = loading.end_ids(model, tokenizer, config.eos)
+    prompts = Prompts(tokenizer, config, loading.context_length(model), ends)
+    device = next(model.parameters()).device
+    precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
+    weights = Weights(model, config, dtype, seed, reload)
+    head = lambda m: head_of(m, precise)  # noqa: E731
+    engine = BuiltinEngine(weights.sampler, dtype, head, prompts.text)
+    return CausalLM(config, weights, Scorer(device, precise), prompts, engine)

@@ -1,0 +1,171 @@
+"""The weights of a language model in training: what is trained, what samples, what the reference is.
+
+Trained weights are float32 whatever the matrix products use. Where the body is bfloat16 and the weights themselves are
+trained (not adapters), a *mirror* of the model holds bfloat16 casts made inside the graph, so gradients arrive at the
+float32 weights. For sampling, adapters are merged into the mirror's own copies, made anew from the untouched base
+before each generation: nothing is ever merged into the base, so nothing drifts.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.config.language import CausalLMConfig
+from anygrpo.errors import ConfigError
+from anygrpo.policies.base import frozen_weights
+from anygrpo.samplers.mirror import bind, mirror
+
+
+class Weights:
+    """One model, its trainable part, and its copies.
+
+    Attributes:
+        module: what the optimizer and checkpoints see.
+        dtype: of the matrix products.
+        sampler: the model to generate with; brought up to date from `merged` by its engine.
+    """
+
+    def __init__(
+        self, model: nn.Module, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Callable[[], nn.Module]
+    ) -> None:
+        self.dtype, self._reload, self._frozen = dtype, reload, None
+        self._lora = config.train == "lora"
+        for p in model.parameters():
+            p.requires_grad_(False)
+        if self._lora:
+            self.module = _with_adapters(model.to(dtype), config, seed)
+            self._core = self.module.get_base_model()  # type: ignore[operator]
+        else:
+            self.module = self._core = model
+            _unfreeze(model, config)
+            for p in model.parameters():
+                p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
+        mixed = not self._lora and dtype != torch.float32
+        self._cast = mirror(self._core) if mixed else None
+        self.sampler = mirror(self._core) if self._lora or mixed else self._core
+        if config.gradient_checkpointing:
+            checkpoint_layers(self._cast or self._core)
+
+    @property
+    def config(self) -> Any:
+        return self._core.config
+
+    def training_model(self) -> nn.Module:
+        """The model for a pass with gradients. In eval mode: nothing random is alive while scoring."""
+        if self._cast is None:
+            return self._core
+        cast: dict[int, Tensor] = {}
+        for name, p in self._core.named_parameters(remove_duplicate=False):
+            if id(p) not in cast:
+                cast[id(p)] = p.to(self.dtype)
+            bind(self._cast, name, cast[id(p)])
+        return self._cast
+
+    @torch.no_grad()
+    def merged(self) -> Iterator[tuple[str, Tensor]]:
+        """(Hugging Face name, value) of every weight; adapters added in float32. Frozen weights are not copied."""
+        adapters = dict(_adapter_layers(self._core))
+        for name, p in self._core.named_parameters(remove_duplicate=False):
+            layer, _, leaf = name.rpartition(".base_layer.")
+            if layer and leaf == "weight" and layer in adapters:
+                yield f"{layer}.weight", _merge(p, adapters[layer])
+            elif ".lora_" not in name:
+                yield name.replace(".base_layer.", "."), p.detach()
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """Inside, the model is the one training began from: adapters off, or its weights read again from the source."""
+        if self._lora:
+            with self.module.disable_adapter():  # type: ignore[operator]
+                yield
+            return
+        if self._frozen is None:
+            names = {name for name, p in self._core.named_parameters() if p.requires_grad}
+            source = self._reload().named_parameters()
+            self._frozen = {name: p.detach().to(self._device, torch.float32) for name, p in source if name in names}
+        with frozen_weights(self._core, self._frozen):
+            yield
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self._core.parameters()).device
+
+
+def _with_adapters(model: nn.Module, config: CausalLMConfig, seed: int) -> nn.Module:
+    import peft
+
+    targets = config.lora.targets
+    lora = peft.LoraConfig(
+        r=config.lora.rank,
+        lora_alpha=config.lora.alpha,  # type: ignore[arg-type]
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        with torch.random.fork_rng(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers, not ours to act on
+            torch.manual_seed(seed)
+            adapted = peft.get_peft_model(model, lora).eval()  # type: ignore[arg-type]
+    except ValueError as error:
+        linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
+        raise ConfigError(f"lora.targets = {targets!r}: {error}", f"this model's linear layers: {linear}") from None
+    for p in adapted.parameters():
+        if p.requires_grad:
+            p.data = p.data.float()
+    return adapted
+
+
+def _unfreeze(model: nn.Module, config: CausalLMConfig) -> None:
+    """All weights, or the last blocks and what follows them before the head."""
+    if config.train == "all":
+        for p in model.parameters():
+            p.requires_grad_(True)
+        return
+    blocks = _blocks(model)
+    if config.last_n_layers > len(blocks):
+        raise ConfigError(f"last_n_layers = {config.last_n_layers}, but the model has {len(blocks)} layers")
+    prefix, final = next((n, m) for n, m in model.named_modules() if m is blocks)[0], blocks[-config.last_n_layers :]
+    for block in final:
+        block.requires_grad_(True)
+    parent = model.get_submodule(prefix.rpartition(".")[0])
+    for name, child in parent.named_children():
+        if re.search("norm|ln_f", name):
+            child.requires_grad_(True)
+
+
+def _blocks(model: nn.Module) -> nn.ModuleList:
+    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) > 0]
+    if not lists:
+        raise ConfigError("train = last_n: no list of layers found in this model", 'use train = "lora" or "all"')
+    return max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))
+
+
+def checkpoint_layers(model: nn.Module) -> None:
+    """Gradient checkpointing on, with every random layer still off.
+
+    The library checkpoints a block only where that block is in training mode, so the blocks alone are put there; what
+    is inside them (dropout) stays in eval mode.
+    """
+    if not getattr(model, "supports_gradient_checkpointing", False):
+        raise ConfigError("this model does not support gradient checkpointing", "set gradient_checkpointing = false")
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})  # type: ignore[operator]
+    for module in model.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            module.training = True
+
+
+def _adapter_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, module in model.named_modules():
+        if hasattr(module, "lora_A") and hasattr(module, "get_delta_weight"):
+            yield name, module
+
+
+def _merge(weight: Tensor, layer: Any) -> Tensor:
+    return weight.detach().float() + layer.get_delta_weight(layer.active_adapters[0]).float()

@@ -1,0 +1,95 @@
+"""What a generation engine is given, what it returns, and what it must be able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+Turn = Callable[[int, list[int]], "list[int] | None"]
+"""(row, ids of the row's whole completion, ended by an end token) -> ids of the next message up to where the model
+speaks again, or None where the conversation is over."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """The distribution that is sampled *and* scored: softmax(logits / temperature) cut to a support.
+
+    The cuts apply one after another, in this order, each to what the last one left (renormalised): top_k, top_p, min_p.
+
+    Attributes:
+        temperature: above 0.
+        top_k: the k most likely tokens; 0: all.
+        top_p: the smallest set of most likely tokens with at least this probability; 1: all.
+        min_p: tokens at least min_p times as likely as the likeliest; 0: all.
+        min_new_tokens: end tokens are impossible at decisions before this one.
+        eos_ids: the end tokens.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    min_new_tokens: int = 0
+    eos_ids: tuple[int, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """True where no token is ever cut."""
+        return self.top_k == 0 and self.top_p >= 1.0 and self.min_p <= 0.0 and self.min_new_tokens == 0
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of one generation.
+
+    Attributes:
+        support: the distribution.
+        max_new_tokens: completion ids a row at most, tool output included.
+        stop: texts that end a row.
+        greedy: take the likeliest token of the support.
+        rows: rows decoded at once at most (None: all).
+    """
+
+    support: Support
+    max_new_tokens: int
+    stop: tuple[str, ...] = ()
+    greedy: bool = False
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Completions of N = P x G rows, those of one prompt adjacent. Tensors on the CPU.
+
+    Attributes:
+        ids: [N, T] int64, 0 after a row's end.
+        lengths: [N] int64.
+        chosen: [N, T] bool: sampled by the model (False: padding, or text that an environment inserted).
+        log_probs: [N, T] float32 under `Support`, 0 where not chosen.
+        ended: [N] bool: by an end token, a stop text or the environment, not by the limit.
+        seconds: seconds by phase ("prefill", "decode").
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    chosen: Tensor
+    log_probs: Tensor
+    ended: Tensor
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Generates. The built-in engine reads the policy's weights in place; others are sent them by `refresh`."""
+
+    def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Take over the weights (Hugging Face names, adapters merged) before the next `generate`."""
+        ...
+
+    def generate(
+        self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
+    ) -> Generation:
+        """`group_size` completions of each prompt; a pure function of (weights, arguments)."""
+        ...

@@ -1,0 +1,37 @@
+"""The built-in engine: generates with the policy's own weights, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.samplers.base import Generation, Sampling, Turn
+from anygrpo.samplers.head import Head
+from anygrpo.samplers.mirror import refresh
+from anygrpo.samplers.plain import generate_plain
+
+
+class BuiltinEngine:
+    """Implements `Engine`.
+
+    Args:
+        model: a mirror of the policy's model, or the model itself.
+        dtype: of the copies made by `refresh`.
+        head: model -> its output layer.
+        text: ids -> text, for stop texts.
+    """
+
+    def __init__(
+        self, model: nn.Module, dtype: torch.dtype, head: Callable[[nn.Module], Head], text: Callable[[list[int]], str]
+    ) -> None:
+        self.model, self.dtype, self._head, self._text = model, dtype, head, text
+
+    def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        refresh(self.model, weights, self.dtype)
+
+    def generate(
+        self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
+    ) -> Generation:
+        return generate_plain(self.model, self._head(self.model), prompts, group_size, sampling, seed, turn, self._text)

@@ -1,0 +1,125 @@
+"""What this machine does best: the faster float32 matrix product, bfloat16 or not, the number of threads.
+
+Measured once a process in about a second, because no table of processors is right for long.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+ROWS, INNER, OUTER = 384, 576, 1536
+"""Size of the trial product: that of a small model's MLP on a training block."""
+
+LARGEST_ERROR = 5e-6
+"""Of a float32 product, relative to its largest entry. True float32 gives 5e-7, a product in bfloat16 gives 4e-3."""
+
+GAIN = 1.15
+"""A way other than the default is taken only where it is this much faster."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to multiply. rate in GFLOP/s (CPU seconds on one thread); error relative to the largest entry."""
+
+    rate: float
+    error: float
+
+
+def multiply(dtype: torch.dtype, precision: str | None = None, repeats: int = 12) -> Trial:
+    """Time `ROWS x INNER @ INNER x OUTER` on one thread.
+
+    Args:
+        precision: value of torch.backends.mkldnn.matmul.fp32_precision while measuring; None leaves it.
+    """
+    settings = torch.backends.mkldnn.matmul
+    before, threads = settings.fp32_precision, torch.get_num_threads()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(ROWS, INNER, generator=generator).to(dtype)
+    w = torch.randn(OUTER, INNER, generator=generator).to(dtype)
+    try:
+        torch.set_num_threads(1)
+        if precision is not None:
+            settings.fp32_precision = precision
+        y = torch.nn.functional.linear(x, w)
+        seconds = min(_cpu_seconds(x, w) for _ in range(repeats))
+    finally:
+        settings.fp32_precision = before
+        torch.set_num_threads(threads)
+    exact = x.double() @ w.double().t()
+    error = ((y.double() - exact).abs().max() / exact.abs().max()).item()
+    return Trial(2e-9 * ROWS * INNER * OUTER / seconds, error)
+
+
+def _cpu_seconds(x: torch.Tensor, w: torch.Tensor) -> float:
+    start = time.process_time()
+    torch.nn.functional.linear(x, w)
+    return max(time.process_time() - start, 1e-6)
+
+
+@lru_cache(maxsize=1)
+def float32_precision() -> str:
+    """The setting of oneDNN's float32 product that is fastest here *and* still float32 by its error.
+
+    On processors with AVX512-BF16 and no AMX, "bf16" moves float32 products from a slow path to oneDNN without any
+    rounding; with AMX it would round, which the error shows, and it is not taken.
+    """
+    default = torch.backends.mkldnn.matmul.fp32_precision
+    base = multiply(torch.float32, default)
+    other = multiply(torch.float32, "bf16")
+    return "bf16" if other.error < LARGEST_ERROR and other.rate > GAIN * base.rate else default
+
+
+@lru_cache(maxsize=1)
+def bfloat16_is_faster() -> bool:
+    """Does this processor multiply bfloat16 faster than float32 at its best?"""
+    return multiply(torch.bfloat16).rate > GAIN * multiply(torch.float32, float32_precision()).rate
+
+
+@lru_cache(maxsize=1)
+def best_threads() -> int:
+    """Threads with the shortest wall time for the trial product. OMP_NUM_THREADS, where set, is obeyed.
+
+    On a busy machine two threads that wait for each other are slower than one.
+    """
+    if given := os.environ.get("OMP_NUM_THREADS"):
+        return max(1, int(given.split(",")[0]))
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    counts = sorted({1, 2, 4, most // 2, most} & set(range(1, most + 1)))
+    return min(counts, key=_wall_seconds)
+
+
+def _wall_seconds(threads: int) -> float:
+    """Median wall seconds of a dozen trial products."""
+    before = torch.get_num_threads()
+    x, w = torch.randn(ROWS, INNER), torch.randn(OUTER, INNER)
+    times = []
+    try:
+        torch.set_num_threads(threads)
+        for _ in range(12):
+            start = time.perf_counter()
+            torch.nn.functional.linear(x, w)
+            times.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(before)
+    return sorted(times)[len(times) // 2]
+
+
+def prepare(device: str, dtype: str, threads: int | str) -> tuple[torch.device, torch.dtype]:
+    """Settle device, type of the matrix products and threads, and set the process accordingly.
+
+    Args:
+        device: "auto" or any torch device. dtype: "auto", "float32" or "bfloat16". threads: "auto" or a number.
+    """
+    chosen = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    if chosen.type == "cpu":
+        torch.set_num_threads(best_threads() if threads == "auto" else int(threads))
+        torch.backends.mkldnn.matmul.fp32_precision = float32_precision()
+        auto = torch.bfloat16 if dtype == "auto" and bfloat16_is_faster() else torch.float32
+    else:
+        auto = torch.bfloat16 if chosen.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return chosen, auto if dtype == "auto" else getattr(torch, dtype)

@@ -1,0 +1,54 @@
+"""A second model object of the same architecture, whose weights are views, casts or copies of the first one's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+
+def mirror(model: nn.Module) -> nn.Module:
+    """A twin of `model`, in eval mode, without adapters, whose weights *are* `model`'s until bound or refreshed."""
+    with torch.device("meta"):
+        twin = type(model)(copy.deepcopy(model.config)).eval()  # type: ignore[operator]
+    for name, buffer in model.named_buffers():
+        owner, leaf = _locate(twin, name)
+        owner._buffers[leaf] = buffer
+    for name, p in model.named_parameters(remove_duplicate=False):
+        if ".lora_" not in name:
+            bind(twin, name.replace(".base_layer.", "."), nn.Parameter(p.detach(), requires_grad=False))
+    return twin
+
+
+def bind(model: nn.Module, name: str, value: Tensor) -> None:
+    """Make `value`, with its graph, the weight called `name`."""
+    owner, leaf = _locate(model, name)
+    owner._parameters[leaf] = value  # type: ignore[assignment]
+
+
+@torch.no_grad()
+def refresh(model: nn.Module, weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> None:
+    """Bring the weights of a mirror up to date.
+
+    A weight that is the same memory already stays shared. Any other gets memory of its own, cast to `dtype`, kept from
+    call to call: captured graphs hold its address.
+    """
+    for name, value in weights:
+        owner, leaf = _locate(model, name)
+        held = owner._parameters[leaf]
+        assert held is not None
+        if held.data_ptr() == value.data_ptr():
+            continue
+        if getattr(held, "_own_memory", False):
+            held.copy_(value)
+        else:
+            own = nn.Parameter(value.to(dtype, copy=True), requires_grad=False)
+            own._own_memory = True  # type: ignore[attr-defined]
+            owner._parameters[leaf] = own
+
+
+def _locate(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return model.get_submodule(path), leaf

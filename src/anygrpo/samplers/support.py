@@ -1,0 +1,68 @@
+"""One definition of the sampled distribution, used where tokens are drawn and where they are scored."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from anygrpo.samplers.base import Support
+
+NEVER = float("-inf")
+
+
+def restrict(logits: Tensor, support: Support, decision: Tensor, keep: Tensor | None = None) -> Tensor:
+    """Logits [n, V] float32 of the sampled distribution: divided by the temperature, -inf outside the support.
+
+    Args:
+        logits: [n, V] raw logits, any float type.
+        decision: [n] index of the decision in its completion (for `min_new_tokens`).
+        keep: [n] token ids that stay possible whatever the cuts say: the taken tokens, when scoring weights that
+            have moved since. Without it a token just outside the new support would have log-prob -inf.
+    """
+    z = logits if logits.dtype == torch.float64 else logits.float()
+    if support.temperature != 1.0:
+        z = z / support.temperature
+    if support.whole:
+        return z
+    kept = None if keep is None else z.gather(1, keep[:, None])
+    if support.min_new_tokens and support.eos_ids:
+        early = (decision < support.min_new_tokens)[:, None]
+        ends = torch.zeros(z.shape[1], dtype=torch.bool, device=z.device)
+        ends[torch.tensor(support.eos_ids, device=z.device)] = True
+        z = z.masked_fill(early & ends, NEVER)
+    if 0 < support.top_k < z.shape[1]:
+        z = z.masked_fill(z < z.topk(support.top_k, dim=1).values[:, -1:], NEVER)
+    if support.top_p < 1.0:
+        z = _nucleus(z, support.top_p)
+    if support.min_p > 0.0:
+        z = z.masked_fill(z < z.amax(1, keepdim=True) + torch.log(torch.tensor(support.min_p)), NEVER)
+    return z if kept is None else z.scatter(1, keep[:, None], kept)
+
+
+def _nucleus(z: Tensor, top_p: float) -> Tensor:
+    """Drop tokens whose likelier ones already hold `top_p`. The likeliest always stays. Ties stay together."""
+    ordered, _ = z.sort(dim=1, descending=True)
+    before = ordered.softmax(1).cumsum(1) - ordered.softmax(1)
+    count = (before < top_p).sum(1, keepdim=True)
+    return z.masked_fill(z < ordered.gather(1, count - 1), NEVER)
+
+
+def draw(z: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Tokens [n] from restricted logits z [n, V] by inversion of the cumulative distribution, and their log-probs [n].
+
+    Args:
+        uniform: [n] in [0, 1), one number a row, so that a row's tokens do not depend on which rows are beside it.
+            None: the likeliest token.
+    """
+    top = z.amax(1, keepdim=True)
+    if uniform is None:
+        token = z.argmax(1)
+        total = (z - top).exp().sum(1)
+    else:
+        mass = (z - top).exp_().cumsum(1)
+        total = mass[:, -1]
+        # The product may round up to the total; just below it, the last token with any mass is found.
+        aim = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
+        token = torch.searchsorted(mass, aim[:, None], right=True)[:, 0]
+    log_prob = z.gather(1, token[:, None])[:, 0] - top[:, 0] - total.log()
+    return token, log_prob
