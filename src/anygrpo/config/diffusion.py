@@ -83,7 +83,7 @@ class Denoising(Section):
                 raise ValueError(f"window_starts = {(low, high)} needs window (its number of stochastic steps)")
         elif not 0 <= low <= high or high + self.window > self.steps - 1:
             raise ValueError(
-                f"window = {self.window} starting in {low}..{high} leaves the {self.steps - 1} steps that can have noise"
+                f"window = {self.window} from step {low}..{high} leaves the {self.steps - 1} steps that can have noise"
             )
         return self
 
