@@ -1,0 +1,326 @@
+"""The policy as the loop sees it, on small motion transformers: parity, z2, KL, windows, guidance, padding, memory."""
+
+import math
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from anygrpo.config.diffusion import Faults, Lora, MotionPolicyConfig
+from anygrpo.errors import ConfigError
+from anygrpo.policies import motion
+from anygrpo.policies.base import Policy
+from anygrpo.rollout import Stored, tree_map
+
+PROMPTS = [{"caption": "a person walks", "length": 10}, {"caption": "someone jumps", "length": 16}]
+SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 2, "heads": 2, "steps": 8, "dropout": 0.2}
+SAMPLERS = ["ddpm", "ddim", "flow_grpo", "dance_grpo"]
+REDUCTIONS = ["sum", "mean", "centred"]
+
+
+def make(seed=0, **given):
+    return motion.build(MotionPolicyConfig(**(SMALL | given)), seed)
+
+
+def rows(rollout):
+    return tree_map(lambda x: x.flatten(0, 1), rollout.samples)
+
+
+def move(policy, scale=0.02):
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for p in policy.parameters():
+            p.add_(scale * torch.randn(p.shape, generator=generator))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_ratio_is_one_and_z2_in_bounds_before_any_update(sampler, reduction):
+    policy = make(sampler=sampler, event_reduction=reduction, guidance=2.0)
+    rollout = policy.sample(PROMPTS, 3, seed=1)
+    assert isinstance(policy, Policy)
+    assert rollout.shape == (2, 3, 7)  # 8 steps, the last without noise
+    policy.trainable().train()  # whatever the caller did
+    out = policy.evaluate(rows(rollout), slice(0, 7), frozenset({"kl"}))
+    assert torch.allclose(out.log_probs, rollout.log_probs.flatten(0, 1), atol=1e-4)
+    assert float(out.kl.abs().max()) < 1e-8
+    z2, n = policy.z2(rollout.samples)
+    assert n == 3 * 7 * 7 * (10 + 16)
+    assert abs(z2 - 1) < 6 * math.sqrt(2 / n)
+
+
+def test_sampling_is_a_function_of_the_seed():
+    policy = make()
+    a, b, c = (policy.sample(PROMPTS, 2, seed=s) for s in (3, 3, 4))
+    assert torch.equal(a.samples["latents"], b.samples["latents"])
+    assert not torch.equal(a.samples["final"], c.samples["final"])
+    assert not torch.equal(a.samples["final"][:, 0], a.samples["final"][:, 1])
+
+
+def test_the_log_prob_is_torch_distributions_of_the_stored_transition():
+    policy = make(event_reduction="sum")
+    rollout = policy.sample(PROMPTS[:1], 1, seed=0)
+    r = rows(rollout)
+    x, step = r["latents"][:, 2], r["steps"][:, 2]
+    out = policy.denoiser(x, r["timesteps"][:, 2], **r["condition"])
+    mean, std = policy.transitions.gaussian(step, x, out)
+    expected = torch.distributions.Normal(mean, std).log_prob(r["latents"][:, 3])[:, :10].sum()
+    assert rollout.log_probs[0, 0, 2].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_any_slicing_of_steps_gives_the_same_gradient(reduction):
+    policy = make(event_reduction=reduction)
+    rollout = policy.sample(PROMPTS, 2, seed=1)
+    move(policy)
+
+    def gradient(chunk):
+        policy.trainable().zero_grad()
+        for t in range(0, 7, chunk):
+            out = policy.evaluate(rows(rollout), slice(t, min(t + chunk, 7)), frozenset({"kl"}))
+            (out.log_probs.sum() + out.kl.sum()).backward()
+        return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+
+    whole = gradient(7)
+    for chunk in (1, 3):
+        assert torch.allclose(gradient(chunk), whole, rtol=1e-3, atol=1e-4 * float(whole.abs().max()))
+
+
+def test_memory_is_flat_in_the_number_of_steps():
+    """What autograd keeps for one slice does not depend on how many steps there are."""
+
+    def kept(steps):
+        policy, sizes = make(steps=steps), []
+        rollout = policy.sample(PROMPTS, 1, seed=1)
+        with saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+            policy.evaluate(rows(rollout), slice(2, 3))
+        return sum(sizes)
+
+    assert kept(8) == kept(24)
+    assert make().time_chunk == 1
+
+
+def test_gradient_checkpointing_keeps_less_and_gives_the_same_gradient():
+    plain, saving = make(), make(gradient_checkpointing=True)
+    rollout = plain.sample(PROMPTS, 1, seed=1)
+    sizes, gradients = [], []
+    for policy in (plain, saving):
+        kept = []
+        with saved_tensors_hooks(lambda t, kept=kept: kept.append(t.numel()) or t, lambda t: t):
+            loss = policy.evaluate(rows(rollout), slice(2, 4)).log_probs.sum()
+        loss.backward()
+        sizes.append(sum(kept))
+        gradients.append(torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None]))
+    assert sizes[1] < 0.5 * sizes[0]
+    assert torch.allclose(*gradients, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_padding_frames_do_not_matter(reduction):
+    policy = make(event_reduction=reduction)
+    rollout = policy.sample(PROMPTS, 2, seed=1)
+    move(policy)
+    before = policy.evaluate(rows(rollout), slice(0, 7), frozenset({"kl"}))
+    changed = rows(rollout)
+    changed["latents"] = changed["latents"].clone()
+    changed["latents"][:2, :, 10:] += 100.0
+    after = policy.evaluate(changed, slice(0, 7), frozenset({"kl"}))
+    assert torch.allclose(before.log_probs, after.log_probs, atol=1e-4)
+    assert torch.allclose(before.kl, after.kl, atol=1e-6)
+    assert [m.shape for m in policy.decode(rollout.samples)[0]] == [(10, 7), (10, 7)]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_window_keeps_only_its_steps_and_moves_with_the_seed(sampler):
+    policy = make(sampler=sampler, window=2, window_starts=(0, 4))
+    first = {int(policy.sample(PROMPTS, 2, seed=s).samples["steps"][0, 0, 0]) for s in range(12)}
+    assert first <= set(range(5))
+    assert len(first) > 2
+    rollout = policy.sample(PROMPTS, 2, seed=1)
+    assert rollout.samples["latents"].shape == (2, 2, 3, 16, 7)
+    assert torch.allclose(policy.evaluate(rows(rollout), slice(0, 2)).log_probs, torch.zeros(4, 2), atol=1e-5)
+    z2, n = policy.z2(rollout.samples)
+    assert abs(z2 - 1) < 6 * math.sqrt(2 / n)
+
+
+def test_steps_without_noise_are_refused():
+    policy = make()
+    tree = rows(policy.sample(PROMPTS, 1, seed=1))
+    tree["steps"] = tree["steps"].clone()
+    tree["steps"][:, -1] = 7
+    with pytest.raises(ConfigError, match="step 7 of 8 has no noise"):
+        policy.evaluate(tree, slice(6, 7))
+    with pytest.raises(ValueError, match="can have noise"):
+        make(window=3, window_starts=(0, 5))
+
+
+def test_guidance_is_the_same_in_sampling_and_scoring_and_matters():
+    guided, plain = make(guidance=3.0), make()
+    rollout = guided.sample(PROMPTS, 2, seed=1)
+    assert float(guided.evaluate(rows(rollout), slice(0, 7)).log_probs.abs().max()) < 1e-4
+    assert float(plain.evaluate(rows(rollout), slice(0, 7)).log_probs.abs().max()) > 1e-2
+    x, c = rows(rollout)["final"], rows(rollout)["condition"]
+    step = torch.zeros(4, dtype=torch.long)
+    dropped = c | {"dropped": torch.ones(4, dtype=torch.bool)}
+    t = guided.transitions.timesteps[step]
+    cond, uncond = guided.denoiser(x, t, **c), guided.denoiser(x, t, **dropped)
+    assert torch.allclose(guided._predict(x, step, c), uncond + 3 * (cond - uncond), atol=1e-5)
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)])
+def test_kl_is_exact_to_the_starting_policy_and_its_gradient_reaches_the_weights(lora):
+    policy = make(lora=lora, event_reduction="sum")
+    rollout = policy.sample(PROMPTS, 1, seed=1)
+    move(policy)
+    out = policy.evaluate(rows(rollout), slice(1, 3), frozenset({"kl"}))
+    with policy.reference(), torch.no_grad():
+        behind = policy._decisions(rows(rollout), slice(1, 3))
+    with torch.no_grad():
+        now = policy._decisions(rows(rollout), slice(1, 3))
+    std = now.std.view(-1, 1, 1)
+    normal = torch.distributions.Normal
+    exact = torch.distributions.kl_divergence(normal(now.mean, std), normal(behind.mean, std))
+    expected = (exact * now.valid).sum((1, 2)).view(2, 2)
+    assert torch.allclose(out.kl, expected, rtol=1e-4)
+    assert float(out.kl.min()) > 0
+    out.kl.sum().backward()
+    assert all(p.grad is not None for p in policy.parameters() if p.dim() == 2 and lora is not None)
+    assert sum(float(p.grad.abs().sum()) for p in policy.parameters() if p.grad is not None) > 0
+
+
+def test_lora_reaches_attention_and_feedforward_only_and_its_reference_is_the_base():
+    policy = make(lora=Lora(rank=4, alpha=8))
+    names = [n for n, p in policy.trainable().named_parameters() if p.requires_grad]
+    layers = {n.split(".lora_")[0].rsplit(".", 1)[1] for n in names}
+    assert layers == {"query", "key", "value", "out", "up", "down"}
+    base = make()
+    rollout = policy.sample(PROMPTS, 2, seed=1)
+    assert torch.allclose(rollout.samples["final"], base.sample(PROMPTS, 2, seed=1).samples["final"], atol=1e-5)
+    move(policy, 0.1)
+    with policy.reference():
+        assert torch.allclose(policy.evaluate(rows(rollout), slice(0, 7)).log_probs, torch.zeros(4, 7), atol=1e-4)
+    assert float(policy.evaluate(rows(rollout), slice(0, 7)).log_probs.abs().max()) > 1e-3
+    assert [n for n, p in policy.trainable().named_parameters() if p.requires_grad] == names
+
+
+def test_anchor_makes_the_present_weights_the_reference():
+    policy = make()
+    rollout = policy.sample(PROMPTS, 1, seed=1)
+    move(policy)
+    assert float(policy.evaluate(rows(rollout), slice(0, 1), frozenset({"kl"})).kl.max()) > 0
+    policy.anchor()
+    assert float(policy.evaluate(rows(rollout), slice(0, 1), frozenset({"kl"})).kl.max()) < 1e-10
+
+
+def test_greedy_depends_on_the_prompts_seed_alone():
+    for evaluation in ("seeded", "ode"):
+        policy = make(evaluation=evaluation)
+        prompts = [p | {"seed": s} for p in PROMPTS for s in (1, 2)]
+        both, one = policy.greedy(prompts), policy.greedy(prompts[1:2])
+        assert torch.allclose(both.samples["final"][1], one.samples["final"][0], atol=1e-5)
+        assert not torch.allclose(both.samples["final"][0], both.samples["final"][1], atol=1e-2)
+
+
+def test_replay_stores_its_randomness_and_the_loss_falls():
+    policy = make(dropout=0.0, condition_dropout=0.0)
+    motions = [[torch.sin(torch.arange(10.0))[:, None].repeat(1, 7)], [torch.cos(torch.arange(16.0))[:, None].repeat(1, 7)]]
+    stored = Stored(motions, rewards=[[0.5], [1.0]])
+    rollout = policy.replay(PROMPTS, stored, seed=3)
+    assert rollout.shape == (2, 1, 1)
+    assert rollout.rewards.tolist() == [[0.5], [1.0]]
+    assert torch.allclose(policy.decode(rollout.samples)[0][0], motions[0][0])
+    want = frozenset({"supervised"})
+    first = policy.evaluate(rows(rollout), slice(0, 1), want)
+    assert torch.equal(first.losses["supervised"], policy.evaluate(rows(rollout), slice(0, 1), want).losses["supervised"])
+    assert torch.allclose(-first.log_probs[:, 0], first.losses["supervised"])
+    optimizer = torch.optim.Adam(policy.parameters(), 3e-3)
+    for _ in range(30):
+        optimizer.zero_grad()
+        policy.evaluate(rows(rollout), slice(0, 1), want).losses["supervised"].mean().backward()
+        optimizer.step()
+    after = policy.evaluate(rows(rollout), slice(0, 1), want).losses["supervised"]
+    assert bool((after < 0.3 * first.losses["supervised"]).all())
+
+
+def test_replay_pads_ragged_rows_and_dropout_repeats_from_the_stored_seed():
+    policy = make()
+    motions = [[torch.zeros(10, 7)], [torch.ones(16, 7), torch.zeros(12, 7)]]
+    rollout = policy.replay(PROMPTS, Stored(motions), seed=0)
+    assert rollout.valid.tolist() == [[True, False], [True, True]]
+    assert rollout.mask[..., 0].tolist() == rollout.valid.tolist()
+    twice = [policy.evaluate(rows(rollout), slice(0, 1)).log_probs for _ in range(2)]
+    assert torch.equal(*twice)
+    assert not policy.denoiser.training
+
+
+def test_what_rows_cannot_give_is_refused():
+    policy = make()
+    sampled = rows(policy.sample(PROMPTS, 1, seed=0))
+    with pytest.raises(ConfigError, match="clean demonstrations"):
+        policy.evaluate(sampled, slice(0, 1), frozenset({"supervised"}))
+    with pytest.raises(ConfigError, match="cannot compute"):
+        policy.evaluate(sampled, slice(0, 1), frozenset({"entropy"}))
+    replayed = rows(policy.replay(PROMPTS, Stored([[torch.zeros(10, 7)], [torch.zeros(16, 7)]]), 0))
+    with pytest.raises(ConfigError, match="no KL"):
+        policy.evaluate(replayed, slice(0, 1), frozenset({"kl"}))
+
+
+def test_a_latent_that_is_not_finite_is_data_not_an_error():
+    policy = make()
+    with torch.no_grad():
+        policy.denoiser.write.bias[0] = torch.nan
+    rollout = policy.sample(PROMPTS, 1, seed=0)
+    assert not bool(rollout.valid.any())
+    assert rollout.reasons[(0, 0)] == "the latent is not finite"
+
+
+def explosion(**faults):
+    """Largest |log-ratio| before any update, and z2."""
+    policy = make(event_reduction="sum", faults=Faults(**faults))
+    rollout = policy.sample(PROMPTS, 2, seed=1)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        t = rollout.shape[2]
+        out = policy.evaluate(rows(rollout), slice(0, t)).log_probs - rollout.log_probs.flatten(0, 1)
+    return float(out.abs().max()), policy.z2(rollout.samples)
+
+
+def test_each_fault_shows_and_none_is_there_by_default():
+    clean, (z2, n) = explosion()
+    assert clean < 1e-3
+    assert Faults().active == ()
+    noisy, (z2, n) = explosion(dropout_in_replay=True)
+    assert noisy > 1
+    assert z2 > 1 + 6 * math.sqrt(2 / n)
+    _, (z2, n) = explosion(score_last_step=True)
+    assert abs(z2 - 7 / 8) < 6 * math.sqrt(2 / n)  # the last of eight steps has z = 0
+    _, (_, counted) = explosion(count_padding=True)
+    assert counted == 2 * 2 * 7 * 7 * 16
+    assert Faults(count_padding=True).active == ("count_padding",)
+
+
+def test_attached_actions_have_no_score_gradient():
+    policy = make(event_reduction="sum", faults=Faults(attach_actions=True))
+    rollout = policy.sample(PROMPTS, 1, seed=1)
+    policy.evaluate(rows(rollout), slice(0, 7)).log_probs.sum().backward()
+    size = max(float(p.grad.abs().max()) for p in policy.parameters() if p.grad is not None)
+    assert size < 1e-4
+
+
+def test_the_ratio_to_the_reference_is_not_one_after_training():
+    policy = make(event_reduction="sum", faults=Faults(ratio_to="reference", whole_trajectory=True))
+    move(policy, 0.05)
+    rollout = policy.sample(PROMPTS, 1, seed=1)
+    assert rollout.shape == (2, 1, 1)
+    ratio = policy.evaluate(rows(rollout), slice(0, 1)).log_probs - rollout.log_probs.flatten(0, 1)
+    assert float(ratio.min()) > 1  # samples of the policy are likelier under it than under the reference
+
+
+def test_several_captions_each_move_their_own_frames():
+    policy = make(captions=2)
+    prompt = {"captions": ["walk", "jump"], "lengths": [6, 10]}
+    swapped = {"captions": ["walk", "kick"], "lengths": [6, 10]}
+    a, b = (policy.parts.encode([p]) for p in (prompt, swapped))
+    assert a["segment"][0].tolist() == [0] * 6 + [1] * 10
+    assert torch.equal(a["text"][0, 0], b["text"][0, 0])
+    assert not torch.equal(a["text"][0, 1], b["text"][0, 1])
