@@ -287,11 +287,11 @@ def test_whole_selections_refuse_exact_sums():
         policy.evaluate(rows(rollout), ALL, frozenset({"kl"}))
 
 
-def test_the_reference_stays_until_renewed():
+def test_the_reference_stays_until_fixed_anew():
     policy = build(config(), 0)
     rollout = policy.sample([prompt(1)], 4, 0)
     with torch.no_grad():
         policy.network.decoder.query.weight.mul_(-1)
     assert policy.evaluate(rows(rollout), ALL, frozenset({"kl"})).kl.max() > 0
-    policy.renew_reference()
+    policy.fix_reference()
     assert policy.evaluate(rows(rollout), ALL, frozenset({"kl"})).kl.max() == 0

@@ -3,7 +3,6 @@ what is clipped)."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from anygrpo.config.selection import SelectorConfig
 from anygrpo.errors import ConfigError
-from anygrpo.policies.base import BasePolicy, frozen_weights, state_of
+from anygrpo.policies.base import BasePolicy
 from anygrpo.policies.selector import decoding, picks, replay
 from anygrpo.policies.selector.decoding import Rules
 from anygrpo.policies.selector.network import SelectorNetwork
@@ -31,7 +30,7 @@ class SelectorPolicy(BasePolicy):
     def __init__(self, config: SelectorConfig, network: SelectorNetwork) -> None:
         self.config, self.network = config, network.eval()
         self.temperature = config.temperature
-        self.renew_reference()
+        self.fix_reference()
         self._met: dict[tuple[int, tuple[int, ...]], Tensor] = {}
 
     # --- the protocol -----------------------------------------------------------------------------------------
@@ -45,14 +44,14 @@ class SelectorPolicy(BasePolicy):
         chosen = decoding.sample(
             self.network, state[rows], items[rows], pool.choosable[rows].to(state.device), self.rules(), generator
         )
-        return self._rollout(pool, chosen.view(len(prompts), group_size, -1).cpu())
+        return self._rollout(pool, (state, items), chosen.view(len(prompts), group_size, -1))
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         shots = self.config.evaluation_shots or self.config.shots
         pool = self._pools(prompts, shots)
         state, items = self._encode(pool)
         chosen = decoding.greedy(self.network, state, items, pool.choosable.to(state.device), self.rules(shots))
-        return self._rollout(pool, chosen[:, None].cpu())
+        return self._rollout(pool, (state, items), chosen[:, None])
 
     def beam(self, prompts: list[Any], width: int) -> tuple[list[list[tuple[int, ...]]], list[list[float]]]:
         """The best `width` selections of each prompt and their log-probabilities, best first. Deterministic: these
@@ -69,7 +68,7 @@ class SelectorPolicy(BasePolicy):
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         pool = self._pools(prompts, 1)
         chosen, valid = replay.padded(prompts, stored, self.config.shots, self.config.stop)
-        rollout = self._rollout(pool, chosen)
+        rollout = self._rollout(pool, self._encode(pool), chosen)
         return replay.with_behaviour(rollout, stored, valid, self.config, self._met)
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
@@ -91,26 +90,13 @@ class SelectorPolicy(BasePolicy):
     def decode(self, samples: Tree) -> list[list[tuple[int, ...]]]:
         return self._tuples(samples["chosen"])
 
-    def reference(self) -> AbstractContextManager[None]:
-        return frozen_weights(self.network, self._reference)
-
     def trainable(self) -> SelectorNetwork:
         return self.network
 
     # --- beyond the protocol ----------------------------------------------------------------------------------
 
-    def renew_reference(self) -> None:
-        """Take the present weights as the reference (after a supervised stage, say)."""
-        self._reference = {name: tensor.clone() for name, tensor in state_of(self.network).items()}
-
     def rules(self, shots: int | None = None) -> Rules:
         return Rules(shots or self.config.shots, self.config.stop, self.config.min_shots, self.temperature)
-
-    def log_probs(self, samples: Tree) -> Tensor:
-        """[n, K] of the chosen picks, without dropout and without gradient; 0 where nothing was picked."""
-        self.network.eval()
-        with torch.no_grad():
-            return self._of_chosen(self._distributions(samples)[0], samples["chosen"])
 
     def set_log_probs(self, samples: Tree) -> Tensor:
         """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
@@ -144,9 +130,10 @@ class SelectorPolicy(BasePolicy):
         device = next(self.network.parameters()).device
         return self.network.encode(pool.query.to(device), pool.candidates.to(device), pool.choosable.to(device))
 
-    def _rollout(self, pool: Pools, chosen: Tensor) -> Rollout:
-        """Selections [P, G, K] as a rollout under the present weights."""
+    def _rollout(self, pool: Pools, encoded: tuple[Tensor, Tensor], chosen: Tensor) -> Rollout:
+        """Selections [P, G, K] as a rollout under the present weights, without dropout."""
         p, g, k = chosen.shape
+        chosen = chosen.cpu()
         spread = lambda x: x[:, None].expand(p, g, *x.shape[1:])  # noqa: E731
         samples = {
             "key": spread(pool.key),
@@ -158,13 +145,17 @@ class SelectorPolicy(BasePolicy):
         rows = {name: x.reshape(p * g, *x.shape[2:]) for name, x in samples.items()}
         options = self._options(rows)
         mask = picks.decision_mask(options, rows["chosen"]).view(p, g, k)
-        if self.config.decision == "pick":
-            log_probs = self.log_probs(rows).view(p, g, k)
-        else:
-            self.network.eval()
-            with torch.no_grad():
-                log_probs = self._whole(rows).view(p, g, 1)
-            mask = mask.any(-1, keepdim=True)
+        with torch.no_grad():
+            if self.config.decision == "set":
+                log_probs = self.set_log_probs(rows)
+            else:
+                of_row = torch.arange(p).repeat_interleave(g)
+                state, items = (x[of_row.to(x.device)] for x in encoded)
+                logits = self.network.logits(state, items, rows["chosen"].to(state.device)) / self.temperature
+                log_probs = self._of_chosen(picks.log_softmax(logits, options.to(logits.device)), rows["chosen"])
+        if self.config.decision != "pick":
+            mask, log_probs = mask.any(-1, keepdim=True), log_probs.reshape(p * g, -1).sum(-1)
+        log_probs = log_probs.view(mask.shape)
         version = torch.full((p, g), self.version, dtype=torch.int64)
         return Rollout.of(samples, log_probs.cpu(), mask.cpu(), version=version)
 
@@ -217,10 +208,9 @@ class SelectorPolicy(BasePolicy):
         return self._of_chosen(self._distributions(samples)[0], samples["chosen"]).sum(-1)
 
     def _evaluate_whole(self, samples: Tree, want: frozenset[str]) -> Evaluation:
-        if want & {"entropy", "kl"}:
+        if exact := sorted(want & {"entropy", "kl"}):
             raise ConfigError(
-                f"exact {' and '.join(sorted(want & {'entropy', 'kl'}))} of whole {self.config.decision}s would be sums "
-                "over every selection",
+                f"exact {' and '.join(exact)} of whole {self.config.decision}s would be sums over every selection",
                 'set policy.decision = "pick", or kl = "k3" and entropy_coef = 0',
             )
         self.network.train(self.config.dropout_in_scoring)

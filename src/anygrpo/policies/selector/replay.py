@@ -51,12 +51,12 @@ def with_behaviour(
         log_probs = _propensities(stored, valid, config)
     elif config.behaviour == "first":
         log_probs = _first_met(rollout, met)
-    reasons = {(p, g): "padding: this query has fewer stored candidates" for p, g in (~valid).nonzero().tolist()}
+    padding = [(p, g) for p, g in (~valid).nonzero().tolist()]
     return replace(
         rollout,
         log_probs=log_probs,
         valid=rollout.valid & valid,
-        reasons=reasons,
+        reasons=dict.fromkeys(padding, "padding: this query has fewer stored candidates"),
         rewards=_pad(stored.rewards, valid) if stored.rewards is not None else rollout.rewards,
         components={name: _pad(part, valid) for name, part in stored.components.items()},
         info=info,
@@ -81,8 +81,8 @@ def _propensities(stored: Stored, valid: Tensor, config: SelectorConfig) -> Tens
     missing = sum(x is None for row in given for x in row)
     if missing:
         raise ConfigError(
-            f"{missing} of {int(valid.sum())} stored selections have no behaviour log-probability (beams and retrieval are "
-            "deterministic: an importance weight for them does not exist)",
+            f"{missing} of {int(valid.sum())} stored selections have no behaviour log-probability (beams and "
+            "retrieval are deterministic: an importance weight for them does not exist)",
             'set task.methods = ["sample"] and task.propensities = true, or policy.behaviour = "current"',
         )
     return _pad([[float(x) for x in row if x is not None] for row in given], valid)[..., None]

@@ -1,0 +1,80 @@
+"""What all selection tasks share: parts to scores, nearest neighbours, accuracy at every number of shots."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from anygrpo.config.selection import RewardConfig
+from anygrpo.rollout import Scores
+from anygrpo.tasks.base import BaseTask
+from anygrpo.tasks.selection.rewards import reward
+
+Selection = tuple[int, ...]
+Prompt = dict[str, Any]
+
+
+class Judge(Protocol):
+    """Anything that says how good selections are for a prompt."""
+
+    def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
+        """Parts by name, each [P, G]; NaN where a selection could not be scored."""
+        ...
+
+
+class SelectionTask(BaseTask):
+    """Scores selections of candidate positions; subclasses say how one is judged.
+
+    Attributes:
+        shots: picks that count for the reward.
+        reward: the mode and its weights.
+    """
+
+    shots: int
+    reward: RewardConfig
+
+    def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
+        """Parts ("correct", "gt_prob", ...) by name, each [P, G]; NaN where a selection could not be scored."""
+        raise NotImplementedError
+
+    def score(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> Scores:
+        """Rewards of the first `shots` picks of each output; what cannot be judged is invalid, with a reason."""
+        parts = self.judge(prompts, [[tuple(o[: self.shots]) for o in row] for row in outputs])
+        rewards = reward(parts, self.reward)
+        valid = torch.isfinite(rewards)
+        failed = map(tuple, (~valid).nonzero().tolist())
+        return Scores(torch.where(valid, rewards, 0.0), parts, valid, dict.fromkeys(failed, self.why_invalid))
+
+    why_invalid: str = "the selection could not be scored"
+
+    def measure(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> dict[str, float]:
+        """eval/accuracy at the reward's shots, and eval/accuracy_shots_k for every prefix that outputs hold."""
+        longest = max((len(o) for row in outputs for o in row), default=0)
+        row = {"eval/accuracy": self._accuracy(prompts, outputs, self.shots)}
+        for k in range(1, max(longest, self.shots) + 1):
+            row[f"eval/accuracy_shots_{k}"] = self._accuracy(prompts, outputs, k)
+        row["eval/shots"] = sum(len(o[: self.shots]) for r in outputs for o in r) / max(1, sum(map(len, outputs)))
+        return row
+
+    def _accuracy(self, prompts: list[Prompt], outputs: list[list[Selection]], k: int) -> float:
+        correct = self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs])["correct"]
+        return float(correct[torch.isfinite(correct)].mean()) if torch.isfinite(correct).any() else 0.0
+
+
+def nearest(prompt: Prompt, k: int) -> Selection:
+    """The k candidates with the largest cosine to the query, nearest first; excluded ones left out."""
+    similarity = F.cosine_similarity(prompt["candidates"], prompt["query"][None], dim=-1)
+    similarity[list(prompt.get("excluded", ()))] = -torch.inf
+    k = min(k, len(similarity) - len(set(prompt.get("excluded", ()))))
+    return tuple(similarity.topk(k).indices.tolist())
+
+
+def random_selection(prompt: Prompt, k: int, seed: int) -> Selection:
+    """k choosable candidates in random order."""
+    excluded = set(prompt.get("excluded", ()))
+    open_ = [i for i in range(len(prompt["candidates"])) if i not in excluded]
+    order = torch.randperm(len(open_), generator=torch.Generator().manual_seed(seed))
+    return tuple(open_[i] for i in order[:k].tolist())
