@@ -38,6 +38,22 @@ def build_rewards(configs: Iterable[Any], pool: Pool, columns: set[str]) -> list
     return rewards
 
 
+def check_value(config: Any, value: Any) -> str | None:
+    """Why a reward could never give a verdict with `value` in its column, or None. For data that is read once."""
+    if value is None:
+        return f"no {config.column!r}, which the {config.kind} reward reads"
+    if config.kind == "number" and builtin.last_number(str(value)) is None:
+        return f"{config.column} = {str(value)[:60]!r} holds no number"
+    if config.kind == "code":
+        from anygrpo.tasks.rewards.code import parse_tests
+
+        try:
+            parse_tests(value)
+        except (ValueError, TypeError) as error:
+            return f"{config.column}: {error}"
+    return None
+
+
 def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
     def build(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
         settings = config.model_dump(exclude={"kind", "name", "weight", "column"})

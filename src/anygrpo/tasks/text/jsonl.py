@@ -11,7 +11,7 @@ from typing import Any
 from anygrpo.config.text_tasks import JsonlTask
 from anygrpo.errors import DataError, suggestion
 from anygrpo.tasks.base import epoch_indices
-from anygrpo.tasks.rewards.build import build_rewards
+from anygrpo.tasks.rewards.build import build_rewards, check_value
 from anygrpo.tasks.text.base import Prompt, TextTask, with_system
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -30,6 +30,8 @@ class Jsonl(TextTask):
             held_rows = read_rows(config.held_out_path, config.prompt_column)
             train, held_out = rows, distinct(held_rows, config.held_out_path, self.demonstration)
             _check_disjoint(train, held_out, config)
+        _check_values(train, config.path, config)
+        _check_values(held_out, config.held_out_path or config.path, config)
         self._train = [self._prompt(row) for _, row in train]
         self._held_out = [self._prompt(row) for _, row in held_out[: config.held_out]]
         self.size = len(self._train)
@@ -156,6 +158,16 @@ def distinct(rows: list[Row], path: str, answer: str) -> list[Row]:
     if repeated := len(rows) - len(first):
         warnings.warn(f"{path}: {repeated} of {len(rows)} rows repeat a prompt and are left out", stacklevel=4)
     return list(first.values())
+
+
+def _check_values(rows: list[Row], path: str, config: JsonlTask) -> None:
+    """Raises: DataError for the first row with which a reward could give no verdict (unless no row has its column)."""
+    for reward in config.rewards:
+        if not hasattr(reward, "column") or not any(reward.column in row for _, row in rows):
+            continue
+        for line, row in rows:
+            if (fault := check_value(reward, row.get(reward.column))) is not None:
+                raise DataError(f"{path}, line {line}: {fault}", "mend or remove that row")
 
 
 def _check_disjoint(train: list[Row], held_out: list[Row], config: JsonlTask) -> None:
