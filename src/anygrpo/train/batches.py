@@ -36,11 +36,15 @@ class Prepared:
 
 
 def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None) -> Prepared:
-    """Filters, then advantages. Supervised rows all have advantage 1, RCE rows their reward's weight."""
+    """Filters, then advantages. Supervised stages learn each prompt's best stored actions (all, where their rewards are
+    equal or absent) with advantage 1; RCE stages learn all with their reward's weight."""
     if stage.method == "grpo":
         return _prepare_grpo(rollout, stage, numbers, running)
-    value = rollout.valid.float()
-    if stage.method == "rce":
+    if stage.method == "supervised":
+        best = torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1, keepdim=True)
+        rollout = replace(rollout, valid=rollout.valid & (rollout.rewards >= best))
+        value = rollout.valid.float()
+    else:
         value = advantages.reward_weights(
             rollout.rewards,
             rollout.valid,

@@ -13,7 +13,7 @@ from anygrpo.config.recipe import Recipe
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.policies import build_policy
 from anygrpo.sinks.base import Sink, build_sink
-from anygrpo.sinks.jsonl import JsonlSink
+from anygrpo.sinks.jsonl import JsonlSink, cut_after
 from anygrpo.tasks import build_task
 from anygrpo.train import checkpoint
 from anygrpo.train.folder import RunFolder, next_folder
@@ -44,7 +44,7 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     if newest is not None:
         run.restore(newest)
     else:
-        run.folder.metrics.unlink(missing_ok=True)
+        cut_after(run.folder.metrics, -2)
     return run
 
 

@@ -1,0 +1,95 @@
+"""Recipes: what is accepted, and the one clear error for everything else."""
+
+from __future__ import annotations
+
+import pytest
+from runs import table
+
+from anygrpo.config.load import apply_flags, dump_recipe, load_recipe, parse_recipe
+from anygrpo.errors import ConfigError, DataError
+
+
+def parsed(*flags, **extra):
+    recipe = table(**extra)
+    apply_flags(recipe, flags)
+    return parse_recipe(recipe)
+
+
+def test_flags_override_the_file_and_the_defaults(tmp_path):
+    recipe = parsed("--algorithm.clip-high", "0.28", "--seed=3", "--algorithm.beta", "{start = 0.1, end = 0.0}")
+    assert recipe.algorithm.clip_high == 0.28
+    assert recipe.seed == 3
+    assert recipe.algorithm.beta.start == 0.1
+    assert recipe.algorithm.group_size == 8
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--algorithm.clip-hihg", "0.28"], ["algorithm.clip_hihg", "did you mean 'clip_high'"]),
+        (["--algorithm.group-size", "many"], ["algorithm.group_size", "many"]),
+        (["--algorithm.group-size", "0"], ["algorithm.group_size", "greater than or equal to 1", "0"]),
+        (["--algorithm.objective", "ppp"], ["objective", "ppp", "did you mean 'ppo'"]),
+        (["--policy.kind", "selectr"], ["policy", "selectr", "did you mean 'selector'"]),
+        (["--algorithm.group-size", "1"], ["group_size = 1", "no baseline"]),
+        (["--optimizer.learning-rate", "{start = 1, ende = 2}"], ["ende", "did you mean 'end'"]),
+        (["--algorithm.beta"], ["no value"]),
+        (["algorithm.beta", "1"], ["unexpected argument"]),
+        (["--seed.x", "1"], ["seed"]),
+    ],
+)
+def test_bad_flags_name_the_key_the_value_and_the_cure(flags, words):
+    with pytest.raises(ConfigError) as caught:
+        parsed("--seed", "1", *flags)
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ({"name": "a"}, ["exactly one"]),
+        ({"name": "a", "steps": 3, "epochs": 1.0}, ["exactly one"]),
+        ({"name": "a", "steps": 3, "algorithm": {"bta": 1.0}}, ["stages.0.algorithm.bta", "beta"]),
+        ({"name": "a", "steps": 3, "method": "rce", "source": "policy"}, ["stored actions"]),
+        ({"name": "a", "steps": 3, "metod": "rce"}, ["stages.0.metod", "did you mean 'method'"]),
+    ],
+)
+def test_bad_stages(stage, words):
+    with pytest.raises(ConfigError) as caught:
+        parsed(stages=[stage])
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+def test_two_stages_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="different names"):
+        parsed(stages=[{"name": "a", "steps": 1}, {"name": "a", "steps": 1}])
+
+
+def test_stage_tables_override_only_what_they_name():
+    stage = {"name": "a", "steps": 1, "algorithm": {"beta": 0.5}, "optimizer": {"grad_clip": 2.0}}
+    resolved = parsed("--algorithm.group-size", "4", stages=[stage]).resolved_stages()[0]
+    assert (resolved.algorithm.beta, resolved.algorithm.group_size, resolved.optimizer.grad_clip) == (0.5, 4, 2.0)
+
+
+def test_a_dumped_recipe_reads_back_equal(tmp_path):
+    recipe = parsed("--algorithm.beta", "{start = 0.1, end = 0.0}", stages=[{"name": "a", "steps": 2}])
+    (tmp_path / "config.toml").write_text(dump_recipe(recipe))
+    assert load_recipe(tmp_path / "config.toml") == recipe
+
+
+def test_missing_and_broken_files(tmp_path):
+    with pytest.raises(DataError, match="no recipe"):
+        load_recipe(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("a = [")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_recipe(tmp_path / "bad.toml")
+
+
+def test_the_config_room_starts_without_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, anygrpo.config.load, anygrpo.metrics, anygrpo.doctor; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,251 @@
+"""The loop on a real, tiny policy: it learns, and every invariant of the record holds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from runs import run_of
+
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.sinks.jsonl import read_rows
+from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh
+from anygrpo.train.loop import gather, train
+
+
+def rows_of(run):
+    return read_rows(run.folder.metrics)[0]
+
+
+def learn(tmp_path, *flags, **extra):
+    run = run_of(tmp_path / "run", *flags, **extra)
+    run.evaluate_start()
+    train(run)
+    run.close()
+    return run, rows_of(run)
+
+
+def test_it_learns(tmp_path):
+    _, rows = learn(tmp_path, "--training.steps", "60", "--optimizer.learning-rate", "0.05")
+    assert rows[0]["step"] == -1
+    assert rows[0]["eval/reward"] < 0.45
+    assert rows[-1]["eval/reward"] > 0.75
+
+
+def test_a_flipped_sign_unlearns(tmp_path):
+    from runs import TOYS
+
+    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"sign": -1}}
+    _, rows = learn(tmp_path, "--training.steps", "40", "--optimizer.learning-rate", "0.05", task=task)
+    assert rows[-1]["reward/component/hit"] < 0.1
+
+
+@pytest.mark.parametrize("objective", ["ppo", "gspo", "cispo", "sapo", "reinforce"])
+def test_every_objective_learns(tmp_path, objective):
+    flags = ["--algorithm.objective", objective, "--training.steps", "40", "--optimizer.learning-rate", "0.05"]
+    _, rows = learn(tmp_path, *flags, "--algorithm.minibatches", "2")
+    assert rows[-1]["eval/reward"] > rows[0]["eval/reward"] + 0.25
+
+
+@pytest.mark.parametrize("method", ["supervised", "rce"])
+def test_stages_that_train_on_stored_actions_learn(tmp_path, method):
+    stages = [{"name": method, "method": method, "steps": 40}]
+    flags = ["--optimizer.learning-rate", "0.05", "--algorithm.rce-temperature", "0.2"]
+    _, rows = learn(tmp_path, *flags, stages=stages)
+    assert rows[-1]["eval/reward"] > 0.8
+    assert rows[-1]["stage"] == method
+
+
+def test_offline_grpo_on_stored_candidates_learns(tmp_path):
+    stages = [{"name": "offline", "method": "grpo", "source": "stored", "steps": 40}]
+    _, rows = learn(tmp_path, "--optimizer.learning-rate", "0.05", stages=stages)
+    assert rows[-1]["eval/reward"] > rows[0]["eval/reward"] + 0.25
+
+
+@pytest.mark.parametrize("kl", ["k1", "k2", "k3", "exact"])
+def test_a_heavy_kl_holds_the_policy_at_its_reference(tmp_path, kl):
+    flags = ["--algorithm.kl", kl, "--algorithm.beta", "20", "--algorithm.minibatches", "2", "--training.steps", "30"]
+    run, _ = learn(tmp_path, *flags)
+    moved = (run.policy.net.weight - run.policy._start["weight"]).norm()
+    (tmp_path / "free").mkdir()
+    free, _ = learn(tmp_path / "free", "--algorithm.minibatches", "2", "--training.steps", "30")
+    assert moved < 0.5 * (free.policy.net.weight - free.policy._start["weight"]).norm()
+
+
+def test_ratio_is_one_before_the_first_update(tmp_path):
+    _, rows = learn(tmp_path, "--training.steps", "1")
+    assert rows[1]["ratio/max"] == pytest.approx(1, abs=1e-6)
+    assert rows[1]["log_ratio/abs_max"] < 1e-6
+    assert rows[1]["clip/low"] == rows[1]["clip/high"] == 0
+
+
+def gradients(run, rows_per_block):
+    planned, numbers = run.enter(0)
+    rollout = gather(run, planned, 0)
+    prepared = prepare(rollout, planned.stage, numbers, None)
+    batch = needed_rows(weigh(prepared, planned.stage), numbers)
+    run.updater.accumulate(batch, planned.stage, numbers, rows_per_block, measure=False)
+    return torch.cat([p.grad.flatten() for p in run.updater.parameters])
+
+
+@pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "prompt_mean", "constant"])
+def test_any_split_into_blocks_gives_the_same_gradient(tmp_path, reduction):
+    flags = ["--algorithm.reduction", reduction, "--algorithm.entropy-coef", "0.01", "--policy.options", "{picks = 3}"]
+    whole = gradients(run_of(tmp_path / "a", *flags), 64)
+    for rows in (1, 7, 33):
+        torch.testing.assert_close(gradients(run_of(tmp_path / str(rows), *flags), rows), whole, rtol=1e-5, atol=1e-8)
+
+
+def test_rows_without_advantage_are_dropped_exactly(tmp_path):
+    run = run_of(tmp_path / "a")
+    planned, numbers = run.enter(0)
+    prepared = prepare(gather(run, planned, 0), planned.stage, numbers, None)
+    batch = weigh(prepared, planned.stage)
+    few = needed_rows(batch, numbers)
+    assert 0 < len(few) < len(batch)
+    got = []
+    for b in (batch, few):
+        run.updater.accumulate(b, planned.stage, numbers, 64, measure=False)
+        got.append(torch.cat([p.grad.flatten() for p in run.updater.parameters]).clone())
+    torch.testing.assert_close(got[0], got[1], rtol=1e-6, atol=1e-9)
+
+
+def test_minibatches_hold_each_group_once_a_pass(tmp_path):
+    run = run_of(tmp_path / "a", "--algorithm.minibatches", "3", "--algorithm.epochs", "2")
+    planned, numbers = run.enter(0)
+    prepared = prepare(gather(run, planned, 0), planned.stage, numbers, None)
+    parts = list(minibatches(prepared, planned.stage, seed=1))
+    assert len(parts) == 6
+    for one_pass in (parts[:3], parts[3:]):
+        seen = torch.cat([p.rollout.samples["x"][:, 0] for p in one_pass])
+        assert sorted(seen[:, 0].tolist()) == sorted(prepared.rollout.samples["x"][:, 0, 0].tolist())
+
+
+def test_target_kl_stops_the_inner_updates(tmp_path):
+    flags = ["--algorithm.epochs", "10", "--optimizer.learning-rate", "0.5", "--training.steps", "1"]
+    free, _ = learn(tmp_path, *flags)
+    (tmp_path / "b").mkdir()
+    held, _ = learn(tmp_path / "b", *flags, "--algorithm.target-kl", "0.01")
+    assert free.version == 10
+    assert 1 <= held.version < 10
+
+
+def test_constant_rewards_take_no_step(tmp_path):
+    from runs import TOYS
+
+    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
+    run, rows = learn(tmp_path, "--training.steps", "3", task=task)
+    assert run.version == 0
+    assert rows[-1]["groups/live"] == 0
+    torch.testing.assert_close(run.policy.net.weight, run.policy._start["weight"], rtol=0, atol=0)
+
+
+def test_an_invalid_reward_leaves_its_group_and_is_counted(tmp_path):
+    from runs import TOYS
+
+    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "nan"}}
+    run, rows = learn(tmp_path, "--training.steps", "3", task=task)
+    assert rows[1]["invalid/share"] == pytest.approx(1 / 64)
+    assert rows[1]["invalid/reward is not finite"] == pytest.approx(1 / 64)
+    assert math.isfinite(rows[-1]["loss/total"])
+    assert run.version == 3
+
+
+def test_a_gradient_that_is_not_finite_is_refused(tmp_path):
+    run = run_of(tmp_path / "run", "--training.steps", "1")
+    before = run.policy.net.weight.detach().clone()
+    planned, numbers = run.enter(0)
+    prepared = prepare(gather(run, planned, 0), planned.stage, numbers, None)
+    batch = weigh(prepared, planned.stage)
+    run.updater.accumulate(batch, planned.stage, numbers, 64, measure=False)
+    run.policy.net.weight.grad[0, 0] = float("nan")
+    row = run.updater.step(0.1, measure=False)
+    run.apply(row)
+    assert run.updater.refused == 1
+    assert run.version == 0
+    torch.testing.assert_close(run.policy.net.weight, before, rtol=0, atol=0)
+
+
+def test_endless_refusals_end_the_run(tmp_path):
+    run = run_of(tmp_path / "run")
+    run.enter(0)
+    with pytest.raises(TrainingError, match="not finite"):
+        for _ in range(30):
+            run.apply({"grad_norm/total": float("nan")})
+
+
+def test_out_of_memory_halves_the_block_and_keeps_the_gradient(tmp_path):
+    plain = gradients(run_of(tmp_path / "a"), 64)
+    run = run_of(tmp_path / "b")
+    true_evaluate, sizes = run.policy.evaluate, []
+
+    def small_memory(samples, times, want=frozenset()):
+        sizes.append(len(samples["arms"]))
+        if len(samples["arms"]) > 10:
+            raise torch.OutOfMemoryError("too many rows")
+        return true_evaluate(samples, times, want)
+
+    run.policy.evaluate = small_memory
+    torch.testing.assert_close(gradients(run, 64), plain, rtol=1e-5, atol=1e-8)
+    assert max(sizes) > 10 >= sizes[-1]
+
+
+def test_refill_replaces_groups_without_spread(tmp_path):
+    run = run_of(tmp_path / "a", "--algorithm.refill", "6", "--algorithm.group-size", "3")
+    planned, _ = run.enter(0)
+    rollout = gather(run, planned, 0)
+    assert rollout.shape[0] == 8
+    assert bool(rollout.live_groups().all())
+
+
+def test_refill_that_cannot_fill_goes_on_with_fewer(tmp_path):
+    from runs import TOYS
+
+    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
+    _, rows = learn(tmp_path, "--algorithm.refill", "2", "--training.steps", "2", task=task)
+    assert len(rows) == 4 - 1
+
+
+def test_terms_gradient_norms_are_measured_apart(tmp_path):
+    flags = ["--algorithm.beta", "0.1", "--algorithm.entropy-coef", "0.01", "--algorithm.minibatches", "2"]
+    _, rows = learn(tmp_path, *flags, "--training.steps", "11")
+    measured = rows[11]
+    assert {"grad_norm/policy", "grad_norm/kl", "grad_norm/entropy", "update/relative_norm"} <= measured.keys()
+    assert "grad_norm/kl" not in rows[5]
+
+
+def test_a_term_the_policy_cannot_compute_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="consistency"):
+        learn(tmp_path, "--algorithm.lambda-consistency", "1.0")
+
+
+def test_patience_stops_and_the_best_checkpoint_stays(tmp_path):
+    flags = ["--evaluation.every", "1", "--evaluation.patience", "3", "--optimizer.learning-rate", "0.0"]
+    run, rows = learn(tmp_path, *flags, "--training.steps", "50")
+    assert rows[-1]["step"] == 3
+    assert (run.folder.checkpoints / "best" / "policy.safetensors").is_file()
+
+
+def test_the_second_stage_keeps_the_policy_it_found_as_reference(tmp_path):
+    stages = [
+        {"name": "warm", "method": "supervised", "steps": 10},
+        {"name": "rl", "method": "grpo", "steps": 2, "algorithm": {"beta": 0.1}},
+    ]
+    _, rows = learn(tmp_path, stages=stages)
+    first = next(r for r in rows if r["stage"] == "rl")
+    assert first["kl/reference"] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_schedule_can_stand_for_any_number(tmp_path):
+    flags = [
+        "--optimizer.learning-rate", "{kind = 'cosine', start = 0.1, end = 0.0, warmup = 2}",
+        "--algorithm.beta", "{kind = 'linear', start = 0.0, end = 0.9}",
+        "--algorithm.temperature", "{kind = 'exponential', start = 2.0, end = 0.5}",
+    ]  # fmt: skip
+    run, rows = learn(tmp_path, *flags)
+    assert [round(r["lr"], 4) for r in rows[1:3]] == [0.05, 0.1]
+    assert rows[-1]["lr"] == pytest.approx(0)
+    assert rows[1]["beta"] == 0
+    assert rows[-1]["beta"] == pytest.approx(0.9)
+    assert run.policy.temperature == pytest.approx(0.5)
