@@ -32,8 +32,8 @@ class GatedSection(Section):
     supervised_gates: Literal["mean", "sampled"] = "mean"
     """Gate values of a supervised stage. mean: at the mean, with its gradient, so gates that the output depends on
     smoothly are trained too. sampled: drawn once per row, without gradient, so the network meets all gate values."""
-    train: list[str] = Field(default_factory=lambda: ["*"])
-    "Shell patterns of parameter names that are trained."
+    train: list[str] | None = None
+    "Shell patterns of parameter names that are trained. None: all, or nothing but the adapter where there is one."
     freeze: list[str] = Field(default_factory=list)
     "Shell patterns that are not, after `train`."
     adapter: AdapterSection | None = None
@@ -149,7 +149,7 @@ class RestorationSection(Section):
     kind: Literal["restoration"] = "restoration"
     folder: FolderSection | None = None
     "None: the photographs that scikit-image and scikit-learn ship."
-    held_out_share: float = Field(0.34, gt=0, lt=1)
+    held_out_share: float = Field(0.4, gt=0, lt=1)
     "Share of pictures (never of patches) kept for evaluation."
     picture_size: int = Field(128, ge=0)
     "Longer side that pictures are reduced to before anything else; 0 keeps them."

@@ -1,0 +1,28 @@
+"""Restorers whose gates GRPO trains: frequency windows and fusion strengths, or a choice of filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from anygrpo.config.restoration import RestorerSection
+from anygrpo.policies.restorer.frequency import FrequencyRestorer
+from anygrpo.policies.restorer.toolbox import ToolboxRestorer
+from anygrpo.policies.stochastic import StochasticPolicy, prepared
+
+__all__ = ["FrequencyRestorer", "ToolboxRestorer", "build"]
+
+NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
+    "frequency": lambda c: FrequencyRestorer(c.width, c.blocks, c.window, c.fusion, c.concentration),
+    "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps),
+}
+
+
+def build(config: RestorerSection, seed: int) -> StochasticPolicy:
+    """The restorer of the recipe, its weights drawn from `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = NETWORKS[config.network](config)
+    return prepared(network, config, seed)

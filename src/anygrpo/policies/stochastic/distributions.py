@@ -1,0 +1,60 @@
+"""What a gate needs of a distribution: a deterministic value, a safe draw, and which family it is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Beta, Categorical, Distribution, Independent, Normal, OneHotCategorical
+
+from anygrpo.errors import ConfigError
+
+FAMILIES = (Beta, Normal, Categorical, OneHotCategorical, Bernoulli)
+EDGE = 1e-6
+"""Beta draws are kept this far from 0 and 1, where the log-density is infinite; how often is reported."""
+
+
+def base_of(distribution: Distribution) -> Distribution:
+    """The family under any `Independent` wrappers.
+
+    Raises:
+        ConfigError: not one of the families a gate knows.
+    """
+    while isinstance(distribution, Independent):
+        distribution = distribution.base_dist
+    if not isinstance(distribution, FAMILIES):
+        known = ", ".join(f.__name__ for f in FAMILIES)
+        raise ConfigError(f"a gate cannot draw from {type(distribution).__name__}", f"use one of {known}")
+    return distribution
+
+
+def middle(distribution: Distribution, kind: str = "mean") -> Tensor:
+    """The deterministic value, with its gradient: "mean" or "mode".
+
+    A Categorical has no mean (its values are indices), so it gives its mode. The mean of a OneHotCategorical or a
+    Bernoulli is their probability: a soft choice. A Beta's value stays off 0 and 1 by `EDGE`.
+    """
+    base = base_of(distribution)
+    if isinstance(base, Categorical):
+        return base.probs.argmax(-1)
+    if isinstance(base, Bernoulli) and kind == "mode":
+        return (base.probs >= 0.5).to(base.probs.dtype)  # torch gives nan at exactly 0.5
+    value = base.mean if kind == "mean" else base.mode
+    return value.clamp(EDGE, 1 - EDGE) if isinstance(base, Beta) else value
+
+
+def draw(distribution: Distribution) -> tuple[Tensor, Tensor]:
+    """A draw without gradient from torch's current random state, and how many of its numbers `EDGE` moved."""
+    with torch.no_grad():
+        value = distribution.sample()
+        if not isinstance(base_of(distribution), Beta):
+            return value, torch.zeros((), device=value.device)
+        kept = value.clamp(EDGE, 1 - EDGE)
+        return kept, (kept != value).sum()
+
+
+def in_support(distribution: Distribution, value: Tensor) -> Tensor:
+    """`value`, or the mode where `value` is a soft mean that a discrete distribution gives no probability."""
+    discrete = isinstance(base_of(distribution), (OneHotCategorical, Bernoulli))
+    if discrete and not bool(distribution.support.check(value).all()):
+        return middle(distribution, "mode")
+    return value

@@ -1,0 +1,238 @@
+"""Any network with gates inside, as a policy. One decision is one site (or one element of a map)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.errors import ConfigError
+from anygrpo.policies.base import BasePolicy, frozen_weights, state_of
+from anygrpo.policies.stochastic.gates import Choose, Drawing, Tape, deterministic, recording, replaying
+from anygrpo.policies.stochastic.losses import weighted
+from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
+
+SITE = "site/"
+"""Prefix of the leaves that hold a site's values."""
+Part = tuple[list[int], dict[str, Tensor], Tensor]
+"""Prompt positions, leaves [p, G, ...], log_probs [p, G, T] of prompts of one shape."""
+
+
+class StochasticPolicy(BasePolicy):
+    """Samples the gates of `network`, and scores given gate values.
+
+    The network always runs in eval mode: dropout or batch statistics would make the scored policy another one than
+    the one that sampled.
+
+    Samples: the prompt's inputs and target by their keys, "restored" (the output), one leaf "site/NAME" each, and
+    "at_mean" [P, G] bool: a supervised row whose gates follow the mean instead of the stored values.
+
+    Args:
+        network: forward(*inputs) -> [n, ...] with at least one `gate`.
+        inputs: keys of a prompt that forward takes.
+        target: key of a prompt that supervised losses compare with, or None.
+        mode: "mean" or "mode": gate values of `greedy`.
+        supervised: weights of the losses in `anygrpo.policies.stochastic.losses`.
+        supervised_gates: "mean" or "sampled", for supervised stages.
+        rows_at_once: rows in one forward pass while sampling.
+    """
+
+    provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised", "consistency"})
+
+    def __init__(
+        self,
+        network: nn.Module,
+        inputs: tuple[str, ...] = ("degraded",),
+        target: str | None = "clean",
+        mode: str = "mean",
+        supervised: dict[str, float] | None = None,
+        supervised_gates: str = "mean",
+        rows_at_once: int = 64,
+    ) -> None:
+        self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
+        self.supervised = supervised or {"l1": 1.0}
+        self.supervised_gates, self.rows_at_once = supervised_gates, rows_at_once
+        state = {name: p for name, p in state_of(network).items() if "lora_" not in name}
+        self._frozen = {name: p.clone() for name, p in state.items()}
+
+    def trainable(self) -> nn.Module:
+        return self.network
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def probe(self, shapes: list[list[int]]) -> list[str]:
+        """The site names met by one forward pass of noise of these shapes (one row of each input)."""
+        rows = [torch.rand(1, *shape, device=self.device) for shape in shapes]
+        with torch.no_grad():
+            return list(self._run(rows, deterministic(self.mode))[1].sites)
+
+    # --- reference -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """The policy as it was built: the copy of what is trained in place, and every adapter off."""
+        layers = [m for m in self.network.modules() if hasattr(m, "enable_adapters")]
+        with ExitStack() as stack:
+            stack.enter_context(frozen_weights(self.network, self._frozen))
+            for layer in layers:
+                layer.enable_adapters(False)
+                stack.callback(layer.enable_adapters, True)
+            yield
+        for name, p in self.network.named_parameters():
+            if "lora_" in name:  # peft turns gradients off with the adapter
+                p.requires_grad_(True)
+
+    # --- sampling --------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        """P x G outputs, gates drawn from `seed`. Prompts may differ in shape (leaves are then padded with zeros)."""
+        drawing = Drawing()
+        with self._seeded(seed):
+            rollout = self._rollout(prompts, group_size, drawing)
+        rollout.info["restoration/gate_edge_share"] = drawing.moved / max(drawing.drawn, 1)
+        return rollout
+
+    @torch.no_grad()
+    def greedy(self, prompts: list[Any]) -> Rollout:
+        """Gates at their mean (or mode): what the network does after training."""
+        return self._rollout(prompts, 1, deterministic(self.mode))
+
+    @torch.no_grad()
+    def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        """Supervised rows: `stored` holds one target a prompt (the clean picture); gates as `supervised_gates` says."""
+        if self.target is None:
+            raise ConfigError("this policy has no target, so nothing to supervise", "set policy.target")
+        lengths = {len(a) for a in stored.actions}
+        if lengths != {1}:
+            raise ConfigError(f"a restorer needs exactly one target a prompt, got {sorted(lengths)}")
+        prompts = [{**p, self.target: actions[0]} for p, actions in zip(prompts, stored.actions)]
+        if self.supervised_gates == "mean":
+            rollout = self._rollout(prompts, 1, deterministic("mean"))
+            rollout.samples["at_mean"].fill_(True)
+            return rollout
+        return self.sample(prompts, 1, seed)
+
+    def decode(self, samples: Tree) -> list[list[Tensor]]:
+        """Outputs [P][G] on the CPU; each in its own prompt's shape."""
+        outputs, shapes = samples["restored"].cpu(), samples["shape"].tolist()
+        return [[x[tuple(slice(0, k) for k in s)] for x, s in zip(*row)] for row in zip(outputs, shapes)]
+
+    # --- scoring ---------------------------------------------------------------------------------------------------
+
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        """Score rows at `times` of their sites.
+
+        "supervised": the weighted losses of the output with these gate values against the target. "consistency": L1
+        between that output and the deterministic one, which is held fixed: what training sees and what use sees
+        should agree. "kl": exact, given the same input and the same values at earlier sites.
+
+        Raises:
+            ConfigError: rows padded to different shapes; a wanted loss without a target.
+        """
+        self.check_wanted(want)
+        rows = [samples[key] for key in self.inputs]
+        if not bool((samples["shape"] == samples["shape"][:1]).all()):
+            raise ConfigError("the rows of one step differ in size", "train on crops of one size (task.patch)")
+        reference = self._reference_tape(rows, samples) if "kl" in want else None
+        output, tape = self._run(rows, self._choice(samples))
+        losses: dict[str, Tensor] = {}
+        if "supervised" in want:
+            if self.target is None or self.target not in samples:
+                raise ConfigError("prompts have no target for the supervised loss", "set lambda_supervised to 0")
+            losses["supervised"] = weighted(self.supervised, output, samples[self.target])
+        if "consistency" in want:
+            with torch.no_grad():
+                fixed, _ = self._run(rows, deterministic(self.mode))
+            losses["consistency"] = weighted({"l1": 1.0}, output, fixed)
+        return Evaluation(
+            tape.log_probs()[:, times],
+            tape.entropy()[:, times] if "entropy" in want else None,
+            None if reference is None else tape.kl_to(reference)[:, times],
+            losses,
+        )
+
+    def _choice(self, samples: Tree) -> Choose:
+        if bool(samples["at_mean"].any()):
+            return deterministic("mean")
+        return replaying({k.removeprefix(SITE): v for k, v in samples.items() if k.startswith(SITE)})
+
+    def _reference_tape(self, rows: list[Tensor], samples: Tree) -> Tape:
+        with torch.no_grad(), self.reference():
+            return self._run(rows, self._choice(samples))[1]
+
+    def _run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:
+        """Output [n, ...] and the visited sites.
+
+        Raises:
+            ConfigError: the network has no site: every sample of a group would be the same.
+        """
+        self.network.eval()
+        with recording(rows[0].shape[0], choose) as tape:
+            output = self.network(*rows)
+        if not tape.sites:
+            raise ConfigError(
+                f"{type(self.network).__name__} has no sample site: all samples of a group would be equal",
+                'call gate("name", distribution) in its forward (from anygrpo.policies.stochastic import gate)',
+            )
+        return output, tape
+
+    # --- rollouts of prompts that may differ in shape --------------------------------------------------------------
+
+    def _rollout(self, prompts: list[Any], group_size: int, choose: Choose) -> Rollout:
+        by_shape: dict[Any, list[int]] = {}
+        for i, prompt in enumerate(prompts):
+            by_shape.setdefault(tuple(tuple(prompt[k].shape) for k in self.inputs), []).append(i)
+        chunk = max(1, self.rows_at_once // group_size)
+        parts = [
+            self._part(prompts, places[a : a + chunk], group_size, choose)
+            for places in by_shape.values()
+            for a in range(0, len(places), chunk)
+        ]
+        samples, log_probs, mask = joined(parts)
+        return Rollout.of(samples, log_probs, mask)
+
+    def _part(self, prompts: list[Any], places: list[int], group_size: int, choose: Choose) -> Part:
+        keys = [*self.inputs, *([self.target] if self.target and self.target in prompts[places[0]] else [])]
+        leaves = {k: torch.stack([prompts[i][k] for i in places]).to(self.device) for k in keys}
+        leaves = {k: x.repeat_interleave(group_size, 0) for k, x in leaves.items()}
+        output, tape = self._run([leaves[k] for k in self.inputs], choose)
+        leaves |= {SITE + name: value for name, value in tape.values().items()} | {"restored": output}
+        leaves["shape"] = torch.tensor([output.shape[1:]] * output.shape[0], device=output.device)
+        leaves["at_mean"] = torch.zeros(output.shape[0], dtype=torch.bool, device=output.device)
+        group = lambda x: x.reshape(len(places), group_size, *x.shape[1:])  # noqa: E731
+        return places, {k: group(x) for k, x in leaves.items()}, group(tape.log_probs())
+
+    @contextmanager
+    def _seeded(self, seed: int) -> Iterator[None]:
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            yield
+
+
+def joined(parts: list[Part]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """Parts in prompt order, leaves padded with zeros to the largest shape: samples, log_probs and mask [P, G, T]."""
+    order = torch.tensor([i for places, _, _ in parts for i in places]).argsort()
+    leaves = {key: padded([p[1][key] for p in parts])[order] for key in parts[0][1]}
+    log_probs = padded([p[2] for p in parts])
+    mask = padded([torch.ones_like(p[2], dtype=torch.bool) for p in parts])
+    return leaves, log_probs[order], mask[order]
+
+
+def padded(pieces: list[Tensor]) -> Tensor:
+    """Concatenate along the first dimension, others padded with zeros at the end to the largest size."""
+    size = [max(p.shape[d] for p in pieces) for d in range(1, pieces[0].dim())]
+    if all(list(p.shape[1:]) == size for p in pieces):
+        return torch.cat(pieces)
+    out = pieces[0].new_zeros(sum(p.shape[0] for p in pieces), *size)
+    at = 0
+    for p in pieces:
+        out[(slice(at, at + p.shape[0]), *(slice(0, k) for k in p.shape[1:]))] = p
+        at += p.shape[0]
+    return out

@@ -1,0 +1,120 @@
+"""Degradations of pictures [3, H, W] in [0, 1]: each a pure function of (picture, strength, generator).
+
+=============== ======================= ==============================================================================
+name            strength                what it is
+=============== ======================= ==============================================================================
+noise           sigma in [0, 1] units   Gaussian, independent per pixel and channel
+gaussian_blur   sigma in pixels         isotropic
+motion_blur     length in pixels        a line of random direction, bilinear
+jpeg            quality 1-95            encoded and decoded in memory, 4:2:0
+rain            opacity of streaks      bright oblique streaks of one random direction, screened over the picture
+haze            transmission t          J t + A (1 - t), A in [0.8, 1], t falling smoothly by up to 25% to a random side
+low_light       gain                    gain x picture^gamma, gamma in [1.5, 2.5], with noise of sigma 0.02
+=============== ======================= ==============================================================================
+
+The result is rounded to 8 bits, as any picture that comes from a file.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from anygrpo.errors import ConfigError, suggestion
+
+
+def uniform(low: float, high: float, g: Generator) -> float:
+    """One number in [low, high)."""
+    return low + (high - low) * float(torch.rand((), generator=g))
+
+
+def filtered(x: Tensor, kernel: Tensor) -> Tensor:
+    """Every channel of [c, H, W] convolved with an odd kernel [k, l], borders replicated."""
+    k, n = kernel.shape
+    weight = kernel.to(x.dtype).expand(x.shape[0], 1, k, n)
+    return F.conv2d(F.pad(x[None], (n // 2, n // 2, k // 2, k // 2), mode="replicate"), weight, groups=x.shape[0])[0]
+
+
+def line(length: float, angle: float) -> Tensor:
+    """A normalised motion kernel: a line of `length` pixels at `angle` radians through the centre."""
+    radius = math.ceil(length / 2)
+    side = 2 * radius + 1
+    kernel = torch.zeros(side + 2, side + 2)
+    points = max(2, 4 * radius + 1)
+    for t in torch.linspace(-length / 2, length / 2, points).tolist():
+        y, x = 1 + radius + t * math.sin(angle), 1 + radius + t * math.cos(angle)
+        y0, x0 = math.floor(y), math.floor(x)
+        for dy, wy in ((0, y0 + 1 - y), (1, y - y0)):
+            for dx, wx in ((0, x0 + 1 - x), (1, x - x0)):
+                kernel[y0 + dy, x0 + dx] += wy * wx
+    return kernel / kernel.sum()
+
+
+def noise(x: Tensor, strength: float, g: Generator) -> Tensor:
+    return x + strength * torch.randn(x.shape, generator=g)
+
+
+def gaussian_blur(x: Tensor, strength: float, g: Generator) -> Tensor:
+    radius = math.ceil(3 * strength)
+    at = torch.arange(-radius, radius + 1, dtype=x.dtype)
+    row = torch.exp(-(at**2) / (2 * strength**2))
+    row = row / row.sum()
+    return filtered(filtered(x, row[None]), row[:, None])
+
+
+def motion_blur(x: Tensor, strength: float, g: Generator) -> Tensor:
+    return filtered(x, line(strength, uniform(0, math.pi, g)))
+
+
+def jpeg(x: Tensor, strength: float, g: Generator) -> Tensor:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray((x.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()).save(
+        file, "JPEG", quality=round(strength), subsampling=2
+    )
+    return torch.from_numpy(np.array(Image.open(file), dtype=np.float32) / 255).permute(2, 0, 1)
+
+
+def rain(x: Tensor, strength: float, g: Generator) -> Tensor:
+    h, w = x.shape[-2:]
+    drops = (torch.rand(1, h, w, generator=g) < 0.015).float()
+    slanted = line(uniform(9, 15, g), math.pi / 2 + uniform(-0.4, 0.4, g))
+    streaks = (filtered(drops, slanted) * 8).clamp(0, 1) * strength
+    return 1 - (1 - x) * (1 - streaks)
+
+
+def haze(x: Tensor, strength: float, g: Generator) -> Tensor:
+    h, w = x.shape[-2:]
+    air, angle = uniform(0.8, 1.0, g), uniform(0, 2 * math.pi, g)
+    y, z = torch.linspace(-0.5, 0.5, h)[:, None], torch.linspace(-0.5, 0.5, w)[None]
+    far = 0.5 + (y * math.sin(angle) + z * math.cos(angle)) / math.sqrt(2)
+    t = strength * (1 - 0.25 * far)
+    return x * t + air * (1 - t)
+
+
+def low_light(x: Tensor, strength: float, g: Generator) -> Tensor:
+    return noise(strength * x ** uniform(1.5, 2.5, g), 0.02, g)
+
+
+DEGRADATIONS: dict[str, Callable[[Tensor, float, Generator], Tensor]] = {
+    f.__name__: f for f in (noise, gaussian_blur, motion_blur, jpeg, rain, haze, low_light)
+}
+
+
+def degrade(x: Tensor, name: str, strength: float, seed: int) -> Tensor:
+    """Picture [3, H, W] in [0, 1] degraded, clipped and rounded to 8 bits; the same for the same arguments.
+
+    Raises:
+        ConfigError: no such degradation.
+    """
+    if name not in DEGRADATIONS:
+        raise ConfigError(f"no degradation {name!r}", suggestion(name, DEGRADATIONS))
+    y = DEGRADATIONS[name](x, strength, torch.Generator().manual_seed(seed))
+    return (y.clamp(0, 1) * 255).round() / 255

@@ -1,0 +1,86 @@
+"""PSNR and SSIM per picture, the reward made of them, and paired intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Measure = Callable[[Tensor, Tensor], Tensor]
+"""(restored [n, 3, H, W], clean [n, 3, H, W]) -> [n], higher is better."""
+
+
+def psnr(x: Tensor, y: Tensor) -> Tensor:
+    """[n] dB per picture; inf where the pictures are equal (torchmetrics pools the batch unless told otherwise)."""
+    from torchmetrics.functional.image import peak_signal_noise_ratio as measure
+
+    return measure(x, y, data_range=1.0, reduction="none", dim=(1, 2, 3)).reshape(-1)
+
+
+def ssim(x: Tensor, y: Tensor) -> Tensor:
+    """[n] per picture: Gaussian window 11, sigma 1.5 (Wang et al. 2004)."""
+    from torchmetrics.functional.image import structural_similarity_index_measure as measure
+
+    return measure(x, y, data_range=1.0, reduction="none").reshape(-1)  # type: ignore[union-attr]
+
+
+def as_saved(x: Tensor) -> Tensor:
+    """Clipped to [0, 1] and rounded to 8 bits: what a file of the result would hold."""
+    return (x.float().clamp(0, 1) * 255).round() / 255
+
+
+@dataclass(frozen=True)
+class Quality:
+    """reward = w_psnr (PSNR - low) / (high - low) + w_ssim SSIM + sum of plug-ins; PSNR held inside [low, high].
+
+    Attributes:
+        w_psnr, w_ssim: weights.
+        low, high: dB mapped to 0 and 1.
+        plugins: name -> (weight, measure).
+    """
+
+    w_psnr: float
+    w_ssim: float
+    low: float
+    high: float
+    plugins: dict[str, tuple[float, Measure]]
+
+    def measures(self, restored: Tensor, clean: Tensor) -> dict[str, Tensor]:
+        """Every term before weighting, each [n]: "psnr" in dB, "ssim", plug-ins."""
+        restored = as_saved(restored)
+        values = {"psnr": psnr(restored, clean), "ssim": ssim(restored, clean)}
+        return values | {name: f(restored, clean).reshape(-1).float() for name, (_, f) in self.plugins.items()}
+
+    def reward(self, values: dict[str, Tensor]) -> Tensor:
+        """[n] from what `measures` returned."""
+        scaled = (values["psnr"].clamp(self.low, self.high) - self.low) / (self.high - self.low)
+        total = self.w_psnr * scaled + self.w_ssim * values["ssim"]
+        for name, (weight, _) in self.plugins.items():
+            total = total + weight * values[name]
+        return total
+
+    def outside(self, values: dict[str, Tensor]) -> Tensor:
+        """[n] bool: PSNR beyond the range, where its term no longer says better or worse."""
+        return (values["psnr"] < self.low) | (values["psnr"] > self.high)
+
+
+def paired_interval(gain: Tensor, clusters: list[str], draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
+    """Mean of paired differences [n] and its 95% interval, by resampling clusters (pictures), not rows.
+
+    Rows of one picture (its degradations, seeds) share what is hard about it, so they are drawn together.
+
+    Returns:
+        (mean, low, high); low = high = mean with a single cluster would claim certainty, so they are then nan.
+    """
+    names = sorted(set(clusters))
+    sums = torch.tensor([float(gain[[i for i, c in enumerate(clusters) if c == n]].sum()) for n in names])
+    counts = torch.tensor([float(clusters.count(n)) for n in names])
+    mean = float(sums.sum() / counts.sum())
+    if len(names) < 2:
+        return mean, float("nan"), float("nan")
+    pick = torch.randint(len(names), (draws, len(names)), generator=torch.Generator().manual_seed(seed))
+    means = sums[pick].sum(1) / counts[pick].sum(1)
+    low, high = torch.quantile(means, torch.tensor([0.025, 0.975])).tolist()
+    return mean, low, high

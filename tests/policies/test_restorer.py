@@ -1,0 +1,126 @@
+"""The built-in restorers: bands, gates, sizes, what supervision can and cannot train."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anygrpo.config.restoration import RestorerSection
+from anygrpo.policies.restorer import build
+from anygrpo.policies.restorer.frequency import split_bands
+from anygrpo.policies.restorer.heads import BetaHead
+from anygrpo.policies.restorer.toolbox import TOOLS, gaussian, median3
+from anygrpo.rollout import Stored
+
+ALL = slice(None)
+
+
+def small(**given: object):
+    return build(RestorerSection(**({"width": 4, "device": "cpu"} | given)), 0)  # type: ignore[arg-type]
+
+
+def prompts(count: int = 2, height: int = 16, width: int = 16) -> list[dict]:
+    g = torch.Generator().manual_seed(0)
+    return [{"degraded": a, "clean": b} for a, b in torch.rand(count, 2, 3, height, width, generator=g)]
+
+
+def supervised_gradient(policy) -> None:
+    p = prompts()
+    rollout = policy.replay(p, Stored([[x["clean"]] for x in p]), seed=0)
+    rows = {k: v.flatten(0, 1) for k, v in rollout.samples.items()}
+    policy.evaluate(rows, ALL, frozenset({"supervised"})).losses["supervised"].sum().backward()
+
+
+def test_bands_by_hand() -> None:
+    x = torch.arange(16.0)
+    wave = lambda cycles: torch.cos(2 * torch.pi * cycles * x / 16)  # noqa: E731
+    image = (3 + wave(2)[None] + wave(6)[None]).expand(16, 16)[None, None]
+    low, high = split_bands(image, torch.tensor([[0.5, 0.5]]), "hard")  # keeps up to 4 cycles of 16
+    torch.testing.assert_close(low[0, 0, 0], 3 + wave(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(high[0, 0, 0], wave(6), atol=1e-5, rtol=0)
+    mean_only, _ = split_bands(image, torch.zeros(1, 2), "hard")
+    torch.testing.assert_close(mean_only, torch.full_like(image, 3.0))
+    everything, _ = split_bands(image, torch.ones(1, 2), "hard")
+    torch.testing.assert_close(everything, image)
+
+
+def test_six_sites_and_any_size() -> None:
+    policy = small()
+    sites = policy.probe([[3, 13, 18]])
+    assert sites == [f"level{i}/{what}" for i in (2, 1, 0) for what in ("rate", "fusion")]
+    rollout = policy.sample(prompts(2, 13, 18), 3, seed=0)
+    assert rollout.shape == (2, 3, 6)
+    assert policy.decode(rollout.samples)[1][2].shape == (3, 13, 18)
+    assert rollout.samples["site/level0/fusion"].shape == (2, 3, 2)
+    assert small(fusion="channel").sample(prompts(), 1, 0).samples["site/level1/fusion"].shape == (2, 1, 16)
+
+
+def test_untrained_it_returns_the_picture() -> None:
+    policy = small()
+    restored = policy.decode(policy.greedy(prompts()).samples)
+    torch.testing.assert_close(restored[1][0], prompts()[1]["degraded"], atol=1e-5, rtol=0)
+
+
+def test_gates_start_the_same_for_all_pictures_and_bounded() -> None:
+    head = BetaHead("g", 4, 2, concentration=10.0)
+    torch.testing.assert_close(head(torch.rand(3, 4, 8, 8)), torch.full((3, 2), 0.5))
+
+
+def test_a_hard_window_hides_its_rate_from_supervision_a_soft_one_does_not() -> None:
+    grads = {}
+    for window in ("hard", "soft"):
+        policy = small(window=window)
+        torch.nn.init.normal_(policy.network.out.weight, generator=torch.Generator().manual_seed(0))
+        supervised_gradient(policy)
+        rate, fusion = (getattr(policy.network.modulators[0], k).body[2].bias.grad for k in ("rate", "fusion"))
+        assert fusion.abs().max() > 0
+        grads[window] = rate
+    assert grads["hard"] is None
+    assert grads["soft"].abs().max() > 0
+
+
+def test_policy_gradient_reaches_the_rate_of_a_hard_window() -> None:
+    policy = small()
+    rollout = policy.sample(prompts(), 2, seed=0)
+    rows = {k: v.flatten(0, 1) for k, v in rollout.samples.items()}
+    policy.evaluate(rows, ALL).log_probs.sum().backward()
+    for module in policy.network.modulators:
+        assert module.rate.body[2].bias.grad.abs().max() > 0
+
+
+def test_toolbox_decisions_are_patches_times_rounds() -> None:
+    policy = small(network="toolbox", patch=8, steps=2, deterministic="mode")
+    rollout = policy.sample(prompts(2, 16, 20), 3, seed=0)
+    assert rollout.shape == (2, 3, 2 * 2 * 3)
+    one_hot = rollout.samples["site/round0"]
+    assert one_hot.shape == (2, 3, 2, 3, len(TOOLS))
+    assert torch.equal(one_hot.sum(-1), torch.ones(2, 3, 2, 3))
+
+
+def test_toolbox_hard_choice_applies_exactly_that_tool() -> None:
+    policy = small(network="toolbox", patch=8, steps=1, deterministic="mode")
+    blur = list(TOOLS).index("blur_more")
+    with torch.no_grad():
+        policy.network.choices[0].bias[blur] = 20.0
+    p = prompts()
+    out = policy.decode(policy.greedy(p).samples)[0][0]
+    torch.testing.assert_close(out, gaussian(p[0]["degraded"][None], 1.5)[0].clamp(0, 1))
+
+
+def test_toolbox_supervision_trains_the_soft_mixture() -> None:
+    policy = small(network="toolbox", patch=8, steps=1)
+    supervised_gradient(policy)
+    assert policy.network.choices[0].bias.grad.abs().max() > 0
+
+
+def test_filters_keep_a_constant_and_median_removes_a_dot() -> None:
+    flat = torch.full((1, 3, 8, 8), 0.25)
+    torch.testing.assert_close(gaussian(flat, 1.5), flat)
+    dot = flat.clone()
+    dot[0, 0, 4, 4] = 1.0
+    torch.testing.assert_close(median3(dot), flat)
+
+
+def test_restorer_section_refuses_unknown_words() -> None:
+    with pytest.raises(ValueError, match="supervised"):
+        RestorerSection(supervised={"l3": 1.0})  # type: ignore[dict-item]

@@ -1,0 +1,296 @@
+"""Gates: values, log-probs, replay, exact KL and entropy, deterministic mode."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Gamma,
+    Independent,
+    Normal,
+    OneHotCategorical,
+    kl_divergence,
+)
+
+from anygrpo.errors import ConfigError
+from anygrpo.policies.stochastic import StochasticPolicy, gate
+from anygrpo.policies.stochastic.distributions import draw, middle
+from anygrpo.policies.stochastic.gates import deterministic, recording, replaying
+from anygrpo.rollout import Stored, tree_map
+
+
+class Net(nn.Module):
+    """A scalar Beta, a per-channel Normal, a map of choices and a coin, all reading the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 9)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.head(self.drop(x.mean((2, 3))))
+        strength = gate("strength", Beta(1 + h[:, 0].exp(), 1 + h[:, 1].exp()))
+        shift = gate("shift", Independent(Normal(h[:, 2:5], 0.5), 1))
+        tool = gate("tool", Categorical(logits=h[:, None, None, 5:8].expand(-1, 2, 2, 3)), per="element")
+        coin = gate("coin", Bernoulli(logits=h[:, 8]))
+        image = strength[:, None, None, None] * x + shift[:, :, None, None]
+        return image + tool.float().mean((1, 2))[:, None, None, None] + coin[:, None, None, None]
+
+
+def policy(**given: object) -> StochasticPolicy:
+    torch.manual_seed(0)
+    return StochasticPolicy(Net(), **given)  # type: ignore[arg-type]
+
+
+def prompts(count: int = 2, size: int = 4) -> list[dict]:
+    g = torch.Generator().manual_seed(1)
+    images = torch.rand(count, 2, 3, size, size, generator=g)
+    return [{"degraded": a, "clean": b} for a, b in images]
+
+
+def rows_of(rollout) -> dict:
+    return tree_map(lambda x: x.flatten(0, 1), rollout.samples)
+
+
+ALL = slice(None)
+T = 1 + 1 + 4 + 1
+
+
+# --- distributions ---------------------------------------------------------------------------------------------------
+
+
+def test_mean_and_mode_by_hand() -> None:
+    beta = Beta(torch.tensor([2.0, 3.0]), torch.tensor([6.0, 3.0]))
+    assert middle(beta).tolist() == [0.25, 0.5]
+    assert middle(beta, "mode").tolist() == pytest.approx([1 / 6, 0.5])
+    assert middle(Bernoulli(torch.tensor([0.2, 0.5]))).tolist() == pytest.approx([0.2, 0.5])
+    assert middle(Bernoulli(torch.tensor([0.2, 0.5])), "mode").tolist() == [0.0, 1.0]
+    assert middle(Categorical(torch.tensor([[0.2, 0.5, 0.3]]))).tolist() == [1]
+    assert middle(OneHotCategorical(torch.tensor([[0.2, 0.5, 0.3]]))).tolist() == [pytest.approx([0.2, 0.5, 0.3])]
+
+
+def test_draw_keeps_beta_off_its_edges_and_counts() -> None:
+    torch.manual_seed(0)
+    value, moved = draw(Beta(torch.full((1000,), 0.01), torch.full((1000,), 0.01)))
+    assert 0 < value.min() < value.max() < 1
+    assert moved > 500  # nearly all mass lies within 1e-6 of an edge
+    assert draw(Beta(torch.full((1000,), 5.0), torch.full((1000,), 5.0)))[1] == 0
+
+
+def test_unknown_family_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Gamma"):
+        gate("g", Gamma(torch.ones(2), torch.ones(2)))
+
+
+# --- gates -----------------------------------------------------------------------------------------------------------
+
+
+def test_outside_of_a_policy_the_network_is_its_mean() -> None:
+    net, x = Net().eval(), torch.rand(2, 3, 4, 4)
+    with recording(2, deterministic("mean")) as tape:
+        inside = net(x)
+    assert torch.equal(net(x), inside)
+    assert torch.equal(net(x), net(x))
+    assert list(tape.sites) == ["strength", "shift", "tool", "coin"]
+
+
+def test_gate_without_row_dimension_is_refused() -> None:
+    with recording(4, deterministic("mean")), pytest.raises(ConfigError, match=r"batch shape \[\].*4 rows"):
+        gate("g", Beta(torch.tensor(2.0), torch.tensor(2.0)))
+
+
+def test_one_name_twice_is_refused() -> None:
+    with recording(1, deterministic("mean")):
+        gate("g", Normal(torch.zeros(1), 1.0))
+        with pytest.raises(ConfigError, match="twice"):
+            gate("g", Normal(torch.zeros(1), 1.0))
+
+
+def test_missing_value_names_the_closest() -> None:
+    with recording(1, replaying({"strenght": torch.zeros(1)})), pytest.raises(ConfigError, match="strenght"):
+        gate("strength", Normal(torch.zeros(1), 1.0))
+
+
+def test_log_prob_by_hand() -> None:
+    values = {"a": torch.tensor([[0.5, 0.25]]), "b": torch.tensor([[1.0, -1.0]])}
+    with recording(1, replaying(values)) as tape:
+        gate("a", Beta(torch.full((1, 2), 2.0), torch.full((1, 2), 2.0)))  # density 6 x (1 - x)
+        gate("b", Normal(torch.zeros(1, 2), 1.0), per="element")
+    gauss = -0.5 - 0.5 * math.log(2 * math.pi)
+    expected = [math.log(1.5) + math.log(1.125), gauss, gauss]
+    assert tape.log_probs()[0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+# --- the policy ------------------------------------------------------------------------------------------------------
+
+
+def test_replay_of_the_same_values_gives_ratio_one() -> None:
+    p = policy()
+    rollout = p.sample(prompts(), 3, seed=5)
+    assert rollout.shape == (2, 3, T)
+    again = p.evaluate(rows_of(rollout), ALL).log_probs
+    assert torch.equal(again.detach(), rollout.log_probs.flatten(0, 1))
+    assert again.requires_grad
+    assert not any(x.requires_grad for x in rollout.samples.values())
+
+
+def test_slices_of_decisions_agree_with_the_whole() -> None:
+    p = policy()
+    rows = rows_of(p.sample(prompts(), 2, seed=5))
+    whole = p.evaluate(rows, ALL, frozenset({"entropy"}))
+    part = p.evaluate(rows, slice(2, 5), frozenset({"entropy"}))
+    assert torch.equal(whole.log_probs[:, 2:5], part.log_probs)
+    assert torch.equal(whole.entropy[:, 2:5], part.entropy)
+
+
+def test_sampling_is_a_function_of_the_seed_and_leaves_the_global_state() -> None:
+    p = policy()
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    a, b, c = (p.sample(prompts(), 2, seed=s) for s in (1, 1, 2))
+    assert torch.equal(torch.rand(1), expected)
+    assert torch.equal(a.samples["site/strength"], b.samples["site/strength"])
+    assert not torch.equal(a.samples["site/strength"], c.samples["site/strength"])
+    assert a.samples["site/strength"].unique().numel() == 4  # every sample of a group its own
+
+
+def test_output_depends_on_the_stored_values_alone() -> None:
+    p = policy()
+    rollout = p.sample(prompts(), 2, seed=5)
+    rows = rows_of(rollout)
+    output, _ = p._run([rows["degraded"]], p._choice(rows))
+    assert torch.equal(output, rollout.samples["restored"].flatten(0, 1))
+
+
+def test_greedy_is_the_network_used_plainly() -> None:
+    p = policy()
+    out = p.decode(p.greedy(prompts()).samples)
+    plain = p.network(torch.stack([x["degraded"] for x in prompts()]))
+    assert torch.equal(torch.stack([row[0] for row in out]), plain)
+
+
+def test_entropy_matches_the_families() -> None:
+    p = policy()
+    rows = rows_of(p.sample(prompts(1), 1, seed=5))
+    entropy = p.evaluate(rows, ALL, frozenset({"entropy"})).entropy
+    h = p.network.head(rows["degraded"].mean((2, 3)))[0]
+    tool = Categorical(logits=h[5:8]).entropy()
+    expected = [
+        Beta(1 + h[0].exp(), 1 + h[1].exp()).entropy(),
+        Normal(h[2:5], 0.5).entropy().sum(),
+        *[tool] * 4,
+        Bernoulli(logits=h[8]).entropy(),
+    ]
+    torch.testing.assert_close(entropy[0], torch.stack(expected))
+
+
+def test_exact_kl_is_zero_at_the_start_and_torchs_after_a_change() -> None:
+    p = policy()
+    rows = rows_of(p.sample(prompts(1), 1, seed=5))
+    want = frozenset({"kl"})
+    assert p.evaluate(rows, ALL, want).kl.abs().max() == 0
+    before = p.network.head(rows["degraded"].mean((2, 3)))[0].detach()
+    with torch.no_grad():
+        p.network.head.bias.add_(torch.linspace(-1, 1, 9))
+    h = p.network.head(rows["degraded"].mean((2, 3)))[0]
+    kl = p.evaluate(rows, ALL, want).kl[0]
+    beta = lambda z: Beta(1 + z[0].exp(), 1 + z[1].exp())  # noqa: E731
+    assert kl[0].item() == pytest.approx(kl_divergence(beta(h), beta(before)).item(), rel=1e-5)
+    assert kl[1].item() == pytest.approx((2 * (h - before)[2:5].square()).sum().item(), rel=1e-4)
+    assert (kl > 0).all()
+    kl.sum().backward()
+    assert p.network.head.bias.grad.abs().max() > 0
+    with p.reference():
+        inside = p.evaluate(rows, ALL).log_probs
+    assert not torch.equal(inside, p.evaluate(rows, ALL).log_probs)
+    p.fix_reference()
+    assert p.evaluate(rows, ALL, want).kl.abs().max() == 0
+
+
+def test_policy_gradient_reaches_the_gates_and_no_drawn_value() -> None:
+    """grad E[r] by scores equals the derivative of the mean for r = the value itself (Beta, large sample)."""
+
+    class One(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return gate("v", Beta(self.a.expand(len(x)), torch.full((len(x),), 3.0)))[:, None] + 0 * x
+
+    p = StochasticPolicy(One(), inputs=("x",), target=None, rows_at_once=20000)
+    rollout = p.sample([{"x": torch.zeros(1)}], 20000, seed=0)
+    value = rollout.samples["site/v"][0]
+    scores = p.evaluate(rows_of(rollout), ALL).log_probs[:, 0]
+    ((value - value.mean()) * scores).mean().backward()
+    assert p.network.a.grad.item() == pytest.approx(3 / 25, rel=0.05)  # d/da a / (a + 3) = 3 / (a + 3)^2
+
+
+def test_supervised_rows_at_the_mean_train_the_gates_and_sampled_rows_do_not() -> None:
+    stored = Stored([[x["clean"]] for x in prompts()])
+    want = frozenset({"supervised"})
+    gradients = {}
+    for gates in ("mean", "sampled"):
+        p = policy(supervised_gates=gates)
+        rows = rows_of(p.replay(prompts(), stored, seed=0))
+        loss = p.evaluate(rows, ALL, want).losses["supervised"]
+        assert loss.shape == (2,)
+        loss.sum().backward() if loss.requires_grad else None
+        gradients[gates] = p.network.head.bias.grad
+    assert gradients["mean"][:5].abs().min() > 0
+    assert gradients["sampled"] is None  # this network has nothing but its gates
+
+
+def test_supervised_loss_by_hand_and_consistency() -> None:
+    p = policy(supervised={"l1": 2.0, "mse": 1.0})
+    rollout = p.sample(prompts(), 2, seed=0)
+    rows = rows_of(rollout)
+    got = p.evaluate(rows, ALL, frozenset({"supervised", "consistency"})).losses
+    gap = rows["restored"] - rows["clean"]
+    torch.testing.assert_close(got["supervised"], 2 * gap.abs().mean((1, 2, 3)) + gap.square().mean((1, 2, 3)))
+    plain = p.greedy(prompts()).samples["restored"].repeat_interleave(2, 1).flatten(0, 1)
+    torch.testing.assert_close(got["consistency"], (rows["restored"] - plain).abs().mean((1, 2, 3)))
+    greedy = rows_of(p.greedy(prompts()))
+    assert p.evaluate(greedy, ALL, frozenset({"consistency"})).losses["consistency"].max() == 0
+
+
+def test_prompts_of_two_sizes_are_sampled_and_refused_in_training() -> None:
+    p = policy()
+    mixed = [prompts(1, 4)[0], prompts(1, 6)[0], prompts(1, 4)[0]]
+    rollout = p.sample(mixed, 2, seed=0)
+    assert [x[1].shape[-1] for x in p.decode(rollout.samples)] == [4, 6, 4]
+    single = p.greedy([mixed[1]])
+    assert torch.equal(p.decode(p.greedy(mixed).samples)[1][0], p.decode(single.samples)[0][0])
+    with pytest.raises(ConfigError, match="size"):
+        p.evaluate(rows_of(rollout), ALL)
+
+
+def test_a_network_without_a_site_is_refused() -> None:
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.conv(x)
+
+    with pytest.raises(ConfigError, match="no sample site"):
+        StochasticPolicy(Plain()).sample(prompts(), 2, seed=0)
+
+
+def test_no_target_and_ragged_targets_are_refused() -> None:
+    p = policy(target=None)
+    with pytest.raises(ConfigError, match="target"):
+        p.replay(prompts(), Stored([[torch.zeros(3, 4, 4)]] * 2), seed=0)
+    rows = rows_of(p.sample(prompts(), 1, seed=0))
+    with pytest.raises(ConfigError, match="lambda_supervised"):
+        p.evaluate(rows, ALL, frozenset({"supervised"}))
+    with pytest.raises(ConfigError, match="exactly one"):
+        policy().replay(prompts(), Stored([[torch.zeros(3, 4, 4)] * 2] * 2), seed=0)
