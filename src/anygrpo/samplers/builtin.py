@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.samplers.base import Generation, Sampling, Turn
+from anygrpo.samplers.capability import Ability
+from anygrpo.samplers.group import generate_groups
 from anygrpo.samplers.head import Head
 from anygrpo.samplers.mirror import refresh
 from anygrpo.samplers.plain import generate_plain
@@ -21,12 +23,18 @@ class BuiltinEngine:
         dtype: of the copies made by `refresh`.
         head: model -> its output layer.
         text: ids -> text, for stop texts.
+        ability: whether prompts may be shared.
     """
 
     def __init__(
-        self, model: nn.Module, dtype: torch.dtype, head: Callable[[nn.Module], Head], text: Callable[[list[int]], str]
+        self,
+        model: nn.Module,
+        dtype: torch.dtype,
+        head: Callable[[nn.Module], Head],
+        text: Callable[[list[int]], str],
+        ability: Ability,
     ) -> None:
-        self.model, self.dtype, self._head, self._text = model, dtype, head, text
+        self.model, self.dtype, self._head, self._text, self.ability = model, dtype, head, text, ability
 
     def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         refresh(self.model, weights, self.dtype)
@@ -34,4 +42,6 @@ class BuiltinEngine:
     def generate(
         self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
     ) -> Generation:
-        return generate_plain(self.model, self._head(self.model), prompts, group_size, sampling, seed, turn, self._text)
+        longest = max(map(len, prompts)) + sampling.max_new_tokens
+        way = generate_groups if self.ability.fits(longest) else generate_plain
+        return way(self.model, self._head(self.model), prompts, group_size, sampling, seed, turn, self._text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ def generate_plain(
     sampling: Sampling,
     seed: int,
     turn: Turn | None = None,
-    texts: object | None = None,
+    text: Callable[[list[int]], str] | None = None,
 ) -> Generation:
     """`group_size` completions of each prompt: left padding, one cache row a sample, finished rows leave."""
     from transformers import DynamicCache
@@ -32,7 +33,7 @@ def generate_plain(
     body = model.base_model  # type: ignore[union-attr]
     keyword = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"
     every = [ids for ids in prompts for _ in range(group_size)]
-    rows = Rows(len(every), sampling, turn, texts)  # type: ignore[arg-type]
+    rows = Rows(len(every), sampling, turn, text)
     noise = uniforms(len(every), sampling, seed, device)
     longest = max(map(len, every))
     ids = torch.tensor([[0] * (longest - len(r)) + r for r in every], device=device)

@@ -42,9 +42,13 @@ class Rows:
         self.forced: list[list[int]] = [[] for _ in range(count)]
 
     def take(self, active: list[int], token: Tensor, log_prob: Tensor) -> Tensor:
-        """Record one token for each active row and return what each feeds next: its token, or the inserted one."""
+        """Record one token for each active row and return what each feeds next: its token, or the inserted one.
+
+        Rows already done may be among them, and are left as they are."""
         tokens, scores = token.tolist(), log_prob.tolist()
         for i, row in enumerate(active):
+            if self.done[row]:
+                continue
             if self.forced[row]:
                 tokens[i] = self.forced[row].pop(0)
                 self._add(row, tokens[i], 0.0, False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -26,16 +28,16 @@ def restrict(logits: Tensor, support: Support, decision: Tensor, keep: Tensor | 
         return z
     kept = None if keep is None else z.gather(1, keep[:, None])
     if support.min_new_tokens and support.eos_ids:
-        early = (decision < support.min_new_tokens)[:, None]
-        ends = torch.zeros(z.shape[1], dtype=torch.bool, device=z.device)
-        ends[torch.tensor(support.eos_ids, device=z.device)] = True
-        z = z.masked_fill(early & ends, NEVER)
+        early = decision < support.min_new_tokens
+        z = z.clone() if z.data_ptr() == logits.data_ptr() else z
+        for end in support.eos_ids:
+            z[:, end] = z[:, end].masked_fill(early, NEVER)
     if 0 < support.top_k < z.shape[1]:
         z = z.masked_fill(z < z.topk(support.top_k, dim=1).values[:, -1:], NEVER)
     if support.top_p < 1.0:
         z = _nucleus(z, support.top_p)
     if support.min_p > 0.0:
-        z = z.masked_fill(z < z.amax(1, keepdim=True) + torch.log(torch.tensor(support.min_p)), NEVER)
+        z = z.masked_fill(z < z.amax(1, keepdim=True) + math.log(support.min_p), NEVER)
     return z if kept is None else z.scatter(1, keep[:, None], kept)
 
 

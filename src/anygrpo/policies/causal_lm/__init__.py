@@ -13,7 +13,9 @@ from anygrpo.policies.causal_lm.prompts import Prompts
 from anygrpo.policies.causal_lm.scoring import Scorer
 from anygrpo.policies.causal_lm.weights import Weights
 from anygrpo.samplers import loading, machine
+from anygrpo.samplers.attention import install
 from anygrpo.samplers.builtin import BuiltinEngine
+from anygrpo.samplers.capability import ability
 from anygrpo.samplers.head import head_of
 
 __all__ = ["CausalLM", "build", "from_model"]
@@ -60,5 +62,8 @@ def _assemble(
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
     weights = Weights(model, config, dtype, seed, reload)
     head = lambda m: head_of(m, precise)  # noqa: E731
-    engine = BuiltinEngine(weights.sampler, dtype, head, prompts.text)
-    return CausalLM(config, weights, Scorer(device, precise), prompts, engine)
+    can = ability(weights.training_model(), config.attention)
+    if can.shared:
+        install(weights.sampler)
+    engine = BuiltinEngine(weights.sampler, dtype, head, prompts.text, can)
+    return CausalLM(config, weights, Scorer(device, precise, can), prompts, engine)

@@ -121,7 +121,7 @@ class CausalLM(BasePolicy):
             return rollout
         start = time.perf_counter()
         rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
-        again = self.rescore(rows).view_as(rollout.log_probs).cpu()
+        again = self.rescore(rows).view_as(rollout.log_probs)
         self.parity = (again - rollout.log_probs).abs()[rollout.mask].max().item() if rollout.mask.any() else 0.0
         if self.trust_sampler is None:
             self.trust_sampler = self.parity < PARITY
@@ -136,16 +136,15 @@ class CausalLM(BasePolicy):
     def rescore(self, samples: Tree) -> Tensor:
         """[n, T] log-probs of rows [n, ...] by the training pass, without gradient, in blocks of `token_budget`."""
         total = samples["completion_ids"].shape[1]
-        size = self.block_rows(samples)
-        parts = []
-        for a in range(0, len(samples["group"]), size):
-            rows = {name: x[a : a + size] for name, x in samples.items()}
-            parts.append(self.evaluate(rows, slice(0, total)).log_probs)
-        return torch.cat(parts)
+        out = torch.zeros(samples["completion_ids"].shape)
+        for index in self.plan(samples, len(out)):
+            rows = {name: x[index] for name, x in samples.items()}
+            out[index] = self.evaluate(rows, slice(0, total)).log_probs.float().cpu()
+        return out
 
-    def block_rows(self, samples: Tree) -> int:
-        """How many adjacent rows of `samples` [n, ...] fit `token_budget` at once, whole groups where they fit."""
-        return self.scorer.block_rows(samples, self.config.token_budget)
+    def plan(self, samples: Tree, rows: int) -> list[Tensor]:
+        """Blocks of at most `rows` rows and `token_budget` tokens, rows that share a prompt together."""
+        return self.scorer.plan(samples, rows, self.config.token_budget)
 
     # -- scoring -----------------------------------------------------------------------------------------------------
 
@@ -197,7 +196,7 @@ class CausalLM(BasePolicy):
         rollout = self._rollout(ids, size, _given(answers))
         valid = torch.tensor([[g < len(row) for g in range(size)] for row in stored.actions])
         rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
-        log_probs = torch.where(rollout.mask, self.rescore(rows).cpu().view_as(rollout.log_probs), 0.0)
+        log_probs = torch.where(rollout.mask, self.rescore(rows).view_as(rollout.log_probs), 0.0)
         if stored.log_probs is not None:
             log_probs = _with_propensity(log_probs, rollout.mask, stored.log_probs)
         rewards = torch.zeros(valid.shape)

@@ -8,7 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.rollout import Tree
+from anygrpo.samplers.attention import Packed
+from anygrpo.samplers.capability import Ability
+from anygrpo.samplers.group import forward
 from anygrpo.samplers.head import Head, head_of
+from anygrpo.samplers.layout import pack
 
 
 @dataclass(frozen=True)
@@ -67,25 +71,74 @@ def plain_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
     return hidden[targets.row, p_len[targets.row] - 1 + targets.decision]
 
 
+def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
+    """[m, H] with each group's prompt computed once and nothing padded. Rows may come in any order."""
+    lengths = RowLengths.of(samples)
+    order = sorted(range(len(lengths.group)), key=lambda i: lengths.group[i])
+    leaders = [i for n, i in enumerate(order) if n == 0 or lengths.group[order[n - 1]] != lengths.group[i]]
+    members = {lengths.group[i]: [j for j in order if lengths.group[j] == lengths.group[i]] for i in leaders}
+    fed = [[max(lengths.completion[j] - 1, 0) for j in members[lengths.group[i]]] for i in leaders]
+    device = samples["prompt_ids"].device
+    layout = pack([lengths.prompt[i] for i in leaders], fed, device)
+    pieces = []
+    first = [0] * len(order)  # packed index of the state before each row's second completion token
+    base = [0] * len(order)  # packed index of the prompt's last token
+    for i, segment in zip(leaders, layout.segments):
+        pieces.append(samples["prompt_ids"][i, : lengths.prompt[i]])
+        at = segment.middle
+        for j in members[lengths.group[i]]:
+            count = max(lengths.completion[j] - 1, 0)
+            pieces.append(samples["completion_ids"][j, :count])
+            first[j], base[j] = at, segment.middle - 1
+            at += count
+    hidden = forward(model, torch.cat(pieces), layout.positions, Packed(layout))
+    start = torch.tensor(first, device=device)[targets.row] + targets.decision - 1
+    return hidden.index_select(
+        0, torch.where(targets.decision == 0, torch.tensor(base, device=device)[targets.row], start)
+    )
+
+
 class Scorer:
     """Runs the training pass of one model.
 
     Args:
         device: where the model is.
         precise: logits in float32 whatever the body's type.
+        ability: whether rows of a group (same `group` value) may share their prompt's computation.
     """
 
-    def __init__(self, device: torch.device, precise: bool) -> None:
-        self.device, self.precise = device, precise
+    def __init__(self, device: torch.device, precise: bool, ability: Ability) -> None:
+        self.device, self.precise, self.ability = device, precise, ability
 
     def head(self, model: nn.Module) -> Head:
         return head_of(model, self.precise)
 
     def hidden(self, model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
         """[m, H] states that predict `targets`."""
-        return plain_hidden(model, samples, targets)
+        longest = int((samples["prompt_lengths"] + samples["completion_lengths"]).max())
+        return (shared_hidden if self.ability.fits(longest) else plain_hidden)(model, samples, targets)
 
-    def block_rows(self, samples: Tree, budget: int) -> int:
+    def plan(self, samples: Tree, rows: int, budget: int) -> list[Tensor]:
+        """Indices of rows to score together: at most `rows` of them and, where one row allows, `budget` tokens.
+
+        Rows of a group stay together where they fit, and a shared prompt counts once.
+        """
         lengths = RowLengths.of(samples)
-        longest = max(p + c for p, c in zip(lengths.prompt, lengths.completion))
-        return max(1, budget // max(longest, 1))
+        shared = self.ability.fits(max(map(sum, zip(lengths.prompt, lengths.completion))))
+        groups: dict[int, list[int]] = {}
+        for i, group in enumerate(lengths.group):
+            groups.setdefault(group, []).append(i)
+        parts, used = [[]], 0
+        for members in groups.values():
+            own = [lengths.completion[i] + (0 if shared else lengths.prompt[i]) for i in members]
+            prompt = lengths.prompt[members[0]] if shared else 0
+            whole = prompt + sum(own)
+            if whole <= budget < used + whole:
+                parts, used = [*parts, []], 0
+            used += prompt
+            for i, cost in zip(members, own):
+                if parts[-1] and (used + cost > budget or len(parts[-1]) == rows):
+                    parts, used = [*parts, []], prompt
+                parts[-1].append(i)
+                used += cost
+        return [torch.tensor(part) for part in parts if part]

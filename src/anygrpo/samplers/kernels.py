@@ -1,0 +1,119 @@
+"""Fused attention with its log-normaliser, forward and backward, on each kind of device.
+
+torch's public attention hides the normaliser that joining two parts needs, so the operators beneath it are called.
+All take [B, n, D] (heads are part of B) and return [B, n, D] and [B, n].
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+_aten = torch.ops.aten
+
+
+class Kernel(Protocol):
+    """One implementation of attention."""
+
+    def lse_dtype(self, q: Tensor) -> torch.dtype: ...
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]: ...
+
+    def backward(
+        self, g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+class CpuFlash:
+    """The CPU's flash attention: float32, float64, bfloat16, float16."""
+
+    def lse_dtype(self, q: Tensor) -> torch.dtype:
+        return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+        out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
+            q[:, None], k[:, None], v[:, None], 0.0, causal, scale=scale
+        )
+        return out[:, 0], lse[:, 0]
+
+    def backward(
+        self, g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        dq, dk, dv = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            *(x[:, None] for x in (g, q, k, v, out)), lse[:, None].contiguous(), 0.0, causal, scale=scale
+        )
+        return dq[:, 0], dk[:, 0], dv[:, 0]
+
+
+class CudaFlash:
+    """Flash attention on a GPU: bfloat16 and float16, head sizes that are multiples of 8 up to 256."""
+
+    def lse_dtype(self, q: Tensor) -> torch.dtype:
+        return torch.float32
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+        out, lse, *_ = _aten._scaled_dot_product_flash_attention(
+            q[:, None], k[:, None], v[:, None], 0.0, causal, False, scale=scale
+        )
+        return out[:, 0], lse[:, 0]
+
+    def backward(
+        self, g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
+        unused = torch.zeros((), dtype=torch.uint64, device=q.device)
+        dq, dk, dv = _aten._scaled_dot_product_flash_attention_backward(
+            *(x[:, None].contiguous() for x in (g, q, k, v, out)),
+            lse[:, None].contiguous(),
+            None,
+            None,
+            q.shape[1],
+            k.shape[1],
+            0.0,
+            causal,
+            seed,
+            unused,
+            scale=scale,
+        )
+        return dq[:, 0], dk[:, 0], dv[:, 0]
+
+
+class Written:
+    """The formula itself, for types and devices without a fused kernel. Holds [B, n, m] for a moment."""
+
+    def lse_dtype(self, q: Tensor) -> torch.dtype:
+        return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+    def _scores(self, q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
+        s = (q @ k.transpose(1, 2)).to(self.lse_dtype(q)) * scale
+        if causal:
+            past = torch.ones(s.shape[1:], dtype=torch.bool, device=s.device).tril()
+            s = s.masked_fill(~past, float("-inf"))
+        return s
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+        s = self._scores(q, k, causal, scale)
+        lse = s.logsumexp(-1)
+        return (s - lse[..., None]).exp().to(v.dtype) @ v, lse
+
+    def backward(
+        self, g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        p = (self._scores(q, k, causal, scale) - lse[..., None]).exp()
+        dp = (g @ v.transpose(1, 2)).to(p.dtype) - (g * out).sum(-1, keepdim=True)
+        ds = (p * dp * scale).to(q.dtype)
+        return ds @ k, ds.transpose(1, 2) @ q, p.to(g.dtype).transpose(1, 2) @ g
+
+
+_CPU, _CUDA, _WRITTEN = CpuFlash(), CudaFlash(), Written()
+
+
+def kernel_for(q: Tensor) -> Kernel:
+    """The fastest implementation for this tensor."""
+    if q.device.type == "cpu":
+        return _CPU
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    fits = q.shape[-1] % 8 == 0 and q.shape[-1] <= 256
+    return _CUDA if q.device.type == "cuda" and half and fits else _WRITTEN

@@ -1,0 +1,78 @@
+"""Where everything lies in a packed sequence: each group's prompt once, then the completions of its rows.
+
+    prompt 0 | row 0 | row 1 | ... | prompt 1 | row 4 | row 5 | ...
+
+No padding: the linear layers of the model see exactly the tokens that are needed. A row's last completion token is left
+out, since it predicts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One group in the packed sequence: [start, middle) is its prompt, [middle, end) its rows' completions."""
+
+    start: int
+    middle: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A packed sequence of N tokens holding R rows in some groups.
+
+    Attributes:
+        segments: the groups.
+        positions: [N] position of each token in its own sequence.
+        places: [R, W] packed index of each row's w-th completion token; 0 where the row is shorter.
+        inside: [R, W] bool: which of `places` are real.
+        complete: every row is W long: no padding anywhere.
+    """
+
+    segments: tuple[Segment, ...]
+    positions: Tensor
+    places: Tensor
+    inside: Tensor
+    complete: bool
+
+    @property
+    def tokens(self) -> int:
+        return len(self.positions)
+
+    @property
+    def rows(self) -> int:
+        return self.places.shape[0]
+
+    @property
+    def width(self) -> int:
+        return self.places.shape[1]
+
+
+def pack(prompts: list[int], rows: list[list[int]], device: torch.device | str = "cpu") -> Layout:
+    """The layout of groups with `prompts[g]` prompt tokens and rows of `rows[g][i]` fed completion tokens.
+
+    A fed completion token is one that predicts another: one less than the completion's length.
+    """
+    segments, positions, places = [], [], []
+    at, width = 0, max((n for group in rows for n in group), default=0)
+    for length, group in zip(prompts, rows):
+        start, middle = at, at + length
+        positions.append(torch.arange(length))
+        at = middle
+        for fed in group:
+            positions.append(torch.arange(length, length + fed))
+            places.append(torch.arange(at, at + width).where(torch.arange(width) < fed, 0))
+            at += fed
+        segments.append(Segment(start, middle, at))
+    place = torch.stack(places) if places else torch.zeros(0, width, dtype=torch.long)
+    fed = torch.tensor([n for group in rows for n in group], dtype=torch.long)
+    inside = torch.arange(width)[None] < fed[:, None]
+    return Layout(
+        tuple(segments), torch.cat(positions).to(device), place.to(device), inside.to(device), bool(inside.all())
+    )
