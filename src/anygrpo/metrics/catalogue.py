@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
+from anygrpo import metrics
 from anygrpo.metrics.base import Metric
 
-CATALOGUE: dict[str, Metric] = {}
+_AREAS = [name for _, name, _ in pkgutil.iter_modules(metrics.__path__) if name not in ("base", "catalogue")]
+
+CATALOGUE: dict[str, Metric] = {
+    metric.name: metric for area in _AREAS for metric in importlib.import_module(f"anygrpo.metrics.{area}").METRICS
+}
 
 
 def describe(name: str) -> Metric | None:
-    """The entry of a logged name; members of a family share the family's."""
-    return CATALOGUE.get(name)
+    """The entry of a logged name: its own, or that of the longest family it belongs to. None where unknown."""
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    families = [key for key in CATALOGUE if key.endswith(("/", "_")) and name.startswith(key)]
+    return CATALOGUE[max(families, key=len)] if families else None

@@ -27,7 +27,7 @@ from anygrpo.train.batches import Prepared
 from anygrpo.train.evaluation import evaluate
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.objective import Tally
-from anygrpo.train.schedule import Numbers, numbers_at
+from anygrpo.train.schedule import Numbers, numbers_at, policy_settings
 from anygrpo.train.update import Updater
 
 _REFUSALS_IN_A_ROW = 20
@@ -116,8 +116,10 @@ class Run:
         numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
         if planned.stage.algorithm.kl_controller != "fixed":
             numbers = replace(numbers, beta=self.kl_state.beta)
+        settings = policy_settings(self.recipe.policy, step, self.total_steps)
         if numbers.temperature is not None:
-            self.policy.settings(temperature=numbers.temperature)
+            settings["temperature"] = numbers.temperature
+        self.policy.settings(**settings)
         return planned, self._controlled(numbers)
 
     def _begin_stage(self, index: int, fresh: bool) -> None:

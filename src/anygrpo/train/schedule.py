@@ -69,3 +69,10 @@ def _settings(config: Section, now: Callable[[Any], Any]) -> dict[str, Any]:
     """A filter's settings at this step; counts are whole numbers."""
     values = {name: now(getattr(config, name)) for name in type(config).model_fields if name != "kind"}
     return {name: max(1, round(v)) if name == "k" else v for name, v in values.items()}
+
+
+def policy_settings(section: Section, step: int, steps: int) -> dict[str, float]:
+    """The policy section's scheduled numbers at `step` of the whole run; plain ones need no change."""
+    scheduled = {name: getattr(section, name) for name in type(section).model_fields}
+    values = {name: at(v, step, steps) for name, v in scheduled.items() if isinstance(v, Schedule)}
+    return {name: v for name, v in values.items() if v is not None}
