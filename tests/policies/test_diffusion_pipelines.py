@@ -1,0 +1,165 @@
+"""Diffusers' own models as policies: tiny random ones, built here, in the shapes of Stable Diffusion and its third version."""
+
+import json
+import math
+
+import pytest
+import torch
+from diffusers import (
+    AutoencoderKL,
+    DDPMScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    SD3Transformer2DModel,
+    StableDiffusionPipeline,
+    UNet2DConditionModel,
+)
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+from anygrpo.config.diffusion import DiffusionPolicyConfig, Lora
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.policies import diffusion
+from anygrpo.policies.diffusion.denoiser import DiffusersDenoiser
+from anygrpo.rollout import Stored, tree_map
+
+
+def unet():
+    return UNet2DConditionModel(
+        sample_size=8,
+        in_channels=4,
+        out_channels=4,
+        layers_per_block=1,
+        block_out_channels=(8, 16),
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        cross_attention_dim=16,
+        attention_head_dim=4,
+        norm_num_groups=4,
+    )
+
+
+def sd3_parts(seed):
+    """A transformer in the shape of SD3's: 16-channel latents, joint attention, pooled projections, flow matching."""
+    torch.manual_seed(seed)
+    model = SD3Transformer2DModel(
+        sample_size=8,
+        patch_size=2,
+        in_channels=16,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=2,
+        joint_attention_dim=16,
+        caption_projection_dim=16,
+        pooled_projection_dim=24,
+        out_channels=16,
+    )
+
+    def encode(prompts):
+        g = [torch.Generator().manual_seed(len(p)) for p in prompts]
+        return {
+            "encoder_hidden_states": torch.stack([torch.randn(5, 16, generator=x) for x in g]),
+            "pooled_projections": torch.stack([torch.randn(24, generator=x) for x in g]),
+        }
+
+    return diffusion.Parts(
+        denoiser=DiffusersDenoiser(model),
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
+        shape=(16, 8, 8),
+        encode=encode,
+        decode=lambda latents, condition: list(latents),
+        to_latent=lambda latent: latent,
+        null=encode([""]),
+    )
+
+
+def broken(seed):
+    return seed
+
+
+def rows(rollout):
+    return tree_map(lambda x: x.flatten(0, 1), rollout.samples)
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=2, alpha=4)])
+def test_an_sd3_like_transformer_by_factory(lora):
+    config = DiffusionPolicyConfig(
+        factory=f"{__name__}:sd3_parts",
+        steps=6,
+        sampler="flow_grpo",
+        window=2,
+        window_starts=(1, 2),
+        guidance=4.5,
+        lora=lora,
+        gradient_checkpointing=True,
+    )
+    policy = diffusion.build(config, seed=0)
+    rollout = policy.sample(["a cat", "a blue dog"], 2, seed=3)
+    assert rollout.samples["latents"].shape == (2, 2, 3, 16, 8, 8)
+    out = policy.evaluate(rows(rollout), slice(0, 2), frozenset({"kl"}))
+    assert torch.allclose(out.log_probs, torch.zeros(4, 2), atol=1e-4)
+    z2, n = policy.z2(rollout.samples)
+    assert n == 4 * 2 * 1024
+    assert abs(z2 - 1) < 6 * math.sqrt(2 / n)
+    out.log_probs.sum().backward()
+    trained = [p for p in policy.parameters() if p.grad is not None and float(p.grad.abs().sum()) > 0]
+    assert trained
+    supervised = policy.replay(["a cat"], Stored([[torch.zeros(16, 8, 8)]]), seed=0)
+    loss = policy.evaluate(rows(supervised), slice(0, 1), frozenset({"supervised"})).losses["supervised"]
+    assert loss.shape == (1,)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A whole Stable Diffusion pipeline, saved: tokenizer of single letters, random weights."""
+    path = tmp_path_factory.mktemp("pipeline")
+    letters = [*"abcdefghijklmnopqrstuvwxyz", *(c + "</w>" for c in "abcdefghijklmnopqrstuvwxyz")]
+    vocabulary = {w: i for i, w in enumerate([*letters, "<|startoftext|>", "<|endoftext|>"])}
+    (path / "vocab.json").write_text(json.dumps(vocabulary))
+    (path / "merges.txt").write_text("#version: 0.2\n")
+    torch.manual_seed(0)
+    size = len(vocabulary)
+    text = CLIPTextConfig(
+        vocab_size=size, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        bos_token_id=size - 2, eos_token_id=size - 1, pad_token_id=size - 1, max_position_embeddings=77,
+    )  # fmt: skip
+    vae = AutoencoderKL(block_out_channels=(8, 8), down_block_types=("DownEncoderBlock2D",) * 2,
+                        up_block_types=("UpDecoderBlock2D",) * 2, norm_num_groups=4, latent_channels=4)  # fmt: skip
+    pipe = StableDiffusionPipeline(
+        vae=vae,
+        text_encoder=CLIPTextModel(text),
+        tokenizer=CLIPTokenizer(str(path / "vocab.json"), str(path / "merges.txt"), model_max_length=77),
+        unet=unet(),
+        scheduler=DDPMScheduler(beta_schedule="scaled_linear", clip_sample=False),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+    pipe.save_pretrained(path / "pipe")
+    return str(path / "pipe")
+
+
+@pytest.mark.parametrize("sampler", ["ddpm", "ddim"])
+def test_a_saved_stable_diffusion_pipeline(folder, sampler):
+    config = DiffusionPolicyConfig(pipeline=folder, steps=5, sampler=sampler, guidance=3.0, height=8, width=8)
+    policy = diffusion.build(config, seed=0)
+    rollout = policy.sample(["a cat", {"prompt": "dog"}], 2, seed=3)
+    out = policy.evaluate(rows(rollout), slice(0, rollout.shape[2]))
+    assert torch.allclose(out.log_probs, rollout.log_probs.flatten(0, 1), atol=1e-4)
+    image = policy.decode(rollout.samples)[1][0]
+    assert image.shape == (3, 16, 16)
+    assert 0 <= float(image.min()) < float(image.max()) <= 1
+    replayed = policy.replay(["a cat"], Stored([[image]]), seed=0)
+    assert replayed.samples["clean"].shape == (1, 1, 4, 8, 8)
+    assert all(n.startswith("model.") for n, p in policy.trainable().named_parameters() if p.requires_grad)
+
+
+def test_errors_name_the_cure(folder):
+    with pytest.raises(ValueError, match="exactly one"):
+        DiffusionPolicyConfig()
+    with pytest.raises(DataError, match="nowhere"):
+        diffusion.build(DiffusionPolicyConfig(pipeline="/nowhere/at/all"), 0)
+    with pytest.raises(DataError, match="no_such"):
+        diffusion.build(DiffusionPolicyConfig(factory=f"{__name__}:no_such"), 0)
+    with pytest.raises(ConfigError, match="returned int"):
+        diffusion.build(DiffusionPolicyConfig(factory=f"{__name__}:broken"), 0)
+    with pytest.raises(ConfigError, match="not a diffusers denoiser"):
+        DiffusersDenoiser(torch.nn.Linear(2, 2))
