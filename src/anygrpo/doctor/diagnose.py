@@ -1,0 +1,79 @@
+"""One run in, a diagnosis out. Pure: no files, no printing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anygrpo.doctor.findings import Finding, verdict
+from anygrpo.doctor.log import Log, Row, flatten
+from anygrpo.doctor.rank import rank
+from anygrpo.doctor.rules import RULES
+from anygrpo.doctor.rules.progress import LONG_ENOUGH
+from anygrpo.doctor.run import Run, build
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A run and what can be said of it, most important first.
+
+    Attributes:
+        verdict: "serious", "warning", "no_objection", or "cannot_tell".
+        not_observable: metrics the log does not have; a rule that needs one says nothing, and that is no acquittal.
+    """
+
+    run: Run
+    findings: tuple[Finding, ...]
+    verdict: str
+    not_observable: tuple[str, ...]
+
+    @property
+    def first(self) -> Finding | None:
+        """The first finding of weight: where to begin."""
+        return next((f for f in self.findings if f.severity != "info"), None)
+
+
+def diagnose_log(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Diagnosis:
+    """Judge one log. `mapping`: our name -> column; `settings`: concept -> value, from --config."""
+    return judge(build(log, mapping, settings))
+
+
+def diagnose(rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any] | None = None, format: str = "anygrpo") -> Diagnosis:
+    """Judge flat metric dicts (anygrpo's names, or any framework's), for live use and tests.
+
+    Args:
+        rows: one mapping of numbers a step.
+        config: concept -> value (`prescriptions.SETTINGS` has the concepts), for exact prescriptions.
+    """
+    return diagnose_log(Log("live", format, [flatten(dict(row)) for row in rows]), settings=dict(config or {}))
+
+
+def judge(run: Run) -> Diagnosis:
+    """Apply every rule that can be applied; a log too short for trends keeps its certainties."""
+    reward = run.get("reward/mean")
+    short = reward is None or len(reward) < LONG_ENOUGH
+    other_training = bool(RULES["not_rl_log"].apply(run))
+    findings: list[Finding] = []
+    for rule in RULES.values():
+        if not rule.observable(run) or (rule.trend and short):
+            continue
+        if other_training and rule.id not in ("not_rl_log", "crash", "nonfinite"):
+            continue
+        findings += rule.apply(run)
+    findings = rank(drop_contradicted(findings))
+    refused = any(f.rule in ("too_short", "not_rl_log") for f in findings)
+    only_refusals = all(f.severity == "info" or f.rule in ("too_short", "not_rl_log") for f in findings)
+    return Diagnosis(run, tuple(findings), verdict(findings, not (refused and only_refusals)), tuple(run.not_observable))
+
+
+def drop_contradicted(findings: list[Finding]) -> list[Finding]:
+    """`no_learning` is for runs with none of the causes shown: a cause that explains it replaces it.
+
+    `starved` or `mastered` groups are not said beside `constant_reward`, which is the same zeros with the cause found.
+    """
+    rules = {f.rule for f in findings if f.severity != "info"}
+    gone = {"no_learning"} if any("no_learning" in RULES[r].explains for r in rules if r != "no_learning") else set[str]()
+    if "constant_reward" in rules:
+        gone |= {"starved_groups", "mastered_groups"}
+    return [f for f in findings if f.rule not in gone]

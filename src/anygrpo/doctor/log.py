@@ -1,0 +1,117 @@
+"""What a reader returns: rows of plain numbers under the names their framework gave them, and how the log ended."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a text log stopped.
+
+    Attributes:
+        kind: "crash" (an exception nobody caught), "signal" (SIGHUP, SIGTERM, Ctrl-C), "late" (an exception after the
+            end of training: the run itself is complete).
+        text: the last line of the exception.
+        line: 1-based line of the file.
+    """
+
+    kind: Literal["crash", "signal", "late"]
+    text: str
+    line: int
+
+
+@dataclass
+class Log:
+    """One run as read.
+
+    Attributes:
+        source: path as the user gave it.
+        format: what the file is: "trl-state", "trl-console", "verl-console", "console", "tensorboard", "wandb",
+            "wandb-summary", "jsonl", "json", "csv", "run-folder", "anygrpo" (live rows).
+        rows: training and evaluation rows in the order of the log; raw names, plain numbers (NaN and inf kept).
+        summary: the end-of-training row ("train_runtime" ...), kept out of `rows`.
+        ending: how a text log stopped, if it says so.
+        settings: settings of the run found in the log or given by the user, flat, dotted names.
+        notes: what the reader had to decide (restarted counters, rows replaced by a resume ...).
+        head: the first lines of a text log, where settings are often printed.
+    """
+
+    source: str
+    format: str
+    rows: list[Row] = field(default_factory=list[Row])
+    summary: Row = field(default_factory=Row)
+    ending: Ending | None = None
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+    head: list[str] = field(default_factory=list[str])
+
+
+NON_FINITE = {
+    "nan": math.nan,
+    "inf": math.inf,
+    "infinity": math.inf,
+    "+inf": math.inf,
+    "-inf": -math.inf,
+    "-infinity": -math.inf,
+    "-nan": math.nan,
+}
+
+
+def number(value: Any) -> float | None:
+    """A plain float from a number, a bool, or text like "2.1e-05", "np.float64(0.5)", "50%"; None for anything else."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    if not isinstance(value, str):
+        return None
+    text = value.strip().strip("'\"")
+    if text.endswith(")") and "(" in text:
+        text = text[text.index("(") + 1 : -1].split(",")[0].strip()
+    if (lower := text.lower()) in NON_FINITE:
+        return NON_FINITE[lower]
+    percent = text.endswith("%")
+    if percent:
+        text = text[:-1]
+    if not text or text[0] not in "+-.0123456789" or "_" in text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found / 100 if percent else found
+
+
+def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
+    """Nested dicts as one flat dict of the numbers in them, names joined by "/". Lists of numbers become statistics."""
+    out: Row = {}
+    if not isinstance(tree, dict) or depth == 0:
+        return out
+    for key, value in tree.items():  # type: ignore[reportUnknownVariableType]
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            out.update(flatten(value, f"{name}/", depth - 1))
+        elif isinstance(value, list):
+            out.update(list_statistics(name, value))  # type: ignore[reportUnknownArgumentType]
+        elif (x := number(value)) is not None:
+            out[name] = x
+    return out
+
+
+def list_statistics(name: str, values: list[Any]) -> Row:
+    """Rewards of one group logged one by one say more than their mean: name/mean, /std (n - 1), /max, /min."""
+    found = [x for x in map(number, values) if x is not None]
+    if len(found) < 2 or len(found) != len(values) or not all(map(math.isfinite, found)):
+        return {}
+    mean = math.fsum(found) / len(found)
+    spread = math.sqrt(math.fsum((x - mean) ** 2 for x in found) / (len(found) - 1))
+    spread = 0.0 if max(found) == min(found) else spread
+    return {f"{name}/mean": mean, f"{name}/group_std": spread, f"{name}/max": max(found), f"{name}/min": min(found)}

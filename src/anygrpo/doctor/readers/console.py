@@ -1,0 +1,196 @@
+"""Console output of any trainer, in one pass: metric rows of several shapes, tracebacks, settings that were printed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from anygrpo.doctor.canonical import names_outcome
+from anygrpo.doctor.log import Ending, Log, Row, number
+from anygrpo.doctor.readers import lines
+
+HINTS = ("reward", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad")
+ERROR = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|SystemExit)\b")
+KILLED = re.compile(r"^\s*(?:Killed|Segmentation fault.*|Bus error.*|.*oom[-_]kill.*|.*out-of-memory handler.*)\s*$", re.I)
+SIGNAL = re.compile(r"KeyboardInterrupt|SignalException|got signal: (?:1|2|15)\b|SIGHUP|SIGTERM|SIGINT")
+BLOCK = re.compile(r"^\W*step\s+(\d+)\s*(?:/\s*\d+)?\W*$", re.I)
+BULLET = re.compile(r"^\s*[•*\-]\s+([A-Za-z][\w ./()\-]*?)\s*:\s*(" + lines.NUMBER + ")", re.I)
+MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
+
+
+@dataclass
+class Scan:
+    """State of the single pass. Rows are kept by shape, and the best shape is chosen at the end."""
+
+    dicts: list[Row] = field(default_factory=list[Row])
+    verl: list[Row] = field(default_factory=list[Row])
+    pairs: list[Row] = field(default_factory=list[Row])
+    table: list[Row] = field(default_factory=list[Row])
+    blocks: list[Row] = field(default_factory=list[Row])
+    summary: Row = field(default_factory=Row)
+    head: list[str] = field(default_factory=list[str])
+    open_dict: list[str] = field(default_factory=list[str])
+    header: list[str] = field(default_factory=list[str])
+    traceback: int = 0
+    error: Ending | None = None
+    rows_at_error: int = -1
+    seen: set[str] = field(default_factory=set[str])
+    survived: set[str] = field(default_factory=set[str])
+    finished_at: int = 0
+
+    def count(self) -> int:
+        return len(self.dicts) + len(self.verl) + len(self.pairs) + len(self.table) + len(self.blocks)
+
+    def line(self, i: int, raw: str) -> None:
+        """Take line number `i`."""
+        text = lines.clean(raw.rstrip("\n"))
+        if i <= 2000 and len(text) < 400:
+            self.head.append(text)
+        if self.failure(i, text):
+            return
+        if self.open_dict:
+            self.wrapped(i, text)
+        elif (at := text.find("{'")) >= 0 or (at := text.find('{"')) >= 0:
+            self.dictionary(i, text[at:])
+        elif "step:" in text and " - " in text and (row := lines.verl_row(text)):
+            self.verl.append(row)
+        elif "\t" in text:
+            self.tabbed(text)
+        else:
+            self.free(text)
+
+    def failure(self, i: int, text: str) -> bool:
+        """Tracebacks and kills; the last exception line before the next metric row is the one to quote."""
+        if "Traceback (most recent call last)" in text:
+            if self.count() > self.rows_at_error:
+                self.survived |= self.seen
+            self.traceback, self.rows_at_error, self.error = i, self.count(), None
+            self.open_dict = []
+            return True
+        if self.traceback and i - self.traceback < 2000 and ERROR.match(text):
+            if self.count() > self.rows_at_error:
+                return False
+            kind = "signal" if SIGNAL.search(text) else "crash"
+            self.error = Ending(kind, text.strip()[:300], i)
+            self.seen.add(text.split(":", 1)[0].strip())
+            return True
+        if len(text) < 200 and KILLED.match(text):
+            self.error, self.rows_at_error, self.traceback = Ending("crash", text.strip(), i), self.count(), i
+            return True
+        return False
+
+    def dictionary(self, i: int, text: str) -> None:
+        end = text.rfind("}")
+        if end < 0:
+            if "':" in text or '":' in text:
+                self.open_dict = [text]
+            return
+        self.keep(i, lines.dict_row(text[: end + 1]))
+
+    def wrapped(self, i: int, text: str) -> None:
+        """A dict wrapped by the terminal or pretty-printed: join without a space, since a number may be cut in two."""
+        end = text.rfind("}")
+        self.open_dict.append(text if end < 0 else text[: end + 1])
+        if end >= 0:
+            joined, self.open_dict = "".join(self.open_dict), []
+            self.keep(i, lines.dict_row(joined))
+        elif len(self.open_dict) > MAX_WRAPPED:
+            self.open_dict = []
+
+    def keep(self, i: int, row: Row) -> None:
+        if "train_runtime" in row:
+            self.summary, self.finished_at = row, i
+        elif len(row) > 1 and any(names_outcome(key) for key in row):
+            self.dicts.append(row)
+
+    def tabbed(self, text: str) -> None:
+        """Tables that notebooks print: a header that starts with Step, then rows of numbers."""
+        cells = [c.strip() for c in text.split("\t")]
+        if cells[0].lower() == "step" and len(cells) > 2:
+            self.header = cells
+        elif self.header and len(cells) == len(self.header):
+            found = {name: number(cell) for name, cell in zip(self.header, cells)}
+            if found[self.header[0]] is not None:
+                self.table.append({name.lower(): x for name, x in found.items() if x is not None})
+        else:
+            self.free(text.replace("\t", "  "))
+
+    def free(self, text: str) -> None:
+        """Pairs on one line, or bullets under a "Step 3/100" banner."""
+        if len(text) > 20000:
+            return
+        if banner := BLOCK.match(text):
+            self.blocks.append({"step": float(banner[1])})
+            return
+        if self.blocks and (bullet := BULLET.match(text)):
+            x = number(bullet[2])
+            if x is not None:
+                self.blocks[-1].setdefault(bullet[1].strip(), x)
+            return
+        if "=" not in text and ":" not in text:
+            return
+        lower = text.lower()
+        if any(hint in lower for hint in HINTS):
+            row = lines.pair_row(text)
+            if len(row) - ("step" in row) > 1 and any(names_outcome(key) for key in row):
+                self.pairs.append(row)
+
+
+def read(text: Iterable[str], source: str) -> Log:
+    """Read lines of console output."""
+    scan = Scan()
+    i = 0
+    for i, line in enumerate(text, 1):
+        scan.line(i, line)
+    log = Log(source, "console", summary=scan.summary)
+    blocks = [row for row in scan.blocks if any(names_outcome(key) for key in row)]
+    if scan.verl:
+        log.format, log.rows = "verl-console", scan.verl
+    elif scan.dicts:
+        log.format = "trl-console" if any("learning_rate" in r or "grad_norm" in r for r in scan.dicts) else "console"
+        log.rows = scan.dicts
+    elif scan.table:
+        log.rows = scan.table
+    elif len(blocks) > len(scan.pairs) // 2:
+        log.rows = blocks
+    else:
+        log.rows = same_kind(scan.pairs)
+    log.ending = ending(scan)
+    log.notes = []
+    log.head = scan.head
+    return log
+
+
+def same_kind(rows: list[Row]) -> list[Row]:
+    """Of lines with different sets of names, those that share most names with the commonest set, and evaluations."""
+    if not rows:
+        return []
+    signatures = Counter(frozenset(row) for row in rows)
+    training = {s: c for s, c in signatures.items() if not all(k.startswith("eval_") or k == "step" for k in s)}
+    if not training:
+        return rows
+    main = max(training, key=lambda s: (training[s] * sum(1 for k in s if names_outcome(k)), len(s)))
+    kept: list[Row] = []
+    for row in rows:
+        own = set(row) - {"step"}
+        held_out = all(k.startswith("eval_") for k in own)
+        if (held_out or len(own & main) * 2 >= len(main - {"step"})) and (not kept or kept[-1] != row):
+            kept.append(row)
+    return kept
+
+
+def ending(scan: Scan) -> Ending | None:
+    """How the run died, if it did.
+
+    A traceback counts only if no metric row came after it, and if the run had not survived the same exception before
+    (workers that log and retry). After the end of training it is "late".
+    """
+    if scan.error is None or scan.rows_at_error < scan.count():
+        return None
+    if scan.error.kind == "crash" and scan.error.text.split(":", 1)[0] in scan.survived:
+        return None
+    if scan.error.kind == "crash" and 0 < scan.finished_at < scan.error.line:
+        return Ending("late", scan.error.text, scan.error.line)
+    return scan.error

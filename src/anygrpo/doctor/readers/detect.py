@@ -1,0 +1,158 @@
+"""What a path is, by its content, and the reader for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from anygrpo.doctor.log import Log
+from anygrpo.doctor.readers import console, tabular, tensorboard, wandb
+from anygrpo.errors import DataError
+
+CHECKPOINT = re.compile(r"checkpoint-(\d+)$")
+
+
+def read_all(path: str | Path) -> list[Log]:
+    """Every run found at a path (a folder may hold several event files of one run: they are joined)."""
+    return [read(path)]
+
+
+def read(path: str | Path) -> Log:
+    """Read one log file or folder.
+
+    Raises:
+        DataError: nothing there, nothing readable, or no row of numbers and no traceback in it.
+    """
+    where = Path(path)
+    source = str(path)
+    try:
+        if not where.exists():
+            raise DataError(f"{source}: no such file or folder", "give a log file, a checkpoint or a run folder")
+        log = folder(where, source) if where.is_dir() else file(where, source)
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights") from None
+    if not log.rows and log.ending is None:
+        raise DataError(
+            f"{source}: no metric rows found (read as {log.format})",
+            "give a trainer_state.json, console output, an event file, or a table; --map reward=your/key names a column",
+        )
+    return log
+
+
+def file(path: Path, source: str) -> Log:
+    """By content, not by name."""
+    with path.open("rb") as handle:
+        head = handle.read(4096)
+    if not head.strip():
+        raise DataError(f"{source}: the file is empty", "give a log with at least one row")
+    if tensorboard.looks_like(head):
+        return tensorboard.read(path, source)
+    if wandb.looks_like(head):
+        return wandb.read(path, source)
+    encoding = encoding_of(head)
+    start = head.decode(encoding, "ignore").lstrip("\ufeff \t\r\n")
+    if start[:1] in "{[" and (log := json_like(path, start, encoding, source)):
+        return log
+    if is_table(start):
+        return tabular.read_csv(path.read_text(encoding, "replace").lstrip("\ufeff"), source)
+    return text(path, encoding, source)
+
+
+def encoding_of(head: bytes) -> str:
+    """UTF-8, or what PowerShell's redirection writes."""
+    return "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
+
+
+def json_like(path: Path, start: str, encoding: str, source: str) -> Log | None:
+    """A document, or one object a line; None where it only looked so (a console that begins with a bracket)."""
+    first = start.split("\n", 1)[0].strip()
+    if first.startswith("{") and first.endswith("}") and parses(first) and not one_document(path, encoding, first):
+        return tabular.read_jsonl(path.read_text(encoding, "replace").lstrip("\ufeff"), source)
+    content = path.read_text(encoding, "replace").lstrip("\ufeff")
+    if parses(content):
+        return tabular.read_json(content, source)
+    if start.startswith(('{"', "{\n", "{ ", "[{", "[\n")) and path.suffix == ".json":
+        return tabular.read_json(content, source)
+    return None
+
+
+def one_document(path: Path, encoding: str, first: str) -> bool:
+    """Whether the first line is all there is, and holds a history rather than one row."""
+    if path.stat().st_size > len(first.encode(encoding)) + 8:
+        return False
+    data: Any = json.loads(first)
+    return any(isinstance(v, list | dict) for v in data.values()) or "_runtime" in data
+
+
+def parses(content: str) -> bool:
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def is_table(start: str) -> bool:
+    """A header of names and a second line of as many cells, mostly numbers."""
+    head = start.split("\n")[:2]
+    if len(head) < 2:
+        return False
+    for mark in (",", "\t"):
+        names, cells = head[0].split(mark), head[1].split(mark)
+        numbers = sum(bool(re.fullmatch(r'\s*"?[-+]?[\d.]+(?:[eE][-+]?\d+)?"?\s*|\s*"?(?:nan|inf)"?\s*', c, re.I)) for c in cells)
+        worded = all(re.fullmatch(r'\s*"?[A-Za-z_][^{}=]*"?\s*', n) for n in names)
+        if len(names) > 1 and len(names) == len(cells) and worded and numbers * 2 >= len(cells) - cells.count(""):
+            return True
+    return False
+
+
+def text(path: Path, encoding: str, source: str) -> Log:
+    with path.open(encoding=encoding, errors="replace") as handle:
+        return console.read(decoded(handle), source)
+
+
+def decoded(handle: Any) -> Iterator[str]:
+    """Lines, a carriage return of a progress bar ending one too."""
+    try:
+        yield from handle
+    except UnicodeError:
+        return
+
+
+def folder(path: Path, source: str) -> Log:
+    """A run folder, a checkpoint, a folder of checkpoints, a TensorBoard or wandb folder."""
+    if (metrics := path / "metrics.jsonl").is_file():
+        log = file(metrics, source)
+        if (path / "config.toml").is_file():
+            log.format = "run-folder"
+        return log
+    if (state := path / "trainer_state.json").is_file():
+        return file(state, source)
+    checkpoints = [(int(m[1]), p) for p in path.iterdir() if (m := CHECKPOINT.search(p.name)) and p.is_dir()]
+    for _, checkpoint in sorted(checkpoints, reverse=True):
+        if (state := checkpoint / "trainer_state.json").is_file():
+            return file(state, source)
+    events = sorted(path.rglob("*tfevents*"), key=lambda p: p.name)
+    if events:
+        return joined([file(p, source) for p in events], source)
+    for pattern in ("*.wandb", "files/wandb-summary.json", "wandb-summary.json", "*.jsonl", "*.csv", "*.log", "*.out", "*.txt", "*.json"):
+        for found in sorted(path.rglob(pattern)):
+            try:
+                log = file(found, source)
+            except DataError:
+                continue
+            if log.rows:
+                return log
+    raise DataError(f"{source}: no log found in this folder", "give the file itself")
+
+
+def joined(logs: list[Log], source: str) -> Log:
+    """Event files of one run (resumes write a new file each): rows in the order of the files, equal steps merged."""
+    by_step: dict[float, dict[str, float]] = {}
+    for log in logs:
+        for row in log.rows:
+            by_step.setdefault(row["step"], {}).update(row)
+    return Log(source, "tensorboard", [by_step[step] for step in sorted(by_step)])

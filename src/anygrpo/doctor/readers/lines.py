@@ -1,0 +1,87 @@
+"""One line of console output as numbers: Python dicts, verl's "step:N - a:b", "key: value" pairs, list rewards."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from anygrpo.doctor.log import Row, flatten, list_statistics, number
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:0|1|3[0-7]|9[0-7])m")
+PREFIX = re.compile(r"^\s*\((?:[\w.:]+ )+?pid=\d+(?:, ip=[\d.]+)?\)\s?|^\[(?:default|rank)\d+\]:\s?")
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)(?![a-z])"
+DICT_PAIR = re.compile(r"""['"]([^'"{}]{1,120})['"]\s*:\s*(?:(\[[^\]]*\])|(?:[\w.]+\()?['"]?(""" + NUMBER + r""")(/\d+)?)""", re.I)
+VERL_ROW = re.compile(r"(?:^|\s)step:\s*(\d+) - (.*)")
+VERL_PAIR = re.compile(r"([\w@./()\-]+(?: [\w@./()\-]+)*):\s*(?:[\w.]+\()?(" + NUMBER + r")\)?$", re.I)
+EQUAL_PAIR = re.compile(r"([A-Za-z_][\w./@\-]*)\s?=\s?(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w.]))", re.I)
+COLON_PAIR = re.compile(
+    r"(?:^|[,|;•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_][\w./@\- ]{0,40}?)\s*:\s*(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w:]))",
+    re.I,
+)
+STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)
+COUNTER = re.compile(r"\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
+HELD_OUT = re.compile(r"\b(?:eval(?:uation)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
+LIST_ITEM = re.compile(NUMBER, re.I)
+
+
+def clean(line: str) -> str:
+    """Without colours and without the prefixes that Ray and torchrun put before a worker's line."""
+    if "\x1b" in line or "[36m" in line:
+        line = ANSI.sub("", line)
+    if "pid=" in line or line.startswith(("[rank", "[default")):
+        line = PREFIX.sub("", line)
+    return line
+
+
+def dict_row(text: str) -> Row:
+    """The numbers of a printed dict; numbers may be strings, np.float64(x), tensor(x), nan."""
+    if text.startswith('{"'):
+        try:
+            return flatten(json.loads(text))
+        except (ValueError, RecursionError):
+            pass
+    row: Row = {}
+    for key, many, one, of in DICT_PAIR.findall(text):
+        add(row, "step" if of and "step" in key else key, many, one)
+    return row
+
+
+def verl_row(line: str) -> Row | None:
+    """verl's console logger: "step:12 - actor/kl_loss:0.01 - critic/score/mean:np.float64(0.5)"."""
+    match = VERL_ROW.search(line)
+    if not match:
+        return None
+    row: Row = {"step": float(match[1])}
+    for part in match[2].split(" - "):
+        if pair := VERL_PAIR.match(part.strip()):
+            x = number(pair[2])
+            if x is not None:
+                row[pair[1]] = x
+    return row if len(row) > 2 else None
+
+
+def pair_row(line: str) -> Row:
+    """A line of "key: value" or "key=value" pairs. Lines that speak of evaluation get the prefix "eval_"."""
+    row: Row = {}
+    first = len(line)
+    for pattern in (EQUAL_PAIR, COLON_PAIR):
+        for match in pattern.finditer(line):
+            key, many, one, _ = match.groups()
+            key = key.strip()
+            if key not in row and not STEP.fullmatch(f"{key}=1"):
+                add(row, key, many, one)
+                first = min(first, match.start())
+    if row and HELD_OUT.search(line[:first]):
+        row = {f"eval_{key}": value for key, value in row.items()}
+    if row:
+        found = STEP.search(line) or COUNTER.search(line)
+        if found:
+            row["step"] = float(next(g for g in found.groups() if g))
+    return row
+
+
+def add(row: Row, key: str, many: str, one: str) -> None:
+    if many:
+        row.update(list_statistics(key, [number(x) for x in LIST_ITEM.findall(many)]))
+    elif (x := number(one)) is not None:
+        row[key] = x

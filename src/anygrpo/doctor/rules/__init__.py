@@ -1,0 +1,6 @@
+"""The rules, all registered by importing this package."""
+
+from anygrpo.doctor.rules import algebra, groups, objective, sampling, state, steps
+from anygrpo.doctor.rules.base import LEVEL, ORDER, RULES, Rule
+
+__all__ = ["LEVEL", "ORDER", "RULES", "Rule", "algebra", "groups", "objective", "sampling", "state", "steps"]

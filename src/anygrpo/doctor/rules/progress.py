@@ -1,0 +1,101 @@
+"""Has the run learned? The question that most rules ask first, answered once and the same way."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from anygrpo.doctor.run import Run
+from anygrpo.doctor.series import Series, mean
+
+LONG_ENOUGH = 8
+"""Rows below which no trend is read."""
+
+OUTCOME = re.compile(r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim)")
+NO_OUTCOME = re.compile(
+    r"std|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct"
+)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The main reward, last quarter against first.
+
+    `rose`: a gain beyond what the log can show (MDE), or beyond half of that with a monotone trend at p < .01.
+    `flat`: neither a change beyond MDE nor such a trend. `fell`: a loss beyond MDE with a trend at p < .01.
+    """
+
+    reward: Series
+
+    @property
+    def trending(self) -> bool:
+        return self.reward.p < 0.01
+
+    @property
+    def rose(self) -> bool:
+        r = self.reward
+        return r.gain > r.mde or (self.trending and r.gain > r.mde / 2)
+
+    @property
+    def fell(self) -> bool:
+        return self.reward.gain < -self.reward.mde and self.trending
+
+    @property
+    def flat(self) -> bool:
+        return abs(self.reward.gain) <= self.reward.mde and not self.trending
+
+
+def progress(run: Run) -> Progress | None:
+    """None where there is no reward, or too little of it for a trend."""
+    reward = run.get("reward/mean")
+    return Progress(reward) if reward and len(reward) >= LONG_ENOUGH else None
+
+
+def rose(run: Run) -> bool:
+    p = progress(run)
+    return bool(p and p.rose)
+
+
+def outcomes(run: Run) -> dict[str, Series]:
+    """Held-out measures of success (accuracy, reward, pass rate): not their spread, lengths or times."""
+    return {
+        name: s
+        for name, s in run.evals.items()
+        if len(s) >= 3 and OUTCOME.search(name) and not NO_OUTCOME.search(name)
+    }
+
+
+def held_out_rose(run: Run) -> bool:
+    return any(s.gain > 0 and s.gain > min(s.mde, 2 * max(s.noise, 1e-9)) for s in outcomes(run).values())
+
+
+def blocks(series: Series, count: int = 8) -> list[float]:
+    """Means of `count` equal stretches."""
+    n = len(series)
+    return [mean(series.values[i * n // count : (i + 1) * n // count]) for i in range(count)]
+
+
+def loss_kl_slope(run: Run) -> float | None:
+    """The number beta with loss = beta x KL in (nearly) every row, or None. Row by row, within 3% or print rounding."""
+    loss, kl = run.get("loss/total"), run.comparable("kl/reference")
+    if not loss or not kl:
+        return None
+    other = kl.at()
+    pairs = [(x, other[r]) for r, x in zip(loss.rows, loss.values) if r in other and abs(other[r]) > 1e-9]
+    if len(pairs) < 5:
+        return None
+    step = rounding([x for x, _ in pairs])
+    total = sum(k * k for _, k in pairs)
+    beta = sum(x * k for x, k in pairs) / total
+    if beta <= 0 or max(abs(x) for x, _ in pairs) <= 3 * step:
+        return None
+    near = sum(abs(x - beta * k) <= 0.03 * abs(beta * k) + step for x, k in pairs)
+    return beta if near >= 0.9 * len(pairs) else None
+
+
+def rounding(values: list[float]) -> float:
+    """Half a unit of the last printed decimal where all values are short decimals, else 0."""
+    for digits in range(7):
+        if all(abs(x - round(x, digits)) < 1e-12 for x in values):
+            return 0.5 * 10.0**-digits
+    return 0.0

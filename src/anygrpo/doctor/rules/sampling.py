@@ -1,0 +1,124 @@
+"""Sampler against trainer, stale rollouts, and how random the policy still is."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rules.base import Result, finding, rule
+from anygrpo.doctor.rules.groups import dead_share
+from anygrpo.doctor.rules.progress import held_out_rose, progress
+from anygrpo.doctor.run import Run
+from anygrpo.doctor.series import mean
+
+MISMATCHED = ("log_ratio_explosion", "kl_blowup", "no_learning", "late_collapse", "clip_saturated", "lr_too_large")
+
+
+@rule(
+    "sampler_mismatch", "likely", needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference",), explains=MISMATCHED,
+    source="E[p_trainer/p_sampler] = 1 on the sampler's own samples",
+)  # fmt: skip
+def sampler_mismatch(run: Run) -> Result:
+    """Importance ratio outside [.5, 2], ESS below .3, |KL(rollout, train)| above .1, or a first-row KL in the hundreds."""
+    checks = (
+        ("mismatch/ratio_mean", lambda x: not 0.5 <= x <= 2),
+        ("mismatch/ess", lambda x: 0 <= x < 0.3),
+        ("kl/rollout", lambda x: abs(x) > 0.1),
+    )
+    for name, off in checks:
+        series = run.comparable(name)
+        if not series:
+            continue
+        rows = [r for r, x in zip(series.rows, series.values) if off(x)]
+        if len(rows) > 0.2 * len(series) and off(mean(series.tail(0.5))):
+            cures = (Change("temperature", 1.0), Change("top_p", 1.0), Change("importance_cap", 2.0))
+            return finding("sampler_mismatch", "serious", rows, name=series.key, value=series.last, count=len(rows), of=len(series), changes=cures)
+    kl = run.comparable("kl/reference")
+    if kl and kl.values[0] > 100:
+        return finding("sampler_mismatch", "serious", kl.rows[:1], variant="first", name=kl.key, value=kl.values[0], metrics=("kl/reference",))
+    return None
+
+
+@rule("stale_rollouts", "likely", needs=("kl/rollout|mismatch/log_prob|mismatch/ratio_mean", "reward/mean"), trend=True,
+      explains=("no_learning", "clip_saturated"), source="an engine that keeps the first weights drifts from the trainer")  # fmt: skip
+def stale_rollouts(run: Run) -> Result:
+    """The distance of sampler and trainer grows with the updates while the reward does not move."""
+    p = progress(run)
+    distance = run.get("mismatch/log_prob") or run.get("kl/rollout")
+    if not p or not p.flat or not distance or len(distance) < 12 or held_out_rose(run):
+        return None
+    if distance.p >= 0.01 or distance.gain <= distance.mde or distance.last < 2 * max(distance.first, 1e-9):
+        return None
+    return finding(
+        "stale_rollouts", "warning", distance.rows, certainty="ask", name=distance.key, first=distance.first, last=distance.last,
+        gain=p.reward.gain, mde=p.reward.mde,
+    )  # fmt: skip
+
+
+@rule("low_entropy_start", "likely", needs=("entropy",), explains=("entropy_collapse",), source="no exploration, no spread in a group")
+def low_entropy_start(run: Run) -> Result:
+    entropy = run.get("entropy")
+    assert entropy
+    if len(entropy) < 3 or not 0 <= entropy.start < 0.1:
+        return None
+    p = progress(run)
+    severity = "warning" if p and p.flat else "info"
+    return finding("low_entropy_start", severity, entropy.rows[: entropy.edge], start=entropy.start, changes=(Change("temperature", 1.2),), metrics=("entropy",))
+
+
+@rule("entropy_collapse", "likely", needs=("entropy", "reward/mean"), trend=True, explains=("no_learning", "decision_collapse"), source="sharpening that buys nothing")
+def entropy_collapse(run: Run) -> Result:
+    """Below a tenth of its start (or .03), no gain since then, and more and more groups without spread."""
+    entropy, p = run.get("entropy"), progress(run)
+    assert entropy
+    if not p or len(entropy) < 16 or entropy.start < 0.1:
+        return None
+    floor = max(0.1 * entropy.start, 0.03)
+    smooth = entropy.smooth()
+    down = next((i for i, x in enumerate(smooth) if x < floor), None)
+    if down is None or entropy.end >= floor:
+        return None
+    after = [x for r, x in zip(p.reward.rows, p.reward.values) if r >= entropy.rows[down]]
+    half = len(after) // 2
+    if half >= 3 and mean(after[half:]) - mean(after[:half]) > p.reward.noise * (2 / half) ** 0.5 * 2:
+        return None
+    dead = dead_share(run)
+    if dead is None or dead.gain <= 0 or (held_out_rose(run) and not p.fell):
+        return None
+    rows = [r for r, x in zip(entropy.rows, entropy.values) if x < floor]
+    changes = (Change("clip_high", 0.28), Change("temperature", 1.0))
+    return finding(
+        "entropy_collapse", "warning", rows, start=entropy.start, end=entropy.end, row=entropy.rows[down], dead_first=dead.first,
+        dead_last=dead.last, changes=changes, metrics=("entropy", "groups/dead", "reward/mean"),
+    )  # fmt: skip
+
+
+@rule("entropy_explosion", "likely", needs=("entropy", "reward/mean"), trend=True, explains=("late_collapse", "length_explosion"), source="noise, not exploration")
+def entropy_explosion(run: Run) -> Result:
+    """Over twice its own minimum and over 1, while the reward came down from its best."""
+    entropy, p = run.get("entropy"), progress(run)
+    assert entropy
+    if not p or len(entropy) < 16:
+        return None
+    smooth = entropy.smooth()
+    least = min(smooth)
+    at = smooth.index(least)
+    before = mean(p.reward.values[max(0, at - p.reward.edge) : at + 1])
+    drop = before - p.reward.last
+    width = p.reward.noise * (2 / min(at + 1, p.reward.edge)) ** 0.5
+    if smooth[-1] <= 1 or smooth[-1] <= 2 * least or drop <= 2 * width or not (p.reward.gain < 0 or drop > 3 * width):
+        return None
+    changes = (Change("entropy_coef", 0.0), Change("clip_high", 0.2))
+    return finding(
+        "entropy_explosion", "warning", entropy.rows[at:], least=least, now=smooth[-1], before=before, after=p.reward.last,
+        changes=changes, metrics=("entropy", "reward/mean"),
+    )  # fmt: skip
+
+
+@rule("decision_collapse", "likely", needs=("answers/distinct",), source="different words, one answer")
+def decision_collapse(run: Run) -> Result:
+    answers, texts = run.get("answers/distinct"), run.get("texts/distinct")
+    assert answers
+    fallen = answers.last < 0.3 * answers.first or answers.last < 0.15
+    if not fallen or (texts is not None and texts.last < 0.5):
+        return None
+    facts = {"answers": answers.last, "first": answers.first, "texts": texts.last if texts else "?"}
+    return finding("decision_collapse", "warning", answers.rows, certainty="likely" if texts else "ask", changes=(Change("clip_high", 0.28),), **facts)

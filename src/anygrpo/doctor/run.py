@@ -1,0 +1,201 @@
+"""A log in our own names: the series a rule reads, the settings it can name, and what was not logged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from anygrpo.doctor import canonical
+from anygrpo.doctor.log import Ending, Log, Row
+from anygrpo.doctor.names import CONCEPTS, NOT_COMPARABLE
+from anygrpo.doctor.series import Series, median
+
+
+@dataclass
+class Run:
+    """What the rules read.
+
+    Attributes:
+        framework: "trl", "verl", ..., or "generic".
+        rows: number of training rows.
+        series: canonical name -> series. Parts of the reward are under `components`, evaluations under `evals`.
+        steps: row number -> step counter, where the log has one.
+        settings: concept -> value, of what was found in the log or given with --config.
+    """
+
+    source: str
+    format: str
+    framework: str
+    rows: int
+    series: dict[str, Series]
+    steps: dict[int, float] = field(default_factory=dict[int, float])
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    ending: Ending | None = None
+    notes: list[str] = field(default_factory=list[str])
+    preference: bool = False
+    finished: bool = False
+
+    def get(self, name: str) -> Series | None:
+        """The series, or None where it was never logged."""
+        found = self.series.get(name)
+        return found if found is not None and len(found) else None
+
+    def comparable(self, name: str) -> Series | None:
+        """The series unless its framework means something else by it than the thresholds do."""
+        found = self.get(name)
+        return None if found and canonical.normalise(found.key) in NOT_COMPARABLE else found
+
+    def family(self, prefix: str) -> dict[str, Series]:
+        """name -> series, for "reward/component/", "reward/component_std/", "eval/"."""
+        return {k[len(prefix) :]: s for k, s in self.series.items() if k.startswith(prefix) and len(s)}
+
+    @cached_property
+    def components(self) -> dict[str, Series]:
+        return self.family("reward/component/")
+
+    @cached_property
+    def evals(self) -> dict[str, Series]:
+        return self.family("eval/")
+
+    @cached_property
+    def steps_per_row(self) -> float | None:
+        """Median distance of the step counter between training rows; None without a counter."""
+        values = [self.steps[r] for r in sorted(self.steps)]
+        gaps = [b - a for a, b in zip(values, values[1:]) if b > a]
+        return median(gaps) if gaps else None
+
+    @cached_property
+    def updates(self) -> float:
+        """Steps that the log covers: the counter where there is one, else its rows."""
+        return max([*self.steps.values(), float(self.rows)], default=0.0)
+
+    @cached_property
+    def not_observable(self) -> list[str]:
+        """Names of the metric map that this log does not have."""
+        missing = [word for name, word in CONCEPTS.items() if name != "eval" and not self.get(name)]
+        if "zero_variance_groups" in missing and self.get("groups/all_best"):
+            missing.remove("zero_variance_groups")
+        return missing if self.evals else [*missing, CONCEPTS["eval"]]
+
+
+def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Run:
+    """Translate a log.
+
+    Args:
+        mapping: canonical or short name -> the log's own name, from --map; it wins over recognition.
+        settings: concept -> value from --config; wins over what the log itself says.
+    """
+    rows, notes = without_replaced(log.rows)
+    keys = {key for _, row in rows for key in row}
+    columns = choose(rows, keys, mapping or {})
+    training = [(i, row) for i, row in rows if trains(row, columns)]
+    series: dict[str, Series] = {}
+    for name, key in columns.items():
+        source = rows if name.startswith("eval/") else training
+        series[name] = collect(name, key, source)
+    derive(series)
+    steps = {i: s for i, row in training if (s := canonical.step_of(row)) is not None and math.isfinite(s)}
+    return Run(
+        source=log.source,
+        format=log.format,
+        framework="anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys),
+        rows=len(training),
+        series=series,
+        steps=steps,
+        settings={**log.settings, **(settings or {})},
+        ending=log.ending,
+        notes=log.notes + notes,
+        preference=any(canonical.normalise(k) in ("rewards/chosen", "rewards/margins") for k in keys),
+        finished=bool(log.summary),
+    )
+
+
+def without_replaced(rows: list[Row]) -> tuple[list[tuple[int, Row]], list[str]]:
+    """(row number, row) without the rows that a resumed run wrote again, and what had to be decided.
+
+    A counter that falls back into the range already logged is a resume: the older rows from there on were abandoned.
+    A counter that falls back to its beginning started anew: everything is kept in the order of the log.
+    """
+    kept: list[tuple[int, Row]] = []
+    notes: list[str] = []
+    last = first = None
+    for i, row in enumerate(rows, 1):
+        step = canonical.step_of(row)
+        if step is not None and math.isfinite(step):
+            first = step if first is None else first
+            if last is not None and step < last and not only_evaluation(row):
+                if step > first + 1:
+                    before = len(kept)
+                    kept = [(j, r) for j, r in kept if (canonical.step_of(r) or -math.inf) < step]
+                    notes.append(f"resumed at step {step:g} (row {i}): {before - len(kept)} older rows replaced")
+                else:
+                    notes.append(f"the step counter starts again at {step:g} (row {i})")
+            if not only_evaluation(row):
+                last = step
+        kept.append((i, row))
+    return kept, notes[:5]
+
+
+def only_evaluation(row: Row) -> bool:
+    found = [c[0] for c in map(canonical.concept, row) if c]
+    return bool(found) and all(name.startswith("eval/") for name in found)
+
+
+SHORT = {"reward": "reward/mean", "kl": "kl/reference", "reward_std": "reward/std_within", "loss": "loss/total",
+         "grad_norm": "grad_norm/total", "length": "length/mean", "truncated": "truncated/share", "clip": "clip/fraction",
+         "advantage_std": "advantage/std", "policy_loss": "loss/policy"}  # fmt: skip
+
+
+def choose(rows: list[tuple[int, Row]], keys: set[str], mapping: dict[str, str]) -> dict[str, str]:
+    """canonical name -> the one column used for it: the preferred name among those logged in enough rows."""
+    counts = dict.fromkeys(keys, 0)
+    for _, row in rows:
+        for key in row:
+            counts[key] += 1
+    candidates: dict[str, list[tuple[int, str]]] = {}
+    for key in sorted(keys):
+        if found := canonical.concept(key):
+            candidates.setdefault(found[0], []).append((found[1], key))
+    columns: dict[str, str] = {}
+    for name, options in candidates.items():
+        most = max(counts[key] for _, key in options)
+        columns[name] = min((o for o in options if counts[o[1]] * 2 >= most))[1]
+    for name, key in mapping.items():
+        columns[SHORT.get(name, name)] = key
+    return columns
+
+
+def trains(row: Row, columns: dict[str, str]) -> bool:
+    """A row with any training metric: evaluation rows and empty ones between training rows are none."""
+    return any(key in row for name, key in columns.items() if not name.startswith("eval/") and name not in ("lr", "time/step"))
+
+
+def collect(name: str, key: str, rows: list[tuple[int, Row]]) -> Series:
+    numbers: list[int] = []
+    values: list[float] = []
+    bad: list[int] = []
+    for i, row in rows:
+        if key in row:
+            x = canonical.scale(key, row[key])
+            if math.isfinite(x):
+                numbers.append(i)
+                values.append(x)
+            else:
+                bad.append(i)
+    return Series(name, key, tuple(numbers), tuple(values), tuple(bad))
+
+
+def derive(series: dict[str, Series]) -> None:
+    """Series that follow from others: dead groups from all-best plus all-worst, or from a within-group std of one group."""
+    best, worst = series.get("groups/all_best"), series.get("groups/all_worst")
+    if "groups/dead" not in series and best and worst and len(best) and len(worst):
+        other = worst.at()
+        pairs = [(r, x + other[r]) for r, x in zip(best.rows, best.values) if r in other]
+        if pairs:
+            name = f"{best.key} + {worst.key}"
+            series["groups/dead"] = Series("groups/dead", name, tuple(r for r, _ in pairs), tuple(x for _, x in pairs))
+    live = series.pop("groups/live", None)
+    if live and "groups/dead" not in series:
+        series["groups/dead"] = Series("groups/dead", live.key, live.rows, tuple(1 - x for x in live.values), live.bad)

@@ -1,0 +1,208 @@
+"""Robust statistics of one logged metric, without numpy: levels, noise, trends, and what the log could have shown.
+
+The noise of a series is what is left when each quarter's own straight line is taken out, so that a run that climbs is
+not called noisy for climbing. The smallest change between first and last quarter that a log of n rows can show is
+MDE = 2.8 sd sqrt(2 / (n/4)): two-sided 5%, power 80%.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def median(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    if not ordered:
+        return math.nan
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def std(values: Sequence[float]) -> float:
+    """Sample standard deviation (n - 1); 0 for fewer than two values."""
+    if len(values) < 2:
+        return 0.0
+    centre = mean(values)
+    return math.sqrt(math.fsum((x - centre) ** 2 for x in values) / (len(values) - 1))
+
+
+def slope(values: Sequence[float]) -> float:
+    """Least-squares slope per row."""
+    n = len(values)
+    if n < 2:
+        return 0.0
+    mid, centre = (n - 1) / 2, mean(values)
+    return math.fsum((i - mid) * (x - centre) for i, x in enumerate(values)) / (n * (n * n - 1) / 12)
+
+
+def residuals(values: Sequence[float]) -> list[float]:
+    n, k, centre = len(values), slope(values), mean(values)
+    return [x - centre - k * (i - (n - 1) / 2) for i, x in enumerate(values)]
+
+
+def normal_tail(z: float) -> float:
+    """P(Z > z)."""
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 0, ties averaged."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    out = [0.0] * len(values)
+    i = 0
+    while i < len(order):
+        j = i
+        while j + 1 < len(order) and values[order[j + 1]] == values[order[i]]:
+            j += 1
+        for k in range(i, j + 1):
+            out[order[k]] = (i + j) / 2
+        i = j + 1
+    return out
+
+
+def correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Pearson's r; 0 where either does not vary."""
+    ma, mb = mean(a), mean(b)
+    saa = math.fsum((x - ma) ** 2 for x in a)
+    sbb = math.fsum((y - mb) ** 2 for y in b)
+    if saa <= 0 or sbb <= 0:
+        return 0.0
+    return math.fsum((x - ma) * (y - mb) for x, y in zip(a, b)) / math.sqrt(saa * sbb)
+
+
+def trend_p(values: Sequence[float]) -> float:
+    """Two-sided p of a monotone trend: Spearman against time, normal approximation z = r sqrt(n - 1)."""
+    n = len(values)
+    if n < 5:
+        return 1.0
+    r = correlation(list(range(n)), ranks(values))
+    return 2 * normal_tail(abs(r) * math.sqrt(n - 1))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric over a run.
+
+    Attributes:
+        name: canonical name.
+        key: the name in the log.
+        rows: 1-based row numbers of the log, one per value.
+        values: finite values.
+        bad: row numbers where the value was NaN or infinite.
+    """
+
+    name: str
+    key: str
+    rows: tuple[int, ...]
+    values: tuple[float, ...]
+    bad: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def quarter_size(self) -> int:
+        return max(1, len(self.values) // 4)
+
+    @cached_property
+    def first(self) -> float:
+        """Mean of the first quarter."""
+        return mean(self.values[: self.quarter_size])
+
+    @cached_property
+    def last(self) -> float:
+        """Mean of the last quarter."""
+        return mean(self.values[-self.quarter_size :])
+
+    @property
+    def gain(self) -> float:
+        return self.last - self.first
+
+    @cached_property
+    def mean(self) -> float:
+        return mean(self.values)
+
+    @cached_property
+    def median(self) -> float:
+        return median(self.values)
+
+    @property
+    def low(self) -> float:
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        return max(self.values)
+
+    @cached_property
+    def noise(self) -> float:
+        """Standard deviation within quarters, their straight lines taken out (2 degrees of freedom each)."""
+        n = len(self.values)
+        if n < 12:
+            return std(residuals(self.values)) * math.sqrt((n - 1) / max(1, n - 2)) if n > 2 else math.inf
+        cuts = [round(n * q / 4) for q in range(5)]
+        total, freedom = 0.0, 0
+        for a, b in zip(cuts, cuts[1:]):
+            total += math.fsum(x * x for x in residuals(self.values[a:b]))
+            freedom += b - a - 2
+        return math.sqrt(total / max(1, freedom))
+
+    @cached_property
+    def mde(self) -> float:
+        """Smallest difference of first and last quarter that this log could have shown."""
+        n = len(self.values)
+        return math.inf if n < 4 else 2.8 * self.noise * math.sqrt(2 / (n / 4))
+
+    @property
+    def constant(self) -> bool:
+        """The same value in every row, to float32 rounding."""
+        return len(self.values) > 0 and self.high - self.low <= 1e-6 * max(1e-6, abs(self.high), abs(self.low))
+
+    @cached_property
+    def p(self) -> float:
+        return trend_p(self.values)
+
+    @cached_property
+    def edge(self) -> int:
+        """Rows that count as "the start" or "the end": a tenth of the run, 3 to 20."""
+        return max(1, min(len(self.values), max(3, min(20, len(self.values) // 10))))
+
+    @cached_property
+    def start(self) -> float:
+        return median(self.values[: self.edge])
+
+    @cached_property
+    def end(self) -> float:
+        return median(self.values[-self.edge :])
+
+    def smooth(self, width: int | None = None) -> list[float]:
+        """Trailing means over `width` values (default: a twentieth of the run, at least 5)."""
+        width = width or max(5, len(self.values) // 20)
+        out: list[float] = []
+        total = 0.0
+        for i, x in enumerate(self.values):
+            total += x
+            if i >= width:
+                total -= self.values[i - width]
+            out.append(total / min(i + 1, width))
+        return out
+
+    def tail(self, share: float) -> tuple[float, ...]:
+        return self.values[-max(1, math.ceil(len(self.values) * share)) :]
+
+    def at(self) -> dict[int, float]:
+        """Row number -> value."""
+        return dict(zip(self.rows, self.values))
+
+
+def paired(a: Series, b: Series) -> list[tuple[int, float, float]]:
+    """(row, a, b) of the rows where both were logged."""
+    other = b.at()
+    return [(row, x, other[row]) for row, x in zip(a.rows, a.values) if row in other]
