@@ -77,10 +77,12 @@ def estimate(kind: str, new: Tensor, ref: Tensor, old: Tensor | None, mask: Tens
     far = mask & (difference < -GUARD) if kind == "k3" else torch.zeros_like(mask)
     drift = torch.zeros_like(difference) if old is None else log_ratio(new.detach(), old, mask)
     lost = mask & (drift > GUARD)
-    weight = torch.where(lost, 0.0, torch.where(lost, 0.0, drift).exp())
-    own = torch.where(mask, new, 0.0)
-    loss = weight * (value + difference * (own - own.detach()))
-    return KL(value, torch.where(mask & ~lost, loss, 0.0), far | lost)
+    weight = torch.where(lost, -math.inf, drift).exp()
+    present = mask & (weight != 0)  # an action that new has no probability for: 0 x inf = 0
+    own = torch.where(present, new, 0.0)
+    loss = torch.where(present, weight * value, 0.0)
+    loss = loss + torch.where(present, weight * difference, 0.0) * (own - own.detach())
+    return KL(value, loss, far | lost)
 
 
 def exact(kl: Tensor, mask: Tensor) -> KL:

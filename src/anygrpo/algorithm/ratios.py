@@ -31,7 +31,8 @@ def sequence_log_ratio(new: Tensor, old: Tensor, mask: Tensor) -> Tensor:
     ratio = log_ratio(new, old, mask)
     length = mask.sum(1, keepdim=True).clamp(min=1)
     mean = (ratio.sum(1, keepdim=True) / length).detach()
-    return torch.where(mask, mean + ratio - ratio.detach(), 0.0)
+    own = torch.where(ratio.isfinite(), ratio, 0.0)  # inf - inf would be NaN; the mean still says inf
+    return torch.where(mask, mean + own - own.detach(), 0.0)
 
 
 def ratio_stats(ratio: Tensor, mask: Tensor) -> dict[str, Tensor]:

@@ -1,0 +1,9 @@
+"""Makes `golden` importable beside these tests, and keeps torch on one thread."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+torch.set_num_threads(1)

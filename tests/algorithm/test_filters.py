@@ -1,0 +1,133 @@
+"""Filters: by hand, and that the number of live groups is told after each."""
+
+import pytest
+import torch
+
+from anygrpo.algorithm import FILTERS, Groups, apply_filters, live_groups, soft_overlong_penalty
+from anygrpo.errors import ConfigError
+
+T, F = True, False
+
+
+def groups(rewards, valid=None, ended=None, **components):
+    r = torch.tensor(rewards)
+    ones = torch.ones_like(r, dtype=torch.bool)
+    return Groups(
+        r,
+        ones if valid is None else torch.tensor(valid),
+        ones if ended is None else torch.tensor(ended),
+        {name: torch.tensor(x) for name, x in components.items()},
+    )
+
+
+def kept(name, data, **options):
+    return FILTERS[name](data, **options).tolist()
+
+
+def test_drop_constant():
+    data = groups([[0.0, 1], [0.3, 0.3], [5, 9]], [[T, T], [T, T], [T, F]])
+    assert kept("drop_constant", data) == [[T, T], [F, F], [F, F]]
+    assert kept("drop_constant", groups([[1.0, 1.001]]), tolerance=0.01) == [[F, F]]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(0.25, 0.75, [F, T, T, F]), (0, 1, [T, T, T, F]), (0.6, 1, [F, F, T, F])]
+)
+def test_pass_rate_band(low, high, expected):
+    # pass rates 0, 1/2, 3/4 with the invalid sample left out; the last group has no valid sample
+    data = groups(
+        [[0.0, 0, 0, 0, 0], [1, 1, 0, 0, 1], [1, 1, 0.5, 0, 1], [1, 1, 1, 1, 1]],
+        [[T] * 5, [T, T, T, T, F], [T, T, T, T, F], [F] * 5],
+    )
+    assert [any(row) for row in kept("pass_rate_band", data, low=low, high=high)] == expected
+
+
+def test_pass_rate_threshold_and_bad_band():
+    data = groups([[0.2, 0.2]])
+    assert kept("pass_rate_band", data, low=1, high=1, threshold=0.2) == [[T, T]]
+    assert kept("pass_rate_band", data, low=1, high=1, threshold=0.21) == [[F, F]]
+    for low, high in [(0.5, 0.4), (-0.1, 1), (0, 1.1)]:
+        with pytest.raises(ConfigError, match="pass-rate band"):
+            kept("pass_rate_band", data, low=low, high=high)
+
+
+def test_component_at_least_reads_the_part_not_the_sum():
+    """A positive-query filter that tests reward >= 1 would keep the second group: two halves of soft reward."""
+    data = groups([[1.5, 0.0], [1.2, 0.1], [1.0, 0]], [[T, T], [T, T], [F, T]], correct=[[1.0, 0], [0, 0], [1, 0]])
+    assert kept("component_at_least", data, component="correct", threshold=1.0) == [[T, T], [F, F], [F, F]]
+    with pytest.raises(ConfigError, match="did you mean 'correct'"):
+        kept("component_at_least", data, component="corect", threshold=1.0)
+
+
+def test_minimum_spread():
+    data = groups([[0.0, 0.01], [0, 0.1], [0, 9]], [[T, T], [T, T], [T, F]])
+    assert kept("minimum_spread", data, spread=0.1) == [[F, F], [T, T], [F, F]]
+
+
+def test_top_k_by_reward():
+    data = groups([[1.0, 3, 2, 9], [5, 5, 5, 5]], [[T, T, T, F], [T, T, T, T]])
+    assert kept("top_k_by_reward", data, k=2) == [[F, T, T, F], [T, T, F, F]]
+    assert kept("top_k_by_reward", data, k=9) == [[T, T, T, F], [T] * 4]
+    with pytest.raises(ConfigError, match="k = 1"):
+        kept("top_k_by_reward", data, k=1)
+
+
+def test_overlong_mask():
+    assert kept("overlong_mask", groups([[1.0, 2, 3]], [[T, T, F]], [[T, F, T]])) == [[T, F, F]]
+
+
+def test_soft_overlong_penalty_by_hand():
+    lengths = torch.tensor([0, 80, 81, 90, 100, 500])
+    torch.testing.assert_close(
+        soft_overlong_penalty(lengths, 100, 20), torch.tensor([0.0, 0.0, -0.05, -0.5, -1.0, -1.0])
+    )
+    for buffer in (0, 101):
+        with pytest.raises(ConfigError, match=f"buffer {buffer}"):
+            soft_overlong_penalty(lengths, 100, buffer)
+
+
+def test_top_k_makes_groups_homogeneous_and_the_counts_say_so():
+    # One success in four: kept together with a failure only while k exceeds the successes.
+    data = groups([[1.0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
+    result = apply_filters(data, [("drop_constant", {}), ("top_k_by_reward", {"k": 2})])
+    assert result.counts == {
+        "groups/live": 0.75,
+        "groups/live_after/drop_constant": 0.75,
+        "groups/live_after/top_k_by_reward": 0.25,
+    }
+    assert result.live.tolist() == [T, F, F, F]
+    assert result.keep.tolist() == [[T, T, F, F], [T, T, F, F], [T, T, F, F], [F, F, F, F]]
+
+
+def test_each_filter_sees_what_the_ones_before_left():
+    data = groups([[1.0, 0, 0.5]], ended=[[F, T, T]])
+    result = apply_filters(data, [("overlong_mask", {}), ("top_k_by_reward", {"k": 2})])
+    assert result.keep.tolist() == [[F, T, T]]
+    constant_then = apply_filters(groups([[1.0, 0, 0]], ended=[[F, T, T]]), [("overlong_mask", {})])
+    assert constant_then.counts == {"groups/live": 1.0, "groups/live_after/overlong_mask": 0.0}
+
+
+def test_nothing_left_is_an_answer_not_an_error():
+    result = apply_filters(groups([[1.0, 1], [0, 0]]), [("drop_constant", {}), ("minimum_spread", {"spread": 1.0})])
+    assert not result.keep.any()
+    assert result.counts["groups/live_after/minimum_spread"] == 0.0
+    empty = apply_filters(Groups(*(torch.zeros(0, 4, dtype=d) for d in (torch.float32, torch.bool, torch.bool))), [])
+    assert empty.counts == {"groups/live": 0.0}
+
+
+def test_all_truncated_and_masked_is_told():
+    result = apply_filters(groups([[1.0, 0], [0, 1]], ended=[[F, F], [F, F]]), [("overlong_mask", {})])
+    assert result.counts == {"groups/live": 1.0, "groups/live_after/overlong_mask": 0.0}
+
+
+def test_no_filters_keep_the_valid():
+    data = groups([[1.0, 1, 2]], [[T, T, F]])
+    assert apply_filters(data, []).keep.tolist() == [[T, T, F]]
+    assert live_groups(data.rewards, data.valid).tolist() == [F]
+
+
+def test_bad_chains():
+    with pytest.raises(ConfigError, match="did you mean 'drop_constant'"):
+        apply_filters(groups([[0.0, 1]]), [("drop_constants", {})])
+    with pytest.raises(ConfigError, match="top_k_by_reward"):
+        apply_filters(groups([[0.0, 1]]), [("top_k_by_reward", {"kk": 2})])

@@ -1,0 +1,77 @@
+"""Schedules by hand, their ends exactly, and that they move one way."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anygrpo.algorithm import value_at
+from anygrpo.errors import ConfigError
+
+KINDS = ["linear", "cosine", "exponential"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "end", "expected"),
+    [
+        ("constant", 0.0, [8, 8, 8, 8, 8]),
+        ("linear", 0.0, [8, 6, 4, 2, 0]),
+        ("linear", 16.0, [8, 10, 12, 14, 16]),
+        ("cosine", 0.0, [8, 4 + 4 / math.sqrt(2), 4, 4 - 4 / math.sqrt(2), 0]),
+        ("exponential", 0.5, [8, 4, 2, 1, 0.5]),
+    ],
+)
+def test_by_hand(kind, end, expected):
+    assert [value_at(kind, 8.0, end, i, 5) for i in range(5)] == pytest.approx(expected)
+
+
+def test_steps_fall_at_their_milestones():
+    values = [value_at("step", 8.0, 0.0, i, 6, milestones=(2, 4), factor=0.5) for i in range(6)]
+    assert values == [8, 8, 4, 4, 2, 2]
+
+
+def test_warm_up_starts_above_zero_and_ends_at_start():
+    assert [value_at("linear", 8.0, 0.0, i, 8, warmup=4) for i in range(8)] == [2, 4, 6, 8, 6, 4, 2, 0]
+    assert [value_at("constant", 8.0, 0.0, i, 4, warmup=2) for i in range(4)] == [4, 8, 8, 8]
+    assert [value_at("step", 8.0, 0.0, i, 4, warmup=2, milestones=(3,)) for i in range(4)] == [4, 8, 8, 4]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_step_has_the_end_exactly_and_keeps_it(kind):
+    assert value_at(kind, 0.3, 0.1, 9, 10) == 0.1
+    assert value_at(kind, 0.3, 0.1, 50, 10) == 0.1
+    assert value_at(kind, 0.3, 0.1, 0, 10) == 0.3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stages_too_short_to_move(kind):
+    assert value_at(kind, 8.0, 1.0, 0, 1) == 8.0
+    assert value_at(kind, 8.0, 1.0, 1, 2) == 1.0
+    assert [value_at(kind, 8.0, 1.0, i, 2, warmup=4) for i in range(2)] == [2, 4]
+    assert value_at(kind, 8.0, 1.0, 3, 4, warmup=4) == 8.0
+
+
+@given(
+    st.sampled_from(KINDS), st.floats(0.01, 10), st.floats(0.01, 10), st.integers(2, 50), st.integers(0, 10), st.data()
+)
+def test_values_lie_between_and_move_one_way(kind, start, end, steps, warmup, data):
+    warmup = min(warmup, steps - 1)
+    after = [value_at(kind, start, end, i, steps, warmup) for i in range(max(warmup - 1, 0), steps)]
+    slack = 1e-9 * max(start, end)
+    assert all(min(start, end) - slack <= v <= max(start, end) + slack for v in after)
+    assert all((b - a) * (end - start) >= -slack for a, b in itertools.pairwise(after))
+
+
+def test_errors():
+    with pytest.raises(ConfigError, match="did you mean 'cosine'"):
+        value_at("cosin", 1, 0, 0, 5)
+    with pytest.raises(ConfigError, match="0 steps"):
+        value_at("linear", 1, 0, 0, 0)
+    with pytest.raises(ConfigError, match="-1 of warm-up"):
+        value_at("linear", 1, 0, 0, 5, warmup=-1)
+    for start, end in [(1.0, 0.0), (0.0, 1.0), (-1.0, 1.0)]:
+        with pytest.raises(ConfigError, match="exponential"):
+            value_at("exponential", start, end, 1, 5)
+    assert value_at("exponential", -4.0, -1.0, 1, 3) == -2.0
