@@ -64,18 +64,22 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:300].replace("\n", " ") + place
 
 
+class WrongShape(Exception):
+    """A reward function returned no list of one value an output: calling it again for fewer outputs cannot help."""
+
+
 def verdicts(result: Any, count: int) -> list[float | str]:
     """A reward function's return value as `count` finite numbers, or the reason why a value is none.
 
     Raises:
-        TypeError: `result` is not a list of `count` values.
+        WrongShape: `result` is not a list of `count` values.
     """
     if hasattr(result, "tolist"):
         result = result.tolist()
     if not isinstance(result, list | tuple):
-        raise TypeError(f"returned {_short(result)}, wanted a list of {count} numbers")
+        raise WrongShape(f"returned {_short(result)}, wanted a list of {count} numbers")
     if len(result) != count:
-        raise TypeError(f"returned {len(result)} values for {count} outputs")
+        raise WrongShape(f"returned {len(result)} values for {count} outputs")
     return [_verdict(value) for value in result]
 
 
@@ -112,8 +116,10 @@ def handle(request: dict[str, Any], loaded: dict[str, Callable[..., Any]]) -> di
         if request["op"] == "load" and len(error.args) == 3:
             return {"error": error.args[0], "missing": error.args[1], "known": error.args[2]}
         return {"error": describe(error)}
+    except WrongShape as error:
+        return {"error": str(error), "shape": True}
     except BaseException as error:  # sys.exit() in a reward is a failed call, not a dead worker
-        return {"error": describe(error), "shape": type(error) is TypeError and str(error).startswith("returned ")}
+        return {"error": describe(error)}
 
 
 async def _awaited(result: Any) -> Any:

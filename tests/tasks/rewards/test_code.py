@@ -1,0 +1,135 @@
+"""The code reward: what passes, what does not, and attempts to pass without being right."""
+
+import pytest
+
+from anygrpo.tasks import sandbox
+from anygrpo.tasks.rewards.base import Rows
+from anygrpo.tasks.rewards.code import Call, Code, Program, SandboxFault, extract_code, grade, parse_tests, same
+from anygrpo.tasks.sandbox import Limits
+
+needs_sandbox = pytest.mark.skipif(sandbox.refusal() is not None, reason="no sandbox on this machine")
+ADD = ["assert add(2, 3) == 5", {"call": "add(-1, 1)", "expected": 0}]
+
+
+def graded(code, tests=ADD, partial=False, seconds=5.0):
+    return grade(code, parse_tests(tests), Limits(seconds=seconds), partial)
+
+
+def test_extract_code():
+    assert extract_code("x = 1") == "x = 1"
+    assert extract_code("Sure:\n```python\na\n```\nor\n```py\nb\n```\nDone") == "b\n"
+    assert extract_code("```python\ncut off") == "cut off"
+    assert extract_code("```\nplain\n```") == "plain\n"
+
+
+def test_parse_tests_splits_asserts():
+    assert parse_tests("assert f(1) == [1, (2, 3)]\nassert True == g('x')\n") == [
+        Call("f(1)", [1, [2, 3]]),
+        Call("g('x')", True),
+    ]
+    assert parse_tests(["assert f(1) is None"]) == [Call("f(1)", None)]
+    assert parse_tests(["assert p(7)", "assert not p(8)"]) == [
+        Call("True if p(7) else False", True),
+        Call("True if p(8) else False", False),
+    ]
+    assert parse_tests({"input": 3, "output": "4"}) == [Program("3", "4")]
+
+
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        ("assert f(1) == g(1)", "must be a literal"),
+        ("assert f(1) < 3", "must be a literal"),
+        ("x = 1", "must be a literal"),
+        ("assert f(", "is not Python"),
+        ([], "there are no tests"),
+        ("", "there are no tests"),
+        ([3], "a test is"),
+        ([{"input": "1"}], "a test is"),
+        ([{"call": "f(", "expected": 1}], "is not Python"),
+    ],
+)
+def test_tests_that_cannot_be_used_are_refused(tests, message):
+    with pytest.raises(ValueError, match=message):
+        parse_tests(tests)
+
+
+def test_same():
+    assert same([1, [2.0, "a"]], [1.0, [2, "a"]])
+    assert same(0.1 + 0.2, 0.3)
+    assert same({"'a'": 1}, {"'a'": 1})
+    assert not same(True, 1)
+    assert not same(1, True)
+    assert not same([1], [1, 2])
+    assert not same("1", 1)
+    assert not same(float("nan"), 1.0)
+    assert not same(None, 0)
+
+
+@needs_sandbox
+def test_right_and_wrong_answers():
+    assert graded("def add(a, b): return a + b") == 1.0
+    assert graded("def add(a, b): return a - b") == 0.0
+    assert graded("def add(a, b): return 5") == 0.0
+    assert graded("def add(a, b): return 5", partial=True) == 0.5
+    assert graded("def ad(a, b): return a + b", partial=True) == 0.0
+    assert graded("def add(a, b) return a") == 0.0
+    assert graded("") == 0.0
+
+
+@needs_sandbox
+def test_programs_are_compared_by_words():
+    tests = [{"input": "3 4", "output": "7"}, {"input": "1 1", "output": "2"}]
+    assert graded("a, b = map(int, input().split())\nprint(a + b)\n", tests) == 1.0
+    assert graded("print(7)", tests, partial=True) == 0.5
+    assert graded("print(7); raise SystemExit(1)", tests, partial=True) == 0.0
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "import sys; sys.exit(0)",
+        "import os; os._exit(0)",
+        "def add(a, b): import os; os._exit(0)",
+        "print('OK'); print('passed'); print('{\"value\": 5}'); print('{\"value\": 0}')",
+        # an object that is equal to everything
+        "class All(int):\n    __eq__ = lambda s, o: True\n    __hash__ = None\ndef add(a, b): return All(9)",
+        # results written past the harness: both values, in the hope that one fits
+        'import os\nfor fd in range(3, 9):\n    try: os.write(fd, b\'{"value": 5}\\n{"value": 0}\\n\')\n'
+        "    except OSError: pass\ndef add(a, b): return 1",
+        # rewriting what evaluates it
+        "import json\njson.dumps = lambda *a, **k: '{\"value\": true}'\ndef add(a, b): return 1",
+        "import builtins\nbuiltins.eval = lambda *a: 5\ndef add(a, b): return 1",
+        # looking for the expected values in the frames and descriptors of its harness
+        "import sys, os\nframe, text = sys._getframe(), ''\nwhile frame:\n    text += repr(frame.f_locals)\n"
+        "    frame = frame.f_back\nos.lseek(0, 0, 0)\ntext += os.read(0, 10**6).decode()\n"
+        "def add(a, b): return 5 if 'expected' in text or '== 5' in text else 1",
+    ],
+)
+def test_nothing_but_right_values_passes(attempt):
+    assert graded(attempt, partial=True) < 1.0
+    assert graded(attempt) == 0.0
+
+
+@needs_sandbox
+def test_a_hanging_answer_is_wrong_not_invalid():
+    assert graded("def add(a, b):\n    while True: pass", seconds=1.0) == 0.0
+    half = "def add(a, b):\n    while a < 0: pass\n    return a + b"
+    assert graded(half, partial=True, seconds=1.0) == 0.5
+
+
+@needs_sandbox
+def test_rows_are_scored_in_order():
+    code = Code("code", 1.0, "tests", False, Limits())
+    outputs = ["def add(a, b): return a + b", "no", "```python\ndef add(a, b): return b + a\n```"]
+    rows = Rows([""] * 3, outputs, {"tests": [ADD] * 3})
+    assert code.start(rows)() == [1.0, 0.0, 1.0]
+
+
+def test_a_sandbox_that_fails_gives_no_verdict(monkeypatch):
+    monkeypatch.setattr(sandbox, "run", lambda *a: sandbox.Run(b"", 1, "no namespaces"))
+    with pytest.raises(SandboxFault, match="no namespaces"):
+        graded("def add(a, b): return a + b")
+    rows = Rows([""], ["x = 1"], {"tests": [ADD]})
+    assert Code("code", 1.0, "tests", False, Limits()).start(rows)() == ["SandboxFault: no namespaces"]

@@ -1,0 +1,258 @@
+"""Hostile programs. Where this machine can have no sandbox, the refusal is what is tested."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from anygrpo.errors import ConfigError
+from anygrpo.tasks import sandbox, seccomp
+from anygrpo.tasks.sandbox import Limits, run
+
+WORKS = sandbox.refusal() is None
+needs_sandbox = pytest.mark.skipif(not WORKS, reason="no sandbox on this machine")
+SHORT = Limits(seconds=1.0)
+
+
+def printed(code, given="", limits=None):
+    done = run(code, None, given, limits or Limits(seconds=10.0))
+    assert done.fault == ""
+    return done.output.decode()
+
+
+@pytest.fixture
+def no_bwrap(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    sandbox.refusal.cache_clear()
+    yield
+    sandbox.refusal.cache_clear()
+
+
+def test_without_bubblewrap_it_refuses_and_says_how(no_bwrap):
+    with pytest.raises(ConfigError, match=r"bwrap\) is not installed") as refused:
+        sandbox.require()
+    assert "apt-get install bubblewrap" in refused.value.cure
+
+
+def test_a_bubblewrap_that_fails_is_refused_with_its_own_words(tmp_path, monkeypatch):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda name: str(fake))
+    sandbox.refusal.cache_clear()
+    try:
+        with pytest.raises(ConfigError, match="No permissions to create new namespace"):
+            sandbox.require()
+    finally:
+        sandbox.refusal.cache_clear()
+
+
+def test_a_machine_without_a_filter_is_refused(monkeypatch):
+    monkeypatch.setattr(seccomp.platform, "machine", lambda: "riscv64")
+    sandbox.refusal.cache_clear()
+    try:
+        assert sandbox.refusal() == "no system call filter for riscv64"
+    finally:
+        sandbox.refusal.cache_clear()
+
+
+@pytest.mark.skipif(not shutil.which("bwrap") or WORKS, reason="only where bubblewrap exists and cannot work")
+def test_the_refusal_names_a_reason():
+    assert sandbox.refusal()
+
+
+@needs_sandbox
+def test_a_program_reads_its_input_and_prints():
+    done = run("print(int(input()) + int(input()))", None, "20\n22\n", Limits())
+    assert (done.output, done.code, done.fault) == (b"42\n", 0, "")
+
+
+@needs_sandbox
+def test_calls_give_values_and_errors():
+    code = "def f(x): return {'a': (x, {3, 1})}\nprint('not a result')"
+    done = run(code, ["f(1)", "f()", "g(1)", "f"], "", Limits())
+    assert [json.loads(line) for line in done.output.splitlines()] == [
+        {"value": {"'a'": [1, {"set": [1, 3]}]}},
+        {"error": "TypeError"},
+        {"error": "NameError"},
+        {"error": "TypeError"},
+    ]
+
+
+@needs_sandbox
+def test_fork_bomb_is_bounded_and_leaves_nothing(monkeypatch):
+    code = (
+        "import os, time\nn = 0\ntry:\n    while n < 1000:\n        if os.fork() == 0:\n            time.sleep(60)\n"
+        "        n += 1\nexcept OSError:\n    pass\nprint(n, flush=True)\nwhile True: pass"
+    )
+    marker = f"# {uuid.uuid4()}"
+    source = sandbox._source() + marker
+    monkeypatch.setattr(sandbox, "_source", lambda: source)
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run, code, None, "", Limits(seconds=3.0, processes=6))
+        seen = 0
+        while not running.done():
+            seen = max(seen, _processes(marker))
+            time.sleep(0.1)
+    done = running.result()
+    assert done.code is None
+    assert 0 < int(done.output) < 6
+    assert seen > int(done.output)
+    assert _wait_until_gone(marker)
+
+
+def _processes(marker):
+    count = 0
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            count += marker.encode() in line.read_bytes()
+    return count
+
+
+def _wait_until_gone(marker):
+    for _ in range(50):
+        if not _processes(marker):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@needs_sandbox
+def test_endless_loop_is_stopped_in_time():
+    began = time.monotonic()
+    assert run("while True: pass", None, "", SHORT).code is None
+    assert run("import time; time.sleep(99)", None, "", SHORT).code is None
+    assert time.monotonic() - began < 6
+
+
+@needs_sandbox
+def test_memory_is_bounded():
+    assert printed("try:\n    bytearray(10**9)\nexcept MemoryError:\n    print('no')") == "no\n"
+    assert run("x = []\nwhile True: x.append(bytes(10**6))", None, "", Limits(seconds=20.0, memory_mb=64)).code == 1
+
+
+@needs_sandbox
+def test_memory_outside_the_limits_is_closed():
+    code = (
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "print(libc.shmget(0, 1 << 30, 0o1600), ctypes.get_errno())\n"
+        "print(libc.memfd_create(b'x', 0), ctypes.get_errno())\n"
+        "print(libc.unshare(0x10000000), ctypes.get_errno())\n"
+        "print(libc.ptrace(0, 0, 0, 0), ctypes.get_errno())"
+    )
+    assert printed(code) == "-1 1\n" * 4
+
+
+@needs_sandbox
+def test_no_new_user_namespace_by_clone_either():
+    code = (
+        "import ctypes, platform, signal\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "number = {'x86_64': 56, 'aarch64': 220}[platform.machine()]\n"
+        "print(libc.syscall(number, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0), ctypes.get_errno())\n"
+        "print(libc.syscall(435, 0, 0), ctypes.get_errno())"
+    )
+    assert printed(code) == "-1 1\n-1 38\n"
+
+
+@needs_sandbox
+def test_the_users_files_are_not_there(tmp_path):
+    secret = tmp_path / "answers.jsonl"
+    secret.write_text("secret")
+    paths = [str(secret), os.getcwd(), "/proc", "/tmp", "/etc/passwd", "/sys", os.path.abspath(__file__)]
+    code = f"import os\nfor path in {paths}:\n    print(os.path.exists(path))\nprint(sorted(os.environ))"
+    lines = printed(code).splitlines()
+    assert lines[:7] == ["False"] * 7
+    assert "HOME" not in lines[7]
+
+
+@needs_sandbox
+def test_nothing_can_be_written():
+    code = (
+        "import os\nfor path in ['/x', '/dev/x', '/dev/shm/x', '/usr/x', os.__file__]:\n"
+        "    try:\n        open(path, 'w')\n        print('wrote', path)\n    except OSError:\n        pass"
+    )
+    assert printed(code) == ""
+
+
+@needs_sandbox
+def test_no_network():
+    code = (
+        "import socket\nfor family in [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, 40]:\n"
+        "    try:\n        socket.socket(family, socket.SOCK_STREAM)\n        print('open')\n"
+        "    except PermissionError:\n        print('closed')"
+    )
+    assert printed(code) == "closed\n" * 4
+
+
+@needs_sandbox
+def test_no_rights_are_left():
+    code = (
+        "import os, resource\nassert os.getuid() != 0\n"
+        "for act in [lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.chroot('/'),\n"
+        "            lambda: resource.setrlimit(resource.RLIMIT_NPROC, (1000, 1000))]:\n"
+        "    try:\n        act()\n        print('could')\n    except (OSError, ValueError):\n        pass\n"
+        "import ctypes\nprint(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))"  # PR_GET_NO_NEW_PRIVS
+    )
+    assert printed(code) == "1\n"
+
+
+@needs_sandbox
+def test_it_sees_and_reaches_only_its_own_processes():
+    victim = subprocess.Popen(["sleep", "30"])
+    try:
+        code = f"import os\ntry:\n    os.kill({victim.pid}, 9)\n    print('killed')\nexcept OSError:\n    print('no')"
+        assert printed(code) == "no\n"
+        run("import os\nos.kill(-1, 9)", None, "", SHORT)
+        assert victim.poll() is None
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+@needs_sandbox
+def test_flooding_is_cut_off():
+    done = run("while True: print('x' * 10000)", None, "", Limits(seconds=20.0))
+    assert done.code not in (0, None)
+    assert len(done.output) == 1 << 20
+
+
+@needs_sandbox
+def test_inherited_descriptors_hold_no_secrets():
+    code = (
+        "import os\nfor fd in range(3, 64):\n    try:\n        os.fstat(fd)\n        print(fd)\n    except OSError:\n"
+        "        pass"
+    )
+    assert printed(code) == ""
+    secret, other = os.pipe()
+    os.set_inheritable(secret, True)
+    try:
+        assert printed(code) == ""
+    finally:
+        os.close(secret)
+        os.close(other)
+
+
+@needs_sandbox
+def test_large_input_and_code():
+    code = "data = '" + "x" * 300_000 + "'\nimport sys\nprint(len(data), len(sys.stdin.read()))"
+    assert printed(code, given="y" * 500_000) == "300000 500000\n"
+
+
+def test_the_filter_is_well_formed():
+    size = 8
+    program = seccomp.program()
+    assert len(program) % size == 0
+    count = len(program) // size
+    codes = [program[i * size] for i in range(count)]
+    assert codes[-1] == seccomp.RETURN
+    for i in range(count):
+        code, yes, no = program[i * size], program[i * size + 2], program[i * size + 3]
+        if code in (seccomp.EQUAL, seccomp.AT_LEAST, seccomp.ANY_BIT):
+            assert i + 1 + max(yes, no) < count
