@@ -142,8 +142,6 @@ class DemonstrationsConfig(Section):
     embedding: str = "minilm"
     cache: str | None = None
     "SQLite file of the frozen model's answers; None: in the user's cache folder."
-    calibrate: bool = False
-    "Divide label probabilities by those for a content-free query under the same demonstrations (Zhao 2021)."
     reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
 
 

@@ -1,0 +1,126 @@
+"""A frozen language model that classifies a text after demonstrations; every answer is kept on disk, by content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import DataError
+from anygrpo.samplers import loading
+
+Example = tuple[str, str]
+"""A text and its label."""
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/anygrpo, or ~/.cache/anygrpo."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anygrpo"
+
+
+class AnswerCache:
+    """SQLite: the hash of all that an answer depends on -> the answer (a list of floats)."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.connection = sqlite3.connect(path, timeout=60)
+            self.connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"cannot use the answer cache {path}: {error}", "delete it, or name another") from None
+
+    def get(self, keys: list[str]) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for a in range(0, len(keys), 500):
+            part = keys[a : a + 500]
+            query = f"SELECT key, value FROM answers WHERE key IN ({','.join('?' * len(part))})"
+            found |= {key: json.loads(value) for key, value in self.connection.execute(query, part)}
+        return found
+
+    def put(self, answers: dict[str, list[float]]) -> None:
+        rows = [(key, json.dumps(value)) for key, value in answers.items()]
+        with self.connection:
+            self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", rows)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class FrozenClassifier:
+    """Label log-probabilities of texts under demonstrations.
+
+    Args:
+        model: a name for `anygrpo.samplers.loading`. labels: words whose first tokens differ.
+        batch: prompts a forward pass.
+
+    Attributes:
+        asked, computed: prompts asked for, and those that were not in the cache.
+    """
+
+    def __init__(
+        self, model: str, labels: tuple[str, ...], instruction: str, dtype: str, batch: int, cache: Path
+    ) -> None:
+        self.name, self.labels, self.instruction, self.batch = model, labels, instruction, batch
+        self.dtype = getattr(torch, dtype)
+        self.cache = AnswerCache(cache)
+        self.asked = self.computed = 0
+        self._loaded: tuple[Any, Any, Tensor, str] | None = None
+
+    def prompt(self, demonstrations: list[Example], text: str) -> str:
+        """The text that the model completes with a label."""
+        shown = "".join(f"Review: {t}\nSentiment: {label}\n\n" for t, label in demonstrations)
+        return f"{self.instruction}\n\n{shown}Review: {text}\nSentiment:"
+
+    def label_log_probs(self, prompts: list[str]) -> Tensor:
+        """[n, labels]: log-probabilities of each label's first token, normalised over the labels."""
+        _, _, _, identity = self._load()
+        keys = [hashlib.blake2b(f"{identity}\0{p}".encode(), digest_size=16).hexdigest() for p in prompts]
+        known = self.cache.get(sorted(set(keys)))
+        missing = {key: p for key, p in zip(keys, prompts) if key not in known}
+        self.asked, self.computed = self.asked + len(prompts), self.computed + len(missing)
+        order = sorted(missing, key=lambda key: len(missing[key]))
+        for a in range(0, len(order), self.batch):
+            part = order[a : a + self.batch]
+            fresh = dict(zip(part, self._forward([missing[key] for key in part]).tolist()))
+            self.cache.put(fresh)
+            known |= fresh
+        return torch.tensor([known[key] for key in keys]).log_softmax(-1)
+
+    @torch.inference_mode()
+    def _forward(self, prompts: list[str]) -> Tensor:
+        """Logits of the labels' first tokens after each prompt; left-padded, positions counted from the first token."""
+        model, tokenizer, tokens, _ = self._load()
+        ids = [tokenizer(p, add_special_tokens=False)["input_ids"] for p in prompts]
+        limit = loading.context_length(model)
+        longest = max(map(len, ids))
+        if limit is not None and longest > limit:
+            raise DataError(f"a prompt of {longest} tokens is longer than the model's {limit}", "use fewer shots")
+        device = next(model.parameters()).device
+        inputs = torch.zeros(len(ids), longest, dtype=torch.long, device=device)
+        mask = torch.zeros_like(inputs)
+        for i, row in enumerate(ids):
+            inputs[i, longest - len(row) :] = torch.tensor(row)
+            mask[i, longest - len(row) :] = 1
+        positions = (mask.cumsum(-1) - 1).clamp_min(0)
+        logits = model(inputs, attention_mask=mask, position_ids=positions, logits_to_keep=1, use_cache=False).logits
+        return logits[:, -1, tokens.to(device)].float().cpu()
+
+    def _load(self) -> tuple[Any, Any, Tensor, str]:
+        """Model, tokenizer, the labels' first tokens, and a fingerprint of all three."""
+        if self._loaded is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            loaded = loading.load(self.name, self.dtype, device)
+            first = [loaded.tokenizer(f" {label}", add_special_tokens=False)["input_ids"][0] for label in self.labels]
+            if len(set(first)) < len(first):
+                raise DataError(f"labels {self.labels} begin with the same token", "use words that differ at once")
+            sample = next(loaded.model.parameters()).detach().flatten()[:4096].float().cpu().numpy().tobytes()
+            weights = hashlib.blake2b(sample, digest_size=8).hexdigest()
+            identity = f"{self.name}|{weights}|{self.dtype}|{first}"
+            self._loaded = loaded.model, loaded.tokenizer, torch.tensor(first), identity
+        return self._loaded
