@@ -37,6 +37,27 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def split_flags(
+    parser: argparse.ArgumentParser, wanted: str | None, arguments: list[str]
+) -> tuple[list[str], list[str]]:
+    """(the command's own arguments, recipe settings `--table.key value`)."""
+    actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    own = set(actions[0].choices[wanted]._option_string_actions) if wanted in COMMANDS else set()
+    kept: list[str] = []
+    flags: list[str] = []
+    queue = list(arguments)
+    while queue:
+        word = queue.pop(0)
+        name = word.partition("=")[0]
+        if not word.startswith("--") or name in own or name in ("--version", "--help"):
+            kept.append(word)
+            continue
+        flags.append(word)
+        if "=" not in word and queue and not queue[0].startswith("--"):
+            flags.append(queue.pop(0))
+    return kept, flags
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code that `anygrpo.errors` lists."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -45,14 +66,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = next((a for a in arguments if not a.startswith("-")), None)
     parser = build_parser(wanted)
     try:
-        known, rest = parser.parse_known_args(arguments)
+        arguments, flags = split_flags(parser, wanted, arguments)
+        known = parser.parse_args(arguments)
         if known.command is None:
             parser.print_help()
             return 0
-        known.debug = debug
-        if rest and not getattr(known, "takes_flags", False):
-            raise ConfigError(f"unknown arguments {rest}", f"see anygrpo {known.command} --help")
-        known.flags = rest
+        if flags and not getattr(known, "takes_flags", False):
+            raise ConfigError(f"unknown arguments {flags}", f"see anygrpo {known.command} --help")
+        known.debug, known.flags = debug, flags
         return int(importlib.import_module(f"anygrpo.cli.{known.command}").run(known) or 0)
     except AnygrpoError as error:
         if debug:

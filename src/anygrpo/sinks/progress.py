@@ -22,7 +22,8 @@ class ProgressLine:
 
     def write(self, row: dict[str, Any]) -> None:
         now = time.monotonic()
-        self._times = [*self._times[-19:], now - self._last]
+        if row.get("step", 0) >= 0:
+            self._times = [*self._times[-19:], now - self._last]
         self._last = now
         print(self.text(row), file=self.file, flush=True)
 
@@ -31,8 +32,9 @@ class ProgressLine:
         step = int(row.get("step", 0)) + 1
         parts = [f"{row.get('stage', '')} {step}/{self.total}"]
         parts += [label.format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in row for k in keys)]
-        parts.append(f"{row.get('time/step', 0.0):.1f}s")
-        if step < self.total and self._times:
+        if "time/step" in row:
+            parts.append(f"{row['time/step']:.1f}s")
+        if 0 < step < self.total and self._times:
             parts.append(f"left {_clock((self.total - step) * sum(self._times) / len(self._times))}")
         if row.get("steps_refused"):
             parts.append(f"refused {row['steps_refused']:.0f}")

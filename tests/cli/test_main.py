@@ -1,0 +1,63 @@
+"""The command line as a person meets it: exit codes, one clear error, no traceback."""
+
+from __future__ import annotations
+
+import pytest
+from runs import toml_of
+
+from anygrpo.cli.main import main
+from anygrpo.sinks.jsonl import read_rows
+
+
+def test_train_from_a_file_with_flags(tmp_path, capsys):
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
+    assert main(["train", str(recipe), "--training.steps", "3", "--algorithm.group-size", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "grpo 3/3" in out
+    rows, _ = read_rows(tmp_path / "run" / "metrics.jsonl")
+    assert [r["step"] for r in rows] == [-1, 0, 1, 2]
+    assert "group_size = 4" in (tmp_path / "run" / "config.toml").read_text()
+
+
+def test_resume_continues(tmp_path, capsys):
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
+    assert main(["train", str(recipe), "--training.steps", "3", "--quiet"]) == 0
+    assert main(["train", "--resume", str(tmp_path / "run"), "--training.steps", "5", "--quiet"]) == 0
+    assert [r["step"] for r in read_rows(tmp_path / "run" / "metrics.jsonl")[0]] == [-1, 0, 1, 2, 3, 4]
+
+
+def test_dry_run_prints_the_resolved_recipe_and_starts_nothing(tmp_path, capsys):
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
+    assert main(["train", str(recipe), "--dry-run", "--algorithm.group-size", "16"]) == 0
+    out = capsys.readouterr().out
+    assert "group_size = 16" in out
+    assert '"advantage_bound": 3.75' in out
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["train"], 2, "either a recipe or --resume"),
+        (["train", "none.toml"], 3, "no recipe at none.toml"),
+        (["train", "--resume", "nowhere"], 3, "no run to continue"),
+        (["train", "RECIPE", "--algorithm.bta", "1"], 2, "did you mean 'beta'"),
+        (["train", "RECIPE", "--policy.factory", "missing.py:f"], 3, "no file missing.py"),
+        (["train", "RECIPE", "--policy.factory", "TOYS:nothing"], 2, "defines no 'nothing'"),
+        (["train", "RECIPE", "--policy.factory", "TOYS:BestArm"], 2, "lacks"),
+    ],
+)
+def test_errors_have_their_codes_and_no_traceback(tmp_path, capsys, arguments, code, words):
+    from runs import TOYS
+
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
+    arguments = [a.replace("RECIPE", str(recipe)).replace("TOYS", str(TOYS)) for a in arguments]
+    assert main(arguments) == code
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_no_command_prints_help(capsys):
+    assert main([]) == 0
+    assert "doctor" in capsys.readouterr().out

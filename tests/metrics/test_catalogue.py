@@ -1,0 +1,34 @@
+"""Every number that a run logs is explained, in both languages."""
+
+from __future__ import annotations
+
+from runs import run_of
+
+from anygrpo.metrics import CATALOGUE, describe
+from anygrpo.sinks.jsonl import read_rows
+from anygrpo.train.loop import train
+
+
+def test_everything_a_run_logs_is_in_the_catalogue(tmp_path):
+    flags = ["--algorithm.beta", "0.1", "--algorithm.entropy-coef", "0.01", "--evaluation.every", "5"]
+    run = run_of(tmp_path / "run", *flags, "--evaluation.pass-k", "4")
+    train(run)
+    rows, _ = read_rows(run.folder.metrics)
+    logged = {key for row in rows for key in row} - {"step", "stage"}
+    assert len(logged) > 40
+    assert [name for name in sorted(logged) if describe(name) is None] == []
+
+
+def test_entries_are_complete_and_ranges_are_ordered():
+    for metric in CATALOGUE.values():
+        assert metric.meaning, metric.name
+        assert any("一" <= c <= "鿿" for c in metric.meaning_zh), metric.name
+        assert bool(metric.normal) == bool(metric.normal_zh), metric.name
+        assert bool(metric.act) == bool(metric.act_zh), metric.name
+        assert metric.low is None or metric.high is None or metric.low <= metric.high
+
+
+def test_a_family_explains_its_members():
+    assert describe("reward/component/format").name == "reward/component/"
+    assert describe("eval/pass_at_16").name == "eval/pass_at_"
+    assert describe("nothing") is None

@@ -1,0 +1,58 @@
+"""What is written can be read again: by us, by TensorBoard, by a person."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from anygrpo.errors import ConfigError
+from anygrpo.sinks.base import build_sink
+from anygrpo.sinks.jsonl import JsonlSink, cut_after, read_rows
+from anygrpo.sinks.progress import ProgressLine
+
+
+def test_rows_come_back_with_nan_and_infinity(tmp_path):
+    sink = JsonlSink(tmp_path / "m.jsonl")
+    sink.write({"step": 0, "a": float("nan"), "b": float("inf"), "stage": "x"})
+    sink.close()
+    json.loads((tmp_path / "m.jsonl").read_text(), parse_constant=lambda word: pytest.fail(f"not JSON: {word}"))
+    rows, broken = read_rows(tmp_path / "m.jsonl")
+    assert broken == 0
+    assert math.isnan(rows[0]["a"])
+    assert rows[0]["b"] == math.inf
+
+
+def test_a_cut_line_is_counted_not_fatal(tmp_path):
+    (tmp_path / "m.jsonl").write_text('{"step": 0}\n{"step": 1}\n{"st')
+    assert read_rows(tmp_path / "m.jsonl") == ([{"step": 0}, {"step": 1}], 1)
+    assert cut_after(tmp_path / "m.jsonl", 0) == 1
+    assert read_rows(tmp_path / "m.jsonl") == ([{"step": 0}], 0)
+
+
+def test_tensorboard_files_hold_the_numbers(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    sink = build_sink("tensorboard", tmp_path, "p", "n", {})
+    for step in range(3):
+        sink.write({"step": step, "reward/mean": step / 2, "stage": "grpo"})
+    sink.close()
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("reward/mean")] == [(0, 0.0), (1, 0.5), (2, 1.0)]
+
+
+def test_a_missing_extra_names_the_pip_command(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "trackio", None)
+    with pytest.raises(ConfigError, match=r"pip install 'anygrpo\[trackio\]'"):
+        build_sink("trackio", tmp_path, "p", "n", {})
+
+
+def test_the_progress_line_is_what_a_person_needs():
+    row = {"step": 4, "stage": "grpo", "reward/mean": 0.5, "reward/std_within": 0.25, "groups/live": 0.75,
+           "kl/reference": 0.0123, "clip/low": 0.01, "clip/high": 0.0, "length/mean": 7.0, "time/step": 2.0,
+           "eval/accuracy": 0.625}  # fmt: skip
+    line = ProgressLine(10)
+    text = line.text(row)
+    for part in ("grpo 5/10", "reward 0.500±0.250", "live 75%", "kl 0.0123", "clip 1.0%/0.0%", "HELD-OUT accuracy 0.625"):
+        assert part in text
