@@ -1,0 +1,195 @@
+"""Stored candidates: rewards, what a file can teach, and the task that feeds them to training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from anygrpo.config.selection import RewardConfig, StoredCandidatesConfig
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.tasks.selection import build
+from anygrpo.tasks.selection.layouts import write_stored
+from anygrpo.tasks.selection.quality import inspect, live, top_k, zscore
+from anygrpo.tasks.selection.records import Candidate, StoredFile, StoredQuery
+from anygrpo.tasks.selection.rewards import MODES, equivalent_modes, reward
+
+
+def candidate(selection, correct, method="sample", log_prob=-1.0, **parts):
+    known = {"correct": float(correct), "accuracy_score": float(correct), "gt_prob": 0.1 + 0.5 * correct} | parts
+    return Candidate(selection, method, known, log_prob)
+
+
+# --- rewards -------------------------------------------------------------------------------------------------
+
+
+def test_reward_modes_by_hand():
+    parts = {
+        "correct": torch.tensor([1.0, 0.0]),
+        "accuracy_score": torch.tensor([0.6, 0.3]),
+        "gt_prob": torch.tensor([0.5, 0.2]),
+        "relevance": torch.tensor([0.9, 0.8]),
+        "beam_score": torch.tensor([-1.0, -2.0]),
+    }
+    expected = {
+        "hard_plus_soft": [1.6, 0.3],
+        "hard_plus_soft_v2": [2.6, 0.3],
+        "separated": [2.6, 0.3],
+        "hard_only": [1.0, 0.0],
+        "soft_only": [0.6, 0.3],
+        "hard01_plus_gtprob": [1.5, 0.2],
+        "hard01_plus_gtprob_separated": [2.5, 0.2],
+        "hard_plus_gtprob_plus_rel": [1.25, 0.1 + 0.3 * 0.8],
+        "legacy": [0.8, -0.4],
+        "legacy_pm1": [0.8, -1.4],
+    }
+    assert expected.keys() == MODES.keys()
+    for mode, values in expected.items():
+        assert reward(parts, RewardConfig(mode=mode)).tolist() == pytest.approx(values), mode
+
+
+def test_every_mode_the_recipe_accepts_exists_and_others_are_refused():
+    for mode in RewardConfig.model_fields["mode"].annotation.__args__:
+        assert mode in MODES
+    with pytest.raises(ConfigError, match="unknown reward mode"):
+        reward({}, RewardConfig.model_construct(mode="hard_plus_sotf"))
+    with pytest.raises(ConfigError, match=r"needs .'gt_prob'.*carry .'correct'."):
+        reward({"correct": torch.zeros(1)}, RewardConfig(mode="hard01_plus_gtprob"))
+
+
+def test_with_two_levels_hard_and_soft_modes_cannot_differ():
+    h = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    parts = {"correct": h, "accuracy_score": 0.3 + 0.4 * h, "gt_prob": torch.rand(2, 3)}
+    classes = equivalent_modes(parts, torch.ones(2, 3, dtype=torch.bool))
+    assert classes[0] == ["hard_plus_soft", "hard_plus_soft_v2", "hard_only", "soft_only", "separated"]
+    parts["accuracy_score"] = torch.rand(2, 3)
+    assert equivalent_modes(parts, torch.ones(2, 3, dtype=torch.bool))[0] == ["hard_plus_soft_v2", "separated"]
+
+
+# --- the faults that kept a run flat -------------------------------------------------------------------------
+
+
+def flat_file(queries=640, live_queries=4):
+    """Queries whose 12 candidates hold 3 correct ones; in a few only 2, so that a top-3 keeps some spread there."""
+    out = []
+    for i in range(queries):
+        wins = 2 if i < live_queries else 3
+        row = tuple(candidate((k,), k < wins, "beam" if k < 5 else "sample", -1.0 - k) for k in range(12))
+        out.append(StoredQuery(f"q{i}", tuple(range(12)), row))
+    return StoredFile("pool", "global", tuple(out))
+
+
+def test_top_k_by_reward_makes_groups_homogeneous_and_inspect_names_it():
+    report = inspect(flat_file(), RewardConfig())
+    assert report["groups"]["all"]["live_groups"] == 640
+    assert report["groups"]["top_3_by_reward"]["live_groups"] == 4
+    assert any("top_3_by_reward leaves 4 of 640 groups" in f for f in report["findings"])
+    assert report["groups"]["top_3_by_reward"]["advantage_std"] < 0.09
+
+
+def test_four_live_groups_of_640_give_the_flat_runs_advantage_spread():
+    rewards = torch.ones(640, 5)
+    rewards[:4, 4] = 1 - 0.0072  # spread far below the floor of .1
+    advantages = zscore(rewards, torch.ones(640, 5, dtype=torch.bool), floor=0.1)
+    assert live(rewards, torch.ones_like(rewards).bool()).sum() == 4
+    assert advantages.abs().max() < 0.1
+    assert advantages.std() < 0.01
+
+
+def test_dead_components_are_named():
+    file = StoredFile(
+        "pool",
+        "global",
+        (
+            StoredQuery(
+                "q",
+                (1, 2),
+                (candidate((0,), 1, gt_prob=1e-6, relevance=0.5), candidate((1,), 0, gt_prob=0.0, relevance=0.5)),
+            ),
+        ),
+    )
+    assert inspect(file, RewardConfig())["dead_components"].keys() == {"gt_prob", "relevance"}
+
+
+def test_minus_log_p_is_never_a_propensity():
+    assert candidate((0,), 1, log_prob=2.3).propensity is None
+    assert candidate((0,), 1, method="beam", log_prob=-2.3).propensity is None
+    assert candidate((0,), 1, log_prob=-2.3).propensity == -2.3
+    file = StoredFile("pool", "global", (StoredQuery("q", (1, 2), (candidate((0,), 1, log_prob=2.3),)),))
+    assert any("above 0: -log p" in f for f in inspect(file, RewardConfig())["findings"])
+
+
+def test_a_query_is_positive_by_correctness_not_by_reward():
+    nearly = StoredQuery(
+        "a", (1, 2), (Candidate((0,), "sample", {"correct": 0.0, "accuracy_score": 1.0, "gt_prob": 0.9}),)
+    )
+    weak = StoredQuery(
+        "b", (1, 2), (Candidate((0,), "sample", {"correct": 1.0, "accuracy_score": 0.3, "gt_prob": 0.0}),)
+    )
+    assert (nearly.positive, weak.positive) == (False, True)  # their rewards are 1.0 and 1.3, or .9 and 1.0, by mode
+
+
+def test_top_k_of_padded_groups_takes_real_ones():
+    rewards, valid = torch.tensor([[0.0, 1.0, 9.0]]), torch.tensor([[True, True, False]])
+    assert top_k(rewards, valid, 2).tolist() == [[True, True, False]]
+
+
+# --- the task ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    ids = [f"i{k}" for k in range(6)]
+    queries = []
+    for q in range(10):
+        row = (
+            candidate((0, 1), q % 2, "beam"),
+            candidate((2, 3), 0, log_prob=-2.0),
+            candidate((4, 5), 0, accuracy_score=0.4),
+        )
+        queries.append(StoredQuery(f"q{q}", tuple(ids), row))
+    write_stored(tmp_path / "c.json", queries)
+    names = [*ids, *(q.id for q in queries)]
+    np.savez(tmp_path / "f.npz", ids=np.array(names), embeddings=rng.normal(size=(len(names), 6)))
+    return {"file": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz")}
+
+
+def task(files, **changes):
+    return build(StoredCandidatesConfig(kind="stored_candidates", **(files | changes)), 0)
+
+
+def test_the_file_feeds_training_and_answers_for_what_it_holds(files):
+    t = task(files)
+    assert (t.size, len(t.held_out())) == (8, 2)
+    prompts = t.prompts(0, 4)
+    stored = t.stored(prompts)
+    assert stored.actions[0] == [(0, 1), (2, 3), (4, 5)]
+    assert stored.log_probs is None
+    scores = t.score(prompts, [[(0, 1), (3, 2), (0, 5)]] * 4)
+    assert scores.rewards[:, 0].tolist() == [float(int(p["id"][1:]) % 2) for p in prompts]
+    assert scores.valid.tolist() == [[True, True, False]] * 4  # (3, 2) is (2, 3) as a set; (0, 5) is unknown
+    assert "not among the stored candidates" in scores.reasons[0, 2]
+    assert t.measure(prompts, [[(0, 1)], [(0, 5)], [(0, 1)], [(0, 1)]])["eval/in_support"] == 0.75
+
+
+def test_positive_queries_and_the_quality_filter(files):
+    assert {q["id"] for q in task(files, queries="positive").prompts(0, 4)} <= {"q1", "q3", "q5", "q7", "q9"}
+    kept = task(files, min_score_when_wrong=0.3)
+    actions = kept.stored([kept.prompt("q1"), kept.prompt("q0")]).actions
+    assert actions == [[(0, 1), (4, 5)], [(4, 5)]]
+
+
+def test_propensities_are_given_for_samples_alone(files):
+    with pytest.raises(ConfigError, match="10 of 30 candidates have none"):
+        task(files, propensities=True)
+    t = task(files, propensities=True, methods=("sample",))
+    assert t.stored([t.prompt("q0")]).log_probs == [[-2.0, -1.0]]
+
+
+def test_missing_features_and_unfit_modes_are_named(files, tmp_path):
+    np.savez(tmp_path / "g.npz", ids=np.array(["i0"]), embeddings=np.zeros((1, 6)))
+    with pytest.raises(DataError, match="holds no embedding of 'q"):
+        task(files, features=str(tmp_path / "g.npz")).prompts(0, 1)
+    with pytest.raises(ConfigError, match=r"needs .'beam_score'.*\n.*modes that these data allow"):
+        task(files, reward={"mode": "legacy"})
