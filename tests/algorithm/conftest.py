@@ -1,4 +1,4 @@
-"""Makes `golden` importable beside these tests, and keeps torch on one thread."""
+"""Makes `golden` and `advantage_helpers` importable beside these tests, and keeps torch on one thread."""
 
 import sys
 from pathlib import Path

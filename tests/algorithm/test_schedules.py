@@ -1,5 +1,6 @@
 """Schedules by hand, their ends exactly, and that they move one way."""
 
+import doctest
 import itertools
 import math
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anygrpo.algorithm import value_at
+from anygrpo.algorithm import schedules, value_at
 from anygrpo.errors import ConfigError
 
 KINDS = ["linear", "cosine", "exponential"]
@@ -75,3 +76,8 @@ def test_errors():
         with pytest.raises(ConfigError, match="exponential"):
             value_at("exponential", start, end, 1, 5)
     assert value_at("exponential", -4.0, -1.0, 1, 3) == -2.0
+
+
+def test_the_example_in_the_docstring():
+    result = doctest.testmod(schedules)
+    assert (result.failed, result.attempted) == (0, 1)
