@@ -3,8 +3,8 @@
 What is taken from it: an encoder-decoder, and in three places of the decoder a module that splits the *degraded
 picture* into low and high frequencies by a window whose size the network chooses, and fuses both bands into the
 features. What is ours: the window's rates and the fusion strengths are Beta gates; fusion by convolution in place of
-attention; in the last module the bands also make up the output directly, so a gate says what it does: how much of
-which band is kept.
+attention; the last module's bands also make up the output directly (restored = strengths x bands + residual + one
+offset per colour), so its gates say what they do: how much of which band is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anygrpo.policies.restorer.heads import BetaHead
+from anygrpo.policies.restorer.heads import BetaHead, pooled
 
 EDGE_WIDTH = 0.03
 """Width of the soft window's edge, in cycles per pixel."""
@@ -73,13 +73,13 @@ class FrequencyModule(nn.Module):
     def forward(self, y: Tensor, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features [n, C, h, w] and the picture at that size -> fused features and the two weighted bands.
 
-        A strength is twice its gate: 1 at the middle, so a band can be strengthened as well as damped.
+        A strength is 4 gate^2: 1 at the middle and up to 4, so a band can be strengthened as well as damped.
         """
         low, high = split_bands(image, self.rate(y), self.window)
-        strength = 2 * self.fusion(y)[..., None, None]
+        strength = 4 * self.fusion(y)[..., None, None] ** 2
         s_low, s_high = strength[:, : self.per_band], strength[:, self.per_band :]
         y = y + s_low * self.low(torch.cat([y, low], 1)) + s_high * self.high(torch.cat([y, high], 1))
-        return y, low, s_high.mean(1, keepdim=True) * high
+        return y, s_low.mean(1, keepdim=True) * low, s_high.mean(1, keepdim=True) * high
 
 
 class FrequencyRestorer(nn.Module):
@@ -111,8 +111,10 @@ class FrequencyRestorer(nn.Module):
             [FrequencyModule(f"level{i}", w, window, fusion, concentration) for i, w in enumerate(widths)]
         )
         self.out = nn.Conv2d(width, 3, 3, padding=1)
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
+        self.offset = nn.Linear(8 * width, 3)
+        for last in (self.out, self.offset):
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
 
     def forward(self, degraded: Tensor) -> Tensor:
         h, w = degraded.shape[-2:]
@@ -122,10 +124,10 @@ class FrequencyRestorer(nn.Module):
             y = self.encoders[i](y)
             skips.append(y)
             y = down(y)
-        y, _, _ = self.modulators[2](self.encoders[2](y), F.avg_pool2d(x, 4))
-        low = high = x
+        y, low, high = self.modulators[2](self.encoders[2](y), F.avg_pool2d(x, 4))
+        offset = self.offset(pooled(y))[..., None, None]
         for i in (1, 0):
             y = F.pixel_shuffle(self.ups[i](y), 2) + skips[i]
             y, low, high = self.modulators[i](y, F.avg_pool2d(x, 2**i) if i else x)
             y = self.decoders[i](y)
-        return (low + high + self.out(y))[..., :h, :w]
+        return (low + high + self.out(y) + offset)[..., :h, :w]

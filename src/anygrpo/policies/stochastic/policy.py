@@ -112,16 +112,29 @@ class StochasticPolicy(BasePolicy):
         if lengths != {1}:
             raise ConfigError(f"a restorer needs exactly one target a prompt, got {sorted(lengths)}")
         prompts = [{**p, self.target: actions[0]} for p, actions in zip(prompts, stored.actions)]
-        if self.supervised_gates == "mean":
-            rollout = self._rollout(prompts, 1, deterministic("mean"))
-            rollout.samples["at_mean"].fill_(True)
-            return rollout
-        return self.sample(prompts, 1, seed)
+        return self._unsampled(prompts) if self.supervised_gates == "mean" else self.sample(prompts, 1, seed)
+
+    def _unsampled(self, prompts: list[Any]) -> Rollout:
+        """Rows whose gates will follow the mean: nothing is drawn, so log-probs are 0 (and no one reads them)."""
+        keys = [*self.inputs, self.target]
+        leaves = {k: padded([p[k][None, None].to(self.device) for p in prompts]) for k in keys}
+        leaves["shape"] = torch.tensor([[p[self.inputs[0]].shape] for p in prompts], device=self.device)
+        leaves["at_mean"] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
+        one = [prompts[0][k][None].to(self.device) for k in self.inputs]
+        decisions = self._run(one, deterministic("mean"))[1].log_probs().shape[1]
+        log_probs = torch.zeros(len(prompts), 1, decisions, device=self.device)
+        return Rollout.of(leaves, log_probs, torch.ones_like(log_probs, dtype=torch.bool))
 
     def decode(self, samples: Tree) -> list[list[Tensor]]:
-        """Outputs [P][G] on the CPU; each in its own prompt's shape."""
-        outputs, shapes = samples["restored"].cpu(), samples["shape"].tolist()
+        """Outputs [P][G], on the policy's device, each without padding."""
+        outputs, shapes = samples["restored"], samples["output_shape"].tolist()
         return [[x[tuple(slice(0, k) for k in s)] for x, s in zip(*row)] for row in zip(outputs, shapes)]
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        """A prompt's words and numbers, and each output's size and mean."""
+        words = [{k: v for k, v in p.items() if not isinstance(v, Tensor)} for p in prompts]
+        told = [[f"{list(x.shape)}, mean {float(x.mean()):.4f}" for x in row] for row in outputs]
+        return [{"prompt": w, "outputs": t} for w, t in zip(words, told)]
 
     # --- scoring ---------------------------------------------------------------------------------------------------
 
@@ -203,7 +216,9 @@ class StochasticPolicy(BasePolicy):
         leaves = {k: x.repeat_interleave(group_size, 0) for k, x in leaves.items()}
         output, tape = self._run([leaves[k] for k in self.inputs], choose)
         leaves |= {SITE + name: value for name, value in tape.values().items()} | {"restored": output}
-        leaves["shape"] = torch.tensor([output.shape[1:]] * output.shape[0], device=output.device)
+        sizes = leaves[self.inputs[0]].shape
+        leaves["shape"] = torch.tensor([sizes[1:]] * sizes[0], device=output.device)
+        leaves["output_shape"] = torch.tensor([output.shape[1:]] * output.shape[0], device=output.device)
         leaves["at_mean"] = torch.zeros(output.shape[0], dtype=torch.bool, device=output.device)
         group = lambda x: x.reshape(len(places), group_size, *x.shape[1:])  # noqa: E731
         return places, {k: group(x) for k, x in leaves.items()}, group(tape.log_probs())

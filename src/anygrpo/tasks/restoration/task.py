@@ -100,8 +100,9 @@ class RestorationTask(BaseTask):
         rewards, components = torch.zeros(shape), {}
         for places in by_size.values():
             p, g = torch.tensor(places).T
-            clean = torch.stack([prompts[i]["clean"] for i in p.tolist()])
-            values = self.quality.measures(torch.stack([outputs[i][j] for i, j in places]), clean)
+            restored = torch.stack([outputs[i][j] for i, j in places])
+            clean = torch.stack([prompts[i]["clean"] for i in p.tolist()]).to(restored.device)
+            values = {name: x.cpu() for name, x in self.quality.measures(restored, clean).items()}
             rewards[p, g] = self.quality.reward(values) - self._start(prompts, p.tolist())
             for name, x in values.items():
                 components.setdefault(name, torch.zeros(shape))[p, g] = x
@@ -128,7 +129,7 @@ class RestorationTask(BaseTask):
         """Mean PSNR and SSIM, over all and per degradation, and the share of pictures outside the PSNR range."""
         rows: dict[str, list[tuple[float, float, float]]] = {}
         for prompt, (x, *_) in zip(prompts, outputs):
-            values = self.quality.measures(x[None], prompt["clean"][None])
+            values = self.quality.measures(x[None], prompt["clean"][None].to(x.device))
             row = (float(values["psnr"]), float(values["ssim"]), float(self.quality.outside(values)))
             rows.setdefault(prompt["degradation"], []).append(row)
         everything = torch.tensor([r for part in rows.values() for r in part], dtype=torch.float64).mean(0).tolist()

@@ -1,0 +1,229 @@
+"""Does GRPO on the gates beat the same network trained only by supervision for the same time?
+
+    python bench/restoration.py --seeds 3 --warm 90 --seconds 60            # CPU, small
+    python bench/restoration.py --device cuda --seeds 3 --warm 40 --seconds 25 --width 32 --patch 64 --picture-size 256
+
+Per seed: a supervised warm-up, then from its weights and for the same time each:
+  supervised/mean      goes on with gates at their mean (their gradient included wherever there is one)
+  supervised/sampled   goes on with sampled gates
+  grpo                 policy gradient (and supervised term) on groups of the same gates
+Held-out pictures are whole; gains are paired (same picture, same degradation, same seed), intervals draw pictures.
+Time is CPU time of the process on a CPU, wall time on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anygrpo.config.recipe import Recipe
+from anygrpo.policies import build_policy
+from anygrpo.tasks import build_task
+from anygrpo.tasks.restoration import paired_interval
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
+
+ARMS = ("supervised/mean", "supervised/sampled", "grpo")
+
+
+def clock(device: str) -> float:
+    """Seconds of work: of this process on a CPU, of the world on a GPU."""
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def recipe_of(args: argparse.Namespace, seed: int, arm: str, steps: int, folder: Path, weights: Path | None) -> Recipe:
+    """The recipe of one arm (or of the warm-up: arm "warm") with so many steps."""
+    grpo = arm == "grpo"
+    gates = "mean" if arm == "supervised/mean" else "sampled"
+    rate = args.grpo_rate if grpo else args.rate
+    table: dict[str, Any] = {
+        "name": arm.replace("/", "-"),
+        "seed": seed,
+        "folder": str(folder),
+        "policy": {
+            "kind": "restorer",
+            "network": args.network,
+            "width": args.width,
+            "device": args.device,
+            "supervised_gates": gates,
+            "deterministic": "mode" if args.network == "toolbox" else "mean",
+            "weights": None if weights is None else str(weights),
+            "rows_at_once": args.rows,
+        },
+        "task": {"kind": "restoration", "patch": args.patch, "picture_size": args.picture_size, "crops": args.crops},
+        "algorithm": {
+            "prompts_per_step": args.grpo_prompts if grpo else args.prompts,
+            "group_size": args.group,
+            "minibatches": 2 if grpo else 1,
+            "advantage_clip": 3.0,
+            "lambda_pg": args.lambda_pg,
+            "lambda_supervised": args.lambda_supervised if grpo else 0.0,
+        },
+        "optimizer": {"learning_rate": {"kind": "cosine", "start": rate, "end": 0.1 * rate}},
+        "stages": [{"name": arm, "method": "grpo" if grpo else "supervised", "steps": steps}],
+        "training": {
+            "rows_per_block": args.rows,
+            "checkpoint_every": 10**6,
+            "samples_every": 0,
+            "gradient_norms_every": 0,
+            "threads": 1 if args.device == "cpu" else None,
+        },
+        "evaluation": {"at_start": False, "prompts": 1},
+        "doctor": {"mode": "off"},
+    }
+    return Recipe.model_validate(table)
+
+
+def trained(args: argparse.Namespace, seed: int, arm: str, seconds: float, out: Path, weights: Path | None) -> Any:
+    """A policy trained for `seconds`: a few steps are timed first, then the whole run gets as many as fit."""
+    probe = max(4, args.probe)
+    start = 0.0
+
+    def run_of(steps: int, folder: Path) -> Any:
+        nonlocal start
+        run = new_run(recipe_of(args, seed, arm, steps, folder, weights))
+        start = clock(args.device)
+        train(run)
+        return run
+
+    run_of(2, out / "cold")  # libraries load, kernels are chosen
+    run_of(probe, out / "probe")
+    per_step = (clock(args.device) - start) / probe
+    run = run_of(max(1, round(seconds / per_step)), out / "run")
+    spent = clock(args.device) - start
+    torch.save(run.policy.network.state_dict(), out / "network.pt")
+    print(f"seed {seed} {arm}: {run.total_steps} steps in {spent:.1f} s", flush=True)
+    return run.policy, spent, run.total_steps
+
+
+@torch.no_grad()
+def quality(policy: Any, task: Any, rollout: Any) -> dict[str, list[list[float]]]:
+    """PSNR, SSIM and reward of each held-out picture's G outputs."""
+    scores = task.score(task.held_out(), policy.decode(rollout.samples))
+    return {name: x.tolist() for name, x in (scores.components | {"reward": scores.rewards}).items()}
+
+
+def evaluated(policy: Any, task: Any, best_of: int) -> dict[str, Any]:
+    """Greedy quality, and that of the best of G samples by the reward (an upper bound: it reads the clean picture)."""
+    held = task.held_out()
+    greedy = {k: [row[0] for row in x] for k, x in quality(policy, task, policy.greedy(held)).items()}
+    many = quality(policy, task, policy.sample(held, best_of, 1))
+    pick = [max(range(best_of), key=row.__getitem__) for row in many["reward"]]
+    best = {k: [row[i] for row, i in zip(x, pick)] for k, x in many.items()}
+    mean = {k: [sum(row) / best_of for row in x] for k, x in many.items()}
+    return {"greedy": greedy, "best": best, "sampled": mean}
+
+
+def fixed_gates(policy: Any, task: Any) -> dict[str, list[float]]:
+    """Greedy quality with every gate at one value for all pictures: its mean over the held-out pictures.
+
+    What remains of a gain here comes from the body or from better constants; the rest from choosing per picture.
+    """
+    from anygrpo.policies.stochastic.gates import replaying
+
+    held = task.held_out()
+    samples = policy.greedy(held).samples
+    constants = {k.removeprefix("site/"): x.mean((0, 1)) for k, x in samples.items() if k.startswith("site/")}
+
+    def constant(name: str, distribution: Any) -> torch.Tensor:
+        shape = distribution.batch_shape + distribution.event_shape
+        return replaying({name: constants[name].expand(shape)})(name, distribution)
+
+    with torch.no_grad():
+        rollout = policy._rollout(held, 1, constant)
+    return {k: [row[0] for row in x] for k, x in quality(policy, task, rollout).items()}
+
+
+def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], a: str, b: str) -> list[dict[str, Any]]:
+    """Paired gains of b over a, per degradation and over all: keys are "ARM:KIND"."""
+
+    def numbers(result: dict[str, Any], key: str, metric: str) -> torch.Tensor:
+        arm, kind = key.split(":")
+        return torch.tensor(result["arms"][arm][kind][metric])
+
+    rows = []
+    for name in [*dict.fromkeys(names), "all"]:
+        places = [i for i, n in enumerate(names) if name in (n, "all")]
+        row: dict[str, Any] = {"degradation": name}
+        for metric in ("psnr", "ssim", "reward"):
+            gain = torch.cat([(numbers(r, b, metric) - numbers(r, a, metric))[places] for r in results])
+            clusters = [pictures[i] for i in places] * len(results)
+            base = torch.cat([numbers(r, a, metric)[places] for r in results]).mean().item()
+            row[metric] = [base, *paired_interval(gain, clusters)]
+        rows.append(row)
+    return rows
+
+
+def printed(title: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{title}\n| degradation | PSNR dB | gain [95%] | SSIM | gain [95%] |\n|---|---|---|---|---|")
+    for r in rows:
+        p, s = r["psnr"], r["ssim"]
+        print(
+            f"| {r['degradation']} | {p[0]:.2f} | {p[1]:+.3f} [{p[2]:+.3f}, {p[3]:+.3f}] "
+            f"| {s[0]:.4f} | {s[1]:+.4f} [{s[2]:+.4f}, {s[3]:+.4f}] |"
+        )
+
+
+def arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in (
+        ("seeds", 3), ("width", 8), ("patch", 32), ("picture-size", 128), ("crops", 64), ("prompts", 8),
+        ("grpo-prompts", 8), ("group", 8), ("rows", 64), ("best-of", 8), ("probe", 8),
+    ):  # fmt: skip
+        p.add_argument(f"--{name}", type=int, default=value)
+    for name, value in (
+        ("warm", 90.0), ("seconds", 60.0), ("rate", 2e-3), ("grpo-rate", 2e-3), ("lambda-pg", 0.01),
+        ("lambda-supervised", 1.0),
+    ):  # fmt: skip
+        p.add_argument(f"--{name}", type=float, default=value)
+    p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
+    p.add_argument("--warm-gates", choices=("mean", "sampled"), default="sampled")
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--out", type=Path, default=Path("runs/bench-restoration"))
+    return p.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    torch.set_num_threads(1 if args.device == "cpu" else torch.get_num_threads())
+    results: list[dict[str, Any]] = []
+    for seed in range(args.seeds):
+        out = args.out / f"seed{seed}"
+        warm, _, _ = trained(args, seed, f"supervised/{args.warm_gates}", args.warm, out / "warm", None)
+        task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
+        result: dict[str, Any] = {"seed": seed, "arms": {"warm": evaluated(warm, task, args.best_of)}}
+        for arm in ARMS:
+            policy, spent, steps = trained(args, seed, arm, args.seconds, out / arm, out / "warm" / "network.pt")
+            result["arms"][arm] = evaluated(policy, task, args.best_of) | {"seconds": spent, "steps": steps}
+            result["arms"][arm]["fixed"] = fixed_gates(policy, task)
+        results.append(result)
+        held = task.held_out()
+        names, pictures = [p["degradation"] for p in held], [p["picture"] for p in held]
+        (args.out / "results.json").write_text(json.dumps({"args": vars(args), "results": results}, default=str))
+    if seed == args.seeds - 1:
+        before = build_policy(recipe_of(args, seed, "grpo", 1, out, out / "supervised/mean/network.pt").policy, seed)
+        outputs = [p.decode(p.greedy(held).samples) for p in (before, policy)]
+        task.pictures(held, *outputs, args.out / "pictures")
+    summary = {}
+    for a, b in (
+        ("supervised/mean:greedy", "grpo:greedy"),
+        ("supervised/sampled:greedy", "grpo:greedy"),
+        ("grpo:fixed", "grpo:greedy"),
+        ("warm:greedy", "warm:best"),
+        ("grpo:greedy", "grpo:best"),
+    ):
+        summary[f"{a} -> {b}"] = table(results, names, pictures, a, b)
+        printed(f"{a} -> {b}", summary[f"{a} -> {b}"])
+    (args.out / "summary.json").write_text(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()
