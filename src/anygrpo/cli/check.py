@@ -1,0 +1,111 @@
+"""`anygrpo check recipe.toml [--table.key value ...]`: pre-flight, about a minute."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import Any
+
+from anygrpo.config.load import load_recipe
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "check",
+        help="test a recipe in a minute, before it runs",
+        description="Probes the recipe's real policy, data and rewards. Exit code 5 on a serious fault.",
+    )
+    parser.add_argument("recipe", help="a .toml file; settings can be given as flags: --algorithm.beta 0.01")
+    parser.add_argument("--stage", help="which stage; default: the first that samples")
+    parser.add_argument(
+        "--kl-per-update", type=float, default=1e-3, help="KL that the recommended rate moves in one update"
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="time for the probes, roughly")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(takes_flags=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Probe and print; 5 on a serious fault, else 0."""
+    from anygrpo.probes import check
+
+    report = check(load_recipe(args.recipe, args.flags), args.stage, args.kl_per_update, args.seconds)
+    if args.json:
+        print(json.dumps(as_json(args.recipe, report, args.lang), ensure_ascii=False, indent=2))
+    else:
+        print_report(report, args.lang)
+    return 5 if report.serious else 0
+
+
+def as_json(source: str, report: Any, language: str) -> dict[str, Any]:
+    """The outcomes in the schema of the doctor's findings; numbers that JSON cannot hold are written as text."""
+    statuses = [o.status for o in report.outcomes]
+    verdict = next((s for s in ("serious", "warning") if s in statuses), "ok")
+    return {
+        "source": source,
+        "format": "recipe",
+        "stage": report.stage,
+        "seconds": round(report.seconds, 2),
+        "verdict": verdict,
+        "findings": [_finite(o.as_dict(language)) for o in report.outcomes],
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_MARKS = {
+    "ok": ("green", "ok", "正常"),
+    "warning": ("yellow", "warning", "警告"),
+    "serious": ("bold red", "serious", "严重"),
+    "not applicable": ("dim", "n/a", "不适用"),
+}
+
+
+def print_report(report: Any, language: str) -> None:
+    """A table of outcomes, then the learning rates that were tried."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console, zh = Console(), language == "zh"
+    title = f"阶段 {report.stage},{report.seconds:.0f} 秒" if zh else f"stage {report.stage}, {report.seconds:.0f} s"
+    table = Table(title=title, title_justify="left", show_lines=False)
+    for heading in ("检查", "结果", "所见") if zh else ("probe", "status", "what was seen"):
+        table.add_column(heading, no_wrap=heading not in ("what was seen", "所见"), overflow="fold")
+    for outcome in report.outcomes:
+        style, english, chinese = _MARKS[outcome.status]
+        text, cure = outcome.say(language), outcome.prescribe(language)
+        what = f"{text}\n-> {cure}" if cure and outcome.status != "ok" else text
+        table.add_row(outcome.probe, f"[{style}]{chinese if zh else english}[/]", _plain(what))
+    console.print(table)
+    rates = next((o.rows for o in report.outcomes if o.probe == "learning_rate"), [])
+    if rates:
+        console.print(_rates(rates, zh))
+
+
+def _plain(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text)
+
+
+def _rates(rows: list[dict[str, Any]], zh: bool) -> Any:
+    from rich.table import Table
+
+    title = "一次更新移动多少(留出题目)" if zh else "what one update moves, on held-out prompts"
+    table = Table(title=title, title_justify="left")
+    headings = (
+        ("学习率", "KL", "|比值-1|", "最大 |对数比值|") if zh else ("rate", "KL", "|ratio - 1|", "largest |log-ratio|")
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*(f"{row[k]:.2e}" for k in ("rate", "kl", "ratio_change", "log_ratio_abs_max")))
+    return table

@@ -1,0 +1,203 @@
+"""Can this policy learn at all? What trains and moves, each term's own gradient, and a made-up preference followed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.probes.outcome import Outcome, not_applicable
+from anygrpo.probes.rate import find_rate
+from anygrpo.probes.subject import Subject
+from anygrpo.rollout import Batch
+from anygrpo.train.schedule import Numbers
+
+_TERMS = {"policy": "lambda_pg", "supervised": "lambda_supervised", "consistency": "lambda_consistency",
+          "entropy": "entropy_coef", "kl": "beta"}  # fmt: skip
+_STEERING_STEPS = 10
+
+
+def trainable(subject: Subject) -> Outcome:
+    """Which weights train, which of them receive a gradient, and how far one update at the planned rate moves them.
+
+    Measured in the second of two updates: adapters that start at 0 pass no gradient on in the first.
+    """
+    batch = subject.preference
+    with subject.untouched() as back:
+        updater = subject.updater()
+        names = {id(p): name for name, p in subject.module.named_parameters()}
+        before = [p.detach().clone() for p in updater.parameters]
+        reached: set[str] = set()
+        for _ in range(2):
+            subject.accumulate(updater, batch)
+            reached |= {names[id(p)] for p in updater.parameters if p.grad is not None and bool(p.grad.abs().max() > 0)}
+            updater.step(subject.rate, measure=False)
+        rows = _by_module(subject, updater.parameters, before)
+        back()
+    total = sum(p.numel() for p in subject.module.parameters())
+    mine = sum(p.numel() for p in updater.parameters)
+    idle = sorted(names[id(p)] for p in updater.parameters if names[id(p)] not in reached)
+    moved = max((r["relative"] for r in rows), default=0.0)
+    numbers: dict[str, Any] = {
+        "tensors": len(updater.parameters), "weights": mine, "share": mine / max(total, 1), "idle": len(idle),
+        "idle_names": ", ".join(idle[:4]), "largest_move": moved, "rate": subject.rate,
+    }  # fmt: skip
+    if len(idle) == len(updater.parameters):
+        text = (
+            "none of the {tensors} trainable tensors receives a gradient from the policy loss",
+            "{tensors} 个可训练张量都没有从策略损失得到梯度",
+        )
+        cure = (
+            "the graph is cut between weights and log-probs: detached log-probs, an adapter that is not active, "
+            "requires_grad set on weights that the forward pass does not use",
+            "权重与对数概率之间的计算图断开:对数概率被 detach、适配器未启用、前向未使用的权重设了 requires_grad",
+        )
+        return Outcome("trainable", "serious", text, cure, numbers, rows, "certain")
+    if idle:
+        text = (
+            "{idle} of {tensors} trainable tensors receive no gradient: {idle_names}",
+            "{tensors} 个可训练张量中 {idle} 个没有梯度:{idle_names}",
+        )
+        cure = ("freeze them, or find what keeps them out of the loss", "冻结它们,或查明为何不进入损失")
+        return Outcome("trainable", "warning", text, cure, numbers, rows)
+    text = (
+        "{weights} weights in {tensors} tensors train ({share:.1%} of the module); two updates at {rate:.1e} move a "
+        "module by at most {largest_move:.1e} of itself",
+        "{tensors} 个张量共 {weights} 个权重可训练(占模块 {share:.1%});"
+        "学习率 {rate:.1e} 两次更新使单个模块最多移动其 {largest_move:.1e}",
+    )
+    return Outcome("trainable", "ok", text, numbers=numbers, rows=rows)
+
+
+def _by_module(subject: Subject, parameters: list[Any], before: list[Tensor]) -> list[dict[str, Any]]:
+    """Relative change of each top-level part of the module."""
+    names = {id(p): name for name, p in subject.module.named_parameters()}
+    squares: dict[str, list[float]] = {}
+    for p, old in zip(parameters, before):
+        part = names[id(p)].rpartition(".")[0] or names[id(p)]
+        entry = squares.setdefault(part, [0.0, 0.0])
+        entry[0] += float((p.detach() - old).double().square().sum())
+        entry[1] += float(old.double().square().sum())
+    rows = [{"module": part, "relative": (a / b) ** 0.5 if b else float(a > 0)} for part, (a, b) in squares.items()]
+    return sorted(rows, key=lambda r: -r["relative"])
+
+
+def gradient_terms(subject: Subject) -> Outcome:
+    """Each loss term's own gradient norm, and the cosine to the policy term's.
+
+    Measured after one update, since a KL to the starting policy has no gradient at the start.
+    """
+    active = [t for t, field in _TERMS.items() if getattr(subject.numbers, field)]
+    batch = subject.batch
+    if subject.stage.method != "grpo" or not len(batch):
+        why = (
+            ("no group has reward spread here", "没有奖励有差异的组")
+            if not len(batch)
+            else ("one loss only", "只有一个损失")
+        )
+        return not_applicable("gradient_terms", why)
+    with subject.untouched():
+        updater = subject.updater()
+        subject.accumulate(updater, batch)
+        updater.step(subject.rate, measure=False)
+        gradients = {term: _gradient(subject, updater, batch, term) for term in active}
+    norms = {term: float(g.norm()) for term, g in gradients.items()}
+    base = gradients.get("policy")
+    rows = [{"term": t, "norm": norms[t], "cosine_to_policy": _cosine(g, base)} for t, g in gradients.items()]
+    numbers: dict[str, Any] = {f"norm/{t}": n for t, n in norms.items()}
+    numbers["terms"] = ", ".join(f"{t} {n:.2e}" for t, n in norms.items())
+    pull = {t: n / norms["policy"] for t, n in norms.items() if t != "policy" and norms.get("policy")}
+    if norms.get("policy") == 0:
+        text = (
+            "the policy term is switched on and its gradient is exactly 0 ({terms})",
+            "策略项已启用,但梯度恰为 0({terms})",
+        )
+        cure = (
+            "advantages, log-probs or ratios are constant: see ratio_one, live_groups and trainable",
+            "优势、对数概率或比值为常数:见 ratio_one、live_groups、trainable",
+        )
+        return Outcome("gradient_terms", "serious", text, cure, numbers, rows, "certain")
+    if pull.get("kl", 0) > 1:
+        numbers |= {"share": pull["kl"], "beta": subject.numbers.beta}
+        text = (
+            "after one update the KL gradient is already {share:.2g} times the policy gradient ({terms})",
+            "一次更新后 KL 梯度已是策略梯度的 {share:.2g} 倍({terms})",
+        )
+        cure = ("lower algorithm.beta ({beta:g}) to 0.001-0.01", "把 algorithm.beta({beta:g})降到 0.001-0.01")
+        return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
+    dead = [t for t, n in norms.items() if n == 0]
+    numbers["dead"] = ", ".join(dead)
+    if dead:
+        text = ("weighted terms without any gradient: {dead} ({terms})", "有权重却没有梯度的项:{dead}({terms})")
+        return Outcome(
+            "gradient_terms",
+            "warning",
+            text,
+            ("find out why, or set the weight to 0", "查明原因,或把权重设为 0"),
+            numbers,
+            rows,
+        )
+    return Outcome("gradient_terms", "ok", ("gradient norms: {terms}", "梯度范数:{terms}"), numbers=numbers, rows=rows)
+
+
+def _gradient(subject: Subject, updater: Any, batch: Batch, term: str) -> Tensor:
+    """The flat gradient of one weighted term alone."""
+    off = {field: 0.0 for t, field in _TERMS.items() if t != term}
+    numbers: Numbers = replace(subject.numbers, **off)
+    subject.accumulate(updater, batch, numbers)
+    return torch.cat(
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in updater.parameters]
+    )
+
+
+def _cosine(a: Tensor, b: Tensor | None) -> float | None:
+    if b is None or not bool(a.any()) or not bool(b.any()):
+        return None
+    return float(torch.dot(a, b) / (a.norm() * b.norm()))
+
+
+def steering(subject: Subject) -> Outcome:
+    """A made-up preference (+1, -1 in turn on fixed samples) must be followed within a few updates.
+
+    It exercises the whole path from advantages to weights: a flipped sign, a cut graph or a dead optimizer fails it.
+    """
+    batch = subject.preference
+    if subject.stage.method == "supervised":
+        return not_applicable("steering", ("a supervised stage has no advantages", "监督阶段没有优势"))
+    rate = (subject.outcomes.get("learning_rate") or find_rate(subject)).numbers.get("recommended")
+    if rate is None or not len(batch):
+        return not_applicable("steering", ("nothing moves the policy: see learning_rate", "策略不动:见 learning_rate"))
+    with subject.untouched():
+        updater = subject.updater()
+        numbers = replace(subject.numbers, beta=0.0, entropy_coef=0.0, lambda_supervised=0.0, lambda_consistency=0.0)
+        numbers = replace(numbers, lambda_pg=numbers.lambda_pg or 1.0)
+        start = _gap(subject, batch)
+        for _ in range(_STEERING_STEPS):
+            subject.accumulate(updater, batch, numbers)
+            updater.step(rate, measure=False)
+        end = _gap(subject, batch)
+    values = {"gained": end - start, "rate": rate, "steps": _STEERING_STEPS}
+    if end > start:
+        text = (
+            "a made-up preference is followed: its log-odds rise by {gained:.2g} in {steps} updates at {rate:.1e}",
+            "人为偏好得到遵循:{steps} 次更新(学习率 {rate:.1e})后对数优势升高 {gained:.2g}",
+        )
+        return Outcome("steering", "ok", text, numbers=values)
+    text = (
+        "a made-up preference is not followed: its log-odds change by {gained:.2g} in {steps} updates at {rate:.1e}",
+        "人为偏好未被遵循:{steps} 次更新(学习率 {rate:.1e})后对数优势变化 {gained:.2g}",
+    )
+    cure = (
+        "a sign is wrong, or log-probs do not depend on the weights as the loss believes: see trainable and ratio_one",
+        "符号有误,或对数概率与权重的关系不是损失所假定的:见 trainable 与 ratio_one",
+    )
+    return Outcome("steering", "serious", text, cure, values)
+
+
+def _gap(subject: Subject, batch: Batch) -> float:
+    """Mean log-prob per decision of preferred rows minus that of the others."""
+    scores, sign = subject.score(batch), batch.advantages[:, :1].double()
+    up, down = batch.mask & (sign > 0), batch.mask & (sign < 0)
+    return float(scores[up].mean() - scores[down].mean()) if bool(up.any()) and bool(down.any()) else 0.0
