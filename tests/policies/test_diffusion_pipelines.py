@@ -1,4 +1,4 @@
-"""Diffusers' own models as policies: tiny random ones, built here, in the shapes of Stable Diffusion and its third version."""
+"""Diffusers' own models as policies: tiny random ones, in the shapes of Stable Diffusion and its third version."""
 
 import json
 import math

@@ -28,7 +28,9 @@ def latents():
 @pytest.mark.parametrize("prediction_type", PREDICTIONS)
 def test_ddpm_equals_the_schedulers_step(prediction_type, variance_type, clip_sample, latents):
     x, out = latents
-    scheduler = DDPMScheduler(100, prediction_type=prediction_type, variance_type=variance_type, clip_sample=clip_sample)
+    scheduler = DDPMScheduler(
+        100, prediction_type=prediction_type, variance_type=variance_type, clip_sample=clip_sample
+    )
     table = diffusion_transitions(scheduler, 10, "ddpm")
     for k, t in enumerate(scheduler.timesteps):
         theirs = scheduler.step(out, t, x, generator=torch.Generator().manual_seed(7)).prev_sample

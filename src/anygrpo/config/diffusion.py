@@ -76,6 +76,14 @@ class Denoising(Section):
     faults: Faults = Faults()
 
     @model_validator(mode="after")
+    def _trained_weights_are_fine_enough(self) -> Denoising:
+        if self.dtype == "bfloat16" and self.lora is None:
+            raise ValueError(
+                "dtype = bfloat16 rounds small updates away; it needs [policy.lora], whose adapters are float32"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _window_fits(self) -> Denoising:
         low, high = self.window_starts
         if self.window is None:
@@ -144,6 +152,8 @@ class MotionTaskConfig(Section):
     "Add the CMU walks in BVH where Debian's assimp-testmodels is installed."
     captions: int = Field(1, ge=1)
     "Captions in a row in one prompt (segment-wise reward)."
+    held_out_captions: int = Field(2, ge=1)
+    "Held-out captions of each action."
     held_out_repeats: int = Field(4, ge=2)
     "Seeds for each held-out caption: diversity is measured among them."
     matching: float = Field(1.0, ge=0)
@@ -153,8 +163,8 @@ class MotionTaskConfig(Section):
     limits: float = Field(0.1, ge=0)
     duration: float = Field(0.0, ge=0)
     "Weights of the reward's parts; the reward is their weighted mean."
-    matcher_steps: int = Field(400, ge=1)
-    "Training steps of the matching encoder."
+    matcher_steps: int = Field(150, ge=1)
+    "Training steps of the matching encoder (kept in the cache once trained)."
 
     @model_validator(mode="after")
     def _some_weight(self) -> MotionTaskConfig:

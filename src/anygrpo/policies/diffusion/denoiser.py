@@ -75,18 +75,17 @@ def _targets(module: nn.Module, lora: Lora) -> list[str]:
 
 
 class Reference:
-    """The frozen policy that KL is measured to: LoRA off, or a copy of all weights made when this is constructed."""
+    """The frozen policy that KL is measured to: LoRA off, or a copy of all weights made at the start."""
 
     def __init__(self, module: nn.Module, lora: Lora | None, seed: int):
         self.module, self.lora = module, lora
         self.frozen: dict[str, Tensor] = {}
         if lora is not None:
             _add_adapters(module, lora, seed)
-        else:
-            self.anchor()
 
-    def anchor(self) -> None:
-        """Make the present weights the reference (full-weight training, at the start of a GRPO stage)."""
+    def to(self, device: torch.device) -> None:
+        """Move the model; the frozen copy of full-weight training is made there."""
+        self.module.to(device)
         if self.lora is None:
             self.frozen = {name: p.clone() for name, p in state_of(self.module).items()}
 

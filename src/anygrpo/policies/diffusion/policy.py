@@ -86,7 +86,8 @@ class DiffusionPolicy(BasePolicy):
         if config.gradient_checkpointing:
             checkpoint_gradients(self.denoiser)
         self._reference = Reference(self.denoiser, config.lora, seed)
-        self.denoiser.to(self.device).eval()
+        self._reference.to(self.device)
+        self.denoiser.eval()
         self._refuse_what_cannot_be()
 
     def _refuse_what_cannot_be(self) -> None:
@@ -161,10 +162,6 @@ class DiffusionPolicy(BasePolicy):
 
     def reference(self) -> AbstractContextManager[None]:
         return self._reference()
-
-    def anchor(self) -> None:
-        """Make the present weights the reference (no effect under LoRA, whose reference is the model without it)."""
-        self._reference.anchor()
 
     def trainable(self) -> nn.Module:
         return self.denoiser

@@ -117,7 +117,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         DataError: nothing there.
         ConfigError: the file holds no weights by name.
     """
-    found = [path] if path.is_file() else sorted(path.glob("checkpoints/*/policy.safetensors"), key=_age)
+    found = [path] if path.is_file() else sorted(path.glob("checkpoints/step_*/policy.safetensors"))
     if not found:
         raise DataError(f"no weights at {path}", "train them first: anygrpo train recipes/motion/supervised.toml")
     if found[-1].suffix == ".safetensors":
@@ -128,7 +128,3 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise ConfigError(f"{found[-1]} holds no weights by name", "save policy.trainable().state_dict()")
     return state
-
-
-def _age(file: Path) -> float:
-    return file.stat().st_mtime

@@ -1,10 +1,10 @@
 """A motion as numbers a frame, in the layout of HumanML3D (263) or a compact one (47), and back.
 
-    root      heading change, forward and sideways speed of the pelvis in its own frame (per frame), pelvis height   4
-    places    joints relative to the pelvis's ground point, turned to face +x                             3 a joint
-    turns     local rotations, first two columns                                          humanml only: 6 a joint
-    speeds    change of places per frame in the present heading                           humanml only: 3 a joint
-    contacts  ankle and toe of each side on the ground (0 or 1)                                                       4
+root      heading change, forward and sideways speed of the pelvis in its own frame (per frame), pelvis height   4
+places    joints relative to the pelvis's ground point, turned to face +x                             3 a joint
+turns     local rotations, first two columns                                          humanml only: 6 a joint
+speeds    change of places per frame in the present heading                           humanml only: 3 a joint
+contacts  ankle and toe of each side on the ground (0 or 1)                                                       4
 """
 
 from __future__ import annotations

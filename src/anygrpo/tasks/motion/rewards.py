@@ -13,11 +13,11 @@ from anygrpo.tasks.motion.skeleton import INDEX, OFFSETS, PARENTS
 
 Places = dict[str, Tensor]
 
-SLIDE = 1.0
-"""Mean sliding speed (m/s) of grounded feet at which the skating score is 1/e."""
+SLIDE = 0.5
+"""Mean sliding speed (m/s) of the supporting foot at which the skating score is 1/e."""
 DEPTH = 0.02
 """Mean depth (m) of the lowest joint under the floor at which the floor score is 1/e."""
-JERK = 600.0
+JERK = 1200.0
 """Root mean square jerk (m/s^3) over joints that captured motion reaches (its most acrobatic clips)."""
 STRETCH = 0.1
 """Relative change of a limb's length that is tolerated."""
@@ -28,14 +28,16 @@ _LIMBS = (("hip", "knee", "ankle"), ("shoulder", "elbow", "wrist"))
 
 
 def skating(places: Places, fps: float) -> float:
-    """exp(-v / SLIDE), v the mean horizontal speed of foot joints while they are near the ground in two frames."""
-    slides = []
+    """exp(-v / SLIDE), v the mean horizontal speed of the supporting point: the slowest foot joint that is near the
+    ground in two frames in a row (a foot that swings past the other is no skating). No support at all: 1."""
+    speeds = []
     for joint in FEET:
         p = places[joint]
         low = (p[:-1, 1] < CONTACT_HEIGHT[joint]) & (p[1:, 1] < CONTACT_HEIGHT[joint])
-        slides.append((p.diff(dim=0)[:, [0, 2]].norm(dim=-1) * fps)[low])
-    speed = torch.cat(slides)
-    return math.exp(-float(speed.mean()) / SLIDE) if len(speed) else 1.0
+        speeds.append(torch.where(low, p.diff(dim=0)[:, [0, 2]].norm(dim=-1) * fps, torch.inf))
+    slowest = torch.stack(speeds).amin(0)
+    supported = slowest[torch.isfinite(slowest)]
+    return math.exp(-float(supported.mean()) / SLIDE) if len(supported) else 1.0
 
 
 def floor(places: Places) -> float:

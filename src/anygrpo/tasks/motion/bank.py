@@ -1,0 +1,82 @@
+"""Training material: windows of clips, mirrored and re-timed, as standardised features with captions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from anygrpo.tasks.motion.clips import Clip, extended, mirrored, resample
+from anygrpo.tasks.motion.features import Layout, Scaler, encode
+
+REWARD_SPEEDS = (0.8, 0.9, 1.0, 1.1, 1.2)
+JUDGE_SPEEDS = (0.85, 0.95, 1.05, 1.15)
+"""Re-timings of the windows that the policy and the reward's matcher learn from, and of those that are kept for the
+judge of held-out samples: no window is in both."""
+STARTS = 4
+"""Windows of a clip, evenly spaced; a looping clip goes round from each start."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of motion.
+
+    Attributes:
+        action: what it shows.
+        features: [length, size] standardised.
+    """
+
+    action: str
+    features: Tensor
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Windows by action, and the scaler they share.
+
+    Attributes:
+        windows: action -> windows, in a fixed order.
+    """
+
+    windows: dict[str, list[Window]]
+    scaler: Scaler
+
+    @property
+    def actions(self) -> list[str]:
+        return sorted(self.windows)
+
+
+def windows_of(
+    clip: Clip, speeds: tuple[float, ...], frames: int, fps: float, layout: Layout
+) -> list[tuple[str, Tensor]]:
+    """(action, raw features [<= frames, size]) of a clip at each speed, mirrored too, from each start."""
+    out = []
+    for speed in speeds:
+        for version in (resample(clip, fps, speed), mirrored(resample(clip, fps, speed))):
+            for places in _starts(version, frames + 1):
+                out.append((version.action, encode(places, fps, layout)))
+    return out
+
+
+def _starts(clip: Clip, frames: int) -> list[Tensor]:
+    length = len(clip.places)
+    if clip.loops:
+        whole = extended(clip, frames + length).places
+        return [whole[s : s + frames] for s in range(0, length, max(1, length // STARTS))][:STARTS]
+    if length <= frames:
+        return [clip.places]
+    step = max(1, (length - frames) // (STARTS - 1))
+    return [clip.places[s : s + frames] for s in range(0, length - frames + 1, step)][:STARTS]
+
+
+def build_bank(
+    clips: list[Clip], speeds: tuple[float, ...], frames: int, fps: float, layout: Layout, scaler: Scaler | None = None
+) -> Bank:
+    """All windows of all clips; the scaler is fitted to them where none is given."""
+    raw = [w for clip in clips for w in windows_of(clip, speeds, frames, fps, layout)]
+    scaler = scaler or Scaler.fit(torch.cat([f for _, f in raw]), layout)
+    windows: dict[str, list[Window]] = {}
+    for action, features in raw:
+        windows.setdefault(action, []).append(Window(action, scaler.apply(features)))
+    return Bank(windows, scaler)

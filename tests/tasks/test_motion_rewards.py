@@ -1,0 +1,103 @@
+"""Each part of the motion reward alone, on tracks made by hand."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anygrpo.tasks.motion import rewards
+from anygrpo.tasks.motion.captions import PHRASES, captions, held_out_captions, training_captions
+from anygrpo.tasks.motion.measures import diversity, frechet
+from anygrpo.tasks.motion.skeleton import INDEX, JOINTS, axis_matrix, forward_kinematics
+
+
+def body(frames=10, lift=0.0, drift=0.0, knee=0.0):
+    """A standing body, its soles at height `lift`, moved `drift` metres a frame."""
+    rotations = torch.eye(3).repeat(frames, len(JOINTS), 1, 1)
+    rotations[:, INDEX["l_knee"]] = axis_matrix(2, torch.tensor(-knee))
+    root = torch.zeros(frames, 3)
+    root[:, 0] = drift * torch.arange(frames)
+    places = forward_kinematics(rotations, root)
+    places[..., 1] += lift - places[..., 1].min()
+    return {j: places[:, i] for j, i in INDEX.items()}
+
+
+def test_skating_by_hand():
+    assert rewards.skating(body(), 20.0) == 1.0
+    sliding = rewards.skating(body(drift=0.025), 20.0)  # 0.5 m/s with every foot down
+    assert sliding == pytest.approx(math.exp(-0.5 / rewards.SLIDE), rel=1e-4)
+    assert rewards.skating(body(lift=1.0, drift=0.5), 20.0) == 1.0
+
+
+def test_one_standing_foot_is_no_skating():
+    places = body()
+    for joint in ("l_foot", "l_ankle"):
+        places[joint] = places[joint] + torch.arange(10.0)[:, None] * torch.tensor([0.1, 0.0, 0.0])
+    assert rewards.skating(places, 20.0) == 1.0
+
+
+def test_floor_by_hand():
+    assert rewards.floor(body()) == 1.0
+    assert rewards.floor(body(lift=0.3)) == 1.0
+    assert rewards.floor(body(lift=-0.02)) == pytest.approx(math.exp(-1), rel=1e-3)
+
+
+def test_jerk_by_hand():
+    assert rewards.jerk(body(drift=0.1), 20.0) == 1.0
+    t = torch.arange(12.0) / 20
+    cubic = {"pelvis": torch.stack([(2 * rewards.JERK / 6) * t**3, 0 * t, 0 * t], 1)}
+    assert rewards.jerk(cubic, 20.0) == pytest.approx(math.exp(-1), rel=0.02)  # third derivative 2 JERK
+    assert rewards.jerk(body(frames=3), 20.0) == 1.0
+
+
+def test_limits_by_hand():
+    assert rewards.limits(body()) == 1.0
+    folded = rewards.limits(body(knee=math.radians(175)))
+    assert folded == pytest.approx(1 - 1 / 12)  # one of twelve checks fails in every frame
+    stretched = body()
+    stretched["l_ankle"] = stretched["l_knee"] + 1.3 * (stretched["l_ankle"] - stretched["l_knee"])
+    assert rewards.limits(stretched) == pytest.approx(1 - 1 / 12)
+
+
+def test_duration():
+    assert rewards.duration(30, 40) == rewards.duration(40, 30) == 0.75
+
+
+@given(st.floats(0, 2), st.floats(-1, 1), st.floats(0, 3))
+def test_every_part_lies_between_0_and_1(drift, lift, knee):
+    places = body(drift=drift, lift=lift, knee=knee)
+    noisy = {j: p + 0.3 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i))
+             for i, (j, p) in enumerate(places.items())}  # fmt: skip
+    for x in (places, noisy):
+        values = (rewards.skating(x, 20.0), rewards.floor(x), rewards.jerk(x, 20.0), rewards.limits(x))
+        assert all(0 <= v <= 1 for v in values)
+
+
+def test_captions_are_split_by_combination():
+    for action in PHRASES:
+        train, held = training_captions(action), held_out_captions(action)
+        assert held
+        assert set(train) | set(held) == set(captions(action))
+    known = {w for a in PHRASES for c in training_captions(a) for w in c.split()}
+    assert {w for a in PHRASES for c in held_out_captions(a) for w in c.split()} <= known
+    shared = [c for a in PHRASES for c in held_out_captions(a) if c in training_captions(a)]
+    assert not shared
+
+
+def test_frechet_by_hand():
+    g = torch.Generator().manual_seed(0)
+    a = torch.randn(4000, 3, generator=g)
+    assert frechet(a, a) == pytest.approx(0, abs=1e-9)
+    assert frechet(a, a + 2.0) == pytest.approx(12.0, abs=1e-6)
+    assert frechet(a, 3 * a) == pytest.approx(
+        float(4 * torch.cov(a.T.double()).trace() + 4 * a.double().mean(0).square().sum())
+    )
+
+
+def test_diversity_is_within_captions_only():
+    one, two = torch.zeros(5, 2), torch.ones(7, 2)
+    assert diversity([("a", one), ("a", two)]) == pytest.approx(1.0)
+    assert diversity([("a", one), ("a", one), ("b", two), ("b", two)]) == 0.0
+    assert diversity([("a", one)]) == 0.0
