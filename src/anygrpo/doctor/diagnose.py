@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anygrpo.doctor.configs import from_header
 from anygrpo.doctor.findings import Finding, verdict
 from anygrpo.doctor.log import Log, Row, flatten
 from anygrpo.doctor.rank import rank
@@ -36,7 +37,7 @@ class Diagnosis:
 
 def diagnose_log(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Diagnosis:
     """Judge one log. `mapping`: our name -> column; `settings`: concept -> value, from --config."""
-    return judge(build(log, mapping, settings))
+    return judge(build(log, mapping, {**from_header(log.head), **(settings or {})}))
 
 
 def diagnose(rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any] | None = None, format: str = "anygrpo") -> Diagnosis:

@@ -9,8 +9,9 @@ from typing import Any
 
 from anygrpo.doctor import canonical
 from anygrpo.doctor.log import Ending, Log, Row
-from anygrpo.doctor.names import CONCEPTS, NOT_COMPARABLE
+from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
 from anygrpo.doctor.series import Series, median
+from anygrpo.errors import ConfigError, suggestion
 
 
 @dataclass
@@ -146,6 +147,18 @@ def only_evaluation(row: Row) -> bool:
 SHORT = {"reward": "reward/mean", "kl": "kl/reference", "reward_std": "reward/std_within", "loss": "loss/total",
          "grad_norm": "grad_norm/total", "length": "length/mean", "truncated": "truncated/share", "clip": "clip/fraction",
          "advantage_std": "advantage/std", "policy_loss": "loss/policy"}  # fmt: skip
+
+
+def known_name(name: str) -> str:
+    """The canonical name behind what --map was given: "reward" -> "reward/mean".
+
+    Raises:
+        ConfigError: no such name.
+    """
+    canon = SHORT.get(name, name)
+    if canon not in NAMES and not canon.startswith(("eval/", "reward/component/")):
+        raise ConfigError(f"--map knows no metric {name!r}", suggestion(name, [*SHORT, *NAMES]))
+    return canon
 
 
 def choose(rows: list[tuple[int, Row]], keys: set[str], mapping: dict[str, str]) -> dict[str, str]:

@@ -46,7 +46,7 @@ class Scan:
     def line(self, i: int, raw: str) -> None:
         """Take line number `i`."""
         text = lines.clean(raw.rstrip("\n"))
-        if i <= 2000 and len(text) < 400:
+        if i <= 2000 and len(text) < 400 and not self.count():
             self.head.append(text)
         if self.failure(i, text):
             return

@@ -1,0 +1,75 @@
+"""`anygrpo autopsy`: what a few logged numbers prove about a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import ConfigError, DataError
+
+HELP = "what a few logged numbers prove: group size, clamp, beta, live groups"
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Register the command; one flag per number."""
+    from anygrpo.doctor.autopsy import NORMALISERS, NUMBERS
+
+    parser: argparse.ArgumentParser = subparsers.add_parser("autopsy", help=HELP, description=HELP)
+    parser.add_argument("numbers", nargs="?", metavar="numbers.json", help="a JSON object of numbers, instead of or beside flags")
+    for name in NUMBERS:
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=f"n_{name}", metavar="X", default=None)
+    parser.add_argument("--normaliser", dest="n_normaliser", metavar="NAME", help=f"stated normaliser: {', '.join(NORMALISERS)}")
+    parser.add_argument("--json", action="store_true", help="machine form on standard output")
+    parser.add_argument("--html", metavar="FILE", help="write the argument as a page")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine and show. Returns 0.
+
+    Raises:
+        ConfigError: an unknown name or something that is no number.
+        DataError: the file is missing or no JSON object.
+    """
+    from anygrpo.doctor.autopsy import examine
+
+    numbers = read_numbers(args.numbers) if args.numbers else {}
+    numbers |= {key[2:]: value for key, value in vars(args).items() if key.startswith("n_") and value is not None}
+    autopsy = examine(numbers)
+    source = args.numbers or "command line"
+    if args.json:
+        from anygrpo.doctor.render.autopsy_page import as_json
+
+        print(json.dumps(as_json(autopsy, source, args.lang), ensure_ascii=False, indent=2))
+    else:
+        from rich.console import Console
+
+        from anygrpo.doctor.render.autopsy_page import show
+
+        show(autopsy, Console(file=sys.stdout), args.lang)
+    if args.html:
+        from anygrpo.doctor.render.autopsy_page import page
+
+        try:
+            Path(args.html).write_text(page(autopsy, args.lang), "utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write {args.html}: {error.strerror}", "choose another --html file") from None
+    return 0
+
+
+def read_numbers(path: str) -> dict[str, Any]:
+    """A flat JSON object; floats are kept as they were written, since their printing is part of the evidence."""
+    try:
+        data: Any = json.loads(Path(path).read_text("utf-8"), parse_float=str, parse_int=str)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})", "give a JSON object of numbers") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON ({str(error)[:100]})", "give a JSON object of numbers") from None
+    if not isinstance(data, dict):
+        raise DataError(f"{path}: a JSON {type(data).__name__}, not an object", 'write {"mean_ratio": 485165216, ...}')
+    return data

@@ -1,0 +1,93 @@
+"""Settings of a run from whatever holds them: a recipe, TRL arguments, verl's YAML, a shell line, a printed header."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+from anygrpo.doctor.log import number
+from anygrpo.doctor.prescriptions import concept_of, concepts_of
+from anygrpo.errors import DataError
+
+PAIR = re.compile(r"""(?:^|[\s,({\[+])(?:--)?['"]?([A-Za-z_][\w.\-]*)['"]?(?:\s*[=:]\s*|\s+)['"]?([^\s,'"(){}\[\]\\]+)""", re.M)
+UNSURE = ("lr", "epsilon", "temperature", "top_p", "floor", "advantage", "max_norm", "max_tokens", "max_epochs")
+"""Names too common in printed text to be believed without their path."""
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """concept -> value of a configuration file.
+
+    Raises:
+        DataError: no such file, or no setting recognised in it.
+    """
+    where = Path(path)
+    try:
+        text = where.read_text("utf-8", "replace")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})", "give the file that holds the run's settings") from None
+    found = concepts_of(parse(text, where.suffix))
+    if not found:
+        raise DataError(f"{path}: no setting recognised", "give a recipe, TRL arguments, verl YAML or the shell line")
+    return found
+
+
+def parse(text: str, suffix: str) -> dict[str, Any]:
+    """Flat dotted settings; by suffix where it tells, else by what parses."""
+    if suffix == ".toml":
+        try:
+            return dotted(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise DataError(f"not valid TOML: {error}", "mend the file") from None
+    if suffix == ".json" or text.lstrip().startswith("{"):
+        try:
+            return dotted(json.loads(text))
+        except ValueError:
+            return pairs(text)
+    if suffix in (".yaml", ".yml"):
+        import yaml
+
+        try:
+            loaded: Any = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise DataError(f"not valid YAML: {str(error)[:200]}", "mend the file") from None
+        return dotted(loaded)
+    return pairs(text)
+
+
+def dotted(tree: Any, prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if not isinstance(tree, dict):
+        return out
+    for key, value in cast(dict[Any, Any], tree).items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            out.update(dotted(value, f"{name}."))
+        else:
+            out[name] = plain(value)
+    return out
+
+
+def plain(value: Any) -> Any:
+    """ "1e-6" is a string in YAML; here it is a number."""
+    if isinstance(value, str):
+        lower = value.strip().lower()
+        if lower in ("true", "false"):
+            return lower == "true"
+        x = number(value)
+        return value if x is None else int(x) if x == int(x) and "." not in value and "e" not in lower else x
+    return value
+
+
+def pairs(text: str) -> dict[str, Any]:
+    """name=value, name: value and --name value, as in shell lines, scripts and printed dicts."""
+    return {name: plain(value) for name, value in PAIR.findall(text.replace("\\\n", " "))}
+
+
+def from_header(lines: list[str]) -> dict[str, Any]:
+    """Settings printed at the head of a console log; only names that can mean nothing else."""
+    found = pairs("\n".join(line for line in lines if len(line) < 300))
+    sure = {k: v for k, v in found.items() if concept_of(k) and (k not in UNSURE) and isinstance(v, int | float)}
+    return concepts_of(sure)

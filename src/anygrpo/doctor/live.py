@@ -1,0 +1,74 @@
+"""The same rules beside a training loop, at a bounded cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anygrpo.doctor.prescriptions import concepts_of
+from anygrpo.doctor.diagnose import Diagnosis, judge
+from anygrpo.doctor.findings import SEVERITIES, Finding
+from anygrpo.doctor.log import Log, Row, flatten
+from anygrpo.doctor.rules import RULES
+from anygrpo.doctor.run import Run, build
+
+URGENT = ("nonfinite", "markov_bound", "saturated_clamp", "log_ratio_explosion", "z2")
+"""Said at once, from a single row."""
+ABSENCES = ("no_learning", "lr_too_small", "kl_dominates", "starved_groups", "mastered_groups")
+"""That something has not happened yet is said only after `patience` rows."""
+NEVER = ("too_short", "not_rl_log", "crash", "no_effect")
+"""Meaningless while the run goes on."""
+
+
+class LiveDoctor:
+    """Feeds on one flat metrics dict a step and says each finding once, when it becomes true.
+
+    Every row is checked alone by the urgent rules. All rules run again after max(`every`, a tenth of the rows so far),
+    so their total cost grows linearly with the rows. Thread-unsafe, pure Python, no torch.
+
+    Args:
+        config: settings under any framework's names, or concepts.
+        every: least number of rows between two full examinations.
+        patience: rows before a missing gain is worth a word.
+        keep: rows held; of longer runs every second old row is dropped.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, every: int = 10, patience: int = 50, keep: int = 4000) -> None:
+        self.settings = concepts_of(dict(config or {}))
+        self.every, self.patience, self.keep = every, patience, keep
+        self.rows: list[Row] = []
+        self.said: dict[str, int] = {}
+        self.seen = 0
+        self.next_look = every
+
+    def observe(self, row: Mapping[str, Any]) -> list[Finding]:
+        """Take one step's metrics; return findings that are new, or have become graver, with this row."""
+        flat = flatten(dict(row))
+        flat.setdefault("step", float(self.seen + 1))
+        self.rows.append(flat)
+        self.seen += 1
+        if len(self.rows) > self.keep:
+            half = self.keep // 2
+            self.rows = self.rows[:half:2] + self.rows[half:]
+        if self.seen >= self.next_look:
+            self.next_look = self.seen + max(self.every, self.seen // 10)
+            return self.new(list(self.diagnosis().findings))
+        alone = build(Log("live", "anygrpo", [flat]), settings=self.settings)
+        return self.new([f for id in URGENT if RULES[id].observable(alone) for f in RULES[id].apply(alone)])
+
+    def run(self) -> Run:
+        return build(Log("live", "anygrpo", self.rows), settings=self.settings)
+
+    def diagnosis(self) -> Diagnosis:
+        """Everything that can be said now; what the end of training writes to doctor.json and report.html."""
+        return judge(self.run())
+
+    def new(self, findings: list[Finding]) -> list[Finding]:
+        out: list[Finding] = []
+        for f in findings:
+            weight = SEVERITIES.index(f.severity)
+            waiting = f.rule in NEVER or (f.rule in ABSENCES and self.seen < self.patience)
+            if not waiting and self.said.get(f.rule, -1) < weight:
+                self.said[f.rule] = weight
+                out.append(f)
+        return out

@@ -1,0 +1,1 @@
+"""A diagnosis as JSON, on the terminal, or as a page."""

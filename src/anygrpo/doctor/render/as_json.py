@@ -1,0 +1,44 @@
+"""The stable machine form.
+
+    {"source", "format", "rows", "verdict", "findings": [{"rule", "certainty", "severity", "title", "evidence",
+     "prescription", "rows"}], "not_observable": [...]}
+
+Findings are in rank order: the first of severity "warning" or "serious" is where to begin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anygrpo.doctor.diagnose import Diagnosis
+from anygrpo.doctor.findings import Finding
+from anygrpo.doctor.run import Run
+from anygrpo.doctor.words import tell
+from anygrpo.doctor.words.tell import book
+
+
+def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
+    """One diagnosis as plain JSON data."""
+    run = diagnosis.run
+    return {
+        "source": run.source,
+        "format": run.format,
+        "rows": run.rows,
+        "verdict": diagnosis.verdict,
+        "findings": [finding_json(f, run, lang) for f in diagnosis.findings],
+        "not_observable": list(diagnosis.not_observable),
+    }
+
+
+def finding_json(finding: Finding, run: Run | None, lang: str = "en") -> dict[str, Any]:
+    """One finding; the usual causes and what it was not stand in the evidence, as sentences."""
+    told, labels = tell(finding, run, lang), book(lang).labels
+    return {
+        "rule": finding.rule,
+        "certainty": finding.certainty,
+        "severity": finding.severity,
+        "title": told.title,
+        "evidence": f"{told.evidence} {labels['cause']}: {told.cause} {labels['unlike']}: {told.unlike}.",
+        "prescription": told.prescription,
+        "rows": list(finding.rows),
+    }

@@ -1,0 +1,79 @@
+"""An autopsy as an argument that a reader can follow: given, step by step, inferred, and what stays open."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from anygrpo.doctor.autopsy import NUMBERS, Autopsy
+from anygrpo.doctor.findings import verdict
+from anygrpo.doctor.render.as_json import finding_json
+from anygrpo.doctor.render.style import document, prose
+from anygrpo.doctor.words import tell
+from anygrpo.doctor.words.tell import book, number_text
+
+
+def as_json(autopsy: Autopsy, source: str, lang: str = "en") -> dict[str, Any]:
+    """The doctor's schema plus "inferred"; `not_observable` lists the numbers that were not given."""
+    return {
+        "source": source,
+        "format": "autopsy",
+        "rows": 1,
+        "verdict": verdict(autopsy.findings),
+        "findings": [finding_json(f, None, lang) for f in autopsy.findings],
+        "not_observable": [name for name in NUMBERS if name not in autopsy.given],
+        "inferred": dict(autopsy.inferred),
+    }
+
+
+def given_text(autopsy: Autopsy) -> list[tuple[str, str]]:
+    out = [(name, f"{m.value:.10g}") for name, m in autopsy.given.items()]
+    return [*out, ("normaliser", autopsy.normaliser)] if autopsy.normaliser else out
+
+
+def inferred_text(autopsy: Autopsy, lang: str) -> list[tuple[str, str]]:
+    words = book(lang).autopsy
+    return [(words[name], words["unknown"] if x is None else number_text(x)) for name, x in autopsy.inferred.items()]
+
+
+def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
+    """Print the argument, numbered."""
+    words, labels = book(lang).autopsy, book(lang).labels
+    console.print(Text(f"\n{words['title']}", style="bold"))
+    console.print(Text(f"{words['given']}: " + ", ".join(f"{k} = {v}" for k, v in given_text(autopsy)), style="dim"))
+    for i, finding in enumerate(autopsy.findings, 1):
+        told = tell(finding, None, lang)
+        colour = {"serious": "bold red", "warning": "yellow", "info": "cyan"}[finding.severity]
+        console.print()
+        console.print(Text.assemble((f"{i}. {told.title}", colour), (f"  {labels[finding.certainty]} · {finding.rule}", "dim")))
+        console.print(Text(told.evidence))
+        if finding.severity != "info" and told.prescription:
+            console.print(Text.assemble((f"{labels['do']}: ", "bold green"), told.prescription))
+    console.print(Text(f"\n{words['inferred']}", style="bold"))
+    for name, value in inferred_text(autopsy, lang):
+        console.print(Text(f"  {name}: {value}"))
+    if autopsy.open:
+        console.print(Text(f"\n{words['cannot']}", style="bold"))
+        for key in autopsy.open:
+            console.print(Text(f"  - {book(lang).cannot[key]}"))
+
+
+def page(autopsy: Autopsy, lang: str = "en") -> str:
+    """The same argument as a self-contained page."""
+    words, labels = book(lang).autopsy, book(lang).labels
+    given = ", ".join(f"`{k} = {v}`" for k, v in given_text(autopsy))
+    out = [f'<p class="meta">anygrpo</p><h1>{escape(words["title"])}</h1><p>{escape(words["given"])}: {prose(given)}</p>']
+    for i, finding in enumerate(autopsy.findings, 1):
+        told = tell(finding, None, lang)
+        cure = f'<dl><dt>{escape(labels["do"])}</dt><dd class="do">{prose(told.prescription)}</dd></dl>' if finding.severity != "info" and told.prescription else ""
+        tag = f'<span class="tag">{escape(labels[finding.certainty])}</span><span class="tag id">{finding.rule}</span>'
+        out.append(f'<article class="{finding.severity}"><div>{tag}<h3>{i}. {escape(told.title)}</h3><p>{prose(told.evidence)}</p>{cure}</div></article>')
+    rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in inferred_text(autopsy, lang))
+    out.append(f'<h2>{escape(words["inferred"])}</h2><table class="kv">{rows}</table>')
+    if autopsy.open:
+        points = "".join(f"<li>{escape(book(lang).cannot[key])}</li>" for key in autopsy.open)
+        out.append(f"<h2>{escape(words['cannot'])}</h2><ul>{points}</ul>")
+    return document(words["title"], "".join(out), lang)
