@@ -128,7 +128,7 @@ def folder(tmp_path_factory):
         text_encoder=CLIPTextModel(text),
         tokenizer=CLIPTokenizer(str(path / "vocab.json"), str(path / "merges.txt"), model_max_length=77),
         unet=unet(),
-        scheduler=DDPMScheduler(beta_schedule="scaled_linear", clip_sample=False),
+        scheduler=DDPMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,

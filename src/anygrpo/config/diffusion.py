@@ -18,7 +18,7 @@ class Faults(Section):
     ratio_to: Literal["behaviour", "reference"] = "behaviour"
     "reference: the old log-probs come from the frozen reference, so the ratio is not 1 even without an update."
     dropout_in_replay: bool = False
-    "Score in training mode: dropout and condition dropping make the scorer another policy than the sampler."
+    "Training mode in sampling and in replay, each with its own dropout: the scorer is another policy than the sampler."
     attach_actions: bool = False
     "Let the gradient flow into the sampled action: action - mean is then constant and the score gradient exactly 0."
     count_padding: bool = False

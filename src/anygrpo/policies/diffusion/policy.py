@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.config.diffusion import Denoising, Faults
+from anygrpo.config.diffusion import Denoising
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import BasePolicy
 from anygrpo.policies.diffusion.denoiser import Condition, Reference, checkpoint_gradients, guided
@@ -144,7 +144,7 @@ class DiffusionPolicy(BasePolicy):
                 "lambda_supervised = 0, or a stage with source = 'stored'",
             )
         where = slice(0, samples["steps"].shape[1]) if self.faults.whole_trajectory else times
-        with self._scoring_mode():
+        with self._mode():
             decisions = self._decisions(samples, where)
         log_probs = self._log_prob(decisions)
         kl = self._kl(decisions) if "kl" in want else None
@@ -178,7 +178,7 @@ class DiffusionPolicy(BasePolicy):
         rows = tree_map(lambda x: x.flatten(0, 1), samples)
         squares, count = 0.0, 0.0
         for t in range(rows["steps"].shape[1]):
-            with torch.no_grad(), self._scoring_mode():
+            with torch.no_grad(), self._mode():
                 d = self._decisions(rows, slice(t, t + 1))
             squares += float(total(whitened(d.action, d.mean, d.std).square(), d.valid).sum())
             count += float(dimensions(d.valid, d.mean).sum())
@@ -205,22 +205,23 @@ class DiffusionPolicy(BasePolicy):
     def _rollout(
         self, condition: Condition, draw: Callable[[], Tensor], kept: range, shape: tuple[int, int]
     ) -> Rollout:
-        self.denoiser.eval()
         like = torch.empty(shape[0] * shape[1], *[1] * len(self.parts.shape), device=self.device)
-        final, record = denoise(
-            self.transitions,
-            lambda x, step: self._predict(x, step, condition),
-            draw,
-            kept,
-            ode_elsewhere=self.config.window is not None or not kept,
-            log_prob=None if self.faults.active else (self.reduction, self.valid_dimensions(condition, like)),
-            keep_last=self.faults.score_last_step,
-        )
+        with self._mode():
+            final, record = denoise(
+                self.transitions,
+                lambda x, step: self._predict(x, step, condition),
+                draw,
+                kept,
+                ode_elsewhere=self.config.window is not None or not kept,
+                reduction=self.reduction,
+                valid=self.valid_dimensions(condition, like),
+                keep_last=self.faults.score_last_step and bool(kept),
+            )
         tree: dict[str, Any] = {"final": final, "condition": condition}
         log_probs = final.new_zeros(final.shape[0], 0)
         if kept:
             tree |= record.tree(self.transitions.timesteps, self.reduction.needs_noise)
-            log_probs = torch.stack(record.log_probs, 1) if record.log_probs else self._faulty_log_probs(tree)
+            log_probs = self._old_log_probs(tree, record.log_probs)
         return self._as_rollout(tree, log_probs, shape)
 
     def _as_rollout(self, tree: Tree, log_probs: Tensor, shape: tuple[int, int]) -> Rollout:
@@ -234,30 +235,28 @@ class DiffusionPolicy(BasePolicy):
         mask = torch.ones_like(log_probs, dtype=torch.bool)
         return Rollout.of(grid, log_probs, mask, valid=valid, reasons=reasons, info=info)
 
-    def _faulty_log_probs(self, tree: Tree) -> Tensor:
-        """Old log-probs [n, T] with some faults on: by the sampling policy, or under `ratio_to = "reference"` by the
-        frozen one; in eval mode either way, as in the run that the faults reproduce."""
+    def _reference_log_probs(self, tree: Tree) -> Tensor:
+        """The fault `ratio_to = "reference"`: old log-probs [n, T] from the frozen policy, in eval mode."""
         given, self.faults = self.faults, self.faults.model_copy(update={"dropout_in_replay": False})
         count = 1 if given.whole_trajectory else tree["steps"].shape[1]
         try:
-            with torch.no_grad(), self._old_policy(given):
+            with torch.no_grad(), self.reference():
                 return torch.cat([self.evaluate(tree, slice(t, t + 1)).log_probs for t in range(count)], 1)
         finally:
             self.faults = given
 
-    @contextmanager
-    def _old_policy(self, faults: Faults) -> Iterator[None]:
-        if faults.ratio_to == "behaviour":
-            yield
-            return
-        with self.reference():
-            yield
+    def _old_log_probs(self, tree: Tree, sampled: list[Tensor]) -> Tensor:
+        """[n, T]: as sampled, unless a fault says otherwise."""
+        if self.faults.ratio_to == "reference":
+            return self._reference_log_probs(tree)
+        log_probs = torch.stack(sampled, 1)
+        return log_probs.sum(1, keepdim=True) if self.faults.whole_trajectory else log_probs
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _scoring_mode(self) -> Iterator[None]:
-        """Eval mode, as in sampling; train mode under the fault of that name."""
+    def _mode(self) -> Iterator[None]:
+        """Eval mode, in sampling and in scoring alike; train mode under the fault `dropout_in_replay`."""
         self.denoiser.train(self.faults.dropout_in_replay)
         try:
             yield
@@ -274,7 +273,7 @@ class DiffusionPolicy(BasePolicy):
         condition = {k: v.repeat_interleave(t, 0) for k, v in samples["condition"].items()}
         mean, std = self.transitions.gaussian(step, x, self._predict(x, step, condition))
         if self.faults.score_last_step:
-            std = torch.where(std > 0, std, self.transitions.noisy.std.to(std)[(step - 1).clamp(min=0)])
+            std = torch.where(std > 0, std, self.transitions.neighbour_std(step))
         if not bool((std > 0).all()):
             raise ConfigError(
                 f"step {int(step[std <= 0][0])} of {len(self.transitions)} has no noise: its action has no density",

@@ -23,12 +23,12 @@ class Record:
     log_probs: list[Tensor] = field(default_factory=list)
     after: Tensor | None = None
 
-    def keep(self, step: int, x: Tensor, noise: Tensor, action: Tensor, log_prob: Tensor | None = None) -> None:
+    def keep(self, step: int, x: Tensor, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
         self.before.append(x)
         self.noise.append(noise)
         self.steps.append(step)
         self.after = action
-        self.log_probs += [] if log_prob is None else [log_prob]
+        self.log_probs.append(log_prob)
 
     def tree(self, timesteps: Tensor, with_noise: bool) -> Tree:
         """latents [n, S+1, *E], steps [n, S], timesteps [n, S], and noise [n, S, *E] if asked for."""
@@ -46,7 +46,8 @@ def denoise(
     draw: Callable[[], Tensor],
     kept: range,
     ode_elsewhere: bool,
-    log_prob: tuple[Reduction, Tensor] | None,
+    reduction: Reduction,
+    valid: Tensor,
     keep_last: bool = False,
 ) -> tuple[Tensor, Record]:
     """From noise to the final latent [n, *E].
@@ -56,7 +57,7 @@ def denoise(
         draw: standard normal [n, *E], called for the start and once for each kept step.
         kept: the stochastic steps; contiguous. Empty: the whole way is noise-free.
         ode_elsewhere: the other steps follow the ODE; else the sampler's own (noise-free) transition there.
-        log_prob: the event reduction and the valid dimensions, to record log-probs as sampled; None: don't.
+        reduction, valid: the event reduction and the valid dimensions, to record log-probs as sampled.
         keep_last: also record the noise-free last step (a fault, see `Faults.score_last_step`).
     """
     x, record = draw(), Record()
@@ -64,14 +65,10 @@ def denoise(
         step = torch.full((x.shape[0],), k, device=x.device)
         noisy = k in kept
         mean, std = transitions.gaussian(step, x, predict(x, step), ode=ode_elsewhere and not noisy)
-        if noisy:
-            z = draw()
-            action = mean + expand(std, mean) * z
-            value = log_prob[0].log_prob(action, mean, std, log_prob[1], z) if log_prob else None
-            record.keep(k, x, z, action, value)
-        else:
-            action = mean
-            if keep_last and k == len(transitions) - 1:
-                record.keep(k, x, torch.zeros_like(x), action)
+        z = draw() if noisy else torch.zeros_like(mean)
+        action = mean + expand(std, mean) * z
+        if noisy or (keep_last and k == len(transitions) - 1):
+            std = std if noisy else transitions.neighbour_std(step)
+            record.keep(k, x, z, action, reduction.log_prob(action, mean, std, valid, z))
         x = action
     return x, record

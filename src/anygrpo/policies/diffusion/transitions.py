@@ -78,6 +78,10 @@ class Transitions:
         mean = take(table.w_x0) * x0 + take(table.w_x) * x + take(table.w_out) * out
         return mean, table.std.to(x.device)[step]
 
+    def neighbour_std(self, step: Tensor) -> Tensor:
+        """The std [n] of the step before: what the fault `score_last_step` takes for a step that has none."""
+        return self.noisy.std.to(step.device)[(step - 1).clamp(min=0)]
+
     def stochastic(self) -> int:
         """Number of leading steps with noise; they come first, noise-free ones last."""
         return int((self.noisy.std > 0).sum())
