@@ -4,7 +4,8 @@
     python scripts/mutation.py algorithm --minutes 20
 
 Every mutant is one small change of the code (an operator, a constant, an argument). It is killed when a test of
-tests/FOLDER fails. Prints the score, and the difference that each survivor is. Needs `pip install anygrpo[dev]`.
+tests/FOLDER fails. Prints the score, and the difference that each survivor is. The words of error messages are left
+alone (the conditions that raise them are not). Needs `pip install anygrpo[dev]`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ CONFIG = """
 [tool.mutmut]
 source_paths = ["src/"]
 only_mutate = ["src/anygrpo/{folder}/*.py"]
+do_not_mutate_patterns = ["raise .*Error"]
 pytest_add_cli_args_test_selection = ["tests/{folder}"]
 pytest_add_cli_args = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 [tool.pytest.ini_options]
@@ -60,12 +62,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="a folder of src/anygrpo that has tests/FOLDER")
     parser.add_argument("--minutes", type=float, default=30.0, help="time limit; mutants not reached are told")
+    parser.add_argument("--only", nargs="*", default=[], help='mutants by name: "anygrpo.algorithm.kl.*"')
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         where = Path(name)
         prepare(options.folder, where)
-        log = mutmut(where, "run", "--max-children", str(options.processes), minutes=options.minutes)
+        log = mutmut(where, "run", "--max-children", str(options.processes), *options.only, minutes=options.minutes)
         lines = mutmut(where, "results", "--all", "true", minutes=2)
         found = re.findall(r"(\S+): (survived|killed|timeout|no tests|not checked|suspicious|segfault)", lines)
         if not found:

@@ -43,6 +43,8 @@ def test_pass_rate_band(low, high, expected):
 
 
 def test_pass_rate_threshold_and_bad_band():
+    alone = groups([[0.0, 1.0, 0.0]], [[F, T, F]])
+    assert kept("pass_rate_band", alone, low=1, high=1) == [[F, T, F]]
     data = groups([[0.2, 0.2]])
     assert kept("pass_rate_band", data, low=1, high=1, threshold=0.2) == [[T, T]]
     assert kept("pass_rate_band", data, low=1, high=1, threshold=0.21) == [[F, F]]
@@ -60,8 +62,9 @@ def test_component_at_least_reads_the_part_not_the_sum():
 
 
 def test_minimum_spread():
-    data = groups([[0.0, 0.01], [0, 0.1], [0, 9]], [[T, T], [T, T], [T, F]])
-    assert kept("minimum_spread", data, spread=0.1) == [[F, F], [T, T], [F, F]]
+    data = groups([[5.0, 5.01], [-7, -6.9], [0, 9], [3, 3]], [[T, T], [T, T], [T, F], [T, T]])
+    assert kept("minimum_spread", data, spread=0.09) == [[F, F], [T, T], [F, F], [F, F]]
+    assert kept("minimum_spread", groups([[1.0, 2]]), spread=1.0) == [[T, T]]
 
 
 def test_top_k_by_reward():
@@ -81,6 +84,8 @@ def test_soft_overlong_penalty_by_hand():
     torch.testing.assert_close(
         soft_overlong_penalty(lengths, 100, 20), torch.tensor([0.0, 0.0, -0.05, -0.5, -1.0, -1.0])
     )
+    assert soft_overlong_penalty(torch.tensor([99, 100]), 100, 1).tolist() == [0, -1]
+    assert soft_overlong_penalty(torch.tensor([0, 50]), 100, 100).tolist() == [0, -0.5]
     for buffer in (0, 101):
         with pytest.raises(ConfigError, match=f"buffer {buffer}"):
             soft_overlong_penalty(lengths, 100, buffer)

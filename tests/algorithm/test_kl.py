@@ -178,6 +178,7 @@ def test_categorical_kl():
     p, q = torch.randn(3, 6).log_softmax(-1), torch.randn(3, 6).log_softmax(-1)
     expected = kl_divergence(Categorical(logits=p), Categorical(logits=q))
     torch.testing.assert_close(categorical_kl(p, q), expected)
+    torch.testing.assert_close(categorical_kl(p.view(3, 1, 6), q.view(3, 1, 6)), expected.view(3, 1))
 
 
 def test_categorical_kl_with_forbidden_actions():
@@ -205,6 +206,10 @@ def test_proportional(kl, factor):
     assert (state.target, state.horizon) == (0.1, 1000)
 
 
+def test_an_update_counts_one_sample_unless_told():
+    assert update(AdaptiveKL(1.0, target=1.0, horizon=0.5), 1.1).beta == pytest.approx(1.2)
+
+
 def test_proportional_never_turns_negative():
     assert update(AdaptiveKL(0.5, target=1.0, horizon=10), 0.0, samples=100).beta == 0.0
 
@@ -212,6 +217,10 @@ def test_proportional_never_turns_negative():
 @pytest.mark.parametrize(("kl", "beta"), [(0.005, 0.2 / 1.5), (0.01, 0.2), (0.05, 0.2), (0.1, 0.2), (0.2, 0.3)])
 def test_band(kl, beta):
     assert update(BandKL(0.2), kl).beta == pytest.approx(beta)
+
+
+def test_a_band_may_start_at_zero_or_be_a_point():
+    assert update(BandKL(0.3, low=0.0, high=0.0), 0.1).beta == pytest.approx(0.45)
 
 
 def test_band_limits():

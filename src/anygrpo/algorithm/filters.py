@@ -65,7 +65,7 @@ def pass_rate_band(groups: Groups, *, low: float, high: float, threshold: float 
         raise ConfigError(f"pass-rate band [{low}, {high}]", "need 0 <= low <= high <= 1")
     n = groups.valid.sum(1)
     rate = ((groups.rewards >= threshold) & groups.valid).sum(1).double() / n.clamp(min=1)
-    return _whole((n > 0) & (rate >= low) & (rate <= high), groups)
+    return _whole((rate >= low) & (rate <= high), groups)
 
 
 def component_at_least(groups: Groups, *, component: str, threshold: float) -> Tensor:
@@ -90,7 +90,7 @@ def top_k_by_reward(groups: Groups, *, k: int) -> Tensor:
     if k < 2:
         raise ConfigError(f"top-k by reward with k = {k}", "a group needs at least 2 samples to be compared")
     ordered = torch.where(groups.valid, groups.rewards.double(), -torch.inf)
-    best = ordered.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    best = ordered.sort(stable=True, descending=True).indices[:, :k]
     return torch.zeros_like(groups.valid).scatter(1, best, True) & groups.valid
 
 
