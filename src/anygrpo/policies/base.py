@@ -58,12 +58,21 @@ class BasePolicy:
         clip: this policy type's clip range when the recipe sets none.
         time_chunk: decisions scored at once (None: all); set where T graphs don't fit in memory.
         provides: what `evaluate(want=...)` can add.
+        version: optimizer steps taken; set by the loop.
+        one_update: the loop makes a single update of each rollout; set by the loop.
     """
 
     clip: ClipDefaults = ClipDefaults()
     time_chunk: int | None = None
     provides: ClassVar[frozenset[str]] = frozenset()
     version: int = 0
+    one_update: bool = False
+
+    @property
+    def old_from_training(self) -> bool:
+        """True where the first training pass's own log-probs serve as the behaviour policy's: exact with one update a
+        rollout, and without a second pass for policies whose sampler computes at another precision."""
+        return False
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One deterministic sample a prompt (G = 1), for evaluation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -71,6 +72,8 @@ class Updater:
         parts: dict[str, list[Tensor | None]] = {}
         for block in batch.blocks(self.policy.plan(batch.samples, rows), self.policy.time_chunk, whole):
             evaluation = self.policy.evaluate(block.samples, block.times, want)  # type: ignore[attr-defined]
+            if self.policy.old_from_training:
+                block = replace(block, old=torch.where(block.mask, evaluation.log_probs.detach(), block.old))
             terms = terms_of(self.policy, evaluation, block, stage, numbers, tally)
             if measure and len(terms) > 1:
                 for name, term in terms.items():
