@@ -80,6 +80,13 @@ def test_components_are_normalised_apart():
     close(adv("gdpo", reward, components=parts).values, (summed / summed.std()).float())
 
 
+def test_parts_that_cancel_in_the_sum_are_still_spread():
+    parts = {"a": torch.tensor([[1.0, 0], [1, 1]]), "b": torch.tensor([[0.0, 1], [2, 2]])}
+    total = parts["a"] + parts["b"]
+    assert adv("components", total, components=parts, component_weights={"b": 0.5}).constant.tolist() == [False, True]
+    assert adv("zscore", total, components=parts).constant.tolist() == [True, True]
+
+
 def test_a_component_that_is_not_finite_leaves_that_component_alone():
     parts = {"a": torch.tensor([[1.0, 0, NAN]]), "b": torch.tensor([[0.0, 3, 6]])}
     values = adv("components", [[1.0, 3, 6]], components=parts).values

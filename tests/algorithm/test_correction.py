@@ -54,6 +54,19 @@ def test_equal_engines_change_nothing():
     assert result.metrics["correction/capped"].item() == 0
 
 
+def test_a_ratio_at_the_cap_is_not_capped():
+    for mode in ("truncate", "mask"):
+        result = engine_correction(ENGINE, ENGINE, MASK, cap=1.0, mode=mode)
+        assert torch.equal(result.weights, MASK.float())
+        assert result.metrics["correction/capped"].item() == 0
+
+
+def test_metrics_of_a_single_decision():
+    metrics = engine_correction(TRAINER[:1, :1], ENGINE[:1, :1], MASK[:1, :1]).metrics
+    assert metrics["correction/capped"].item() == 1
+    assert metrics["correction/kl"].item() == pytest.approx(2 - math.log(3), rel=1e-6)
+
+
 def test_far_apart_engines_stay_finite_in_weight_and_are_told():
     result = engine_correction(ENGINE + 500, ENGINE, MASK, cap=3.0)
     torch.testing.assert_close(result.weights, 3.0 * MASK)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.normalisers import ADVANTAGES, Options, rank
+from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, Options, rank
 from anygrpo.algorithm.statistics import TOLERANCE, RunningState, is_constant
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 
@@ -27,7 +27,8 @@ class Advantages:
 
     Attributes:
         values: [P, G] float32; 0 where a sample is invalid.
-        constant: [P] bool: no spread among the group's valid rewards (fewer than two valid ones included).
+        constant: [P] bool: no spread among the group's valid rewards (fewer than two valid ones included); for
+            normalisers of parts, no spread in any part.
         clipped: [P, G] bool: touched by `clip`.
         running: the moving statistics after this batch; the given ones unless the normaliser is "running".
     """
@@ -88,7 +89,9 @@ def compute(
     if clip is not None:
         clipped = values.abs() > clip
         values = values.clamp(-clip, clip)
-    return Advantages(values.float(), is_constant(x, valid, tolerance), clipped, state)
+    compared = list(options.components.values()) if name in BY_PART else [x]
+    flat = [is_constant(part, valid & torch.isfinite(part), tolerance) for part in compared]
+    return Advantages(values.float(), torch.stack(flat).all(0), clipped, state)
 
 
 def reward_weights(

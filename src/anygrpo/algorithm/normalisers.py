@@ -235,3 +235,6 @@ ADVANTAGES: dict[str, Normaliser] = {
     "best_gap": best_gap,
 }
 """Every normaliser by the name used in recipes."""
+
+BY_PART = frozenset({"components", "gdpo"})
+"""Those that compare the parts of a reward, and never their sum."""
