@@ -1,4 +1,5 @@
-"""reasoning-gym data sets by name, and their own `score_answer` as a reward. No torch here: workers load this file."""
+"""reasoning-gym data sets by name, and their own `score_answer` as a reward. No torch here: workers load this
+file, and the import stands at its top, so that it counts as loading and not as the time of the first call."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ import json
 import re
 from collections.abc import Sequence
 from typing import Any
+
+import reasoning_gym
+from reasoning_gym.factory import DATASETS
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.tasks.rewards.builtin import last_number
@@ -21,9 +25,6 @@ def create(dataset: str, parameters: dict[str, Any], seed: int) -> Any:
     Raises:
         ConfigError: an unknown data set or parameter, or parameters it refuses.
     """
-    import reasoning_gym
-    from reasoning_gym.factory import DATASETS
-
     if dataset not in DATASETS:
         raise ConfigError(f"reasoning-gym has no data set {dataset!r}; {suggestion(dataset, DATASETS)}")
     known = {name for name in DATASETS[dataset][1].__dataclass_fields__ if name not in ("seed", "size")}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from math_verify import parse, verify
+
 
 def math_verify(prompts: Sequence[Any], outputs: Sequence[str], answer: Sequence[Any]) -> list[float | None]:
     """1 where math-verify finds the output's last expression equal to the answer; None where the answer is no formula.
 
     Both of math-verify's own time-outs are off: the worker that runs this is killed instead.
     """
-    from math_verify import parse, verify
 
     def one(output: str, gold: Any) -> float | None:
         text = str(gold).strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from anygrpo.tasks.base import Task
@@ -13,13 +14,7 @@ def build(config: Any, seed: int) -> Task:
     Raises:
         ConfigError, DataError: whatever cannot work, before the first step.
     """
-    from anygrpo.tasks.text.arithmetic import Arithmetic
-    from anygrpo.tasks.text.jsonl import Jsonl
-    from anygrpo.tasks.text.python import build_python
-    from anygrpo.tasks.text.reasoning_gym import ReasoningGym
-
-    builders = {"arithmetic": Arithmetic, "jsonl": Jsonl, "reasoning_gym": ReasoningGym, "python": build_python}
-    return builders[config.kind](config, seed)
+    return importlib.import_module(f"anygrpo.tasks.text.{config.kind}").build(config, seed)
 
 
 __all__ = ["build"]

@@ -65,3 +65,7 @@ class Arithmetic(TextTask):
             "prompt": with_system(self.config.system, turns),
             "answer": str(OPERATIONS[self.config.operation](a, b)),
         }
+
+
+build = Arithmetic
+"""build(config, seed) of this kind."""

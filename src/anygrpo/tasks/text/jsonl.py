@@ -179,3 +179,7 @@ def _check_disjoint(train: list[Row], held_out: list[Row], config: JsonlTask) ->
             f"{both[0][0]} of {config.path}",
             "remove them from one file, or leave out task.held_out_path to have the data split",
         )
+
+
+build = Jsonl
+"""build(config, seed) of this kind."""

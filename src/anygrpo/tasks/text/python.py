@@ -8,7 +8,7 @@ from anygrpo.tasks import python_file
 from anygrpo.tasks.base import Task
 
 
-def build_python(config: PythonTask, seed: int) -> Task:
+def build(config: PythonTask, seed: int) -> Task:
     """`Class(seed=seed, **arguments)` of path.py:Class.
 
     Raises:

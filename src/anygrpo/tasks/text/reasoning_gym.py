@@ -79,3 +79,7 @@ class ReasoningGym(TextTask):
         question = item["question"].strip()
         turns = [{"role": "user", "content": question}]
         return {"prompt": with_system(self.config.system, turns), "answer": item["answer"], "entry": dict(item)}
+
+
+build = ReasoningGym
+"""build(config, seed) of this kind."""

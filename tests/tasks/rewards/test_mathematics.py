@@ -1,0 +1,30 @@
+"""math-verify in its worker."""
+
+import pytest
+
+from anygrpo.tasks.rewards.base import Remote, Rows
+from anygrpo.tasks.workers import Pool
+
+CASES = [
+    (r"So the result is $\frac{1}{2}$", "0.5", 1.0),
+    (r"\boxed{x^2 + 2x + 1}", "(x+1)^2", 1.0),
+    (r"$\frac{1}{3}$", r"\frac{2}{3}", 0.0),
+    ("I do not know", "7", 0.0),
+    ("", "7", 0.0),
+    ("The answer is 7", "7", 1.0),
+    ("7", None, "returned None"),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    with Pool(1) as pool:
+        target = "anygrpo.tasks.rewards.mathematics:math_verify"
+        reward = Remote("math_verify", 1.0, True, target, pool, 30.0, columns={"answer": "answer"}, split=True)
+        outputs, answers, _ = zip(*CASES)
+        yield reward.start(Rows([""] * len(CASES), list(outputs), {"answer": list(answers)}))()
+
+
+@pytest.mark.parametrize("index", range(len(CASES)))
+def test_cases(outcomes, index):
+    assert outcomes[index] == CASES[index][2]
