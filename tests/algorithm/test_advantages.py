@@ -211,6 +211,15 @@ def test_reward_weights_by_hand():
     close(ranked, [[3 * x / sum(e) for x in e]])
 
 
+def test_reward_weights_are_made_group_by_group():
+    rewards = torch.tensor([[0.0, 0, 5], [7, 7 + math.log(3), 5], [1, 2, 3]])
+    valid = torch.tensor([[True, True, False], [True, True, False], [False] * 3])
+    close(reward_weights(rewards, valid, 1.0), [[1, 1, 0], [0.5, 1.5, 0], [0, 0, 0]])
+    close(reward_weights(rewards, valid, 1.0, top_one=True), [[1, 1, 0], [0, 2, 0], [0, 0, 0]])
+    e = math.exp(2)  # ranks -1 and 1; a lost sample has none
+    close(reward_weights(rewards, valid, 1.0, ranked=True)[1], [2 / (1 + e), 2 * e / (1 + e), 0])
+
+
 def test_reward_weights_edges():
     close(
         reward_weights(torch.tensor([[5.0, 5, 1]]), torch.ones(1, 3, dtype=torch.bool), 1.0, top_one=True),

@@ -116,4 +116,4 @@ def reward_weights(
     raw = (scores == best).double() if top_one else torch.exp((scores - best) / temperature)
     raw = torch.where(valid, raw, 0.0)
     n = valid.sum(1, keepdim=True)
-    return (n * raw / raw.sum(1, keepdim=True).clamp(min=1e-300)).float()
+    return (n * raw / raw.sum(1, keepdim=True).clamp(min=1.0)).float()  # the best has 1: below that none is valid
