@@ -15,13 +15,17 @@ HELP = "what a few logged numbers prove: group size, clamp, beta, live groups"
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Register the command; one flag per number."""
-    from anygrpo.doctor.autopsy import NORMALISERS, NUMBERS
+    from anygrpo.doctor.measured import NORMALISERS, NUMBERS
 
     parser: argparse.ArgumentParser = subparsers.add_parser("autopsy", help=HELP, description=HELP)
-    parser.add_argument("numbers", nargs="?", metavar="numbers.json", help="a JSON object of numbers, instead of or beside flags")
+    parser.add_argument(
+        "numbers", nargs="?", metavar="numbers.json", help="a JSON object of numbers, instead of or beside flags"
+    )
     for name in NUMBERS:
         parser.add_argument(f"--{name.replace('_', '-')}", dest=f"n_{name}", metavar="X", default=None)
-    parser.add_argument("--normaliser", dest="n_normaliser", metavar="NAME", help=f"stated normaliser: {', '.join(NORMALISERS)}")
+    parser.add_argument(
+        "--normaliser", dest="n_normaliser", metavar="NAME", help=f"stated normaliser: {', '.join(NORMALISERS)}"
+    )
     parser.add_argument("--json", action="store_true", help="machine form on standard output")
     parser.add_argument("--html", metavar="FILE", help="write the argument as a page")
     parser.add_argument("--lang", choices=("en", "zh"), default="en")

@@ -20,14 +20,18 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Register the command."""
     parser: argparse.ArgumentParser = subparsers.add_parser("doctor", help=HELP, description=HELP)
     parser.add_argument("paths", nargs="+", metavar="PATH", help="log file or folder; several are also compared")
-    parser.add_argument("--config", metavar="FILE", help="settings of the run: recipe, TRL arguments, verl YAML, shell line")
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings of the run: recipe, TRL arguments, verl YAML, shell line"
+    )
     parser.add_argument(
         "--map", action="append", default=[], metavar="NAME=KEY", dest="mapping", help="name a column, as reward=my/key"
     )
     parser.add_argument("--json", action="store_true", help="machine form on standard output")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the sentences")
-    parser.add_argument("--fail-on", choices=("warning", "serious"), help="exit 5 on a finding of at least this severity")
+    parser.add_argument(
+        "--fail-on", choices=("warning", "serious"), help="exit 5 on a finding of at least this severity"
+    )
     parser.set_defaults(run=run)
     return parser
 
@@ -97,5 +101,7 @@ def objection(diagnoses: list[Diagnosis], floor: str | None) -> int:
         for diagnosis in diagnoses:
             for finding in diagnosis.findings:
                 if at_least(finding.severity, floor):
-                    raise DoctorObjection(f"{diagnosis.run.source}: {finding.rule} ({finding.severity})", "see the finding above")
+                    raise DoctorObjection(
+                        f"{diagnosis.run.source}: {finding.rule} ({finding.severity})", "see the finding above"
+                    )
     return 0

@@ -1,7 +1,9 @@
-"""The doctor: proves, suspects, or says that it cannot tell. Reads anybody's training log; imports neither torch nor numpy.
+"""The doctor: proves, suspects, or says that it cannot tell.
 
-    from anygrpo.doctor import diagnose, read
-    diagnose_log(read("trainer_state.json")).first
+Reads anybody's training log; imports neither torch nor numpy.
+
+from anygrpo.doctor import diagnose_log, read
+diagnose_log(read("trainer_state.json")).first
 """
 
 from anygrpo.doctor.diagnose import Diagnosis, diagnose, diagnose_log

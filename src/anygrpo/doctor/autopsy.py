@@ -12,23 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.doctor.findings import Fact, Finding
-from anygrpo.doctor.measured import Measured, float32_step, measured, simplest
+from anygrpo.doctor.measured import Measured, accept, float32_step, simplest
 from anygrpo.doctor.rules.algebra import bound
-from anygrpo.errors import ConfigError, suggestion
-
-NUMBERS = (
-    "mean_ratio", "max_ratio", "mean_log_ratio", "policy_loss", "loss", "kl", "beta", "mean_advantage", "advantage_std",
-    "advantage_max", "std_reward", "mean_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm",
-)  # fmt: skip
-NORMALISERS = ("zscore", "rank", "centred")
-ALIASES = {
-    "ratio_mean": "mean_ratio", "ratio/mean": "mean_ratio", "ratio/max": "max_ratio", "log_ratio/mean": "mean_log_ratio",
-    "loss/policy": "policy_loss", "pg_loss": "policy_loss", "loss/total": "loss", "total_loss": "loss", "kl/reference": "kl",
-    "advantage/mean": "mean_advantage", "advantage_mean": "mean_advantage", "advantage/std": "advantage_std", "adv_std": "advantage_std",
-    "advantage/max": "advantage_max", "advantage/abs_max": "advantage_max", "adv_max": "advantage_max", "reward_std": "std_reward",
-    "reward/std": "std_reward", "reward/mean": "mean_reward", "reward_mean": "mean_reward", "prompts": "queries", "groups": "queries",
-    "num_generations": "group_size", "g": "group_size", "normalizer": "normaliser",
-}  # fmt: skip
 
 
 @dataclass
@@ -76,34 +61,6 @@ def examine(numbers: Mapping[str, Any]) -> Autopsy:
     return autopsy
 
 
-def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None]:
-    given: dict[str, Measured] = {}
-    normaliser: str | None = None
-    for raw, value in numbers.items():
-        name = str(raw).strip().lower().lstrip("-").replace("-", "_")
-        name = ALIASES.get(name, name)
-        if value is None:
-            continue
-        if name == "normaliser":
-            normaliser = known_normaliser(str(value))
-        elif name in NUMBERS:
-            given[name] = measured(value, name)
-        else:
-            raise ConfigError(f"no number called {raw!r} is known", suggestion(name, [*NUMBERS, "normaliser"]))
-    if not given:
-        raise ConfigError("no numbers given", "give at least one, e.g. --mean-ratio 485165216")
-    return given, normaliser
-
-
-def known_normaliser(text: str) -> str:
-    word = text.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
-    for known, names in (("zscore", ("zscore", "std", "groupstd", "group", "grpo", "z")), ("rank", ("rank", "ranknorm")),
-                         ("centred", ("centred", "centered", "drgrpo", "mean", "none"))):  # fmt: skip
-        if word in names:
-            return known
-    raise ConfigError(f"no normaliser called {text!r} is known", suggestion(text, NORMALISERS))
-
-
 def saturation(a: Autopsy) -> None:
     """A mean (or maximum) ratio that is exactly e^c: every ratio sits at a clamp of c, and no row has a gradient."""
     ratio = a.given.get("mean_ratio")
@@ -119,14 +76,23 @@ def saturation(a: Autopsy) -> None:
         return
     a.inferred["clamp"] = near
     off = abs(ratio.value - math.exp(near))
-    a.say("saturated_clamp", "serious", "mean" if mean else "max", ratio=f"{ratio.value:.0f}", clamp=near, power=f"{math.exp(near):.0f}", off=off, step=float32_step(ratio.value))
+    a.say(
+        "saturated_clamp",
+        "serious",
+        "mean" if mean else "max",
+        ratio=f"{ratio.value:.0f}",
+        clamp=near,
+        power=f"{math.exp(near):.0f}",
+        off=off,
+        step=float32_step(ratio.value),
+    )
     loss = a.given.get("policy_loss")
     if mean and loss is not None:
         group_from_saturated_loss(a, loss.value / ratio.value)
 
 
 def group_from_saturated_loss(a: Autopsy, share: float) -> None:
-    """With all ratios at the clamp R >> 1: policy loss / R = mean of |A| over rows with A < 0 (the others are clipped)."""
+    """With all ratios at the clamp R >> 1: policy loss / R = mean of |A| over A < 0 (the rest is clipped)."""
     matches: list[tuple[int, int, str]] = []
     for group in range(2, 65):
         for wins in range(1, group):
@@ -140,20 +106,43 @@ def group_from_saturated_loss(a: Autopsy, share: float) -> None:
     if group == 2 or len({m[0] for m in matches}) == 1:
         a.inferred["group_size"] = group
         others = len({m[0] for m in matches}) - 1
-        a.say("group_size_bound", "info", "loss", share=f"{share:.6f}", group=group, convention=convention, wins=wins, others=others)
+        a.say(
+            "group_size_bound",
+            "info",
+            "loss",
+            share=f"{share:.6f}",
+            group=group,
+            convention=convention,
+            wins=wins,
+            others=others,
+        )
 
 
 def impossible_ratio(a: Autopsy) -> None:
     """E[ratio] = 1 on the behaviour policy's own samples, so a mean of M has probability at most 1/M."""
     mean, log = a.given.get("mean_ratio"), a.given.get("mean_log_ratio")
     if mean is not None and mean.value >= 1e4:
-        a.say("markov_bound", "serious", "autopsy", mean=f"{mean.value:.3g}", chance=f"{1 / mean.value:.2g}", exponent=math.log(mean.value))
+        a.say(
+            "markov_bound",
+            "serious",
+            "autopsy",
+            mean=f"{mean.value:.3g}",
+            chance=f"{1 / mean.value:.2g}",
+            exponent=math.log(mean.value),
+        )
     elif log is not None and log.value > 40:
-        a.say("markov_bound", "serious", "autopsy", mean=f"e^{log.value:.4g}", chance=f"e^-{log.value:.4g}", exponent=log.value)
+        a.say(
+            "markov_bound",
+            "serious",
+            "autopsy",
+            mean=f"e^{log.value:.4g}",
+            chance=f"e^-{log.value:.4g}",
+            exponent=log.value,
+        )
 
 
 def beta(a: Autopsy) -> None:
-    """loss - policy loss = beta x KL; with no policy loss given and advantages of mean 0 on policy, loss = beta x KL."""
+    """loss - policy loss = beta x KL; without a policy loss, on policy, loss = beta x KL."""
     loss, kl, policy = a.given.get("loss"), a.given.get("kl"), a.given.get("policy_loss")
     if loss is None or kl is None or kl.value <= 0:
         return
@@ -169,7 +158,15 @@ def beta(a: Autopsy) -> None:
     stated = a.given.get("beta")
     if stated is not None and low <= stated.high and stated.low <= high:
         a.inferred["beta"] = stated.value
-        a.say("beta_from_loss", "info", "agrees", rest=rest, kl=f"{kl.value:.8g}", ratio=f"{rest / kl.value:.6g}", beta=stated.value)
+        a.say(
+            "beta_from_loss",
+            "info",
+            "agrees",
+            rest=rest,
+            kl=f"{kl.value:.8g}",
+            ratio=f"{rest / kl.value:.6g}",
+            beta=stated.value,
+        )
         return
     simple = simplest(low, high)
     value = simple if simple is not None else float(f"{rest / kl.value:.3g}")
@@ -177,9 +174,25 @@ def beta(a: Autopsy) -> None:
         return
     a.inferred["beta"] = value
     if stated is None:
-        a.say("beta_from_loss", "info", "autopsy", rest=rest, kl=f"{kl.value:.8g}", ratio=f"{rest / kl.value:.6g}", beta=value)
+        a.say(
+            "beta_from_loss",
+            "info",
+            "autopsy",
+            rest=rest,
+            kl=f"{kl.value:.8g}",
+            ratio=f"{rest / kl.value:.6g}",
+            beta=value,
+        )
     else:
-        a.say("beta_from_loss", "warning", "differs", rest=rest, kl=f"{kl.value:.8g}", ratio=f"{rest / kl.value:.6g}", beta=stated.value)
+        a.say(
+            "beta_from_loss",
+            "warning",
+            "differs",
+            rest=rest,
+            kl=f"{kl.value:.8g}",
+            ratio=f"{rest / kl.value:.6g}",
+            beta=stated.value,
+        )
 
 
 def mean_of_advantages(a: Autopsy) -> None:
@@ -191,7 +204,13 @@ def mean_of_advantages(a: Autopsy) -> None:
         other = a.given.get(name)
         if other is not None:
             alive = other.value > 1e-9
-            a.say("mean_advantage", "info" if alive else "serious", "alive" if alive else "nothing", name=name, value=other.value)
+            a.say(
+                "mean_advantage",
+                "info" if alive else "serious",
+                "alive" if alive else "nothing",
+                name=name,
+                value=other.value,
+            )
             return
     a.say("mean_advantage", "info", "alone")
 
@@ -219,19 +238,44 @@ def size_of_advantages(a: Autopsy) -> None:
         a.inferred["live_groups"] = whole
         per_group = top.value / spread.value if top is not None else 0.0
         a.say(
-            "starved_groups", "serious" if live < 0.1 * q else "info", "averaged", std=spread.value, queries=int(q), live=live,
-            whole=whole, low=q * spread.low, high=q * spread.high, least=least, share=live / q,
+            "starved_groups",
+            "serious" if live < 0.1 * q else "info",
+            "averaged",
             certainty="likely" if a.normaliser == "rank" else "certain",
-        )  # fmt: skip
+            std=spread.value,
+            queries=int(q),
+            live=live,
+            whole=whole,
+            low=q * spread.low,
+            high=q * spread.high,
+            least=least,
+            share=live / q,
+        )
         if top is not None:
             fits = [g for g in range(2, 65) if top.low / spread.high <= bound(g)]
-            a.say("group_size_bound", "info", "averaged", top=top.value, per=per_group, group=min(fits, default=2), std=spread.value)
+            a.say(
+                "group_size_bound",
+                "info",
+                "averaged",
+                top=top.value,
+                per=per_group,
+                group=min(fits, default=2),
+                std=spread.value,
+            )
     elif top is not None:
         group = a.given.get("group_size")
         size = group.value if group else a.inferred["group_size"]
         live = spread.value**2 * ((q * size - 1) / (size - 1) if size and size > 1 else q)
         a.inferred["live_groups"] = min(int(q), max(1, round(live)))
-        a.say("starved_groups", "serious" if live < 0.1 * q else "info", "pooled", std=spread.value, queries=int(q), live=live, share=live / q)
+        a.say(
+            "starved_groups",
+            "serious" if live < 0.1 * q else "info",
+            "pooled",
+            std=spread.value,
+            queries=int(q),
+            live=live,
+            share=live / q,
+        )
     else:
         a.open.append("two_readings")
 
@@ -260,12 +304,27 @@ def stated_normaliser(a: Autopsy) -> None:
     elif a.normaliser == "zscore" and spread.high < 0.5:
         floor = a.given.get("std_floor")
         if floor is not None and floor.value > 0:
-            a.say("zscore_std", "warning", "autopsy_floor", std=spread.value, floor=floor.value, reward=spread.value * floor.value)
+            a.say(
+                "zscore_std",
+                "warning",
+                "autopsy_floor",
+                std=spread.value,
+                floor=floor.value,
+                reward=spread.value * floor.value,
+            )
         else:
             a.say("zscore_std", "warning", "autopsy", std=spread.value)
     top = a.given.get("advantage_max")
-    if top is not None and group is not None and group.value > 1 and a.normaliser == "zscore" and top.low > bound(int(group.value)) * 1.001:
-        a.say("group_size_bound", "warning", "above", top=top.value, group=int(group.value), limit=bound(int(group.value)))
+    if (
+        top is not None
+        and group is not None
+        and group.value > 1
+        and a.normaliser == "zscore"
+        and top.low > bound(int(group.value)) * 1.001
+    ):
+        a.say(
+            "group_size_bound", "warning", "above", top=top.value, group=int(group.value), limit=bound(int(group.value))
+        )
 
 
 def limits(a: Autopsy) -> None:

@@ -11,14 +11,28 @@ EXACT = {name: (concept, i) for concept, known in NAMES.items() for i, name in e
 HELD_OUT = re.compile(r"^(?:eval(?:uation)?|valid(?:ation)?|val|test|val-core|val-aux|held_?out)[/_\-](.+)$")
 SIZES = re.compile(r"^(?:agg/(?:all|effective)/)([^/]+)/(.+)$")
 COMPONENT = re.compile(r"^(?:reward/component|reward_component|rewards?)/(.+?)(?:/(mean|std|avg))?$")
-BARE_COMPONENT = re.compile(r"^(\w+)_rewards?(?:/(mean|std)|_(mean|std))?$|^rewards?_(\w+?)(?:/(mean|std)|_(mean|std))?$")
+BARE_COMPONENT = re.compile(
+    r"^(\w+)_rewards?(?:/(mean|std)|_(mean|std))?$|^rewards?_(\w+?)(?:/(mean|std)|_(mean|std))?$"
+)
 PREFERENCE = {"chosen", "rejected", "margins", "accuracies", "margin", "accuracy"}
 NOT_PARTS = {
-    "mean", "std", "max", "min", "all", "group_std", "std_within", "std_between", "median", "p10", "p90", "sum", "count",
-    "total", "avg", "overall", "raw", "last", "best", "rolling", "scale", "weight", "baseline", "running", "threshold", "ema",
+    "mean", "std", "max", "min", "all", "group_std", "std_within", "std_between", "median", "p10", "p90", "sum",
+    "count", "total", "avg", "overall", "raw", "last", "best", "rolling", "scale", "weight", "baseline", "running",
+    "threshold", "ema",
 }  # fmt: skip
 MEANS = {"mean", "avg", "average", "train", "training", "batch"}
-STEPS = ("step", "global_step", "training/global_step", "_step", "progress/step", "progress/batch", "iteration", "iter", "train/global_step", "update")
+STEPS = (
+    "step",
+    "global_step",
+    "training/global_step",
+    "_step",
+    "progress/step",
+    "progress/batch",
+    "iteration",
+    "iter",
+    "train/global_step",
+    "update",
+)
 TIMES = ("time", "runtime", "samples_per_second", "steps_per_second", "num_tokens", "epoch", "loss")
 
 
@@ -93,7 +107,9 @@ def names_outcome(key: str) -> bool:
     found = concept(key)
     if found is None:
         return False
-    return found[0].startswith(("reward/", "loss/", "kl/", "advantage/", "entropy", "grad_norm", "eval/", "ratio/", "log_ratio"))
+    return found[0].startswith(
+        ("reward/", "loss/", "kl/", "advantage/", "entropy", "grad_norm", "eval/", "ratio/", "log_ratio")
+    )
 
 
 def step_of(row: dict[str, float]) -> float | None:

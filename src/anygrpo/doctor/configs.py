@@ -12,7 +12,9 @@ from anygrpo.doctor.log import number
 from anygrpo.doctor.prescriptions import concept_of, concepts_of
 from anygrpo.errors import DataError
 
-PAIR = re.compile(r"""(?:^|[\s,({\[+])(?:--)?['"]?([A-Za-z_][\w.\-]*)['"]?(?:\s*[=:]\s*|\s+)['"]?([^\s,'"(){}\[\]\\]+)""", re.M)
+PAIR = re.compile(
+    r"""(?:^|[\s,({\[+])(?:--)?['"]?([A-Za-z_][\w.\-]*)['"]?(?:\s*[=:]\s*|\s+)['"]?([^\s,'"(){}\[\]\\]+)""", re.M
+)
 UNSURE = ("lr", "epsilon", "temperature", "top_p", "floor", "advantage", "max_norm", "max_tokens", "max_epochs")
 """Names too common in printed text to be believed without their path."""
 
@@ -27,7 +29,9 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     try:
         text = where.read_text("utf-8", "replace")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})", "give the file that holds the run's settings") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror})", "give the file that holds the run's settings"
+        ) from None
     found = concepts_of(parse(text, where.suffix))
     if not found:
         raise DataError(f"{path}: no setting recognised", "give a recipe, TRL arguments, verl YAML or the shell line")

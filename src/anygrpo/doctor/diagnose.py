@@ -8,7 +8,7 @@ from typing import Any
 
 from anygrpo.doctor.configs import from_header
 from anygrpo.doctor.findings import Finding, verdict
-from anygrpo.doctor.log import Log, Row, flatten
+from anygrpo.doctor.log import Log, flatten
 from anygrpo.doctor.rank import rank
 from anygrpo.doctor.rules import RULES
 from anygrpo.doctor.rules.progress import LONG_ENOUGH
@@ -40,7 +40,9 @@ def diagnose_log(log: Log, mapping: dict[str, str] | None = None, settings: dict
     return judge(build(log, mapping, {**from_header(log.head), **(settings or {})}))
 
 
-def diagnose(rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any] | None = None, format: str = "anygrpo") -> Diagnosis:
+def diagnose(
+    rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any] | None = None, format: str = "anygrpo"
+) -> Diagnosis:
     """Judge flat metric dicts (anygrpo's names, or any framework's), for live use and tests.
 
     Args:
@@ -65,7 +67,9 @@ def judge(run: Run) -> Diagnosis:
     findings = rank(drop_contradicted(findings))
     refused = any(f.rule in ("too_short", "not_rl_log") for f in findings)
     only_refusals = all(f.severity == "info" or f.rule in ("too_short", "not_rl_log") for f in findings)
-    return Diagnosis(run, tuple(findings), verdict(findings, not (refused and only_refusals)), tuple(run.not_observable))
+    return Diagnosis(
+        run, tuple(findings), verdict(findings, not (refused and only_refusals)), tuple(run.not_observable)
+    )
 
 
 def drop_contradicted(findings: list[Finding]) -> list[Finding]:
@@ -74,7 +78,9 @@ def drop_contradicted(findings: list[Finding]) -> list[Finding]:
     `starved` or `mastered` groups are not said beside `constant_reward`, which is the same zeros with the cause found.
     """
     rules = {f.rule for f in findings if f.severity != "info"}
-    gone = {"no_learning"} if any("no_learning" in RULES[r].explains for r in rules if r != "no_learning") else set[str]()
+    gone = (
+        {"no_learning"} if any("no_learning" in RULES[r].explains for r in rules if r != "no_learning") else set[str]()
+    )
     if "constant_reward" in rules:
         gone |= {"starved_groups", "mastered_groups"}
     return [f for f in findings if f.rule not in gone]

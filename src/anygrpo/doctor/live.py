@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anygrpo.doctor.prescriptions import concepts_of
 from anygrpo.doctor.diagnose import Diagnosis, judge
 from anygrpo.doctor.findings import SEVERITIES, Finding
 from anygrpo.doctor.log import Log, Row, flatten
+from anygrpo.doctor.prescriptions import concepts_of
 from anygrpo.doctor.rules import RULES
 from anygrpo.doctor.run import Run, build
 
@@ -33,7 +33,9 @@ class LiveDoctor:
         keep: rows held; of longer runs every second old row is dropped.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, every: int = 10, patience: int = 50, keep: int = 4000) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, every: int = 10, patience: int = 50, keep: int = 4000
+    ) -> None:
         self.settings = concepts_of(dict(config or {}))
         self.every, self.patience, self.keep = every, patience, keep
         self.rows: list[Row] = []

@@ -1,14 +1,40 @@
-"""A number as somebody wrote it down: its value, and how far the printing or a float32 may have moved it."""
+"""Numbers as somebody wrote them down: values, names, and how far the printing or a float32 may have moved them."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, suggestion
 
 DECIMAL = re.compile(r"^\s*[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?\s*$")
+
+NUMBERS = (
+    "mean_ratio", "max_ratio", "mean_log_ratio", "policy_loss", "loss", "kl", "beta", "mean_advantage", "advantage_std",
+    "advantage_max", "std_reward", "mean_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm",
+)  # fmt: skip
+NORMALISERS = {
+    "zscore": ("zscore", "std", "groupstd", "group", "grpo", "z"),
+    "rank": ("rank", "ranknorm"),
+    "centred": ("centred", "centered", "drgrpo", "mean", "none"),
+}
+"""The three normalisers, and what people call them."""
+ALIASES = {
+    "ratio_mean": "mean_ratio", "ratio/mean": "mean_ratio", "ratio/max": "max_ratio",
+    "log_ratio/mean": "mean_log_ratio",
+    "loss/policy": "policy_loss", "pg_loss": "policy_loss", "loss/total": "loss", "total_loss": "loss",
+    "kl/reference": "kl",
+    "advantage/mean": "mean_advantage", "advantage_mean": "mean_advantage", "advantage/std": "advantage_std",
+    "adv_std": "advantage_std",
+    "advantage/max": "advantage_max", "advantage/abs_max": "advantage_max", "adv_max": "advantage_max",
+    "reward_std": "std_reward",
+    "reward/std": "std_reward", "reward/mean": "mean_reward", "reward_mean": "mean_reward", "prompts": "queries",
+    "groups": "queries",
+    "num_generations": "group_size", "g": "group_size", "normalizer": "normaliser",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,3 +88,31 @@ def simplest(low: float, high: float) -> float | None:
         if low <= candidate <= high:
             return candidate
     return None
+
+
+def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None]:
+    """(name -> number, normaliser) under our names; whatever is unknown or no number is a `ConfigError`."""
+    given: dict[str, Measured] = {}
+    normaliser: str | None = None
+    for raw, value in numbers.items():
+        name = str(raw).strip().lower().lstrip("-").replace("-", "_")
+        name = ALIASES.get(name, name)
+        if value is None:
+            continue
+        if name == "normaliser":
+            normaliser = known_normaliser(str(value))
+        elif name in NUMBERS:
+            given[name] = measured(value, name)
+        else:
+            raise ConfigError(f"no number called {raw!r} is known", suggestion(name, [*NUMBERS, "normaliser"]))
+    if not given:
+        raise ConfigError("no numbers given", "give at least one, e.g. --mean-ratio 485165216")
+    return given, normaliser
+
+
+def known_normaliser(text: str) -> str:
+    word = text.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
+    for known, names in NORMALISERS.items():
+        if word in names:
+            return known
+    raise ConfigError(f"no normaliser called {text!r} is known", suggestion(text, NORMALISERS))

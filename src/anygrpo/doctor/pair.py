@@ -28,7 +28,12 @@ def no_effect(one: Run, two: Run) -> Finding | None:
         largest = max(largest, *(abs(x - y) / max(1.0, abs(x)) for x, y in zip(a.values, b.values)))
     if largest > 1e-6 or all(one.series[name].constant for name in names):
         return None
-    facts: dict[str, Any] = {"other": one.source, "count": rows, "largest": largest, "names": ", ".join(sorted(changed)) or "?"}
+    facts: dict[str, Any] = {
+        "other": one.source,
+        "count": rows,
+        "largest": largest,
+        "names": ", ".join(sorted(changed)) or "?",
+    }
     return Finding("no_effect", "certain" if changed else "ask", "warning", (), facts)
 
 

@@ -13,41 +13,55 @@ SETTINGS: dict[str, dict[str, str]] = {
         "anygrpo": "optimizer.learning_rate", "trl": "learning_rate", "verl": "actor_rollout_ref.actor.optim.lr",
         "openrlhf": "--actor_learning_rate", "nemo-rl": "policy.optimizer.kwargs.lr", "ms-swift": "--learning_rate",
         "prime-rl": "trainer.optim.lr", "tinker": "learning_rate", "skyrl": "trainer.policy.optimizer_config.lr",
-        "areal": "actor.optimizer.lr", "slime": "--lr", "open-instruct": "--learning_rate", "roll": "actor_train.training_args.learning_rate",
+        "areal": "actor.optimizer.lr", "slime": "--lr", "open-instruct": "--learning_rate",
+        "roll": "actor_train.training_args.learning_rate",
     },
     "beta": {
-        "anygrpo": "algorithm.beta", "trl": "beta", "verl": "actor_rollout_ref.actor.kl_loss_coef", "openrlhf": "--init_kl_coef",
+        "anygrpo": "algorithm.beta", "trl": "beta", "verl": "actor_rollout_ref.actor.kl_loss_coef",
+        "openrlhf": "--init_kl_coef",
         "nemo-rl": "loss_fn.reference_policy_kl_penalty", "ms-swift": "--beta", "prime-rl": "trainer.loss.kl_tau",
-        "tinker": "kl_penalty_coef", "skyrl": "trainer.algorithm.kl_loss_coef", "areal": "actor.kl_ctl", "slime": "--kl-loss-coef",
+        "tinker": "kl_penalty_coef", "skyrl": "trainer.algorithm.kl_loss_coef", "areal": "actor.kl_ctl",
+        "slime": "--kl-loss-coef",
         "open-instruct": "--beta", "roll": "kl_loss_coef",
     },
     "group_size": {
         "anygrpo": "algorithm.group_size", "trl": "num_generations", "verl": "actor_rollout_ref.rollout.n",
-        "openrlhf": "--n_samples_per_prompt", "nemo-rl": "grpo.num_generations_per_prompt", "ms-swift": "--num_generations",
-        "prime-rl": "orchestrator.rollouts_per_example", "tinker": "group_size", "skyrl": "generator.n_samples_per_prompt",
-        "areal": "gconfig.n_samples", "slime": "--n-samples-per-prompt", "open-instruct": "--num_samples_per_prompt_rollout",
+        "openrlhf": "--n_samples_per_prompt", "nemo-rl": "grpo.num_generations_per_prompt",
+        "ms-swift": "--num_generations",
+        "prime-rl": "orchestrator.rollouts_per_example", "tinker": "group_size",
+        "skyrl": "generator.n_samples_per_prompt",
+        "areal": "gconfig.n_samples", "slime": "--n-samples-per-prompt",
+        "open-instruct": "--num_samples_per_prompt_rollout",
         "roll": "actor_infer.generating_args.num_return_sequences",
     },
     "max_length": {
         "anygrpo": "policy.max_new_tokens", "trl": "max_completion_length", "verl": "data.max_response_length",
-        "openrlhf": "--generate_max_len", "nemo-rl": "policy.generation.max_new_tokens", "ms-swift": "--max_completion_length",
-        "prime-rl": "orchestrator.sampling.max_tokens", "tinker": "max_tokens", "skyrl": "generator.sampling_params.max_generate_length",
-        "areal": "gconfig.max_new_tokens", "slime": "--rollout-max-response-len", "open-instruct": "--response_length", "roll": "response_length",
+        "openrlhf": "--generate_max_len", "nemo-rl": "policy.generation.max_new_tokens",
+        "ms-swift": "--max_completion_length",
+        "prime-rl": "orchestrator.sampling.max_tokens", "tinker": "max_tokens",
+        "skyrl": "generator.sampling_params.max_generate_length",
+        "areal": "gconfig.max_new_tokens", "slime": "--rollout-max-response-len", "open-instruct": "--response_length",
+        "roll": "response_length",
     },
     "temperature": {
-        "anygrpo": "policy.temperature", "trl": "temperature", "verl": "actor_rollout_ref.rollout.temperature", "openrlhf": "--temperature",
-        "nemo-rl": "policy.generation.temperature", "ms-swift": "--temperature", "prime-rl": "orchestrator.sampling.temperature",
+        "anygrpo": "policy.temperature", "trl": "temperature", "verl": "actor_rollout_ref.rollout.temperature",
+        "openrlhf": "--temperature",
+        "nemo-rl": "policy.generation.temperature", "ms-swift": "--temperature",
+        "prime-rl": "orchestrator.sampling.temperature",
         "tinker": "temperature", "skyrl": "generator.sampling_params.temperature", "areal": "gconfig.temperature",
         "slime": "--rollout-temperature", "open-instruct": "--temperature",
     },
     "top_p": {
         "anygrpo": "policy.top_p", "trl": "top_p", "verl": "actor_rollout_ref.rollout.top_p", "openrlhf": "--top_p",
-        "nemo-rl": "policy.generation.top_p", "ms-swift": "--top_p", "areal": "gconfig.top_p", "slime": "--rollout-top-p",
+        "nemo-rl": "policy.generation.top_p", "ms-swift": "--top_p", "areal": "gconfig.top_p",
+        "slime": "--rollout-top-p",
     },
     "clip": {
-        "anygrpo": "algorithm.clip_low and algorithm.clip_high", "trl": "epsilon", "verl": "actor_rollout_ref.actor.clip_ratio",
+        "anygrpo": "algorithm.clip_low and algorithm.clip_high", "trl": "epsilon",
+        "verl": "actor_rollout_ref.actor.clip_ratio",
         "openrlhf": "--eps_clip", "nemo-rl": "loss_fn.ratio_clip_min and ratio_clip_max", "ms-swift": "--epsilon",
-        "skyrl": "trainer.algorithm.eps_clip_low", "areal": "actor.eps_clip", "slime": "--eps-clip", "open-instruct": "--clip_lower",
+        "skyrl": "trainer.algorithm.eps_clip_low", "areal": "actor.eps_clip", "slime": "--eps-clip",
+        "open-instruct": "--clip_lower",
     },
     "clip_high": {
         "anygrpo": "algorithm.clip_high", "trl": "epsilon_high", "verl": "actor_rollout_ref.actor.clip_ratio_high",
@@ -55,8 +69,10 @@ SETTINGS: dict[str, dict[str, str]] = {
         "skyrl": "trainer.algorithm.eps_clip_high", "slime": "--eps-clip-high", "open-instruct": "--clip_higher",
     },
     "grad_clip": {
-        "anygrpo": "optimizer.grad_clip", "trl": "max_grad_norm", "verl": "actor_rollout_ref.actor.grad_clip", "openrlhf": "--max_norm",
-        "nemo-rl": "policy.max_grad_norm", "ms-swift": "--max_grad_norm", "prime-rl": "trainer.optim.max_norm", "slime": "--clip-grad",
+        "anygrpo": "optimizer.grad_clip", "trl": "max_grad_norm", "verl": "actor_rollout_ref.actor.grad_clip",
+        "openrlhf": "--max_norm",
+        "nemo-rl": "policy.max_grad_norm", "ms-swift": "--max_grad_norm", "prime-rl": "trainer.optim.max_norm",
+        "slime": "--clip-grad",
     },
     "scale_rewards": {
         "anygrpo": "algorithm.advantage", "trl": "scale_rewards", "verl": "algorithm.norm_adv_by_std_in_grpo",
@@ -64,36 +80,84 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "dynamic_sampling": {
         "anygrpo": "algorithm.filters", "verl": "algorithm.filter_groups.enable", "openrlhf": "--dynamic_filtering",
-        "nemo-rl": "grpo.use_dynamic_sampling", "ms-swift": "--dynamic_sample", "slime": "--dynamic-sampling-filter-path",
+        "nemo-rl": "grpo.use_dynamic_sampling", "ms-swift": "--dynamic_sample",
+        "slime": "--dynamic-sampling-filter-path",
         "skyrl": "trainer.algorithm.dynamic_sampling.type",
     },
-    "entropy_coef": {"anygrpo": "algorithm.entropy_coef", "verl": "actor_rollout_ref.actor.entropy_coeff", "openrlhf": "--entropy_loss_coef", "slime": "--entropy-coef"},
+    "entropy_coef": {
+        "anygrpo": "algorithm.entropy_coef", "verl": "actor_rollout_ref.actor.entropy_coeff",
+        "openrlhf": "--entropy_loss_coef", "slime": "--entropy-coef",
+    },
     "updates_per_batch": {
-        "anygrpo": "algorithm.epochs and algorithm.minibatches", "trl": "num_iterations", "verl": "actor_rollout_ref.actor.ppo_epochs",
+        "anygrpo": "algorithm.epochs and algorithm.minibatches", "trl": "num_iterations",
+        "verl": "actor_rollout_ref.actor.ppo_epochs",
         "openrlhf": "--max_epochs", "ms-swift": "--num_iterations",
     },
     "importance_cap": {
-        "trl": "vllm_importance_sampling_cap", "verl": "algorithm.rollout_correction.rollout_is_threshold", "openrlhf": "--vllm_is_truncated_threshold",
-        "ms-swift": "--rollout_importance_sampling_threshold", "open-instruct": "--truncated_importance_sampling_ratio_cap",
+        "trl": "vllm_importance_sampling_cap", "verl": "algorithm.rollout_correction.rollout_is_threshold",
+        "openrlhf": "--vllm_is_truncated_threshold",
+        "ms-swift": "--rollout_importance_sampling_threshold",
+        "open-instruct": "--truncated_importance_sampling_ratio_cap",
     },
-    "max_steps": {"anygrpo": "stages.steps", "trl": "max_steps", "verl": "trainer.total_training_steps", "openrlhf": "--num_episodes", "ms-swift": "--max_steps"},
-    "precision": {"trl": "bf16 = True, fp16 = False", "anygrpo": "policy.dtype", "verl": "actor_rollout_ref.rollout.dtype", "ms-swift": "--torch_dtype bfloat16"},
-    "loss_reduction": {"anygrpo": "algorithm.reduction", "trl": "loss_type", "verl": "actor_rollout_ref.actor.loss_agg_mode", "ms-swift": "--loss_type"},
-    "overlong_penalty": {"verl": "reward_model.overlong_buffer.enable", "ms-swift": "--reward_funcs soft_overlong", "openrlhf": "--overlong_penalty_factor"},
+    "max_steps": {
+        "anygrpo": "stages.steps", "trl": "max_steps", "verl": "trainer.total_training_steps",
+        "openrlhf": "--num_episodes", "ms-swift": "--max_steps",
+    },
+    "precision": {
+        "trl": "bf16 = True, fp16 = False", "anygrpo": "policy.dtype", "verl": "actor_rollout_ref.rollout.dtype",
+        "ms-swift": "--torch_dtype bfloat16",
+    },
+    "loss_reduction": {
+        "anygrpo": "algorithm.reduction", "trl": "loss_type", "verl": "actor_rollout_ref.actor.loss_agg_mode",
+        "ms-swift": "--loss_type",
+    },
+    "overlong_penalty": {
+        "verl": "reward_model.overlong_buffer.enable", "ms-swift": "--reward_funcs soft_overlong",
+        "openrlhf": "--overlong_penalty_factor",
+    },
     "reference_model": {
-        "anygrpo": "policy.reference", "trl": "ref_model", "verl": "actor_rollout_ref.ref", "openrlhf": "--pretrain", "ms-swift": "--ref_model",
+        "anygrpo": "policy.reference", "trl": "ref_model", "verl": "actor_rollout_ref.ref", "openrlhf": "--pretrain",
+        "ms-swift": "--ref_model",
     },
-    "advantage": {"anygrpo": "algorithm.advantage", "verl": "algorithm.adv_estimator", "openrlhf": "--advantage_estimator"},
+    "advantage": {
+        "anygrpo": "algorithm.advantage", "verl": "algorithm.adv_estimator", "openrlhf": "--advantage_estimator",
+    },
     "lambda_supervised": {"anygrpo": "algorithm.lambda_supervised"},
     "lambda_consistency": {"anygrpo": "algorithm.lambda_consistency"},
-    "warmup": {"anygrpo": "optimizer.learning_rate.warmup", "trl": "warmup_steps", "verl": "actor_rollout_ref.actor.optim.lr_warmup_steps"},
+    "warmup": {
+        "anygrpo": "optimizer.learning_rate.warmup", "trl": "warmup_steps",
+        "verl": "actor_rollout_ref.actor.optim.lr_warmup_steps",
+    },
 }  # fmt: skip
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "learning_rate": ("learning_rate", "lr", "actor_learning_rate"),
-    "beta": ("beta", "kl_loss_coef", "kl_coef", "init_kl_coef", "reference_policy_kl_penalty", "kl_penalty_coef", "kl_weight", "kl_ctl"),
-    "group_size": ("group_size", "num_generations", "n_samples_per_prompt", "num_generations_per_prompt", "rollouts_per_example", "rollout.n"),
-    "max_length": ("max_length", "max_completion_length", "max_response_length", "generate_max_len", "max_new_tokens", "max_tokens"),
+    "beta": (
+        "beta",
+        "kl_loss_coef",
+        "kl_coef",
+        "init_kl_coef",
+        "reference_policy_kl_penalty",
+        "kl_penalty_coef",
+        "kl_weight",
+        "kl_ctl",
+    ),
+    "group_size": (
+        "group_size",
+        "num_generations",
+        "n_samples_per_prompt",
+        "num_generations_per_prompt",
+        "rollouts_per_example",
+        "rollout.n",
+    ),
+    "max_length": (
+        "max_length",
+        "max_completion_length",
+        "max_response_length",
+        "generate_max_len",
+        "max_new_tokens",
+        "max_tokens",
+    ),
     "temperature": ("temperature",),
     "top_p": ("top_p",),
     "clip": ("epsilon", "clip_ratio", "eps_clip", "clip_low"),
@@ -167,7 +231,7 @@ def plain(x: float) -> str:
 
 
 def present(run: Run, concept: str) -> float | None:
-    """The value in force: from the configuration, else from what the log shows (peak rate, measured beta, length cap)."""
+    """The value in force: configured, or shown by the log (peak rate, measured beta, length cap)."""
     value = run.settings.get(concept)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)

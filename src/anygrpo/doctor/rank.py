@@ -24,7 +24,10 @@ def rank(findings: list[Finding]) -> list[Finding]:
         for other in heavy:
             if other.rule != f.rule and other.rule in RULES[f.rule].explains:
                 demoted.setdefault(other.rule, f.rule)
-    out = [replace(f, severity="info", follows=demoted[f.rule]) if f.rule in demoted and f.severity != "info" else f for f in findings]
+    out = [
+        replace(f, severity="info", follows=demoted[f.rule]) if f.rule in demoted and f.severity != "info" else f
+        for f in findings
+    ]
     return sorted(out, key=lambda f: (-min(1, SEVERITIES.index(f.severity)), *place(f)))
 
 

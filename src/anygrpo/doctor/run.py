@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from anygrpo.doctor import canonical
@@ -64,7 +65,7 @@ class Run:
     def steps_per_row(self) -> float | None:
         """Median distance of the step counter between training rows; None without a counter."""
         values = [self.steps[r] for r in sorted(self.steps)]
-        gaps = [b - a for a, b in zip(values, values[1:]) if b > a]
+        gaps = [b - a for a, b in pairwise(values) if b > a]
         return median(gaps) if gaps else None
 
     @cached_property
@@ -144,9 +145,12 @@ def only_evaluation(row: Row) -> bool:
     return bool(found) and all(name.startswith("eval/") for name in found)
 
 
-SHORT = {"reward": "reward/mean", "kl": "kl/reference", "reward_std": "reward/std_within", "loss": "loss/total",
-         "grad_norm": "grad_norm/total", "length": "length/mean", "truncated": "truncated/share", "clip": "clip/fraction",
-         "advantage_std": "advantage/std", "policy_loss": "loss/policy"}  # fmt: skip
+SHORT = {
+    "reward": "reward/mean", "kl": "kl/reference", "reward_std": "reward/std_within", "loss": "loss/total",
+    "grad_norm": "grad_norm/total", "length": "length/mean", "truncated": "truncated/share", "clip": "clip/fraction",
+    "advantage_std": "advantage/std", "policy_loss": "loss/policy",
+}  # fmt: skip
+"""Short names that --map takes."""
 
 
 def known_name(name: str) -> str:
@@ -174,7 +178,7 @@ def choose(rows: list[tuple[int, Row]], keys: set[str], mapping: dict[str, str])
     columns: dict[str, str] = {}
     for name, options in candidates.items():
         most = max(counts[key] for _, key in options)
-        columns[name] = min((o for o in options if counts[o[1]] * 2 >= most))[1]
+        columns[name] = min(o for o in options if counts[o[1]] * 2 >= most)[1]
     for name, key in mapping.items():
         columns[SHORT.get(name, name)] = key
     return columns
@@ -182,7 +186,9 @@ def choose(rows: list[tuple[int, Row]], keys: set[str], mapping: dict[str, str])
 
 def trains(row: Row, columns: dict[str, str]) -> bool:
     """A row with any training metric: evaluation rows and empty ones between training rows are none."""
-    return any(key in row for name, key in columns.items() if not name.startswith("eval/") and name not in ("lr", "time/step"))
+    return any(
+        key in row for name, key in columns.items() if not name.startswith("eval/") and name not in ("lr", "time/step")
+    )
 
 
 def collect(name: str, key: str, rows: list[tuple[int, Row]]) -> Series:
@@ -201,7 +207,7 @@ def collect(name: str, key: str, rows: list[tuple[int, Row]]) -> Series:
 
 
 def derive(series: dict[str, Series]) -> None:
-    """Series that follow from others: dead groups from all-best plus all-worst, or from a within-group std of one group."""
+    """Series that follow from others: dead groups from all-best plus all-worst, or from live ones."""
     best, worst = series.get("groups/all_best"), series.get("groups/all_worst")
     if "groups/dead" not in series and best and worst and len(best) and len(worst):
         other = worst.at()

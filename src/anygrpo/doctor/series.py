@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 
 def mean(values: Sequence[float]) -> float:
@@ -149,7 +150,7 @@ class Series:
             return std(residuals(self.values)) * math.sqrt((n - 1) / max(1, n - 2)) if n > 2 else math.inf
         cuts = [round(n * q / 4) for q in range(5)]
         total, freedom = 0.0, 0
-        for a, b in zip(cuts, cuts[1:]):
+        for a, b in pairwise(cuts):
             total += math.fsum(x * x for x in residuals(self.values[a:b]))
             freedom += b - a - 2
         return math.sqrt(total / max(1, freedom))

@@ -13,7 +13,9 @@ from anygrpo.doctor.readers import lines
 
 HINTS = ("reward", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad")
 ERROR = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|SystemExit)\b")
-KILLED = re.compile(r"^\s*(?:Killed|Segmentation fault.*|Bus error.*|.*oom[-_]kill.*|.*out-of-memory handler.*)\s*$", re.I)
+KILLED = re.compile(
+    r"^\s*(?:Killed|Segmentation fault.*|Bus error.*|.*oom[-_]kill.*|.*out-of-memory handler.*)\s*$", re.I
+)
 SIGNAL = re.compile(r"KeyboardInterrupt|SignalException|got signal: (?:1|2|15)\b|SIGHUP|SIGTERM|SIGINT")
 BLOCK = re.compile(r"^\W*step\s+(\d+)\s*(?:/\s*\d+)?\W*$", re.I)
 BULLET = re.compile(r"^\s*[•*\-]\s+([A-Za-z][\w ./()\-]*?)\s*:\s*(" + lines.NUMBER + ")", re.I)

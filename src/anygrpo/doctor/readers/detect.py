@@ -33,11 +33,13 @@ def read(path: str | Path) -> Log:
             raise DataError(f"{source}: no such file or folder", "give a log file, a checkpoint or a run folder")
         log = folder(where, source) if where.is_dir() else file(where, source)
     except OSError as error:
-        raise DataError(f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights") from None
+        raise DataError(
+            f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights"
+        ) from None
     if not log.rows and log.ending is None:
         raise DataError(
             f"{source}: no metric rows found (read as {log.format})",
-            "give a trainer_state.json, console output, an event file, or a table; --map reward=your/key names a column",
+            "give a trainer_state.json, console output, event files or a table; --map reward=your/key names columns",
         )
     return log
 
@@ -102,7 +104,9 @@ def is_table(start: str) -> bool:
         return False
     for mark in (",", "\t"):
         names, cells = head[0].split(mark), head[1].split(mark)
-        numbers = sum(bool(re.fullmatch(r'\s*"?[-+]?[\d.]+(?:[eE][-+]?\d+)?"?\s*|\s*"?(?:nan|inf)"?\s*', c, re.I)) for c in cells)
+        numbers = sum(
+            bool(re.fullmatch(r'\s*"?[-+]?[\d.]+(?:[eE][-+]?\d+)?"?\s*|\s*"?(?:nan|inf)"?\s*', c, re.I)) for c in cells
+        )
         worded = all(re.fullmatch(r'\s*"?[A-Za-z_][^{}=]*"?\s*', n) for n in names)
         if len(names) > 1 and len(names) == len(cells) and worded and numbers * 2 >= len(cells) - cells.count(""):
             return True
@@ -138,7 +142,17 @@ def folder(path: Path, source: str) -> Log:
     events = sorted(path.rglob("*tfevents*"), key=lambda p: p.name)
     if events:
         return joined([file(p, source) for p in events], source)
-    for pattern in ("*.wandb", "files/wandb-summary.json", "wandb-summary.json", "*.jsonl", "*.csv", "*.log", "*.out", "*.txt", "*.json"):
+    for pattern in (
+        "*.wandb",
+        "files/wandb-summary.json",
+        "wandb-summary.json",
+        "*.jsonl",
+        "*.csv",
+        "*.log",
+        "*.out",
+        "*.txt",
+        "*.json",
+    ):
         for found in sorted(path.rglob(pattern)):
             try:
                 log = file(found, source)

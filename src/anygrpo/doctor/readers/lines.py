@@ -10,12 +10,16 @@ from anygrpo.doctor.log import Row, flatten, list_statistics, number
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:0|1|3[0-7]|9[0-7])m")
 PREFIX = re.compile(r"^\s*\((?:[\w.:]+ )+?pid=\d+(?:, ip=[\d.]+)?\)\s?|^\[(?:default|rank)\d+\]:\s?")
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)(?![a-z])"
-DICT_PAIR = re.compile(r"""['"]([^'"{}]{1,120})['"]\s*:\s*(?:(\[[^\]]*\])|(?:[\w.]+\()?['"]?(""" + NUMBER + r""")(/\d+)?)""", re.I)
+DICT_PAIR = re.compile(
+    r"""['"]([^'"{}]{1,120})['"]\s*:\s*(?:(\[[^\]]*\])|(?:[\w.]+\()?['"]?(""" + NUMBER + r""")(/\d+)?)""", re.I
+)
 VERL_ROW = re.compile(r"(?:^|\s)step:\s*(\d+) - (.*)")
 VERL_PAIR = re.compile(r"([\w@./()\-]+(?: [\w@./()\-]+)*):\s*(?:[\w.]+\()?(" + NUMBER + r")\)?$", re.I)
 EQUAL_PAIR = re.compile(r"([A-Za-z_][\w./@\-]*)\s?=\s?(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w.]))", re.I)
 COLON_PAIR = re.compile(
-    r"(?:^|[,|;•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_][\w./@\- ]{0,40}?)\s*:\s*(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w:]))",
+    r"(?:^|[,|;•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_][\w./@\- ]{0,40}?)\s*:\s*(?:(\[[^\]]*\])|("
+    + NUMBER
+    + r")(/\d+)?(?![\w:]))",
     re.I,
 )
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)

@@ -82,12 +82,12 @@ def read_jsonl(text: str, source: str) -> Log:
 
 
 def read_csv(text: str, source: str) -> Log:
-    """A table with a header. wandb's export prefixes columns with "run - " and adds __MIN and __MAX: both are undone."""
+    """A table with a header. wandb's export adds "run - " before names and __MIN, __MAX behind: both are undone."""
     delimiter = "\t" if text[:4096].count("\t") > text[:4096].count(",") else ","
     log = Log(source, "csv")
     try:
         table = csv.reader(io.StringIO(text), delimiter=delimiter)
-        header = [cell.strip() for cell in next(table, [])]
+        header = [cell.strip() for cell in next(table, list[str]())]
         names = [name.split(" - ", 1)[-1] for name in header]
         if len(set(names)) < len(names) - sum(bool(EXPORT.search(n)) for n in names):
             names = header

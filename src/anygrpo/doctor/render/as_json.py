@@ -40,5 +40,11 @@ def finding_json(finding: Finding, run: Run | None, lang: str = "en") -> dict[st
         "title": told.title,
         "evidence": f"{told.evidence} {labels['cause']}: {told.cause} {labels['unlike']}: {told.unlike}.",
         "prescription": told.prescription,
-        "rows": list(finding.rows),
+        "rows": decisive(finding.rows),
     }
+
+
+def decisive(rows: tuple[int, ...], most: int = 100) -> list[int]:
+    """At most `most` row numbers: the first and the last half of them."""
+    half = most // 2
+    return list(rows) if len(rows) <= most else [*rows[:half], *rows[-half:]]

@@ -8,10 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from anygrpo.doctor.autopsy import NUMBERS, Autopsy
-from anygrpo.doctor.findings import verdict
+from anygrpo.doctor.autopsy import Autopsy
+from anygrpo.doctor.findings import Finding, verdict
+from anygrpo.doctor.measured import NUMBERS
 from anygrpo.doctor.render.as_json import finding_json
-from anygrpo.doctor.render.style import document, prose
+from anygrpo.doctor.render.style import document, element, prose
 from anygrpo.doctor.words import tell
 from anygrpo.doctor.words.tell import book, number_text
 
@@ -48,7 +49,9 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
         told = tell(finding, None, lang)
         colour = {"serious": "bold red", "warning": "yellow", "info": "cyan"}[finding.severity]
         console.print()
-        console.print(Text.assemble((f"{i}. {told.title}", colour), (f"  {labels[finding.certainty]} · {finding.rule}", "dim")))
+        console.print(
+            Text.assemble((f"{i}. {told.title}", colour), (f"  {labels[finding.certainty]} · {finding.rule}", "dim"))
+        )
         console.print(Text(told.evidence))
         if finding.severity != "info" and told.prescription:
             console.print(Text.assemble((f"{labels['do']}: ", "bold green"), told.prescription))
@@ -63,17 +66,26 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
 
 def page(autopsy: Autopsy, lang: str = "en") -> str:
     """The same argument as a self-contained page."""
-    words, labels = book(lang).autopsy, book(lang).labels
+    words = book(lang).autopsy
     given = ", ".join(f"`{k} = {v}`" for k, v in given_text(autopsy))
-    out = [f'<p class="meta">anygrpo</p><h1>{escape(words["title"])}</h1><p>{escape(words["given"])}: {prose(given)}</p>']
-    for i, finding in enumerate(autopsy.findings, 1):
-        told = tell(finding, None, lang)
-        cure = f'<dl><dt>{escape(labels["do"])}</dt><dd class="do">{prose(told.prescription)}</dd></dl>' if finding.severity != "info" and told.prescription else ""
-        tag = f'<span class="tag">{escape(labels[finding.certainty])}</span><span class="tag id">{finding.rule}</span>'
-        out.append(f'<article class="{finding.severity}"><div>{tag}<h3>{i}. {escape(told.title)}</h3><p>{prose(told.evidence)}</p>{cure}</div></article>')
-    rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in inferred_text(autopsy, lang))
-    out.append(f'<h2>{escape(words["inferred"])}</h2><table class="kv">{rows}</table>')
+    out = [
+        element("p", "anygrpo", "meta"),
+        element("h1", escape(words["title"])),
+        element("p", f"{escape(words['given'])}: {prose(given)}"),
+        *(step(i, finding, lang) for i, finding in enumerate(autopsy.findings, 1)),
+    ]
+    cells = (element("td", escape(name)) + element("td", escape(value)) for name, value in inferred_text(autopsy, lang))
+    out += [element("h2", escape(words["inferred"])), element("table", "".join(element("tr", c) for c in cells), "kv")]
     if autopsy.open:
-        points = "".join(f"<li>{escape(book(lang).cannot[key])}</li>" for key in autopsy.open)
-        out.append(f"<h2>{escape(words['cannot'])}</h2><ul>{points}</ul>")
+        points = "".join(element("li", escape(book(lang).cannot[key])) for key in autopsy.open)
+        out += [element("h2", escape(words["cannot"])), element("ul", points)]
     return document(words["title"], "".join(out), lang)
+
+
+def step(number: int, finding: Finding, lang: str) -> str:
+    told, labels = tell(finding, None, lang), book(lang).labels
+    body = element("span", escape(labels[finding.certainty]), "tag") + element("span", finding.rule, "tag id")
+    body += element("h3", f"{number}. {escape(told.title)}") + element("p", prose(told.evidence))
+    if finding.severity != "info" and told.prescription:
+        body += element("dl", element("dt", escape(labels["do"])) + element("dd", prose(told.prescription), "do"))
+    return element("article", element("div", body), finding.severity)

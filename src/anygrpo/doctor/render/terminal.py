@@ -9,11 +9,17 @@ from rich.text import Text
 
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
+from anygrpo.doctor.run import Run
 from anygrpo.doctor.words import tell, verdict_text
 from anygrpo.doctor.words.tell import book
 
 COLOURS = {"serious": "bold red", "warning": "yellow", "info": "cyan"}
-VERDICT_COLOURS = {"serious": "bold red", "warning": "bold yellow", "no_objection": "bold green", "cannot_tell": "bold blue"}
+VERDICT_COLOURS = {
+    "serious": "bold red",
+    "warning": "bold yellow",
+    "no_objection": "bold green",
+    "cannot_tell": "bold blue",
+}
 
 
 def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
@@ -21,8 +27,7 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     run, labels = diagnosis.run, book(lang).labels
     console.print()
     console.print(Text(verdict_text(diagnosis.verdict, lang), style=VERDICT_COLOURS[diagnosis.verdict]))
-    head = f"{run.source} · {labels['format']} {run.format} · {labels['framework']} {run.framework} · {run.rows} {labels['rows']}"
-    console.print(Text(head, style="dim"))
+    console.print(Text(headline(run, labels), style="dim"))
     for note in run.notes:
         console.print(Text(f"{labels['notes']}: {note}", style="dim"))
     heavy = [f for f in diagnosis.findings if f.severity != "info"]
@@ -33,7 +38,12 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     for finding in diagnosis.findings:
         if finding.severity == "info":
             told = tell(finding, run, lang)
-            line = Text.assemble((f"{labels['info']} ", "cyan"), (told.title, "bold"), (f" · {labels[finding.certainty]} · {finding.rule}\n", "dim"), told.evidence)
+            line = Text.assemble(
+                (f"{labels['info']} ", "cyan"),
+                (told.title, "bold"),
+                (f" · {labels[finding.certainty]} · {finding.rule}\n", "dim"),
+                told.evidence,
+            )
             if told.prescription:
                 line.append(f" {told.prescription}")
             console.print(Padding(line, (1, 0, 0, 2)))
@@ -41,6 +51,12 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
         console.print()
         console.print(Text(f"{labels['not_observable']}: " + ", ".join(diagnosis.not_observable), style="dim"))
         console.print(Text(labels["not_observable_note"], style="dim italic"))
+
+
+def headline(run: Run, labels: dict[str, str]) -> str:
+    """Where the log came from and what it is."""
+    parts = (run.source, f"{labels['format']} {run.format}", f"{labels['framework']} {run.framework}")
+    return " · ".join([*parts, f"{run.rows} {labels['rows']}"])
 
 
 def card(finding: Finding, diagnosis: Diagnosis, lang: str) -> Panel:
@@ -54,4 +70,12 @@ def card(finding: Finding, diagnosis: Diagnosis, lang: str) -> Panel:
     )
     title = Text.assemble((f" {told.title} ", colour))
     foot = Text(f" {labels[finding.severity]} · {labels[finding.certainty]} · {finding.rule} ", style="dim")
-    return Panel(body, title=title, subtitle=foot, title_align="left", subtitle_align="right", border_style=colour, padding=(0, 1))
+    return Panel(
+        body,
+        title=title,
+        subtitle=foot,
+        title_align="left",
+        subtitle_align="right",
+        border_style=colour,
+        padding=(0, 1),
+    )

@@ -1,6 +1,20 @@
 """The rules, all registered by importing this package."""
 
-from anygrpo.doctor.rules import algebra, groups, objective, sampling, state, steps
+from anygrpo.doctor.rules import algebra, answers, drift, groups, learning, objective, sampling, state, steps
 from anygrpo.doctor.rules.base import LEVEL, ORDER, RULES, Rule
 
-__all__ = ["LEVEL", "ORDER", "RULES", "Rule", "algebra", "groups", "objective", "sampling", "state", "steps"]
+__all__ = [
+    "LEVEL",
+    "ORDER",
+    "RULES",
+    "Rule",
+    "algebra",
+    "answers",
+    "drift",
+    "groups",
+    "learning",
+    "objective",
+    "sampling",
+    "state",
+    "steps",
+]

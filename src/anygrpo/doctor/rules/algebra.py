@@ -39,7 +39,7 @@ def largest_advantage(run: Run) -> Series | None:
     return Series("advantage/abs_max", high.key, high.rows, values)
 
 
-@rule("group_size_bound", "certain", needs=("advantage/max|advantage/abs_max",), source="|z| <= (G-1)/sqrt(G), Samuelson")
+@rule("group_size_bound", "certain", needs=("advantage/max|advantage/abs_max",))
 def group_size_bound(run: Run) -> Result:
     largest = largest_advantage(run)
     assert largest
@@ -56,10 +56,11 @@ def group_size_bound(run: Run) -> Result:
 
 
 @rule(
-    "group_of_one", "certain", needs=("advantage/max|advantage/mean", "reward/mean"),
+    "group_of_one",
+    "certain",
+    needs=("advantage/max|advantage/mean", "reward/mean"),
     explains=("no_learning", "lr_too_small", "advantage_compressed", "starved_groups", "late_collapse", "grad_spikes"),
-    source="A = r - mean over one sample",
-)  # fmt: skip
+)
 def group_of_one(run: Run) -> Result:
     """Every statistic of the advantages equals that of the scores: nothing was subtracted.
 
@@ -89,7 +90,7 @@ def same(a: Series, b: Series) -> bool:
     return len(pairs) >= 3 and size > 1e-6 and all(abs(x - y) <= 2e-3 * max(abs(y), 0.05 * size) for _, x, y in pairs)
 
 
-@rule("rank_std", "certain", needs=("advantage/std",), source="std of n distinct ranks scaled to [-1, 1]: sqrt((n+1)/(3(n-1)))")
+@rule("rank_std", "certain", needs=("advantage/std",))
 def rank_std(run: Run) -> Result:
     spread = run.get("advantage/std")
     normaliser = str(run.settings.get("normaliser", ""))
@@ -98,7 +99,7 @@ def rank_std(run: Run) -> Result:
     return finding("rank_std", "serious", spread.rows, highest=spread.high, least=0.577)
 
 
-@rule("zscore_std", "certain", needs=("advantage/std",), source="std of z-scores is 1 but for a floor or constant groups")
+@rule("zscore_std", "certain", needs=("advantage/std",))
 def zscore_std(run: Run) -> Result:
     spread = run.get("advantage/std")
     normaliser = str(run.settings.get("normaliser", ""))
@@ -107,12 +108,14 @@ def zscore_std(run: Run) -> Result:
     floor = run.settings.get("std_floor")
     if isinstance(floor, int | float) and floor > 0:
         implied = spread.median * float(floor)
-        return finding("zscore_std", "warning", spread.rows, variant="floor", spread=spread.median, floor=floor, reward=implied)
+        return finding(
+            "zscore_std", "warning", spread.rows, variant="floor", spread=spread.median, floor=floor, reward=implied
+        )
     share = spread.median**2
     return finding("zscore_std", "warning", spread.rows, spread=spread.median, share=share)
 
 
-@rule("beta_from_loss", "certain", needs=("loss/total", "kl/reference"), source="mean advantage 0 leaves loss = beta KL")
+@rule("beta_from_loss", "certain", needs=("loss/total", "kl/reference"))
 def beta_from_loss(run: Run) -> Result:
     beta = loss_kl_slope(run)
     if beta is None:
@@ -122,7 +125,7 @@ def beta_from_loss(run: Run) -> Result:
     return finding("beta_from_loss", "info", loss.rows, beta=float(f"{beta:.3g}"), count=len(loss))
 
 
-@rule("on_policy", "certain", needs=("clip/fraction|clip/low|kl/behaviour|ratio/mean",), source="one update a batch: ratio = 1")
+@rule("on_policy", "certain", needs=("clip/fraction|clip/low|kl/behaviour|ratio/mean",))
 def on_policy(run: Run) -> Result:
     """Certain with two witnesses (clip 0 and ratio 1 or KL(new, old) 0); with the clip alone it is only likely."""
     clip = run.get("clip/fraction") or run.get("clip/high") or run.get("clip/low")
@@ -141,7 +144,7 @@ def on_policy(run: Run) -> Result:
     return finding("on_policy", "info", witness.rows[:3], certainty="certain" if sure else "likely", count=len(witness))
 
 
-@rule("kl_off", "certain", needs=("kl/reference",), source="a KL to a different policy is not 0 in every row")
+@rule("kl_off", "certain", needs=("kl/reference",))
 def kl_off(run: Run) -> Result:
     kl = run.get("kl/reference")
     if not kl or len(kl) < 3 or any(x != 0 for x in kl.values):
@@ -149,7 +152,7 @@ def kl_off(run: Run) -> Result:
     return finding("kl_off", "info", kl.rows[:3], count=len(kl))
 
 
-@rule("mean_advantage", "certain", needs=("advantage/mean",), source="a baseline inside the group makes the mean 0")
+@rule("mean_advantage", "certain", needs=("advantage/mean",))
 def mean_advantage(run: Run) -> Result:
     """Said to reassure: people read it as a symptom. A fault only if nothing else varies either."""
     centre = run.get("advantage/mean")
@@ -159,39 +162,64 @@ def mean_advantage(run: Run) -> Result:
     for name in ("advantage/std", "reward/std_within", "grad_norm/total"):
         other = run.get(name)
         if other and other.high <= 1e-9:
-            return finding("mean_advantage", "warning", centre.rows[:3], variant="dead", name=other.key, count=len(centre))
+            return finding(
+                "mean_advantage", "warning", centre.rows[:3], variant="dead", name=other.key, count=len(centre)
+            )
     return finding("mean_advantage", "info", centre.rows[:3], count=len(centre))
 
 
 @rule(
-    "markov_bound", "certain", needs=("ratio/mean|ratio/max|log_ratio/abs_max|log_ratio/mean",),
-    explains=("log_ratio_explosion", "clip_saturated", "no_learning", "kl_blowup", "lr_too_small", "pg_loss_growing", "lr_too_large"),
-    source="Markov: P(p_other/p_behaviour >= M) <= 1/M for samples of the behaviour policy",
-)  # fmt: skip
+    "markov_bound",
+    "certain",
+    needs=("ratio/mean|ratio/max|log_ratio/abs_max|log_ratio/mean",),
+    explains=(
+        "log_ratio_explosion",
+        "clip_saturated",
+        "no_learning",
+        "kl_blowup",
+        "lr_too_small",
+        "pg_loss_growing",
+        "lr_too_large",
+    ),
+)
 def markov_bound(run: Run) -> Result:
-    for name, limit, logs in (("ratio/mean", 1e6, False), ("ratio/max", math.exp(40), False), ("log_ratio/mean", 40, True)):
+    for name, limit, logs in (
+        ("ratio/mean", 1e6, False),
+        ("ratio/max", math.exp(40), False),
+        ("log_ratio/mean", 40, True),
+    ):
         series = run.get(name)
         if not series:
             continue
         rows = [r for r, x in zip(series.rows, series.values) if x > limit]
         if rows:
             exponent = series.high if logs else math.log(series.high)
-            return finding("markov_bound", "serious", rows, name=series.key, top=series.high, exponent=exponent, count=len(rows))
+            return finding(
+                "markov_bound", "serious", rows, name=series.key, top=series.high, exponent=exponent, count=len(rows)
+            )
     wide = run.get("log_ratio/abs_max")
     if wide and wide.high > 40:
         rows = [r for r, x in zip(wide.rows, wide.values) if x > 40]
         return finding(
-            "markov_bound", "serious", rows, certainty="ask", variant="unsigned", name=wide.key, top=wide.high,
-            exponent=wide.high, count=len(rows),
-        )  # fmt: skip
+            "markov_bound",
+            "serious",
+            rows,
+            certainty="ask",
+            variant="unsigned",
+            name=wide.key,
+            top=wide.high,
+            exponent=wide.high,
+            count=len(rows),
+        )
     return None
 
 
 @rule(
-    "saturated_clamp", "certain", needs=("ratio/mean|ratio/max|log_ratio/abs_max",),
+    "saturated_clamp",
+    "certain",
+    needs=("ratio/mean|ratio/max|log_ratio/abs_max",),
     explains=("zero_gradient", "no_learning", "log_ratio_explosion", "lr_too_small", "clip_saturated"),
-    source="d clamp(x)/dx = 0 outside the clamp",
-)  # fmt: skip
+)
 def saturated_clamp(run: Run) -> Result:
     for name in ("ratio/mean", "ratio/max", "log_ratio/abs_max"):
         series = run.get(name)
@@ -202,12 +230,19 @@ def saturated_clamp(run: Run) -> Result:
             rows = [r for r, x in zip(series.rows, series.values) if abs(x - edge) <= 1e-6 * edge]
             if len(rows) >= 2 or (rows and len(series) == 1):
                 return finding(
-                    "saturated_clamp", "serious", rows, name=series.key, clamp=clamp, edge=edge, count=len(rows), of=len(series)
+                    "saturated_clamp",
+                    "serious",
+                    rows,
+                    name=series.key,
+                    clamp=clamp,
+                    edge=edge,
+                    count=len(rows),
+                    of=len(series),
                 )
     return None
 
 
-@rule("z2", "certain", needs=("z2",), explains=("markov_bound", "log_ratio_explosion"), source="mean of n squared standard normals: 1 +- sqrt(2/n)")
+@rule("z2", "certain", needs=("z2",), explains=("markov_bound", "log_ratio_explosion"))
 def z2(run: Run) -> Result:
     series = run.get("z2")
     assert series
@@ -219,14 +254,17 @@ def z2(run: Run) -> Result:
         return None
     worst = max(series.values, key=lambda x: abs(x - 1))
     sure = isinstance(dims, int | float)
-    return finding("z2", "serious", rows, certainty="certain" if sure else "ask", worst=worst, width=width, count=len(rows))
+    return finding(
+        "z2", "serious", rows, certainty="certain" if sure else "ask", worst=worst, width=width, count=len(rows)
+    )
 
 
 @rule(
-    "wrong_reference", "certain", needs=("kl/reference",),
+    "wrong_reference",
+    "certain",
+    needs=("kl/reference",),
     explains=("kl_blowup", "kl_dominates", "no_learning", "lr_too_small", "lr_too_large"),
-    source="KL to the starting policy is 0 before the first update",
-)  # fmt: skip
+)
 def wrong_reference(run: Run) -> Result:
     """KL > .05 in the very first row of a log with one row a step, then a band that training does not move."""
     kl = run.comparable("kl/reference")
@@ -238,8 +276,14 @@ def wrong_reference(run: Run) -> Result:
     band = kl.end / kl.start if kl.start > 0 else math.inf
     if not 1 / 3 <= band <= 3 or min(kl.start, kl.end, kl.median) < kl.values[0] / 4:
         return None
-    rows = kl.rows[: min(8, len(kl))]
     return finding(
-        "wrong_reference", "serious", kl.rows[:8], changes=(Change("reference_model"),), metrics=("kl/reference",),
-        first=kl.values[0], middle=kl.median, low=kl.low, high=kl.high,
-    )  # fmt: skip
+        "wrong_reference",
+        "serious",
+        kl.rows[:8],
+        changes=(Change("reference_model"),),
+        metrics=("kl/reference",),
+        first=kl.values[0],
+        middle=kl.median,
+        low=kl.low,
+        high=kl.high,
+    )

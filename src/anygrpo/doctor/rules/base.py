@@ -18,7 +18,15 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("group_of_one", "constant_reward", "difficulty_dominates", "starved_groups", "mastered_groups"),
     ("advantage_compressed", "phantom_advantages", "rank_std", "zscore_std"),
     ("zero_gradient", "lr_too_small", "kl_dominates"),
-    ("log_ratio_explosion", "kl_blowup", "lr_too_large", "pg_loss_growing", "grad_spikes", "clip_saturated", "clip_idle"),
+    (
+        "log_ratio_explosion",
+        "kl_blowup",
+        "lr_too_large",
+        "pg_loss_growing",
+        "grad_spikes",
+        "clip_saturated",
+        "clip_idle",
+    ),
     ("low_entropy_start", "entropy_collapse", "entropy_explosion", "decision_collapse"),
     ("reward_hacking", "length_collapse", "length_explosion", "overfitting", "validation_drop", "late_collapse"),
     ("no_learning", "sup_loss_flat", "consistency_rising", "lr_exhausted", "no_effect", "eval_resolution"),
@@ -38,7 +46,6 @@ class Rule:
         needs: canonical metrics it cannot do without ("reward/mean|reward/std": either).
         trend: needs enough rows (a log too short gets a refusal instead).
         explains: rules that follow from this one and are demoted when it holds.
-        source: where the statement comes from.
     """
 
     id: str
@@ -46,7 +53,6 @@ class Rule:
     needs: tuple[str, ...]
     trend: bool
     explains: tuple[str, ...]
-    source: str
     check: Callable[[Run], Result]
 
     def observable(self, run: Run) -> bool:
@@ -69,13 +75,12 @@ def rule(
     needs: tuple[str, ...] = (),
     trend: bool = False,
     explains: tuple[str, ...] = (),
-    source: str = "",
 ) -> Callable[[Callable[[Run], Result]], Callable[[Run], Result]]:
     """Register a function as a rule."""
 
     def register(check: Callable[[Run], Result]) -> Callable[[Run], Result]:
         assert id in LEVEL, f"{id} has no place in the causal order"
-        RULES[id] = Rule(id, certainty, needs, trend, explains, source, check)
+        RULES[id] = Rule(id, certainty, needs, trend, explains, check)
         return check
 
     return register
@@ -92,5 +97,7 @@ def finding(
     metrics: tuple[str, ...] = (),
     **facts: Fact,
 ) -> Finding:
-    """A finding of a registered rule, with its certainty unless another is given. `metrics`: the curves that show it."""
-    return Finding(id, certainty or RULES[id].certainty, severity, tuple(rows)[:50], facts, variant, changes, metrics=metrics)
+    """A finding of a registered rule, with its certainty unless another is given. `metrics`: curves that show it."""
+    return Finding(
+        id, certainty or RULES[id].certainty, severity, tuple(rows), facts, variant, changes, metrics=metrics
+    )

@@ -1,19 +1,19 @@
-"""Is the gain the gain that was wanted: hacking, lengths, held-out results, collapses, and runs that learn nothing."""
+"""Is the gain the gain that was wanted: hacking, lengths, held-out results, collapses."""
 
 from __future__ import annotations
 
 import math
 
-from anygrpo.doctor.findings import Change, Fact
+from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rules.base import Result, finding, rule
-from anygrpo.doctor.rules.progress import blocks, held_out_rose, outcomes, progress, rounding
+from anygrpo.doctor.rules.progress import blocks, held_out_rose, outcomes, progress
 from anygrpo.doctor.run import Run
 from anygrpo.doctor.series import Series, correlation, mean, paired
 
 ROLL_BACK = (Change("learning_rate", factor=0.5),)
 
 
-@rule("reward_hacking", "likely", needs=("reward/mean",), trend=True, explains=("length_collapse", "length_explosion"), source="a proxy parted from what it stands for")
+@rule("reward_hacking", "likely", needs=("reward/mean",), trend=True, explains=("length_collapse", "length_explosion"))
 def reward_hacking(run: Run) -> Result:
     """The trained reward rose; a measure that is not trained on stayed behind or got worse."""
     p = progress(run)
@@ -25,7 +25,9 @@ def reward_hacking(run: Run) -> Result:
         if s.gain <= 0.1 * p.reward.gain:
             return hacked(run, name, s, p.reward, "measure")
     for name, s in run.evals.items():
-        worse = ("perplexity" in name or name.endswith("ppl")) and len(s) >= 4 and s.last > 2 * s.first and s.gain > s.mde
+        worse = (
+            ("perplexity" in name or name.endswith("ppl")) and len(s) >= 4 and s.last > 2 * s.first and s.gain > s.mde
+        )
         if worse:
             return hacked(run, s.key, s, p.reward, "perplexity")
     return None
@@ -33,9 +35,17 @@ def reward_hacking(run: Run) -> Result:
 
 def hacked(run: Run, name: str, s: Series, reward: Series, variant: str) -> Result:
     return finding(
-        "reward_hacking", "warning", s.rows[-s.quarter_size :], variant=variant, name=name, first=s.first, last=s.last,
-        r_first=reward.first, r_last=reward.last, metrics=("reward/mean", s.name),
-    )  # fmt: skip
+        "reward_hacking",
+        "warning",
+        s.rows[-s.quarter_size :],
+        variant=variant,
+        name=name,
+        first=s.first,
+        last=s.last,
+        r_first=reward.first,
+        r_last=reward.last,
+        metrics=("reward/mean", s.name),
+    )
 
 
 def independent(run: Run) -> list[tuple[str, Series]]:
@@ -45,7 +55,11 @@ def independent(run: Run) -> list[tuple[str, Series]]:
     assert reward
     found: list[tuple[str, Series]] = []
     parts = run.components
-    trained = [n for n, s in parts.items() if len(s) == len(reward) and all(abs(a - b) <= 1e-9 for a, b in zip(s.values, reward.values))]
+    trained = [
+        n
+        for n, s in parts.items()
+        if len(s) == len(reward) and all(abs(a - b) <= 1e-9 for a, b in zip(s.values, reward.values))
+    ]
     if trained and len(parts) > 1:
         for name, s in parts.items():
             pairs = paired(s, reward)
@@ -64,7 +78,7 @@ def same_reward(run: Run, s: Series) -> bool:
     return s.name == "eval/reward" or s.name.startswith("eval/reward/")
 
 
-@rule("length_collapse", "likely", needs=("length/mean",), trend=True, source="shorter than half its start")
+@rule("length_collapse", "likely", needs=("length/mean",), trend=True)
 def length_collapse(run: Run) -> Result:
     """Below half its start and held-out results do not follow. Earned where many samples were cut off at the start."""
     length = run.comparable("length/mean")
@@ -75,12 +89,19 @@ def length_collapse(run: Run) -> Result:
     p = progress(run)
     rows = [r for r, x in zip(length.rows, length.values) if x < 0.5 * length.first]
     return finding(
-        "length_collapse", "info" if earned else "warning", rows, variant="earned" if earned else "", first=length.first,
-        last=length.last, ratio=length.last / length.first, gain=p.reward.gain if p else 0.0, metrics=("length/mean", "reward/mean"),
-    )  # fmt: skip
+        "length_collapse",
+        "info" if earned else "warning",
+        rows,
+        variant="earned" if earned else "",
+        first=length.first,
+        last=length.last,
+        ratio=length.last / length.first,
+        gain=p.reward.gain if p else 0.0,
+        metrics=("length/mean", "reward/mean"),
+    )
 
 
-@rule("length_explosion", "likely", needs=("length/mean",), trend=True, explains=("truncation",), source="longer than 1.5 times its start")
+@rule("length_explosion", "likely", needs=("length/mean",), trend=True, explains=("truncation",))
 def length_explosion(run: Run) -> Result:
     """Over 1.5 times its start and neither reward nor held-out results rise with it; earned reasoning is a note."""
     length, p = run.comparable("length/mean"), progress(run)
@@ -89,12 +110,19 @@ def length_explosion(run: Run) -> Result:
     earned = held_out_rose(run) or (p is not None and p.rose)
     changes = () if earned else (Change("loss_reduction", "token-mean"), Change("overlong_penalty", "on"))
     return finding(
-        "length_explosion", "info" if earned else "warning", length.rows[-length.quarter_size :], variant="earned" if earned else "",
-        first=length.first, last=length.last, ratio=length.last / length.first, changes=changes, metrics=("length/mean", "reward/mean"),
-    )  # fmt: skip
+        "length_explosion",
+        "info" if earned else "warning",
+        length.rows[-length.quarter_size :],
+        variant="earned" if earned else "",
+        first=length.first,
+        last=length.last,
+        ratio=length.last / length.first,
+        changes=changes,
+        metrics=("length/mean", "reward/mean"),
+    )
 
 
-@rule("overfitting", "likely", needs=("reward/mean",), trend=True, source="in-domain up, held-out down")
+@rule("overfitting", "likely", needs=("reward/mean",), trend=True)
 def overfitting(run: Run) -> Result:
     """The trained reward rose while a held-out measure lost more than two standard errors of its own noise."""
     p = progress(run)
@@ -105,13 +133,22 @@ def overfitting(run: Run) -> Result:
         if len(s) >= 6 and s.gain < -2 * width and s.gain < -s.mde and mean(s.values[-2:]) < s.first - width:
             best = s.rows[s.values.index(s.high)]
             return finding(
-                "overfitting", "warning", s.rows[-s.quarter_size :], name=s.key, first=s.first, last=s.last, best=best, width=width,
-                gain=p.reward.gain, changes=(*ROLL_BACK, Change("beta", 0.001)), metrics=("reward/mean", s.name),
-            )  # fmt: skip
+                "overfitting",
+                "warning",
+                s.rows[-s.quarter_size :],
+                name=s.key,
+                first=s.first,
+                last=s.last,
+                best=best,
+                width=width,
+                gain=p.reward.gain,
+                changes=(*ROLL_BACK, Change("beta", 0.001)),
+                metrics=("reward/mean", s.name),
+            )
     return None
 
 
-@rule("validation_drop", "likely", trend=True, source="best minus 2 standard errors, three times")
+@rule("validation_drop", "likely", trend=True)
 def validation_drop(run: Run) -> Result:
     """The last three evaluations all lie more than 2 standard errors of a difference below the best one."""
     logged = run.evals.get("reward_se")
@@ -123,15 +160,23 @@ def validation_drop(run: Run) -> Result:
         if error > 0 and all(x < best - 2 * error for x in s.values[-3:]) and best > s.values[0]:
             row = s.rows[s.values.index(best)]
             return finding(
-                "validation_drop", "warning", s.rows[-3:], name=s.key, best=best, row=row, last=mean(s.values[-3:]), error=error,
-                changes=ROLL_BACK, metrics=(s.name,),
-            )  # fmt: skip
+                "validation_drop",
+                "warning",
+                s.rows[-3:],
+                name=s.key,
+                best=best,
+                row=row,
+                last=mean(s.values[-3:]),
+                error=error,
+                changes=ROLL_BACK,
+                metrics=(s.name,),
+            )
     return None
 
 
-@rule("late_collapse", "likely", needs=("reward/mean",), trend=True, explains=("no_learning",), source="own peak minus 3 noise sd, sustained")
+@rule("late_collapse", "likely", needs=("reward/mean",), trend=True, explains=("no_learning",))
 def late_collapse(run: Run) -> Result:
-    """In eighths of the run: the last two both lie over 3 standard errors below the best, which itself was a real gain."""
+    """In eighths of the run: the last two lie over 3 standard errors below the best, which was a real gain."""
     p = progress(run)
     if not p or len(p.reward) < 32 or held_out_rose(run):
         return None
@@ -147,90 +192,15 @@ def late_collapse(run: Run) -> Result:
     rows = p.reward.rows
     eighth = len(rows) // 8
     return finding(
-        "late_collapse", "warning", rows[-2 * eighth :], peak=peak, at=rows[at * eighth], until=rows[min(len(rows) - 1, (at + 1) * eighth)],
-        last=mean(parts[-2:]), width=width, sigmas=(peak - mean(parts[-2:])) / width, changes=ROLL_BACK, metrics=("reward/mean",),
-    )  # fmt: skip
-
-
-@rule("no_learning", "likely", needs=("reward/mean",), trend=True, source="gain below what the log could show")
-def no_learning(run: Run) -> Result:
-    """No gain beyond MDE and no trend. Which causes the log excludes is part of the statement."""
-    p = progress(run)
-    if not p or not p.flat or held_out_rose(run) or p.reward.constant:
-        return None
-    facts: dict[str, Fact] = {"gain": p.reward.gain, "mde": p.reward.mde, "first": p.reward.first, "count": len(p.reward), "noise": p.reward.noise}
-    return finding("no_learning", "warning", p.reward.rows[-p.reward.quarter_size :], excluded=excluded(run), metrics=("reward/mean",), **facts)
-
-
-def excluded(run: Run) -> str:
-    """Names of causes that the logged metrics speak against."""
-    out: list[str] = []
-    cut, grad, dead, kl = run.get("truncated/share"), run.get("grad_norm/total"), run.get("groups/dead"), run.comparable("kl/reference")
-    if cut and cut.last < 0.05:
-        out.append("truncation")
-    if grad and grad.median > 1e-6:
-        out.append("zero_gradient")
-    if dead and dead.last < 0.3:
-        out.append("starved_groups")
-    if kl and abs(kl.last) > 1e-3:
-        out.append("lr_too_small")
-    return ", ".join(out) or "-"
-
-
-@rule("sup_loss_flat", "likely", needs=("loss/supervised",), trend=True, source="a weighted term that does not fall")
-def sup_loss_flat(run: Run) -> Result:
-    """Less than 2% over the last 30% of the run while it carries weight; a converged loss (under a tenth of its start) is fine."""
-    loss = run.get("loss/supervised")
-    weight = run.settings.get("lambda_supervised")
-    if not loss or len(loss) < 20 or loss.high <= 0 or (isinstance(weight, int | float) and weight == 0):
-        return None
-    tail = loss.tail(0.3)
-    half = len(tail) // 2
-    a, b = mean(tail[:half]), mean(tail[half:])
-    if a <= 0 or abs(a - b) / a >= 0.02 or b < 0.1 * loss.values[0]:
-        return None
-    changes = (Change("lambda_supervised", 0.8), Change("warmup", "15 epochs"))
-    return finding("sup_loss_flat", "warning" if b > 0.5 * loss.values[0] else "info", loss.rows[-len(tail) :], a=a, b=b, change=(a - b) / a, changes=changes)
-
-
-@rule("consistency_rising", "likely", needs=("loss/consistency",), trend=True, source="over its own minimum, p < .01")
-def consistency_rising(run: Run) -> Result:
-    loss = run.get("loss/consistency")
-    if not loss or len(loss) < 16:
-        return None
-    smooth = loss.smooth()
-    least = min(smooth)
-    after = loss.values[smooth.index(least) :]
-    tail = Series(loss.name, loss.key, loss.rows[-len(after) :], after)
-    if least <= 0 or smooth[-1] <= 1.5 * least or len(after) < 8 or tail.p >= 0.01 or tail.gain <= 0:
-        return None
-    return finding("consistency_rising", "warning", tail.rows, least=least, now=smooth[-1], p=tail.p, changes=(Change("lambda_consistency", factor=0.5),))
-
-
-@rule("eval_resolution", "ask", trend=True, source="2 se of a difference of two rates: 2 sqrt(2 p (1-p) / n)")
-def eval_resolution(run: Run) -> Result:
-    """A difference between first and last evaluation that so many questions cannot show; the number that could is said."""
-    asked = run.settings.get("eval_questions")
-    for s in outcomes(run).values():
-        rate = s.last
-        if not 0 < rate < 1 or not 0 <= s.low <= s.high <= 1:
-            continue
-        n = int(asked) if isinstance(asked, int | float) and asked > 0 else questions(s)
-        if n is None:
-            continue
-        claimed = s.values[-1] - s.values[0]
-        limit = 2 * math.sqrt(2 * rate * (1 - rate) / n)
-        if 0 < abs(claimed) < limit:
-            needed = math.ceil(8 * rate * (1 - rate) / claimed**2)
-            return finding("eval_resolution", "info", (s.rows[0], s.rows[-1]), name=s.key, claimed=claimed, n=n, limit=limit, needed=needed)
-    return None
-
-
-def questions(s: Series) -> int | None:
-    """The number of questions, where all accuracies are multiples of 1/n and n is small enough to be sure of."""
-    if rounding(list(s.values)) > 1e-5 or len(set(s.values)) < 3:
-        return None
-    for n in range(4, 201):
-        if all(abs(x * n - round(x * n)) < 1e-4 for x in s.values):
-            return n
-    return None
+        "late_collapse",
+        "warning",
+        rows[-2 * eighth :],
+        peak=peak,
+        at=rows[at * eighth],
+        until=rows[min(len(rows) - 1, (at + 1) * eighth)],
+        last=mean(parts[-2:]),
+        width=width,
+        sigmas=(peak - mean(parts[-2:])) / width,
+        changes=ROLL_BACK,
+        metrics=("reward/mean",),
+    )

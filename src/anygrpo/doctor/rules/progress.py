@@ -11,7 +11,9 @@ from anygrpo.doctor.series import Series, mean
 LONG_ENOUGH = 8
 """Rows below which no trend is read."""
 
-OUTCOME = re.compile(r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim)")
+OUTCOME = re.compile(
+    r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim)"
+)
 NO_OUTCOME = re.compile(
     r"std|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct"
 )
@@ -59,9 +61,7 @@ def rose(run: Run) -> bool:
 def outcomes(run: Run) -> dict[str, Series]:
     """Held-out measures of success (accuracy, reward, pass rate): not their spread, lengths or times."""
     return {
-        name: s
-        for name, s in run.evals.items()
-        if len(s) >= 3 and OUTCOME.search(name) and not NO_OUTCOME.search(name)
+        name: s for name, s in run.evals.items() if len(s) >= 3 and OUTCOME.search(name) and not NO_OUTCOME.search(name)
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.groups import dead_share
@@ -12,33 +14,60 @@ from anygrpo.doctor.series import mean
 MISMATCHED = ("log_ratio_explosion", "kl_blowup", "no_learning", "late_collapse", "clip_saturated", "lr_too_large")
 
 
+LIMITS: dict[str, Callable[[float], bool]] = {
+    "mismatch/ratio_mean": lambda x: not 0.5 <= x <= 2,
+    "mismatch/ess": lambda x: 0 <= x < 0.3,
+    "kl/rollout": lambda x: abs(x) > 0.1,
+}
+"""Outside what the same policy gives on the same tokens."""
+
+
 @rule(
-    "sampler_mismatch", "likely", needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference",), explains=MISMATCHED,
-    source="E[p_trainer/p_sampler] = 1 on the sampler's own samples",
-)  # fmt: skip
+    "sampler_mismatch",
+    "likely",
+    needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference",),
+    explains=MISMATCHED,
+)
 def sampler_mismatch(run: Run) -> Result:
-    """Importance ratio outside [.5, 2], ESS below .3, |KL(rollout, train)| above .1, or a first-row KL in the hundreds."""
-    checks = (
-        ("mismatch/ratio_mean", lambda x: not 0.5 <= x <= 2),
-        ("mismatch/ess", lambda x: 0 <= x < 0.3),
-        ("kl/rollout", lambda x: abs(x) > 0.1),
-    )
-    for name, off in checks:
+    """Importance ratio outside [.5, 2], ESS below .3, |KL(rollout, train)| above .1, first-row KL in the hundreds."""
+    for name, off in LIMITS.items():
         series = run.comparable(name)
         if not series:
             continue
         rows = [r for r, x in zip(series.rows, series.values) if off(x)]
         if len(rows) > 0.2 * len(series) and off(mean(series.tail(0.5))):
             cures = (Change("temperature", 1.0), Change("top_p", 1.0), Change("importance_cap", 2.0))
-            return finding("sampler_mismatch", "serious", rows, name=series.key, value=series.last, count=len(rows), of=len(series), changes=cures)
+            return finding(
+                "sampler_mismatch",
+                "serious",
+                rows,
+                name=series.key,
+                value=series.last,
+                count=len(rows),
+                of=len(series),
+                changes=cures,
+            )
     kl = run.comparable("kl/reference")
     if kl and kl.values[0] > 100:
-        return finding("sampler_mismatch", "serious", kl.rows[:1], variant="first", name=kl.key, value=kl.values[0], metrics=("kl/reference",))
+        return finding(
+            "sampler_mismatch",
+            "serious",
+            kl.rows[:1],
+            variant="first",
+            name=kl.key,
+            value=kl.values[0],
+            metrics=("kl/reference",),
+        )
     return None
 
 
-@rule("stale_rollouts", "likely", needs=("kl/rollout|mismatch/log_prob|mismatch/ratio_mean", "reward/mean"), trend=True,
-      explains=("no_learning", "clip_saturated"), source="an engine that keeps the first weights drifts from the trainer")  # fmt: skip
+@rule(
+    "stale_rollouts",
+    "likely",
+    needs=("kl/rollout|mismatch/log_prob|mismatch/ratio_mean", "reward/mean"),
+    trend=True,
+    explains=("no_learning", "clip_saturated"),
+)
 def stale_rollouts(run: Run) -> Result:
     """The distance of sampler and trainer grows with the updates while the reward does not move."""
     p = progress(run)
@@ -48,12 +77,19 @@ def stale_rollouts(run: Run) -> Result:
     if distance.p >= 0.01 or distance.gain <= distance.mde or distance.last < 2 * max(distance.first, 1e-9):
         return None
     return finding(
-        "stale_rollouts", "warning", distance.rows, certainty="ask", name=distance.key, first=distance.first, last=distance.last,
-        gain=p.reward.gain, mde=p.reward.mde,
-    )  # fmt: skip
+        "stale_rollouts",
+        "warning",
+        distance.rows,
+        certainty="ask",
+        name=distance.key,
+        first=distance.first,
+        last=distance.last,
+        gain=p.reward.gain,
+        mde=p.reward.mde,
+    )
 
 
-@rule("low_entropy_start", "likely", needs=("entropy",), explains=("entropy_collapse",), source="no exploration, no spread in a group")
+@rule("low_entropy_start", "likely", needs=("entropy",), explains=("entropy_collapse",))
 def low_entropy_start(run: Run) -> Result:
     entropy = run.get("entropy")
     assert entropy
@@ -61,10 +97,23 @@ def low_entropy_start(run: Run) -> Result:
         return None
     p = progress(run)
     severity = "warning" if p and p.flat else "info"
-    return finding("low_entropy_start", severity, entropy.rows[: entropy.edge], start=entropy.start, changes=(Change("temperature", 1.2),), metrics=("entropy",))
+    return finding(
+        "low_entropy_start",
+        severity,
+        entropy.rows[: entropy.edge],
+        start=entropy.start,
+        changes=(Change("temperature", 1.2),),
+        metrics=("entropy",),
+    )
 
 
-@rule("entropy_collapse", "likely", needs=("entropy", "reward/mean"), trend=True, explains=("no_learning", "decision_collapse"), source="sharpening that buys nothing")
+@rule(
+    "entropy_collapse",
+    "likely",
+    needs=("entropy", "reward/mean"),
+    trend=True,
+    explains=("no_learning", "decision_collapse"),
+)
 def entropy_collapse(run: Run) -> Result:
     """Below a tenth of its start (or .03), no gain since then, and more and more groups without spread."""
     entropy, p = run.get("entropy"), progress(run)
@@ -86,12 +135,26 @@ def entropy_collapse(run: Run) -> Result:
     rows = [r for r, x in zip(entropy.rows, entropy.values) if x < floor]
     changes = (Change("clip_high", 0.28), Change("temperature", 1.0))
     return finding(
-        "entropy_collapse", "warning", rows, start=entropy.start, end=entropy.end, row=entropy.rows[down], dead_first=dead.first,
-        dead_last=dead.last, changes=changes, metrics=("entropy", "groups/dead", "reward/mean"),
-    )  # fmt: skip
+        "entropy_collapse",
+        "warning",
+        rows,
+        start=entropy.start,
+        end=entropy.end,
+        row=entropy.rows[down],
+        dead_first=dead.first,
+        dead_last=dead.last,
+        changes=changes,
+        metrics=("entropy", "groups/dead", "reward/mean"),
+    )
 
 
-@rule("entropy_explosion", "likely", needs=("entropy", "reward/mean"), trend=True, explains=("late_collapse", "length_explosion"), source="noise, not exploration")
+@rule(
+    "entropy_explosion",
+    "likely",
+    needs=("entropy", "reward/mean"),
+    trend=True,
+    explains=("late_collapse", "length_explosion"),
+)
 def entropy_explosion(run: Run) -> Result:
     """Over twice its own minimum and over 1, while the reward came down from its best."""
     entropy, p = run.get("entropy"), progress(run)
@@ -108,17 +171,32 @@ def entropy_explosion(run: Run) -> Result:
         return None
     changes = (Change("entropy_coef", 0.0), Change("clip_high", 0.2))
     return finding(
-        "entropy_explosion", "warning", entropy.rows[at:], least=least, now=smooth[-1], before=before, after=p.reward.last,
-        changes=changes, metrics=("entropy", "reward/mean"),
-    )  # fmt: skip
+        "entropy_explosion",
+        "warning",
+        entropy.rows[at:],
+        least=least,
+        now=smooth[-1],
+        before=before,
+        after=p.reward.last,
+        changes=changes,
+        metrics=("entropy", "reward/mean"),
+    )
 
 
-@rule("decision_collapse", "likely", needs=("answers/distinct",), source="different words, one answer")
+@rule("decision_collapse", "likely", needs=("answers/distinct",))
 def decision_collapse(run: Run) -> Result:
     answers, texts = run.get("answers/distinct"), run.get("texts/distinct")
     assert answers
     fallen = answers.last < 0.3 * answers.first or answers.last < 0.15
     if not fallen or (texts is not None and texts.last < 0.5):
         return None
-    facts = {"answers": answers.last, "first": answers.first, "texts": texts.last if texts else "?"}
-    return finding("decision_collapse", "warning", answers.rows, certainty="likely" if texts else "ask", changes=(Change("clip_high", 0.28),), **facts)
+    return finding(
+        "decision_collapse",
+        "warning",
+        answers.rows,
+        certainty="likely" if texts else "ask",
+        changes=(Change("clip_high", 0.28),),
+        answers=answers.last,
+        first=answers.first,
+        texts=texts.last if texts else "?",
+    )

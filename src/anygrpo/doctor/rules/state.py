@@ -7,11 +7,19 @@ from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import LONG_ENOUGH, progress
 from anygrpo.doctor.run import Run
 
-TREND_RULES = ("no_learning", "lr_too_small", "late_collapse", "starved_groups", "mastered_groups", "kl_blowup", "lr_exhausted")
+TREND_RULES = (
+    "no_learning",
+    "lr_too_small",
+    "late_collapse",
+    "starved_groups",
+    "mastered_groups",
+    "kl_blowup",
+    "lr_exhausted",
+)
 EVERYTHING_RL = (*TREND_RULES, "truncation", "zero_gradient", "sup_loss_flat", "grad_spikes", "advantage_compressed")
 
 
-@rule("crash", "certain", explains=(), source="the last exception that nobody caught")
+@rule("crash", "certain", explains=())
 def crash(run: Run) -> Result:
     end = run.ending
     if end is None:
@@ -25,12 +33,22 @@ def crash(run: Run) -> Result:
 
 
 @rule(
-    "nonfinite", "certain", explains=("crash", "no_learning", "lr_too_small", "late_collapse", "zero_gradient"),
-    source="NaN and infinity spread through every later sum",
-)  # fmt: skip
+    "nonfinite",
+    "certain",
+    explains=("crash", "no_learning", "lr_too_small", "late_collapse", "zero_gradient"),
+)
 def nonfinite(run: Run) -> Result:
     """Any NaN or infinity in a training metric; a column that is never finite was never computed and only noted."""
-    watched = ("loss/total", "loss/policy", "grad_norm/total", "reward/mean", "kl/reference", "entropy", "ratio/mean", "advantage/std")
+    watched = (
+        "loss/total",
+        "loss/policy",
+        "grad_norm/total",
+        "reward/mean",
+        "kl/reference",
+        "entropy",
+        "ratio/mean",
+        "advantage/std",
+    )
     hit = {name: s for name, s in run.series.items() if s.bad and not name.startswith("eval/")}
     never = [s.key for s in hit.values() if not s.values]
     some = {name: s for name, s in hit.items() if s.values}
@@ -41,16 +59,20 @@ def nonfinite(run: Run) -> Result:
     names = ", ".join(sorted(s.key for s in (core or some).values()))
     still = max(rows) >= max(max(s.rows) for s in some.values())
     severity = "serious" if core and (still or len(rows) > 2) else "warning" if core else "info"
-    return finding("nonfinite", severity, rows, names=names, count=len(rows), first=rows[0], changes=(Change("precision"),))
+    return finding(
+        "nonfinite", severity, rows, names=names, count=len(rows), first=rows[0], changes=(Change("precision"),)
+    )
 
 
-@rule("not_rl_log", "certain", explains=EVERYTHING_RL, source="no reward, return, score or advantage among the names")
+@rule("not_rl_log", "certain", explains=EVERYTHING_RL)
 def not_rl_log(run: Run) -> Result:
     if run.rows == 0:
         return None
     if run.preference:
         return finding("not_rl_log", "warning", variant="preference")
-    if any(run.get(name) for name in ("reward/mean", "advantage/std", "advantage/max", "reward/std_within", "groups/dead")):
+    if any(
+        run.get(name) for name in ("reward/mean", "advantage/std", "advantage/max", "reward/std_within", "groups/dead")
+    ):
         return None
     if run.components or any("reward" in name for name in run.evals):
         return None
@@ -58,7 +80,7 @@ def not_rl_log(run: Run) -> Result:
     return finding("not_rl_log", "warning", keys=keys)
 
 
-@rule("too_short", "certain", explains=TREND_RULES, source="MDE = 2.8 sd sqrt(2/(n/4))")
+@rule("too_short", "certain", explains=TREND_RULES)
 def too_short(run: Run) -> Result:
     """Fewer than 8 rewards; or fewer than 20 with nothing moving beyond what so few could show."""
     if run.rows == 0:

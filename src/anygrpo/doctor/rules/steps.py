@@ -1,20 +1,20 @@
-"""The size of the steps: too small, too large, in the wrong direction, or none at all."""
+"""Steps that do not move the policy: no gradient, a rate too small, a KL term that holds it."""
 
 from __future__ import annotations
-
-import math
 
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.groups import dead_share
-from anygrpo.doctor.rules.progress import blocks, held_out_rose, loss_kl_slope, progress
+from anygrpo.doctor.rules.progress import held_out_rose, loss_kl_slope, progress
 from anygrpo.doctor.run import Run
 from anygrpo.doctor.series import mean, median, paired
 
 COLLAPSES = ("no_learning", "late_collapse", "validation_drop", "entropy_explosion", "entropy_collapse")
 
 
-@rule("zero_gradient", "likely", needs=("grad_norm/total|update/relative_norm",), explains=("lr_too_small", "no_learning"), source="advantages alive, gradient 0")
+@rule(
+    "zero_gradient", "likely", needs=("grad_norm/total|update/relative_norm",), explains=("lr_too_small", "no_learning")
+)
 def zero_gradient(run: Run) -> Result:
     """Rewards differ and the gradient is exactly 0, or the weights do not move. A warm-up row with rate 0 is none."""
     moved, rate = run.get("update/relative_norm"), run.get("lr")
@@ -23,20 +23,33 @@ def zero_gradient(run: Run) -> Result:
         still = [r for r, x in zip(moved.rows, moved.values) if x <= 0 and off.get(r, 1.0) > 0]
         if len(still) > 0.9 * len(moved):
             return finding("zero_gradient", "serious", still, variant="still", count=len(still), of=len(moved))
-    grad, within = run.get("grad_norm/total"), run.get("reward/std_within") or run.get("reward/std") or run.get("advantage/std")
+    grad, within = (
+        run.get("grad_norm/total"),
+        run.get("reward/std_within") or run.get("reward/std") or run.get("advantage/std"),
+    )
     if not grad or not within:
         return None
     alive = [(r, g) for r, s, g in paired(within, grad) if s > 1e-6]
     zero = [r for r, g in alive if abs(g) <= 1e-12]
     if len(alive) < 3 or len(zero) < 0.9 * len(alive):
         return None
-    return finding("zero_gradient", "serious", zero, count=len(zero), of=len(alive), metrics=("grad_norm/total", "reward/std_within"))
+    return finding(
+        "zero_gradient",
+        "serious",
+        zero,
+        count=len(zero),
+        of=len(alive),
+        metrics=("grad_norm/total", "reward/std_within"),
+    )
 
 
 @rule(
-    "lr_too_small", "likely", needs=("reward/mean", "kl/reference"), trend=True, explains=("no_learning",),
-    source="a policy that has not moved cannot have learned",
-)  # fmt: skip
+    "lr_too_small",
+    "likely",
+    needs=("reward/mean", "kl/reference"),
+    trend=True,
+    explains=("no_learning",),
+)
 def lr_too_small(run: Run) -> Result:
     """No gain, KL to the start below .001 after 100 or more updates, and the gradient is not what is missing."""
     p, kl, grad = progress(run), run.comparable("kl/reference"), run.get("grad_norm/total")
@@ -50,19 +63,29 @@ def lr_too_small(run: Run) -> Result:
         return None
     rate = run.get("lr")
     return finding(
-        "lr_too_small", "warning", kl.rows[-kl.quarter_size :], kl=moved, updates=run.updates, gain=p.reward.gain, mde=p.reward.mde,
-        lr=rate.high if rate else "?", changes=(Change("learning_rate", factor=5.0),), metrics=("kl/reference", "reward/mean"),
-    )  # fmt: skip
+        "lr_too_small",
+        "warning",
+        kl.rows[-kl.quarter_size :],
+        kl=moved,
+        updates=run.updates,
+        gain=p.reward.gain,
+        mde=p.reward.mde,
+        lr=rate.high if rate else "?",
+        changes=(Change("learning_rate", factor=5.0),),
+        metrics=("kl/reference", "reward/mean"),
+    )
 
 
-@rule("kl_dominates", "likely", explains=("no_learning", "lr_too_small"), source="the larger gradient decides the step")
+@rule("kl_dominates", "likely", explains=("no_learning", "lr_too_small"))
 def kl_dominates(run: Run) -> Result:
     ours, theirs = run.get("grad_norm/policy"), run.get("grad_norm/kl")
     cut = (Change("beta", 0.001),)
     if ours and theirs:
         ratios = [(r, k / p) for r, p, k in paired(ours, theirs) if p > 0]
         if len(ratios) >= 3 and (middle := median(x for _, x in ratios)) > 1:
-            return finding("kl_dominates", "warning", [r for r, x in ratios if x > 1], ratio=middle, count=len(ratios), changes=cut)
+            return finding(
+                "kl_dominates", "warning", [r for r, x in ratios if x > 1], ratio=middle, count=len(ratios), changes=cut
+            )
         return None
     p, kl, beta = progress(run), run.comparable("kl/reference"), beta_of(run)
     spread = run.get("advantage/std")
@@ -70,7 +93,17 @@ def kl_dominates(run: Run) -> Result:
         return None
     if abs(kl.gain) > kl.mde or (spread and spread.last < 0.3):
         return None
-    return finding("kl_dominates", "warning", kl.rows, variant="held", beta=beta, kl=kl.last, gain=p.reward.gain, mde=p.reward.mde, changes=cut)
+    return finding(
+        "kl_dominates",
+        "warning",
+        kl.rows,
+        variant="held",
+        beta=beta,
+        kl=kl.last,
+        gain=p.reward.gain,
+        mde=p.reward.mde,
+        changes=cut,
+    )
 
 
 def beta_of(run: Run) -> float | None:
@@ -78,166 +111,3 @@ def beta_of(run: Run) -> float | None:
     if logged:
         return logged.median
     return float(setting) if isinstance(setting, int | float) else loss_kl_slope(run)
-
-
-@rule("lr_exhausted", "likely", needs=("lr", "reward/mean"), trend=True, source="a rate of 0 ends learning, not the task")
-def lr_exhausted(run: Run) -> Result:
-    """Still rising over the second half when the rate has fallen below a twentieth of its maximum."""
-    p, rate = progress(run), run.get("lr")
-    if not p or not rate or len(p.reward) < 40 or not p.rose or rate.values[-1] > 0.05 * rate.high:
-        return None
-    parts = blocks(p.reward, 4)
-    width = p.reward.noise * math.sqrt(2 / p.reward.quarter_size)
-    if parts[3] - parts[2] < 2 * width or parts[2] - parts[1] < 0:
-        return None
-    return finding(
-        "lr_exhausted", "info", rate.rows[-5:], end=rate.values[-1], top=rate.high, third=parts[2], fourth=parts[3],
-        changes=(Change("max_steps", factor=2.0),), metrics=("reward/mean", "lr"),
-    )  # fmt: skip
-
-
-@rule(
-    "kl_blowup", "likely", needs=("kl/reference", "reward/mean"), trend=True,
-    explains=(*COLLAPSES, "grad_spikes", "length_explosion", "lr_too_large"), source="drift that buys no reward",
-)  # fmt: skip
-def kl_blowup(run: Run) -> Result:
-    """The last KL is over 8 times the run's own early median and over .5, and the reward gained less than it fluctuates."""
-    p, kl = progress(run), run.comparable("kl/reference")
-    if not p or not kl or len(kl) < 16:
-        return None
-    early, late = median(kl.values[: max(3, len(kl) // 10)]), median(kl.values[-kl.edge :])
-    if late <= 0.5 or late <= 8 * max(early, 1e-12) or p.reward.gain > max(p.reward.mde, p.reward.noise) or held_out_rose(run):
-        return None
-    rows = [r for r, x in zip(kl.rows, kl.values) if x > 8 * max(early, 1e-12) and x > 0.5]
-    return finding(
-        "kl_blowup", "serious", rows, early=early, late=late, gain=p.reward.gain, mde=p.reward.mde, noise=p.reward.noise,
-        changes=(Change("learning_rate", factor=0.3), Change("beta", factor=5.0)), metrics=("kl/reference", "reward/mean"),
-    )  # fmt: skip
-
-
-TIERS = ((20.0, "stop", 1e-7, 2.0), (10.0, "high", 5e-7, 1.0), (5.0, "raised", 1e-6, 0.5))
-
-
-@rule(
-    "log_ratio_explosion", "likely", needs=("log_ratio/abs_max|ratio/max",), explains=("clip_saturated", "grad_spikes", *COLLAPSES),
-    source="max |log-ratio| per decision, to the behaviour policy: 5, 10, 20",
-)  # fmt: skip
-def log_ratio_explosion(run: Run) -> Result:
-    wide, top = run.get("log_ratio/abs_max"), run.get("ratio/max")
-    source = wide or top
-    assert source
-    sizes = source.values if wide else tuple(math.log(max(x, 1e-300)) for x in source.values)
-    worst = max(sizes)
-    for limit, tier, rate, beta in TIERS:
-        rows = [r for r, x in zip(source.rows, sizes) if x > limit]
-        if rows:
-            changes = [Change("learning_rate", rate), Change("beta", beta)] + ([Change("clip", 0.1)] if tier == "high" else [])
-            return finding(
-                "log_ratio_explosion", "warning" if tier == "raised" else "serious", rows, variant=tier, worst=worst,
-                count=len(rows), of=len(sizes), changes=tuple(changes), metrics=("log_ratio/abs_max", "ratio/max"),
-            )  # fmt: skip
-    return None
-
-
-@rule("lr_too_large", "likely", needs=("kl/reference", "reward/mean"), trend=True, explains=COLLAPSES, source="KL faster than linear in the first steps")
-def lr_too_large(run: Run) -> Result:
-    """In the first third KL at twice the rows is over 4 times as large and over .1, and the reward has fallen."""
-    p, kl = progress(run), run.comparable("kl/reference")
-    if not p or not kl or len(kl) < 24 or not p.fell:
-        return None
-    third = len(kl) // 3
-    early = mean(kl.values[: max(2, third // 4)])
-    half, whole = mean(kl.values[third // 4 : third // 2]), mean(kl.values[third // 2 : third])
-    if whole < 0.1 or whole < 4 * max(half, 1e-9) and half < 4 * max(early, 1e-9):
-        return None
-    signs = [s.key for n in ("entropy", "length/mean") if (s := run.get(n)) and s.first > 0 and not 0.5 <= s.last / s.first <= 2]
-    return finding(
-        "lr_too_large", "serious", kl.rows[:third], early=early, half=half, whole=whole, gain=p.reward.gain, mde=p.reward.mde,
-        signs=", ".join(signs) or "-", changes=(Change("learning_rate", factor=0.2),), metrics=("kl/reference", "reward/mean"),
-    )  # fmt: skip
-
-
-@rule("sign_inverted", "likely", needs=("reward/mean", "kl/reference"), trend=True, explains=COLLAPSES, source="learning, away from the reward")
-def sign_inverted(run: Run) -> Result:
-    """The reward falls steadily from its very start (p < .01) while KL grows (p < .01): the run does learn, the wrong way."""
-    p, kl = progress(run), run.comparable("kl/reference")
-    if not p or not kl or not p.fell or len(p.reward) < 16 or not (kl.gain > kl.mde and kl.p < 0.01):
-        return None
-    parts = blocks(p.reward, 4)
-    if not parts[0] > parts[1] > parts[2] > parts[3]:
-        return None
-    return finding(
-        "sign_inverted", "serious", p.reward.rows, certainty="ask", p=p.reward.p, first=p.reward.first, last=p.reward.last,
-        kl=kl.last, metrics=("reward/mean", "kl/reference"),
-    )  # fmt: skip
-
-
-@rule("grad_spikes", "likely", needs=("grad_norm/total",), trend=True, source="one batch out of proportion")
-def grad_spikes(run: Run) -> Result:
-    """Three rows or more above 10 times the rolling median, each followed by a change of reward or KL that is not noise."""
-    grad = run.get("grad_norm/total")
-    assert grad
-    if len(grad) < 20:
-        return None
-    spikes: list[int] = []
-    for i, x in enumerate(grad.values):
-        around = median(grad.values[max(0, i - 10) : i + 11])
-        if around > 1e-6 and x > 10 * around:
-            spikes.append(grad.rows[i])
-    followed = [r for r in spikes if changed_after(run, r)]
-    if len(spikes) < 3 or len(followed) < 3:
-        return None
-    return finding(
-        "grad_spikes", "warning", followed, count=len(spikes), followed=len(followed), worst=grad.high, middle=grad.median,
-        changes=(Change("grad_clip", 0.5),), metrics=("grad_norm/total",),
-    )  # fmt: skip
-
-
-def changed_after(run: Run, row: int, width: int = 5) -> bool:
-    for name in ("reward/mean", "kl/reference"):
-        series = run.get(name)
-        if not series or len(series) < 20:
-            continue
-        before = [x for r, x in zip(series.rows, series.values) if row - 2 * width < r <= row][-width:]
-        after = [x for r, x in zip(series.rows, series.values) if r > row][:width]
-        if len(before) >= 3 and len(after) >= 3:
-            width_of = series.noise * math.sqrt(1 / len(before) + 1 / len(after))
-            if abs(mean(after) - mean(before)) > 3 * width_of:
-                return True
-    return False
-
-
-@rule("pg_loss_growing", "likely", needs=("loss/policy|loss/total", "reward/mean"), trend=True, source="off-policy terms grow without a bound")
-def pg_loss_growing(run: Run) -> Result:
-    """Only where the data are off-policy: |loss| over 5 times its start with the reward down. On policy its value says nothing."""
-    p, loss = progress(run), run.get("loss/policy")
-    clip, ratio = run.get("clip/fraction"), run.get("ratio/mean")
-    stale = run.get("staleness")
-    off_policy = (clip and clip.mean > 0.01) or (ratio and abs(ratio.mean - 1) > 0.01) or (stale and stale.mean > 0)
-    if not p or not loss or not p.fell or not off_policy or len(loss) < 16:
-        return None
-    size = [abs(x) for x in loss.values]
-    start, end = mean(size[: len(size) // 4]), mean(size[-(len(size) // 4) :])
-    if end <= 5 * max(start, 1e-9):
-        return None
-    changes = (Change("clip", 0.1), Change("learning_rate", 2e-6), Change("grad_clip", 0.5))
-    return finding("pg_loss_growing", "warning", loss.rows[-loss.quarter_size :], start=start, end=end, gain=p.reward.gain, changes=changes)
-
-
-@rule("clip_saturated", "likely", needs=("clip/fraction|clip/high",), source="a clipped decision has no gradient")
-def clip_saturated(run: Run) -> Result:
-    clip = run.comparable("clip/fraction") or run.comparable("clip/high")
-    if not clip or len(clip) < 8 or mean(clip.tail(0.5)) <= 0.2:
-        return None
-    rows = [r for r, x in zip(clip.rows, clip.values) if x > 0.2]
-    return finding("clip_saturated", "warning", rows, share=mean(clip.tail(0.5)), changes=(Change("updates_per_batch", 1), Change("learning_rate", factor=0.5)))
-
-
-@rule("clip_idle", "likely", needs=("clip/fraction|clip/high",), source="several updates move the ratio")
-def clip_idle(run: Run) -> Result:
-    """Nothing is ever clipped although a batch is used several times and the rate is not 0."""
-    clip = run.get("clip/fraction") or run.get("clip/high")
-    several = run.settings.get("updates_per_batch")
-    if not clip or len(clip) < 8 or clip.high > 0 or not isinstance(several, int | float) or several <= 1:
-        return None
-    return finding("clip_idle", "warning", clip.rows, several=several, count=len(clip))

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from anygrpo.doctor.findings import Fact, Finding
 from anygrpo.doctor.prescriptions import advice
-from anygrpo.doctor.rules import RULES
 from anygrpo.doctor.run import Run
 
 LANGUAGES = ("en", "zh")
@@ -22,8 +21,8 @@ Entry = dict[str, str]
 class Book:
     """All sentences of one language, from `en.toml` or `zh.toml`.
 
-    An entry of `rules` has title, evidence, cause, prescription, unlike; "evidence:VARIANT" and "prescription:VARIANT"
-    replace the plain ones for a variant. Braces are the finding's facts.
+    An entry of `rules` has title, evidence, cause, prescription, principle, unlike; "evidence:VARIANT" and
+    "prescription:VARIANT" replace the plain ones for a variant. Braces are the finding's facts.
     """
 
     rows: str
@@ -52,7 +51,7 @@ class Told:
         cause: the usual reasons.
         prescription: what to set or to run, with this framework's own names where they are known.
         unlike: what it was not, and why.
-        source: the algebra, bound or practice behind it.
+        principle: the algebra, bound or practice behind it.
     """
 
     title: str
@@ -60,7 +59,7 @@ class Told:
     cause: str
     prescription: str
     unlike: str
-    source: str
+    principle: str
 
 
 def tell(finding: Finding, run: Run | None, lang: str = "en") -> Told:
@@ -83,7 +82,7 @@ def tell(finding: Finding, run: Run | None, lang: str = "en") -> Told:
         cause=entry.get(f"cause:{finding.variant}", entry["cause"]),
         prescription=" ".join([cure, *settings]).strip(),
         unlike=entry["unlike"],
-        source=RULES[finding.rule].source if finding.rule in RULES else "",
+        principle=entry["principle"],
     )
 
 
@@ -112,9 +111,11 @@ def number_text(x: Fact) -> str:
     """Three significant digits; whole numbers, and those of a thousand or more, as whole numbers."""
     if isinstance(x, str):
         return x
-    if isinstance(x, int) or not math.isfinite(x):
+    if isinstance(x, int):
         return str(x)
-    if abs(x) < 1e6 and (x == round(x) or abs(x) >= 1000):
+    if not math.isfinite(x):
+        return str(x)
+    if abs(x) < 1e6 and (x.is_integer() or abs(x) >= 1000):
         return str(round(x))
     return f"{x:.3g}"
 
