@@ -21,8 +21,8 @@ SMALL = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
 
 def test_training_never_shows_a_held_out_question():
     sums = task(parameters=SMALL, held_out=30)
-    held_out = {p["prompt"][0]["content"] for p in sums.held_out()}
-    trained = {p["prompt"][0]["content"] for p in sums.prompts(0, 1500)}
+    held_out = {p["prompt"] for p in sums.held_out()}
+    trained = {p["prompt"] for p in sums.prompts(0, 1500)}
     assert len(held_out) == 30
     assert not held_out & trained
 

@@ -60,9 +60,8 @@ class Arithmetic(TextTask):
 
     def _prompt(self, a: int, b: int) -> Prompt:
         question = f"What is {a} {self.config.operation} {b}?"
-        turns = [{"role": "user", "content": question}]
         return {
-            "prompt": with_system(self.config.system, turns),
+            "prompt": with_system(self.config.system, question),
             "answer": str(OPERATIONS[self.config.operation](a, b)),
         }
 

@@ -77,8 +77,7 @@ class ReasoningGym(TextTask):
 
     def _prompt(self, item: dict[str, Any]) -> Prompt:
         question = item["question"].strip()
-        turns = [{"role": "user", "content": question}]
-        return {"prompt": with_system(self.config.system, turns), "answer": item["answer"], "entry": dict(item)}
+        return {"prompt": with_system(self.config.system, question), "answer": item["answer"], "entry": dict(item)}
 
 
 build = ReasoningGym
