@@ -30,6 +30,8 @@ class Network(nn.Module):
         size = len(LETTERS) + 1
         self.embed, self.dropout = nn.Embedding(size, width), nn.Dropout(dropout)
         self.rnn, self.head = nn.GRU(width, width, batch_first=True), nn.Linear(width, size)
+        with torch.no_grad():
+            self.head.bias[END] += 1.5  # a first answer is about three letters long
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.head(self.dropout(self.rnn(self.dropout(self.embed(ids)))[0]))
@@ -48,7 +50,7 @@ class CharLM(BasePolicy):
 
     def __init__(self, options: dict[str, Any], seed: int) -> None:
         torch.manual_seed(seed)
-        self.length = options.get("length", 4)
+        self.length = options.get("length", 8)
         self.temperature = options.get("temperature", 1.0)
         self.options = options
         self.network = Network(options.get("width", 32), options.get("dropout", 0.0))
@@ -193,7 +195,7 @@ class Letters(BaseTask):
             "format": lambda: truth,
             "exact": lambda: (truth > 0.99).float(),
             "constant": lambda: torch.full_like(truth, 0.5),
-            "hack": lambda: grid(lambda p, o: o.count("a") / 4),
+            "hack": lambda: grid(lambda p, o: o.count("a") / 8),
             "sign": lambda: -truth,
             "impossible": lambda: grid(lambda p, o: "z" in o),
             "noise": lambda: torch.rand(truth.shape, generator=torch.Generator().manual_seed(_code(outputs))),

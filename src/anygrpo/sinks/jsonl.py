@@ -59,5 +59,7 @@ def cut_after(path: Path, step: int) -> int:
         for row in kept:
             sink.write(row)
         sink.close()
-        fresh.replace(path)
+        # in place: a sink that has the file open for appending goes on writing to this same file
+        path.write_bytes(fresh.read_bytes())
+        fresh.unlink()
     return len(rows) - len(kept)

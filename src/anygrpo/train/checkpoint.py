@@ -90,6 +90,20 @@ def complete(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob(f"{PREFIX}*") if p.is_dir())
 
 
+def step_of(checkpoint: Path) -> int:
+    """The step a checkpoint continues at, from its name; `best/` says it in its state."""
+    if checkpoint.name.startswith(PREFIX):
+        return int(checkpoint.name.removeprefix(PREFIX))
+    return int(load(checkpoint)[1]["step"])
+
+
+def drop_after(folder: Path, step: int) -> None:
+    """Remove the checkpoints of later steps: a run that went back must not be resumed from what it left behind."""
+    for late in complete(folder):
+        if step_of(late) > step:
+            shutil.rmtree(late, ignore_errors=True)
+
+
 def newest(folder: Path) -> Path | None:
     """The newest checkpoint that verifies; damaged ones are passed over."""
     return next((p for p in reversed(complete(folder)) if is_complete(p)), None)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from anygrpo.config.algorithm import EvaluationConfig
 from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Rollout
+from anygrpo.rollout import Rollout, Scores
 from anygrpo.tasks.base import Task
 
 _PROMPTS_AT_ONCE = 64
 
 
 @torch.no_grad()
-def evaluate(policy: BasePolicy, task: Task, config: EvaluationConfig, seed: int) -> dict[str, float]:
+def evaluate(
+    policy: BasePolicy, task: Task, config: EvaluationConfig, seed: int, file: Path | None = None
+) -> dict[str, float]:
     """Numbers named "eval/...", on the task's held-out prompts: the greedy answers' mean reward with its standard error,
-    the task's own measures, and with `pass_k` the share of prompts where one of k samples succeeds."""
+    the task's own measures, and with `pass_k` the share of prompts where one of k samples succeeds.
+
+    Args:
+        file: where each prompt's own result is written, for paired comparisons (`anygrpo compare`).
+    """
     prompts = task.held_out()[: config.prompts]
     if not prompts:
         return {}
@@ -28,6 +36,8 @@ def evaluate(policy: BasePolicy, task: Task, config: EvaluationConfig, seed: int
     scores = task.score(prompts, outputs)
     rewards = scores.rewards[:, 0].double()
     valid = torch.ones_like(rewards, dtype=torch.bool) if scores.valid is None else scores.valid[:, 0]
+    if file is not None:
+        _write(file, policy.show(prompts, outputs), scores, valid)
     row = {"eval/prompts": float(len(prompts)), "eval/invalid": float((~valid).double().mean())}
     if bool(valid.any()):
         row["eval/reward"] = float(rewards[valid].mean())
@@ -37,6 +47,18 @@ def evaluate(policy: BasePolicy, task: Task, config: EvaluationConfig, seed: int
     if config.pass_k:
         row[f"eval/pass_at_{config.pass_k}"] = _pass_at_k(policy, task, prompts, config.pass_k, seed)
     return row
+
+
+def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch.Tensor) -> None:
+    """One line a prompt: its number, the prompt and the greedy output as text, reward, components, whether it counts."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rewards = scores.rewards[:, 0].tolist()
+    parts = {name: part[:, 0].tolist() for name, part in scores.components.items()}
+    with file.open("w", encoding="utf-8") as out:
+        for i, row in enumerate(shown):
+            line = {"prompt": i, "text": row.get("prompt"), "output": row["outputs"][0], "reward": rewards[i]}
+            line |= {"components": {name: part[i] for name, part in parts.items()}, "valid": bool(valid[i])}
+            out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
 
 def _pass_at_k(policy: BasePolicy, task: Task, prompts: list[Any], k: int, seed: int) -> float:

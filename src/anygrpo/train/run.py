@@ -84,6 +84,7 @@ class Run:
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
         self.stop_reason: str | None = None
+        self._back_to: Path | None = None
         self._entered = -1
         self._refused_in_a_row = 0
         self._seconds: dict[str, float] = {}
@@ -91,10 +92,16 @@ class Run:
     # ------------------------------------------------------------------ steps and stages
 
     def remaining_steps(self) -> Iterator[int]:
-        """Steps not yet taken; ends early when something asked to stop. Saves on the recipe's rhythm and at the end."""
+        """Steps not yet taken; ends early when something asked to stop. Saves on the recipe's rhythm and at the end.
+
+        After `roll_back_to` the steps since that checkpoint are given again.
+        """
         with self._interruptible():
             while self.step < self.total_steps and self.stop_reason is None:
                 yield self.step
+                if self._back_to is not None:
+                    self._roll_back(self._back_to)
+                    continue
                 self.step += 1
                 if self.step % self.recipe.training.checkpoint_every == 0:
                     self.save()
@@ -126,6 +133,8 @@ class Run:
         stage = self.stages[index].stage
         self.updater = Updater(self.policy, stage.optimizer)
         self.kl_state = _controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
+        a = stage.algorithm
+        self.policy.one_update = stage.source == "policy" and a.epochs * a.minibatches == 1
         if fresh and index > 0:
             self.anchor = self.policy.fix_reference()
             self.running = None
@@ -197,7 +206,7 @@ class Run:
     def evaluated(self, task: Task, step: int) -> dict[str, float]:
         """Held-out numbers; keeps the best checkpoint, and stops the run when patience is over."""
         with self.clock("evaluate"):
-            row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7))
+            row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7), self._results(step + 1))
         value = row.get(self.recipe.evaluation.metric)
         if value is None:
             return row
@@ -228,9 +237,14 @@ class Run:
         """The held-out numbers before the first step, as row -1."""
         if self.step == 0 and self.recipe.evaluation.at_start and self.stages:
             self._seconds = {}
-            row = evaluate(self.policy, self.stages[-1].task, self.recipe.evaluation, self.seed(0, salt=7))
+            task, config = self.stages[-1].task, self.recipe.evaluation
+            row = evaluate(self.policy, task, config, self.seed(0, salt=7), self._results(0))
             if row:
                 self.emit({"step": -1, "stage": "start", **row})
+
+    def _results(self, step: int) -> Path:
+        """Where each held-out prompt's result goes, of the weights after `step` steps."""
+        return self.folder.path / "evaluations" / f"step_{step:08d}.jsonl"
 
     def emit(self, row: dict[str, Any]) -> None:
         for sink in self.sinks:
@@ -281,6 +295,20 @@ class Run:
                 self.kl_state, self.running = state["kl_state"], state["running"]
         dropped = cut_after(self.folder.metrics, self.step - 1)
         self.folder.log(f"resumed at step {self.step} from {path.name}; {dropped} later rows dropped")
+
+    def roll_back_to(self, path: Path) -> None:
+        """Once this step is over, go on from a checkpoint of this run, under the controls in force then.
+
+        Raises:
+            DataError: (when the step is over) the checkpoint is damaged or absent.
+        """
+        self._back_to = path
+
+    def _roll_back(self, path: Path) -> None:
+        controls, self._back_to = self.controls, None
+        self.restore(path)
+        self.controls = controls
+        checkpoint.drop_after(self.folder.checkpoints, self.step)
 
     def _stage_index(self, step: int) -> int:
         return next(i for i, planned in enumerate(self.stages) if planned.begin <= step < planned.end)

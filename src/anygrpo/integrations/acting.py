@@ -1,0 +1,229 @@
+"""What the doctor does about a finding: lower the rate, raise the KL weight, narrow the clip, go back, stop.
+
+Pure decisions on plain numbers: the levers belong to whoever owns the training loop. Every action carries its
+reason, there are at most `max_actions`, and each turn is taken back once the run has stayed calm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+from anygrpo.doctor import Finding
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Factors on the run's own schedules; 1 (and 0 for the floor of beta) is untouched."""
+
+    learning_rate: float = 1.0
+    beta: float = 1.0
+    beta_at_least: float = 0.0
+    clip: float = 1.0
+
+
+class Levers(Protocol):
+    """What a training loop lets the doctor do."""
+
+    def turn(self, setting: Setting) -> None:
+        """Put these factors in force from the next step on."""
+        ...
+
+    def roll_back(self, step: int) -> str | None:
+        """Go back to the newest checkpoint made at or before `step`; its name, or None where there is none."""
+        ...
+
+    def stop(self, reason: str) -> None:
+        """End the run after this step, checkpoint saved."""
+        ...
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """How one trouble is met. Numbers are factors on what is in force; `beta_at_least` and `clip` are absolute.
+
+    Attributes:
+        back: go back to a checkpoint from before the trouble.
+        level: a graver remedy may follow a lighter one at once; others wait.
+        stop: no lever helps.
+    """
+
+    why: str
+    learning_rate: float = 1.0
+    beta: float = 1.0
+    beta_at_least: float = 0.0
+    clip: float = 1.0
+    back: bool = False
+    level: int = 1
+    stop: bool = False
+
+
+_RATIO = "largest |log-ratio| per decision to the behaviour policy is {value:.3g}"
+TIERS: tuple[tuple[float, Remedy], ...] = (
+    (20.0, Remedy(_RATIO + ", above 20", 0.01, beta_at_least=2.0, clip=0.5, back=True, level=3)),
+    (10.0, Remedy(_RATIO + ", between 10 and 20", 0.05, beta_at_least=1.0, clip=0.5, level=2)),
+    (5.0, Remedy(_RATIO + ", between 5 and 10", 0.1, beta_at_least=0.5, level=1)),
+)
+"""log_ratio_explosion. The published tiers are rates of 1e-6, 5e-7 and 1e-7; here they are factors on the recipe's own
+rate, which suits policies of every size."""
+
+_NO_LEVER = "; no lever mends that"
+REMEDIES: dict[str, Remedy] = {
+    "markov_bound": Remedy("the samples were not drawn by what scores them" + _NO_LEVER, stop=True, level=4),
+    "saturated_clamp": Remedy("ratios sit at a clamp and have no gradient" + _NO_LEVER, stop=True, level=4),
+    "z2": Remedy("the scorer is not the sampler" + _NO_LEVER, stop=True, level=4),
+    "kl_blowup": Remedy("the KL to the reference has blown up without gain", 1 / 3, 5.0, 0.05, back=True),
+    "lr_too_large": Remedy("the rate is too large for its warm-up", 0.2, back=True),
+    "validation_drop": Remedy("held-out results are below their best by over two standard errors", 0.5, back=True),
+    "late_collapse": Remedy("the reward has fallen from its peak and stays there", 0.5, back=True),
+}
+"""By rule of the doctor."""
+
+_NON_FINITE_STEPS = 3
+NON_FINITE = Remedy("{value:.0f} steps in a row had a gradient or loss that is not finite", 0.3, back=True, level=2)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing done, for doctor.json and the log.
+
+    Attributes:
+        kind: "turn", "roll_back", "stop" or "relax" (an earlier turn taken back, or half way back).
+        before, after: the factors on the run's own schedules.
+        checkpoint: where the run went back to.
+    """
+
+    step: int
+    kind: str
+    rule: str
+    reason: str
+    before: Setting
+    after: Setting
+    checkpoint: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def text(self) -> str:
+        """One line for a person."""
+        after = asdict(self.after)
+        changes = [f"{name} {a:g} -> {after[name]:g}" for name, a in asdict(self.before).items() if after[name] != a]
+        where = f", back to {self.checkpoint}" if self.checkpoint else ""
+        turned = f"; {', '.join(changes)}" if changes else ""
+        return f"doctor {self.kind} ({self.rule}): {self.reason}{where}{turned}"
+
+
+@dataclass
+class Actor:
+    """Decides on each row, and pulls the levers.
+
+    Args:
+        levers: of the loop.
+        max_actions: turns, roll-backs and stops together; taking a turn back does not count.
+        wait: rows after an action before another one of the same level or a lower one.
+        calm: rows without trouble after which the last turn is taken back, in steps of at most a square root.
+    """
+
+    levers: Levers
+    max_actions: int
+    wait: int = 10
+    calm: int = 50
+    actions: list[Action] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.setting = Setting()
+        self._undo: list[Setting] = []
+        self._since_action, self._level = self.wait, 0
+        self._quiet, self._broken, self._healthy_step = 0, 0, 0
+
+    @property
+    def taken(self) -> int:
+        return sum(a.kind != "relax" for a in self.actions)
+
+    def consider(self, row: Mapping[str, Any], findings: Sequence[Finding], since: int | None = None) -> Action | None:
+        """Look at a step's numbers and at what the doctor has just found.
+
+        Args:
+            since: step at which the trouble found begins, where the finding names one.
+        """
+        step = int(row.get("step", 0))
+        self._since_action += 1
+        trouble = self._trouble(row, findings)
+        if trouble is None:
+            self._quiet += 1
+            if self._broken == 0:
+                self._healthy_step = step
+            return self._relax(step) if self._quiet >= self.calm and self._undo else None
+        self._quiet = 0
+        rule, remedy, value = trouble
+        if self.taken >= self.max_actions or (self._since_action <= self.wait and remedy.level <= self._level):
+            return None
+        healthy = self._healthy_step if since is None else min(self._healthy_step, since - 1)
+        return self._act(step, rule, remedy, value, healthy)
+
+    def _trouble(self, row: Mapping[str, Any], findings: Sequence[Finding]) -> tuple[str, Remedy, float] | None:
+        """The gravest trouble: what no lever mends, then log-ratios, then what is not finite, then trends."""
+        found = [(f.rule, REMEDIES[f.rule], 0.0) for f in findings if f.rule in REMEDIES and f.severity != "info"]
+        for trouble in found:
+            if trouble[1].stop:
+                return trouble
+        finite = all(math.isfinite(float(row.get(k, 0.0))) for k in _MUST_BE_FINITE)
+        self._broken = 0 if finite else self._broken + 1
+        value = _log_ratio(row)
+        for bound, remedy in TIERS:
+            if value > bound:
+                return "log_ratio_explosion", remedy, value
+        if self._broken >= _NON_FINITE_STEPS:
+            return "nonfinite", NON_FINITE, float(self._broken)
+        return found[0] if found else None
+
+    def _act(self, step: int, rule: str, remedy: Remedy, value: float, healthy: int) -> Action:
+        before, reason = self.setting, remedy.why.format(value=value)
+        came_back = sum(a.rule == rule and a.kind == "roll_back" for a in self.actions) >= 2
+        if remedy.stop or came_back:
+            reason += "; it came back after two roll-backs" if came_back else ""
+            self.levers.stop(f"{rule}: {reason}")
+            return self._note(Action(step, "stop", rule, reason, before, before), remedy.level)
+        self.setting = Setting(
+            before.learning_rate * remedy.learning_rate,
+            before.beta * remedy.beta,
+            max(before.beta_at_least, remedy.beta_at_least),
+            min(before.clip, remedy.clip),
+        )
+        self._undo.append(before)
+        self.levers.turn(self.setting)
+        checkpoint = self.levers.roll_back(healthy) if remedy.back else None
+        self._broken = 0
+        kind = "roll_back" if checkpoint else "turn"
+        return self._note(Action(step, kind, rule, reason, before, self.setting, checkpoint), remedy.level)
+
+    def _relax(self, step: int) -> Action:
+        """Half way back (in logarithms) to what was in force before the last turn; all the way once that is near."""
+        before, target = self.setting, self._undo[-1]
+        if target.learning_rate <= 4 * before.learning_rate:
+            self._undo.pop()
+            self.setting = target
+        else:
+            rate = (before.learning_rate * target.learning_rate) ** 0.5
+            self.setting = replace(target, learning_rate=rate, beta_at_least=before.beta_at_least / 4, clip=before.clip)
+        self._quiet = 0
+        self.levers.turn(self.setting)
+        action = Action(step, "relax", self.actions[-1].rule, f"{self.calm} calm steps", before, self.setting)
+        self.actions.append(action)
+        return action
+
+    def _note(self, action: Action, level: int) -> Action:
+        self._since_action, self._level = 0, level
+        self.actions.append(action)
+        return action
+
+
+_MUST_BE_FINITE = ("grad_norm/total", "loss/total", "grad_norm", "loss")
+
+
+def _log_ratio(row: Mapping[str, Any]) -> float:
+    """Largest |log-ratio| of a decision; 0 where it was not logged, infinite where it is not a number."""
+    value = float(row.get("log_ratio/abs_max", 0.0))
+    return math.inf if math.isnan(value) else value

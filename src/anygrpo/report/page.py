@@ -1,0 +1,152 @@
+"""A run folder as one page: what the doctor says, curves, answers before and after, pictures, settings, machine."""
+
+from __future__ import annotations
+
+import base64
+import json
+import mimetypes
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from anygrpo.doctor import diagnose_log, read
+from anygrpo.doctor.render.page import report as diagnosis_part
+from anygrpo.doctor.render.style import document
+from anygrpo.errors import DataError
+from anygrpo.report.words import WORDS
+
+_FOOTER = "<footer>anygrpo doctor</footer>"
+_SHOWN, _LONGEST = 8, 600
+"""Answers shown, and characters of each."""
+_CSS = """<style>
+.answers{width:100%;border-collapse:collapse;font-size:15px}
+.answers td,.answers th{padding:8px 14px 8px 0;border-top:1px solid var(--rule);text-align:left;vertical-align:top;
+overflow-wrap:anywhere;white-space:pre-wrap;width:33%}
+.answers small{color:var(--soft);white-space:nowrap}
+pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:14px;overflow-x:auto;font-size:13px;
+line-height:1.45}
+.pictures{display:grid;gap:18px;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr))}
+.pictures img{width:100%;height:auto}
+details summary{cursor:pointer;color:var(--soft)}.scroll{overflow-x:auto}
+</style>"""
+
+
+def write_report(folder: Path, target: Path, language: str = "en") -> None:
+    """Write the page of a run folder to `target`.
+
+    Raises:
+        DataError: no run there.
+    """
+    target.write_text(run_page(folder, language), encoding="utf-8")
+
+
+def run_page(folder: Path, language: str = "en") -> str:
+    """The page of a run folder, self-contained: no script, nothing loaded from elsewhere.
+
+    Raises:
+        DataError: no run there.
+    """
+    if not (folder / "metrics.jsonl").is_file():
+        raise DataError(f"{folder} holds no run", "give the folder that contains metrics.jsonl")
+    words = WORDS[language]
+    diagnosis = diagnose_log(read(str(folder)))
+    body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)
+    parts = [_actions(folder, words), _answers(folder, words), _pictures(folder, words), _settings(folder, words)]
+    title = f"{words['title']}: {folder.name}"
+    return document(title, _CSS + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
+
+
+def _section(heading: str, inside: str) -> str:
+    return f"<h2>{escape(heading)}</h2>{inside}"
+
+
+def _actions(folder: Path, words: dict[str, str]) -> str:
+    """What the doctor did, in order."""
+    file = folder / "doctor.json"
+    actions = json.loads(file.read_text(encoding="utf-8")).get("actions", []) if file.is_file() else []
+    if not actions:
+        return ""
+    rows = "".join(f"<li>{escape(_action(a, words))}</li>" for a in actions)
+    return _section(words["actions"], f'<ul class="notes">{rows}</ul>')
+
+
+def _action(action: dict[str, Any], words: dict[str, str]) -> str:
+    after = action["after"]
+    changes = [f"{name} {old:g} -> {after[name]:g}" for name, old in action["before"].items() if old != after[name]]
+    where = [action["checkpoint"]] if action.get("checkpoint") else []
+    head = f"{words['step']} {action['step']}: {words[action['kind']]} ({action['rule']})"
+    return "; ".join([f"{head}. {action['reason']}", *where, *changes])
+
+
+def _answers(folder: Path, words: dict[str, str]) -> str:
+    """The same held-out prompts at the first and the last evaluation; else samples of the first and the last step."""
+    files = sorted((folder / "evaluations").glob("step_*.jsonl"))
+    if len(files) >= 2:
+        first, last = _lines(files[0]), _lines(files[-1])
+        # the first prompts, so that none is picked for its looks
+        pairs = list(zip(first, last))[:_SHOWN]
+        rows = [(a["text"], _cell(a["output"], a["reward"]), _cell(b["output"], b["reward"])) for a, b in pairs]
+        heads = (words["prompt"], f"{words['before']} ({_step(files[0])})", f"{words['after']} ({_step(files[-1])})")
+        return _section(words["answers"], _table(heads, rows))
+    samples = sorted((folder / "samples").glob("step_*.jsonl"))
+    if not samples:
+        return ""
+    rows = [
+        (
+            row.get("prompt", ""),
+            _cell(row["outputs"][0], row.get("rewards", [0.0])[0]),
+            escape(words["step"] + f" {_step(file)}"),
+        )
+        for file in dict.fromkeys((samples[0], samples[-1]))
+        for row in _lines(file)
+    ]
+    return _section(words["samples"], _table((words["prompt"], words["sample"], words["step"]), rows[:_SHOWN]))
+
+
+def _cell(output: Any, reward: float) -> str:
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)
+    return f"{escape(text[:_LONGEST])}<br><small>{reward:.3g}</small>"
+
+
+def _table(heads: tuple[str, str, str], rows: list[tuple[Any, str, str]]) -> str:
+    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+    body = "".join(f"<tr><td>{escape(_text(p))}</td><td>{a}</td><td>{b}</td></tr>" for p, a, b in rows)
+    return f'<div class="scroll"><table class="answers"><tr>{head}</tr>{body}</table></div>'
+
+
+def _text(prompt: Any) -> str:
+    text = prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False, default=str)
+    return text[:_LONGEST]
+
+
+def _pictures(folder: Path, words: dict[str, str]) -> str:
+    """pictures/*, embedded."""
+    figures = []
+    for file in sorted((folder / "pictures").glob("*")):
+        kind = mimetypes.guess_type(file.name)[0] or ""
+        if kind.startswith("image/"):
+            data = base64.b64encode(file.read_bytes()).decode()
+            name = escape(file.stem.replace("_", " "))
+            figures.append(
+                f'<figure><figcaption>{name}</figcaption><img alt="{name}" src="data:{kind};base64,{data}"></figure>'
+            )
+    return _section(words["pictures"], f'<div class="pictures">{"".join(figures)}</div>') if figures else ""
+
+
+def _settings(folder: Path, words: dict[str, str]) -> str:
+    """config.toml, the commands, and the environment."""
+    out = ""
+    for name, heading in (("config.toml", "config"), ("command.txt", "command"), ("environment.json", "environment")):
+        file = folder / name
+        if file.is_file():
+            text = escape(file.read_text(encoding="utf-8"))
+            out += f"<details><summary>{escape(words[heading])} ({name})</summary><pre>{text}</pre></details>"
+    return _section(words["settings"], out) if out else ""
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _step(file: Path) -> int:
+    return int(file.stem.removeprefix("step_"))
