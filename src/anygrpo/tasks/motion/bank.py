@@ -53,21 +53,17 @@ def windows_of(
     """(action, raw features [<= frames, size]) of a clip at each speed, mirrored too, from each start."""
     out = []
     for speed in speeds:
-        for version in (resample(clip, fps, speed), mirrored(resample(clip, fps, speed))):
-            for places in _starts(version, frames + 1):
-                out.append((version.action, encode(places, fps, layout)))
+        once = resample(clip, fps, speed)
+        for version in (once, mirrored(once)):
+            whole = encode(extended(version, frames + 1 + len(once.places)).places, fps, layout)
+            out += [(version.action, whole[s : s + frames]) for s in _starts(version, len(whole), frames)]
     return out
 
 
-def _starts(clip: Clip, frames: int) -> list[Tensor]:
-    length = len(clip.places)
-    if clip.loops:
-        whole = extended(clip, frames + length).places
-        return [whole[s : s + frames] for s in range(0, length, max(1, length // STARTS))][:STARTS]
-    if length <= frames:
-        return [clip.places]
-    step = max(1, (length - frames) // (STARTS - 1))
-    return [clip.places[s : s + frames] for s in range(0, length - frames + 1, step)][:STARTS]
+def _starts(clip: Clip, available: int, frames: int) -> list[int]:
+    """First frames of at most STARTS windows: round the loop, or spread over a clip that ends."""
+    room = len(clip.places) if clip.loops else available - frames + 1
+    return list(range(0, max(1, room), max(1, room // STARTS)))[:STARTS]
 
 
 def build_bank(

@@ -150,8 +150,9 @@ def extended(clip: Clip, frames: int) -> Clip:
     if not clip.loops or len(clip.places) >= frames:
         return clip
     places = once = clip.places
+    whole = heading(once)
     while len(places) < frames:
-        turn = axis_matrix(1, heading(places)[-1] - heading(once)[0])
+        turn = axis_matrix(1, heading(places[-len(once) :])[-1] - whole[0])
         moved = (once - once[0, 0]) @ turn.T
         start = places[-1, 0] * torch.tensor([1.0, 0.0, 1.0]) + once[0, 0] * torch.tensor([0.0, 1.0, 0.0])
         places = torch.cat([places, (moved + start)[1:]])
