@@ -66,6 +66,18 @@ def test_order_of_groups_and_samples_does_not_matter(data, random):
 
 
 @settings(max_examples=40, deadline=None)
+@given(groups())
+def test_groups_do_not_touch_each_other(data):
+    rewards, valid = torch.tensor(data[0].clip(min=0)), torch.tensor(data[1])
+    for name in ("centred", "zscore", "leave_one_out", "leave_one_out_std", "rank", "maxrl", "pass_at_k", "best_gap",
+                 "components"):  # fmt: skip
+        alone = [adv(name, rewards[p : p + 1], valid[p : p + 1]) for p in range(len(rewards))]
+        together = adv(name, rewards, valid)
+        torch.testing.assert_close(together.values, torch.cat([a.values for a in alone]), rtol=0, atol=1e-6, msg=name)
+        assert together.constant.tolist() == [a.constant.item() for a in alone]
+
+
+@settings(max_examples=40, deadline=None)
 @given(groups(st.sampled_from([0.0, 1.0])), st.floats(0.01, 100), st.floats(-50, 50))
 def test_two_levels_give_the_same_advantages_whatever_the_mode(data, scale, shift):
     """hard, soft, hard + soft: with two levels every reward mode is an affine map of every other."""

@@ -51,6 +51,10 @@ def test_batch_statistics_over_two_groups():
     close(adv("overall", r).values, [[-6.5 / std, -4.5 / std], [3.5 / std, 7.5 / std]])
 
 
+def test_best_gap_over_two_groups():
+    close(adv("best_gap", [[1.0, 0, 0, 0], [0, 3, 3, 6]]).values, [[2, 0, 0, 0], [0, 0, 0, 3 / math.sqrt(6)]])
+
+
 def test_ties_share_their_rank():
     close(adv("rank", [[0.0, 1, 1, 5]]).values, [[-1, 0, 0, 1]])
     close(adv("rank", [[3.0, 1, 3, 1]]).values, [[2 / 3, -2 / 3, 2 / 3, -2 / 3]])

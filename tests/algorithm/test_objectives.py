@@ -122,6 +122,7 @@ def test_reinforce_supervised_and_rce_by_hand():
 def test_rce_refuses_negative_weights():
     with pytest.raises(ConfigError, match="-2"):
         run("rce", [[1.0]], [[-2.0]])
+    assert run("rce", [[0.5]], [[0.0]])[1].item() == 0  # top-one gives most candidates no weight
 
 
 # --- what holds for all ----------------------------------------------------------------------------------------------
