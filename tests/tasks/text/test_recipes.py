@@ -1,0 +1,53 @@
+"""Every recipe of the language-model area can be read, and its task built and probed."""
+
+from pathlib import Path
+
+import pytest
+
+from anygrpo.config.load import load_recipe
+from anygrpo.tasks import build_task, sandbox
+from anygrpo.tasks.python_file import load
+from anygrpo.tasks.rewards import probe
+
+ROOT = Path(__file__).parents[3]
+RECIPES = sorted((ROOT / "recipes" / "llm").glob("*.toml"))
+
+
+def test_there_are_recipes():
+    assert len(RECIPES) >= 5
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_the_reward_of_each_recipe_tells_right_from_wrong(path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    recipe = load_recipe(path)
+    if any(r.kind == "code" for r in getattr(recipe.task, "rewards", ())) and sandbox.refusal():
+        pytest.skip("no sandbox on this machine")
+    section = recipe.task.model_copy(update={"workers": 1, "held_out": 8})
+    task = build_task(section, recipe.seed)
+    try:
+        held_out = task.held_out()
+        assert not {str(p) for p in held_out} & {str(p) for p in task.prompts(0, 50)}
+        found = probe(task, count=2)
+        if getattr(recipe.task, "extract", "") != "tag":  # a gold answer alone carries no tags
+            assert [problem for problem in found.problems if not problem.startswith("truncated")] == []
+    finally:
+        task.close()
+
+
+def test_the_example_data_is_what_its_script_writes(tmp_path, monkeypatch):
+    make = load(str(ROOT / "examples" / "make_data.py") + ":write")
+    module = __import__("sys").modules[make.__module__]
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    module.write("shopping.jsonl", module.shopping(400))
+    module.write("functions.jsonl", module.functions())
+    for name in ("shopping.jsonl", "functions.jsonl"):
+        assert (tmp_path / name).read_text() == (ROOT / "examples" / "data" / name).read_text()
+
+
+def test_the_example_task():
+    task = load(str(ROOT / "examples" / "own_task.py") + ":Parity")(seed=0)
+    held_out = task.held_out()
+    assert task.prompts(3, 8) == task.prompts(3, 8)
+    assert not {p["prompt"] for p in held_out} & {p["prompt"] for p in task.prompts(0, 500)}
+    assert task.measure(held_out, task.stored(held_out).actions) == {"eval/accuracy": 1.0}
