@@ -104,6 +104,8 @@ class DigitsVQAConfig(Section):
     "Pools of different sizes (pool / 2 to pool), padded and masked."
     shots: int = Field(2, ge=1)
     "Picks that count for the reward."
+    reward_shots: tuple[int, ...] = ()
+    "Average the reward over these prefixes of a selection, (1, 2, 4) say; empty: all `shots` picks alone."
     queries: int = Field(0, ge=0)
     "Training queries in an epoch (0: endless)."
     evaluation_queries: int = Field(500, ge=1)
@@ -126,6 +128,9 @@ class DemonstrationsConfig(Section):
     pool: int = Field(32, ge=2)
     "Candidate demonstrations, the same for every query."
     shots: int = Field(4, ge=1)
+    "Picks that count for the reward."
+    reward_shots: tuple[int, ...] = ()
+    "Average the reward over these prefixes of a selection; empty: all `shots` picks alone."
     queries: int = Field(128, ge=1)
     "Training queries."
     validation_queries: int = Field(100, ge=1)

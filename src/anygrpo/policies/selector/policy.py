@@ -38,19 +38,17 @@ class SelectorPolicy(BasePolicy):
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
         pool = self._pools(prompts, self.config.shots)
         state, items = self._encode(pool)
-        rows = torch.arange(len(prompts)).repeat_interleave(group_size)
+        rows = torch.arange(len(prompts), device=state.device).repeat_interleave(group_size)
         generator = torch.Generator().manual_seed(seed)
-        self.network.eval()
-        chosen = decoding.sample(
-            self.network, state[rows], items[rows], pool.choosable[rows].to(state.device), self.rules(), generator
-        )
+        choosable = pool.choosable[rows]
+        chosen = decoding.sample(self.network, state[rows], items[rows], choosable, self.rules(), generator)
         return self._rollout(pool, (state, items), chosen.view(len(prompts), group_size, -1))
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         shots = self.config.evaluation_shots or self.config.shots
         pool = self._pools(prompts, shots)
         state, items = self._encode(pool)
-        chosen = decoding.greedy(self.network, state, items, pool.choosable.to(state.device), self.rules(shots))
+        chosen = decoding.greedy(self.network, state, items, pool.choosable, self.rules(shots))
         return self._rollout(pool, (state, items), chosen[:, None])
 
     def beam(self, prompts: list[Any], width: int) -> tuple[list[list[tuple[int, ...]]], list[list[float]]]:
@@ -58,9 +56,7 @@ class SelectorPolicy(BasePolicy):
         log-probabilities are scores, not propensities."""
         pool = self._pools(prompts, self.config.shots)
         state, items = self._encode(pool)
-        chosen, scores = decoding.beams(
-            self.network, state, items, pool.choosable.to(state.device), self.rules(), width
-        )
+        chosen, scores = decoding.beams(self.network, state, items, pool.choosable, self.rules(), width)
         found = torch.isfinite(scores).tolist()
         actions = [[a for a, ok in zip(row, keep) if ok] for row, keep in zip(self._tuples(chosen), found)]
         return actions, [[s for s, ok in zip(row, keep) if ok] for row, keep in zip(scores.tolist(), found)]
@@ -122,18 +118,18 @@ class SelectorPolicy(BasePolicy):
     # --- inside -----------------------------------------------------------------------------------------------
 
     def _pools(self, prompts: list[Any], shots: int) -> Pools:
-        return pools(prompts, self.config.features, 1 if self.config.stop else shots)
+        found = pools(prompts, self.config.features, 1 if self.config.stop else shots)
+        return found.to(next(self.network.parameters()).device)
 
     @torch.no_grad()
     def _encode(self, pool: Pools) -> tuple[Tensor, Tensor]:
         self.network.eval()
-        device = next(self.network.parameters()).device
-        return self.network.encode(pool.query.to(device), pool.candidates.to(device), pool.choosable.to(device))
+        return self.network.encode(pool.query, pool.candidates, pool.choosable)
 
     def _rollout(self, pool: Pools, encoded: tuple[Tensor, Tensor], chosen: Tensor) -> Rollout:
         """Selections [P, G, K] as a rollout under the present weights, without dropout."""
         p, g, k = chosen.shape
-        chosen = chosen.cpu()
+        chosen = chosen.to(pool.key.device)
         spread = lambda x: x[:, None].expand(p, g, *x.shape[1:])  # noqa: E731
         samples = {
             "key": spread(pool.key),
@@ -149,15 +145,15 @@ class SelectorPolicy(BasePolicy):
             if self.config.decision == "set":
                 log_probs = self.set_log_probs(rows)
             else:
-                of_row = torch.arange(p).repeat_interleave(g)
-                state, items = (x[of_row.to(x.device)] for x in encoded)
-                logits = self.network.logits(state, items, rows["chosen"].to(state.device)) / self.temperature
-                log_probs = self._of_chosen(picks.log_softmax(logits, options.to(logits.device)), rows["chosen"])
+                of_row = torch.arange(p, device=chosen.device).repeat_interleave(g)
+                state, items = (x[of_row] for x in encoded)
+                logits = self.network.logits(state, items, rows["chosen"]) / self.temperature
+                log_probs = self._of_chosen(picks.log_softmax(logits, options), rows["chosen"])
         if self.config.decision != "pick":
             mask, log_probs = mask.any(-1, keepdim=True), log_probs.reshape(p * g, -1).sum(-1)
         log_probs = log_probs.view(mask.shape)
-        version = torch.full((p, g), self.version, dtype=torch.int64)
-        return Rollout.of(samples, log_probs.cpu(), mask.cpu(), version=version)
+        version = torch.full((p, g), self.version, dtype=torch.int64, device=chosen.device)
+        return Rollout.of(samples, log_probs, mask, version=version)
 
     def _options(self, samples: Tree) -> Tensor:
         return picks.open_columns(samples["choosable"], samples["chosen"], self.config.stop, self.config.min_shots)

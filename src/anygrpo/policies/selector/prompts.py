@@ -31,6 +31,9 @@ class Pools:
     choosable: Tensor
     key: Tensor
 
+    def to(self, device: torch.device) -> Pools:
+        return Pools(*(x.to(device) for x in (self.query, self.candidates, self.choosable, self.key)))
+
 
 def pools(prompts: list[dict[str, Any]], features: int, needed: int) -> Pools:
     """Check and pad.

@@ -45,6 +45,7 @@ def with_behaviour(
     Raises:
         ConfigError: behaviour = "stored" with actions that have no propensity, or with single picks as decisions.
     """
+    valid = valid.to(rollout.valid.device)
     info = support(rollout, stored, valid)
     log_probs = rollout.log_probs
     if config.behaviour == "stored":
@@ -67,7 +68,7 @@ def _pad(ragged: list[list[float]], valid: Tensor) -> Tensor:
     out = torch.zeros(valid.shape)
     for p, row in enumerate(ragged):
         out[p, : len(row)] = torch.tensor(row, dtype=torch.float32)
-    return out
+    return out.to(valid.device)
 
 
 def _propensities(stored: Stored, valid: Tensor, config: SelectorConfig) -> Tensor:

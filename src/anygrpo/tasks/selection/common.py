@@ -31,9 +31,11 @@ class SelectionTask(BaseTask):
     Attributes:
         shots: picks that count for the reward.
         reward: the mode and its weights.
+        reward_shots: prefixes whose rewards are averaged; empty: the first `shots` picks alone.
     """
 
     shots: int
+    reward_shots: tuple[int, ...] = ()
     reward: RewardConfig
 
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
@@ -41,9 +43,12 @@ class SelectionTask(BaseTask):
         raise NotImplementedError
 
     def score(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> Scores:
-        """Rewards of the first `shots` picks of each output; what cannot be judged is invalid, with a reason."""
-        parts = self.judge(prompts, [[tuple(o[: self.shots]) for o in row] for row in outputs])
-        rewards = reward(parts, self.reward)
+        """Rewards of the first `shots` picks of each output (or the mean over `reward_shots` prefixes); what cannot be
+        judged is invalid, with a reason."""
+        lengths = self.reward_shots or (self.shots,)
+        every = [self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs]) for k in lengths]
+        rewards = torch.stack([reward(parts, self.reward) for parts in every]).mean(0)
+        parts = {name: torch.stack([x[name] for x in every]).mean(0) for name in every[0]}
         valid = torch.isfinite(rewards)
         failed = map(tuple, (~valid).nonzero().tolist())
         return Scores(torch.where(valid, rewards, 0.0), parts, valid, dict.fromkeys(failed, self.why_invalid))

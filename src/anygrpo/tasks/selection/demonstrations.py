@@ -28,6 +28,7 @@ class Demonstrations(SelectionTask):
     def __init__(self, config: DemonstrationsConfig, seed: int) -> None:
         self.config, self.seed = config, seed
         self.shots, self.reward, self.size = config.shots, config.reward, config.queries
+        self.reward_shots = config.reward_shots
         sizes = {
             "pool": config.pool,
             "train": config.queries,

@@ -53,6 +53,7 @@ class DigitsVQA(SelectionTask):
     def __init__(self, config: DigitsVQAConfig, seed: int) -> None:
         self.config, self.seed = config, seed
         self.shots, self.reward, self.size = config.shots, config.reward, config.queries
+        self.reward_shots = config.reward_shots
         self.images, self.digits = _images()
         self.texts = embed([text for _, text in WORDINGS], config.embedding)
         order = torch.randperm(len(self.digits), generator=torch.Generator().manual_seed(_SPLIT))
