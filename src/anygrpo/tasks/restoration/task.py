@@ -24,13 +24,14 @@ Prompt = dict[str, Any]
 """{"degraded": [3, H, W], "clean": [3, H, W], "degradation", "strength", "picture"}."""
 HELD_OUT = 2_000_000_011
 """Offset of the seeds of held-out degradations: never one of the training pool's."""
+CACHED = 8192
 
 
 class RestorationTask(BaseTask):
     """Prompts are crops (training) or whole pictures (held out) with their clean versions.
 
     The training pool is finite: index -> (picture, degradation, crop, strength) is a pure function of the seed, so a
-    curriculum can rank it; each sample is made when it is asked for.
+    curriculum can rank it; each sample is made when it is first asked for, and the latest `CACHED` are kept.
 
     Args:
         train, held_out: pictures of either side of the split.
@@ -53,6 +54,7 @@ class RestorationTask(BaseTask):
         self.kept = list(self.pool)
         if config.worst is not None and config.worst.file is not None:
             self.kept = worst.load(Path(config.worst.file), self.key())
+        self.cache: dict[int, Prompt] = {}
         self._held: list[Prompt] | None = None
 
     @property
@@ -64,6 +66,13 @@ class RestorationTask(BaseTask):
 
     def sample(self, index: int) -> Prompt:
         """The training sample at `index` of the pool."""
+        if index not in self.cache:
+            if len(self.cache) >= CACHED:
+                self.cache.pop(next(iter(self.cache)))
+            self.cache[index] = self._made(index)
+        return self.cache[index]
+
+    def _made(self, index: int) -> Prompt:
         kinds = self._kinds(self.train[0])
         place, crop = divmod(index, self.config.crops)
         picture, kind = self.train[place // len(kinds)], kinds[place % len(kinds)]

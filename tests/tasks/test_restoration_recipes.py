@@ -1,0 +1,105 @@
+"""The recipes run; the faults of the original plan show in the numbers that the doctor reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from anygrpo.algorithm import advantages
+from anygrpo.config.load import load_recipe
+from anygrpo.config.restoration import RestorationSection, RestorerSection
+from anygrpo.policies.restorer import build as build_restorer
+from anygrpo.sinks.jsonl import read_rows
+from anygrpo.tasks.restoration import build as build_task
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
+
+RECIPES = Path(__file__).parents[2] / "recipes" / "restoration"
+SMALL = {
+    "--policy.width": "4",
+    "--policy.device": "cpu",
+    "--task.patch": "16",
+    "--task.degradations": '[{name = "noise", low = 0.1, high = 0.2}, {name = "haze", low = 0.4, high = 0.6}]',
+    "--task.crops": "2",
+    "--algorithm.prompts_per_step": "4",
+    "--training.gradient_norms_every": "1",
+    "--evaluation.every": "100",
+}
+
+
+def rows_of_run(name: str, folder: Path, **more: str) -> list[dict]:
+    """The metrics of a recipe at toy size, two steps a stage."""
+    pictures = folder.parent / "pictures"
+    pictures.mkdir(exist_ok=True)
+    for i in range(4):
+        pixels = (torch.rand(5, 5, 3, generator=torch.Generator().manual_seed(i)) * 255).byte().numpy()
+        Image.fromarray(pixels).resize((24, 24), Image.Resampling.BICUBIC).save(pictures / f"{i}.png")
+    more = {"--task.folder": f'{{clean = "{pictures}"}}', "--folder": str(folder)} | more
+    flags = [x for pair in (SMALL | more).items() for x in pair]
+    recipe = load_recipe(RECIPES / f"{name}.toml", flags)
+    stages = tuple(s.model_copy(update={"steps": 2, "epochs": None}) for s in recipe.stages)
+    run = new_run(recipe.model_copy(update={"stages": stages}))
+    train(run)
+    run.close()
+    return read_rows(run.folder.metrics)[0]
+
+
+@pytest.mark.parametrize("name", ["progressive", "improved", "as_published", "gates", "toolbox"])
+def test_recipe_trains_every_stage(name: str, tmp_path: Path) -> None:
+    rows = rows_of_run(name, tmp_path / "run")
+    assert [r["step"] for r in rows] == list(range(len(rows)))
+    assert "eval/psnr/haze" in rows[-1]
+    grpo = [r for r in rows if "loss/policy" in r]
+    assert grpo
+    assert all(r["update/relative_norm"] > 0 for r in rows)
+    if name != "toolbox":
+        supervised = {r["stage"] for r in rows if r.get("loss/supervised", 0) > 0}
+        assert supervised >= {r["stage"] for r in rows} - {"grpo"}
+
+
+def test_as_published_its_clip_never_acts_and_its_kl_is_none(tmp_path: Path) -> None:
+    last = rows_of_run("as_published", tmp_path / "run")[-1]
+    assert last["ratio/max"] == pytest.approx(1.0, abs=1e-5)
+    assert last["clip/low"] == last["clip/high"] == 0
+    assert "kl/reference" not in last
+    ours = rows_of_run("progressive", tmp_path / "ours", **{"--optimizer.learning_rate": "1e-2"})[-1]
+    assert ours["ratio/max"] > 1.001
+    assert ours["kl/reference"] > 0
+
+
+def test_running_statistics_give_most_groups_one_sign_and_z_scores_none() -> None:
+    task = build_task(RestorationSection(picture_size=64, patch=24, crops=4), 0)
+    policy = build_restorer(RestorerSection(width=4, concentration=300.0, device="cpu"), 0)  # narrow gates
+    state = advantages.RunningState(decay=0.9)
+    one_sign = {"running": 0.0, "zscore": 0.0}
+    for step in range(3):
+        prompts = task.prompts(step, 12)
+        rewards = task.score(prompts, policy.decode(policy.sample(prompts, 2, step).samples)).rewards
+        keep = torch.ones_like(rewards, dtype=torch.bool)
+        for name in one_sign:
+            result = advantages.compute(name, rewards, keep, running=state)
+            state = result.running if name == "running" else state
+            signs = result.values.sign()
+            one_sign[name] = float((signs[:, 0] * signs[:, 1] > 0).float().mean())
+    assert rewards.mean(1).std() > 5 * rewards.std(1).mean()
+    assert one_sign["running"] > 0.8
+    assert one_sign["zscore"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [1, -1])
+def test_toolbox_learns_to_restore_and_a_flipped_sign_unlearns(tmp_path: Path, sign: int) -> None:
+    degradations = '[{name = "noise", low = 0.1, high = 0.2}, {name = "low_light", low = 0.25, high = 0.5}]'
+    flags = ["--task.degradations", degradations, "--task.picture_size", "64", "--folder", str(tmp_path / "run")]
+    flags += ["--task.w_psnr", str(0.5 * sign), "--task.w_ssim", str(0.5 * sign), "--policy.device", "cpu"]
+    flags += ["--stages.0.steps", "60", "--algorithm.prompts_per_step", "8", "--evaluation.every", "60"]
+    run = new_run(load_recipe(RECIPES / "toolbox.toml", flags))
+    run.evaluate_start()
+    train(run)
+    run.close()
+    rows = read_rows(run.folder.metrics)[0]
+    gain = {k: rows[-1][k] - rows[0][k] for k in ("eval/psnr/noise", "eval/psnr/low_light")}
+    assert all(sign * g > 0.5 for g in gain.values()), gain
