@@ -10,7 +10,7 @@ import torch
 from anygrpo.config.recipe import Recipe
 from anygrpo.probes import PROBES, Outcome, check
 from anygrpo.probes.rate import Moved, rate_for
-from anygrpo.probes.run import _temporary_run
+from anygrpo.probes.run import temporary_run
 from anygrpo.probes.subject import Subject
 
 
@@ -86,7 +86,7 @@ def test_normalisers_that_cannot_differ_are_named(letters_recipe):
 
 def test_check_restores_every_weight_bit_for_bit(letters_recipe):
     recipe = letters_recipe(algorithm={"beta": 0.05})
-    with _temporary_run(recipe) as run:
+    with temporary_run(recipe) as run:
         subject = Subject(run, 0, 2)
         before = {n: p.detach().clone() for n, p in subject.module.named_parameters()}
         for probe in PROBES.values():
@@ -109,7 +109,7 @@ def test_the_recommended_rate_moves_the_stated_kl(letters_recipe):
     """Recommend, then measure at that rate: within a factor of 2 of the target."""
     from anygrpo.probes.rate import _held_out, find_rate, measure
 
-    with _temporary_run(letters_recipe()) as run:
+    with temporary_run(letters_recipe()) as run:
         subject = Subject(run, 0, 2)
         rate = find_rate(subject, target=2e-4).numbers["recommended"]
         moved = measure(subject, subject.batch, _held_out(subject), [rate])[0]

@@ -20,31 +20,36 @@ _STEERING_STEPS = 10
 
 
 def trainable(subject: Subject) -> Outcome:
-    """Which weights train, which of them receive a gradient, and how far one update at the planned rate moves them.
+    """Which weights train, which of them receive a gradient, and how far two updates at the planned rate move them.
 
-    Measured in the second of two updates: adapters that start at 0 pass no gradient on in the first.
+    Two, because adapters that start at 0 pass no gradient on in the first.
     """
-    batch = subject.preference
-    with subject.untouched() as back:
+    names = {id(p): name for name, p in subject.module.named_parameters()}
+    with subject.untouched():
         updater = subject.updater()
-        names = {id(p): name for name, p in subject.module.named_parameters()}
         before = [p.detach().clone() for p in updater.parameters]
         reached: set[str] = set()
         for _ in range(2):
-            subject.accumulate(updater, batch)
+            subject.accumulate(updater, subject.preference)
             reached |= {names[id(p)] for p in updater.parameters if p.grad is not None and bool(p.grad.abs().max() > 0)}
             updater.step(subject.rate, measure=False)
-        rows = _by_module(subject, updater.parameters, before)
-        back()
-    total = sum(p.numel() for p in subject.module.parameters())
-    mine = sum(p.numel() for p in updater.parameters)
-    idle = sorted(names[id(p)] for p in updater.parameters if names[id(p)] not in reached)
-    moved = max((r["relative"] for r in rows), default=0.0)
+        rows = _by_module(names, updater.parameters, before)
+    mine = {names[id(p)]: p.numel() for p in updater.parameters}
+    idle = sorted(mine.keys() - reached)
     numbers: dict[str, Any] = {
-        "tensors": len(updater.parameters), "weights": mine, "share": mine / max(total, 1), "idle": len(idle),
-        "idle_names": ", ".join(idle[:4]), "largest_move": moved, "rate": subject.rate,
-    }  # fmt: skip
-    if len(idle) == len(updater.parameters):
+        "tensors": len(mine),
+        "weights": sum(mine.values()),
+        "share": sum(mine.values()) / sum(p.numel() for p in subject.module.parameters()),
+        "idle": len(idle),
+        "idle_names": ", ".join(idle[:4]),
+        "largest_move": max((r["relative"] for r in rows), default=0.0),
+        "rate": subject.rate,
+    }
+    return _moves(numbers, rows)
+
+
+def _moves(numbers: dict[str, Any], rows: list[dict[str, Any]]) -> Outcome:
+    if numbers["idle"] == numbers["tensors"]:
         text = (
             "none of the {tensors} trainable tensors receives a gradient from the policy loss",
             "{tensors} 个可训练张量都没有从策略损失得到梯度",
@@ -55,7 +60,7 @@ def trainable(subject: Subject) -> Outcome:
             "权重与对数概率之间的计算图断开:对数概率被 detach、适配器未启用、前向未使用的权重设了 requires_grad",
         )
         return Outcome("trainable", "serious", text, cure, numbers, rows, "certain")
-    if idle:
+    if numbers["idle"]:
         text = (
             "{idle} of {tensors} trainable tensors receive no gradient: {idle_names}",
             "{tensors} 个可训练张量中 {idle} 个没有梯度:{idle_names}",
@@ -71,9 +76,8 @@ def trainable(subject: Subject) -> Outcome:
     return Outcome("trainable", "ok", text, numbers=numbers, rows=rows)
 
 
-def _by_module(subject: Subject, parameters: list[Any], before: list[Tensor]) -> list[dict[str, Any]]:
-    """Relative change of each top-level part of the module."""
-    names = {id(p): name for name, p in subject.module.named_parameters()}
+def _by_module(names: dict[int, str], parameters: list[Any], before: list[Tensor]) -> list[dict[str, Any]]:
+    """Relative change of each part of the module, largest first."""
     squares: dict[str, list[float]] = {}
     for p, old in zip(parameters, before):
         part = names[id(p)].rpartition(".")[0] or names[id(p)]
@@ -89,26 +93,28 @@ def gradient_terms(subject: Subject) -> Outcome:
 
     Measured after one update, since a KL to the starting policy has no gradient at the start.
     """
+    if not len(subject.batch):
+        return not_applicable("gradient_terms", ("no group has reward spread here", "没有奖励有差异的组"))
+    if subject.stage.method != "grpo":
+        return not_applicable("gradient_terms", ("this stage has one loss only", "该阶段只有一个损失"))
     active = [t for t, field in _TERMS.items() if getattr(subject.numbers, field)]
-    batch = subject.batch
-    if subject.stage.method != "grpo" or not len(batch):
-        why = (
-            ("no group has reward spread here", "没有奖励有差异的组")
-            if not len(batch)
-            else ("one loss only", "只有一个损失")
-        )
-        return not_applicable("gradient_terms", why)
     with subject.untouched():
         updater = subject.updater()
-        subject.accumulate(updater, batch)
+        subject.accumulate(updater, subject.batch)
         updater.step(subject.rate, measure=False)
-        gradients = {term: _gradient(subject, updater, batch, term) for term in active}
-    norms = {term: float(g.norm()) for term, g in gradients.items()}
+        gradients = {term: _gradient(subject, updater, subject.batch, term) for term in active}
     base = gradients.get("policy")
+    norms = {term: float(g.norm()) for term, g in gradients.items()}
     rows = [{"term": t, "norm": norms[t], "cosine_to_policy": _cosine(g, base)} for t, g in gradients.items()]
     numbers: dict[str, Any] = {f"norm/{t}": n for t, n in norms.items()}
     numbers["terms"] = ", ".join(f"{t} {n:.2e}" for t, n in norms.items())
-    pull = {t: n / norms["policy"] for t, n in norms.items() if t != "policy" and norms.get("policy")}
+    numbers["dead"] = ", ".join(t for t, n in norms.items() if n == 0)
+    numbers["beta"] = subject.numbers.beta
+    numbers["kl_share"] = norms.get("kl", 0.0) / norms["policy"] if norms.get("policy") else 0.0
+    return _pulls(numbers, norms, rows)
+
+
+def _pulls(numbers: dict[str, Any], norms: dict[str, float], rows: list[dict[str, Any]]) -> Outcome:
     if norms.get("policy") == 0:
         text = (
             "the policy term is switched on and its gradient is exactly 0 ({terms})",
@@ -119,26 +125,17 @@ def gradient_terms(subject: Subject) -> Outcome:
             "优势、对数概率或比值为常数:见 ratio_one、live_groups、trainable",
         )
         return Outcome("gradient_terms", "serious", text, cure, numbers, rows, "certain")
-    if pull.get("kl", 0) > 1:
-        numbers |= {"share": pull["kl"], "beta": subject.numbers.beta}
+    if numbers["kl_share"] > 1:
         text = (
-            "after one update the KL gradient is already {share:.2g} times the policy gradient ({terms})",
-            "一次更新后 KL 梯度已是策略梯度的 {share:.2g} 倍({terms})",
+            "after one update the KL gradient is already {kl_share:.2g} times the policy gradient ({terms})",
+            "一次更新后 KL 梯度已是策略梯度的 {kl_share:.2g} 倍({terms})",
         )
         cure = ("lower algorithm.beta ({beta:g}) to 0.001-0.01", "把 algorithm.beta({beta:g})降到 0.001-0.01")
         return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
-    dead = [t for t, n in norms.items() if n == 0]
-    numbers["dead"] = ", ".join(dead)
-    if dead:
+    if numbers["dead"]:
         text = ("weighted terms without any gradient: {dead} ({terms})", "有权重却没有梯度的项:{dead}({terms})")
-        return Outcome(
-            "gradient_terms",
-            "warning",
-            text,
-            ("find out why, or set the weight to 0", "查明原因,或把权重设为 0"),
-            numbers,
-            rows,
-        )
+        cure = ("find out why, or set the weight to 0", "查明原因,或把权重设为 0")
+        return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
     return Outcome("gradient_terms", "ok", ("gradient norms: {terms}", "梯度范数:{terms}"), numbers=numbers, rows=rows)
 
 

@@ -75,7 +75,7 @@ def check(
         ConfigError, DataError: the recipe cannot be built, or has no such stage.
     """
     began = time.perf_counter()
-    with torch.random.fork_rng(), _temporary_run(recipe) as run:
+    with torch.random.fork_rng(), temporary_run(recipe) as run:
         index = _stage_index(run, stage)
         outcomes = probe_stage(Subject(run, index, seconds), kl_per_update)
         return Report(run.stages[index].stage.name, outcomes, time.perf_counter() - began)
@@ -104,7 +104,7 @@ def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
 
 
 @contextmanager
-def _temporary_run(recipe: Recipe) -> Iterator[Run]:
+def temporary_run(recipe: Recipe) -> Iterator[Run]:
     """The recipe's run in a folder that goes afterwards, without trackers."""
     with tempfile.TemporaryDirectory(prefix="anygrpo-check-") as folder:
         quiet: dict[str, Any] = {"sinks": (), "samples_every": 0}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from anygrpo.config.recipe import number
 from anygrpo.policies.base import BasePolicy
 from anygrpo.probes.outcome import Outcome
-from anygrpo.rollout import Batch, Rollout
+from anygrpo.rollout import Batch, Evaluation, Rollout
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference
 from anygrpo.train.loop import gather_once, needs_reference
 from anygrpo.train.objective import Tally
@@ -133,16 +133,26 @@ class Subject:
 
     def score(self, batch: Batch, rows: int | None = None) -> Tensor:
         """[N, T] log-probs as the loss computes them (gradient on, the policy's own blocks), detached, float64."""
+        return self._each_block(batch, rows or self.block_rows, lambda e: e.log_probs, frozenset())
+
+    def exact_kl(self, batch: Batch) -> Tensor:
+        """[N, T] exact KL to the reference, of policies that provide it."""
+        return self._each_block(batch, self.block_rows, lambda e: e.kl, frozenset({"kl"}))
+
+    def _each_block(
+        self, batch: Batch, rows: int, pick: Callable[[Evaluation], Tensor | None], want: frozenset[str]
+    ) -> Tensor:
         out = torch.zeros(batch.old.shape, dtype=torch.float64, device=batch.old.device)
-        plan = self.policy.plan(batch.samples, rows or self.block_rows)
+        plan = self.policy.plan(batch.samples, rows)
         if isinstance(plan, int):
             plan = [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)]
         with torch.enable_grad():
             for index in plan:
                 index = index.to(out.device)
                 for block in batch.blocks([index], self.policy.time_chunk):
-                    value = self.policy.evaluate(block.samples, block.times)  # type: ignore[attr-defined]
-                    out[index, block.times] = value.log_probs.detach().double().to(out.device)
+                    value = pick(self.policy.evaluate(block.samples, block.times, want))  # type: ignore[attr-defined]
+                    assert value is not None
+                    out[index, block.times] = value.detach().double().to(out.device)
         return out
 
     def reference_scores(self, batch: Batch) -> Tensor:

@@ -1,0 +1,141 @@
+"""`anygrpo compare RUN_A RUN_B`: did the policy change, did the result?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import AnygrpoError
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "compare",
+        help="did the policy change, and did the result?",
+        description="Pairs the held-out answers of two runs, prompt by prompt, and compares their weights.",
+    )
+    parser.add_argument("a", help="run folder")
+    parser.add_argument("b", help="run folder")
+    parser.add_argument("--noise", metavar="RUN", help="A with another seed: what chance alone changes")
+    parser.add_argument(
+        "--weights", choices=("newest", "best", "none"), default="newest", help="checkpoints to compare"
+    )
+    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--json", action="store_true")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare and print. A part that these runs do not allow is left out with its reason."""
+    from anygrpo.probes import compare
+
+    a, b = Path(args.a), Path(args.b)
+    noise = Path(args.noise) if args.noise else None
+    report: dict[str, Any] = {"a": args.a, "b": args.b, "settings": compare.settings_that_differ(a, b), "left_out": {}}
+    parts = {
+        "no_effect": lambda: compare.inert_setting(a, b),
+        "results": lambda: compare.results(a, b),
+        "agreement": lambda: compare.greedy_agreement(a, b, noise),
+    }
+    if args.weights != "none":
+        from anygrpo.probes.weights import compare_weights
+
+        parts["policy"] = lambda: compare_weights(a, b, args.weights)
+    for name, part in parts.items():
+        try:
+            report[name] = part()
+        except AnygrpoError as error:
+            report["left_out"][name] = error.what
+    if args.json:
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(sentences(report, args.lang == "zh")))
+    return 0
+
+
+def sentences(report: dict[str, Any], zh: bool) -> list[str]:
+    """The comparison in words, one statement a line."""
+    lines = [_settings(report["settings"], zh)]
+    if report.get("no_effect"):
+        names = report["no_effect"].get("names", "?")
+        lines.append(
+            f"no_effect:两次运行的曲线完全相同,尽管设置不同({names}):该开关没有接上"
+            if zh
+            else f"no_effect: the curves are equal although settings differ ({names}): the knob is not wired"
+        )
+    if "results" in report:
+        lines += _results(report["results"], zh)
+    if "agreement" in report:
+        lines += _agreement(report["agreement"], zh)
+    if "policy" in report:
+        lines += _policy(report["policy"], zh)
+    lines += [f"{'未比较' if zh else 'left out'} {name}: {why}" for name, why in report["left_out"].items()]
+    return lines
+
+
+def _settings(rows: list[dict[str, Any]], zh: bool) -> str:
+    if not rows:
+        return "设置相同" if zh else "settings: equal"
+    changes = ", ".join(f"{r['setting']} {r['a']} | {r['b']}" for r in rows)
+    return ("不同的设置(A | B):" if zh else "settings that differ (A | B): ") + changes
+
+
+def _results(found: dict[str, Any], zh: bool) -> list[str]:
+    lines = []
+    for name in ("reward", "accuracy"):
+        if name not in found:
+            continue
+        x = found[name]
+        sure = x["low"] > 0 or x["high"] < 0
+        verdict = ("有差异" if sure else "无法判定有差异") if zh else ("differs" if sure else "no difference shown")
+        interval = f"{x['mean_a']:.4f} | {x['mean_b']:.4f}, {x['difference']:+.4f} [{x['low']:+.4f}, {x['high']:+.4f}]"
+        lines.append(f"{name} ({x['n']} {'题' if zh else 'prompts'}): {interval}: {verdict}")
+        needed = "-" if x["needed"] is None else x["needed"]
+        lines.append(
+            f"  可检出的最小差异 {x['detectable']:.4f};要证实所测差异需 {needed} 题"
+            if zh
+            else f"  smallest difference these prompts could show: {x['detectable']:.4f}; "
+            f"to show the measured one: {needed} prompts"
+        )
+    if "accuracy" in found:
+        m = found["accuracy"]["mcnemar"]
+        words = ("仅 A 对", "仅 B 对") if zh else ("only A right", "only B right")
+        lines.append(f"  McNemar: {words[0]} {m['only_a']}, {words[1]} {m['only_b']}, p = {m['p']:.3g}")
+    return lines
+
+
+def _agreement(found: dict[str, Any], zh: bool) -> list[str]:
+    words = {
+        "a_start_to_end": ("A: start and end", "A:起点与终点"),
+        "b_start_to_end": ("B: start and end", "B:起点与终点"),
+        "a_to_b": ("A and B", "A 与 B"),
+        "a_to_second_seed": ("A and a second seed of A", "A 与其另一随机种子"),
+    }
+    head = "贪心回答一致率" if zh else "greedy answers that agree"
+    parts = [f"{words[k][zh]} {v['same']:.1%}" for k, v in found.items() if v["same"] is not None]
+    return [f"{head}: " + "; ".join(parts)]
+
+
+def _policy(found: dict[str, Any], zh: bool) -> list[str]:
+    lines = []
+    for key, name in (("kl_a_to_b", "KL(A || B)"), ("kl_b_to_a", "KL(B || A)")):
+        x = found[key]
+        sample, decision = f"{x['per_sample']:.3g} ± {x['per_sample_se']:.2g}", f"{x['per_decision']:.3g}"
+        exact = (
+            "" if x["exact_per_decision"] is None else f", {'精确' if zh else 'exact'} {x['exact_per_decision']:.3g}"
+        )
+        unit = ("每样本", "每决策") if zh else ("a sample", "a decision")
+        lines.append(f"{name}: {sample} {unit[0]}, {decision} {unit[1]}{exact}")
+    top = found["modules"][:5]
+    moves = "; ".join(f"{r['module']} {r['a']:.1e} | {r['b']:.1e} | {r['between']:.1e}" for r in top)
+    lines.append(("权重相对变化(A | B | 之间):" if zh else "relative change of weights (A | B | between): ") + moves)
+    flip = found.get("cannot_flip")
+    if flip and flip.get("decisions") is not None:
+        lines.append(
+            f"可证明首选不变的决策 {flip['decisions']:.1%},题目 {flip['prompts']:.1%}"
+            if zh
+            else f"most likely choice provably the same: {flip['decisions']:.1%} of decisions, "
+            f"{flip['prompts']:.1%} of prompts"
+        )
+    return lines

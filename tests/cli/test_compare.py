@@ -1,0 +1,132 @@
+"""`anygrpo compare` on real runs: equal ones, different ones, an inert knob, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from anygrpo.cli.main import main
+from anygrpo.config.load import parse_recipe
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
+
+LETTERS = Path(__file__).parents[2] / "bench" / "faults" / "letters.py"
+
+
+def trained(folder, seed=0, rate=1e-2, steps=8, width=16, **options):
+    run = new_run(
+        parse_recipe(
+            {
+                "folder": str(folder),
+                "seed": seed,
+                "policy": {"kind": "python", "factory": f"{LETTERS}:build", "options": {"width": width, **options}},
+                "task": {"kind": "python", "task": f"{LETTERS}:Letters"},
+                "algorithm": {"prompts_per_step": 8, "group_size": 8},
+                "optimizer": {"learning_rate": rate},
+                "training": {"steps": steps, "threads": 1},
+            }
+        )
+    )
+    run.evaluate_start()
+    train(run)
+    run.close()
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    return {
+        "a": trained(root / "a"),
+        "inert": trained(root / "inert", unread_option=1),
+        "other": trained(root / "other", rate=3e-2, steps=20),
+        "seed": trained(root / "seed", seed=1),
+        "wide": trained(root / "wide", width=24, steps=2),
+    }
+
+
+def compared(capsys, *arguments):
+    assert main(["compare", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_knob_that_is_not_wired_is_found(runs, capsys):
+    report = compared(capsys, runs["a"], runs["inert"])
+    assert [r["setting"] for r in report["settings"]] == ["policy.options.unread_option"]
+    assert report["no_effect"]["rule"] == "no_effect"
+    assert report["agreement"]["a_to_b"]["same"] == 1.0
+    assert report["results"]["reward"]["difference"] == 0.0
+    assert report["policy"]["kl_a_to_b"]["exact_per_decision"] == pytest.approx(0.0, abs=1e-9)
+    assert all(r["between"] == 0.0 for r in report["policy"]["modules"])
+
+
+def test_different_runs(runs, capsys):
+    report = compared(capsys, runs["a"], runs["other"], "--noise", runs["seed"])
+    assert report["no_effect"] is None
+    assert {r["setting"] for r in report["settings"]} == {"optimizer.learning_rate", "training.steps"}
+    for way in ("kl_a_to_b", "kl_b_to_a"):
+        kl = report["policy"][way]
+        assert kl["exact_per_decision"] > 0.01
+        assert kl["per_sample"] > 2 * kl["per_sample_se"]
+    moved = {r["module"]: r for r in report["policy"]["modules"]}
+    assert moved["head"]["b"] > moved["head"]["a"] > 0
+    assert set(report["agreement"]) == {"a_start_to_end", "b_start_to_end", "a_to_b", "a_to_second_seed"}
+    assert 0.0 <= report["policy"]["cannot_flip"]["decisions"] <= 1.0
+    assert report["results"]["reward"]["n"] == 8
+
+
+def test_choices_that_provably_kept_are_indeed_kept(runs, capsys):
+    """The proof is a lower bound: prompts proven the same can't outnumber prompts whose greedy answers are the same."""
+    for other in ("other", "seed"):
+        report = compared(capsys, runs["a"], runs[other])
+        assert report["policy"]["cannot_flip"]["prompts"] <= report["agreement"]["a_to_b"]["same"] + 1e-9
+    assert compared(capsys, runs["a"], runs["inert"])["policy"]["cannot_flip"]["largest_change"] < 1e-6
+
+
+def test_another_model_is_compared_by_its_answers_alone(runs, capsys):
+    report = compared(capsys, runs["a"], runs["wide"])
+    assert "another model" in report["left_out"]["policy"]
+    assert report["results"]["reward"]["n"] == 8
+
+
+def test_words_in_both_languages(runs, capsys):
+    assert main(["compare", runs["a"], runs["other"]]) == 0
+    english = capsys.readouterr().out
+    assert "settings that differ" in english
+    assert "KL(A || B)" in english
+    assert "smallest difference these prompts could show" in english
+    assert main(["compare", runs["a"], runs["other"], "--lang", "zh"]) == 0
+    assert "贪心回答一致率" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_run_is_a_data_error(runs, tmp_path, capsys):
+    assert main(["compare", runs["a"], str(tmp_path)]) == 3
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_accuracy_of_a_yes_or_no_reward_gets_mcnemar(tmp_path, capsys):
+    for name, wins in (("x", [1, 1, 1, 0, 0, 0]), ("y", [0, 0, 0, 0, 0, 1])):
+        folder = tmp_path / name / "evaluations"
+        folder.mkdir(parents=True)
+        (tmp_path / name / "config.toml").write_text("seed = 0\n")
+        (tmp_path / name / "metrics.jsonl").write_text('{"step": 0, "reward/mean": 0.5}\n')
+        lines = [
+            {
+                "prompt": i,
+                "text": f"p{i}",
+                "output": "o",
+                "reward": 0.1 * w,
+                "components": {"correct": w},
+                "valid": True,
+            }
+            for i, w in enumerate(wins)
+        ]
+        (folder / "step_00000004.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = compared(capsys, str(tmp_path / "x"), str(tmp_path / "y"), "--weights", "none")
+    accuracy = report["results"]["accuracy"]
+    assert accuracy["measure"] == "correct"
+    assert accuracy["mcnemar"] == {"only_a": 3, "only_b": 1, "p": 2 * (1 + 4) / 16}
+    assert math.isclose(accuracy["difference"], -1 / 3)
