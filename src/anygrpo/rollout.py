@@ -231,6 +231,13 @@ class Batch:
     def __len__(self) -> int:
         return self.old.shape[0]
 
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on the device where the policy computes."""
+        move = lambda x: x.to(device)  # noqa: E731
+        fields = {name: getattr(self, name) for name in ("old", "ref", "mask", "advantages", "weights", "row_weights")}
+        moved = {name: None if x is None else move(x) for name, x in fields.items()}
+        return Batch(samples=tree_map(move, self.samples), **moved)
+
     def rows(self, index: Tensor | slice) -> Batch:
         """The rows at `index`, weights unchanged."""
         take = lambda x: x[index]  # noqa: E731

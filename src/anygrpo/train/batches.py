@@ -144,7 +144,8 @@ def needed_rows(batch: Batch, numbers: Numbers) -> Batch:
 
 @torch.no_grad()
 def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
-    """The batch with its rows' log-probs under the frozen reference policy."""
+    """The batch, on the policy's device, with its rows' log-probs under the frozen reference policy."""
+    batch = batch.to(policy.parameters()[0].device)
     ref = torch.zeros_like(batch.old)
     plan = policy.plan(batch.samples, rows)
     pieces = [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)] if isinstance(plan, int) else plan

@@ -44,6 +44,7 @@ class Updater:
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=1.0, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
         )
+        self.device = self.parameters[0].device
         self.refused = 0
 
     def accumulate(self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool) -> Tally:
@@ -51,6 +52,7 @@ class Updater:
 
         With `measure`, each term's own gradient norm is tallied too: "grad_norm/<term>".
         """
+        batch = batch.to(self.device)
         while True:
             try:
                 return self._accumulate(batch, stage, numbers, rows, measure)
