@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from anygrpo.samplers.base import Generation, Sampling, Turn
 from anygrpo.samplers.capability import Ability
+from anygrpo.samplers.captured import Captured
 from anygrpo.samplers.group import generate_groups
 from anygrpo.samplers.head import Head
 from anygrpo.samplers.mirror import refresh
@@ -35,6 +36,7 @@ class BuiltinEngine:
         ability: Ability,
     ) -> None:
         self.model, self.dtype, self._head, self._text, self.ability = model, dtype, head, text, ability
+        self._captured = Captured(model)
 
     def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         refresh(self.model, weights, self.dtype)
@@ -42,6 +44,9 @@ class BuiltinEngine:
     def generate(
         self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
     ) -> Generation:
-        longest = max(map(len, prompts)) + sampling.max_new_tokens
-        way = generate_groups if self.ability.fits(longest) else generate_plain
-        return way(self.model, self._head(self.model), prompts, group_size, sampling, seed, turn, self._text)
+        head, longest = self._head(self.model), max(map(len, prompts)) + sampling.max_new_tokens
+        if not self.ability.fits(longest):
+            return generate_plain(self.model, head, prompts, group_size, sampling, seed, turn, self._text)
+        if head.weight.is_cuda and turn is None and not sampling.stop:
+            return self._captured.generate(head, prompts, group_size, sampling, seed)
+        return generate_groups(self.model, head, prompts, group_size, sampling, seed, turn, self._text)

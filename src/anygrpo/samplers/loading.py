@@ -64,7 +64,7 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
 
     try:
         with quiet():
-            model = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, attn_implementation="sdpa")
+            model = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype)
     except (OSError, ValueError) as error:
         raise _not_found("model", name, error) from None
     return model.to(device=device, dtype=dtype).eval()

@@ -1,0 +1,133 @@
+"""The cases of `anygrpo bench llm`, and the prompts and models that both sides are given."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import ConfigError, suggestion
+
+
+@dataclass(frozen=True)
+class Case:
+    """One piece of work: an optimizer step on P x G samples.
+
+    Attributes:
+        name: as on the command line.
+        model: "smollm2", a folder or Hub name, or `shape:NAME` for random weights in a known shape.
+        prompts, group: P and G.
+        prompt_tokens: about this many in each prompt.
+        new_tokens: exactly this many in each completion (the end token is impossible before).
+        dtype: of the matrix products; trained weights are float32 on both sides.
+        rows: rows in one of the peer's micro-batches.
+    """
+
+    name: str
+    prompt_tokens: int
+    new_tokens: int
+    model: str = "smollm2"
+    prompts: int = 4
+    group: int = 8
+    dtype: str = "float32"
+    rows: int = 8
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+_QWEN = "shape:qwen2.5-0.5b"
+CASES = {
+    case.name: case
+    for case in (
+        Case("short", 190, 64),
+        Case("long", 740, 64),
+        Case("reply", 200, 512),
+        Case("gpu-short", 256, 256, _QWEN, 8, 16, "bfloat16", 16),
+        Case("gpu-long", 1024, 256, _QWEN, 8, 16, "bfloat16", 16),
+        Case("tiny", 24, 6, "shape:tiny", 2, 4, "float32", 4),
+    )
+}
+
+
+def case_named(name: str, dtype: str | None = None) -> Case:
+    """A case, in another dtype where one is given."""
+    if name not in CASES:
+        raise ConfigError(f"no benchmark case {name!r}", suggestion(name, CASES))
+    return CASES[name] if dtype is None else replace(CASES[name], dtype=dtype)
+
+
+def prompt_texts(tokenizer: Any, count: int, tokens: int, seed: int = 0) -> list[str]:
+    """Texts of about `tokens` tokens from words that are one token each, no two alike."""
+    rng = random.Random(seed)
+    pieces = (tokenizer.convert_tokens_to_string([t]) for t in sorted(tokenizer.get_vocab()))
+    words = sorted(
+        {p.strip() for p in pieces if p.strip().isascii() and p.strip().isalnum() and 1 < len(p.strip()) < 9}
+    )
+    single = [w for w in rng.sample(words, min(len(words), 3000)) if len(tokenizer(" " + w)["input_ids"]) == 1]
+    return [
+        " ".join(rng.choice(single) for _ in range(tokens + rng.randint(-tokens // 25, tokens // 25)))
+        for _ in range(count)
+    ]
+
+
+def reward_of(text: str) -> float:
+    """Some reward that differs between samples: the number of different characters, modulo 7."""
+    return float(len(set(text)) % 7)
+
+
+_SHAPES: dict[str, dict[str, Any]] = {
+    "qwen2.5-0.5b": {
+        "vocab_size": 151936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32768,
+    },
+    "tiny": {
+        "vocab_size": 512,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+    },
+}
+
+
+def model_folder(name: str, scratch: Path) -> str:
+    """A folder that both sides load: the model itself, or random weights of a shape saved under `scratch`."""
+    if not name.startswith("shape:"):
+        from anygrpo.samplers.loading import resolve
+
+        return resolve(name)
+    shape = name.removeprefix("shape:")
+    if shape not in _SHAPES:
+        raise ConfigError(f"no model shape {shape!r}", suggestion(shape, _SHAPES))
+    folder = scratch / shape
+    if not (folder / "config.json").is_file():
+        _save_random(_SHAPES[shape], folder)
+    return str(folder)
+
+
+def _save_random(shape: dict[str, Any], folder: Path) -> None:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    from anygrpo.samplers.smollm2 import quiet
+
+    words = ["<eos>", "<pad>"] + [f"w{i}" for i in range(shape["vocab_size"] - 2)]
+    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<pad>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", pad_token="<pad>").save_pretrained(folder)
+    torch.manual_seed(0)
+    # Llama's code with biases is Qwen2's arithmetic; its folder may hold any tokenizer, where Qwen2's may not.
+    ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
+    config = LlamaConfig(**shape, **ends, tie_word_embeddings=True, attention_bias=True)
+    with quiet():
+        LlamaForCausalLM(config).save_pretrained(folder)

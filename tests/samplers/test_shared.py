@@ -1,0 +1,205 @@
+"""The shared-prompt passes against plain ones, in float32 and against a float64 oracle."""
+
+import logging
+
+import pytest
+import tiny
+import torch
+
+from anygrpo.errors import ConfigError
+from anygrpo.samplers import attention, captured, kernels
+from anygrpo.samplers.attention import shared_attention
+from anygrpo.samplers.base import Sampling, Support
+from anygrpo.samplers.capability import ability
+from anygrpo.samplers.group import generate_groups, split
+from anygrpo.samplers.head import head_of
+from anygrpo.samplers.layout import pack
+from anygrpo.samplers.plain import generate_plain
+
+
+def test_layout_by_hand():
+    layout = pack([3, 2], [[2, 0], [1]])
+    assert [(s.start, s.middle, s.end) for s in layout.segments] == [(0, 3, 5), (5, 7, 8)]
+    assert layout.positions.tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert layout.places.tolist() == [[3, 4], [0, 0], [7, 0]]
+    assert layout.inside.tolist() == [[True, True], [False, False], [True, False]]
+    assert not layout.complete
+
+
+def dense(q, k, v, prompts, rows, scale):
+    """Every row attends to its prompt and its own past, one softmax at a time."""
+    group = q.shape[0] // k.shape[0]
+    k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
+    out, at = torch.zeros_like(q), 0
+
+    def attend(queries, keys):
+        s = q[:, queries] @ k[:, keys].transpose(1, 2) * scale
+        past = torch.ones(s.shape[1:], dtype=torch.bool).tril(s.shape[2] - s.shape[1])
+        return s.masked_fill(~past, -1e300).softmax(-1) @ v[:, keys]
+
+    parts = []
+    for length, fed in zip(prompts, rows):
+        prompt = torch.arange(at, at + length)
+        parts.append((prompt, attend(prompt, prompt)))
+        at += length
+        for n in fed:
+            own = torch.arange(at, at + n)
+            parts.append((own, attend(own, torch.cat([prompt, own]))))
+            at += n
+    return out.index_copy(1, torch.cat([i for i, _ in parts]), torch.cat([x for _, x in parts], 1))
+
+
+@pytest.mark.parametrize("kernel", [kernels.CpuFlash(), kernels.Written()], ids=["fused", "written"])
+@pytest.mark.parametrize(
+    ("prompts", "rows"),
+    [([5, 7], [[3, 0, 4], [2]]), ([4], [[3, 3]]), ([6, 3], [[0], [0, 0]]), ([4], [[]]), ([1], [[1, 9]])],
+)
+def test_attention_and_its_gradients_are_exact(kernel, prompts, rows, monkeypatch):
+    monkeypatch.setattr(attention, "kernel_for", lambda q: kernel)
+    torch.manual_seed(0)
+    layout = pack(prompts, rows)
+    for dtype, tolerance in ((torch.float64, 1e-13), (torch.float32, 2e-6)):
+        q, k, v = (torch.randn(h, layout.tokens, 8, dtype=torch.float64).to(dtype).requires_grad_() for h in (4, 2, 2))
+        ours = shared_attention(q, k, v, layout, 0.3)
+        oracle = [x.detach().double().requires_grad_() for x in (q, k, v)]
+        theirs = dense(*oracle, prompts, rows, 0.3)
+        direction = torch.randn_like(theirs)
+        torch.testing.assert_close(ours.double(), theirs, atol=tolerance, rtol=0)
+        for a, b in zip(
+            torch.autograd.grad(ours, (q, k, v), direction.to(dtype)), torch.autograd.grad(theirs, oracle, direction)
+        ):
+            torch.testing.assert_close(a.double(), b, atol=10 * tolerance, rtol=0)
+
+
+def test_large_scores_in_padding_give_no_nan():
+    """Padding has no gradient, even where its stray probability would overflow."""
+    layout = pack([2], [[1, 8]])
+    q = (torch.randn(2, layout.tokens, 8) * 60).requires_grad_()
+    out = shared_attention(q, q.detach()[:1] * 60, torch.randn(1, layout.tokens, 8), layout, 1.0)
+    out.sum().backward()
+    assert torch.isfinite(q.grad).all()
+
+
+def settings(**given) -> Sampling:
+    support = {"eos_ids": (1,), **given.pop("support", {})}
+    return Sampling(Support(**support), **{"max_new_tokens": 12, **given})
+
+
+@pytest.mark.parametrize("kind", tiny.SHARING)
+def test_group_decoding_is_plain_decoding(kind):
+    model = tiny.model(kind)
+    assert ability(model, "auto").shared
+    head = head_of(model, False)
+    for sampling in (settings(), settings(greedy=True), settings(support={"top_p": 0.9, "temperature": 1.3})):
+        ours = generate_groups(model, head, tiny.PROMPTS, 4, sampling, seed=3)
+        plain = generate_plain(model, head, tiny.PROMPTS, 4, sampling, seed=3)
+        assert torch.equal(ours.ids, plain.ids)
+        assert torch.equal(ours.chosen, plain.chosen)
+        assert torch.equal(ours.ended, plain.ended)
+        torch.testing.assert_close(ours.log_probs, plain.log_probs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("rows", [None, 4, 8])
+def test_the_steps_that_a_gpu_captures_are_group_decoding(rows, monkeypatch):
+    """Static buffers, places as tensors, rows halved at a look: run here without graphs."""
+    monkeypatch.setattr(captured, "LOOK", 3)
+    monkeypatch.setattr(captured, "NARROW", 4)
+    monkeypatch.setattr(captured, "ROUND", 16)
+    model = tiny.model("qwen2")
+    ability(model, "auto")
+    head, keeper = head_of(model, False), captured.Captured(model)
+    for seed, more in ((0, {}), (1, {}), (2, {"support": {"min_new_tokens": 3, "top_k": 9}}), (0, {"greedy": True})):
+        sampling = settings(max_new_tokens=30, rows=rows, **more)
+        ours = keeper.generate(head, tiny.PROMPTS, 4, sampling, seed, capture=False)
+        theirs = generate_groups(model, head, tiny.PROMPTS, 4, sampling, seed)
+        for name in ("ids", "lengths", "chosen", "ended"):
+            assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+        torch.testing.assert_close(ours.log_probs, theirs.log_probs, atol=1e-5, rtol=0)
+    if rows is None:
+        assert len(next(iter(keeper.decoders.values())).levels) >= 1
+        assert len(keeper.decoders) == 2
+
+
+def test_group_decoding_against_float64():
+    model, exact = tiny.model(), tiny.model(dtype=torch.float64)
+    ability(model, "auto")
+    ours = generate_groups(model, head_of(model, False), tiny.PROMPTS, 3, settings(), seed=0)
+    for i, (ids, length) in enumerate(zip(ours.ids, ours.lengths)):
+        whole = torch.tensor(tiny.PROMPTS[i // 3] + ids[:length].tolist())
+        log_p = exact(whole[None]).logits[0].log_softmax(-1)
+        at = len(tiny.PROMPTS[i // 3]) - 1
+        truth = log_p[at : at + length].gather(1, ids[:length, None])[:, 0]
+        torch.testing.assert_close(ours.log_probs[i, :length].double(), truth, atol=1e-5, rtol=0)
+
+
+def test_greedy_tokens_are_the_librarys():
+    model = tiny.model("qwen2")
+    theirs = model.generate(torch.tensor([tiny.PROMPTS[1]]), do_sample=False, max_new_tokens=12, pad_token_id=2)[0, 8:]
+    ability(model, "auto")
+    ours = generate_groups(model, head_of(model, False), [tiny.PROMPTS[1]], 1, settings(greedy=True), seed=0)
+    assert ours.ids[0].tolist() == theirs.tolist()
+
+
+def test_a_rows_tokens_do_not_depend_on_how_many_are_decoded_at_once():
+    model = tiny.model("llama")
+    ability(model, "auto")
+    head = head_of(model, False)
+    whole = generate_groups(model, head, tiny.PROMPTS, 4, settings(), seed=8)
+    for rows in (1, 3, 4, 9):
+        part = generate_groups(model, head, tiny.PROMPTS, 4, settings(rows=rows), seed=8)
+        assert torch.equal(part.ids, whole.ids)
+
+
+def test_split_keeps_groups_whole_where_they_fit():
+    assert split(2, 3, 6) == [[(0, [0, 1, 2]), (1, [3, 4, 5])]]
+    assert split(2, 3, 4) == [[(0, [0, 1, 2])], [(1, [3, 4, 5])]]
+    assert split(1, 5, 2) == [[(0, [0, 1])], [(0, [2, 3])], [(0, [4])]]
+
+
+def test_finished_rows_leave_the_pass():
+    model = tiny.model("llama")
+    ability(model, "auto")
+    sizes = []
+    model.model.embed_tokens.register_forward_hook(lambda m, i, o: sizes.append(i[0].shape[1]))
+    made = generate_groups(model, head_of(model, False), tiny.PROMPTS, 6, settings(max_new_tokens=60), seed=0)
+    lengths = made.lengths.tolist()
+    assert made.ended.any()
+    growing = [sum(n > place + 1 for n in lengths) for place in range(len(sizes) - 1)]
+    assert all(g <= s for g, s in zip(growing, sizes[1:]))
+    assert sum(sizes[1:]) < 1.2 * sum(growing)
+
+
+def test_softcap_falls_back_and_says_so(caplog):
+    with caplog.at_level(logging.WARNING, "anygrpo"):
+        found = ability(tiny.model("gemma2"), "auto")
+    assert not found.shared
+    assert "softcap" in caplog.text
+    with pytest.raises(ConfigError, match="softcap"):
+        ability(tiny.model("gemma2"), "shared")
+
+
+def test_a_sliding_window_is_a_limit(caplog):
+    with caplog.at_level(logging.WARNING, "anygrpo"):
+        found = ability(tiny.model("mistral"), "auto")
+    assert found.fits(12)
+    assert not found.fits(13)
+    assert "12 tokens" in caplog.text
+
+
+def test_a_model_that_ignores_position_ids_is_found_out(monkeypatch):
+    model = tiny.model("llama")
+    rotary = model.model.rotary_emb
+    inner = rotary.forward
+    monkeypatch.setattr(rotary, "forward", lambda x, position_ids: inner(x, torch.arange(position_ids.shape[1])[None]))
+    found = ability(model, "auto")
+    assert not found.shared
+    assert "differs" in found.reason
+
+
+def test_plain_passes_stay_what_they_were_after_installing():
+    model = tiny.model("qwen3")
+    ids = torch.tensor([[2, 2, 5, 9, 12], [7, 8, 22, 41, 6]])
+    seen = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    before = model(ids, attention_mask=seen).logits[:, -1]
+    assert ability(model, "auto").shared
+    torch.testing.assert_close(model(ids, attention_mask=seen).logits[:, -1], before, atol=1e-6, rtol=0)

@@ -1,0 +1,174 @@
+"""The sampled distribution, its draws, and the blockwise log-probs with their gradients."""
+
+import math
+
+import pytest
+import torch
+
+from anygrpo.samplers import head as head_module
+from anygrpo.samplers.base import Support
+from anygrpo.samplers.head import Head, score
+from anygrpo.samplers.support import draw, restrict
+
+LOG = torch.tensor([0.5, 0.25, 0.15, 0.1]).log()
+ZERO = torch.zeros(1, dtype=torch.long)
+
+
+def kept(support: Support, logits: torch.Tensor = LOG, decision: int = 0) -> list[int]:
+    z = restrict(logits[None], support, torch.tensor([decision]))
+    return (z[0] > -math.inf).nonzero()[:, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("support", "expected"),
+    [
+        (Support(), [0, 1, 2, 3]),
+        (Support(top_k=2), [0, 1]),
+        (Support(top_p=0.5), [0]),
+        (Support(top_p=0.51), [0, 1]),
+        (Support(top_p=0.76), [0, 1, 2]),
+        (Support(top_p=1e-9), [0]),
+        (Support(min_p=0.25), [0, 1, 2]),
+        (Support(min_p=0.6), [0]),
+        # .5 / .75 = .667 of what top_k left already reaches .6
+        (Support(top_k=2, top_p=0.6), [0]),
+        # p^2: .25, .0625, ... over .345: .725, .181
+        (Support(temperature=0.5, top_p=0.73), [0, 1]),
+        (Support(min_new_tokens=1, eos_ids=(0, 2)), [1, 3]),
+    ],
+)
+def test_cuts_by_hand(support, expected):
+    assert kept(support) == expected
+
+
+def test_end_tokens_are_possible_again_after_min_new_tokens():
+    assert kept(Support(min_new_tokens=3, eos_ids=(1,)), decision=2) == [0, 2, 3]
+    assert kept(Support(min_new_tokens=3, eos_ids=(1,)), decision=3) == [0, 1, 2, 3]
+
+
+def test_the_input_is_not_changed():
+    logits = LOG[None].clone()
+    restrict(logits, Support(min_new_tokens=1, eos_ids=(0,)), ZERO)
+    assert torch.equal(logits[0], LOG)
+
+
+def test_draws_by_hand():
+    # Cumulative: .5, .75, .9, 1.
+    z = LOG.expand(5, -1)
+    token, log_prob = draw(z, torch.tensor([0.0, 0.49, 0.51, 0.8, 1 - 2**-24]))
+    assert token.tolist() == [0, 0, 1, 2, 3]
+    torch.testing.assert_close(log_prob, LOG[token])
+
+
+def test_a_token_without_mass_is_never_drawn():
+    z = restrict(
+        torch.zeros(4096, 50), Support(min_new_tokens=1, eos_ids=(0, 17, 49)), torch.zeros(4096, dtype=torch.long)
+    )
+    token, _ = draw(z, torch.linspace(0, 1 - 2**-24, 4096))
+    assert not set(token.tolist()) & {0, 17, 49}
+    assert set(token.tolist()) == set(range(50)) - {0, 17, 49}
+
+
+def test_draws_follow_the_distribution():
+    uniform = torch.rand(20_000, generator=torch.Generator().manual_seed(1))
+    token, _ = draw(LOG.expand(20_000, -1), uniform)
+    shares = torch.bincount(token, minlength=4) / 20_000
+    torch.testing.assert_close(shares, LOG.exp(), atol=0.012, rtol=0)
+
+
+def reference_scores(h, w, bias, targets, support, decision, cap, ref):
+    """The same by autograd over whole logits."""
+
+    def log_p(x, weight, b, cut=None):
+        z = x @ weight.t() + (0 if b is None else b)
+        z = z if cap is None else cap * torch.tanh(z / cap)
+        if cut is None:
+            return torch.log_softmax(restrict(z, support, decision, targets), 1)
+        return torch.log_softmax((z / support.temperature).masked_fill(~cut, -math.inf), 1)
+
+    own = log_p(h, w, bias)
+    inside = own > -math.inf
+    safe = own.masked_fill(~inside, 0.0)
+    p = own.exp()
+    entropy = -(p * safe).sum(1)
+    q = log_p(*ref, cut=inside).masked_fill(~inside, 0.0)
+    return own.gather(1, targets[:, None])[:, 0], entropy, (p * (safe - q)).sum(1)
+
+
+@pytest.mark.parametrize("cap", [None, 2.0])
+@pytest.mark.parametrize(
+    "support",
+    [Support(), Support(temperature=0.7), Support(top_k=5), Support(temperature=1.3, top_p=0.8, min_p=0.05)],
+)
+def test_values_and_gradients_equal_autograds_over_whole_logits(support, cap, monkeypatch):
+    monkeypatch.setattr(head_module, "BLOCK", 4)
+    torch.manual_seed(0)
+    n, width, vocabulary = 10, 6, 23
+    make = lambda *shape: torch.randn(*shape, dtype=torch.float64)  # noqa: E731
+    h, w, bias = (x.requires_grad_() for x in (make(n, width), make(vocabulary, width), make(vocabulary)))
+    ref = (make(n, width), make(vocabulary, width), make(vocabulary))
+    targets, decision = torch.randint(0, vocabulary, (n,)), torch.arange(n)
+    ours = score(h, Head(w, bias, cap), targets, support, decision, True, (ref[0], Head(ref[1], ref[2], cap)))
+    theirs = reference_scores(h, w, bias, targets, support, decision, cap, ref)
+    coefficients = [make(n) for _ in range(3)]
+    gradients = []
+    for values in ((ours.log_probs, ours.entropy, ours.kl), theirs):
+        loss = sum((c * v).sum() for c, v in zip(coefficients, values))
+        gradients.append(torch.autograd.grad(loss, (h, w, bias)))
+    for a, b in zip((ours.log_probs, ours.entropy, ours.kl), theirs):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+    for a, b in zip(*gradients):
+        torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-11)
+
+
+def test_entropy_and_kl_by_hand():
+    # One hidden unit of 1: the weights are the logits.
+    p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.25, 0.5, 0.25])
+    one = torch.ones(1, 1)
+    made = score(one, Head(p.log()[:, None]), ZERO, Support(), ZERO, True, (one, Head(q.log()[:, None])))
+    assert made.entropy.item() == pytest.approx(1.5 * math.log(2), abs=1e-6)
+    assert made.kl.item() == pytest.approx(0.25 * math.log(2), abs=1e-6)
+    assert made.log_probs.item() == pytest.approx(-math.log(2), abs=1e-6)
+
+
+def test_a_taken_token_outside_a_moved_support_keeps_a_finite_log_prob():
+    one = torch.ones(1, 1)
+    made = score(one, Head(LOG[:, None]), torch.tensor([3]), Support(top_k=1), ZERO)
+    assert made.log_probs.item() == pytest.approx(math.log(0.1 / 0.6), abs=1e-6)
+
+
+def test_whole_logits_never_exist(monkeypatch):
+    """The largest tensor made on the way has BLOCK rows, not n."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    monkeypatch.setattr(head_module, "BLOCK", 8)
+    largest = [0]
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            for x in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(x, torch.Tensor):
+                    largest[0] = max(largest[0], x.numel())
+            return out
+
+    h, w = torch.randn(64, 4, requires_grad=True), torch.randn(100, 4, requires_grad=True)
+    targets, decision = torch.zeros(64, dtype=torch.long), torch.zeros(64, dtype=torch.long)
+    with Watch():
+        score(h, Head(w), targets, Support(), decision, entropy=True).log_probs.sum().backward()
+    assert largest[0] == 8 * 100
+
+
+def test_bfloat16_body_with_a_precise_head_is_nearer_the_truth():
+    torch.manual_seed(0)
+    h, w = torch.randn(32, 64), torch.randn(200, 64)
+    targets, decision = torch.randint(0, 200, (32,)), torch.zeros(32, dtype=torch.long)
+    hb, wb = h.bfloat16(), w.bfloat16()
+    exact = score(hb.double(), Head(wb.double()), targets, Support(), decision).log_probs
+
+    def error(precise: bool) -> float:
+        made = score(hb, Head(wb, precise=precise), targets, Support(), decision).log_probs
+        return (made - exact).abs().max().item()
+
+    assert error(True) < 2e-5
+    assert error(False) > 1e-2
