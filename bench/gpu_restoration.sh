@@ -8,4 +8,4 @@ cd "$(dirname "$0")/.."
 out="${1:-${OUT:-runs}/restoration}"
 mkdir -p "$out"
 PYTHONPATH=src python bench/restoration.py --device cuda --seeds 3 --width 32 --patch 64 --picture-size 256 --crops 24 \
-  --prompts 32 --grpo-prompts 16 --group 8 --rows 256 --probe 20 --warm 25 --seconds 15 --out "$out" | tee "$out/log.txt"
+  --prompts 32 --grpo-prompts 16 --group 8 --rows 256 --probe 20 --oracles 3 --warm 25 --seconds 15 --out "$out" | tee "$out/log.txt"

@@ -23,6 +23,7 @@ import torch
 
 from anygrpo.config.recipe import Recipe
 from anygrpo.policies import build_policy
+from anygrpo.policies.stochastic.distributions import middle
 from anygrpo.tasks import build_task
 from anygrpo.tasks.restoration import paired_interval
 from anygrpo.train.build import new_run
@@ -131,19 +132,40 @@ def fixed_gates(policy: Any, task: Any) -> dict[str, list[float]]:
 
     What remains of a gain here comes from the body or from better constants; the rest from choosing per picture.
     """
-    from anygrpo.policies.stochastic.gates import replaying
-
     held = task.held_out()
     samples = policy.greedy(held).samples
     constants = {k.removeprefix("site/"): x.mean((0, 1)) for k, x in samples.items() if k.startswith("site/")}
 
     def constant(name: str, distribution: Any) -> torch.Tensor:
-        shape = distribution.batch_shape + distribution.event_shape
-        return replaying({name: constants[name].expand(shape)})(name, distribution)
+        return constants[name].expand(distribution.batch_shape + distribution.event_shape)
 
-    with torch.no_grad():
-        rollout = policy._rollout(held, 1, constant)
+    rollout = policy.rollout_with(held, 1, constant)
     return {k: [row[0] for row in x] for k, x in quality(policy, task, rollout).items()}
+
+
+def oracle(policy: Any, task: Any) -> dict[str, list[float]]:
+    """Each picture's best quality when one site at a time leaves its deterministic value.
+
+    Tried are .1, .3, .5, .7, .9 for a Beta, each tool everywhere for a one-hot choice: a lower bound of the headroom. It
+    reads the clean picture.
+    """
+    held = task.held_out()
+    sites = [k.removeprefix("site/") for k in policy.greedy(held[:1]).samples if k.startswith("site/")]
+    tries = [quality(policy, task, policy.greedy(held))]
+    for site in sites:
+        for k in range(9 if "round" in site else 5):
+
+            def choose(name: str, distribution: Any, site: str = site, k: int = k) -> torch.Tensor:
+                value = middle(distribution, policy.mode)
+                if name != site:
+                    return value
+                if value.dim() < 3:
+                    return torch.full_like(value, 0.1 + 0.2 * k)
+                return torch.nn.functional.one_hot(torch.full_like(value[..., 0], k).long(), value.shape[-1]).to(value)
+
+            tries.append(quality(policy, task, policy.rollout_with(held, 1, choose)))
+    pick = [max(range(len(tries)), key=lambda t, i=i: tries[t]["reward"][i][0]) for i in range(len(held))]
+    return {name: [tries[t][name][i][0] for i, t in enumerate(pick)] for name in tries[0]}
 
 
 def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], a: str, b: str) -> list[dict[str, Any]]:
@@ -153,6 +175,7 @@ def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], 
         arm, kind = key.split(":")
         return torch.tensor(result["arms"][arm][kind][metric])
 
+    results = [r for r in results if all(kind in r["arms"][arm] for arm, kind in (a.split(":"), b.split(":")))]
     rows = []
     for name in [*dict.fromkeys(names), "all"]:
         places = [i for i, n in enumerate(names) if name in (n, "all")]
@@ -180,7 +203,7 @@ def arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (
         ("seeds", 3), ("width", 8), ("patch", 32), ("picture-size", 128), ("crops", 32), ("prompts", 8),
-        ("grpo-prompts", 8), ("group", 8), ("rows", 64), ("best-of", 8), ("probe", 8),
+        ("grpo-prompts", 8), ("group", 8), ("rows", 64), ("best-of", 8), ("probe", 8), ("oracles", 1),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=value)
     for name, value in (
@@ -211,6 +234,8 @@ def main() -> None:
             policy, spent, steps = trained(args, seed, arm, args.seconds, out / arm, out / "warm" / "network.pt")
             result["arms"][arm] = evaluated(policy, task, args.best_of) | {"seconds": spent, "steps": steps}
             result["arms"][arm]["fixed"] = fixed_gates(policy, task)
+            if seed < args.oracles:
+                result["arms"][arm]["oracle"] = oracle(policy, task)
         results.append(result)
         held = task.held_out()
         names, pictures = [p["degradation"] for p in held], [p["picture"] for p in held]
@@ -223,8 +248,10 @@ def main() -> None:
         ("supervised/mean:greedy", "grpo:greedy"),
         ("supervised/sampled:greedy", "grpo:greedy"),
         ("grpo:fixed", "grpo:greedy"),
+        ("supervised/mean:greedy", "supervised/mean:oracle"),
         ("warm:greedy", "warm:best"),
         ("grpo:greedy", "grpo:best"),
+        ("grpo:greedy", "grpo:oracle"),
     ):
         summary[f"{a} -> {b}"] = table(results, names, pictures, a, b)
         printed(f"{a} -> {b}", summary[f"{a} -> {b}"])

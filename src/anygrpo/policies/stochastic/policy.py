@@ -94,14 +94,14 @@ class StochasticPolicy(BasePolicy):
         """P x G outputs, gates drawn from `seed`. Prompts may differ in shape (leaves are then padded with zeros)."""
         drawing = Drawing()
         with self._seeded(seed):
-            rollout = self._rollout(prompts, group_size, drawing)
+            rollout = self.rollout_with(prompts, group_size, drawing)
         rollout.info["restoration/gate_edge_share"] = drawing.moved / max(drawing.drawn, 1)
         return rollout
 
     @torch.no_grad()
     def greedy(self, prompts: list[Any]) -> Rollout:
         """Gates at their mean (or mode): what the network does after training."""
-        return self._rollout(prompts, 1, deterministic(self.mode))
+        return self.rollout_with(prompts, 1, deterministic(self.mode))
 
     @torch.no_grad()
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
@@ -197,7 +197,9 @@ class StochasticPolicy(BasePolicy):
 
     # --- rollouts of prompts that may differ in shape --------------------------------------------------------------
 
-    def _rollout(self, prompts: list[Any], group_size: int, choose: Choose) -> Rollout:
+    @torch.no_grad()
+    def rollout_with(self, prompts: list[Any], group_size: int, choose: Choose) -> Rollout:
+        """Outputs with gate values by your rule `choose(site name, distribution) -> value` (fixed gates, oracles)."""
         by_shape: dict[Any, list[int]] = {}
         for i, prompt in enumerate(prompts):
             by_shape.setdefault(tuple(tuple(prompt[k].shape) for k in self.inputs), []).append(i)
