@@ -1,4 +1,4 @@
-"""The exploding motion run, each fault removed: log-ratios, z2 and the score's gradient before any update of the policy.
+"""The exploding motion run, each fault removed: log-ratios, z2 and the score gradient before any update of the policy.
 
     python bench/motion_faults.py [--out FILE.json]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,20 @@ def build(config: MotionTaskConfig, seed: int) -> MotionTask:
         DataError: the clips are not fetched (scripts/fetch_motion.py), or CMU's are asked for and not installed.
     """
     folder = Path(config.data) if config.data else default_folder()
-    layout = LAYOUTS[config.layout]
-    clips = load_clips(folder, config.fps, config.cmu)
-    bank = build_bank(clips, REWARD_SPEEDS, config.frames, config.fps, layout)
-    kept = build_bank(clips, JUDGE_SPEEDS, config.frames, config.fps, layout, bank.scaler)
-    matcher = cached_matcher(bank, config.matcher_steps, seed=0, all_captions=False)
-    judge = cached_matcher(kept, config.matcher_steps, seed=1, all_captions=True)
-    return MotionTask(config, seed, bank, kept, matcher, judge)
+    return MotionTask(config, seed, *_material(folder, config.layout, config.frames, config.fps, config.cmu,
+                                               config.matcher_steps))  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def _material(
+    folder: Path, layout: str, frames: int, fps: float, cmu: bool, steps: int
+) -> tuple[Bank, Bank, Matcher, Matcher]:
+    """Windows of both splits and the two encoders. They don't depend on the run's seed, and take a while."""
+    clips = load_clips(folder, fps, cmu)
+    bank = build_bank(clips, REWARD_SPEEDS, frames, fps, LAYOUTS[layout])
+    kept = build_bank(clips, JUDGE_SPEEDS, frames, fps, LAYOUTS[layout], bank.scaler)
+    matcher = cached_matcher(bank, steps, seed=0, all_captions=False)
+    return bank, kept, matcher, cached_matcher(kept, steps, seed=1, all_captions=True)
 
 
 class MotionTask(BaseTask):

@@ -1,0 +1,146 @@
+"""Does GRPO teach motions their captions? Supervised training, then GRPO in several seeds, on the same held-out
+captions and noise seeds before and after.
+
+    python bench/motion.py --supervised recipes/motion/supervised.toml --grpo recipes/motion/grpo.toml --out runs/motion
+
+Prints and writes OUT/summary.json: for each seed the paired change of the held-out reward with its standard error,
+every measure that was not optimised, and the range of each health metric over the whole run. OUT/seed_N is the run
+folder of a seed, with pictures/ before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anygrpo.config.load import load_recipe
+from anygrpo.policies.base import state_of
+from anygrpo.train import checkpoint
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
+from anygrpo.train.run import Run
+
+HEALTH = ("reward/mean", "ratio/mean", "ratio/max", "log_ratio/abs_max", "kl/behaviour", "kl/reference", "clip/low",
+          "clip/high", "grad_norm/total", "advantage/mean", "loss/policy", "groups/live", "invalid/share",
+          "memory/peak_gb", "time/step")  # fmt: skip
+PICTURES = 6
+
+
+class Watch:
+    """Observer: keeps rows, prints one in ten, and stops the run when its seconds are over."""
+
+    def __init__(self, seconds: float | None, began: float):
+        self.seconds, self.began, self.rows = seconds, began, []
+
+    def __call__(self, row: dict[str, Any], run: Run) -> None:
+        self.rows.append(row)
+        if row["step"] % 10 == 0:
+            said = ("reward/mean", "loss/supervised", "kl/reference", "log_ratio/abs_max", "clip/high", "time/step")
+            print(row["step"], {k: round(row[k], 5) for k in said if k in row}, flush=True)
+        if self.seconds is not None and time.perf_counter() - self.began > self.seconds:
+            run.stop(f"{self.seconds:g} seconds are over")
+
+
+def go(recipe_file: str, flags: list[str], folder: Path, seconds: float | None) -> tuple[Run, list[dict[str, Any]]]:
+    """Train one recipe; the run and its rows."""
+    run = new_run(load_recipe(recipe_file, [*flags, "--folder", str(folder)]))
+    watch = Watch(seconds, time.perf_counter())
+    run.observers.append(watch)
+    train(run)
+    return run, watch.rows
+
+
+@torch.no_grad()
+def held_out(run: Run) -> tuple[torch.Tensor, dict[str, float], list[list[Any]]]:
+    """Rewards of each held-out prompt, measures, and the motions."""
+    task = run.stages[-1].task
+    prompts = task.held_out()
+    outputs = []
+    for a in range(0, len(prompts), 64):
+        outputs += run.policy.decode(run.policy.greedy(prompts[a : a + 64]).samples)
+    scores = task.score(prompts, outputs)
+    row = task.measure(prompts, outputs)
+    row |= {f"eval/component/{k}": float(v.mean()) for k, v in scores.components.items()}
+    return scores.rewards[:, 0], row | {"eval/reward": float(scores.rewards.mean())}, outputs
+
+
+def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str, Any]:
+    folder = args.out / f"seed_{seed}"
+    flags = ["--seed", str(seed), "--policy.weights", str(weights), "--policy.device", args.device, *args.flags]
+    recipe = load_recipe(args.grpo, [*flags, "--folder", str(folder)])
+    run = new_run(recipe)
+    before, row_before, motions_before = held_out(run)
+    watch = Watch(args.seed_seconds, time.perf_counter())
+    run.observers.append(watch)
+    train(run)
+    after, row_after, motions_after = held_out(run)
+    task = run.stages[-1].task
+    prompts = task.held_out()
+    every = max(1, len(prompts) // PICTURES)
+    pick = lambda rows: rows[::every][:PICTURES]  # noqa: E731
+    task.pictures(pick(prompts), pick(motions_before), pick(motions_after), run.folder.pictures)
+    run.close()
+    change = (after - before).double()
+    return {
+        "seed": seed,
+        "steps": len(watch.rows),
+        "updates": run.version,
+        "reward_change": float(change.mean()),
+        "reward_change_se": float(change.std() / math.sqrt(len(change))),
+        "before": row_before,
+        "after": row_after,
+        "health": {k: spread([r[k] for r in watch.rows if k in r]) for k in HEALTH},
+    }
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    if not values:
+        return {}
+    return {"first": values[0], "min": min(values), "max": max(values), "last": values[-1]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--supervised", required=True)
+    parser.add_argument("--grpo", required=True)
+    parser.add_argument("--weights", type=Path, help="a trained denoiser: skips the supervised run")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--supervised-seconds", type=float)
+    parser.add_argument("--seed-seconds", type=float)
+    parser.add_argument("--out", type=Path, required=True)
+    args, args.flags = parser.parse_known_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    summary: dict[str, Any] = {"device": device_name(args.device), "torch": torch.__version__}
+    weights = args.weights
+    if weights is None:
+        torch.set_float32_matmul_precision("high")
+        folder = args.out / "supervised"
+        flags = ["--policy.device", args.device, *[f for f in args.flags if "task." in f or f[0] != "-"]]
+        run, rows = go(args.supervised, flags, folder, args.supervised_seconds)
+        checkpoint.save(run.folder.checkpoints, run.step, state_of(run.policy.trainable()), {}, 1, best=False)
+        summary["supervised"] = {"steps": len(rows), "loss": spread([r["loss/supervised"] for r in rows])}
+        run.close()
+        weights = folder
+    torch.set_float32_matmul_precision("highest")
+    summary["seeds"] = []
+    for seed in range(args.seeds):
+        summary["seeds"].append(seed_summary(args, seed, weights))
+        summary["seconds"] = round(time.perf_counter() - began, 1)
+        (args.out / "summary.json").write_text(json.dumps(summary, indent=2))
+    print(json.dumps(summary))
+
+
+def device_name(device: str) -> str:
+    return torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
+
+
+if __name__ == "__main__":
+    main()
