@@ -50,7 +50,7 @@ _WHERE = {
     "diagnose": "anygrpo.doctor:diagnose",
 }
 
-__all__ = ["__version__", *_WHERE]  # noqa: PLE0604
+__all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:

@@ -54,5 +54,12 @@ def test_the_progress_line_is_what_a_person_needs():
            "eval/accuracy": 0.625}  # fmt: skip
     line = ProgressLine(10)
     text = line.text(row)
-    for part in ("grpo 5/10", "reward 0.500±0.250", "live 75%", "kl 0.0123", "clip 1.0%/0.0%", "HELD-OUT accuracy 0.625"):
+    for part in (
+        "grpo 5/10",
+        "reward 0.500±0.250",
+        "live 75%",
+        "kl 0.0123",
+        "clip 1.0%/0.0%",
+        "HELD-OUT accuracy 0.625",
+    ):
         assert part in text

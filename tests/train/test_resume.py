@@ -24,7 +24,12 @@ from anygrpo.train.loop import train
 VOLATILE = ("time/", "throughput/", "memory/")
 STAGES = [
     {"name": "warm", "method": "supervised", "steps": 7},
-    {"name": "rl", "method": "grpo", "steps": 13, "algorithm": {"beta": 0.05, "minibatches": 2, "advantage": "running"}},
+    {
+        "name": "rl",
+        "method": "grpo",
+        "steps": 13,
+        "algorithm": {"beta": 0.05, "minibatches": 2, "advantage": "running"},
+    },
 ]
 
 
@@ -82,7 +87,7 @@ def test_a_run_stopped_at_any_step_resumes_exactly(uninterrupted, tmp_path, stop
 
 def start(recipe: Path, *more: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-m", "anygrpo", "train", *more] if more else [sys.executable, "-m", "anygrpo", "train", recipe],
+        [sys.executable, "-m", "anygrpo", "train", *(more or (str(recipe),))],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")},
     )  # fmt: skip
@@ -197,5 +202,5 @@ def test_a_clock_that_jumps_changes_nothing_but_times(uninterrupted, tmp_path, m
 def test_the_run_folder_says_what_was_run(uninterrupted):
     environment = json.loads((uninterrupted / "environment.json").read_text())
     assert environment["packages"]["torch"] == torch.__version__.split("+")[0] or torch.__version__
-    assert "kind = \"python\"" in (uninterrupted / "config.toml").read_text()
+    assert 'kind = "python"' in (uninterrupted / "config.toml").read_text()
     assert (uninterrupted / "samples" / "step_00000010.jsonl").is_file()

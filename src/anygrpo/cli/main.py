@@ -25,7 +25,9 @@ COMMANDS = {
 
 def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     """The parser; only the wanted command's module is imported, so `anygrpo doctor` loads no torch."""
-    parser = argparse.ArgumentParser(prog="anygrpo", description="GRPO for any policy, and a doctor for any training run.")
+    parser = argparse.ArgumentParser(
+        prog="anygrpo", description="GRPO for any policy, and a doctor for any training run."
+    )
     parser.add_argument("--version", action="version", version=metadata.version("anygrpo"))
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")

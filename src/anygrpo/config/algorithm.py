@@ -70,8 +70,21 @@ class AlgorithmConfig(Section):
     "Sampling temperature, where it follows a schedule; the policy's own setting otherwise."
 
     advantage: Literal[
-        "zscore", "centred", "leave_one_out", "leave_one_out_std", "rank", "batch", "whitened", "overall", "running",
-        "components", "gdpo", "maxrl", "gpg", "pass_at_k", "best_gap",
+        "zscore",
+        "centred",
+        "leave_one_out",
+        "leave_one_out_std",
+        "rank",
+        "batch",
+        "whitened",
+        "overall",
+        "running",
+        "components",
+        "gdpo",
+        "maxrl",
+        "gpg",
+        "pass_at_k",
+        "best_gap",
     ] = "zscore"
     std_floor: float = Field(0.0, ge=0)
     "Smallest standard deviation that advantages are divided by."
@@ -123,7 +136,7 @@ class AlgorithmConfig(Section):
     filters: tuple[FilterConfig, ...] = (DropConstant(kind="drop_constant"),)
     "Run in order, before advantages are computed; each one's effect on live groups is logged."
     overlong_buffer: int = Field(0, ge=0)
-    "Soft overlong penalty: the last this many decisions before the limit lower the reward linearly, down to -1 (0: off)."
+    "Soft overlong penalty: the last so many decisions before the limit lower the reward linearly to -1 (0: off)."
     refill: int = Field(0, ge=0)
     "Dynamic sampling: up to this many further draws replace groups that filters removed; then goes on with fewer."
 

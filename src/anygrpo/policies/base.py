@@ -116,7 +116,7 @@ class BasePolicy:
     def check_wanted(self, want: frozenset[str]) -> None:
         if extra := want - self.provides:
             raise ConfigError(
-                f"{type(self).__name__} cannot compute {sorted(extra)}; it provides {sorted(self.provides) or 'nothing'}",
+                f"{type(self).__name__} cannot compute {sorted(extra)}, only {sorted(self.provides)}",
                 "set that term's weight to 0",
             )
 

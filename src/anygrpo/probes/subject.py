@@ -19,7 +19,8 @@ from anygrpo.rollout import Batch, Evaluation, Rollout
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference
 from anygrpo.train.loop import gather_once, needs_reference
 from anygrpo.train.objective import Tally
-from anygrpo.train.run import PlannedStage, Run
+from anygrpo.train.run import Run
+from anygrpo.train.stages import PlannedStage
 from anygrpo.train.schedule import Numbers, numbers_at
 from anygrpo.train.update import Updater
 

@@ -5,29 +5,25 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 
 class JsonlSink:
     """Appends rows; NaN and infinity are written as strings, so every line is standard JSON.
 
-    The file is opened at the first row: a resumed run cuts it before.
+    The file is opened for each row: a resumed or rolled-back run cuts it in between.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: TextIO | None = None
 
     def write(self, row: dict[str, Any]) -> None:
-        if self._file is None:
-            self._file = self.path.open("a", encoding="utf-8")
         clean = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-        self._file.write(json.dumps(clean, ensure_ascii=False) + "\n")
-        self._file.flush()
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(clean, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        """Nothing stays open."""
 
 
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -148,7 +148,11 @@ def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
     batch = batch.to(policy.parameters()[0].device)
     ref = torch.zeros_like(batch.old)
     plan = policy.plan(batch.samples, rows)
-    pieces = [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)] if isinstance(plan, int) else plan
+    pieces = (
+        [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)]
+        if isinstance(plan, int)
+        else plan
+    )
     with policy.reference():  # type: ignore[attr-defined]
         for index in pieces:
             index = index.to(ref.device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,14 +9,14 @@ import torch
 
 from anygrpo.config.load import load_recipe
 from anygrpo.config.recipe import Recipe
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import DataError
 from anygrpo.policies import build_policy
 from anygrpo.sinks.base import Sink, build_sink
 from anygrpo.sinks.jsonl import JsonlSink, cut_after
-from anygrpo.tasks import build_task
 from anygrpo.train import checkpoint
 from anygrpo.train.folder import RunFolder, next_folder
-from anygrpo.train.run import PlannedStage, Run
+from anygrpo.train.run import Run
+from anygrpo.train.stages import plan_stages
 
 
 def new_run(recipe: Recipe) -> Run:
@@ -46,27 +45,6 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     else:
         cut_after(run.folder.metrics, -2)
     return run
-
-
-def plan_stages(recipe: Recipe) -> list[PlannedStage]:
-    """Stages with their tasks built (one task for all stages that share its section) and their step ranges."""
-    tasks: dict[str, object] = {}
-    planned: list[PlannedStage] = []
-    begin = 0
-    for stage in recipe.resolved_stages():
-        key = repr(stage.task)
-        if key not in tasks:
-            tasks[key] = build_task(stage.task, recipe.seed)
-        task = tasks[key]
-        steps = stage.steps
-        if steps is None:
-            size = task.size  # type: ignore[attr-defined]
-            if not size:
-                raise ConfigError(f"stage {stage.name!r} has epochs, but its task is endless", "give steps instead")
-            steps = math.ceil((stage.epochs or 0) * size / stage.algorithm.prompts_per_step)
-        planned.append(PlannedStage(stage, task, begin, begin + steps))  # type: ignore[arg-type]
-        begin += steps
-    return planned
 
 
 def _assemble(recipe: Recipe, folder: RunFolder) -> Run:

@@ -21,7 +21,7 @@ _PROMPTS_AT_ONCE = 64
 def evaluate(
     policy: BasePolicy, task: Task, config: EvaluationConfig, seed: int, file: Path | None = None
 ) -> dict[str, float]:
-    """Numbers named "eval/...", on the task's held-out prompts: the greedy answers' mean reward with its standard error,
+    """Numbers named "eval/...", on the task's held-out prompts: the greedy answers' mean reward with standard error,
     the task's own measures, and with `pass_k` the share of prompts where one of k samples succeeds.
 
     Args:
@@ -50,7 +50,7 @@ def evaluate(
 
 
 def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch.Tensor) -> None:
-    """One line a prompt: its number, the prompt and the greedy output as text, reward, components, whether it counts."""
+    """One line a prompt: its number, the prompt and the greedy output as text, reward, components, validity."""
     file.parent.mkdir(parents=True, exist_ok=True)
     rewards = scores.rewards[:, 0].tolist()
     parts = {name: part[:, 0].tolist() for name, part in scores.components.items()}

@@ -32,7 +32,9 @@ class RunFolder:
     def __init__(self, path: Path, resume: bool) -> None:
         self.path = path
         if not resume and (path / "metrics.jsonl").exists():
-            raise ConfigError(f"{path} already holds a run", f"continue it with --resume {path}, or name another folder")
+            raise ConfigError(
+                f"{path} already holds a run", f"continue it with --resume {path}, or name another folder"
+            )
         (path / "samples").mkdir(parents=True, exist_ok=True)
         self._lock = (path / ".lock").open("w")
         try:

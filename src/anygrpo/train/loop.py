@@ -10,12 +10,13 @@ import torch
 from anygrpo.rollout import Rollout
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh, with_reference
 from anygrpo.train.objective import Tally
-from anygrpo.train.run import PlannedStage, Run
+from anygrpo.train.run import Run
 from anygrpo.train.schedule import Numbers
+from anygrpo.train.stages import PlannedStage
 
 
 def train(run: Run) -> None:
-    """Take the run's remaining steps. Everything that lasts is in `run`; everything random follows from (seed, step)."""
+    """Take the run's remaining steps. All that lasts is in `run`; all that is random follows from (seed, step)."""
     rows = run.recipe.training.rows_per_block
     for step in run.remaining_steps():
         planned, numbers = run.enter(step)

@@ -80,9 +80,7 @@ def terms_of(
     return terms
 
 
-def _policy_term(
-    policy: BasePolicy, new: Tensor, block: Block, stage: Stage, numbers: Numbers, tally: Tally
-) -> Tensor:
+def _policy_term(policy: BasePolicy, new: Tensor, block: Block, stage: Stage, numbers: Numbers, tally: Tally) -> Tensor:
     name = stage.algorithm.objective if stage.method == "grpo" else stage.method
     settings = objectives.ClipSettings(
         low=policy.clip.low if numbers.clip_low is None else numbers.clip_low,

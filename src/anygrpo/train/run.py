@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import kl
-from anygrpo.config.recipe import Recipe, Stage
+from anygrpo.config.recipe import Recipe
 from anygrpo.errors import Interrupted, TrainingError
 from anygrpo.policies.base import BasePolicy, load_state, state_of
 from anygrpo.rollout import Rollout
@@ -26,25 +25,13 @@ from anygrpo.train import checkpoint, measure
 from anygrpo.train.batches import Prepared
 from anygrpo.train.evaluation import evaluate
 from anygrpo.train.folder import RunFolder
+from anygrpo.train.interrupt import interruptible
 from anygrpo.train.objective import Tally
 from anygrpo.train.schedule import Numbers, numbers_at, policy_settings
+from anygrpo.train.stages import PlannedStage, kl_controller
 from anygrpo.train.update import Updater
 
 _REFUSALS_IN_A_ROW = 20
-
-
-@dataclass(frozen=True)
-class PlannedStage:
-    """A stage with its task, and where it begins and ends in the run's steps."""
-
-    stage: Stage
-    task: Task
-    begin: int
-    end: int
-
-    @property
-    def steps(self) -> int:
-        return self.end - self.begin
 
 
 @dataclass
@@ -96,7 +83,7 @@ class Run:
 
         After `roll_back_to` the steps since that checkpoint are given again.
         """
-        with self._interruptible():
+        with interruptible(self):
             while self.step < self.total_steps and self.stop_reason is None:
                 yield self.step
                 if self._back_to is not None:
@@ -107,7 +94,9 @@ class Run:
                     self.save()
         self.save()
         if self.stop_reason == "interrupted":
-            raise Interrupted(f"stopped by the user after step {self.step}", f"continue with --resume {self.folder.path}")
+            raise Interrupted(
+                f"stopped by the user after step {self.step}", f"continue with --resume {self.folder.path}"
+            )
 
     def enter(self, step: int) -> tuple[PlannedStage, Numbers]:
         """The stage at `step`, prepared, and its scheduled numbers under the doctor's controls.
@@ -132,7 +121,7 @@ class Run:
     def _begin_stage(self, index: int, fresh: bool) -> None:
         stage = self.stages[index].stage
         self.updater = Updater(self.policy, stage.optimizer)
-        self.kl_state = _controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
+        self.kl_state = kl_controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
         a = stage.algorithm
         self.policy.one_update = stage.source == "policy" and a.epochs * a.minibatches == 1
         if fresh and index > 0:
@@ -177,17 +166,28 @@ class Run:
         self.policy.version = self.version
         if self._refused_in_a_row >= _REFUSALS_IN_A_ROW:
             raise TrainingError(
-                f"{self._refused_in_a_row} updates in a row had a gradient that is not finite; the weights are as before them",
+                f"{self._refused_in_a_row} updates in a row had a gradient that is not finite; weights are as before",
                 "see the last samples and `anygrpo doctor` on this folder",
             )
 
     def record(
-        self, step: int, planned: PlannedStage, numbers: Numbers, prepared: Prepared, rollout: Rollout, tally: Tally,
+        self,
+        step: int,
+        planned: PlannedStage,
+        numbers: Numbers,
+        prepared: Prepared,
+        rollout: Rollout,
+        tally: Tally,
         update: dict[str, float],
     ) -> None:
         """One flat row of numbers to metrics.jsonl, sinks and observers; evaluation where it is due."""
         self.samples_seen += rollout.valid.numel()
-        row: dict[str, Any] = {"step": step, "stage": planned.stage.name, "lr": numbers.learning_rate, "beta": numbers.beta}
+        row: dict[str, Any] = {
+            "step": step,
+            "stage": planned.stage.name,
+            "lr": numbers.learning_rate,
+            "beta": numbers.beta,
+        }
         row |= measure.rollout_metrics(rollout) | measure.advantage_metrics(prepared)
         row |= measure.update_metrics(tally) | update
         row["steps_refused"] = float(self.updater.refused)
@@ -202,9 +202,11 @@ class Run:
         row["throughput/decisions_per_s"] = float(rollout.mask.sum()) / max(row["time/step"], 1e-9)
         row["memory/peak_gb"] = measure.memory_gb()
         self.emit(row)
+        if self.best_step == step:  # after its row: a run killed in between takes the step again
+            self.save(best=True, step=step + 1)
 
     def evaluated(self, task: Task, step: int) -> dict[str, float]:
-        """Held-out numbers; keeps the best checkpoint, and stops the run when patience is over."""
+        """Held-out numbers; notes whether they are the best so far, and stops the run when patience is over."""
         with self.clock("evaluate"):
             row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7), self._results(step + 1))
         value = row.get(self.recipe.evaluation.metric)
@@ -212,7 +214,6 @@ class Run:
             return row
         if value > self.best:
             self.best, self.best_step, self.evaluations_since_best = value, step, 0
-            self.save(best=True, step=step + 1)
         else:
             self.evaluations_since_best += 1
             patience = self.recipe.evaluation.patience
@@ -313,36 +314,9 @@ class Run:
     def _stage_index(self, step: int) -> int:
         return next(i for i, planned in enumerate(self.stages) if planned.begin <= step < planned.end)
 
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C once: finish the step, save, stop. Twice: stop now."""
-
-        def on_signal(number: int, frame: object) -> None:
-            if self.stop_reason == "interrupted":
-                raise KeyboardInterrupt
-            self.stop("interrupted")
-
-        try:
-            previous = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not the main thread: someone else handles signals
-            yield
-            return
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
     def close(self) -> None:
         for sink in self.sinks:
             sink.close()
         for planned in self.stages:
             planned.task.close()  # type: ignore[attr-defined]
         self.folder.close()
-
-
-def _controller(stage: Stage, beta: float) -> kl.Controller:
-    a = stage.algorithm
-    if a.kl_controller == "proportional":
-        return kl.AdaptiveKL(beta, a.kl_target, a.kl_horizon)
-    return kl.BandKL(beta, a.kl_low, a.kl_high) if a.kl_controller == "band" else kl.FixedKL(beta)

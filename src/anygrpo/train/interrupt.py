@@ -1,0 +1,37 @@
+"""Ctrl-C once: finish the step, save, stop. Twice: stop now."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+INTERRUPTED = "interrupted"
+
+
+class Stoppable(Protocol):
+    stop_reason: str | None
+
+    def stop(self, reason: str) -> None: ...
+
+
+@contextmanager
+def interruptible(run: Stoppable) -> Iterator[None]:
+    """Inside, SIGINT and SIGTERM ask the run to stop after its step; a second one raises KeyboardInterrupt."""
+
+    def on_signal(number: int, frame: Any) -> None:
+        if run.stop_reason == INTERRUPTED:
+            raise KeyboardInterrupt
+        run.stop(INTERRUPTED)
+
+    try:
+        previous = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: someone else handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
