@@ -192,8 +192,9 @@ class ReasoningGymTask(TextTask):
     "The data set's own parameters (min_digits, max_terms ...)."
     weight: float = 1.0
     "Weight of the data set's own score."
-    extract: Literal["whole", "tag", "last_line", "last_number"] = "whole"
-    "What of the output is the answer: all, the text inside <answer>...</answer>, the last line, the last number."
+    extract: Literal["whole", "tag", "first_word", "last_line", "last_number"] = "whole"
+    "What of the output is the answer: all, the text inside <answer>...</answer>, the first word, the last line,"
+    "or the last number."
     timeout: float = Field(5.0, gt=0)
     "Seconds a scoring call may take before its worker is killed."
     rewards: Rewards = ()

@@ -67,15 +67,20 @@ def test_further_rewards_are_added():
         sums.close()
 
 
+HOW = ("whole", "tag", "first_word", "last_line", "last_number")
+
+
 def test_extract():
     text = "<answer>3</answer> or <answer> 4\n</answer>\nso 5 "
-    assert [extract_answer(text, how) for how in ("whole", "tag", "last_line", "last_number")] == [
+    assert [extract_answer(text, how) for how in HOW] == [
         text.strip(),
         "4",
+        "answer",
         "so 5",
         "5",
     ]
-    assert [extract_answer("", how) for how in ("whole", "tag", "last_line", "last_number")] == [""] * 4
+    assert [extract_answer("", how) for how in HOW] == [""] * 5
+    assert extract_answer(" **No**, because", "first_word") == "No"
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,9 @@ def extract_answer(output: str, how: str) -> str:
     if how == "tag":
         found = re.findall(r"<answer>(.*?)</answer>", output, re.DOTALL)
         return found[-1].strip() if found else ""
+    if how == "first_word":
+        found = re.search(r"\w+", output)
+        return found[0] if found else ""
     if how == "last_line":
         return output.strip().rpartition("\n")[2].strip()
     if how == "last_number":

@@ -9,7 +9,8 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 
-KINDS = ("gold", "wrong", "empty", "truncated")
+NO_ANSWER = "I do not know."
+"""The wrong answer where all gold answers are alike."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Probe:
 
 
 def probe(task: Any, count: int = 8) -> Probe:
-    """Score gold, wrong (another's gold), empty and truncated (half the gold) answers of `count` held-out prompts.
+    """Score gold, wrong (another prompt's gold), empty and truncated (half the gold) answers of held-out prompts.
 
     Works without gold answers too: then only empty answers are tried.
     """
@@ -79,7 +80,7 @@ def _answers(task: Any, prompts: list[Any]) -> list[dict[str, str]]:
     gold = [str(answer) for answer in best]
     out = []
     for answer in gold:
-        other = next((text for text in gold if text != answer), answer + " not")
+        other = next((text for text in gold if text != answer), NO_ANSWER)
         out.append({"gold": answer, "wrong": other, "empty": "", "truncated": answer[: len(answer) // 2]})
     return out
 
