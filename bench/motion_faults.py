@@ -130,7 +130,8 @@ def main() -> None:
     recipe = load_recipe(args.recipe, [])
     task = build_task(recipe.task, recipe.seed)
     policy = trained(recipe, task)
-    prompts = task.prompts(10_000, 2)
+    many = task.prompts(10_000, 64)
+    prompts = [min(many, key=lambda p: p["length"]), max(many, key=lambda p: p["length"])]
     removed = {}
     for name, change in REMOVED.items():
         with_faults(policy, change)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,11 +17,15 @@ from diffusers import (
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 from anygrpo.config.diffusion import DiffusionPolicyConfig, Lora
+from anygrpo.config.load import load_recipe
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.policies import diffusion
 from anygrpo.policies.diffusion.denoiser import DiffusersDenoiser
 from anygrpo.rollout import Stored, tree_map
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
 
+RECIPE = Path(__file__).parents[2] / "recipes" / "diffusion" / "sd3.toml"
 
 def unet():
     return UNet2DConditionModel(
@@ -150,6 +155,26 @@ def test_a_saved_stable_diffusion_pipeline(folder, sampler):
     replayed = policy.replay(["a cat"], Stored([[image]]), seed=0)
     assert replayed.samples["clean"].shape == (1, 1, 4, 8, 8)
     assert all(n.startswith("model.") for n, p in policy.trainable().named_parameters() if p.requires_grad)
+
+
+def test_the_image_recipe_trains_the_tiny_pipeline(folder, tmp_path):
+    """recipes/diffusion/sd3.toml with its pipeline replaced: two steps of the real loop."""
+    flags = {
+        "folder": tmp_path / "run", "policy.pipeline": folder, "policy.sampler": "ddim", "policy.height": 8,
+        "policy.width": 8, "policy.device": "cpu", "policy.dtype": "float32", "policy.lora.rank": 2,
+        "algorithm.prompts-per-step": 2, "algorithm.group-size": 4, "training.steps": 2,
+    }  # fmt: skip
+    recipe = load_recipe(str(RECIPE), [word for k, v in flags.items() for word in (f"--{k}", str(v))])
+    run = new_run(recipe)
+    rows = []
+    run.observers.append(lambda row, run: rows.append(row))
+    train(run)
+    run.close()
+    assert [row["step"] for row in rows] == [0, 1]
+    assert run.version == 4
+    assert all(row["groups/live"] == 1 and row["invalid/share"] == 0 for row in rows)
+    assert all(row["log_ratio/abs_max"] < 0.5 and row["kl/reference"] < 1e-2 for row in rows)
+    assert rows[1]["kl/reference"] > 0
 
 
 def test_errors_name_the_cure(folder):
