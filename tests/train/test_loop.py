@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -251,3 +252,15 @@ def test_a_schedule_can_stand_for_any_number(tmp_path):
     assert rows[1]["beta"] == 0
     assert rows[-1]["beta"] == pytest.approx(0.9)
     assert run.policy.temperature == pytest.approx(0.5)
+
+
+def test_parts_that_cancel_in_the_sum_still_teach(tmp_path):
+    run = run_of(tmp_path / "run", "--algorithm.advantage", "components")
+    planned, numbers = run.enter(0)
+    rollout = gather(run, planned, 0)
+    hit = rollout.components["hit"]
+    rollout = replace(rollout, rewards=torch.ones_like(hit), components={"hit": hit, "miss": 1 - hit})
+    stage = replace(planned.stage, algorithm=planned.stage.algorithm.model_copy(update={"component_weights": {"hit": 2.0}}))
+    prepared = prepare(rollout, stage, numbers, None)
+    assert bool((prepared.advantages != 0).any())
+    assert bool(prepared.mask.any())

@@ -16,7 +16,7 @@ class Section(BaseModel):
 class Schedule(Section):
     """A number that changes over a stage's progress: `{kind = "cosine", start = 1e-4, end = 0.0, warmup = 10}`.
 
-    Evaluated by `anygrpo.algorithm.schedules.value_at(kind, start, end, step, steps, warmup, rate, every)`.
+    Evaluated by `anygrpo.algorithm.schedules.value_at(kind, start, end, step, steps, warmup, milestones, factor)`.
     """
 
     kind: Literal["constant", "linear", "cosine", "exponential", "step"] = "linear"

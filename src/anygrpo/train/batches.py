@@ -16,6 +16,10 @@ from anygrpo.train.parallel import sum_over_ranks
 from anygrpo.train.schedule import Numbers
 
 
+_OF_PARTS = ("components", "gdpo")
+"""Normalisers that judge a group by its reward's parts: a total without spread is no reason to drop it."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """All rows of a rollout with their advantages, before they are split.
@@ -63,7 +67,8 @@ def _prepare_grpo(
         penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), rollout.mask.shape[-1], a.overlong_buffer)
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
-    filtered = filters.apply(groups, numbers.filters)
+    chain = [f for f in numbers.filters if f[0] != "drop_constant" or a.advantage not in _OF_PARTS]
+    filtered = filters.apply_filters(groups, chain)
     result = advantages.compute(
         a.advantage,
         rollout.rewards,

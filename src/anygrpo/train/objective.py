@@ -116,6 +116,7 @@ def _kl_term(evaluation: Evaluation, block: Block, stage: Stage, tally: Tally) -
         assert block.ref is not None
         estimate = kl.estimate(stage.algorithm.kl, evaluation.log_probs, block.ref, block.old, block.mask)
         value, loss = estimate.value, estimate.loss
+        tally.add("guarded", estimate.guarded.sum())
     tally.add("kl/reference/sum", value.sum())
     tally.add("kl/count", block.mask.sum())
     weighted = (block.weights * loss).sum()
