@@ -106,7 +106,7 @@ def agreement(one: Answers, two: Answers) -> dict[str, Any]:
 
 
 def greedy_agreement(a: Path, b: Path, noise: Path | None) -> dict[str, Any]:
-    """Each end with its own start, the ends with each other, and A with another seed of A: what chance alone changes."""
+    """Each end with its own start, the ends with each other, and A with another seed of A: what chance changes."""
     first, second = evaluations(a), evaluations(b)
     out = {"a_start_to_end": agreement(first[0], first[-1]), "b_start_to_end": agreement(second[0], second[-1])}
     out["a_to_b"] = agreement(first[-1], second[-1])
