@@ -68,7 +68,7 @@ def _prepare_grpo(
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
     chain = [f for f in numbers.filters if f[0] != "drop_constant" or a.advantage not in _OF_PARTS]
-    filtered = filters.apply_filters(groups, chain)
+    filtered = filters.apply(groups, chain)
     result = advantages.compute(
         a.advantage,
         rollout.rewards,
