@@ -135,7 +135,7 @@ class Rollout:
         return replace(
             self,
             rewards=torch.where(valid, rewards, torch.zeros_like(rewards)),
-            components=scores.components,
+            components={name: part.to(self.rewards.device) for name, part in scores.components.items()},
             valid=valid,
             reasons=reasons,
         )
