@@ -73,14 +73,19 @@ def judge(run: Run) -> Diagnosis:
 
 
 def drop_contradicted(findings: list[Finding]) -> list[Finding]:
-    """`no_learning` is for runs with none of the causes shown: a cause that explains it replaces it.
+    """What the others make needless.
 
-    `starved` or `mastered` groups are not said beside `constant_reward`, which is the same zeros with the cause found.
+    `no_learning` is for runs with none of the causes shown: a cause that explains it replaces it. `starved` or
+    `mastered` groups beside `constant_reward` are the same zeros with the cause found. That the log is too noisy for a
+    trend is worth a word only where nothing graver was found.
     """
-    rules = {f.rule for f in findings if f.severity != "info"}
-    gone = (
-        {"no_learning"} if any("no_learning" in RULES[r].explains for r in rules if r != "no_learning") else set[str]()
-    )
-    if "constant_reward" in rules:
+    heavy = {f.rule for f in findings if f.severity != "info"}
+    gone: set[str] = set()
+    if any("no_learning" in RULES[r].explains for r in heavy - {"no_learning"}):
+        gone.add("no_learning")
+    if "constant_reward" in heavy:
         gone |= {"starved_groups", "mastered_groups"}
+    noisy = any(f.rule == "too_short" and f.variant == "mde" for f in findings)
+    if noisy and heavy - {"too_short", *RULES["too_short"].explains}:
+        gone.add("too_short")
     return [f for f in findings if f.rule not in gone]

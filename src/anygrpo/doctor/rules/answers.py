@@ -82,7 +82,7 @@ def dead_term(run: Run) -> Result:
     if not dead or len(parts) < 2:
         return None
     p = progress(run)
-    bad = len(dead) * 2 >= len(parts) and p is not None and not p.rose
+    bad = len(dead) * 2 >= len(parts) and p is not None and p.flat
     floor = [name for name, s in dead.items() if s.mean <= 0]
     names = ", ".join(f"{name} = {s.mean:.3g}" for name, s in sorted(dead.items()))
     rows = next(iter(dead.values())).rows

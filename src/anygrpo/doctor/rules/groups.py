@@ -71,8 +71,8 @@ def near_ceiling(run: Run) -> bool:
     top, floor = run.get("reward/max"), run.get("reward/min")
     high, low = (top.high if top else reward.high), (floor.low if floor else reward.low)
     if low >= 0 and high <= 1.0001:
-        return reward.last > 0.85
-    return high > low and (reward.last - low) / (high - low) > 0.85
+        return reward.last > 0.8
+    return high > low and (reward.last - low) / (high - low) > 0.8
 
 
 def dead_groups(run: Run) -> tuple[Series, float] | None:

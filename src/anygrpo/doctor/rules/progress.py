@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -23,8 +24,11 @@ NO_OUTCOME = re.compile(
 class Progress:
     """The main reward, last quarter against first.
 
-    `rose`: a gain beyond what the log can show (MDE), or beyond half of that with a monotone trend at p < .01.
-    `flat`: neither a change beyond MDE nor such a trend. `fell`: a loss beyond MDE with a trend at p < .01.
+    `rose`: a gain beyond what the log can show (MDE), or beyond half of that with a monotone trend at p < .01, or a
+    rise within the first quarter (first twentieth against last half) of more than 4 standard errors.
+    `fell`: a loss beyond MDE with a trend at p < .01.
+    `flat`: none of these and less than half an MDE, although the log could have shown a gain worth wanting.
+    `unclear`: the log could not have shown it, or there may be one just below what it can show.
     """
 
     reward: Series
@@ -36,15 +40,37 @@ class Progress:
     @property
     def rose(self) -> bool:
         r = self.reward
-        return r.gain > r.mde or (self.trending and r.gain > r.mde / 2)
+        return r.gain > r.mde or (self.trending and r.gain > r.mde / 2) or self.rose_early
+
+    @property
+    def rose_early(self) -> bool:
+        r = self.reward
+        n, few = len(r), max(4, len(r) // 20)
+        if n < 20 or r.gain < -r.mde:
+            return False
+        rest = r.values[n // 2 :]
+        return mean(rest) - mean(r.values[:few]) > 4 * r.noise * math.sqrt(1 / few + 1 / len(rest))
 
     @property
     def fell(self) -> bool:
         return self.reward.gain < -self.reward.mde and self.trending
 
     @property
+    def wanted(self) -> float:
+        """The smallest gain worth wanting: half of where the run started, or three quarters of a row's noise."""
+        return max(0.5 * abs(self.reward.first), 0.75 * self.reward.noise)
+
+    @property
+    def still(self) -> bool:
+        return not self.rose and not self.trending and abs(self.reward.gain) <= self.reward.mde
+
+    @property
     def flat(self) -> bool:
-        return abs(self.reward.gain) <= self.reward.mde and not self.trending
+        return self.still and self.reward.mde <= self.wanted and self.reward.gain <= self.reward.mde / 2
+
+    @property
+    def unclear(self) -> bool:
+        return self.still and not self.flat
 
 
 def progress(run: Run) -> Progress | None:

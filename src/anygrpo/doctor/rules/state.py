@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rules.base import Result, finding, rule
-from anygrpo.doctor.rules.progress import LONG_ENOUGH, progress
+from anygrpo.doctor.rules.progress import LONG_ENOUGH, held_out_rose, progress
 from anygrpo.doctor.run import Run
 
 TREND_RULES = (
@@ -82,7 +82,7 @@ def not_rl_log(run: Run) -> Result:
 
 @rule("too_short", "certain", explains=TREND_RULES)
 def too_short(run: Run) -> Result:
-    """Fewer than 8 rewards; or fewer than 20 with nothing moving beyond what so few could show."""
+    """Fewer than 8 rewards; or nothing moved and so few could not have shown a gain worth wanting."""
     if run.rows == 0:
         return None
     reward = run.get("reward/mean")
@@ -92,6 +92,6 @@ def too_short(run: Run) -> Result:
     if n < LONG_ENOUGH:
         return finding("too_short", "warning", reward.rows, count=n, needed=LONG_ENOUGH, all=run.rows)
     p = progress(run)
-    if p and n < 20 and not (p.rose or p.fell) and reward.mde > 0.2 * max(abs(reward.first), reward.noise):
+    if p and p.unclear and not held_out_rose(run):
         return finding("too_short", "warning", reward.rows, variant="mde", count=n, gain=reward.gain, mde=reward.mde)
     return None
