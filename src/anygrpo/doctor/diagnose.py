@@ -86,6 +86,6 @@ def drop_contradicted(findings: list[Finding]) -> list[Finding]:
     if "constant_reward" in heavy:
         gone |= {"starved_groups", "mastered_groups"}
     noisy = any(f.rule == "too_short" and f.variant == "mde" for f in findings)
-    if noisy and heavy - {"too_short", *RULES["too_short"].explains}:
+    if noisy and heavy - {"too_short"}:
         gone.add("too_short")
     return [f for f in findings if f.rule not in gone]

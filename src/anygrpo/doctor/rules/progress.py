@@ -27,8 +27,8 @@ class Progress:
     `rose`: a gain beyond what the log can show (MDE), or beyond half of that with a monotone trend at p < .01, or a
     rise within the first quarter (first twentieth against last half) of more than 4 standard errors.
     `fell`: a loss beyond MDE with a trend at p < .01.
-    `flat`: none of these and less than half an MDE, although the log could have shown a gain worth wanting.
-    `unclear`: the log could not have shown it, or there may be one just below what it can show.
+    `flat`: none of these, although the log could have shown a gain worth wanting.
+    `unclear`: it could not, or there is a hint of one (over half an MDE, trend at p < .05).
     """
 
     reward: Series
@@ -66,7 +66,9 @@ class Progress:
 
     @property
     def flat(self) -> bool:
-        return self.still and self.reward.mde <= self.wanted and self.reward.gain <= self.reward.mde / 2
+        r = self.reward
+        hint = r.gain > r.mde / 2 and r.p < 0.05
+        return self.still and r.mde <= self.wanted and not hint
 
     @property
     def unclear(self) -> bool:

@@ -82,7 +82,10 @@ def not_rl_log(run: Run) -> Result:
 
 @rule("too_short", "certain", explains=TREND_RULES)
 def too_short(run: Run) -> Result:
-    """Fewer than 8 rewards; or nothing moved and so few could not have shown a gain worth wanting."""
+    """Fewer than 8 rewards; or nothing moved and so few could not have shown a gain worth wanting.
+
+    Of 20 rows or more the second is a note (the verdict is then "cannot tell"): the run may well be fine.
+    """
     if run.rows == 0:
         return None
     reward = run.get("reward/mean")
@@ -93,5 +96,6 @@ def too_short(run: Run) -> Result:
         return finding("too_short", "warning", reward.rows, count=n, needed=LONG_ENOUGH, all=run.rows)
     p = progress(run)
     if p and p.unclear and not held_out_rose(run):
-        return finding("too_short", "warning", reward.rows, variant="mde", count=n, gain=reward.gain, mde=reward.mde)
+        weight = "warning" if n < 20 else "info"
+        return finding("too_short", weight, reward.rows, variant="mde", count=n, gain=reward.gain, mde=reward.mde)
     return None
