@@ -6,7 +6,7 @@
 Per seed: a supervised warm-up, then from its weights and for the same time each:
   supervised/mean      goes on with gates at their mean (their gradient included wherever there is one)
   supervised/sampled   goes on with sampled gates
-  grpo                 policy gradient (and supervised term) on groups of the same gates
+  grpo                 supervised/mean for a part of that time, GRPO on groups of the same gates for the rest (--share)
 Held-out pictures are whole; gains are paired (same picture, same degradation, same seed), intervals draw pictures.
 Time is CPU time of the process on a CPU, wall time on a GPU.
 """
@@ -146,8 +146,8 @@ def fixed_gates(policy: Any, task: Any) -> dict[str, list[float]]:
 def oracle(policy: Any, task: Any) -> dict[str, list[float]]:
     """Each picture's best quality when one site at a time leaves its deterministic value.
 
-    Tried are .1, .3, .5, .7, .9 for a Beta, each tool everywhere for a one-hot choice: a lower bound of the headroom. It
-    reads the clean picture.
+    Tried are .1, .3, .5, .7, .9 for a Beta, each tool everywhere for a one-hot choice: a lower bound of the headroom,
+    which reads the clean picture.
     """
     held = task.held_out()
     sites = [k.removeprefix("site/") for k in policy.greedy(held[:1]).samples if k.startswith("site/")]
@@ -207,8 +207,8 @@ def arguments() -> argparse.Namespace:
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=value)
     for name, value in (
-        ("warm", 90.0), ("seconds", 60.0), ("rate", 2e-3), ("grpo-rate", 2e-3), ("lambda-pg", 0.01),
-        ("lambda-supervised", 1.0),
+        ("warm", 90.0), ("seconds", 60.0), ("rate", 2e-3), ("grpo-rate", 2e-3), ("lambda-pg", 1.0),
+        ("lambda-supervised", 0.0), ("share", 0.4),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=float, default=value)
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
@@ -231,7 +231,12 @@ def main() -> None:
         warm, _, _ = trained(args, seed, f"supervised/{args.warm_gates}", args.warm, out / "warm", None)
         result: dict[str, Any] = {"seed": seed, "arms": {"warm": evaluated(warm, task, args.best_of)}}
         for arm in ARMS:
-            policy, spent, steps = trained(args, seed, arm, args.seconds, out / arm, out / "warm" / "network.pt")
+            start, seconds = out / "warm" / "network.pt", args.seconds
+            if arm == "grpo" and args.share < 1:
+                seconds = args.seconds * args.share
+                trained(args, seed, "supervised/mean", args.seconds - seconds, out / "grpo-before", start)
+                start = out / "grpo-before" / "network.pt"
+            policy, spent, steps = trained(args, seed, arm, seconds, out / arm, start)
             result["arms"][arm] = evaluated(policy, task, args.best_of) | {"seconds": spent, "steps": steps}
             result["arms"][arm]["fixed"] = fixed_gates(policy, task)
             if seed < args.oracles:

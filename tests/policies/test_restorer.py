@@ -88,6 +88,15 @@ def test_policy_gradient_reaches_the_rate_of_a_hard_window() -> None:
         assert module.rate.body[2].bias.grad.abs().max() > 0
 
 
+@pytest.mark.parametrize("features", ["detached", "shared"])
+def test_a_policy_gradient_reaches_the_body_only_where_features_are_shared(features: str) -> None:
+    policy = small(gate_features=features)
+    torch.nn.init.normal_(policy.network.modulators[0].rate.body[2].weight, generator=torch.Generator().manual_seed(0))
+    rows = {k: v.flatten(0, 1) for k, v in policy.sample(prompts(), 2, seed=0).samples.items()}
+    policy.evaluate(rows, ALL).log_probs.sum().backward()
+    assert (policy.network.stem.weight.grad is not None) == (features == "shared")
+
+
 def test_toolbox_decisions_are_patches_times_rounds() -> None:
     policy = small(network="toolbox", patch=8, steps=2, deterministic="mode")
     rollout = policy.sample(prompts(2, 16, 20), 3, seed=0)

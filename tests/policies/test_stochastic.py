@@ -285,6 +285,18 @@ def test_a_network_without_a_site_is_refused() -> None:
         StochasticPolicy(Plain()).sample(prompts(), 2, seed=0)
 
 
+def test_sites_left_out_follow_their_mean_and_are_no_decisions() -> None:
+    p = policy(sites=("strength", "to*"))
+    rollout = p.sample(prompts(), 2, seed=0)
+    assert rollout.shape == (2, 2, 1 + 4)
+    assert {k for k in rollout.samples if k.startswith("site/")} == {"site/strength", "site/tool"}
+    rows = rows_of(rollout)
+    p.evaluate(rows, ALL, frozenset({"supervised"})).losses["supervised"].sum().backward()
+    assert p.network.head.bias.grad[2:5].abs().min() > 0  # the shift, at its mean
+    with pytest.raises(ConfigError, match="coin, shift, strength, tool"):
+        policy(sites=("rate",)).sample(prompts(), 2, seed=0)
+
+
 def test_no_target_and_ragged_targets_are_refused() -> None:
     p = policy(target=None)
     with pytest.raises(ConfigError, match="target"):

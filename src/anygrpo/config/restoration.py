@@ -27,6 +27,9 @@ class GatedSection(Section):
 
     deterministic: Deterministic = "mean"
     "Gate values of `greedy`, and so of evaluation and of use after training."
+    sites: list[str] = Field(default_factory=lambda: ["*"], min_length=1)
+    """Shell patterns of the sites that are sampled. The others are at their mean with its gradient, for GRPO too: right
+    for gates that a supervised loss trains well, so that only what it cannot reach is left to chance."""
     supervised: dict[Loss, float] = Field(default_factory=lambda: {"l1": 1.0}, min_length=1)
     "Weights of the per-row losses between output and target."
     supervised_gates: Literal["mean", "sampled"] = "mean"
@@ -81,6 +84,9 @@ class RestorerSection(GatedSection):
     "Fusion strengths: one per band, or one per band and channel."
     concentration: float = Field(10.0, gt=0)
     "a + b - 2 of every Beta gate at the start: larger is narrower."
+    gate_features: Literal["detached", "shared"] = "detached"
+    """frequency: whether gradients of the gates reach the body. detached: a policy gradient trains the gate heads and
+    nothing else, and the body follows the supervised loss. shared: both train everything."""
     patch: int = Field(16, ge=1)
     "toolbox: side of a patch in pixels."
     steps: int = Field(3, ge=1)

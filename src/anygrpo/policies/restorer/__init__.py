@@ -15,7 +15,9 @@ from anygrpo.policies.stochastic import StochasticPolicy, prepared
 __all__ = ["FrequencyRestorer", "ToolboxRestorer", "build"]
 
 NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
-    "frequency": lambda c: FrequencyRestorer(c.width, c.blocks, c.window, c.fusion, c.concentration),
+    "frequency": lambda c: FrequencyRestorer(
+        c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached"
+    ),
     "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps),
 }
 

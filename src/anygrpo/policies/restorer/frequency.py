@@ -60,13 +60,14 @@ class FrequencyModule(nn.Module):
         window: "hard" or "soft".
         fusion: "scalar" (2 values: low, high) or "channel" (2 x width).
         concentration: of the gates at the start.
+        detached: gate heads read features without gradient.
     """
 
-    def __init__(self, name: str, width: int, window: str, fusion: str, concentration: float) -> None:
+    def __init__(self, name: str, width: int, window: str, fusion: str, concentration: float, detached: bool) -> None:
         super().__init__()
         self.window, self.per_band = window, width if fusion == "channel" else 1
-        self.rate = BetaHead(f"{name}/rate", width, 2, concentration)
-        self.fusion = BetaHead(f"{name}/fusion", width, 2 * self.per_band, concentration)
+        self.rate = BetaHead(f"{name}/rate", width, 2, concentration, detached)
+        self.fusion = BetaHead(f"{name}/fusion", width, 2 * self.per_band, concentration, detached)
         self.low = nn.Sequential(nn.Conv2d(width + 3, width, 3, padding=1), nn.GELU(), nn.Conv2d(width, width, 1))
         self.high = nn.Sequential(nn.Conv2d(width + 3, width, 3, padding=1), nn.GELU(), nn.Conv2d(width, width, 1))
 
@@ -88,7 +89,7 @@ class FrequencyRestorer(nn.Module):
     Args:
         width: channels at full resolution (2x and 4x below).
         blocks: residual blocks per level.
-        window, fusion, concentration: see `FrequencyModule`.
+        window, fusion, concentration, detached: see `FrequencyModule`.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class FrequencyRestorer(nn.Module):
         window: str = "hard",
         fusion: str = "scalar",
         concentration: float = 10.0,
+        detached: bool = True,
     ) -> None:
         super().__init__()
         stack = lambda w: nn.Sequential(*[Block(w) for _ in range(blocks)])  # noqa: E731
@@ -108,7 +110,7 @@ class FrequencyRestorer(nn.Module):
         self.ups = nn.ModuleList([nn.Conv2d(2 * w, 4 * w, 1) for w in widths[:2]])
         self.decoders = nn.ModuleList([stack(w) for w in widths[:2]])
         self.modulators = nn.ModuleList(
-            [FrequencyModule(f"level{i}", w, window, fusion, concentration) for i, w in enumerate(widths)]
+            [FrequencyModule(f"level{i}", w, window, fusion, concentration, detached) for i, w in enumerate(widths)]
         )
         self.out = nn.Conv2d(width, 3, 3, padding=1)
         self.offset = nn.Linear(8 * width, 3)

@@ -28,11 +28,14 @@ class BetaHead(nn.Module):
         features: channels of the feature map it reads.
         count: values per picture.
         concentration: K at the start.
+        detached: read the features without gradient, so that a policy gradient trains the head and not the body.
     """
 
-    def __init__(self, name: str, features: int, count: int, concentration: float, hidden: int = 32) -> None:
+    def __init__(
+        self, name: str, features: int, count: int, concentration: float, detached: bool = True, hidden: int = 32
+    ) -> None:
         super().__init__()
-        self.name, self.count = name, count
+        self.name, self.count, self.detached = name, count, detached
         self.body = nn.Sequential(nn.Linear(2 * features, hidden), nn.GELU(), nn.Linear(hidden, 2 * count))
         last = self.body[-1]
         nn.init.zeros_(last.weight)
@@ -41,6 +44,7 @@ class BetaHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[n, C, h, w] -> [n, count]."""
-        u, v = self.body(pooled(features)).float().chunk(2, 1)
+        read = pooled(features.detach() if self.detached else features)
+        u, v = self.body(read).float().chunk(2, 1)
         where, k = torch.sigmoid(u), torch.exp(self.log_k + v)
         return gate(self.name, Beta(1 + where * k, 1 + (1 - where) * k))

@@ -41,6 +41,7 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
         supervised=dict(config.supervised),
         supervised_gates=config.supervised_gates,
         rows_at_once=config.rows_at_once,
+        sites=tuple(config.sites),
         **given,
     )
 

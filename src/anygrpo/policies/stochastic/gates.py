@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import torch
@@ -50,12 +51,18 @@ class Site:
 
 
 class Tape:
-    """The sites one forward pass visited, in order, and the rule that chose their values."""
+    """The sites one forward pass visited, in order, and the rule that chose their values.
 
-    def __init__(self, rows: int, choose: Choose) -> None:
-        self.rows, self.choose = rows, choose
+    Args:
+        rows: of the input.
+        choose: the rule.
+        patterns: shell patterns of the sites that are decisions; the others are at their mean, with its gradient.
+    """
+
+    def __init__(self, rows: int, choose: Choose, patterns: tuple[str, ...] = ("*",)) -> None:
+        self.rows, self.choose, self.patterns = rows, choose, patterns
         self.sites: dict[str, Site] = {}
-        self.per: dict[str, Per] = {}
+        self.passed: list[str] = []
 
     def visit(self, name: str, distribution: Distribution, per: Per) -> Tensor:
         """The value of this site in this pass.
@@ -72,6 +79,9 @@ class Tape:
                 "make the parameters [n, ...], one row for each input row (expand shared ones)",
             )
         base_of(distribution)
+        if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
+            self.passed.append(name)
+            return middle(distribution)
         value = self.choose(name, distribution)
         self.sites[name] = Site(distribution, value, per)
         return value
@@ -121,9 +131,9 @@ def gate(name: str, distribution: Distribution, per: Per = "site") -> Tensor:
 
 
 @contextmanager
-def recording(rows: int, choose: Choose) -> Iterator[Tape]:
-    """Record the sites that a forward pass of `rows` rows visits, with `choose` giving their values."""
-    tape = Tape(rows, choose)
+def recording(rows: int, choose: Choose, patterns: tuple[str, ...] = ("*",)) -> Iterator[Tape]:
+    """Record the sites that a forward pass of `rows` rows visits; arguments as for `Tape`."""
+    tape = Tape(rows, choose, patterns)
     token = _TAPE.set(tape)
     try:
         yield tape

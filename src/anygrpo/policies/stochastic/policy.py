@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, suggestion
 from anygrpo.policies.base import BasePolicy, frozen_weights, state_of
 from anygrpo.policies.stochastic.gates import Choose, Drawing, Tape, deterministic, recording, replaying
 from anygrpo.policies.stochastic.losses import weighted
@@ -38,6 +38,7 @@ class StochasticPolicy(BasePolicy):
         supervised: weights of the losses in `anygrpo.policies.stochastic.losses`.
         supervised_gates: "mean" or "sampled", for supervised stages.
         rows_at_once: rows in one forward pass while sampling.
+        sites: shell patterns of the sites that are sampled; the others always follow their mean.
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised", "consistency"})
@@ -51,7 +52,9 @@ class StochasticPolicy(BasePolicy):
         supervised: dict[str, float] | None = None,
         supervised_gates: str = "mean",
         rows_at_once: int = 64,
+        sites: tuple[str, ...] = ("*",),
     ) -> None:
+        self.sites = sites
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised = supervised or {"l1": 1.0}
         self.supervised_gates, self.rows_at_once = supervised_gates, rows_at_once
@@ -186,8 +189,10 @@ class StochasticPolicy(BasePolicy):
             ConfigError: the network has no site: every sample of a group would be the same.
         """
         self.network.eval()
-        with recording(rows[0].shape[0], choose) as tape:
+        with recording(rows[0].shape[0], choose, self.sites) as tape:
             output = self.network(*rows)
+        if tape.passed and not tape.sites:
+            raise ConfigError(f"sites = {list(self.sites)} match none of the network's", suggestion("", tape.passed))
         if not tape.sites:
             raise ConfigError(
                 f"{type(self.network).__name__} has no sample site: all samples of a group would be equal",
