@@ -1,6 +1,8 @@
 """Workers that lie, hang, die and shout."""
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -88,7 +90,7 @@ def test_time_out_kills_what_the_worker_started_too(pool, file, tmp_path):
 
 
 def _gone(pid):
-    for _ in range(100):  # an orphan is reaped by init a moment later
+    for _ in range(200):  # an orphan is reaped by init a moment later
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -159,6 +161,31 @@ def test_closing_leaves_no_process_behind(file):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_workers_end_when_the_trainer_is_killed(file):
+    code = (
+        "import time\nfrom anygrpo.tasks.workers import Pool\npool = Pool(1)\n"
+        f"pool.inspect({str(file)!r} + ':good')\nprint(pool._workers[0].process.pid, flush=True)\ntime.sleep(60)"
+    )
+    trainer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with trainer, trainer.stdout:
+        pid = int(trainer.stdout.readline())
+        trainer.kill()
+    assert _gone(pid)
+
+
+def test_closing_ends_a_call_in_flight(file):
+    pool = Pool(1)
+    call(pool, file, "good")
+    waiting = pool.submit(f"{file}:sleep", {"prompts": [""], "outputs": ["a"]}, 1, 30.0)
+    time.sleep(0.3)
+    began = time.monotonic()
+    pool.close()
+    with pytest.raises(WorkerFailure):
+        waiting.result()
+    assert time.monotonic() - began < 5
+    assert pool._workers[0].process is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ then the body.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -152,7 +153,14 @@ def _die_with(parent: int) -> None:
     os._exit(0)
 
 
+def _offer_to_oom_killer() -> None:
+    """Where memory runs out, this process is to die and not the trainer."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
 def main(fd: int, parent: int) -> None:
+    _offer_to_oom_killer()
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
     sock, loaded = socket.socket(fileno=fd), {}
     while (body := receive(sock)) is not None:

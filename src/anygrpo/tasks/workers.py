@@ -51,6 +51,7 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
         self.loaded: dict[str, dict[str, Any]] = {}
+        self.closed = False
 
     def start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -91,6 +92,8 @@ class Worker:
             body = _worker.frame(pickle.dumps(request))
         except Exception as error:
             raise WorkerFailure(f"the prompt's columns cannot be sent to a worker: {error}", retry=False) from None
+        if self.closed:
+            raise WorkerFailure("the task was closed", retry=False)
         if self.process is None or self.process.poll() is not None:
             self.kill()
             self.start()
@@ -188,4 +191,5 @@ class Pool:
 def _stop(workers: list[Worker], threads: ThreadPoolExecutor) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
+        worker.closed = True
         worker.kill()

@@ -28,3 +28,12 @@ def outcomes():
 @pytest.mark.parametrize("index", range(len(CASES)))
 def test_cases(outcomes, index):
     assert outcomes[index] == CASES[index][2]
+
+
+def test_an_expression_without_end_costs_its_own_sample_alone():
+    with Pool(1) as pool:
+        target = "anygrpo.tasks.rewards.mathematics:math_verify"
+        pool.inspect(target)
+        reward = Remote("math_verify", 1.0, True, target, pool, 1.5, columns={"answer": "answer"}, split=True)
+        outputs = ["$7$", "$9^{9^{9^9}}$", "$8$"]
+        assert reward.start(Rows([""] * 3, outputs, {"answer": ["7"] * 3}))() == [1.0, "timed out after 1.5 s", 0.0]

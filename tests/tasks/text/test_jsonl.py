@@ -116,6 +116,12 @@ def test_user_function_gets_its_columns(make, tmp_path):
         ([{"prompt": []}], r"line 1: the prompt is"),
         ([{"prompt": [{"role": "boss", "content": "x"}]}], r"line 1: the prompt is .*boss"),
         ([{"prompt": "x", "candidates": ["a"]}], r"line 1: candidates cannot be read"),
+        (
+            [{"prompt": "x", "candidates": [{"text": "a", "reward": float("nan")}]}],
+            r"line 1: candidates cannot be read",
+        ),
+        (['{"prompt": ' + "[" * 100_000], r"line 1: broken JSON"),
+        (['{"prompt": "x", "answer": ' + "1" * 5000 + "}"], r"line 1: broken JSON"),
         ([], r"holds no rows"),
         (["", " "], r"holds no rows"),
         (

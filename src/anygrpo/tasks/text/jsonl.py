@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -99,10 +100,8 @@ def read_rows(path: str, prompt_column: str) -> list[Row]:
 def _row(line: str, where: str, prompt_column: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        detail = (
-            f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deep"
-        )
+    except (ValueError, RecursionError) as error:
+        detail = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DataError(f"{where}: broken JSON: {detail}", "write one JSON object a line") from None
     if not isinstance(value, dict):
         raise DataError(f"{where}: a {type(value).__name__}, not an object", "write one JSON object a line")
@@ -133,11 +132,14 @@ def _check_candidates(candidates: Any, where: str) -> None:
     if candidates is None:
         return
     good = isinstance(candidates, list) and all(
-        isinstance(c, dict) and isinstance(c.get("text"), str) and isinstance(c.get("reward", 0.0), int | float)
-        for c in candidates
+        isinstance(c, dict) and isinstance(c.get("text"), str) and _finite(c.get("reward", 0.0)) for c in candidates
     )
     if not good:
         raise DataError(f"{where}: candidates cannot be read", 'write [{"text": "...", "reward": 0.5}, ...]')
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def distinct(rows: list[Row], path: str, answer: str) -> list[Row]:
