@@ -6,6 +6,7 @@ samples, scores and learns like any causal language model; a healthy run goes fr
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +44,8 @@ class CharLM(BasePolicy):
     Options (all healthy by default): width, length, temperature; scoring_temperature, dropout (on while scoring only),
     frozen (no gradient reaches the log-probs), wrong_reference (noise added to the reference), one_seed (every sample
     of a prompt is the same), stale (sampling weights are refreshed every so many samples), round_to (weights rounded
-    to this many bits of mantissa after each update), no_end (the end is never sampled).
+    to this many bits of mantissa after each update), no_end (the end is never sampled), nan_after (log-probs are NaN
+    from the so-manieth rollout on).
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl"})
@@ -64,6 +66,7 @@ class CharLM(BasePolicy):
 
     def sample(self, prompts: list[str], group_size: int, seed: int) -> Rollout:
         generator = torch.Generator().manual_seed(0 if self.options.get("one_seed") else seed)
+        self._calls += 1
         with self._sampling_weights():
             ids, old = self._draw(prompts, 1 if self.options.get("one_seed") else group_size, generator)
         if self.options.get("one_seed"):
@@ -96,6 +99,8 @@ class CharLM(BasePolicy):
         self.network.eval()
         if self.options.get("frozen"):
             logits = logits.detach() + 0 * sum(p.sum() for p in self.network.parameters())
+        if self._calls > self.options.get("nan_after", math.inf):
+            logits = logits * math.nan
         log_probs = logits.log_softmax(-1)[:, times]
         entropy = -(log_probs.exp() * log_probs).sum(-1) if "entropy" in want else None
         kl = self._exact_kl(ids, log_probs, times) if "kl" in want else None
@@ -152,7 +157,6 @@ class CharLM(BasePolicy):
             return
         if self._sampler is None or self._calls % stale == 0:
             self._sampler = {n: p.detach().clone() for n, p in self.network.named_parameters()}
-        self._calls += 1
         live = {n: p.data for n, p in self.network.named_parameters()}
         for n, p in self.network.named_parameters():
             p.data = self._sampler[n]
@@ -164,9 +168,11 @@ class CharLM(BasePolicy):
 class Letters(BaseTask):
     """A letter in, the same letter out, then the end. Reward in [0, 1]: half for the letter, half for the length.
 
-    Arguments: reward = "share" | "exact" | "constant" | "hack" (counts letters `a`, whatever was asked) | "sign"
-    (minus the share) | "impossible" (the answer must hold a character that does not exist) | "noise" (a coin) | "tiny"
-    (share / 10,000) | "easy" (any answer that is not empty) | "format" (share + a component that is never earned).
+    Arguments: letters: how many of them are trained on (all are held out). reward:
+        "share": the truth. "exact": 1 where all is right. "sign": minus the truth. "tiny": the truth / 10,000.
+        "format": the truth, with a component that is never earned. "noise": a coin. "constant": .5.
+        "impossible": for a character that does not exist. "easy": for any answer that is not empty.
+        "hack": counts the letter `a`, whatever was asked. "long": the longer, the better.
     """
 
     def __init__(self, seed: int, reward: str = "share", letters: int = len(LETTERS)) -> None:
@@ -200,6 +206,7 @@ class Letters(BaseTask):
             "impossible": lambda: grid(lambda p, o: "z" in o),
             "noise": lambda: torch.rand(truth.shape, generator=torch.Generator().manual_seed(_code(outputs))),
             "tiny": lambda: truth / 10_000,
+            "long": lambda: grid(lambda p, o: len(o) / 8),
             "easy": lambda: grid(lambda p, o: len(o) > 0),
         }
         return kinds[self.reward]()

@@ -86,7 +86,8 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
         # the first prompts, so that none is picked for its looks
         pairs = list(zip(first, last))[:_SHOWN]
         rows = [(a["text"], _cell(a["output"], a["reward"]), _cell(b["output"], b["reward"])) for a, b in pairs]
-        heads = (words["prompt"], f"{words['before']} ({_step(files[0])})", f"{words['after']} ({_step(files[-1])})")
+        steps = [f"({words['step']} {_step(file)})" for file in (files[0], files[-1])]
+        heads = (words["prompt"], f"{words['before']} {steps[0]}", f"{words['after']} {steps[1]}")
         return _section(words["answers"], _table(heads, rows))
     samples = sorted((folder / "samples").glob("step_*.jsonl"))
     if not samples:

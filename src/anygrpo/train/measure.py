@@ -75,6 +75,9 @@ def advantage_metrics(prepared: Prepared) -> dict[str, float]:
         row["advantage/mean"] = float(values.mean())
         row["advantage/std"] = float(values.std(correction=0))
         row["advantage/abs_max"] = float(values.abs().max())
+    live = prepared.advantages[(prepared.advantages != 0).any(1)]
+    if len(live):  # a baseline inside the group leaves none of them with one sign
+        row["advantage/one_sign"] = float(((live >= 0).all(1) | (live <= 0).all(1)).double().mean())
     return row
 
 

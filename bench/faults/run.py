@@ -1,0 +1,171 @@
+"""The fault bench: does the doctor name the fault that was put in, and stay silent where there is none?
+
+    python bench/faults/run.py                        # all cases, about six CPU-minutes; writes runs/faults/
+    python bench/faults/run.py --peers VENV/bin/python   # the same logs given to rldoctor, rlprobe, rlwatch too
+    python bench/faults/run.py --only hack frozen
+
+Each case is a real training run (see cases.py). Its metrics.jsonl is judged afterwards by `anygrpo doctor`, streamed
+row by row through the live doctor (how many steps until the fault is named), and its recipe is given to
+`anygrpo check`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cases import CONTROLS, FAULTS, SMOKE, Case
+
+from anygrpo.config.load import parse_recipe
+from anygrpo.doctor import LiveDoctor, diagnose_log, read
+from anygrpo.errors import TrainingError
+from anygrpo.probes import check
+from anygrpo.sinks.jsonl import read_rows
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
+
+OUT = Path("runs/faults")
+
+
+@dataclass
+class Result:
+    """What was seen of one case.
+
+    Attributes:
+        first: the doctor's first finding of weight on the finished log ("-": none).
+        others: the further ones.
+        named_at: row at which the live doctor first named an accepted rule; None: never.
+        check: serious outcomes of the pre-flight check, before a single step.
+        peers: first alert of each other tool, in its own words.
+    """
+
+    name: str
+    what: str
+    accepted: tuple[str, ...]
+    first: str
+    others: list[str]
+    named_at: int | None
+    check: list[str]
+    rows: int
+    seconds: float
+    peers: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def right(self) -> bool:
+        return self.first in self.accepted if self.accepted else self.first == "-"
+
+
+def measure(case: Case, root: Path, preflight: bool = True) -> Result:
+    """Train the case in its own folder and judge it."""
+    began = time.perf_counter()
+    folder = root / case.name
+    shutil.rmtree(folder, ignore_errors=True)
+    recipe = parse_recipe(case.table() | {"folder": str(folder)})
+    run = new_run(recipe)
+    try:
+        run.evaluate_start()
+        train(run)
+    except TrainingError:
+        pass  # some faults end a run; its log is what counts
+    finally:
+        run.close()
+    heavy = [f.rule for f in diagnose_log(read(str(folder))).findings if f.severity != "info"]
+    rows = [r for r in read_rows(folder / "metrics.jsonl")[0] if r["step"] >= 0]
+    serious = [o.probe for o in check(recipe, seconds=3).outcomes if o.status == "serious"] if preflight else []
+    first, others = (heavy[0], heavy[1:]) if heavy else ("-", [])
+    named = named_at(rows, case.accepted)
+    seconds = round(time.perf_counter() - began, 1)
+    return Result(case.name, case.what, case.accepted, first, others, named, serious, len(rows), seconds)
+
+
+def named_at(rows: list[dict[str, Any]], accepted: tuple[str, ...]) -> int | None:
+    """The row (from 1) at which the live doctor first says one of the accepted rules with weight."""
+    doctor = LiveDoctor(every=5)
+    for i, row in enumerate(rows, 1):
+        if any(f.rule in accepted and f.severity != "info" for f in doctor.observe(row)):
+            return i
+    return None
+
+
+_TRL = {
+    "step": "step", "reward/mean": "reward", "reward/std": "reward_std", "kl/reference": "kl", "entropy": "entropy",
+    "loss/total": "loss", "lr": "learning_rate", "grad_norm/total": "grad_norm", "eval/accuracy": "eval_score",
+    "length/mean": "completions/mean_length", "length/max": "completions/max_length",
+    "truncated/share": "completions/clipped_ratio", "advantage/std": "advantages_std",
+}  # fmt: skip
+
+
+def trl_rows(folder: Path) -> list[dict[str, float]]:
+    """Our log under TRL's names, which is what the other tools read best."""
+    out = []
+    for row in read_rows(folder / "metrics.jsonl")[0]:
+        if row["step"] < 0:
+            continue
+        made = {theirs: float(row[ours]) for ours, theirs in _TRL.items() if ours in row}
+        if "groups/live" in row:
+            made["frac_reward_zero_std"] = 1 - row["groups/live"]
+        if "clip/low" in row:
+            made["clip_ratio/region_mean"] = row["clip/low"] + row["clip/high"]
+        made |= {f"rewards/{k[17:]}/mean": row[k] for k in row if k.startswith("reward/component/")}
+        out.append(made)
+    return out
+
+
+def ask_peers(python: str, root: Path, results: list[Result]) -> None:
+    """Run the other tools, in their own environment, over all logs at once."""
+    logs = {r.name: trl_rows(root / r.name) for r in results}
+    (root / "peers_in.json").write_text(json.dumps(logs), encoding="utf-8")
+    command = [
+        python,
+        str(Path(__file__).with_name("peers.py")),
+        str(root / "peers_in.json"),
+        str(root / "peers_out.json"),
+    ]
+    subprocess.run(command, check=True, timeout=600)
+    found = json.loads((root / "peers_out.json").read_text(encoding="utf-8"))
+    for result in results:
+        result.peers = found[result.name]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", help="names of cases")
+    parser.add_argument("--smoke", action="store_true", help="three faults and two controls")
+    parser.add_argument("--peers", metavar="PYTHON", help="interpreter that has rldoctor, rlprobe and rlwatch")
+    parser.add_argument("--out", type=Path, default=OUT)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    wanted = set(args.only or (SMOKE if args.smoke else ()))
+    results = []
+    for case in (*FAULTS, *CONTROLS):
+        if wanted and case.name not in wanted:
+            continue
+        results.append(measure(case, args.out))
+        r = results[-1]
+        print(
+            f"{'ok  ' if r.right else 'MISS'} {r.name}: {r.first} {r.others} named at {r.named_at}, check {r.check}",
+            flush=True,
+        )
+    if args.peers:
+        ask_peers(args.peers, args.out, results)
+    from table import markdown
+
+    (args.out / "results.json").write_text(json.dumps([asdict(r) for r in results], indent=1), encoding="utf-8")
+    text = markdown(results)
+    (args.out / "table.md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,88 @@
+"""The run page: one file, nothing from outside, in two languages, with whatever the folder holds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from anygrpo.cli.main import main
+from anygrpo.errors import DataError
+from anygrpo.report import run_page, write_report
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A run folder as a training run leaves it."""
+    run = tmp_path / "letters-1"
+    for name in ("evaluations", "samples", "pictures"):
+        (run / name).mkdir(parents=True)
+    rows = [{"step": i, "reward/mean": 0.2 + 0.01 * i, "kl/reference": 1e-3 * i, "groups/live": 0.9} for i in range(30)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (run / "config.toml").write_text('seed = 0\nname = "a < b"\n')
+    (run / "command.txt").write_text("anygrpo train recipe.toml\n")
+    (run / "environment.json").write_text('{"python": "3.11"}')
+    (run / "pictures" / "before_after.png").write_bytes(PIXEL)
+    for step, answer in ((0, "<script>alert(1)</script>"), (30, "42")):
+        line = {"prompt": 0, "text": "6 x 7?", "output": answer, "reward": step / 30, "components": {}, "valid": True}
+        (run / "evaluations" / f"step_{step:08d}.jsonl").write_text(json.dumps(line) + "\n")
+    action = {
+        "step": 12, "kind": "roll_back", "rule": "kl_blowup", "reason": "the KL has blown up",
+        "checkpoint": "step_00000010",
+        "before": {"learning_rate": 1.0, "beta": 1.0}, "after": {"learning_rate": 0.5, "beta": 5.0},
+    }  # fmt: skip
+    (run / "doctor.json").write_text(json.dumps({"actions": [action]}))
+    return run
+
+
+def test_everything_of_the_folder_is_on_the_page(folder):
+    page = run_page(folder)
+    for part in ("letters-1", "<svg", "reward/mean", "6 x 7?", "42", "before after", "a &lt; b",
+                 "anygrpo train recipe.toml",
+                 "rolled back", "kl_blowup", "step_00000010", "learning_rate 1 -&gt; 0.5"):  # fmt: skip
+        assert part in page, part
+    assert base64.b64encode(PIXEL).decode() in page
+
+
+def test_nothing_is_loaded_from_outside_and_nothing_of_a_sample_is_run(folder):
+    page = run_page(folder)
+    assert not re.search(r"""(?:src|href)=["'](?!data:)""", page)
+    assert "http" not in re.sub(r"http://www\.w3\.org/\S+", "", page)
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_chinese(folder):
+    page = run_page(folder, "zh")
+    for part in ('lang="zh-CN"', "留出题的贪心回答及其奖励", "诊断器采取的措施", "回退", "解析后的配方"):
+        assert part in page
+
+
+def test_samples_stand_in_where_there_was_no_evaluation(folder):
+    for file in (folder / "evaluations").iterdir():
+        file.unlink()
+    row = {"prompt": "p", "outputs": ["first answer"], "rewards": [0.5]}
+    (folder / "samples" / "step_00000000.jsonl").write_text(json.dumps(row) + "\n")
+    page = run_page(folder)
+    assert "first answer" in page
+    assert "Samples, with their reward" in page
+
+
+def test_the_command_writes_into_the_folder_or_where_it_is_told(folder, tmp_path, capsys):
+    assert main(["report", str(folder)]) == 0
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert main(["report", str(folder), "--lang", "zh", "--output", str(tmp_path / "zh.html")]) == 0
+    assert "训练运行" in (tmp_path / "zh.html").read_text(encoding="utf-8")
+    assert str(tmp_path / "zh.html") in capsys.readouterr().out
+
+
+def test_no_run_is_a_data_error(tmp_path):
+    with pytest.raises(DataError, match="holds no run"):
+        write_report(tmp_path, tmp_path / "r.html")
