@@ -242,7 +242,7 @@ def test_bfloat16_log_probs_of_the_rollout_are_those_of_the_training_pass():
 
 
 def test_merging_a_thousand_times_never_moves_the_base():
-    p = policy(train="lora", dtype="bfloat16")
+    p = policy(train="lora", dtype="bfloat16", lora=LoraConfig(rank=2, targets=("q_proj",)))
     base = {n: q.clone() for n, q in p.trainable().named_parameters() if not q.requires_grad}
     adapters = p.parameters()
     sampler = p.weights.sampler.model.layers[0].self_attn.q_proj
@@ -274,6 +274,19 @@ def test_dropout_never_lives():
     assert any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in p.trainable().modules())
     r = p.sample(PROMPTS, 2, seed=0)
     assert torch.equal(scored(p, r).log_probs, scored(p, r).log_probs)
+
+
+@pytest.mark.parametrize("given", [{}, {"train": "lora"}, {"dtype": "bfloat16"}], ids=str)
+def test_checkpointed_blocks_are_computed_again_in_backward(given):
+    p = policy(gradient_checkpointing=True, **given)
+    r = p.sample(PROMPTS, 2, seed=0)
+    calls = []
+    model = p.weights.training_model()
+    model.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(1))
+    loss = scored(p, r).log_probs.sum()
+    before = len(calls)
+    loss.backward()
+    assert (before, len(calls)) == (1, 2)
 
 
 def test_every_end_token_ends_and_the_pad_token_does_not():

@@ -19,7 +19,7 @@ class Case:
         model: "smollm2", a folder or Hub name, or `shape:NAME` for random weights in a known shape.
         prompts, group: P and G.
         prompt_tokens: about this many in each prompt.
-        new_tokens: exactly this many in each completion (the end token is impossible before).
+        new_tokens: exactly this many in each completion.
         dtype: of the matrix products; trained weights are float32 on both sides.
         rows: rows in one of the peer's micro-batches.
     """

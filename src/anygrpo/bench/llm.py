@@ -18,7 +18,13 @@ MODULES = {"anygrpo": "anygrpo.bench.ours", "trl": "anygrpo.bench.trl_peer"}
 
 
 def compare(
-    case: Case, peer: str | None = "trl", rounds: int = 2, steps: int = 2, threads: int = 1, precision: str = ""
+    case: Case,
+    peer: str | None = "trl",
+    rounds: int = 2,
+    steps: int = 2,
+    threads: int = 1,
+    precision: str = "",
+    gradient: bool = True,
 ) -> dict[str, Any]:
     """One record of a case.
 
@@ -28,6 +34,7 @@ def compare(
         steps: optimizer steps in a process; the first is warm-up where there are more.
         threads: CPU threads of both sides.
         precision: oneDNN's fp32_precision for the peer ("" leaves the peer as it comes).
+        gradient: also let the peer compute the gradient of our first step's rows, and compare.
 
     Raises:
         DataError: the peer is not installed. TrainingError: a process failed, or the two did not do the same work.
@@ -36,15 +43,15 @@ def compare(
         _need(peer)
     with tempfile.TemporaryDirectory() as scratch:
         model = model_folder(case.model, Path(scratch))
-        saved = Path(scratch) / "rows.pt"
+        saved, check = Path(scratch) / "rows.pt", gradient and peer == "trl"
         sides: dict[str, list[dict[str, Any]]] = {"anygrpo": []} | ({peer: []} if peer else {})
         for index in range(rounds):
             for side, runs in sides.items():
-                extra = ["--save", str(saved)] if side == "anygrpo" and index == 0 and peer else []
+                extra = ["--save", str(saved)] if side == "anygrpo" and index == 0 and check else []
                 extra += ["--precision", precision] if side == "trl" and precision else []
                 runs.append(_run(side, case, model, steps, threads, extra))
-        gradient = _run("trl", case, model, 1, threads, ["--check", str(saved)]) if peer == "trl" else {}
-    return record(case, sides, peer, threads) | gradient
+        agreement = _run("trl", case, model, 1, threads, ["--check", str(saved)]) if check else {}
+    return record(case, sides, peer, threads) | agreement
 
 
 def record(case: Case, sides: dict[str, list[dict[str, Any]]], peer: str | None, threads: int) -> dict[str, Any]:

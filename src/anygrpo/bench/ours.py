@@ -35,6 +35,9 @@ def measure(case: Case, model: str, steps: int, threads: int, save: str | None) 
     """Seconds of each step by phase, peak memory, tokens trained on."""
     policy = causal_lm.build(_config(case, model, threads), seed=0)
     policy.one_update = True
+    # Completions of equal length without touching the distribution: no token ends one. (The peer forbids end tokens
+    # while sampling and scores them as possible, so its scored distribution is the whole one too.)
+    policy.prompts.ends = ()
     device = policy.scorer.device.type
     prompts = [{"prompt": t} for t in prompt_texts(policy.prompts.tokenizer, case.prompts, case.prompt_tokens)]
     algorithm = AlgorithmConfig(prompts_per_step=case.prompts, group_size=case.group, reduction="token_mean")
@@ -65,7 +68,6 @@ def _config(case: Case, model: str, threads: int) -> CausalLMConfig:
         threads=threads,
         chat_template=False,
         max_new_tokens=case.new_tokens,
-        min_new_tokens=case.new_tokens,
         token_budget=case.prompt_tokens + case.group * case.new_tokens + 100,
     )
 

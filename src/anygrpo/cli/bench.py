@@ -23,6 +23,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--steps", type=int, default=2, help="optimizer steps in a process; the first is warm-up")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of both sides")
     parser.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
+    parser.add_argument("--no-gradient", action="store_true", help="do not compare the gradients of one step")
     parser.add_argument("--json", action="store_true")
 
 
@@ -44,7 +45,7 @@ def _compare(case: Any, args: argparse.Namespace) -> dict[str, Any]:
     from anygrpo.bench.llm import compare
 
     peer = None if args.vs == "none" else args.vs
-    return compare(case, peer, args.rounds, args.steps, args.threads, args.peer_precision)
+    return compare(case, peer, args.rounds, args.steps, args.threads, args.peer_precision, not args.no_gradient)
 
 
 def _floor(case: Any) -> dict[str, Any]:
@@ -75,8 +76,10 @@ def _lines(row: dict[str, Any]) -> list[str]:
             f"  {row['peer']:<8} {row['peer_s']:8.2f} s  {row['peer_cpu_s']:8.2f} CPU-s  {row['peer_peak_gb']:6.2f} GB",
             f"  ratio    {row['ratio']:8.2f}    ({row['ratio_min']:.2f} to {row['ratio_max']:.2f}); by CPU seconds "
             f"{row['cpu_ratio']:.2f} ({row['cpu_ratio_min']:.2f} to {row['cpu_ratio_max']:.2f})",
-            f"  same work: {row['tokens']} tokens each; gradients differ by {row['gradient_relative_difference']:.1e}",
+            f"  same work: {row['tokens']} tokens each",
         ]
+    if "gradient_relative_difference" in row:
+        lines.append(f"  gradients of one step differ by {row['gradient_relative_difference']:.1e}")
     for side, phases in row["phases"].items():
         parts = ", ".join(f"{name} {t['s']:.2f} s ({t['cpu_s']:.2f} CPU-s)" for name, t in phases.items())
         lines.append(f"  {side}: {parts}")

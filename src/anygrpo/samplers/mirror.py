@@ -32,8 +32,8 @@ def bind(model: nn.Module, name: str, value: Tensor) -> None:
 def refresh(model: nn.Module, weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> None:
     """Bring the weights of a mirror up to date.
 
-    A weight that is the same memory already, of the right type, stays shared. Any other gets memory of its own, cast to `dtype`, kept from
-    call to call: captured graphs hold its address.
+    A weight that is the same memory already, of the right type, stays shared. Any other gets memory of its own, cast
+    to `dtype`, kept from call to call: captured graphs hold its address.
     """
     for name, value in weights:
         owner, leaf = _locate(model, name)

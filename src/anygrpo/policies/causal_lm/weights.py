@@ -155,7 +155,10 @@ def checkpoint_layers(model: nn.Module) -> None:
     """
     if not getattr(model, "supports_gradient_checkpointing", False):
         raise ConfigError("this model does not support gradient checkpointing", "set gradient_checkpointing = false")
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})  # type: ignore[operator]
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable()  # type: ignore[operator]
+    else:
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
     for module in model.modules():
         if getattr(module, "gradient_checkpointing", False):
             module.training = True

@@ -1,0 +1,103 @@
+"""The records of the benchmark, its prompts and floors; one real comparison of a tiny case."""
+
+import importlib.util
+import json
+
+import pytest
+import torch
+
+from anygrpo.bench import floor, llm
+from anygrpo.bench.cases import CASES, Case, case_named, model_folder, prompt_texts, reward_of
+from anygrpo.cli.main import main
+from anygrpo.errors import ConfigError, DataError, TrainingError
+
+CASE = Case("c", 10, 4)
+
+
+def run(step: float, cpu: float, tokens: int = 128, peak: float = 1.0, prompts: tuple[int, ...] = (9, 11)) -> dict:
+    phases = lambda x, y: {"step": [x, y], "generate": [x / 2, y / 2]}  # noqa: E731
+    steps = [{"phases": phases(99.0, 99.0), "tokens": tokens}, {"phases": phases(step, cpu), "tokens": tokens}]
+    return {"steps": steps, "peak_gb": peak, "prompt_tokens": list(prompts)}
+
+
+def test_a_record_by_hand():
+    sides = {"anygrpo": [run(2.0, 1.0), run(4.0, 1.0, peak=1.5)], "trl": [run(10.0, 8.0, peak=6.0), run(12.0, 4.0)]}
+    row = llm.record(CASE, sides, "trl", 1)
+    assert row["ours_s"] == 3.0
+    assert row["peer_s"] == 11.0
+    assert (row["ratio"], row["ratio_min"], row["ratio_max"]) == (4.0, 3.0, 5.0)
+    assert (row["cpu_ratio_min"], row["cpu_ratio_max"]) == (4.0, 8.0)
+    assert (row["ours_peak_gb"], row["peer_peak_gb"]) == (1.5, 6.0)
+    assert row["phases"]["ours"]["generate"] == {"s": 1.5, "cpu_s": 0.5}
+    assert row["tokens_per_s"] == pytest.approx(128 / 3)
+
+
+def test_a_single_step_is_counted():
+    alone = run(2.0, 1.0)
+    alone["steps"] = alone["steps"][1:]
+    assert llm.record(CASE, {"anygrpo": [alone]}, None, 1)["ours_s"] == 2.0
+
+
+@pytest.mark.parametrize("other", [{"tokens": 127}, {"prompts": (9, 12)}])
+def test_unequal_work_is_refused(other):
+    with pytest.raises(TrainingError, match="not the same work"):
+        llm.record(CASE, {"anygrpo": [run(1.0, 1.0)], "trl": [run(9.0, 9.0, **other)]}, "trl", 1)
+
+
+def test_a_missing_peer_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(DataError, match="trl and datasets"):
+        llm.compare(CASES["tiny"])
+
+
+def test_unknown_cases_and_shapes(tmp_path):
+    with pytest.raises(ConfigError, match="short"):
+        case_named("shrot")
+    with pytest.raises(ConfigError, match=r"qwen2.5-0.5b"):
+        model_folder("shape:qwen", tmp_path)
+    assert case_named("short", "bfloat16").dtype == "bfloat16"
+
+
+def test_prompts_have_about_the_asked_length(tmp_path):
+    from anygrpo.samplers.loading import load_tokenizer
+
+    tokenizer = load_tokenizer(model_folder("shape:tiny", tmp_path))
+    texts = prompt_texts(tokenizer, 6, 100)
+    lengths = [len(tokenizer(t)["input_ids"]) for t in texts]
+    assert all(96 <= n <= 104 for n in lengths)
+    assert len(set(texts)) == 6
+    assert texts == prompt_texts(tokenizer, 6, 100)
+
+
+def test_the_reward_differs_between_texts():
+    assert reward_of("aab") == 2.0
+    assert reward_of("abcdefg") == 0.0
+
+
+def test_the_floor_by_hand(monkeypatch):
+    """100 prompt tokens and 2 x 3 x 5 = 30 new ones; 1000 weights in the body, 50 in the head."""
+    case = Case("x", 50, 5, prompts=2, group=3)
+    work = floor.arithmetic(case, 1000, 50)
+    assert work["generate"] == pytest.approx(2e-9 * (130 * 1000 + 30 * 50))
+    assert work["train"] == pytest.approx(3 * work["generate"])
+    monkeypatch.setattr(floor, "rates", lambda *a: floor.Rates(matmul=2.0, matmul_thin=1e9, copy=1e-6))
+    made = floor.floor(case, 1000, 50)
+    assert made["train_floor_s"] == pytest.approx(work["train"] / 2.0)
+    # Decoding reads 1050 float32 weights for each of 5 tokens at 1000 bytes a second.
+    assert made["generate_floor_s"] == pytest.approx(5 * 1050 * 4 / 1000)
+
+
+def test_measured_rates_are_rates():
+    made = floor.rates(torch.float32)
+    assert 0.1 < made.matmul < 1e5
+    assert 0.05 < made.copy < 1e4
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="TRL is not installed")
+def test_the_tiny_case_against_trl(capsys):
+    assert main(["bench", "llm", "--case", "tiny", "--rounds", "1", "--steps", "1", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    assert row["tokens"] == 2 * 4 * 6
+    assert row["gradient_relative_difference"] < 1e-4
+    assert row["peer_s"] > 0
