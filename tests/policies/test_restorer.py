@@ -8,7 +8,7 @@ import torch
 from anygrpo.config.restoration import RestorerSection
 from anygrpo.policies.restorer import build
 from anygrpo.policies.restorer.frequency import split_bands
-from anygrpo.policies.restorer.heads import BetaHead
+from anygrpo.policies.restorer.heads import STATISTICS, BetaHead, statistics
 from anygrpo.policies.restorer.toolbox import TOOLS, gaussian, median3
 from anygrpo.rollout import Stored
 
@@ -63,7 +63,20 @@ def test_untrained_it_returns_the_picture() -> None:
 
 def test_gates_start_the_same_for_all_pictures_and_bounded() -> None:
     head = BetaHead("g", 4, 2, concentration=10.0)
-    torch.testing.assert_close(head(torch.rand(3, 4, 8, 8)), torch.full((3, 2), 0.5))
+    images = torch.rand(3, 3, 8, 8)
+    torch.testing.assert_close(head(torch.rand(3, 4, 8, 8), statistics(images)), torch.full((3, 2), 0.5))
+
+
+def test_statistics_tell_degradations_apart() -> None:
+    y, x = torch.meshgrid(torch.linspace(0, 1, 32), torch.linspace(0, 1, 32), indexing="ij")
+    plain = (0.5 + 0.3 * torch.sin(20 * x) * torch.cos(15 * y)).expand(1, 3, 32, 32)
+    noisy = (plain + 0.1 * torch.randn(plain.shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+    hazy, dark = 0.5 * plain + 0.45, 0.3 * plain
+    plain, noisy, hazy, dark = (statistics(z)[0] for z in (plain, noisy, hazy, dark))
+    assert plain.shape == (STATISTICS,)
+    assert noisy[4] - plain[4] > 0.5  # fine detail
+    assert hazy[2] - plain[2] > 0.3  # the darkest region
+    assert dark[0] - plain[0] == pytest.approx(-0.7, abs=0.01)  # brightness .5 -> .15, doubled
 
 
 def test_a_hard_window_hides_its_rate_from_supervision_a_soft_one_does_not() -> None:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anygrpo.policies.restorer.heads import BetaHead, pooled
+from anygrpo.policies.restorer.heads import BetaHead, pooled, statistics
 
 EDGE_WIDTH = 0.03
 """Width of the soft window's edge, in cycles per pixel."""
@@ -71,13 +71,13 @@ class FrequencyModule(nn.Module):
         self.low = nn.Sequential(nn.Conv2d(width + 3, width, 3, padding=1), nn.GELU(), nn.Conv2d(width, width, 1))
         self.high = nn.Sequential(nn.Conv2d(width + 3, width, 3, padding=1), nn.GELU(), nn.Conv2d(width, width, 1))
 
-    def forward(self, y: Tensor, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features [n, C, h, w] and the picture at that size -> fused features and the two weighted bands.
+    def forward(self, y: Tensor, image: Tensor, told: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features [n, C, h, w], the picture at that size, its statistics -> fused features and two weighted bands.
 
         A strength is 4 gate^2: 1 at the middle and up to 4, so a band can be strengthened as well as damped.
         """
-        low, high = split_bands(image, self.rate(y), self.window)
-        strength = 4 * self.fusion(y)[..., None, None] ** 2
+        low, high = split_bands(image, self.rate(y, told), self.window)
+        strength = 4 * self.fusion(y, told)[..., None, None] ** 2
         s_low, s_high = strength[:, : self.per_band], strength[:, self.per_band :]
         y = y + s_low * self.low(torch.cat([y, low], 1)) + s_high * self.high(torch.cat([y, high], 1))
         return y, s_low.mean(1, keepdim=True) * low, s_high.mean(1, keepdim=True) * high
@@ -121,15 +121,15 @@ class FrequencyRestorer(nn.Module):
     def forward(self, degraded: Tensor) -> Tensor:
         h, w = degraded.shape[-2:]
         x = F.pad(degraded, (0, -w % 4, 0, -h % 4), mode="replicate")
-        y, skips = self.stem(x), []
+        y, skips, told = self.stem(x), [], statistics(x)
         for i, down in enumerate(self.downs):
             y = self.encoders[i](y)
             skips.append(y)
             y = down(y)
-        y, low, high = self.modulators[2](self.encoders[2](y), F.avg_pool2d(x, 4))
+        y, low, high = self.modulators[2](self.encoders[2](y), F.avg_pool2d(x, 4), told)
         offset = self.offset(pooled(y))[..., None, None]
         for i in (1, 0):
             y = F.pixel_shuffle(self.ups[i](y), 2) + skips[i]
-            y, low, high = self.modulators[i](y, F.avg_pool2d(x, 2**i) if i else x)
+            y, low, high = self.modulators[i](y, F.avg_pool2d(x, 2**i) if i else x, told)
             y = self.decoders[i](y)
         return (low + high + self.out(y) + offset)[..., :h, :w]

@@ -1,10 +1,11 @@
-"""Beta gates on a few numbers per picture, read from pooled features."""
+"""Beta gates on a few numbers per picture, read from pooled features and statistics of the picture."""
 
 from __future__ import annotations
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import Beta
 
@@ -15,6 +16,26 @@ def pooled(features: Tensor) -> Tensor:
     """[n, C, h, w] -> [n, 2C]: mean and standard deviation over the picture."""
     flat = features.flatten(2)
     return torch.cat([flat.mean(2), (flat.var(2, unbiased=False) + 1e-6).sqrt()], 1)
+
+
+def statistics(image: Tensor) -> Tensor:
+    """[n, c, H, W] in [0, 1] -> [n, `STATISTICS`]: what tells degradations apart, each number of order 1.
+
+    Brightness, contrast, the darkest and brightest regions, and the log energy of detail at four scales (noise is all
+    fine detail, blur has none, haze lifts the darkest region).
+    """
+    coarse = F.avg_pool2d(image, 8, ceil_mode=True).flatten(1)
+    numbers = [coarse.mean(1), 4 * image.flatten(1).std(1), coarse.amin(1), coarse.amax(1)]
+    level = image
+    for _ in range(4):
+        smaller = F.avg_pool2d(level, 2, ceil_mode=True)
+        detail = level - F.interpolate(smaller, size=level.shape[-2:], mode="nearest")
+        numbers.append((detail.square().flatten(1).mean(1) + 1e-8).log() / 2 + 3)
+        level = smaller
+    return 2 * torch.stack(numbers, 1) - 1
+
+
+STATISTICS = 8
 
 
 class BetaHead(nn.Module):
@@ -36,15 +57,15 @@ class BetaHead(nn.Module):
     ) -> None:
         super().__init__()
         self.name, self.count, self.detached = name, count, detached
-        self.body = nn.Sequential(nn.Linear(2 * features, hidden), nn.GELU(), nn.Linear(hidden, 2 * count))
+        self.body = nn.Sequential(nn.Linear(2 * features + STATISTICS, hidden), nn.GELU(), nn.Linear(hidden, 2 * count))
         last = self.body[-1]
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.log_k = math.log(concentration)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """[n, C, h, w] -> [n, count]."""
-        read = pooled(features.detach() if self.detached else features)
+    def forward(self, features: Tensor, told: Tensor) -> Tensor:
+        """Features [n, C, h, w] and `statistics` of the picture [n, 8] -> [n, count]."""
+        read = torch.cat([pooled(features.detach() if self.detached else features), told], 1)
         u, v = self.body(read).float().chunk(2, 1)
         where, k = torch.sigmoid(u), torch.exp(self.log_k + v)
         return gate(self.name, Beta(1 + where * k, 1 + (1 - where) * k))
