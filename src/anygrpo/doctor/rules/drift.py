@@ -163,16 +163,21 @@ def grad_spikes(run: Run) -> Result:
 
 
 def changed_after(run: Run, row: int, width: int = 5) -> bool:
+    """Whether reward or KL stepped at `row` more than it does elsewhere: its step against the run's own steps, by MAD."""
     for name in ("reward/mean", "kl/reference"):
         series = run.get(name)
-        if not series or len(series) < 20:
+        if not series or len(series) < 20 or row not in series.rows:
             continue
-        before = [x for r, x in zip(series.rows, series.values) if row - 2 * width < r <= row][-width:]
-        after = [x for r, x in zip(series.rows, series.values) if r > row][:width]
-        if len(before) >= 3 and len(after) >= 3:
-            width_of = series.noise * math.sqrt(1 / len(before) + 1 / len(after))
-            if abs(mean(after) - mean(before)) > 3 * width_of:
-                return True
+        steps = {
+            series.rows[i]: mean(series.values[i + 1 : i + 1 + width]) - mean(series.values[i + 1 - width : i + 1])
+            for i in range(width - 1, len(series) - width)
+        }
+        if row not in steps:
+            continue
+        usual = median(steps.values())
+        scale = 1.4826 * median(abs(x - usual) for x in steps.values())
+        if abs(steps[row] - usual) > 4 * max(scale, 1e-12):
+            return True
     return False
 
 

@@ -70,8 +70,8 @@ def near_ceiling(run: Run) -> bool:
         return False
     top, floor = run.get("reward/max"), run.get("reward/min")
     high, low = (top.high if top else reward.high), (floor.low if floor else reward.low)
-    if low >= 0 and high <= 1.0001:
-        return reward.last > 0.8
+    if low >= 0:
+        return reward.last > 0.8 * max(1.0, high)
     return high > low and (reward.last - low) / (high - low) > 0.8
 
 

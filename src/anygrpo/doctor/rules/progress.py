@@ -16,7 +16,7 @@ OUTCOME = re.compile(
     r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim)"
 )
 NO_OUTCOME = re.compile(
-    r"std|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct"
+    r"std|_se$|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct"
 )
 
 
@@ -57,8 +57,12 @@ class Progress:
 
     @property
     def wanted(self) -> float:
-        """The smallest gain worth wanting: half of where the run started, or three quarters of a row's noise."""
-        return max(0.5 * abs(self.reward.first), 0.75 * self.reward.noise)
+        """The smallest gain worth wanting: half of where the run started (of what is left to 1, for a share), or three
+        quarters of a row's noise."""
+        r = self.reward
+        share = r.low >= 0 and r.high <= 1
+        half = 0.5 * min(r.first, 1 - r.first) if share else 0.5 * abs(r.first)
+        return max(half, 0.75 * r.noise)
 
     @property
     def still(self) -> bool:
