@@ -51,11 +51,12 @@ CASES = {
 }
 
 
-def case_named(name: str, dtype: str | None = None) -> Case:
-    """A case, in another dtype where one is given."""
+def case_named(name: str, dtype: str | None = None, model: str | None = None) -> Case:
+    """A case, in another dtype or with another model where one is given."""
     if name not in CASES:
         raise ConfigError(f"no benchmark case {name!r}", suggestion(name, CASES))
-    return CASES[name] if dtype is None else replace(CASES[name], dtype=dtype)
+    given = {"dtype": dtype, "model": model}
+    return replace(CASES[name], **{key: value for key, value in given.items() if value is not None})
 
 
 def prompt_texts(tokenizer: Any, count: int, tokens: int, seed: int = 0) -> list[str]:
@@ -86,6 +87,16 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 14,
         "num_key_value_heads": 2,
         "max_position_embeddings": 32768,
+    },
+    "smollm2-135m": {
+        "vocab_size": 49152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "max_position_embeddings": 8192,
+        "attention_bias": False,
     },
     "tiny": {
         "vocab_size": 512,
@@ -128,6 +139,6 @@ def _save_random(shape: dict[str, Any], folder: Path) -> None:
     torch.manual_seed(0)
     # Llama's code with biases is Qwen2's arithmetic; its folder may hold any tokenizer, where Qwen2's may not.
     ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
-    config = LlamaConfig(**shape, **ends, tie_word_embeddings=True, attention_bias=True)
+    config = LlamaConfig(**({"attention_bias": True} | shape), **ends, tie_word_embeddings=True)
     with quiet():
         LlamaForCausalLM(config).save_pretrained(folder)
