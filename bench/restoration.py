@@ -3,10 +3,13 @@
     python bench/restoration.py --seeds 3 --warm 90 --seconds 60            # CPU, small
     python bench/restoration.py --device cuda --seeds 3 --warm 40 --seconds 25 --width 32 --patch 64 --picture-size 256
 
+    python bench/restoration.py --network toolbox --warm 15 --seconds 30 --share 1
+
 Per seed: a supervised warm-up, then from its weights and for the same time each:
   supervised/mean      goes on with gates at their mean (their gradient included wherever there is one)
   supervised/sampled   goes on with sampled gates
   grpo                 supervised/mean for a part of that time, GRPO on groups of the same gates for the rest (--share)
+(toolbox: "soft" is the mixture of filters that supervision trained, "greedy" one filter a patch.)
 Held-out pictures are whole; gains are paired (same picture, same degradation, same seed), intervals draw pictures.
 Time is CPU time of the process on a CPU, wall time on a GPU.
 """
@@ -29,7 +32,10 @@ from anygrpo.tasks.restoration import paired_interval
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
-ARMS = ("supervised/mean", "supervised/sampled", "grpo")
+ARMS = {
+    "frequency": ("supervised/mean", "supervised/sampled", "grpo"),
+    "toolbox": ("supervised/mean", "grpo"),  # drawn choices leave supervision nothing to train
+}
 SAMPLES: dict[int, dict[int, Any]] = {}
 """Training samples already made, by seed: degrading pictures on the CPU is no part of what is compared."""
 
@@ -57,6 +63,8 @@ def recipe_of(args: argparse.Namespace, seed: int, arm: str, steps: int, folder:
             "width": args.width,
             "device": args.device,
             "supervised_gates": gates,
+            "sites": args.sites.split(",") if grpo else ["*"],
+            "train": args.train.split(",") if grpo and args.train else None,
             "deterministic": "mode" if args.network == "toolbox" else "mean",
             "weights": None if weights is None else str(weights),
             "rows_at_once": args.rows,
@@ -124,7 +132,9 @@ def evaluated(policy: Any, task: Any, best_of: int) -> dict[str, Any]:
     pick = [max(range(best_of), key=row.__getitem__) for row in many["reward"]]
     best = {k: [row[i] for row, i in zip(x, pick)] for k, x in many.items()}
     mean = {k: [sum(row) / best_of for row in x] for k, x in many.items()}
-    return {"greedy": greedy, "best": best, "sampled": mean}
+    soft = quality(policy, task, policy.rollout_with(held, 1, lambda name, distribution: middle(distribution, "mean")))
+    soft = {k: [row[0] for row in x] for k, x in soft.items()}
+    return {"greedy": greedy, "best": best, "sampled": mean, "soft": soft}
 
 
 def fixed_gates(policy: Any, task: Any) -> dict[str, list[float]]:
@@ -214,6 +224,8 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
     p.add_argument("--warm-gates", choices=("mean", "sampled"), default="sampled")
     p.add_argument("--device", default="cpu")
+    p.add_argument("--sites", default="*", help="patterns of the sites that GRPO samples, separated by commas")
+    p.add_argument("--train", default="", help="patterns of the parameters that GRPO trains (default: all)")
     p.add_argument("--out", type=Path, default=Path("runs/bench-restoration"))
     return p.parse_args()
 
@@ -230,7 +242,7 @@ def main() -> None:
             task.sample(index)
         warm, _, _ = trained(args, seed, f"supervised/{args.warm_gates}", args.warm, out / "warm", None)
         result: dict[str, Any] = {"seed": seed, "arms": {"warm": evaluated(warm, task, args.best_of)}}
-        for arm in ARMS:
+        for arm in ARMS[args.network]:
             start, seconds = out / "warm" / "network.pt", args.seconds
             if arm == "grpo" and args.share < 1:
                 seconds = args.seconds * args.share
@@ -252,12 +264,15 @@ def main() -> None:
     for a, b in (
         ("supervised/mean:greedy", "grpo:greedy"),
         ("supervised/sampled:greedy", "grpo:greedy"),
+        ("supervised/mean:soft", "grpo:greedy"),
         ("grpo:fixed", "grpo:greedy"),
         ("supervised/mean:greedy", "supervised/mean:oracle"),
         ("warm:greedy", "warm:best"),
         ("grpo:greedy", "grpo:best"),
         ("grpo:greedy", "grpo:oracle"),
     ):
+        if not all(kind in results[0]["arms"].get(arm, {}) for arm, kind in (a.split(":"), b.split(":"))):
+            continue
         summary[f"{a} -> {b}"] = table(results, names, pictures, a, b)
         printed(f"{a} -> {b}", summary[f"{a} -> {b}"])
     (args.out / "summary.json").write_text(json.dumps(summary))

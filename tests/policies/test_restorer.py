@@ -141,6 +141,9 @@ def test_filters_keep_a_constant_and_median_removes_a_dot() -> None:
     dot = flat.clone()
     dot[0, 0, 4, 4] = 1.0
     torch.testing.assert_close(median3(dot), flat)
+    x = torch.rand(2, 3, 7, 9, generator=torch.Generator().manual_seed(0))
+    windows = torch.nn.functional.unfold(torch.nn.functional.pad(x, (1,) * 4, mode="replicate"), 3)
+    assert torch.equal(median3(x), windows.view(2, 3, 9, 7, 9).median(2).values)
 
 
 def test_restorer_section_refuses_unknown_words() -> None:

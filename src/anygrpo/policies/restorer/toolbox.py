@@ -23,9 +23,21 @@ def gaussian(x: Tensor, sigma: float) -> Tensor:
 
 
 def median3(x: Tensor) -> Tensor:
-    """Median of 3 x 3 with replicated borders."""
-    n, c, h, w = x.shape
-    return F.unfold(F.pad(x, (1,) * 4, mode="replicate"), 3).view(n, c, 9, h, w).median(2).values
+    """Median of 3 x 3 with replicated borders, in element-wise minima and maxima.
+
+    With rows sorted, it is the middle of the largest low, the middle middle and the smallest high (Smith 1996).
+    """
+    h, w = x.shape[-2:]
+    x = F.pad(x, (1,) * 4, mode="replicate")
+    low, middle, high = sorted3(x[..., :w], x[..., 1 : w + 1], x[..., 2:])
+    rows = lambda z: (z[..., :h, :], z[..., 1 : h + 1, :], z[..., 2:, :])  # noqa: E731
+    return sorted3(sorted3(*rows(low))[2], sorted3(*rows(middle))[1], sorted3(*rows(high))[0])[1]
+
+
+def sorted3(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Element-wise smallest, middle and largest."""
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    return torch.minimum(low, c), torch.maximum(low, torch.minimum(high, c)), torch.maximum(high, c)
 
 
 def stretched(x: Tensor, veil: float) -> Tensor:
