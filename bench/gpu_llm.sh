@@ -2,12 +2,17 @@
 # Language-model speed on one GPU, and on the same machine's CPU cores beside it, in under nine minutes; JSON a case.
 #   bash bench/gpu_llm.sh [OUT]
 # Needs torch, transformers, pydantic; trl, datasets and their dependencies for the comparison (left out where missing).
-# Random weights in known shapes: no download.
+# Random weights in known shapes: no download. BENCH_PACKAGES may name a .tar.xz of packages that Python lacks.
 set -u
 cd "$(dirname "$0")/.."
 out="${1:-${OUT:-runs}/gpu_llm}"
 mkdir -p "$out"
-export PYTHONPATH=src PYTHONUNBUFFERED=1
+export PYTHONPATH="$PWD/src" PYTHONUNBUFFERED=1
+if [ -n "${BENCH_PACKAGES:-}" ]; then
+  packages=$(mktemp -d)
+  tar -C "$packages" -xf "$BENCH_PACKAGES"
+  PYTHONPATH="$PYTHONPATH:$packages"
+fi
 python3 - <<'PY'
 import torch, transformers
 print("device", torch.cuda.get_device_name(), "torch", torch.__version__, "transformers", transformers.__version__)
@@ -15,7 +20,7 @@ PY
 grep -m1 "model name" /proc/cpuinfo
 peer=none
 python3 -c "import trl, datasets" 2>"$out/peer.err" && peer=trl || tail -n 1 "$out/peer.err"
-bench="python3 -m anygrpo.cli.main --debug bench llm --vs $peer --json"
+bench="python3 bench/run.py llm --vs $peer --json"
 cpu() { # name, first core, arguments: three cores each, two threads
   local name=$1 core=$2
   shift 2
@@ -32,7 +37,7 @@ for case in gpu-short gpu-long; do
   cat "$out/$case.json"
   tail -n 5 "$out/$case.err"
 done
-taskset -c 0-3 timeout 40 python3 -m anygrpo.cli.main bench floor --case gpu-short --case gpu-long --json | tee "$out/floor.json"
+taskset -c 0-3 timeout 40 python3 bench/run.py floor --case gpu-short --case gpu-long --json | tee "$out/floor.json"
 wait
 for file in "$out"/cpu-*.json; do
   echo "$(basename "$file")"
