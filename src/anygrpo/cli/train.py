@@ -35,12 +35,15 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _dry_run(load_recipe(args.recipe or Path(args.resume) / "config.toml", flags))
     from anygrpo.train.build import new_run, resumed_run
+    from anygrpo.train.distributed import process_group
+    from anygrpo.train.parallel import is_main
 
-    if args.resume:
-        training = resumed_run(Path(args.resume), flags)
-    else:
-        training = new_run(load_recipe(args.recipe, flags))
-    return _train(training, quiet=args.quiet)
+    with process_group():
+        if args.resume:
+            training = resumed_run(Path(args.resume), flags)
+        else:
+            training = new_run(load_recipe(args.recipe, flags))
+        return _train(training, quiet=args.quiet) if is_main() else _follow(training)
 
 
 def _train(training: Run, quiet: bool) -> int:
@@ -60,6 +63,18 @@ def _train(training: Run, quiet: bool) -> int:
     finally:
         training.close()
         finish(training, doctor)
+    return 0
+
+
+def _follow(training: Run) -> int:
+    """Train as one of the ranks that show and write nothing."""
+    from anygrpo.train.loop import train
+
+    try:
+        training.evaluate_start()
+        train(training)
+    finally:
+        training.close()
     return 0
 
 

@@ -12,9 +12,8 @@ from anygrpo.algorithm import advantages, filters, weights
 from anygrpo.config.recipe import Stage
 from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Batch, Rollout, tree_map
-from anygrpo.train.parallel import sum_over_ranks
+from anygrpo.train.parallel import sum_over_ranks, world_size
 from anygrpo.train.schedule import Numbers
-
 
 _OF_PARTS = ("components", "gdpo")
 """Normalisers that judge a group by its reward's parts: a total without spread is no reason to drop it."""
@@ -30,6 +29,8 @@ class Prepared:
         mask: [P, G, T] decisions that count in the loss.
         counts: live groups after each filter, and what each dropped, by metric name.
         running: the next state of running statistics, or None.
+        first, groups, width: index of the first group here, number of groups and of decisions T in the whole step,
+            of which other ranks hold the rest.
     """
 
     rollout: Rollout
@@ -37,13 +38,20 @@ class Prepared:
     mask: Tensor
     counts: dict[str, float]
     running: advantages.RunningState | None = None
+    first: int = 0
+    groups: int = 0
+    width: int = 0
 
 
 def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None) -> Prepared:
     """Filters, then advantages. Supervised stages learn each prompt's best stored actions (all, where their rewards are
-    equal or absent) with advantage 1; RCE stages learn all with their reward's weight."""
+    equal or absent) with advantage 1; RCE stages learn all with their reward's weight.
+
+    Takes the groups of all ranks: filters and advantages may compare across the whole step.
+    """
+    groups, _, width = rollout.shape
     if stage.method == "grpo":
-        return _prepare_grpo(rollout, stage, numbers, running)
+        return replace(_prepare_grpo(rollout, stage, numbers, running), groups=groups, width=width)
     if stage.method == "supervised":
         best = torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1, keepdim=True)
         rollout = replace(rollout, valid=rollout.valid & (rollout.rewards >= best))
@@ -56,7 +64,7 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
             ranked=stage.algorithm.rce_variant == "rank",
             top_one=stage.algorithm.rce_variant == "top1",
         )
-    return Prepared(rollout, value, rollout.mask & rollout.valid[..., None], {})
+    return Prepared(rollout, value, rollout.mask & rollout.valid[..., None], {}, groups=groups, width=width)
 
 
 def _prepare_grpo(
@@ -86,14 +94,31 @@ def _prepare_grpo(
     return Prepared(rollout, result.values, rollout.mask & filtered.keep[..., None], counts, result.running)
 
 
+def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:
+    """What this rank trains on: the groups of `rollout`, which are the whole step's from number `first` on."""
+    if world_size() == 1:
+        return whole
+    p, _, t = rollout.shape
+    mine = slice(first, first + p)
+    valid, rewards = whole.rollout.valid[mine], whole.rollout.rewards[mine]
+    return replace(
+        whole,
+        rollout=replace(rollout, valid=valid, rewards=rewards),
+        advantages=whole.advantages[mine],
+        mask=whole.mask[mine, :, :t],
+        first=first,
+    )
+
+
 def weigh(prepared: Prepared, stage: Stage) -> Batch:
     """Flatten to N rows with weights that carry every denominator, counts summed over ranks."""
     rollout, a = prepared.rollout, stage.algorithm
-    p, g, t = rollout.shape
+    p, g, _ = rollout.shape
     flat = lambda x: x.flatten(0, 1)  # noqa: E731
     mask, valid = flat(prepared.mask), flat(rollout.valid)
     prompt = torch.arange(p, device=mask.device).repeat_interleave(g)
-    totals = {name: sum_over_ranks(n) for name, n in weights.counts(mask, valid, prompt).items()}
+    own = weights.counts(mask, valid, prompt)
+    totals = dict(zip(own, sum_over_ranks(torch.stack(list(own.values())))))
     whole_rows = stage.method == "rce"  # a mean over rows of summed cross-entropies, whatever the lengths
     return Batch(
         samples=tree_map(flat, rollout.samples),
@@ -105,7 +130,7 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
             mask,
             valid,
             "constant" if whole_rows else a.reduction,
-            horizon=1 if whole_rows else a.horizon or t,
+            horizon=1 if whole_rows else a.horizon or prepared.width,
             prompt_ids=prompt,
             totals=totals,
         ),
@@ -114,15 +139,17 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
 
 
 def minibatches(prepared: Prepared, stage: Stage, seed: int) -> Iterator[Prepared]:
-    """The rollout cut into `minibatches` sets of whole groups, anew in each of `epochs` passes."""
+    """The step cut into `minibatches` sets of whole groups, anew in each of `epochs` passes; of each set the groups
+    that this rank holds (none, maybe), so that every rank counts the same sets."""
     a = stage.algorithm
     p = prepared.rollout.shape[0]
-    parts = min(a.minibatches, max(p, 1))
+    parts = min(a.minibatches, max(prepared.groups, 1))
     generator = torch.Generator().manual_seed(seed)
     for _ in range(a.epochs):
-        order = torch.randperm(p, generator=generator) if parts > 1 else torch.arange(p)
+        order = torch.randperm(prepared.groups, generator=generator) if parts > 1 else torch.arange(prepared.groups)
         for chunk in order.tensor_split(parts):
-            yield prepared if parts == 1 else _groups(prepared, chunk)
+            here = chunk[(chunk >= prepared.first) & (chunk < prepared.first + p)] - prepared.first
+            yield prepared if parts == 1 else _groups(prepared, here)
 
 
 def _groups(prepared: Prepared, index: Tensor) -> Prepared:
@@ -152,6 +179,8 @@ def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
     """The batch, on the policy's device, with its rows' log-probs under the frozen reference policy."""
     batch = batch.to(policy.parameters()[0].device)
     ref = torch.zeros_like(batch.old)
+    if len(batch) == 0:
+        return replace(batch, ref=ref)
     plan = policy.plan(batch.samples, rows)
     pieces = (
         [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)]

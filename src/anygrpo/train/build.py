@@ -13,8 +13,10 @@ from anygrpo.errors import DataError
 from anygrpo.policies import build_policy
 from anygrpo.sinks.base import Sink, build_sink
 from anygrpo.sinks.jsonl import JsonlSink, cut_after
-from anygrpo.train import checkpoint
+from anygrpo.train import snapshot
+from anygrpo.train.distributed import folder_of, same_weights
 from anygrpo.train.folder import RunFolder, next_folder
+from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.run import Run
 from anygrpo.train.stages import plan_stages
 
@@ -25,8 +27,8 @@ def new_run(recipe: Recipe) -> Run:
     Raises:
         ConfigError, DataError: anything that cannot work is found here, before the first step.
     """
-    path = Path(recipe.folder) if recipe.folder else next_folder(Path("runs"), recipe.name)
-    return _assemble(recipe, RunFolder(path, resume=False))
+    path = Path(recipe.folder) if recipe.folder else from_main(next_folder(Path("runs"), recipe.name))
+    return _assemble(recipe, folder_of(path, resume=False))
 
 
 def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
@@ -38,11 +40,11 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     if not (path / "config.toml").is_file():
         raise DataError(f"{path} holds no run to continue", "give the folder that contains config.toml")
     recipe = load_recipe(path / "config.toml", flags)
-    run = _assemble(recipe, RunFolder(path, resume=True))
-    newest = checkpoint.newest(run.folder.checkpoints)
+    run = _assemble(recipe, folder_of(path, resume=True))
+    newest = snapshot.newest(run.folder.checkpoints)
     if newest is not None:
         run.restore(newest)
-    else:
+    elif is_main():
         cut_after(run.folder.metrics, -2)
     return run
 
@@ -53,10 +55,13 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
         torch.set_num_threads(recipe.training.threads)
     torch.use_deterministic_algorithms(recipe.training.deterministic)
     policy = build_policy(recipe.policy, recipe.seed)
+    same_weights(policy.trainable())  # type: ignore[attr-defined]
     stages = plan_stages(recipe)
     folder.describe(recipe)
     t = recipe.training
-    sinks: list[Sink] = [JsonlSink(folder.metrics)]
-    config = recipe.model_dump(mode="json")
-    sinks += [build_sink(kind, folder.path, t.project, recipe.name, config) for kind in t.sinks]
+    sinks: list[Sink] = []
+    if is_main():
+        config = recipe.model_dump(mode="json")
+        sinks = [JsonlSink(folder.metrics)]
+        sinks += [build_sink(kind, folder.path, t.project, recipe.name, config) for kind in t.sinks]
     return Run(recipe, policy, stages, folder, sinks)

@@ -13,6 +13,8 @@ from anygrpo.config.algorithm import EvaluationConfig
 from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Rollout, Scores
 from anygrpo.tasks.base import Task
+from anygrpo.train.distributed import rank_seed
+from anygrpo.train.parallel import from_main, gather, is_main, share, world_size
 
 _PROMPTS_AT_ONCE = 64
 
@@ -30,23 +32,57 @@ def evaluate(
     prompts = task.held_out()[: config.prompts]
     if not prompts:
         return {}
-    outputs: list[list[Any]] = []
-    for chunk in _chunks(prompts):
-        outputs += policy.decode(policy.greedy(chunk).samples)  # type: ignore[attr-defined]
-    scores = task.score(prompts, outputs)
+    outputs, scores = _answers(policy, task, prompts)
     rewards = scores.rewards[:, 0].double()
     valid = torch.ones_like(rewards, dtype=torch.bool) if scores.valid is None else scores.valid[:, 0]
-    if file is not None:
+    if file is not None and is_main():
         _write(file, policy.show(prompts, outputs), scores, valid)
     row = {"eval/prompts": float(len(prompts)), "eval/invalid": float((~valid).double().mean())}
     if bool(valid.any()):
         row["eval/reward"] = float(rewards[valid].mean())
         n = int(valid.sum())
         row["eval/reward_se"] = float(rewards[valid].std(correction=1)) / math.sqrt(n) if n > 1 else 0.0
-    row |= task.measure(prompts, outputs)  # type: ignore[attr-defined]
+    row |= from_main(task.measure(prompts, outputs) if is_main() else {})  # type: ignore[attr-defined]
     if config.pass_k:
         row[f"eval/pass_at_{config.pass_k}"] = _pass_at_k(policy, task, prompts, config.pass_k, seed)
     return row
+
+
+def _answers(policy: BasePolicy, task: Task, prompts: list[Any]) -> tuple[list[list[Any]], Scores]:
+    """Greedy outputs and scores of all prompts; each rank answers and scores its share."""
+    mine = share(prompts)
+    outputs: list[list[Any]] = []
+    for chunk in _chunks(mine):
+        outputs += policy.decode(policy.greedy(chunk).samples)  # type: ignore[attr-defined]
+    if world_size() == 1:
+        return outputs, task.score(prompts, outputs)
+    scores = task.score(mine, outputs) if mine else None
+    parts = gather((_on_cpu(outputs), None if scores is None else _scores_on_cpu(scores)))
+    given = [s for _, s in parts if s is not None]
+    ones = lambda s: torch.ones_like(s.rewards, dtype=torch.bool) if s.valid is None else s.valid  # noqa: E731
+    joined = Scores(
+        torch.cat([s.rewards for s in given]),
+        {name: torch.cat([s.components[name] for s in given]) for name in given[0].components},
+        torch.cat([ones(s) for s in given]),
+    )
+    return [row for rows, _ in parts for row in rows], joined
+
+
+def _on_cpu(value: Any) -> Any:
+    """Outputs are whatever a reward reads: tensors in lists and dicts move, the rest stays."""
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return {k: _on_cpu(v) for k, v in value.items()}
+    return type(value)(map(_on_cpu, value)) if type(value) in (list, tuple) else value
+
+
+def _scores_on_cpu(scores: Scores) -> Scores:
+    return Scores(
+        scores.rewards.cpu(),
+        {name: part.cpu() for name, part in scores.components.items()},
+        None if scores.valid is None else scores.valid.cpu(),
+    )
 
 
 def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch.Tensor) -> None:
@@ -64,11 +100,12 @@ def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch
 def _pass_at_k(policy: BasePolicy, task: Task, prompts: list[Any], k: int, seed: int) -> float:
     """Share of prompts with at least one success among k samples; success: at least half of the best reward seen."""
     best: list[torch.Tensor] = []
-    for i, chunk in enumerate(_chunks(prompts)):
+    seed = rank_seed(seed)
+    for i, chunk in enumerate(_chunks(share(prompts))):
         rollout: Rollout = policy.sample(chunk, k, seed + i)  # type: ignore[attr-defined]
         rollout = rollout.scored(task.score(chunk, policy.decode(rollout.samples)))  # type: ignore[attr-defined]
         best.append(torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1))
-    top = torch.cat(best)
+    top = torch.cat([part for parts in gather([b.cpu() for b in best]) for part in parts])
     highest = top[torch.isfinite(top)].max()
     return float((top >= max(float(highest), 1e-12) * 0.5).double().mean())
 

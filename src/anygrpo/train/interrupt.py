@@ -1,4 +1,7 @@
-"""Ctrl-C once: finish the step, save, stop. Twice: stop now."""
+"""Ctrl-C once: finish the step, save, stop. Twice: stop now.
+
+The same signal has to come twice: under torchrun a Ctrl-C comes as SIGINT from the terminal and as SIGTERM from it.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,12 @@ class Stoppable(Protocol):
 def interruptible(run: Stoppable) -> Iterator[None]:
     """Inside, SIGINT and SIGTERM ask the run to stop after its step; a second one raises KeyboardInterrupt."""
 
+    came: set[int] = set()
+
     def on_signal(number: int, frame: Any) -> None:
-        if run.stop_reason == INTERRUPTED:
+        if number in came:
             raise KeyboardInterrupt
+        came.add(number)
         run.stop(INTERRUPTED)
 
     try:

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from anygrpo.rollout import Rollout
-from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh, with_reference
+from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
+from anygrpo.train.distributed import rank_seed, whole_of
 from anygrpo.train.objective import Tally
+from anygrpo.train.parallel import share, total_over_ranks
 from anygrpo.train.run import Run
 from anygrpo.train.schedule import Numbers
 from anygrpo.train.stages import PlannedStage
@@ -22,13 +24,14 @@ def train(run: Run) -> None:
         planned, numbers = run.enter(step)
         stage, measuring = planned.stage, run.measuring(step)
         rollout = gather(run, planned, step)
-        prepared = prepare(rollout, stage, numbers, run.running)
+        whole, first = whole_of(rollout)
+        prepared = prepare(whole, stage, numbers, run.running)
         run.running = prepared.running
         tally, update = Tally(), {}
         with run.clock("update"):
-            for part in minibatches(prepared, stage, run.seed(step, salt=1)):
+            for part in minibatches(own_part(prepared, rollout, first), stage, run.seed(step, salt=1)):
                 batch = needed_rows(weigh(part, stage), numbers)
-                if len(batch) == 0:  # no group has spread: no gradient, so no step
+                if total_over_ranks(len(batch)) == 0:  # no group has spread: no gradient, so no step
                     continue
                 if needs_reference(stage, numbers):
                     batch = with_reference(run.policy, batch, rows)
@@ -39,13 +42,14 @@ def train(run: Run) -> None:
                     break
                 update = run.updater.step(numbers.learning_rate, measuring)
                 run.apply(update)
-        run.record(step, planned, numbers, prepared, rollout, tally, update)
+        run.record(step, planned, numbers, prepared, whole, tally, update)
 
 
 def gather(run: Run, planned: PlannedStage, step: int) -> Rollout:
     """This step's scored rollout; with `refill`, groups without spread are replaced by fresh ones while tries last."""
     a = planned.stage.algorithm
     rounds = 1 + (a.refill if planned.stage.source == "policy" else 0)
+    wanted = len(share(range(a.prompts_per_step)))
     rollout: Rollout | None = None
     for attempt in range(rounds):
         index = (step - planned.begin) * rounds + attempt
@@ -54,19 +58,30 @@ def gather(run: Run, planned: PlannedStage, step: int) -> Rollout:
             return fresh
         live = fresh.live_groups()
         if rollout is not None:
-            live[live.nonzero()[a.prompts_per_step - rollout.shape[0] :, 0]] = False
+            live[live.nonzero()[wanted - rollout.shape[0] :, 0]] = False
         kept = fresh.groups(live)
         rollout = kept if rollout is None else rollout.joined(kept)
-        if rollout.shape[0] >= a.prompts_per_step:
+        if rollout.shape[0] >= wanted:
             break
     assert rollout is not None
     return rollout if rollout.shape[0] else fresh
 
 
 def gather_once(run: Run, planned: PlannedStage, index: int, seed: int, keep_samples: bool) -> Rollout:
-    """Prompts number `index` of this stage, sampled (or replayed) and scored."""
+    """This rank's share of prompts number `index` of this stage, sampled (or replayed) and scored.
+
+    A rank whose share is empty works on one prompt of another rank's, and keeps none of its groups.
+    """
+    stage, task = planned.stage, planned.task
+    every: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
+    prompts = share(every)
+    if not prompts:
+        return _made(run, planned, every[:1], rank_seed(seed), keep_samples=False).groups(torch.zeros(1, dtype=bool))
+    return _made(run, planned, prompts, rank_seed(seed), keep_samples)
+
+
+def _made(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, keep_samples: bool) -> Rollout:
     stage, task, policy = planned.stage, planned.task, run.policy
-    prompts: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
     with run.clock("sample"), torch.no_grad():
         if stage.source == "stored":
             return policy.replay(prompts, task.stored(prompts), seed)

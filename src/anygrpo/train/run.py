@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,18 @@ from torch import Tensor
 from anygrpo.algorithm import kl
 from anygrpo.config.recipe import Recipe
 from anygrpo.errors import Interrupted, TrainingError
-from anygrpo.policies.base import BasePolicy, load_state, state_of
+from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Rollout
 from anygrpo.sinks.base import Sink
-from anygrpo.sinks.jsonl import cut_after
 from anygrpo.tasks.base import Task
-from anygrpo.train import checkpoint, measure
+from anygrpo.train import measure, snapshot
 from anygrpo.train.batches import Prepared
+from anygrpo.train.distributed import rank_seed
 from anygrpo.train.evaluation import evaluate
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.interrupt import interruptible
 from anygrpo.train.objective import Tally
+from anygrpo.train.parallel import gather, max_over_ranks
 from anygrpo.train.schedule import Numbers, numbers_at, policy_settings
 from anygrpo.train.stages import PlannedStage, kl_controller
 from anygrpo.train.update import Updater
@@ -71,8 +72,9 @@ class Run:
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
         self.stop_reason: str | None = None
+        self._ending: str | None = None
         self._back_to: Path | None = None
-        self._entered = -1
+        self.entered = -1
         self._refused_in_a_row = 0
         self._seconds: dict[str, float] = {}
 
@@ -84,16 +86,19 @@ class Run:
         After `roll_back_to` the steps since that checkpoint are given again.
         """
         with interruptible(self):
-            while self.step < self.total_steps and self.stop_reason is None:
+            self._agree()
+            while self.step < self.total_steps and self._ending is None:
                 yield self.step
+                self._agree()
                 if self._back_to is not None:
-                    self._roll_back(self._back_to)
+                    back_to, self._back_to = self._back_to, None
+                    snapshot.roll_back(self, back_to)
                     continue
                 self.step += 1
                 if self.step % self.recipe.training.checkpoint_every == 0:
                     self.save()
         self.save()
-        if self.stop_reason == "interrupted":
+        if self._ending == "interrupted":
             raise Interrupted(
                 f"stopped by the user after step {self.step}", f"continue with --resume {self.folder.path}"
             )
@@ -103,12 +108,12 @@ class Run:
 
         Random state is set from (seed, step) alone, so a resumed step repeats exactly.
         """
-        torch.manual_seed(self.seed(step))
+        torch.manual_seed(rank_seed(self.seed(step)))
         self._seconds = {}
-        index = self._stage_index(step)
+        index = self.stage_index(step)
         planned = self.stages[index]
-        if index != self._entered:
-            self._begin_stage(index, fresh=step == planned.begin)
+        if index != self.entered:
+            self.begin_stage(index, fresh=step == planned.begin)
         numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
         if planned.stage.algorithm.kl_controller != "fixed":
             numbers = replace(numbers, beta=self.kl_state.beta)
@@ -118,7 +123,7 @@ class Run:
         self.policy.settings(**settings)
         return planned, self._controlled(numbers)
 
-    def _begin_stage(self, index: int, fresh: bool) -> None:
+    def begin_stage(self, index: int, fresh: bool) -> None:
         stage = self.stages[index].stage
         self.updater = Updater(self.policy, stage.optimizer)
         self.kl_state = kl_controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
@@ -127,7 +132,7 @@ class Run:
         if fresh and index > 0:
             self.anchor = self.policy.fix_reference()
             self.running = None
-        self._entered = index
+        self.entered = index
 
     def _controlled(self, numbers: Numbers) -> Numbers:
         c = self.controls
@@ -200,7 +205,7 @@ class Run:
         row |= {f"time/{phase}": s for phase, s in self._seconds.items()}
         row["time/step"] = sum(self._seconds.values())
         row["throughput/decisions_per_s"] = float(rollout.mask.sum()) / max(row["time/step"], 1e-9)
-        row["memory/peak_gb"] = measure.memory_gb()
+        row["memory/peak_gb"] = float(max_over_ranks(torch.tensor(measure.memory_gb())))
         self.emit(row)
         if self.best_step == step:  # after its row: a run killed in between takes the step again
             self.save(best=True, step=step + 1)
@@ -262,40 +267,11 @@ class Run:
 
     def save(self, *, best: bool = False, step: int | None = None) -> None:
         """A checkpoint of the state before `step` (default: the next step to take)."""
-        state = {
-            "step": self.step if step is None else step,
-            "samples_seen": self.samples_seen,
-            "version": self.version,
-            "running": self.running,
-            "kl_state": self.kl_state if self._entered >= 0 else None,
-            "controls": asdict(self.controls),
-            "best": (self.best, self.best_step, self.evaluations_since_best),
-            "updater": self.updater.state() if self._entered >= 0 else None,
-            "anchor": self.anchor,
-        }
-        weights = state_of(self.policy.trainable())  # type: ignore[attr-defined]
-        keep = self.recipe.training.keep_checkpoints
-        checkpoint.save(self.folder.checkpoints, state["step"], weights, state, keep, best)
+        snapshot.save(self, self.step if step is None else step, best)
 
     def restore(self, path: Path) -> None:
         """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
-        weights, state = checkpoint.load(path)
-        load_state(self.policy.trainable(), weights)  # type: ignore[attr-defined]
-        self.step, self.samples_seen, self.version = state["step"], state["samples_seen"], state["version"]
-        self.policy.version = self.version
-        self.best, self.best_step, self.evaluations_since_best = state["best"]
-        self.controls = Controls(**state["controls"])
-        if state["anchor"] is not None:
-            self.anchor = self.policy.fix_reference(state["anchor"])
-        self._entered = -1
-        if state["updater"] is not None and self.step < self.total_steps:
-            index = self._stage_index(self.step)
-            if self.step > self.stages[index].begin:  # at a stage's first step everything begins anew
-                self._begin_stage(index, fresh=False)
-                self.updater.load(state["updater"])
-                self.kl_state, self.running = state["kl_state"], state["running"]
-        dropped = cut_after(self.folder.metrics, self.step - 1)
-        self.folder.log(f"resumed at step {self.step} from {path.name}; {dropped} later rows dropped")
+        snapshot.restore(self, path)
 
     def roll_back_to(self, path: Path) -> None:
         """Once this step is over, go on from a checkpoint of this run, under the controls in force then.
@@ -305,13 +281,13 @@ class Run:
         """
         self._back_to = path
 
-    def _roll_back(self, path: Path) -> None:
-        controls, self._back_to = self.controls, None
-        self.restore(path)
-        self.controls = controls
-        checkpoint.drop_after(self.folder.checkpoints, self.step)
+    def _agree(self) -> None:
+        """What one rank was asked (by a signal, or by the doctor beside rank 0) holds on all; called between steps."""
+        asked = gather((self.stop_reason, self.controls, self._back_to))
+        self._ending = next((reason for reason, _, _ in asked if reason), None)
+        _, self.controls, self._back_to = asked[0]
 
-    def _stage_index(self, step: int) -> int:
+    def stage_index(self, step: int) -> int:
         return next(i for i, planned in enumerate(self.stages) if planned.begin <= step < planned.end)
 
     def close(self) -> None:

@@ -15,7 +15,9 @@ from anygrpo.config.recipe import Stage
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Batch
+from anygrpo.train.distributed import tally_of_all
 from anygrpo.train.objective import Tally, terms_of, wanted
+from anygrpo.train.parallel import gather, sum_gradients, total_norm
 from anygrpo.train.schedule import Numbers
 
 
@@ -50,12 +52,14 @@ class Updater:
     def accumulate(self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool) -> Tally:
         """Gradients of the batch's loss into `.grad`, in blocks of at most `rows` rows (halved when memory ends).
 
-        With `measure`, each term's own gradient norm is tallied too: "grad_norm/<term>".
+        With `measure`, each term's own gradient norm is tallied too: "grad_norm/<term>". With several ranks each gives
+        its own rows (none, maybe); gradients and tally are sums over all of them.
         """
         batch = batch.to(self.device)
         while True:
             try:
-                return self._accumulate(batch, stage, numbers, rows, measure)
+                tally, parts = self._accumulate(batch, stage, numbers, rows, measure)
+                break
             except torch.OutOfMemoryError as error:
                 if rows == 1:
                     raise TrainingError(
@@ -65,14 +69,28 @@ class Updater:
                 rows = max(1, min(rows, len(batch)) // 2)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
+        return self._over_ranks(tally, parts)
 
-    def _accumulate(self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool) -> Tally:
+    def _over_ranks(self, tally: Tally, parts: dict[str, list[Tensor | None]]) -> Tally:
+        summed = sum_gradients([p.grad for p in self.parameters], self.parameters)
+        for p, gradient in zip(self.parameters, summed):
+            p.grad = gradient
+        tally = tally_of_all(tally)
+        nothing: list[Tensor | None] = [None] * len(self.parameters)
+        for name in sorted({name for names in gather(list(parts)) for name in names}):
+            tally.add(f"grad_norm/{name}", total_norm(sum_gradients(parts.get(name, nothing), self.parameters)))
+        return tally
+
+    def _accumulate(
+        self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool
+    ) -> tuple[Tally, dict[str, list[Tensor | None]]]:
         self.optimizer.zero_grad(set_to_none=True)
         tally = Tally()
         want = wanted(stage, numbers, self.policy)
         whole = stage.method == "grpo" and stage.algorithm.objective in WHOLE_SEQUENCE
         parts: dict[str, list[Tensor | None]] = {}
-        for block in batch.blocks(self.policy.plan(batch.samples, rows), self.policy.time_chunk, whole):
+        plan = self.policy.plan(batch.samples, rows) if len(batch) else []
+        for block in batch.blocks(plan, self.policy.time_chunk, whole):
             evaluation = self.policy.evaluate(block.samples, block.times, want)  # type: ignore[attr-defined]
             if self.policy.old_from_training:
                 block = replace(block, old=torch.where(block.mask, evaluation.log_probs.detach(), block.old))
@@ -84,15 +102,13 @@ class Updater:
             tally.add("loss/total", total)
             if total.requires_grad:
                 total.backward()
-        for name, grads in parts.items():
-            tally.add(f"grad_norm/{name}", _norm(grads))
-        return tally
+        return tally, parts
 
     def step(self, learning_rate: float, measure: bool) -> dict[str, float]:
         """Clip, step, zero. A gradient that is not finite is refused: weights stay as they are, the refusal counts."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        norm = total_norm([p.grad for p in self.parameters])
         value = float(norm)
         row: dict[str, float] = {"grad_norm/total": value}
         if not math.isfinite(value):
@@ -103,8 +119,8 @@ class Updater:
             before = [p.detach().clone() for p in self.parameters] if measure else []
             self.optimizer.step()
             if measure:
-                moved = _norm([p.detach() - b for p, b in zip(self.parameters, before)])
-                row["update/relative_norm"] = float(moved / _norm(before).clamp(min=1e-30))
+                moved = total_norm([p.detach() - b for p, b in zip(self.parameters, before)])
+                row["update/relative_norm"] = float(moved / total_norm(before).clamp(min=1e-30))
         self.optimizer.zero_grad(set_to_none=True)
         return row
 
@@ -119,8 +135,3 @@ class Updater:
 def _add(parts: dict[str, list[Tensor | None]], name: str, grads: tuple[Tensor | None, ...]) -> None:
     old = parts.get(name, [None] * len(grads))
     parts[name] = [g if o is None else o if g is None else o + g for o, g in zip(old, grads)]
-
-
-def _norm(tensors: list[Tensor | None] | list[Tensor]) -> Tensor:
-    given = [t for t in tensors if t is not None]
-    return torch.nn.utils.get_total_norm(given) if given else torch.zeros(())

@@ -1,0 +1,70 @@
+"""A run's state as a checkpoint holds it, and back. Rank 0 writes; every rank reads."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anygrpo.policies.base import load_state, state_of
+from anygrpo.sinks.jsonl import cut_after
+from anygrpo.train import checkpoint
+from anygrpo.train.parallel import from_main, is_main
+
+if TYPE_CHECKING:
+    from anygrpo.train.run import Run
+
+
+def save(run: Run, step: int, best: bool) -> None:
+    """A checkpoint of the state before `step`."""
+    state = {
+        "step": step,
+        "samples_seen": run.samples_seen,
+        "version": run.version,
+        "running": run.running,
+        "kl_state": run.kl_state if run.entered >= 0 else None,
+        "controls": asdict(run.controls),
+        "best": (run.best, run.best_step, run.evaluations_since_best),
+        "updater": run.updater.state() if run.entered >= 0 else None,
+        "anchor": run.anchor,
+    }
+    weights = state_of(run.policy.trainable())  # type: ignore[attr-defined]
+    if is_main():
+        checkpoint.save(run.folder.checkpoints, step, weights, state, run.recipe.training.keep_checkpoints, best)
+
+
+def restore(run: Run, path: Path) -> None:
+    """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
+    from anygrpo.train.run import Controls
+
+    weights, state = checkpoint.load(path)
+    load_state(run.policy.trainable(), weights)  # type: ignore[attr-defined]
+    run.step, run.samples_seen, run.version = state["step"], state["samples_seen"], state["version"]
+    run.policy.version = run.version
+    run.best, run.best_step, run.evaluations_since_best = state["best"]
+    run.controls = Controls(**state["controls"])
+    if state["anchor"] is not None:
+        run.anchor = run.policy.fix_reference(state["anchor"])
+    run.entered = -1
+    if state["updater"] is not None and run.step < run.total_steps:
+        index = run.stage_index(run.step)
+        if run.step > run.stages[index].begin:  # at a stage's first step everything begins anew
+            run.begin_stage(index, fresh=False)
+            run.updater.load(state["updater"])
+            run.kl_state, run.running = state["kl_state"], state["running"]
+    dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
+    run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
+
+
+def roll_back(run: Run, path: Path) -> None:
+    """Go on from a checkpoint of this run, under the controls now in force."""
+    controls = run.controls
+    restore(run, path)
+    run.controls = controls
+    if is_main():
+        checkpoint.drop_after(run.folder.checkpoints, run.step)
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest checkpoint that verifies, the same for every rank."""
+    return from_main(checkpoint.newest(folder) if is_main() else None)
