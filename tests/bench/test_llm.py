@@ -55,7 +55,8 @@ def test_unknown_cases_and_shapes(tmp_path):
         case_named("shrot")
     with pytest.raises(ConfigError, match=r"qwen2.5-0.5b"):
         model_folder("shape:qwen", tmp_path)
-    assert case_named("short", "bfloat16").dtype == "bfloat16"
+    changed = case_named("short", dtype="bfloat16", model=None, prompts=2)
+    assert (changed.dtype, changed.model, changed.prompts) == ("bfloat16", "smollm2", 2)
 
 
 def test_prompts_have_about_the_asked_length(tmp_path):

@@ -51,12 +51,11 @@ CASES = {
 }
 
 
-def case_named(name: str, dtype: str | None = None, model: str | None = None) -> Case:
-    """A case, in another dtype or with another model where one is given."""
+def case_named(name: str, **changes: Any) -> Case:
+    """A case, with the fields that are given (not None) in place of its own."""
     if name not in CASES:
         raise ConfigError(f"no benchmark case {name!r}", suggestion(name, CASES))
-    given = {"dtype": dtype, "model": model}
-    return replace(CASES[name], **{key: value for key, value in given.items() if value is not None})
+    return replace(CASES[name], **{key: value for key, value in changes.items() if value is not None})
 
 
 def prompt_texts(tokenizer: Any, count: int, tokens: int, seed: int = 0) -> list[str]:

@@ -20,6 +20,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--vs", choices=("trl", "none"), default="trl")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))
     parser.add_argument("--model", help="in place of the case's: a folder, Hub name or shape:NAME (random weights)")
+    parser.add_argument("--prompts", type=int, help="prompts a step, in place of the case's")
     parser.add_argument("--rounds", type=int, default=2, help="alternations")
     parser.add_argument("--steps", type=int, default=2, help="optimizer steps in a process; the first is warm-up")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of both sides")
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure each case and print it."""
     from anygrpo.bench.cases import case_named
 
-    cases = [case_named(name, args.dtype, args.model) for name in args.case or ["short"]]
+    cases = [case_named(name, dtype=args.dtype, model=args.model, prompts=args.prompts) for name in args.case or ["short"]]
     records = [_floor(case) if args.what == "floor" else _compare(case, args) for case in cases]
     if args.json:
         print(json.dumps(records, indent=1))

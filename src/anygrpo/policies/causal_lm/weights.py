@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import frozen_weights
+from anygrpo.samplers.fused import fuse_norms
 from anygrpo.samplers.mirror import bind, mirror
 
 
@@ -50,6 +51,9 @@ class Weights:
         mixed = not self._lora and dtype != torch.float32
         self._cast = mirror(self._core) if mixed else None
         self.sampler = mirror(self._core) if self._lora or mixed else self._core
+        if self._device.type == "cuda":
+            for m in {id(m): m for m in (self._core, self._cast, self.sampler) if m is not None}.values():
+                fuse_norms(m)
         if config.gradient_checkpointing:
             checkpoint_layers(self._cast or self._core)
 
