@@ -3,7 +3,7 @@ captions and noise seeds before and after.
 
     python bench/motion.py --supervised recipes/motion/supervised.toml --grpo recipes/motion/grpo.toml --out runs/motion
 
-Prints and writes OUT/summary.json: for each seed the paired change of the held-out reward with its standard error,
+Prints and writes OUT/summary_N.json (N: the first seed): for each seed the paired change of the held-out reward with its standard error,
 every measure that was not optimised, and the range of each health metric over the whole run. OUT/seed_N is the run
 folder of a seed, with pictures/ before and after.
 """
@@ -110,7 +110,8 @@ def main() -> None:
     parser.add_argument("--supervised", required=True)
     parser.add_argument("--grpo", required=True)
     parser.add_argument("--weights", type=Path, help="a trained denoiser: skips the supervised run")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3, help="0: only the supervised run")
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--supervised-seconds", type=float)
     parser.add_argument("--seed-seconds", type=float)
@@ -131,10 +132,10 @@ def main() -> None:
         weights = folder
     torch.set_float32_matmul_precision("highest")
     summary["seeds"] = []
-    for seed in range(args.seeds):
+    for seed in range(args.first_seed, args.first_seed + args.seeds):
         summary["seeds"].append(seed_summary(args, seed, weights))
         summary["seconds"] = round(time.perf_counter() - began, 1)
-        (args.out / "summary.json").write_text(json.dumps(summary, indent=2))
+        (args.out / f"summary_{args.first_seed}.json").write_text(json.dumps(summary, indent=2))
     print(json.dumps(summary))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 from anygrpo.rollout import Scores
 from anygrpo.tasks.base import BaseTask, epoch_indices
 
-ANIMALS = "cat dog horse monkey rabbit zebra spider bird sheep deer cow goat lion tiger bear raccoon".split()
+ANIMALS = ("cat", "dog", "horse", "monkey", "rabbit", "zebra", "spider", "bird", "sheep", "deer", "cow", "goat", "lion",
+           "tiger", "bear", "raccoon")  # fmt: skip
 
 
 class Compressibility(BaseTask):
@@ -42,5 +44,5 @@ class Compressibility(BaseTask):
         pixels = (image.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).cpu().numpy()
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, "JPEG", quality=95)
-        small = float(torch.exp(torch.tensor(-len(buffer.getvalue()) / (pixels.shape[0] * pixels.shape[1] * self.scale))))
+        small = math.exp(-len(buffer.getvalue()) / (pixels.shape[0] * pixels.shape[1] * self.scale))
         return 1 - small if self.incompressible else small
