@@ -3,9 +3,10 @@ captions and noise seeds before and after.
 
     python bench/motion.py --supervised recipes/motion/supervised.toml --grpo recipes/motion/grpo.toml --out runs/motion
 
-Prints and writes OUT/summary_N.json (N: the first seed): for each seed the paired change of the held-out reward with its standard error,
-every measure that was not optimised, and the range of each health metric over the whole run. OUT/seed_N is the run
-folder of a seed, with pictures/ before and after.
+Prints and writes OUT/summary_N.json (N: the first seed): for each seed the paired change of the held-out reward with
+its standard error, every measure that was not optimised, and the range of each health metric over the whole run.
+OUT/seed_N is the run folder of a seed, with pictures/ before and after. Further flags (--task.data FOLDER) are settings
+of both recipes.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def main() -> None:
     if weights is None:
         torch.set_float32_matmul_precision("high")
         folder = args.out / "supervised"
-        flags = ["--policy.device", args.device, *[f for f in args.flags if "task." in f or f[0] != "-"]]
+        flags = ["--policy.device", args.device, *args.flags]
         run, rows = go(args.supervised, flags, folder, args.supervised_seconds)
         checkpoint.save(run.folder.checkpoints, run.step, state_of(run.policy.trainable()), {}, 1, best=False)
         summary["supervised"] = {"steps": len(rows), "loss": spread([r["loss/supervised"] for r in rows])}
