@@ -138,7 +138,7 @@ FIRES: dict[str, tuple[list[dict[str, float]], dict[str, Any]]] = {
 
 # rule -> a run that looks like it and is not
 SILENT: dict[str, tuple[list[dict[str, float]], dict[str, Any]]] = {
-    "nonfinite": (healthy()[:40] + [{"step": 41.0, "reward": 0.5}], {}),  # rows with fewer metrics
+    "nonfinite": ([*healthy()[:40], {"step": 41.0, "reward": 0.5}], {}),  # rows with fewer metrics
     "not_rl_log": (rows(40, my_reward=line(0.1, 0.5), loss=flat(0.1)), {}),
     "too_short": (healthy(12), {}),
     "wrong_reference": (healthy(kl=lambda t: 0.0 if t == 0 else 1.0), {}),

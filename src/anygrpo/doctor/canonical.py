@@ -8,8 +8,8 @@ from functools import lru_cache
 from anygrpo.doctor.names import CORES, MARKS, NAMES, SCALE
 
 EXACT = {name: (concept, i) for concept, known in NAMES.items() for i, name in enumerate(known)}
+WRAPPERS = re.compile(r"^(?:(?:metrics|train|logs?|data)/)+")
 HELD_OUT = re.compile(r"^(?:eval(?:uation)?|valid(?:ation)?|val|test|val-core|val-aux|held_?out)[/_\-](.+)$")
-SIZES = re.compile(r"^(?:agg/(?:all|effective)/)([^/]+)/(.+)$")
 COMPONENT = re.compile(r"^(?:reward/component|reward_component|rewards?)/(.+?)(?:/(mean|std|avg))?$")
 BARE_COMPONENT = re.compile(
     r"^(\w+)_rewards?(?:/(mean|std)|_(mean|std))?$|^rewards?_(\w+?)(?:/(mean|std)|_(mean|std))?$"
@@ -38,9 +38,8 @@ TIMES = ("time", "runtime", "samples_per_second", "steps_per_second", "num_token
 
 @lru_cache(maxsize=8192)
 def normalise(key: str) -> str:
-    """Lower case, "train/" dropped, blanks and dashes as underscores."""
-    key = key.strip().lower().replace(" ", "_").replace("-", "_")
-    return key[6:] if key.startswith("train/") else key
+    """Lower case, wrappers such as "train/" dropped, blanks and dashes as underscores."""
+    return WRAPPERS.sub("", key.strip().lower().replace(" ", "_").replace("-", "_"))
 
 
 @lru_cache(maxsize=8192)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -215,6 +215,20 @@ def derive(series: dict[str, Series]) -> None:
         if pairs:
             name = f"{best.key} + {worst.key}"
             series["groups/dead"] = Series("groups/dead", name, tuple(r for r, _ in pairs), tuple(x for _, x in pairs))
+    rename_batch_std(series)
     live = series.pop("groups/live", None)
     if live and "groups/dead" not in series:
         series["groups/dead"] = Series("groups/dead", live.key, live.rows, tuple(1 - x for x in live.values), live.bad)
+
+
+def rename_batch_std(series: dict[str, Series]) -> None:
+    """TRL's `reward_std` was the mean std within groups and is, in newer versions or settings, the std of the batch.
+
+    It is the batch's wherever it is above 0 in a row whose groups all have no spread.
+    """
+    within, dead = series.get("reward/std_within"), series.get("groups/dead")
+    if not within or not dead or "reward/std" in series:
+        return
+    share = dead.at()
+    if any(x > 1e-3 and share.get(r, 0.0) >= 1.0 for r, x in zip(within.rows, within.values)):
+        series["reward/std"] = replace(series.pop("reward/std_within"), name="reward/std")

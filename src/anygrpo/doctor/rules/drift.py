@@ -163,7 +163,7 @@ def grad_spikes(run: Run) -> Result:
 
 
 def changed_after(run: Run, row: int, width: int = 5) -> bool:
-    """Whether reward or KL stepped at `row` more than it does elsewhere: its step against the run's own steps, by MAD."""
+    """Whether reward or KL stepped at `row` more than elsewhere in the run, in units of its steps' own MAD."""
     for name in ("reward/mean", "kl/reference"):
         series = run.get(name)
         if not series or len(series) < 20 or row not in series.rows:

@@ -55,7 +55,9 @@ def excluded(run: Run) -> str:
 def lr_exhausted(run: Run) -> Result:
     """Still rising over the second half when the rate has fallen below a twentieth of its maximum."""
     p, rate = progress(run), run.get("lr")
-    if not p or not rate or len(p.reward) < 40 or not p.rose or rate.values[-1] > 0.05 * rate.high:
+    if not p or not rate or len(p.reward) < 40 or not p.rose or rate.high <= 0:
+        return None
+    if rate.values[-1] > 0.05 * rate.high:
         return None
     parts = blocks(p.reward, 4)
     width = p.reward.noise * math.sqrt(2 / p.reward.quarter_size)
