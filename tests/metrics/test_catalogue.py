@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from runs import run_of
 
 from anygrpo.metrics import CATALOGUE, describe
+from anygrpo.metrics.__main__ import page
 from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train.loop import train
 
@@ -32,3 +36,9 @@ def test_a_family_explains_its_members():
     assert describe("reward/component/format").name == "reward/component/"
     assert describe("eval/pass_at_16").name == "eval/pass_at_"
     assert describe("nothing") is None
+
+
+@pytest.mark.parametrize(("language", "file"), [("en", "metrics.md"), ("zh", "metrics.zh.md")])
+def test_the_printed_page_is_up_to_date(language, file):
+    printed = (Path(__file__).parents[2] / "docs" / file).read_text(encoding="utf-8")
+    assert printed == page(language), f"python -m anygrpo.metrics {language} > docs/{file}"
