@@ -2,7 +2,7 @@
 # Language-model speed on one GPU, and on the same machine's CPU cores beside it, in under nine minutes; JSON a case.
 #   bash bench/gpu_llm.sh [OUT]
 # Needs torch, transformers, pydantic; trl, datasets and their dependencies for the comparison (left out where missing).
-# Random weights in known shapes: no download. BENCH_PACKAGES may name a .tar.xz of packages that Python lacks.
+# CURVES=1 also measures how cost grows (about three minutes). Random weights in known shapes: no download. BENCH_PACKAGES may name a .tar.xz of packages that Python lacks.
 set -u
 cd "$(dirname "$0")/.."
 out="${1:-${OUT:-runs}/gpu_llm}"
@@ -38,6 +38,7 @@ for case in gpu-short gpu-long; do
   tail -n 5 "$out/$case.err"
 done
 taskset -c 0-3 timeout 40 python3 bench/run.py floor --case gpu-short --case gpu-long --json | tee "$out/floor.json"
+[ -z "${CURVES:-}" ] || taskset -c 0-3 timeout 200 python3 bench/curves.py --points 3 --out "$out"
 wait
 for file in "$out"/cpu-*.json; do
   echo "$(basename "$file")"

@@ -433,6 +433,14 @@ def test_impossible_recipes():
         policy(max_turns=2, environment="nothing").sample(PROMPTS, 2, seed=0)
 
 
+def test_an_engine_that_is_not_installed_is_named(monkeypatch):
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"anygrpo\[vllm\]"):
+        policy(engine="vllm")
+
+
 def test_checkpoints_hold_adapters_alone_and_load_back():
     from anygrpo.policies.base import load_state, state_of
 

@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     """Measure each case and print it."""
     from anygrpo.bench.cases import case_named
 
-    cases = [case_named(name, dtype=args.dtype, model=args.model, prompts=args.prompts) for name in args.case or ["short"]]
+    changes = {"dtype": args.dtype, "model": args.model, "prompts": args.prompts}
+    cases = [case_named(name, **changes) for name in args.case or ["short"]]
     records = [_floor(case) if args.what == "floor" else _compare(case, args) for case in cases]
     if args.json:
         print(json.dumps(records, indent=1))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import Any
 
 import torch
 from torch import nn
 
 from anygrpo.config.language import CausalLMConfig
+from anygrpo.errors import ConfigError
 from anygrpo.policies.causal_lm.policy import CausalLM
 from anygrpo.policies.causal_lm.prompts import Prompts
 from anygrpo.policies.causal_lm.scoring import Scorer
 from anygrpo.policies.causal_lm.weights import Weights
 from anygrpo.samplers import loading, machine
 from anygrpo.samplers.attention import install
+from anygrpo.samplers.base import Engine
 from anygrpo.samplers.builtin import BuiltinEngine
-from anygrpo.samplers.capability import ability
+from anygrpo.samplers.capability import Ability, ability
 from anygrpo.samplers.head import head_of
 
 __all__ = ["CausalLM", "build", "from_model"]
@@ -61,9 +65,21 @@ def _assemble(
     device = next(model.parameters()).device
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
     weights = Weights(model, config, dtype, seed, reload)
-    head = lambda m: head_of(m, precise)  # noqa: E731
     can = ability(weights.training_model(), config.attention)
+    engine = _ENGINES[config.engine](config, weights, prompts, precise, can)
+    return CausalLM(config, weights, Scorer(device, precise, can), prompts, engine)
+
+
+def _builtin(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
     if can.shared:
         install(weights.sampler)
-    engine = BuiltinEngine(weights.sampler, dtype, head, prompts.text, can)
-    return CausalLM(config, weights, Scorer(device, precise, can), prompts, engine)
+    return BuiltinEngine(weights.sampler, weights.dtype, lambda m: head_of(m, precise), prompts.text, can)
+
+
+def _vllm(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
+    if importlib.util.find_spec("vllm") is None:
+        raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
+    return importlib.import_module("anygrpo.samplers.vllm").build_engine(config, weights.dtype, prompts)
+
+
+_ENGINES = {"builtin": _builtin, "vllm": _vllm}
