@@ -8,9 +8,8 @@ import pkgutil
 from anygrpo import metrics
 from anygrpo.metrics.base import Metric
 
-_AREAS = [
-    name for _, name, _ in pkgutil.iter_modules(metrics.__path__) if name not in ("__main__", "base", "catalogue")
-]
+_NOT_AREAS = ("__main__", "base", "catalogue")
+_AREAS = [name for _, name, _ in pkgutil.iter_modules(metrics.__path__) if name not in _NOT_AREAS]
 
 CATALOGUE: dict[str, Metric] = {
     metric.name: metric for area in _AREAS for metric in importlib.import_module(f"anygrpo.metrics.{area}").METRICS

@@ -128,6 +128,19 @@ METRICS: tuple[Metric, ...] = (
         "不超过 (G-1)/sqrt(G)",
     ),
     Metric(
+        "advantage/one_sign",
+        "1",
+        "Share of groups whose advantages all have one sign: the baseline lies outside the group.",
+        "组内优势全为同号的比例：基线落在组外。",
+        "groups with all advantages >= 0 or all <= 0 / groups with any",
+        "0 with a group baseline",
+        "使用组基线时为 0",
+        "Near 1 with running or batch statistics: difficulty swamps the signal; normalise in the group.",
+        "使用滑动或全批统计时接近 1：难度差异淹没信号；改为组内归一化。",
+        low=0.0,
+        high=0.9,
+    ),
+    Metric(
         "advantage/clipped", "1", "Share of advantages cut by advantage_clip.", "被 advantage_clip 截断的优势比例。"
     ),
     Metric(
