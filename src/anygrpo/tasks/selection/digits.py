@@ -40,6 +40,13 @@ QUESTIONS = {
 }
 WORDINGS = [(kind, text) for kind, texts in QUESTIONS.items() for text in texts]
 ANSWERS = [str(i) for i in range(10)] + ["odd", "even", "large", "small"]
+_TRUE = {
+    "digit": lambda d: str(d),
+    "parity": lambda d: "odd" if d % 2 else "even",
+    "size": lambda d: "large" if d > 4 else "small",
+}
+_ANSWER = torch.tensor([[ANSWERS.index(_TRUE[kind](d)) for d in range(10)] for kind, _ in WORDINGS])
+"""[wordings, digits]: index of the true answer."""
 IMAGE = 64
 """Pixels, the first features of a query or candidate; the question's embedding follows."""
 _TRAIN_IMAGES = 1200  # of 1,797: candidates and training queries; the rest are held-out queries only
@@ -88,8 +95,8 @@ class DigitsVQA(SelectionTask):
             "candidates": torch.cat([self.images[images], self.texts[wordings]], 1),
             "ids": [f"{i}/{w}" for i, w in zip(images.tolist(), wordings.tolist())],
             "excluded": (images == image).nonzero()[:, 0].tolist(),
-            "answer": self._answer(wording, int(self.digits[image])),
-            "answers": torch.tensor([self._answer(w, int(self.digits[i])) for i, w in zip(images, wordings.tolist())]),
+            "answer": int(_ANSWER[wording, self.digits[image]]),
+            "answers": _ANSWER[wordings, self.digits[images]],
         }
 
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
@@ -125,16 +132,6 @@ class DigitsVQA(SelectionTask):
         count = (weights > 0).sum(1).clamp_min(1)
         cosine = ((weights > 0).float() @ ((image + text) / 2)) / count
         return probabilities, cosine.clamp(0, 1)
-
-    @staticmethod
-    def _answer(wording: int, digit: int) -> int:
-        kind = WORDINGS[wording][0]
-        word = {
-            "digit": str(digit),
-            "parity": "odd" if digit % 2 else "even",
-            "size": "large" if digit > 4 else "small",
-        }
-        return ANSWERS.index(word[kind])
 
 
 def _images() -> tuple[Tensor, Tensor]:

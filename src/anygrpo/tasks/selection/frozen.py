@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -17,6 +18,11 @@ from anygrpo.samplers import loading
 
 Example = tuple[str, str]
 """A text and its label."""
+
+Prompt = tuple[str, str]
+"""What the model reads, in two parts that are joined as they are: shared prefix, own query."""
+
+_PREFIXES_KEPT = 64
 
 
 def cache_folder() -> Path:
@@ -70,46 +76,72 @@ class FrozenClassifier:
         self.dtype = getattr(torch, dtype)
         self.cache = AnswerCache(cache)
         self.asked = self.computed = 0
+        self._prefixes: dict[str, tuple[int, Any]] = {}
         self._loaded: tuple[Any, Any, Tensor, str] | None = None
 
-    def prompt(self, demonstrations: list[Example], text: str) -> str:
-        """The text that the model completes with a label."""
-        shown = "".join(f"Review: {t}\nSentiment: {label}\n\n" for t, label in demonstrations)
-        return f"{self.instruction}\n\n{shown}Review: {text}\nSentiment:"
+    def prompt(self, demonstrations: list[Example], text: str) -> Prompt:
+        """What the model reads: what all queries under these demonstrations share, and the query's own part."""
+        shown = "".join(f"\n\nReview: {t}\nSentiment: {label}" for t, label in demonstrations)
+        return self.instruction + shown, f"\n\nReview: {text}\nSentiment:"
 
-    def label_log_probs(self, prompts: list[str]) -> Tensor:
+    def label_log_probs(self, prompts: list[Prompt]) -> Tensor:
         """[n, labels]: log-probabilities of each label's first token, normalised over the labels."""
-        _, _, _, identity = self._load()
-        keys = [hashlib.blake2b(f"{identity}\0{p}".encode(), digest_size=16).hexdigest() for p in prompts]
+        identity = self._load()[3]
+        keys = [hashlib.blake2b(f"{identity}\0{a}{b}".encode(), digest_size=16).hexdigest() for a, b in prompts]
         known = self.cache.get(sorted(set(keys)))
         missing = {key: p for key, p in zip(keys, prompts) if key not in known}
         self.asked, self.computed = self.asked + len(prompts), self.computed + len(missing)
-        order = sorted(missing, key=lambda key: len(missing[key]))
-        for a in range(0, len(order), self.batch):
-            part = order[a : a + self.batch]
-            fresh = dict(zip(part, self._forward([missing[key] for key in part]).tolist()))
-            self.cache.put(fresh)
-            known |= fresh
+        by_prefix: dict[str, list[str]] = {}
+        for key in sorted(missing, key=lambda key: len(missing[key][1])):
+            by_prefix.setdefault(missing[key][0], []).append(key)
+        for prefix, group in by_prefix.items():
+            for a in range(0, len(group), self.batch):
+                part = group[a : a + self.batch]
+                fresh = dict(zip(part, self._forward(prefix, [missing[key][1] for key in part]).tolist()))
+                self.cache.put(fresh)
+                known |= fresh
         return torch.tensor([known[key] for key in keys]).log_softmax(-1)
 
     @torch.inference_mode()
-    def _forward(self, prompts: list[str]) -> Tensor:
-        """Logits of the labels' first tokens after each prompt; left-padded, positions counted from the first token."""
+    def _forward(self, prefix: str, queries: list[str]) -> Tensor:
+        """Logits of the labels' first tokens, [n, labels]; the prefix's keys and values are computed once and kept.
+
+        Queries are padded between prefix and query, masked there, with positions counted over real tokens.
+        """
         model, tokenizer, tokens, _ = self._load()
-        ids = [tokenizer(p, add_special_tokens=False)["input_ids"] for p in prompts]
-        limit = loading.context_length(model)
+        length, shared = self._prefix(prefix)
+        ids = [tokenizer(q, add_special_tokens=False)["input_ids"] for q in queries]
         longest = max(map(len, ids))
-        if limit is not None and longest > limit:
-            raise DataError(f"a prompt of {longest} tokens is longer than the model's {limit}", "use fewer shots")
+        limit = loading.context_length(model)
+        if limit is not None and length + longest > limit:
+            raise DataError(f"a prompt of {length + longest} tokens is longer than the model's {limit}", "fewer shots")
+        inputs = torch.tensor([[0] * (longest - len(row)) + row for row in ids])
+        real = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
+        mask = torch.cat([torch.ones(len(ids), length, dtype=torch.long), real], 1)
+        positions = (mask.cumsum(-1) - 1)[:, length:]
+        cache = copy.deepcopy(shared)
+        cache.batch_repeat_interleave(len(ids))
         device = next(model.parameters()).device
-        inputs = torch.zeros(len(ids), longest, dtype=torch.long, device=device)
-        mask = torch.zeros_like(inputs)
-        for i, row in enumerate(ids):
-            inputs[i, longest - len(row) :] = torch.tensor(row)
-            mask[i, longest - len(row) :] = 1
-        positions = (mask.cumsum(-1) - 1).clamp_min(0)
-        logits = model(inputs, attention_mask=mask, position_ids=positions, logits_to_keep=1, use_cache=False).logits
+        logits = model(
+            inputs.to(device),
+            attention_mask=mask.to(device),
+            position_ids=positions.to(device),
+            past_key_values=cache,
+            logits_to_keep=1,
+        ).logits
         return logits[:, -1, tokens.to(device)].float().cpu()
+
+    def _prefix(self, prefix: str) -> tuple[int, Any]:
+        """Tokens of a prefix, and their keys and values; the last few prefixes are kept."""
+        if prefix not in self._prefixes:
+            model, tokenizer, _, _ = self._load()
+            ids = tokenizer(prefix, add_special_tokens=False, return_tensors="pt")["input_ids"]
+            ids = ids.to(next(model.parameters()).device)
+            cache = model(ids, use_cache=True, logits_to_keep=1).past_key_values
+            self._prefixes[prefix] = ids.shape[1], cache
+            if len(self._prefixes) > _PREFIXES_KEPT:
+                self._prefixes.pop(next(iter(self._prefixes)))
+        return self._prefixes[prefix]
 
     def _load(self) -> tuple[Any, Any, Tensor, str]:
         """Model, tokenizer, the labels' first tokens, and a fingerprint of all three."""

@@ -1,0 +1,109 @@
+"""The frozen model's answers: the shared prefix changes nothing, the cache answers by content, splits don't overlap."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from anygrpo.config.selection import DemonstrationsConfig
+from anygrpo.errors import DataError
+from anygrpo.samplers.loading import Loaded
+from anygrpo.tasks.selection import build, frozen
+from anygrpo.tasks.selection.common import nearest
+
+
+class Bytes:
+    """A tokenizer of bytes (a leading space dropped, so that labels begin differently)."""
+
+    eos_token_id = 0
+
+    def __call__(self, text, add_special_tokens=True, return_tensors=None):
+        ids = list(text.lstrip(" ").encode())
+        return {"input_ids": torch.tensor([ids]) if return_tensors else ids}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    torch.manual_seed(0)
+    config = LlamaConfig(vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, max_position_embeddings=1000)  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(8)  # far from uniform, so that a wrong position or mask shows
+    monkeypatch.setattr(frozen.loading, "load", lambda *_: Loaded(model, Bytes(), "tiny"))
+    return model
+
+
+@pytest.fixture
+def task(tiny, tmp_path):
+    words = {"positive": "good", "negative": "awful"}
+    rows = [{"text": f"{words[k]} film number {i}", "label": k} for i in range(20) for k in words]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    sizes = {"pool": 6, "shots": 3, "queries": 8, "validation_queries": 6, "test_queries": 6, "batch": 3}
+    data, cache = str(tmp_path / "d.jsonl"), str(tmp_path / "c.sqlite")
+    config = DemonstrationsConfig(kind="demonstrations", data=data, cache=cache, embedding="ngrams", **sizes)
+    return build(config, 0)
+
+
+def test_prefix_and_padding_change_nothing(task, tiny):
+    classifier = task.frozen
+    pool = task.texts["pool"]
+    prompts = [classifier.prompt(pool[:k], "x" * n) for k, n in ((0, 3), (2, 9), (2, 1), (2, 5), (2, 30), (3, 4))]
+    found = classifier.label_log_probs(prompts)
+    for row, (prefix, query) in zip(found, prompts):
+        ids = torch.tensor([list((prefix + query).encode())])
+        with torch.no_grad():
+            expected = tiny(ids).logits[0, -1, [ord("n"), ord("p")]].log_softmax(-1)
+        torch.testing.assert_close(row, expected, atol=1e-4, rtol=0)
+
+
+def test_the_cache_answers_by_content(task):
+    prompts = task.prompts(0, 4)
+    first = task.judge(prompts, [[(0, 1), (0, 1)]] * 4)
+    assert (task.frozen.asked, task.frozen.computed) == (8, 4)
+    again = task.judge(prompts, [[(0, 1)], [(0, 1)], [(0, 1)], [(1, 0)]])
+    assert task.frozen.computed == 5  # another order is another prompt
+    assert torch.equal(first["gt_prob"][:3, :1], again["gt_prob"][:3])
+
+
+def test_splits_are_disjoint_balanced_and_fixed(task):
+    texts = [t for split in task.texts.values() for t, _ in split]
+    assert len(set(texts)) == len(texts) == 6 + 8 + 6 + 6
+    for split in task.texts.values():
+        assert sum(label == "positive" for _, label in split) * 2 == len(split)
+    assert build(task.config, 5).texts == task.texts
+    assert [p["id"] for p in task.held_out()] == [f"validation-{i}" for i in range(6)]
+
+
+def test_stopping_at_once_is_zero_shot(task):
+    prompts = task.prompts(0, 2)
+    scores = task.score(prompts, [[()], [()]])
+    assert bool(scores.valid.all())
+    assert set(scores.components) == {"correct", "accuracy_score", "gt_prob", "relevance"}
+    assert scores.components["relevance"].tolist() == [[0.0], [0.0]]
+
+
+def test_stored_demonstrations_are_neighbours_nearest_last(task):
+    prompt = task.prompts(0, 1)[0]
+    assert task.stored([prompt]).actions == [[nearest(prompt, 3)[::-1]]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("{}", "is not an object with"), ('{"text": "x", "label": "meh"}', "has label 'meh'"), ("x", "is not an object")],
+)
+def test_bad_rows_are_named(task, tmp_path, line, message):
+    (tmp_path / "d.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=message):
+        build(task.config, 0)
+
+
+def test_too_few_texts_and_absent_files_are_named(task, tmp_path):
+    with pytest.raises(DataError, match="runs out in test"):
+        build(task.config.model_copy(update={"test_queries": 60}), 0)
+    with pytest.raises(DataError, match="no examples at"):
+        build(task.config.model_copy(update={"data": "nothing"}), 0)
