@@ -73,8 +73,8 @@ def prompt_texts(tokenizer: Any, count: int, tokens: int, seed: int = 0) -> list
 
 
 def reward_of(text: str) -> float:
-    """Some reward that differs between samples: the number of different characters, modulo 7."""
-    return float(len(set(text)) % 7)
+    """Some reward that differs between samples however long they are: the sum of the characters' codes, modulo 7."""
+    return float(sum(map(ord, text)) % 7)
 
 
 _SHAPES: dict[str, dict[str, Any]] = {
