@@ -71,7 +71,9 @@ def test_prompts_have_about_the_asked_length(tmp_path):
 
 
 def test_the_reward_differs_between_texts():
-    assert reward_of("aab") == 2.0
+    assert reward_of("aab") == (97 + 97 + 98) % 7
+    long = [" ".join(f"w{(i * k) % 997}" for i in range(256)) for k in range(1, 9)]
+    assert len({reward_of(text) for text in long}) > 1  # a group of long answers still has spread
     assert reward_of("abcdefg") == 0.0
 
 
