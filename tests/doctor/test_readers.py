@@ -31,7 +31,7 @@ def values(run: Run, name: str) -> list[float]:
     return list(series.values)
 
 
-# ---------------------------------------------------------------------------------------------------- TRL
+# ---- TRL
 
 
 def trl_console(n: int = 12) -> str:
@@ -113,7 +113,7 @@ def test_lr_printed_as_zero_is_not_an_exhausted_rate() -> None:
     assert not {"lr_exhausted", "zero_gradient"} & {f.rule for f in found.findings}
 
 
-# ---------------------------------------------------------------------------------------------------- verl
+# ---- verl
 
 
 def verl_line(i: int, prefix: str = "") -> str:
@@ -134,7 +134,7 @@ def test_verl_console(tmp_path: Path, prefix: str) -> None:
     assert run.steps_per_row == 1
 
 
-# ---------------------------------------------------------------------------------------------------- generic console
+# ---- generic console
 
 
 def test_key_value_lines_with_spaces_in_names(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_powershell_redirection_is_utf16(tmp_path: Path) -> None:
     assert run_of(path).rows == 6
 
 
-# ---------------------------------------------------------------------------------------------------- endings
+# ---- endings
 
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nValueError: no such thing\n'
 
@@ -221,7 +221,7 @@ def test_an_exception_after_the_end_of_training_is_late(tmp_path: Path) -> None:
     assert ending_rules(write(tmp_path, text)) == {"crash": "info"}
 
 
-# ---------------------------------------------------------------------------------------------------- rows and steps
+# ---- rows and steps
 
 
 def test_a_resume_replaces_the_rows_it_wrote_again() -> None:
@@ -251,29 +251,34 @@ def test_sparse_keys_and_eval_rows_between_training_rows() -> None:
     assert len(run.evals["reward"]) == 3
 
 
-# ---------------------------------------------------------------------------------------------------- other frameworks
+# ---- other frameworks
 
 
 @pytest.mark.parametrize(
     ("framework", "row", "name", "value"),
     [
-        ("openrlhf", {"train/policy_loss": 0.1, "train/reward": 0.4, "train/actor_lr": 1e-6, "train/entropy_loss": 0.7}, "entropy", 0.7),
-        ("nemo-rl", {"train/reward": 0.4, "train/probs_ratio": 1.0, "train/loss": 0.3}, "loss/total", 0.3),
-        ("nemo-rl", {"train/reward": 0.4, "train/gen_kl_error": 0.01, "train/baseline_reward/pct_0": 25.0, "train/baseline_reward/pct_1": 50.0}, "groups/dead", 0.75),
-        ("nemo-rl", {"train/reward": 0.4, "train/gen_kl_error": 0.1, "train/natural_termination_rate": 0.9}, "truncated/share", 0.1),
-        ("prime-rl", {"reward/all/mean": 0.4, "mismatch_kl/all/mean": 0.002, "optim/grad_norm": 0.5}, "kl/rollout", 0.002),
-        ("ms-swift", {"reward": 0.4, "memory(GiB)": 30.0, "frac_reward_zero_std": 0.25}, "groups/dead", 0.25),
-        ("tinker", {"env/all/reward/total": 0.4, "env/all/by_group/frac_mixed": 0.8, "optim/lr": 1e-5}, "groups/dead", 0.2),
-        ("skyrl", {"reward/avg_raw_reward": 0.4, "policy/final_loss": 0.1}, "loss/total", 0.1),
+        ("openrlhf", {"train/policy_loss": 0.1, "train/actor_lr": 1e-6, "train/entropy_loss": 0.7}, "entropy", 0.7),
+        ("nemo-rl", {"train/probs_ratio": 1.0, "train/loss": 0.3}, "loss/total", 0.3),
+        ("nemo-rl", {"train/baseline_reward/pct_0": 25.0, "train/baseline_reward/pct_1": 50.0}, "groups/dead", 0.75),
+        ("nemo-rl", {"train/gen_kl_error": 0.1, "train/natural_termination_rate": 0.9}, "truncated/share", 0.1),
+        ("prime-rl", {"mismatch_kl/all/mean": 0.002, "optim/grad_norm": 0.5}, "kl/rollout", 0.002),
+        ("ms-swift", {"memory(GiB)": 30.0, "frac_reward_zero_std": 0.25}, "groups/dead", 0.25),
+        ("tinker", {"env/all/by_group/frac_mixed": 0.8, "optim/kl_sample_train_v1": 0.0}, "groups/dead", 0.2),
+        ("skyrl", {"policy/final_loss": 0.1}, "loss/total", 0.1),
         ("slime", {"rollout/raw_reward": 0.4, "train/pg_clipfrac": 0.1}, "clip/fraction", 0.1),
-        ("anygrpo", {"reward/mean": 0.4, "reward/std_within": 0.2, "groups/live": 0.7}, "groups/dead", 0.3),
+        ("anygrpo", {"reward/std_within": 0.2, "groups/live": 0.7}, "groups/dead", 0.3),
     ],
 )  # fmt: skip
 def test_names_of_other_frameworks(framework: str, row: dict[str, float], name: str, value: float) -> None:
-    run = diagnose([row | {"step": i} for i in range(5)], format="jsonl").run
+    run = diagnose([{"train/reward": 0.4} | row | {"step": i} for i in range(5)], format="jsonl").run
     assert run.framework == framework
     assert values(run, name) == pytest.approx([value] * 5)
     assert values(run, "reward/mean") == [0.4] * 5
+
+
+def test_one_column_an_agent_of_prime_rl() -> None:
+    rows = [{"step": i, "train/agg/effective/solver/reward/mean": 0.4, "optim/grad_norm": 1.0} for i in range(5)]
+    assert values(diagnose(rows, format="jsonl").run, "reward/mean") == [0.4] * 5
 
 
 def test_what_is_not_comparable_is_not_compared() -> None:
@@ -288,7 +293,7 @@ def test_ms_swift_step_fraction(tmp_path: Path) -> None:
     assert run_of(write(tmp_path, text, "logging.jsonl")).updates == 9
 
 
-# ---------------------------------------------------------------------------------------------------- tables
+# ---- tables
 
 
 def test_any_keys_with_a_map(tmp_path: Path) -> None:
@@ -334,7 +339,7 @@ def test_run_folder(tmp_path: Path) -> None:
     assert run_of(tmp_path).format == "run-folder"
 
 
-# ---------------------------------------------------------------------------------------------------- event files, wandb
+# ---- event files, wandb
 
 
 def varint(x: int) -> bytes:
@@ -420,7 +425,7 @@ def test_wandb_summary_is_one_row(tmp_path: Path) -> None:
     assert found.first.rule == "too_short"
 
 
-# ---------------------------------------------------------------------------------------------------- refusals
+# ---- refusals
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from anygrpo.doctor.names import CORES, MARKS, NAMES, SCALE
 
 EXACT = {name: (concept, i) for concept, known in NAMES.items() for i, name in enumerate(known)}
 WRAPPERS = re.compile(r"^(?:(?:metrics|train|logs?|data)/)+")
+AGENT = re.compile(r"^(agg/(?:all|effective)/|env/)[^/]+/")  # prime-rl and tinker: one column an agent or tag
 HELD_OUT = re.compile(r"^(?:eval(?:uation)?|valid(?:ation)?|val|test|val-core|val-aux|held_?out)[/_\-](.+)$")
 COMPONENT = re.compile(r"^(?:reward/component|reward_component|rewards?)/(.+?)(?:/(mean|std|avg))?$")
 BARE_COMPONENT = re.compile(
@@ -49,7 +50,7 @@ def concept(key: str) -> tuple[str, int] | None:
     Canonical names are those of anygrpo's own metrics.jsonl; parts of the reward come out as
     "reward/component/NAME" and "reward/component_std/NAME", evaluations as "eval/NAME".
     """
-    name = normalise(key)
+    name = AGENT.sub(r"\g<1>all/", normalise(key))
     if name in EXACT:
         return EXACT[name]
     if match := HELD_OUT.match(key.strip().lower().replace(" ", "_")):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from anygrpo.doctor.log import number
-from anygrpo.doctor.prescriptions import concept_of, concepts_of
+from anygrpo.doctor.prescriptions import ALIASES, SETTINGS, concept_of, concepts_of
 from anygrpo.errors import DataError
 
 PAIR = re.compile(
@@ -32,7 +32,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         raise DataError(
             f"{path}: cannot be read ({error.strerror})", "give the file that holds the run's settings"
         ) from None
-    found = concepts_of(parse(text, where.suffix))
+    found = {k: v for k, v in concepts_of(parse(text, where.suffix)).items() if k in ALIASES or k in SETTINGS}
     if not found:
         raise DataError(f"{path}: no setting recognised", "give a recipe, TRL arguments, verl YAML or the shell line")
     return found
@@ -81,7 +81,9 @@ def plain(value: Any) -> Any:
         if lower in ("true", "false"):
             return lower == "true"
         x = number(value)
-        return value if x is None else int(x) if x == int(x) and "." not in value and "e" not in lower else x
+        if x is None:
+            return value
+        return int(x) if x.is_integer() and "." not in value and "e" not in lower else x
     return value
 
 

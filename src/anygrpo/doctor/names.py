@@ -136,7 +136,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "ppo_actor/seq_len/avg", "rollout/response_len/mean", "token/response_length/mean",
         "tokens/response_length/mean",
         "generator/generate/avg_tokens_generated", "val/sequence_lengths", "seq_len/all/mean",
-        "batch/step_response_length/mean",
+        "batch/step_response_length/mean", "agg/all/all/num_output_tokens/mean",
     ),
     "length/max": (
         "length/max", "completions/max_length", "response_length/max", "max_gen_tokens_per_sample",

@@ -17,7 +17,7 @@ def no_effect(one: Run, two: Run) -> Finding | None:
     """Runs equal to 1e-6 in every common metric although a known setting differs (or the settings are not known)."""
     names = [name for name in COMPARED if one.get(name) and two.get(name)]
     changed = {k for k in set(one.settings) | set(two.settings) if one.settings.get(k) != two.settings.get(k)}
-    if len(names) < 2 or (one.settings and two.settings and not changed):
+    if one.source == two.source or len(names) < 2 or (one.settings and two.settings and not changed):
         return None
     largest, rows = 0.0, 0
     for name in names:

@@ -22,7 +22,7 @@ def rank(findings: list[Finding]) -> list[Finding]:
         if f.rule in demoted:
             continue
         for other in heavy:
-            if other.rule != f.rule and other.rule in RULES[f.rule].explains:
+            if f.rule in RULES and other.rule != f.rule and other.rule in RULES[f.rule].explains:
                 demoted.setdefault(other.rule, f.rule)
     out = [
         replace(f, severity="info", follows=demoted[f.rule]) if f.rule in demoted and f.severity != "info" else f

@@ -1,0 +1,111 @@
+"""The two public cases, and each inference by itself."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from anygrpo.doctor.autopsy import examine
+from anygrpo.doctor.measured import float32_step, measured, simplest
+from anygrpo.doctor.rules.algebra import bound, group_from_bound
+from anygrpo.errors import ConfigError
+
+MOTION = {
+    "mean_ratio": 485165216, "policy_loss": 171531792, "loss": 171551552, "kl": 197562.53, "beta": 0.1,
+    "mean_advantage": 0, "std_reward": ".1766",
+}  # fmt: skip
+
+
+def said(numbers: dict[str, object]) -> dict[str, str]:
+    return {f.rule: f.severity for f in examine(numbers).findings}
+
+
+def test_the_motion_run() -> None:
+    autopsy = examine(MOTION)
+    assert autopsy.inferred == {"group_size": 2, "clamp": 20, "beta": 0.1, "live_groups": None}
+    assert [f.rule for f in autopsy.findings] == [
+        "saturated_clamp", "group_size_bound", "markov_bound", "beta_from_loss", "mean_advantage",
+    ]  # fmt: skip
+    assert {f.certainty for f in autopsy.findings} == {"certain"}
+    size = next(f for f in autopsy.findings if f.rule == "group_size_bound")
+    assert size.facts["share"] == "0.353553"
+    assert size.facts["convention"] == "unbiased"
+    assert next(f for f in autopsy.findings if f.rule == "mean_advantage").severity == "info"
+    assert {"which_mismatch", "kl_share"} <= set(autopsy.open)
+
+
+def test_beta_is_found_without_being_stated() -> None:
+    assert examine({k: v for k, v in MOTION.items() if k != "beta"}).inferred["beta"] == 0.1
+
+
+def test_a_beta_that_does_not_fit_is_said() -> None:
+    found = examine(MOTION | {"beta": 0.04})
+    assert found.inferred["beta"] == 0.1
+    assert next(f for f in found.findings if f.rule == "beta_from_loss").severity == "warning"
+
+
+@pytest.mark.parametrize("top", [".0072", ".0090"])
+def test_the_selection_run(top: str) -> None:
+    autopsy = examine({"advantage_std": ".0063", "advantage_max": top, "queries": 640, "normaliser": "zscore"})
+    assert autopsy.inferred == {"group_size": None, "clamp": None, "beta": None, "live_groups": 4}
+    starved = next(f for f in autopsy.findings if f.rule == "starved_groups")
+    assert (starved.severity, starved.certainty) == ("serious", "certain")
+    assert starved.facts["live"] == pytest.approx(4.032)
+
+
+def test_plain_ranks_cannot_have_that_std() -> None:
+    assert said({"advantage_std": ".0063", "normaliser": "rank", "group_size": 5})["rank_std"] == "serious"
+    assert "rank_std" not in said({"advantage_std": ".7071", "normaliser": "rank", "group_size": 5})
+
+
+def test_a_floor_gives_the_spread_of_the_rewards() -> None:
+    autopsy = examine({"advantage_std": ".006", "normaliser": "zscore", "std_floor": ".1"})
+    found = next(f for f in autopsy.findings if f.rule == "zscore_std")
+    assert found.facts["reward"] == pytest.approx(0.0006)
+
+
+def test_pooled_std_with_a_full_sized_maximum() -> None:
+    """64 groups of 8, 16 live: pooled variance = 16 x 7 / 511."""
+    std = math.sqrt(16 * 7 / 511)
+    autopsy = examine({"advantage_std": f"{std:.5f}", "advantage_max": "2.475", "queries": 64})
+    assert autopsy.inferred["group_size"] == 8
+    assert autopsy.inferred["live_groups"] == 16
+
+
+def test_what_cannot_be_concluded_stays_open() -> None:
+    autopsy = examine({"advantage_std": ".5", "queries": 640})
+    assert autopsy.inferred["live_groups"] is None
+    assert "two_readings" in autopsy.open
+    assert "no_queries" in examine({"advantage_std": ".5"}).open
+    assert examine({"mean_ratio": 1.02}).findings == []
+    assert examine({"mean_ratio": 485000000}).inferred["clamp"] is None  # near e^20 and not on it
+
+
+def test_mean_advantage_is_a_symptom_only_if_nothing_varies() -> None:
+    assert said({"mean_advantage": 0, "std_reward": 0})["mean_advantage"] == "serious"
+    assert said({"mean_advantage": 0, "std_reward": 0.2})["mean_advantage"] == "info"
+
+
+def test_bounds() -> None:
+    assert [round(bound(g), 3) for g in (2, 4, 8, 16)] == [0.707, 1.5, 2.475, 3.75]
+    assert group_from_bound(2.4748) == 8
+    assert group_from_bound(2.0) is None
+
+
+def test_numbers_know_their_printing() -> None:
+    m = measured(".0063")
+    assert (m.low, m.high) == pytest.approx((0.00625, 0.00635))
+    assert measured(485165216).half == 16
+    assert float32_step(485165216.0) == 32
+    assert simplest(0.0999, 0.1001) == 0.1
+    assert simplest(0.123456, 0.123457) is None
+
+
+@pytest.mark.parametrize(
+    "numbers", [{}, {"mean_ratios": 1}, {"kl": "many"}, {"kl": math.inf}, {"kl": 1, "normaliser": "magic"}]
+)
+def test_nonsense_is_refused(numbers: dict[str, object]) -> None:
+    with pytest.raises(ConfigError) as error:
+        examine(numbers)
+    assert error.value.cure
