@@ -28,8 +28,8 @@ class Bytes:
 @pytest.fixture
 def tiny(monkeypatch):
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-                         num_key_value_heads=2, max_position_embeddings=1000)  # fmt: skip
+    sizes = {"vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 1000}
+    config = LlamaConfig(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, **sizes)
     model = LlamaForCausalLM(config).eval()
     with torch.no_grad():
         for p in model.parameters():

@@ -39,12 +39,18 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _options(parser: argparse.ArgumentParser) -> set[str]:
+    """The option words of a command and of its own subcommands."""
+    inner = [p for a in parser._actions if isinstance(a, argparse._SubParsersAction) for p in a.choices.values()]
+    return set(parser._option_string_actions).union(*map(_options, inner))
+
+
 def split_flags(
     parser: argparse.ArgumentParser, wanted: str | None, arguments: list[str]
 ) -> tuple[list[str], list[str]]:
     """(the command's own arguments, recipe settings `--table.key value`)."""
     actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    own = set(actions[0].choices[wanted]._option_string_actions) if wanted in COMMANDS else set()
+    own = _options(actions[0].choices[wanted]) if wanted in COMMANDS else set()
     kept: list[str] = []
     flags: list[str] = []
     queue = list(arguments)

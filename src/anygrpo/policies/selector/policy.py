@@ -94,6 +94,11 @@ class SelectorPolicy(BasePolicy):
     def rules(self, shots: int | None = None) -> Rules:
         return Rules(shots or self.config.shots, self.config.stop, self.config.min_shots, self.temperature)
 
+    def first_pick(self, samples: Tree) -> Tensor:
+        """[n, M + 1] probabilities of the first pick (the last column: STOP), without gradient."""
+        with torch.no_grad():
+            return self._distributions(samples)[0][:, 0].exp()
+
     def set_log_probs(self, samples: Tree) -> Tensor:
         """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
         chosen = samples["chosen"]

@@ -1,0 +1,48 @@
+"""`anygrpo sweep recipe.toml --space space.toml`: search settings, with intervals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from anygrpo.config.load import load_recipe
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "sweep",
+        help="search settings, with intervals",
+        description="Continues where it stopped. The same command started twice works on one study together.",
+    )
+    parser.add_argument("recipe", help="a .toml file; its settings can be given as flags too")
+    parser.add_argument("--space", required=True, help="a .toml file: what to vary")
+    parser.add_argument("--folder", type=Path, help="default: sweeps/<recipe's name>")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(takes_flags=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run what is left of the sweep and print its table; exit code 0, or an error's."""
+    from anygrpo.train.sweep import read_space, sweep, verdict
+
+    recipe = load_recipe(args.recipe, args.flags)
+    table = tomllib.loads(Path(args.recipe).read_text(encoding="utf-8"))
+    folder = args.folder or Path("sweeps") / recipe.name
+    rows = sweep(table, read_space(args.space), folder, args.flags)
+    if args.json:
+        print(json.dumps({"trials": [asdict(r) for r in rows], "verdict": verdict(rows)}, indent=2))
+        return 0
+    for row in rows:
+        settings = "  ".join(f"{name.split('.')[-1]}={_text(value)}" for name, value in row.settings.items())
+        number = f"{row.value:.4f} +- {1.96 * row.se:.4f}" if row.value is not None else row.state
+        print(f"{row.number:4d}  {number:20s} {settings}")
+    print(f"\n{verdict(rows)}")
+    return 0
+
+
+def _text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

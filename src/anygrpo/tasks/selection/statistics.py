@@ -1,0 +1,65 @@
+"""Is a difference on the same queries one? Paired standard error, bootstrap, McNemar, and what could be seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Comparison of two systems on the same n queries.
+
+    Attributes:
+        difference: mean of a - b. se: its paired standard error. low, high: 95% bootstrap interval.
+        wins, losses: queries where only a, only b is right (a > b, a < b).
+        p: exact two-sided McNemar (sign) test.
+        detectable: smallest difference that these queries would show with power .8 (2.8 standard errors).
+    """
+
+    n: int
+    difference: float
+    se: float
+    low: float
+    high: float
+    wins: int
+    losses: int
+    p: float
+    detectable: float
+
+    @property
+    def sentence(self) -> str:
+        """In words, with the numbers that decide."""
+        numbers = f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], n = {self.n}, p = {self.p:.3g}"
+        if self.low <= 0 <= self.high:
+            return f"indistinguishable on n = {self.n}: {numbers}; a difference below {self.detectable:.3f} cannot show"
+        return f"different: {numbers}"
+
+
+def paired(a: Tensor, b: Tensor, draws: int = 2000, seed: int = 0) -> Paired:
+    """Compare scores a and b [n] of the same queries."""
+    difference = (a - b).double()
+    n = len(difference)
+    se = float(difference.std(correction=1)) / math.sqrt(n) if n > 1 else math.inf
+    index = torch.randint(n, (draws, n), generator=torch.Generator().manual_seed(seed))
+    means = difference[index].mean(1).sort().values
+    low, high = float(means[int(0.025 * draws)]), float(means[min(draws - 1, int(0.975 * draws))])
+    wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
+    return Paired(n, float(difference.mean()), se, low, high, wins, losses, mcnemar(wins, losses), 2.8 * se)
+
+
+def mcnemar(wins: int, losses: int) -> float:
+    """Exact two-sided p of `wins` against `losses` discordant pairs under a fair coin."""
+    n = wins + losses
+    if n == 0:
+        return 1.0
+    tail = sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n
+    return min(1.0, 2 * tail)
+
+
+def unpaired_detectable(accuracy: float, n: int) -> float:
+    """Smallest difference of two accuracies on *different* n queries each that shows with power .8."""
+    return 2.8 * math.sqrt(2 * accuracy * (1 - accuracy) / n)

@@ -1,0 +1,266 @@
+"""Search over a recipe's settings: optuna on SQLite, resumable, pruned by validation, with intervals at the end.
+
+Several processes may work on one folder at the same time: start the same command again. A trial whose process died is
+noticed by its missing heartbeat and tried once more.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from anygrpo.config.base import Section
+from anygrpo.config.explain import readable
+from anygrpo.config.load import apply_flags, parse_recipe
+from anygrpo.config.recipe import Recipe
+from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
+from anygrpo.train.run import Run
+
+_HEARTBEAT = 30  # seconds
+_95 = 1.96
+
+
+class Range(Section):
+    """A number between two bounds."""
+
+    low: float
+    high: float
+    log: bool = False
+    "Search the logarithm."
+    whole: bool = False
+    "Whole numbers only."
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Range:
+        if self.low >= self.high or (self.log and self.low <= 0):
+            raise ValueError(f"range from {self.low} to {self.high}" + (" on a log scale" if self.log else ""))
+        return self
+
+
+class Space(Section):
+    """A space file: settings by their recipe names, each a list of values or a range."""
+
+    trials: int | None = Field(None, ge=1)
+    "How many to run; None: the whole grid (lists only), else 20."
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    direction: Literal["maximize", "minimize"] = "maximize"
+    metric: str | None = None
+    "None: the recipe's evaluation.metric."
+    prune: bool = True
+    "Stop trials that validate worse than the median of others at the same step."
+    settings: dict[str, list[bool | int | float | str] | Range]
+
+    @model_validator(mode="after")
+    def _grid_is_finite(self) -> Space:
+        ranges = [name for name, choice in self.settings.items() if isinstance(choice, Range)]
+        if self.sampler == "grid" and ranges:
+            raise ValueError(f'sampler = "grid" needs lists of values, but {ranges[0]} is a range')
+        if not self.settings:
+            raise ValueError("no settings to search")
+        return self
+
+    @property
+    def count(self) -> int:
+        if self.trials is None and self.sampler == "grid":
+            return math.prod(len(c) for c in self.settings.values() if isinstance(c, list))
+        return self.trials or 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """One trial: its settings, best validation value with its standard error on n held-out prompts, and its fate."""
+
+    number: int
+    settings: dict[str, Any]
+    state: str
+    value: float | None = None
+    se: float = 0.0
+    n: int = 0
+
+
+def read_space(path: str | Path) -> Space:
+    """Read a space file.
+
+    Raises:
+        DataError: no such file. ConfigError: not TOML, or a setting that is neither list nor range.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no space at {path}", "recipes/selection/space.toml is an example")
+    try:
+        return Space.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except ValidationError as error:
+        raise readable(error, Space) from None
+
+
+def sweep(table: dict[str, Any], space: Space, folder: Path, flags: Sequence[str] = ()) -> list[Result]:
+    """Run trials until `space.count` are finished, in this and earlier calls together.
+
+    Args:
+        table: the recipe as read from TOML. flags: overrides for every trial.
+
+    Raises:
+        ConfigError: a setting that the recipe does not know; found before the first trial.
+    """
+    import optuna
+
+    recipe = configured(table, {name: _first(choice) for name, choice in space.settings.items()}, flags)
+    metric = space.metric or recipe.evaluation.metric
+    study = open_study(folder, space)
+
+    def one(trial: optuna.Trial) -> float:
+        settings = {name: _suggest(trial, name, choice) for name, choice in space.settings.items()}
+        return _trial(trial, configured(table, settings, flags), folder / f"trial-{trial.number:04d}", metric)
+
+    def enough(study: optuna.Study, _: Any) -> None:
+        if len(_finished(study)) >= space.count:
+            study.stop()
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if len(_finished(study)) < space.count:
+        study.optimize(one, callbacks=[enough], catch=(AnygrpoError,))
+    return results(study)
+
+
+def open_study(folder: Path, space: Space) -> Any:
+    """The study in `folder`/study.db, made if it is not there."""
+    import optuna
+
+    folder.mkdir(parents=True, exist_ok=True)
+    storage = optuna.storages.RDBStorage(
+        f"sqlite:///{folder / 'study.db'}",
+        heartbeat_interval=_HEARTBEAT,
+        grace_period=2 * _HEARTBEAT,
+        failed_trial_callback=optuna.storages.RetryFailedTrialCallback(max_retry=1),
+    )
+    samplers = {
+        "tpe": lambda: optuna.samplers.TPESampler(seed=0),
+        "random": lambda: optuna.samplers.RandomSampler(seed=0),
+        "grid": lambda: optuna.samplers.GridSampler(space.settings, seed=0),
+    }
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=4) if space.prune else optuna.pruners.NopPruner()
+    return optuna.create_study(
+        storage=storage,
+        study_name="sweep",
+        sampler=samplers[space.sampler](),
+        pruner=pruner,
+        direction=space.direction,
+        load_if_exists=True,
+    )
+
+
+def configured(table: dict[str, Any], settings: dict[str, Any], flags: Sequence[str]) -> Recipe:
+    """The recipe with settings (by dotted name) and flags applied and validated."""
+    import copy
+
+    fresh = copy.deepcopy(table)
+    apply_flags(fresh, flags)
+    for name, value in settings.items():
+        apply_flags(fresh, [f"--{name}", _toml(value)])
+    return parse_recipe(fresh)
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
+
+
+def _first(choice: list[Any] | Range) -> Any:
+    if isinstance(choice, list):
+        return choice[0]
+    return int(choice.low) if choice.whole else choice.low
+
+
+def _suggest(trial: Any, name: str, choice: list[Any] | Range) -> Any:
+    if isinstance(choice, list):
+        return trial.suggest_categorical(name, choice)
+    if choice.whole:
+        return trial.suggest_int(name, int(choice.low), int(choice.high), log=choice.log)
+    return trial.suggest_float(name, choice.low, choice.high, log=choice.log)
+
+
+def _trial(trial: Any, recipe: Recipe, folder: Path, metric: str) -> float:
+    """Train one recipe; its best value of the metric. Pruned trials stop at their next evaluation."""
+    import optuna
+
+    shutil.rmtree(folder, ignore_errors=True)  # a trial that is tried again begins anew
+    run = new_run(recipe.model_copy(update={"folder": str(folder)}))
+    sign = 1 if trial.study.direction == optuna.study.StudyDirection.MAXIMIZE else -1
+    seen: list[dict[str, float]] = []
+
+    def watch(row: dict[str, Any], run: Run) -> None:
+        if metric not in row:
+            return
+        seen.append({"value": row[metric], "n": row.get("eval/prompts", 0), "se": _se(row, metric)})
+        trial.report(row[metric], row["step"])
+        if trial.should_prune():
+            run.stop("pruned: worse than the median of other trials at this step")
+
+    run.observers.append(watch)
+    try:
+        train(run)
+    finally:
+        run.close()
+    if not seen:
+        raise ConfigError(f"no evaluation logged {metric!r}", "set evaluation.metric, or `metric` in the space file")
+    best = max(seen, key=lambda x: sign * x["value"])
+    trial.set_user_attr("se", best["se"])
+    trial.set_user_attr("n", int(best["n"]))
+    if run.stop_reason and run.stop_reason.startswith("pruned"):
+        raise optuna.TrialPruned
+    return best["value"]
+
+
+def _se(row: dict[str, float], metric: str) -> float:
+    """Standard error of a held-out mean: logged for the reward, binomial for a share, unknown (0) otherwise."""
+    if metric == "eval/reward":
+        return row.get("eval/reward_se", 0.0)
+    p, n = row[metric], row.get("eval/prompts", 0)
+    return math.sqrt(p * (1 - p) / n) if n and 0 <= p <= 1 else 0.0
+
+
+def _finished(study: Any) -> list[Any]:
+    return [t for t in study.trials if t.state.name in ("COMPLETE", "PRUNED")]
+
+
+def results(study: Any) -> list[Result]:
+    """All trials, best first; those without a value last."""
+    rows = []
+    for t in study.trials:
+        attrs = t.user_attrs
+        value = t.value if t.state.name == "COMPLETE" else None
+        rows.append(Result(t.number, t.params, t.state.name.lower(), value, attrs.get("se", 0.0), attrs.get("n", 0)))
+    sign = 1 if study.direction.name == "MAXIMIZE" else -1
+    return sorted(rows, key=lambda r: (r.value is None, 0.0 if r.value is None else -sign * r.value))
+
+
+def verdict(rows: list[Result]) -> str:
+    """Which settings can't be told from the best, in one sentence with the n it rests on.
+
+    All trials answer the same held-out prompts; intervals are taken as unpaired, which errs towards "cannot tell".
+    """
+    done = [r for r in rows if r.value is not None]
+    if not done:
+        return "No trial finished."
+    best = done[0]
+    same = [r for r in done[1:] if abs(r.value - best.value) <= _95 * math.hypot(r.se, best.se)]  # type: ignore[operator]
+    if len(done) == 1 or not best.se:
+        return "There is one value only, or no standard error: nothing can be compared."
+    width = _95 * math.hypot(best.se, best.se)
+    if not same:
+        return f"Trial {best.number} is better than all others on n = {best.n} (beyond {width:.3f})."
+    names = ", ".join(str(r.number) for r in (best, *same))
+    return (
+        f"These settings are indistinguishable on n = {best.n}: trials {names} ({len(same) + 1} of {len(done)}). "
+        f"Differences below {width:.3f} cannot show."
+    )
