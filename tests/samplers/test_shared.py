@@ -23,7 +23,8 @@ def test_layout_by_hand():
     assert layout.positions.tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
     assert layout.places.tolist() == [[3, 4], [0, 0], [7, 0]]
     assert layout.inside.tolist() == [[True, True], [False, False], [True, False]]
-    assert not layout.complete
+    assert layout.real.tolist() == [0, 1, 4]
+    assert pack([3], [[2, 2]]).real is None
 
 
 def dense(q, k, v, prompts, rows, scale):
@@ -49,7 +50,16 @@ def dense(q, k, v, prompts, rows, scale):
     return out.index_copy(1, torch.cat([i for i, _ in parts]), torch.cat([x for _, x in parts], 1))
 
 
-@pytest.mark.parametrize("kernel", [kernels.CpuFlash(), kernels.Written()], ids=["fused", "written"])
+class WideLanes(kernels.CpuFlash):
+    """As on a GPU: a lane for each query head."""
+
+    def lanes(self, heads: int, key_heads: int) -> int:
+        return heads
+
+
+@pytest.mark.parametrize(
+    "kernel", [kernels.CpuFlash(), kernels.Written(), WideLanes()], ids=["fused", "written", "wide"]
+)
 @pytest.mark.parametrize(
     ("prompts", "rows"),
     [([5, 7], [[3, 0, 4], [2]]), ([4], [[3, 3]]), ([6, 3], [[0], [0, 0]]), ([4], [[]]), ([1], [[1, 9]])],

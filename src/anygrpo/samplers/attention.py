@@ -144,14 +144,15 @@ def _prompt_grad(kernel: Kernel, grad, q, k, v, out, lse, s, scale, into) -> Non
 
 
 def _fold(x: Tensor, heads: int) -> Tensor:
-    """[H, n, ...] -> [KV, (H / KV) n, ...]: the query heads of one key head side by side, so keys are not repeated."""
+    """[H, n, ...] -> [heads, (H / heads) n, ...]: with heads = KV, the query heads of one key head lie side by side."""
     return x.reshape(heads, -1, *x.shape[2:])
 
 
 def _join_prefix(kernel: Kernel, q, k, v, s, scale, out, lse) -> None:
     """All completion tokens of the group attend to its prompt; joined with what their own rows gave."""
-    rows, prompt, kv = slice(s.middle, s.end), slice(s.start, s.middle), len(k)
-    o, l = kernel.forward(_fold(q[:, rows], kv), k[:, prompt], v[:, prompt], False, scale)  # noqa: E741
+    rows, prompt, lanes = slice(s.middle, s.end), slice(s.start, s.middle), kernel.lanes(len(q), len(k))
+    kk, vv = _widen(k[:, prompt], lanes), _widen(v[:, prompt], lanes)
+    o, l = kernel.forward(_fold(q[:, rows], lanes), kk, vv, False, scale)  # noqa: E741
     o, l = o.reshape(q[:, rows].shape), l.reshape(lse[:, rows].shape)  # noqa: E741
     both = torch.logaddexp(l, lse[:, rows])
     own = (lse[:, rows] - both).exp()[..., None]
@@ -160,12 +161,13 @@ def _join_prefix(kernel: Kernel, q, k, v, s, scale, out, lse) -> None:
 
 
 def _prefix_grad(kernel: Kernel, grad, q, k, v, out, lse, s, scale, into) -> None:
-    rows, prompt, kv = slice(s.middle, s.end), slice(s.start, s.middle), len(k)
-    folded = [_fold(x[:, rows], kv) for x in (grad, q, out, lse)]
-    dq, dk, dv = kernel.backward(folded[0], folded[1], k[:, prompt], v[:, prompt], folded[2], folded[3], False, scale)
+    rows, prompt, lanes = slice(s.middle, s.end), slice(s.start, s.middle), kernel.lanes(len(q), len(k))
+    kk, vv = _widen(k[:, prompt], lanes), _widen(v[:, prompt], lanes)
+    g, qq, o, l = (_fold(x[:, rows], lanes) for x in (grad, q, out, lse))  # noqa: E741
+    dq, dk, dv = kernel.backward(g, qq, kk, vv, o, l, False, scale)
     into[0][:, rows] += dq.reshape(q[:, rows].shape)
-    into[1][:, prompt] += dk
-    into[2][:, prompt] += dv
+    into[1][:, prompt] += _narrow(dk, len(k))
+    into[2][:, prompt] += _narrow(dv, len(k))
 
 
 def _rows(x: Tensor, layout: Layout) -> Tensor:
@@ -179,9 +181,8 @@ def _scatter(rows: Tensor, layout: Layout, into: Tensor, add: bool) -> None:
     """The inverse of `_rows`, into [H, N, ...]; padding is dropped."""
     x = rows.view(layout.rows, -1, layout.width, *rows.shape[2:]).transpose(0, 1)
     x, places = x.reshape(x.shape[0], -1, *x.shape[3:]), layout.places.reshape(-1)
-    if not layout.complete:
-        real = layout.inside.reshape(-1)
-        x, places = x[:, real], places[real]
+    if layout.real is not None:
+        x, places = x.index_select(1, layout.real), places[layout.real]
     if add:
         into.index_add_(1, places, x.to(into.dtype))
     else:
@@ -205,7 +206,7 @@ def _own_grad(kernel: Kernel, grad, q, k, v, out, lse, layout: Layout, scale, in
         return
     heads = len(q)
     g, l = _rows(grad, layout), _rows(lse, layout)  # noqa: E741
-    if not layout.complete:
+    if layout.real is not None:
         # Padding: no gradient comes in, and with lse = inf its probabilities are 0.
         outside = ~layout.inside.repeat_interleave(heads, 0)
         g, l = g.masked_fill(outside[..., None], 0.0), l.masked_fill(outside, float("inf"))  # noqa: E741

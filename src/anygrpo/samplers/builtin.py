@@ -38,6 +38,10 @@ class BuiltinEngine:
         self.model, self.dtype, self._head, self._text, self.ability = model, dtype, head, text, ability
         self._captured = Captured(model)
 
+    def with_model(self, model: nn.Module, dtype: torch.dtype) -> BuiltinEngine:
+        """The same engine on another model object."""
+        return BuiltinEngine(model, dtype, self._head, self._text, self.ability)
+
     def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         refresh(self.model, weights, self.dtype)
 

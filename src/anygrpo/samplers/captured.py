@@ -75,6 +75,8 @@ class CapturedDecoder:
         self.ended = torch.zeros(rows, dtype=torch.bool, device=device)
         self.count = torch.zeros(rows, dtype=torch.long, device=device)
         self.levels: dict[int, Level] = {}
+        # One pool for all graphs: they never run at once, and nothing they leave in it is read later.
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self.hidden = torch.zeros(prompts, prompt_width, dtype=torch.bool, device=device)
         self.prompt_k: list[Tensor] = []
         self.prompt_v: list[Tensor] = []
@@ -182,7 +184,7 @@ class CapturedDecoder:
         for x, old in zip(state, before):
             x.copy_(old)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self.pool):
             self._step(level, width)
         return graph  # recording computes nothing: the state is still as before
 

@@ -19,6 +19,10 @@ class Kernel(Protocol):
 
     def lse_dtype(self, q: Tensor) -> torch.dtype: ...
 
+    def lanes(self, heads: int, key_heads: int) -> int:
+        """In how many independent parts attention of many queries to few keys is best computed."""
+        ...
+
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]: ...
 
     def backward(
@@ -28,6 +32,9 @@ class Kernel(Protocol):
 
 class CpuFlash:
     """The CPU's flash attention: float32, float64, bfloat16, float16."""
+
+    def lanes(self, heads: int, key_heads: int) -> int:
+        return key_heads  # keys are read once for all query heads that share them
 
     def lse_dtype(self, q: Tensor) -> torch.dtype:
         return torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -49,6 +56,9 @@ class CpuFlash:
 
 class CudaFlash:
     """Flash attention on a GPU: bfloat16 and float16, head sizes that are multiples of 8 up to 256."""
+
+    def lanes(self, heads: int, key_heads: int) -> int:
+        return heads  # the backward runs a block for each lane and 128 keys: few lanes leave the GPU idle
 
     def lse_dtype(self, q: Tensor) -> torch.dtype:
         return torch.float32
@@ -82,6 +92,9 @@ class CudaFlash:
 
 class Written:
     """The formula itself, for types and devices without a fused kernel. Holds [B, n, m] for a moment."""
+
+    def lanes(self, heads: int, key_heads: int) -> int:
+        return key_heads
 
     def lse_dtype(self, q: Tensor) -> torch.dtype:
         return torch.float64 if q.dtype == torch.float64 else torch.float32

@@ -32,14 +32,14 @@ class Layout:
         positions: [N] position of each token in its own sequence.
         places: [R, W] packed index of each row's w-th completion token; 0 where the row is shorter.
         inside: [R, W] bool: which of `places` are real.
-        complete: every row is W long: no padding anywhere.
+        real: [M] flat indices of the real ones, or None where every row is W long and nothing is padding.
     """
 
     segments: tuple[Segment, ...]
     positions: Tensor
     places: Tensor
     inside: Tensor
-    complete: bool
+    real: Tensor | None
 
     @property
     def tokens(self) -> int:
@@ -73,6 +73,5 @@ def pack(prompts: list[int], rows: list[list[int]], device: torch.device | str =
     place = torch.stack(places) if places else torch.zeros(0, width, dtype=torch.long)
     fed = torch.tensor([n for group in rows for n in group], dtype=torch.long)
     inside = torch.arange(width)[None] < fed[:, None]
-    return Layout(
-        tuple(segments), torch.cat(positions).to(device), place.to(device), inside.to(device), bool(inside.all())
-    )
+    real = None if bool(inside.all()) else inside.reshape(-1).nonzero()[:, 0].to(device)
+    return Layout(tuple(segments), torch.cat(positions).to(device), place.to(device), inside.to(device), real)
