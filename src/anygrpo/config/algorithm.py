@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from anygrpo.config.base import Number, Section
 
@@ -207,6 +207,16 @@ class TrainingConfig(Section):
     "CPU threads; None: torch's choice."
     deterministic: bool = False
     "Refuse nondeterministic kernels."
+    parallel: Literal["replicate", "fsdp"] = "replicate"
+    "Under torchrun: whole weights on every rank, or the blocks' weights and optimizer state in shards (FSDP2)."
+    fsdp_dtype: Literal["bfloat16", "float16"] | None = None
+    "parallel = fsdp: type that blocks compute in (None: that of their weights); gradients are summed in float32."
+
+    @model_validator(mode="after")
+    def _dtype_needs_fsdp(self) -> TrainingConfig:
+        if self.fsdp_dtype and self.parallel != "fsdp":
+            raise ValueError(f'fsdp_dtype = "{self.fsdp_dtype}" needs parallel = "fsdp", found "{self.parallel}"')
+        return self
 
 
 class DoctorConfig(Section):

@@ -95,6 +95,12 @@ class BasePolicy:
         self.reference = lambda: frozen_weights(module, fixed)
         return fixed
 
+    def before_sharding(self, dtype: torch.dtype | None) -> None:
+        """The blocks of `trainable()` will be held in shards from now on, and compute in `dtype` (None: as now).
+
+        A policy that keeps views of its weights elsewhere (for sampling, say) gives those weights of their own here.
+        """
+
     def plan(self, samples: Tree, rows: int) -> Sequence[Tensor] | int:
         """How to cut N rows into blocks: a number of rows, or index tensors (rows sharing a prompt together, say)."""
         return rows
@@ -150,7 +156,7 @@ def frozen_weights(module: nn.Module, frozen: dict[str, Tensor]) -> Iterator[Non
     try:
         for name, p in module.named_parameters():
             if name in frozen:
-                p.data = frozen[name]
+                p.data = frozen[name].to(p.dtype)
         yield
     finally:
         for name, p in module.named_parameters():

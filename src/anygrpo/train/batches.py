@@ -12,6 +12,7 @@ from anygrpo.algorithm import advantages, filters, weights
 from anygrpo.config.recipe import Stage
 from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Batch, Rollout, tree_map
+from anygrpo.train.distributed_sharded import whole_weights
 from anygrpo.train.parallel import sum_over_ranks, world_size
 from anygrpo.train.schedule import Numbers
 
@@ -187,7 +188,7 @@ def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
         if isinstance(plan, int)
         else plan
     )
-    with policy.reference():  # type: ignore[attr-defined]
+    with whole_weights(policy), policy.reference():  # type: ignore[attr-defined]
         for index in pieces:
             index = index.to(ref.device)
             for block in batch.blocks([index], policy.time_chunk):

@@ -15,6 +15,7 @@ from anygrpo.sinks.base import Sink, build_sink
 from anygrpo.sinks.jsonl import JsonlSink, cut_after
 from anygrpo.train import snapshot
 from anygrpo.train.distributed import folder_of, same_weights
+from anygrpo.train.distributed_sharded import shard
 from anygrpo.train.folder import RunFolder, next_folder
 from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.run import Run
@@ -53,9 +54,12 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
     torch.manual_seed(recipe.seed)
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
-    torch.use_deterministic_algorithms(recipe.training.deterministic)
+    if recipe.training.deterministic != torch.are_deterministic_algorithms_enabled():  # the call imports a compiler
+        torch.use_deterministic_algorithms(recipe.training.deterministic)
     policy = build_policy(recipe.policy, recipe.seed)
     same_weights(policy.trainable())  # type: ignore[attr-defined]
+    if recipe.training.parallel == "fsdp":
+        shard(policy, recipe)
     stages = plan_stages(recipe)
     folder.describe(recipe)
     t = recipe.training

@@ -10,6 +10,7 @@ import torch
 from anygrpo.rollout import Rollout
 from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
 from anygrpo.train.distributed import rank_seed, whole_of
+from anygrpo.train.distributed_sharded import whole_weights
 from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import share, total_over_ranks
 from anygrpo.train.run import Run
@@ -23,7 +24,8 @@ def train(run: Run) -> None:
     for step in run.remaining_steps():
         planned, numbers = run.enter(step)
         stage, measuring = planned.stage, run.measuring(step)
-        rollout = gather(run, planned, step)
+        with whole_weights(run.policy):
+            rollout = gather(run, planned, step)
         whole, first = whole_of(rollout)
         prepared = prepare(whole, stage, numbers, run.running)
         run.running = prepared.running
@@ -84,9 +86,13 @@ def _made(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, keep_s
     stage, task, policy = planned.stage, planned.task, run.policy
     with run.clock("sample"), torch.no_grad():
         if stage.source == "stored":
-            return policy.replay(prompts, task.stored(prompts), seed)
-        rollout = policy.sample(prompts, stage.algorithm.group_size, seed)
-        outputs = policy.decode(rollout.samples)
+            rollout = policy.replay(prompts, task.stored(prompts), seed)
+        else:
+            rollout = policy.sample(prompts, stage.algorithm.group_size, seed)
+            outputs = policy.decode(rollout.samples)
+    run.updater.keep_spare(rollout)
+    if stage.source == "stored":
+        return rollout
     with run.clock("score"):
         rollout = rollout.scored(task.score(prompts, outputs))
     if keep_samples:

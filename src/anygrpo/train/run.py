@@ -23,6 +23,7 @@ from anygrpo.tasks.base import Task
 from anygrpo.train import measure, snapshot
 from anygrpo.train.batches import Prepared
 from anygrpo.train.distributed import rank_seed
+from anygrpo.train.distributed_sharded import full_state, whole_weights
 from anygrpo.train.evaluation import evaluate
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.interrupt import interruptible
@@ -130,7 +131,7 @@ class Run:
         a = stage.algorithm
         self.policy.one_update = stage.source == "policy" and a.epochs * a.minibatches == 1
         if fresh and index > 0:
-            self.anchor = self.policy.fix_reference()
+            self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))  # type: ignore[attr-defined]
             self.running = None
         self.entered = index
 
@@ -212,7 +213,7 @@ class Run:
 
     def evaluated(self, task: Task, step: int) -> dict[str, float]:
         """Held-out numbers; notes whether they are the best so far, and stops the run when patience is over."""
-        with self.clock("evaluate"):
+        with self.clock("evaluate"), whole_weights(self.policy):
             row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7), self._results(step + 1))
         value = row.get(self.recipe.evaluation.metric)
         if value is None:
@@ -244,7 +245,8 @@ class Run:
         if self.step == 0 and self.recipe.evaluation.at_start and self.stages:
             self._seconds = {}
             task, config = self.stages[-1].task, self.recipe.evaluation
-            row = evaluate(self.policy, task, config, self.seed(0, salt=7), self._results(0))
+            with whole_weights(self.policy):
+                row = evaluate(self.policy, task, config, self.seed(0, salt=7), self._results(0))
             if row:
                 self.emit({"step": -1, "stage": "start", **row})
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from anygrpo.policies.base import load_state, state_of
 from anygrpo.sinks.jsonl import cut_after
 from anygrpo.train import checkpoint
+from anygrpo.train.distributed_sharded import full_state, laid_out
 from anygrpo.train.parallel import from_main, is_main
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def save(run: Run, step: int, best: bool) -> None:
         "updater": run.updater.state() if run.entered >= 0 else None,
         "anchor": run.anchor,
     }
-    weights = state_of(run.policy.trainable())  # type: ignore[attr-defined]
+    weights = full_state(run.policy.trainable())  # type: ignore[attr-defined]
     if is_main():
         checkpoint.save(run.folder.checkpoints, step, weights, state, run.recipe.training.keep_checkpoints, best)
 
@@ -38,7 +39,9 @@ def restore(run: Run, path: Path) -> None:
     from anygrpo.train.run import Controls
 
     weights, state = checkpoint.load(path)
-    load_state(run.policy.trainable(), weights)  # type: ignore[attr-defined]
+    module = run.policy.trainable()  # type: ignore[attr-defined]
+    own = state_of(module)
+    load_state(module, {name: laid_out(w, own[name]) if name in own else w for name, w in weights.items()})
     run.step, run.samples_seen, run.version = state["step"], state["samples_seen"], state["version"]
     run.policy.version = run.version
     run.best, run.best_step, run.evaluations_since_best = state["best"]

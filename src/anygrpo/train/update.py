@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from anygrpo.config.algorithm import OptimizerConfig
 from anygrpo.config.recipe import Stage
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Batch
+from anygrpo.rollout import Batch, Block, Rollout, Tree, tree_map
 from anygrpo.train.distributed import tally_of_all
+from anygrpo.train.distributed_sharded import full, laid_out
 from anygrpo.train.objective import Tally, terms_of, wanted
-from anygrpo.train.parallel import gather, sum_gradients, total_norm
+from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.schedule import Numbers
 
 
@@ -43,9 +45,14 @@ class Updater:
                 f"trainable weights are {', '.join(sorted(coarse))}: a small update rounds to nothing there",
                 "keep trainable weights in float32; the frozen body and the forward pass may be bfloat16",
             )
+        # Shards and whole tensors do not mix in one fused or foreach step.
+        kinds = [[p for p in self.parameters if is_sharded(p) == kind] for kind in (True, False)]
         self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=1.0, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
-        )
+            [{"params": group} for group in kinds if group],
+            lr=1.0, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay,
+        )  # fmt: skip
+        self.sharded = bool(kinds[0])
+        self._spare: tuple[Tree, int] | None = None
         self.device = self.parameters[0].device
         self.refused = 0
 
@@ -61,10 +68,10 @@ class Updater:
                 tally, parts = self._accumulate(batch, stage, numbers, rows, measure)
                 break
             except torch.OutOfMemoryError as error:
-                if rows == 1:
+                if rows == 1 or self.sharded:
                     raise TrainingError(
-                        f"out of memory with a single row a block: {error}",
-                        "shorter samples, gradient checkpointing, or a smaller policy",
+                        f"out of memory with {rows} row(s) a block: {error}",
+                        "shorter samples, gradient checkpointing, a smaller policy, or (sharded) fewer rows_per_block",
                     ) from None
                 rows = max(1, min(rows, len(batch)) // 2)
                 if torch.cuda.is_available():
@@ -90,12 +97,13 @@ class Updater:
         whole = stage.method == "grpo" and stage.algorithm.objective in WHOLE_SEQUENCE
         parts: dict[str, list[Tensor | None]] = {}
         plan = self.policy.plan(batch.samples, rows) if len(batch) else []
-        for block in batch.blocks(plan, self.policy.time_chunk, whole):
+        blocks = batch.blocks(plan, self.policy.time_chunk, whole)
+        for block in self._filled_up(list(blocks), want) if self.sharded else blocks:
             evaluation = self.policy.evaluate(block.samples, block.times, want)  # type: ignore[attr-defined]
             if self.policy.old_from_training:
                 block = replace(block, old=torch.where(block.mask, evaluation.log_probs.detach(), block.old))
             terms = terms_of(self.policy, evaluation, block, stage, numbers, tally)
-            if measure and len(terms) > 1:
+            if measure and len(terms) > 1 and not self.sharded:
                 for name, term in terms.items():
                     _add(parts, name, torch.autograd.grad(term, self.parameters, retain_graph=True, allow_unused=True))
             total = sum(terms.values(), torch.zeros((), device=batch.old.device))
@@ -103,6 +111,23 @@ class Updater:
             if total.requires_grad:
                 total.backward()
         return tally, parts
+
+    def keep_spare(self, rollout: Rollout) -> None:
+        """Remember one sample, to fill up with where other ranks have more blocks."""
+        if self.sharded:
+            self._spare = tree_map(lambda x: x[:1, 0].clone().to(self.device), rollout.samples), rollout.shape[2]
+
+    def _filled_up(self, blocks: list[Block], want: frozenset[str]) -> Iterator[Block]:
+        """As many blocks as the rank with most has; after its own come passes whose gradient is zero."""
+        most = int(max_over_ranks(torch.tensor(len(blocks))))
+        yield from blocks
+        assert self._spare is not None
+        samples, width = self._spare
+        times = slice(0, min(self.policy.time_chunk or width, width))
+        for _ in range(most - len(blocks)):
+            made = self.policy.evaluate(samples, times, want)  # type: ignore[attr-defined]
+            given = [made.log_probs, made.entropy, made.kl, *made.losses.values()]
+            (0.0 * sum(x.sum() for x in given if x is not None)).backward()  # type: ignore[union-attr]
 
     def step(self, learning_rate: float, measure: bool) -> dict[str, float]:
         """Clip, step, zero. A gradient that is not finite is refused: weights stay as they are, the refusal counts."""
@@ -115,7 +140,8 @@ class Updater:
             self.refused += 1
         else:
             if self.config.grad_clip is not None:
-                torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.grad_clip, norm)
+                scale = (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0)  # as torch clips
+                torch._foreach_mul_([local(p.grad) for p in self.parameters if p.grad is not None], scale)
             before = [p.detach().clone() for p in self.parameters] if measure else []
             self.optimizer.step()
             if measure:
@@ -125,10 +151,15 @@ class Updater:
         return row
 
     def state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict(), "refused": self.refused}
+        """Moments of each parameter in the policy's order, whole, so that any number of ranks can take them over."""
+        moments = [{k: full(v) for k, v in self.optimizer.state.get(p, {}).items()} for p in self.parameters]
+        return {"moments": moments, "refused": self.refused}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        for p, moments in zip(self.parameters, state["moments"]):
+            if moments:
+                place = {k: v if k == "step" else laid_out(v.to(self.device), p) for k, v in moments.items()}
+                self.optimizer.state[p] = place
         self.refused = state["refused"]
 
 

@@ -17,6 +17,7 @@ from anygrpo.policies.causal_lm.scoring import Scorer, Targets
 from anygrpo.policies.causal_lm.weights import Weights
 from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
 from anygrpo.samplers.base import Engine, Generation, Sampling, Support
+from anygrpo.samplers.builtin import BuiltinEngine
 from anygrpo.samplers.head import score
 
 PARITY = 1e-3
@@ -145,6 +146,12 @@ class CausalLM(BasePolicy):
     def plan(self, samples: Tree, rows: int) -> list[Tensor]:
         """Blocks of at most `rows` rows and `token_budget` tokens, rows that share a prompt together."""
         return self.scorer.plan(samples, rows, self.config.token_budget)
+
+    def before_sharding(self, dtype: torch.dtype | None) -> None:
+        """The built-in engine gets a model of its own, in `dtype`."""
+        sampler = self.weights.own_sampler()
+        if isinstance(self.engine, BuiltinEngine):
+            self.engine = self.engine.with_model(sampler, dtype or self.engine.dtype)
 
     # -- scoring -----------------------------------------------------------------------------------------------------
 

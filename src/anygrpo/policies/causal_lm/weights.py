@@ -57,6 +57,23 @@ class Weights:
         if config.gradient_checkpointing:
             checkpoint_layers(self._cast or self._core)
 
+    def own_sampler(self) -> nn.Module:
+        """From now on the sampler is a model object of its own, so that the weights may be cut into shards.
+
+        Raises:
+            ConfigError: casts of whole weights are part of the training pass.
+        """
+        if self._cast is not None:
+            raise ConfigError(
+                f"policy.dtype = {self.dtype} casts whole weights in the training pass, which shards do not allow",
+                'set policy.dtype = "float32" and training.fsdp_dtype = "bfloat16"',
+            )
+        if self.sampler is self._core:
+            self.sampler = mirror(self._core)
+            if self._device.type == "cuda":
+                fuse_norms(self.sampler)
+        return self.sampler
+
     @property
     def config(self) -> Any:
         return self._core.config
