@@ -19,6 +19,7 @@ KILLED = re.compile(
 SIGNAL = re.compile(r"KeyboardInterrupt|SignalException|got signal: (?:1|2|15)\b|SIGHUP|SIGTERM|SIGINT")
 BLOCK = re.compile(r"^\W*step\s+(\d+)\s*(?:/\s*\d+)?\W*$", re.I)
 BULLET = re.compile(r"^\s*[•*\-]\s+([A-Za-z][\w ./()\-]*?)\s*:\s*(" + lines.NUMBER + ")", re.I)
+NUMBERED = re.compile(r"[=:]\s*[-+.\d\['ni]", re.I)  # a cheap look before the careful one
 MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 
 
@@ -131,7 +132,7 @@ class Scan:
             if x is not None:
                 self.blocks[-1].setdefault(bullet[1].strip(), x)
             return
-        if "=" not in text and ":" not in text:
+        if text.count("=") + text.count(":") < 2 or len(NUMBERED.findall(text)) < 2:
             return
         lower = text.lower()
         if any(hint in lower for hint in HINTS):

@@ -68,7 +68,7 @@ def independent(run: Run) -> list[tuple[str, Series]]:
             if abs(correlation([x for _, x, _ in pairs], [y for _, _, y in pairs])) < 0.9:
                 found.append((s.key, s))
     for s in outcomes(run).values():
-        if len(s) >= 4 and s.mde < 0.5 * reward.gain and not same_reward(run, s):
+        if len(s) >= 4 and not s.constant and s.mde < 0.5 * reward.gain and not same_reward(run, s):
             found.append((s.key, s))
     return found
 
