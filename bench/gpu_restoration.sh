@@ -10,7 +10,7 @@ out="${2:-${OUT:-runs}/restoration-$network}"
 mkdir -p "$out"
 size="--device cuda --seeds 3 --patch 64 --picture-size 256 --crops 24 --prompts 32 --grpo-prompts 32 --group 8 --rows 256"
 case "$network" in
-  frequency) own="--width 32 --warm 20 --seconds 12 --probe 20 --warm-gates mean --grpo-rate 5e-3 --train *.rate.*,*.fusion.*" ;;
+  frequency) own="--width 32 --warm 20 --seconds 16 --probe 20 --warm-gates mean --rate 2e-3 --share 0.5 --grpo-rate 1e-2 --sites */rate --train *.rate.*" ;;
   toolbox) own="--network toolbox --width 16 --warm 5 --seconds 8 --probe 20 --warm-gates mean --share 1 --grpo-rate 2e-3" ;;
   *) echo "frequency or toolbox, not $network" >&2; exit 2 ;;
 esac

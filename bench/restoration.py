@@ -10,6 +10,7 @@ Per seed: a supervised warm-up, then from its weights and for the same time each
   supervised/sampled   goes on with sampled gates
   grpo                 supervised/mean for a part of that time, GRPO on groups of the same gates for the rest (--share)
 (toolbox: "soft" is the mixture of filters that supervision trained, "greedy" one filter a patch.)
+What was measured is kept in --out: a run goes on where it stopped, and --pieces N stops after N arms.
 Held-out pictures are whole; gains are paired (same picture, same degradation, same seed), intervals draw pictures.
 Time is CPU time of the process on a CPU, wall time on a GPU.
 """
@@ -18,17 +19,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from restoration_table import tables
 
 from anygrpo.config.recipe import Recipe
 from anygrpo.policies import build_policy
 from anygrpo.policies.stochastic.distributions import middle
 from anygrpo.tasks import build_task
-from anygrpo.tasks.restoration import paired_interval
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
@@ -95,23 +97,24 @@ def recipe_of(args: argparse.Namespace, seed: int, arm: str, steps: int, folder:
 
 def trained(args: argparse.Namespace, seed: int, arm: str, seconds: float, out: Path, weights: Path | None) -> Any:
     """A policy trained for `seconds`: a few steps are timed first, then the whole run gets as many as fit."""
-    probe = max(4, args.probe)
-    start = 0.0
+    stamps: list[float] = []
 
     def run_of(steps: int, folder: Path) -> Any:
-        nonlocal start
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
         run = new_run(recipe_of(args, seed, arm, steps, folder, weights))
         task = run.stages[0].task
         task.cache = SAMPLES.setdefault(seed, task.cache)
-        start = clock(args.device)
+        run.observers.append(lambda row, run: stamps.append(clock(args.device)))
+        stamps[:] = [clock(args.device)]
         train(run)
         return run
 
+    probe = max(6, args.probe)
     run_of(2, out / "cold")  # libraries load, kernels are chosen
     run_of(probe, out / "probe")
-    per_step = (clock(args.device) - start) / probe
+    per_step = (stamps[-2] - stamps[1]) / (probe - 2)  # the last step evaluates
     run = run_of(max(1, round(seconds / per_step)), out / "run")
-    spent = clock(args.device) - start
+    spent = stamps[-1] - stamps[0]
     torch.save(run.policy.network.state_dict(), out / "network.pt")
     print(f"seed {seed} {arm}: {run.total_steps} steps in {spent:.1f} s", flush=True)
     return run.policy, spent, run.total_steps
@@ -125,16 +128,21 @@ def quality(policy: Any, task: Any, rollout: Any) -> dict[str, list[list[float]]
 
 
 def evaluated(policy: Any, task: Any, best_of: int) -> dict[str, Any]:
-    """Greedy quality, and that of the best of G samples by the reward (an upper bound: it reads the clean picture)."""
+    """Quality of the deterministic mode; of fixed gates; of G samples' mean and best by the reward (an upper bound: it
+    reads the clean picture); and of the soft mixture where the deterministic mode is a hard choice."""
     held = task.held_out()
-    greedy = {k: [row[0] for row in x] for k, x in quality(policy, task, policy.greedy(held)).items()}
+    first = lambda x: {k: [row[0] for row in rows] for k, rows in x.items()}  # noqa: E731
     many = quality(policy, task, policy.sample(held, best_of, 1))
     pick = [max(range(best_of), key=row.__getitem__) for row in many["reward"]]
-    best = {k: [row[i] for row, i in zip(x, pick)] for k, x in many.items()}
-    mean = {k: [sum(row) / best_of for row in x] for k, x in many.items()}
-    soft = quality(policy, task, policy.rollout_with(held, 1, lambda name, distribution: middle(distribution, "mean")))
-    soft = {k: [row[0] for row in x] for k, x in soft.items()}
-    return {"greedy": greedy, "best": best, "sampled": mean, "soft": soft}
+    kinds = {
+        "greedy": first(quality(policy, task, policy.greedy(held))),
+        "fixed": fixed_gates(policy, task),
+        "sampled": {k: [sum(row) / best_of for row in x] for k, x in many.items()},
+        "best": {k: [row[i] for row, i in zip(x, pick)] for k, x in many.items()},
+    }
+    if policy.mode == "mode":
+        kinds["soft"] = first(quality(policy, task, policy.rollout_with(held, 1, lambda name, d: middle(d, "mean"))))
+    return kinds
 
 
 def fixed_gates(policy: Any, task: Any) -> dict[str, list[float]]:
@@ -178,42 +186,11 @@ def oracle(policy: Any, task: Any) -> dict[str, list[float]]:
     return {name: [tries[t][name][i][0] for i, t in enumerate(pick)] for name in tries[0]}
 
 
-def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], a: str, b: str) -> list[dict[str, Any]]:
-    """Paired gains of b over a, per degradation and over all: keys are "ARM:KIND"."""
-
-    def numbers(result: dict[str, Any], key: str, metric: str) -> torch.Tensor:
-        arm, kind = key.split(":")
-        return torch.tensor(result["arms"][arm][kind][metric])
-
-    results = [r for r in results if all(kind in r["arms"][arm] for arm, kind in (a.split(":"), b.split(":")))]
-    rows = []
-    for name in [*dict.fromkeys(names), "all"]:
-        places = [i for i, n in enumerate(names) if name in (n, "all")]
-        row: dict[str, Any] = {"degradation": name}
-        for metric in ("psnr", "ssim", "reward"):
-            gain = torch.cat([(numbers(r, b, metric) - numbers(r, a, metric))[places] for r in results])
-            clusters = [pictures[i] for i in places] * len(results)
-            base = torch.cat([numbers(r, a, metric)[places] for r in results]).mean().item()
-            row[metric] = [base, *paired_interval(gain, clusters)]
-        rows.append(row)
-    return rows
-
-
-def printed(title: str, rows: list[dict[str, Any]]) -> None:
-    print(f"\n{title}\n| degradation | PSNR dB | gain [95%] | SSIM | gain [95%] |\n|---|---|---|---|---|")
-    for r in rows:
-        p, s = r["psnr"], r["ssim"]
-        print(
-            f"| {r['degradation']} | {p[0]:.2f} | {p[1]:+.3f} [{p[2]:+.3f}, {p[3]:+.3f}] "
-            f"| {s[0]:.4f} | {s[1]:+.4f} [{s[2]:+.4f}, {s[3]:+.4f}] |"
-        )
-
-
 def arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (
         ("seeds", 3), ("width", 8), ("patch", 32), ("picture-size", 128), ("crops", 32), ("prompts", 8),
-        ("grpo-prompts", 8), ("group", 8), ("rows", 64), ("best-of", 8), ("probe", 8), ("oracles", 1),
+        ("grpo-prompts", 8), ("group", 8), ("rows", 64), ("best-of", 8), ("probe", 8), ("oracles", 1), ("pieces", -1),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=value)
     for name, value in (
@@ -224,58 +201,73 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
     p.add_argument("--warm-gates", choices=("mean", "sampled"), default="sampled")
     p.add_argument("--device", default="cpu")
+    p.add_argument("--arms", nargs="*", help="default: all that make sense for the network")
     p.add_argument("--sites", default="*", help="patterns of the sites that GRPO samples, separated by commas")
     p.add_argument("--train", default="", help="patterns of the parameters that GRPO trains (default: all)")
     p.add_argument("--out", type=Path, default=Path("runs/bench-restoration"))
     return p.parse_args()
 
 
+def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str, Any]:
+    """One arm of one seed (or its warm-up, or the oracles), trained and evaluated."""
+    task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
+    SAMPLES[seed] = task.cache
+    if arm == "oracle":
+        return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", "grpo")}
+    for index in task.pool:
+        task.sample(index)
+    if arm == "warm":
+        policy, spent, steps = trained(args, seed, f"supervised/{args.warm_gates}", args.warm, out / "warm", None)
+    else:
+        start, seconds = out / "warm" / "network.pt", args.seconds
+        if arm == "grpo" and args.share < 1:
+            seconds = args.seconds * args.share
+            trained(args, seed, "supervised/mean", args.seconds - seconds, out / "grpo-before", start)
+            start = out / "grpo-before" / "network.pt"
+        policy, spent, steps = trained(args, seed, arm, seconds, out / arm, start)
+    return evaluated(policy, task, args.best_of) | {"seconds": spent, "steps": steps}
+
+
+def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
+    """The policy an arm ended with."""
+    return build_policy(recipe_of(args, seed, arm, 1, out, out / arm / "network.pt").policy, seed)
+
+
+def measured(args: argparse.Namespace) -> list[dict[str, Any]] | None:
+    """Every piece, read from --out where it was measured before; None where --pieces ran out."""
+    results, new = [], 0
+    for seed in range(args.seeds):
+        out = args.out / f"seed{seed}"
+        arms: dict[str, Any] = {}
+        for arm in ("warm", *(args.arms or ARMS[args.network]), *(["oracle"] if seed < args.oracles else [])):
+            path = out / arm / "result.json"
+            if not path.exists():
+                if new == args.pieces:
+                    return None
+                result, new = piece(args, seed, arm, out), new + 1
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(result))
+            arms[arm] = json.loads(path.read_text())
+        for arm, best in arms.pop("oracle", {}).items():
+            arms[arm]["oracle"] = best
+        results.append({"seed": seed, "arms": arms})
+    return results
+
+
 def main() -> None:
     args = arguments()
     torch.set_num_threads(1 if args.device == "cpu" else torch.get_num_threads())
-    results: list[dict[str, Any]] = []
-    for seed in range(args.seeds):
-        out = args.out / f"seed{seed}"
-        task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
-        SAMPLES[seed] = task.cache
-        for index in task.pool:
-            task.sample(index)
-        warm, _, _ = trained(args, seed, f"supervised/{args.warm_gates}", args.warm, out / "warm", None)
-        result: dict[str, Any] = {"seed": seed, "arms": {"warm": evaluated(warm, task, args.best_of)}}
-        for arm in ARMS[args.network]:
-            start, seconds = out / "warm" / "network.pt", args.seconds
-            if arm == "grpo" and args.share < 1:
-                seconds = args.seconds * args.share
-                trained(args, seed, "supervised/mean", args.seconds - seconds, out / "grpo-before", start)
-                start = out / "grpo-before" / "network.pt"
-            policy, spent, steps = trained(args, seed, arm, seconds, out / arm, start)
-            result["arms"][arm] = evaluated(policy, task, args.best_of) | {"seconds": spent, "steps": steps}
-            result["arms"][arm]["fixed"] = fixed_gates(policy, task)
-            if seed < args.oracles:
-                result["arms"][arm]["oracle"] = oracle(policy, task)
-        results.append(result)
-        held = task.held_out()
-        names, pictures = [p["degradation"] for p in held], [p["picture"] for p in held]
-        (args.out / "results.json").write_text(json.dumps({"args": vars(args), "results": results}, default=str))
-    before = build_policy(recipe_of(args, seed, "grpo", 1, out, out / "supervised/mean/network.pt").policy, seed)
-    outputs = [p.decode(p.greedy(held).samples) for p in (before, policy)]
-    task.pictures(held, *outputs, args.out / "pictures")
-    summary = {}
-    for a, b in (
-        ("supervised/mean:greedy", "grpo:greedy"),
-        ("supervised/sampled:greedy", "grpo:greedy"),
-        ("supervised/mean:soft", "grpo:greedy"),
-        ("grpo:fixed", "grpo:greedy"),
-        ("supervised/mean:greedy", "supervised/mean:oracle"),
-        ("warm:greedy", "warm:best"),
-        ("grpo:greedy", "grpo:best"),
-        ("grpo:greedy", "grpo:oracle"),
-    ):
-        if not all(kind in results[0]["arms"].get(arm, {}) for arm, kind in (a.split(":"), b.split(":"))):
-            continue
-        summary[f"{a} -> {b}"] = table(results, names, pictures, a, b)
-        printed(f"{a} -> {b}", summary[f"{a} -> {b}"])
-    (args.out / "summary.json").write_text(json.dumps(summary))
+    results = measured(args)
+    if results is None:
+        return
+    (args.out / "results.json").write_text(json.dumps({"args": vars(args), "results": results}, default=str))
+    seed, out = args.seeds - 1, args.out / f"seed{args.seeds - 1}"
+    task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
+    held = task.held_out()
+    names, pictures = [p["degradation"] for p in held], [p["picture"] for p in held]
+    policies = (loaded(args, seed, arm, out) for arm in ("supervised/mean", "grpo"))
+    task.pictures(held, *(p.decode(p.greedy(held).samples) for p in policies), args.out / "pictures")
+    (args.out / "summary.json").write_text(json.dumps(tables(results, names, pictures)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""Tables of paired gains from what `restoration.py` measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from anygrpo.tasks.restoration import paired_interval
+
+COMPARED = (
+    ("supervised/mean:greedy", "grpo:greedy"),
+    ("supervised/sampled:greedy", "grpo:greedy"),
+    ("supervised/mean:soft", "grpo:greedy"),
+    ("grpo:fixed", "grpo:greedy"),
+    ("supervised/mean:greedy", "supervised/mean:oracle"),
+    ("grpo:greedy", "grpo:oracle"),
+    ("warm:greedy", "warm:best"),
+    ("grpo:greedy", "grpo:best"),
+)
+"""What is compared with what: "ARM:KIND", gains of the second over the first."""
+
+
+def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], a: str, b: str) -> list[dict[str, Any]]:
+    """Paired gains of b over a, per degradation and over all: keys are "ARM:KIND"."""
+
+    def numbers(result: dict[str, Any], key: str, metric: str) -> torch.Tensor:
+        arm, kind = key.split(":")
+        return torch.tensor(result["arms"][arm][kind][metric])
+
+    results = [r for r in results if all(kind in r["arms"][arm] for arm, kind in (a.split(":"), b.split(":")))]
+    rows = []
+    for name in [*dict.fromkeys(names), "all"]:
+        places = [i for i, n in enumerate(names) if name in (n, "all")]
+        row: dict[str, Any] = {"degradation": name}
+        for metric in ("psnr", "ssim", "reward"):
+            gain = torch.cat([(numbers(r, b, metric) - numbers(r, a, metric))[places] for r in results])
+            clusters = [pictures[i] for i in places] * len(results)
+            base = torch.cat([numbers(r, a, metric)[places] for r in results]).mean().item()
+            row[metric] = [base, *paired_interval(gain, clusters)]
+        rows.append(row)
+    return rows
+
+
+def printed(title: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{title}\n| degradation | PSNR dB | gain [95%] | SSIM | gain [95%] |\n|---|---|---|---|---|")
+    for r in rows:
+        p, s = r["psnr"], r["ssim"]
+        print(
+            f"| {r['degradation']} | {p[0]:.2f} | {p[1]:+.3f} [{p[2]:+.3f}, {p[3]:+.3f}] "
+            f"| {s[0]:.4f} | {s[1]:+.4f} [{s[2]:+.4f}, {s[3]:+.4f}] |"
+        )
+
+
+def tables(results: list[dict[str, Any]], names: list[str], pictures: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """Every comparison of `COMPARED` that was measured, printed and returned."""
+    summary = {}
+    for a, b in COMPARED:
+        if all(kind in results[0]["arms"].get(arm, {}) for arm, kind in (a.split(":"), b.split(":"))):
+            summary[f"{a} -> {b}"] = table(results, names, pictures, a, b)
+            printed(f"{a} -> {b}", summary[f"{a} -> {b}"])
+    return summary
