@@ -44,7 +44,7 @@ def _letters(case: Case) -> Table:
         "task": {"kind": "python", "task": f"{HERE}/letters.py:Letters", "arguments": case.task},
         "algorithm": {"prompts_per_step": 16, "group_size": 8, "beta": 0.01, "entropy_coef": 1e-3} | case.algorithm,
         "optimizer": {"learning_rate": 5e-3} | case.optimizer,
-        "training": {"steps": 60, "threads": 1, "checkpoint_every": 1000, "gradient_norms_every": 5} | case.training,
+        "training": {"steps": 60, "threads": 1, "checkpoint_every": 1000} | case.training,
         "evaluation": {"every": 5},
         "doctor": {"mode": "off"},
     }
@@ -52,14 +52,14 @@ def _letters(case: Case) -> Table:
 
 def _selector(case: Case) -> Table:
     policy = {"kind": "selector", "features": 448, "width": 64, "shots": 2, "logit_temperature": 0.2} | case.policy
-    task = {"kind": "digits_vqa", "pool": 16, "shots": 2, "embedding": "ngrams", "evaluation_queries": 200} | case.task
+    task = {"kind": "digits_vqa", "pool": 16, "shots": 2, "embedding": "ngrams", "evaluation_queries": 100} | case.task
     return {
         "seed": case.seed,
         "policy": policy,
         "task": task,
         "algorithm": {"prompts_per_step": 32, "group_size": 8, "beta": 0.001, "entropy_coef": 1e-4} | case.algorithm,
         "optimizer": {"learning_rate": 2e-3} | case.optimizer,
-        "training": {"steps": 60, "threads": 1, "checkpoint_every": 1000, "rows_per_block": 256} | case.training,
+        "training": {"steps": 40, "threads": 1, "checkpoint_every": 1000, "rows_per_block": 256} | case.training,
         "evaluation": {"every": 10, "metric": "eval/accuracy"},
         "doctor": {"mode": "off"},
     }
@@ -77,7 +77,7 @@ FAULTS = (
          optimizer={"learning_rate": {"kind": "linear", "start": 5e-3, "end": 1.0}}),
     Case("lr_over_1000", "learning rate / 1000", _STUCK, optimizer={"learning_rate": 5e-6}, training={"steps": 120}),
     Case("lr_exhausted", "the rate reaches 0 while the reward still rises", ("lr_exhausted",), training={"steps": 60},
-         optimizer={"learning_rate": {"kind": "linear", "start": 4e-3, "end": 0.0, "steps": 36}}),
+         optimizer={"learning_rate": {"kind": "cosine", "start": 5e-3, "end": 0.0}}),
     Case("kl_weight_10", "KL weight 10", ("kl_dominates",), algorithm={"beta": 10.0}, training={"steps": 100}),
     Case("frozen", "no gradient reaches the weights", ("zero_gradient",), {"frozen": True}),
     Case("wrong_reference", "the reference is another policy", ("wrong_reference", "kl_dominates"),
@@ -133,7 +133,7 @@ CONTROLS = (
     Case("letters_two_passes", "healthy, two passes", algorithm={"epochs": 2}, optimizer={"learning_rate": 3e-3}),
     Case("letters_no_kl", "healthy, no KL term", algorithm={"beta": 0.0}),
     *(Case(f"selector_seed_{s}", "healthy", seed=s, kind="selector") for s in range(3)),
-    Case("selector_wide", "healthy, width 128", kind="selector", policy={"width": 128}, training={"steps": 40}),
+    Case("selector_wide", "healthy, width 128", kind="selector", policy={"width": 128}),
 )
 
 SMOKE = ("frozen", "constant_reward", "no_end", "letters_seed_1", "letters_rloo")

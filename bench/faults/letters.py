@@ -39,7 +39,7 @@ class Network(nn.Module):
 
 
 class CharLM(BasePolicy):
-    """samples: ids [P, G, 1 + T], the prompt's letter and then the answer.
+    """samples: ids [P, G, 1 + T], the prompt's letter and then the answer, of one letter at least.
 
     Options (all healthy by default): width, length, temperature; scoring_temperature, dropout (on while scoring only),
     frozen (no gradient reaches the log-probs), wrong_reference (noise added to the reference), one_seed (every sample
@@ -119,6 +119,7 @@ class CharLM(BasePolicy):
 
     def _logits(self, ids: Tensor, temperature: float) -> Tensor:
         logits = self.network(ids) / temperature
+        logits = torch.cat([logits[:, :1].index_fill(-1, torch.tensor([END]), -1e4), logits[:, 1:]], 1)
         if self.options.get("no_end"):
             logits = logits.index_fill(-1, torch.tensor([END]), -1e4)
         return logits

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +79,30 @@ def measure(case: Case, root: Path, preflight: bool = True) -> Result:
         pass  # some faults end a run; its log is what counts
     finally:
         run.close()
-    heavy = [f.rule for f in diagnose_log(read(str(folder))).findings if f.severity != "info"]
-    rows = [r for r in read_rows(folder / "metrics.jsonl")[0] if r["step"] >= 0]
-    serious = [o.probe for o in check(recipe, seconds=3).outcomes if o.status == "serious"] if preflight else []
+    heavy, rows = heavy_findings(folder), training_rows(folder)
+    serious = [o.probe for o in check(recipe, seconds=1).outcomes if o.status == "serious"] if preflight else []
     first, others = (heavy[0], heavy[1:]) if heavy else ("-", [])
     named = named_at(rows, case.accepted)
     seconds = round(time.perf_counter() - began, 1)
     return Result(case.name, case.what, case.accepted, first, others, named, serious, len(rows), seconds)
+
+
+def known(case: Case, root: Path) -> Result:
+    """A case already run: its log judged again by the doctor of today, everything else as it was."""
+    old = Result(**json.loads((root / case.name / "result.json").read_text(encoding="utf-8")))
+    heavy, rows = heavy_findings(root / case.name), training_rows(root / case.name)
+    first, others = (heavy[0], heavy[1:]) if heavy else ("-", [])
+    return replace(
+        old, what=case.what, accepted=case.accepted, first=first, others=others, named_at=named_at(rows, case.accepted)
+    )
+
+
+def heavy_findings(folder: Path) -> list[str]:
+    return [f.rule for f in diagnose_log(read(str(folder))).findings if f.severity != "info"]
+
+
+def training_rows(folder: Path) -> list[dict[str, Any]]:
+    return [r for r in read_rows(folder / "metrics.jsonl")[0] if r["step"] >= 0]
 
 
 def named_at(rows: list[dict[str, Any]], accepted: tuple[str, ...]) -> int | None:
@@ -140,18 +157,24 @@ def ask_peers(python: str, root: Path, results: list[Result]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", help="names of cases")
+    parser.add_argument(
+        "--part", type=int, nargs=2, metavar=("I", "N"), help="every N-th case from the I-th, for two cores"
+    )
+    parser.add_argument("--join", action="store_true", help="no training: score what the parts have left in --out")
     parser.add_argument("--smoke", action="store_true", help="three faults and two controls")
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter that has rldoctor, rlprobe and rlwatch")
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
     wanted = set(args.only or (SMOKE if args.smoke else ()))
-    results = []
-    for case in (*FAULTS, *CONTROLS):
-        if wanted and case.name not in wanted:
-            continue
+    cases = [case for case in (*FAULTS, *CONTROLS) if not wanted or case.name in wanted]
+    if args.part:
+        cases = cases[args.part[0] :: args.part[1]]
+    results = [known(case, args.out) for case in cases] if args.join else []
+    for case in () if args.join else cases:
         results.append(measure(case, args.out))
         r = results[-1]
+        (args.out / case.name / "result.json").write_text(json.dumps(asdict(r)), encoding="utf-8")
         print(
             f"{'ok  ' if r.right else 'MISS'} {r.name}: {r.first} {r.others} named at {r.named_at}, check {r.check}",
             flush=True,

@@ -131,3 +131,23 @@ def test_a_probe_that_raises_is_a_serious_outcome(letters_recipe, monkeypatch):
     outcome = outcomes(letters_recipe())["components"]
     assert outcome.status == "serious"
     assert "no such thing" in outcome.say("en")
+
+
+@pytest.mark.parametrize("method", ["supervised", "rce"])
+def test_a_stage_on_stored_answers_is_probed_without_asking_it_to_sample(letters_recipe, method):
+    recipe = letters_recipe(stages=[{"name": "warm", "method": method, "steps": 20}, {"name": "rl", "steps": 20}])
+    found = {o.probe: o for o in check(recipe, stage="warm", seconds=1).outcomes}
+    for probe in ("ratio_one", "sampling", "truncation", "repeatable_reward", "live_groups"):
+        assert found[probe].status == "not applicable", found[probe]
+    assert found["trainable"].status == "ok"
+    assert found["learning_rate"].status == "ok"
+    assert found["learning_rate"].numbers["kl"] > 0
+    assert not [o.say("en") for o in found.values() if o.status == "serious"]
+
+
+def test_a_stage_after_another_is_probed_against_its_own_start(letters_recipe):
+    stages = [{"name": "one", "steps": 5}, {"name": "two", "steps": 20, "algorithm": {"beta": 0.1}}]
+    report = check(letters_recipe(stages=stages), stage="two", seconds=1)
+    found = {o.probe: o for o in report.outcomes}
+    assert (report.stage, found["reference_kl"].status) == ("two", "ok")
+    assert found["learning_rate"].numbers["updates"] == 20

@@ -196,5 +196,5 @@ def steering(subject: Subject) -> Outcome:
 def _gap(subject: Subject, batch: Batch) -> float:
     """Mean log-prob per decision of preferred rows minus that of the others."""
     scores, sign = subject.score(batch), batch.advantages[:, :1].double()
-    up, down = batch.mask & (sign > 0), batch.mask & (sign < 0)
+    up, down = batch.mask & (sign > 0), batch.mask & (sign <= 0)
     return float(scores[up].mean() - scores[down].mean()) if bool(up.any()) and bool(down.any()) else 0.0

@@ -20,8 +20,8 @@ from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_re
 from anygrpo.train.loop import gather_once, needs_reference
 from anygrpo.train.objective import Tally
 from anygrpo.train.run import Run
-from anygrpo.train.stages import PlannedStage
 from anygrpo.train.schedule import Numbers, numbers_at
+from anygrpo.train.stages import PlannedStage
 from anygrpo.train.update import Updater
 
 _PASSES = 80
@@ -116,11 +116,12 @@ class Subject:
 
     @cached_property
     def preference(self) -> Batch:
-        """Made-up advantages, +1 and -1 in turn, on the same rows: a preference that any policy can follow."""
+        """Made-up advantages, +1 and -1 in turn (as weights: 2 and 0), on the same rows: a preference that any policy
+        can follow."""
         rollout = self.small
         p, g, _ = rollout.shape
         turn = torch.arange(g).repeat(p, 1) if g > 1 else torch.arange(p)[:, None]
-        values = (1.0 - 2.0 * (turn % 2)).to(rollout.rewards)
+        values = (1.0 - 2.0 * (turn % 2)).to(rollout.rewards) + (self.stage.method == "rce")
         mask = rollout.mask & rollout.valid[..., None]
         return self.ready(weigh(Prepared(rollout, values, mask, {}), self.stage))
 
