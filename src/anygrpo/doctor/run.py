@@ -153,6 +153,10 @@ SHORT = {
 """Short names that --map takes."""
 
 
+OVERFLOWING = 1e150
+"""Numbers from here on are as good as infinite: their squares are."""
+
+
 def known_name(name: str) -> str:
     """The canonical name behind what --map was given: "reward" -> "reward/mean".
 
@@ -198,7 +202,7 @@ def collect(name: str, key: str, rows: list[tuple[int, Row]]) -> Series:
     for i, row in rows:
         if key in row:
             x = canonical.scale(key, row[key])
-            if math.isfinite(x):
+            if abs(x) < OVERFLOWING:  # False for NaN
                 numbers.append(i)
                 values.append(x)
             else:
@@ -218,7 +222,16 @@ def derive(series: dict[str, Series]) -> None:
     rename_batch_std(series)
     live = series.pop("groups/live", None)
     if live and "groups/dead" not in series:
-        series["groups/dead"] = Series("groups/dead", live.key, live.rows, tuple(1 - x for x in live.values), live.bad)
+        name = f"1 - {live.key}"
+        series["groups/dead"] = Series("groups/dead", name, live.rows, tuple(1 - x for x in live.values), live.bad)
+    low, high = series.get("clip/low"), series.get("clip/high")
+    if "clip/fraction" not in series and low and high:
+        other = high.at()
+        both = [(r, x + other[r]) for r, x in zip(low.rows, low.values) if r in other]
+        if both:
+            name = f"{low.key} + {high.key}"
+            rows, values = tuple(r for r, _ in both), tuple(x for _, x in both)
+            series["clip/fraction"] = Series("clip/fraction", name, rows, values)
 
 
 def rename_batch_std(series: dict[str, Series]) -> None:
