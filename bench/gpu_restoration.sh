@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The restoration comparison at a larger size on one GPU: under five minutes for "frequency", two for "toolbox".
 #   bash bench/gpu_restoration.sh [frequency|toolbox] [FOLDER]
-# Needs torch, torchmetrics, scikit-image, scikit-learn, pydantic, pillow. Writes summary.json, results.json, log.txt and
+# Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors. Writes summary.json, results.json, log.txt and
 # pictures/*.png (degraded | supervised | grpo | clean, of the last seed) to FOLDER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
