@@ -95,10 +95,13 @@ def test_reward_std_is_the_batch_std_where_all_groups_are_dead() -> None:
 
 
 def test_averaged_rows_are_not_a_first_row(tmp_path: Path) -> None:
-    every_ten = [row | {"step": 10.0 * (i + 1), "kl": 1.0} for i, row in enumerate(healthy(30))]
-    every_one = [row | {"kl": 1.0} for row in healthy(30)]
+    every_ten = [row | {"step": 10.0 * (i + 1), "kl": 0.3} for i, row in enumerate(healthy(30))]
+    every_one = [row | {"kl": 0.3} for row in healthy(30)]
     assert "wrong_reference" not in {f.rule for f in diagnose(every_ten, format="jsonl").findings}
     assert "wrong_reference" in {f.rule for f in diagnose(every_one, format="jsonl").findings}
+    far = [row | {"kl": 1.1} for row in every_ten]
+    found = next(f for f in diagnose(far, format="jsonl").findings if f.rule == "wrong_reference")
+    assert (found.certainty, found.severity) == ("likely", "warning")
 
 
 def test_orpo_rewards_are_no_rewards() -> None:

@@ -109,7 +109,7 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
 def list_statistics(name: str, values: list[Any]) -> Row:
     """Rewards of one group logged one by one say more than their mean: name/mean, /std (n - 1), /max, /min."""
     found = [x for x in map(number, values) if x is not None]
-    if len(found) < 2 or len(found) != len(values) or not all(map(math.isfinite, found)):
+    if len(found) < 2 or len(found) != len(values) or not all(abs(x) < 1e150 for x in found):
         return {}
     mean = math.fsum(found) / len(found)
     spread = math.sqrt(math.fsum((x - mean) ** 2 for x in found) / (len(found) - 1))
