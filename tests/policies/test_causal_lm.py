@@ -151,6 +151,14 @@ def test_shared_and_plain_passes_agree_on_any_cut_and_order(kind):
     torch.testing.assert_close(some, whole[order, 1:5], atol=1e-5, rtol=0)
 
 
+def test_rows_of_joined_rollouts_keep_their_own_prompts():
+    p = policy()
+    a, b = p.sample(PROMPTS[:1], 2, seed=0), p.sample(PROMPTS[1:], 2, seed=1)
+    both = a.joined(b)
+    made = scored(p, both).log_probs.view_as(both.log_probs)
+    torch.testing.assert_close(torch.where(both.mask, made, 0.0), both.log_probs, atol=2e-5, rtol=0)
+
+
 def test_a_plan_keeps_groups_together_within_the_budget():
     p = policy(token_budget=30)
     rows = {
@@ -282,7 +290,8 @@ def test_checkpointed_blocks_are_computed_again_in_backward(given):
     r = p.sample(PROMPTS, 2, seed=0)
     calls = []
     model = p.weights.training_model()
-    model.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(1))
+    # Before the forward, since computing again stops at the last tensor that is needed.
+    model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
     loss = scored(p, r).log_probs.sum()
     before = len(calls)
     loss.backward()

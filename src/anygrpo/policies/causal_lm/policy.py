@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -65,7 +66,7 @@ class CausalLM(BasePolicy):
         """Completions of each prompt.
 
         samples: prompt_ids [P, G, Lp], prompt_lengths [P, G], completion_ids [P, G, T], completion_lengths [P, G],
-        group [P, G] (index of the prompt). log_probs are those of the training pass.
+        group [P, G] (a number for each different prompt). log_probs are those of the training pass.
         """
         return self._generate(prompts, group_size, seed, greedy=False)
 
@@ -97,7 +98,7 @@ class CausalLM(BasePolicy):
             "prompt_lengths": torch.tensor([len(ids) for ids in prompts])[:, None].repeat(1, group_size),
             "completion_ids": grid(made.ids),
             "completion_lengths": grid(made.lengths),
-            "group": torch.arange(count)[:, None].repeat(1, group_size),
+            "group": torch.tensor([_number_of(ids) for ids in prompts])[:, None].repeat(1, group_size),
         }
         lengths = made.lengths.float()
         info = {
@@ -215,6 +216,11 @@ class CausalLM(BasePolicy):
                 components[name][p, : len(row)] = torch.tensor(values[p], dtype=torch.float32)
         new = {"log_probs": log_probs, "valid": valid, "rewards": rewards, "components": components}
         return Rollout(**{**rollout.__dict__, **new})
+
+
+def _number_of(ids: list[int]) -> int:
+    """The same number for the same prompt, also in another rollout: rows of joined rollouts are told apart."""
+    return int.from_bytes(hashlib.blake2b(repr(ids).encode(), digest_size=7).digest(), "big")
 
 
 def _start(number: Any) -> float:

@@ -28,6 +28,13 @@ class RowLengths:
         both = torch.stack([samples["prompt_lengths"], samples["completion_lengths"], samples["group"]]).tolist()
         return RowLengths(*both)
 
+    def groups(self) -> list[list[int]]:
+        """Rows that share a prompt, in order of first appearance."""
+        found: dict[int, list[int]] = {}
+        for i, group in enumerate(self.group):
+            found.setdefault(group, []).append(i)
+        return list(found.values())
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -73,29 +80,23 @@ def plain_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
 
 def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
     """[m, H] with each group's prompt computed once and nothing padded. Rows may come in any order."""
-    lengths = RowLengths.of(samples)
-    order = sorted(range(len(lengths.group)), key=lambda i: lengths.group[i])
-    leaders = [i for n, i in enumerate(order) if n == 0 or lengths.group[order[n - 1]] != lengths.group[i]]
-    members = {lengths.group[i]: [j for j in order if lengths.group[j] == lengths.group[i]] for i in leaders}
-    fed = [[max(lengths.completion[j] - 1, 0) for j in members[lengths.group[i]]] for i in leaders]
-    device = samples["prompt_ids"].device
-    layout = pack([lengths.prompt[i] for i in leaders], fed, device)
+    lengths, device = RowLengths.of(samples), samples["prompt_ids"].device
+    groups = lengths.groups()
+    fed = [[max(lengths.completion[i] - 1, 0) for i in members] for members in groups]
+    layout = pack([lengths.prompt[members[0]] for members in groups], fed, device)
     pieces = []
-    first = [0] * len(order)  # packed index of the state before each row's second completion token
-    base = [0] * len(order)  # packed index of the prompt's last token
-    for i, segment in zip(leaders, layout.segments):
-        pieces.append(samples["prompt_ids"][i, : lengths.prompt[i]])
+    before = [0] * len(lengths.group)  # packed index of the state that predicts a row's first completion token,
+    after = [0] * len(lengths.group)  # and of the one that predicts its second; the others follow
+    for members, counts, segment in zip(groups, fed, layout.segments):
+        pieces.append(samples["prompt_ids"][members[0], : segment.middle - segment.start])
         at = segment.middle
-        for j in members[lengths.group[i]]:
-            count = max(lengths.completion[j] - 1, 0)
-            pieces.append(samples["completion_ids"][j, :count])
-            first[j], base[j] = at, segment.middle - 1
+        for i, count in zip(members, counts):
+            pieces.append(samples["completion_ids"][i, :count])
+            before[i], after[i] = segment.middle - 1, at
             at += count
     hidden = forward(model, torch.cat(pieces), layout.positions, Packed(layout))
-    start = torch.tensor(first, device=device)[targets.row] + targets.decision - 1
-    return hidden.index_select(
-        0, torch.where(targets.decision == 0, torch.tensor(base, device=device)[targets.row], start)
-    )
+    start = torch.tensor([before, after], device=device)[:, targets.row]
+    return hidden.index_select(0, torch.where(targets.decision == 0, start[0], start[1] + targets.decision - 1))
 
 
 class Scorer:
@@ -125,11 +126,8 @@ class Scorer:
         """
         lengths = RowLengths.of(samples)
         shared = self.ability.fits(max(map(sum, zip(lengths.prompt, lengths.completion))))
-        groups: dict[int, list[int]] = {}
-        for i, group in enumerate(lengths.group):
-            groups.setdefault(group, []).append(i)
         parts, used = [[]], 0
-        for members in groups.values():
+        for members in lengths.groups():
             own = [lengths.completion[i] + (0 if shared else lengths.prompt[i]) for i in members]
             prompt = lengths.prompt[members[0]] if shared else 0
             whole = prompt + sum(own)
