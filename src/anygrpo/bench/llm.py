@@ -130,7 +130,8 @@ def _need(peer: str) -> None:
 
 
 def _run(side: str, case: Case, model: str, steps: int, threads: int, extra: list[str]) -> dict[str, Any]:
-    command = [sys.executable, "-m", MODULES[side], "--case", json.dumps(case.as_dict()), "--model", model]
+    # -P: a folder of the working directory must not pass for a package that a side looks for.
+    command = [sys.executable, "-P", "-m", MODULES[side], "--case", json.dumps(case.as_dict()), "--model", model]
     command += ["--steps", str(steps), "--threads", str(threads), *extra]
     environment = os.environ | {
         "OMP_NUM_THREADS": str(threads),
