@@ -142,7 +142,7 @@ def open_study(folder: Path, space: Space) -> Any:
         f"sqlite:///{folder / 'study.db'}",
         heartbeat_interval=_HEARTBEAT,
         grace_period=2 * _HEARTBEAT,
-        failed_trial_callback=optuna.storages.RetryFailedTrialCallback(max_retry=1),
+        heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=1),
     )
     samplers = {
         "tpe": lambda: optuna.samplers.TPESampler(seed=0),

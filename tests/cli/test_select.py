@@ -1,0 +1,81 @@
+"""`anygrpo select` from end to end on a small selector."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anygrpo.cli.main import main
+
+RECIPE = """
+[policy]
+kind = "selector"
+features = 448
+width = 8
+shots = 2
+[task]
+kind = "digits_vqa"
+embedding = "ngrams"
+pool = 8
+queries = 40
+evaluation_queries = 20
+[algorithm]
+prompts_per_step = 4
+group_size = 4
+[optimizer]
+learning_rate = 1e-2
+[training]
+steps = 3
+threads = 1
+"""
+
+OFFLINE = RECIPE.replace(
+    'kind = "digits_vqa"', 'kind = "stored_candidates"\nfile = "{file}"\n[task.live]\nkind = "digits_vqa"'
+)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    (tmp_path / "r.toml").write_text(RECIPE)
+    return tmp_path / "r.toml"
+
+
+def test_generate_inspect_train_offline_and_evaluate(recipe, tmp_path, capsys):
+    stored = tmp_path / "c.json"
+    assert (
+        main(["select", "generate", str(recipe), "--out", str(stored), "--queries", "12", "--policy.width", "16"]) == 0
+    )
+    capsys.readouterr()
+    assert main(["select", "inspect", str(stored), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["queries"], report["layout"], report["pointer_is"]) == (12, "pool", "global")
+    assert set(report["methods"]) == {"beam", "sample", "random", "retrieval"}
+    assert report["propensities"]["deterministic"] == report["methods"]["beam"] + report["methods"]["retrieval"]
+
+    (tmp_path / "offline.toml").write_text(
+        OFFLINE.format(file=stored) + '[[stages]]\nname = "grpo"\nsource = "stored"\nsteps = 2\n'
+    )
+    for seed in (0, 1):
+        run = str(tmp_path / f"run{seed}")
+        assert main(["train", str(tmp_path / "offline.toml"), "--quiet", "--folder", run, "--seed", str(seed)]) == 0
+    capsys.readouterr()
+    assert (
+        main(["select", "evaluate", str(tmp_path / "run0"), str(tmp_path / "run1"), "--queries", "16", "--json"]) == 0
+    )
+    report = json.loads(capsys.readouterr().out)
+    assert (report["queries"], report["runs"], report["shots"]) == (16, 2, [1, 2])
+    assert set(report["accuracy"]) == {"policy", "start", "nearest", "random", "zero_shot"}
+    assert report["change"]["exact KL to the start (nats)"] > 0
+    row = json.loads((tmp_path / "run0" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert 0 < row["offline/coverage"] <= 1
+
+
+def test_mistakes_are_sentences(recipe, tmp_path, capsys):
+    assert main(["select", "inspect", str(tmp_path / "none.json")]) == 3
+    assert main(["select", "generate", str(recipe), "--out", str(tmp_path / "x"), "--samples", "hot"]) == 2
+    (tmp_path / "m.json").write_text(
+        json.dumps({"q": {"pointer_candidates": [{"pointer": [1]}], "candidate_pool_ids": [1]}})
+    )
+    assert main(["select", "inspect", str(tmp_path / "m.json"), "--mode", "hard_plus_sotf"]) == 2
+    assert "did you mean 'hard_plus_soft'?" in capsys.readouterr().err
