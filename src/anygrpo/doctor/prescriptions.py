@@ -104,8 +104,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "openrlhf": "--num_episodes", "ms-swift": "--max_steps",
     },
     "precision": {
-        "trl": "bf16 = True, fp16 = False", "anygrpo": "policy.dtype", "verl": "actor_rollout_ref.rollout.dtype",
-        "ms-swift": "--torch_dtype bfloat16",
+        "trl": "bf16", "anygrpo": "policy.dtype", "verl": "actor_rollout_ref.rollout.dtype",
+        "ms-swift": "--torch_dtype",
     },
     "loss_reduction": {
         "anygrpo": "algorithm.reduction", "trl": "loss_type", "verl": "actor_rollout_ref.actor.loss_agg_mode",

@@ -76,7 +76,13 @@ class Run:
     @cached_property
     def not_observable(self) -> list[str]:
         """Names of the metric map that this log does not have."""
-        missing = [word for name, word in CONCEPTS.items() if name != "eval" and not self.get(name)]
+        seen = {name for name, series in self.series.items() if len(series)}
+        families = {name.split("/")[0] for name in seen if name.startswith(("advantage/", "clip/"))}
+        missing = [
+            word
+            for name, word in CONCEPTS.items()
+            if name != "eval" and name not in seen and name.split("/")[0] not in families
+        ]
         if "zero_variance_groups" in missing and self.get("groups/all_best"):
             missing.remove("zero_variance_groups")
         return missing if self.evals else [*missing, CONCEPTS["eval"]]

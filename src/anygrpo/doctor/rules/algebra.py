@@ -80,7 +80,15 @@ def group_of_one(run: Run) -> Result:
     rows = b.rows
     if len(rows) < 3 or b.constant:
         return None
-    return finding("group_of_one", "serious", rows, count=len(rows), reward=b.mean, advantage=a.mean if a else b.mean)
+    return finding(
+        "group_of_one",
+        "serious",
+        rows,
+        changes=(Change("group_size", 8),),
+        count=len(rows),
+        reward=b.mean,
+        advantage=a.mean if a else b.mean,
+    )
 
 
 def same(a: Series, b: Series) -> bool:
@@ -141,7 +149,9 @@ def on_policy(run: Run) -> Result:
     if len(witness) < 3:
         return None
     sure = bool(clip) and bool(ratio or moved)
-    return finding("on_policy", "info", witness.rows[:3], certainty="certain" if sure else "likely", count=len(witness))
+    variant = "" if ratio or moved else "clip"
+    certainty = "certain" if sure else "likely"
+    return finding("on_policy", "info", witness.rows[:3], variant=variant, certainty=certainty, count=len(witness))
 
 
 @rule("kl_off", "certain", needs=("kl/reference",))

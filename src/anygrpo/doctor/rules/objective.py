@@ -122,7 +122,7 @@ def length_explosion(run: Run) -> Result:
     )
 
 
-@rule("overfitting", "likely", needs=("reward/mean",), trend=True)
+@rule("overfitting", "likely", needs=("reward/mean",), trend=True, explains=("validation_drop",))
 def overfitting(run: Run) -> Result:
     """The trained reward rose while a held-out measure lost more than two standard errors of its own noise."""
     p = progress(run)

@@ -21,8 +21,8 @@ Entry = dict[str, str]
 class Book:
     """All sentences of one language, from `en.toml` or `zh.toml`.
 
-    An entry of `rules` has title, evidence, cause, prescription, principle, unlike; "evidence:VARIANT" and
-    "prescription:VARIANT" replace the plain ones for a variant. Braces are the finding's facts.
+    An entry of `rules` has title, evidence, cause, prescription, principle, unlike; "title:VARIANT",
+    "evidence:VARIANT" and "prescription:VARIANT" replace the plain ones for a variant. Braces are the finding's facts.
     """
 
     rows: str
@@ -77,7 +77,7 @@ def tell(finding: Finding, run: Run | None, lang: str = "en") -> Told:
     settings = advice(finding, run, words.advice) if run else []
     cure = entry.get(f"prescription:{finding.variant}", entry["prescription"]).format(**facts)
     return Told(
-        title=entry["title"],
+        title=entry.get(f"title:{finding.variant}", entry["title"]),
         evidence=evidence,
         cause=entry.get(f"cause:{finding.variant}", entry["cause"]),
         prescription=" ".join([cure, *settings]).strip(),
