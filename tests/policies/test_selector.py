@@ -228,6 +228,8 @@ def test_replay_takes_rewards_propensities_and_reports_support():
     assert own["offline/value"] == pytest.approx(mine[0] / (mine[0] + mine[1]), abs=1e-5)
     assert own["offline/ess"] == pytest.approx((mine[0] + mine[1]) ** 2 / (mine[0] ** 2 + mine[1] ** 2), abs=1e-4)
     assert value == own
+    assert own["offline/regret"] == float(mine[1] > mine[0])
+    assert own["offline/ndcg_5"] <= 1.0
 
 
 def test_importance_weights_are_refused_for_beams():

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from anygrpo.config.selection import SelectorConfig
 from anygrpo.errors import ConfigError
+from anygrpo.policies.selector.changes import ndcg, regret
 from anygrpo.policies.selector.prompts import picks_of
 from anygrpo.rollout import Rollout, Stored
 
@@ -105,6 +106,7 @@ def support(rollout: Rollout, stored: Stored, valid: Tensor) -> dict[str, float]
     offline/value: mean reward the policy gets when it does (self-normalised; queries without mass left out).
     offline/ess: mean over queries of (sum w)^2 / sum w^2 with w those probabilities: how many stored selections
     the estimate really rests on.
+    offline/ndcg_5, offline/regret: how well the policy's probabilities rank a query's candidates by reward (means).
     """
     total = rollout.log_probs.sum(-1).double().exp() * valid
     distinct = _first_of_each(rollout.samples["chosen"]) & valid
@@ -117,7 +119,15 @@ def support(rollout: Rollout, stored: Stored, valid: Tensor) -> dict[str, float]
         if stored.rewards is not None:
             value = (weight * _pad(stored.rewards, valid).double()).sum(-1)
             out["offline/value"] = (value[seen] / mass[seen]).mean().item()
+            out |= _ranking(rollout.log_probs.sum(-1).tolist(), stored.rewards)
     return out
+
+
+def _ranking(log_probs: list[list[float]], rewards: list[list[float]]) -> dict[str, float]:
+    ranked = [(row[: len(own)], own) for row, own in zip(log_probs, rewards) if own]
+    gains = [ndcg(row, [r - min(own) for r in own], 5) for row, own in ranked]
+    losses = [regret(row, own) for row, own in ranked]
+    return {"offline/ndcg_5": sum(gains) / len(gains), "offline/regret": sum(losses) / len(losses)}
 
 
 def _first_of_each(chosen: Tensor) -> Tensor:

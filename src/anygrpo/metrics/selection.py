@@ -1,0 +1,85 @@
+"""Metrics of selectors and of offline training on stored candidates."""
+
+from __future__ import annotations
+
+from anygrpo.metrics.base import Metric
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "offline/coverage",
+        "1",
+        "Probability that the policy makes one of a query's stored selections, mean over queries.",
+        "策略选出该查询某个已存候选的概率，对查询取平均。",
+        "sum of pi(a) over distinct stored selections a",
+        "above 0.1; it falls as the policy moves away from the file",
+        "高于 0.1；策略远离数据时下降",
+        "Near 0 the file says nothing about this policy any more: generate anew, or sample online.",
+        "接近 0 时数据已不能说明当前策略：请重新生成或在线采样。",
+        low=0.0,
+        high=1.0,
+    ),
+    Metric(
+        "offline/value",
+        "1",
+        "Mean reward of the present policy where it makes a stored selection (self-normalised).",
+        "当前策略落在已存候选内时的平均奖励（自归一化）。",
+        "sum of pi(a) r(a) / sum of pi(a), mean over queries with mass",
+        "rises; the mean reward of a file never does, since the file does not change",
+        "应上升；文件本身的平均奖励不会变化",
+    ),
+    Metric(
+        "offline/ess",
+        "1",
+        "Stored selections of a query that offline/value really rests on, mean over queries.",
+        "offline/value 实际依赖的候选数，对查询取平均。",
+        "(sum w)^2 / sum w^2 with w = pi(a)",
+        "between 1 and the candidates of a query; near 1 one selection decides",
+        "介于 1 与候选数之间；接近 1 表示仅由一个候选决定",
+    ),
+    Metric(
+        "offline/ndcg_5",
+        "1",
+        "How well the policy ranks a query's stored selections by reward.",
+        "策略按奖励对候选排序的质量。",
+        "NDCG@5 with gains r - min r",
+        low=0.0,
+        high=1.0,
+    ),
+    Metric(
+        "offline/regret",
+        "1",
+        "Best stored reward of a query minus that of the policy's likeliest stored selection.",
+        "该查询最佳奖励减去策略最可能候选的奖励。",
+        "max r - r(argmax pi)",
+        "falls towards 0",
+        "向 0 下降",
+        low=0.0,
+    ),
+    Metric(
+        "eval/accuracy_shots_",
+        "1",
+        "Held-out accuracy with the first k picks of the greedy selection.",
+        "使用贪心选择前 k 个示例时的留出准确率。",
+        "share of correct answers; a selection that stopped earlier keeps what it has",
+        "does not fall as k grows",
+        "不应随 k 增大而下降",
+        low=0.0,
+        high=1.0,
+    ),
+    Metric(
+        "eval/shots",
+        "1",
+        "Picks of the greedy selection before it stopped, mean.",
+        "贪心选择在停止前的平均个数。",
+        "mean length, at most the task's shots",
+    ),
+    Metric(
+        "eval/in_support",
+        "1",
+        "Share of held-out greedy selections that the file of stored candidates holds; only those are judged.",
+        "留出集贪心选择中存在于候选文件内的比例；只有这些被评分。",
+        "found / all",
+        low=0.0,
+        high=1.0,
+    ),
+)
