@@ -104,3 +104,26 @@ def test_the_tiny_case_against_trl(capsys):
     assert row["tokens"] == 2 * 4 * 6
     assert row["gradient_relative_difference"] < 1e-4
     assert row["peer_s"] > 0
+
+
+def test_the_command_prints_a_record(monkeypatch, capsys):
+    sides = {"anygrpo": [run(2.0, 1.0)], "trl": [run(10.0, 8.0)]}
+    made = llm.record(CASE, sides, "trl", 1) | {"gradient_relative_difference": 2.5e-5}
+    asked = []
+    monkeypatch.setattr(llm, "compare", lambda *given: asked.append(given) or made)
+    command = ["bench", "llm", "--case", "short", "--prompts", "2", "--rounds", "1", "--threads", "3", "--no-gradient"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "ratio        5.00" in out
+    assert "8.00 (8.00 to 8.00)" in out
+    assert "differ by 2.5e-05" in out
+    case, *rest = asked[0]
+    assert (case.name, case.prompts) == ("short", 2)
+    assert rest == ["trl", 1, 2, 3, "", False]
+
+
+def test_the_command_prints_a_floor(capsys):
+    assert main(["bench", "floor", "--case", "tiny", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    assert row["generate_floor_s"] > 0
+    assert row["train_floor_s"] > 0
