@@ -10,7 +10,8 @@ Per seed: a supervised warm-up, then from its weights and for the same time each
   supervised/sampled   goes on with sampled gates
   grpo                 supervised/mean for a part of that time, GRPO on groups of the same gates for the rest (--share)
 (toolbox: "soft" is the mixture of filters that supervision trained, "greedy" one filter a patch.)
-What was measured is kept in --out: a run goes on where it stopped, and --pieces N stops after N arms.
+What was measured is kept in --out: a run goes on where it stopped, --pieces N stops after N arms, and --only S measures
+seed S in a process of its own; the same command without them prints the tables.
 Held-out pictures are whole; gains are paired (same picture, same degradation, same seed), intervals draw pictures.
 Time is CPU time of the process on a CPU, wall time on a GPU.
 """
@@ -201,6 +202,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
     p.add_argument("--warm-gates", choices=("mean", "sampled"), default="sampled")
     p.add_argument("--device", default="cpu")
+    p.add_argument("--only", type=int, nargs="*", help="measure these seeds, print no table")
     p.add_argument("--arms", nargs="*", help="default: all that make sense for the network")
     p.add_argument("--sites", default="*", help="patterns of the sites that GRPO samples, separated by commas")
     p.add_argument("--train", default="", help="patterns of the parameters that GRPO trains (default: all)")
@@ -236,7 +238,7 @@ def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
 def measured(args: argparse.Namespace) -> list[dict[str, Any]] | None:
     """Every piece, read from --out where it was measured before; None where --pieces ran out."""
     results, new = [], 0
-    for seed in range(args.seeds):
+    for seed in args.only or range(args.seeds):
         out = args.out / f"seed{seed}"
         arms: dict[str, Any] = {}
         for arm in ("warm", *(args.arms or ARMS[args.network]), *(["oracle"] if seed < args.oracles else [])):
@@ -258,7 +260,7 @@ def main() -> None:
     args = arguments()
     torch.set_num_threads(1 if args.device == "cpu" else torch.get_num_threads())
     results = measured(args)
-    if results is None:
+    if results is None or args.only:
         return
     (args.out / "results.json").write_text(json.dumps({"args": vars(args), "results": results}, default=str))
     seed, out = args.seeds - 1, args.out / f"seed{args.seeds - 1}"

@@ -95,7 +95,8 @@ def test_toolbox_learns_to_restore_and_a_flipped_sign_unlearns(tmp_path: Path, s
     degradations = '[{name = "noise", low = 0.1, high = 0.2}, {name = "low_light", low = 0.25, high = 0.5}]'
     flags = ["--task.degradations", degradations, "--task.picture_size", "64", "--folder", str(tmp_path / "run")]
     flags += ["--task.w_psnr", str(0.5 * sign), "--task.w_ssim", str(0.5 * sign), "--policy.device", "cpu"]
-    flags += ["--stages.0.steps", "60", "--algorithm.prompts_per_step", "8", "--evaluation.every", "60"]
+    flags += ["--stages.0.steps", "40", "--algorithm.prompts_per_step", "8", "--algorithm.group_size", "8"]
+    flags += ["--optimizer.learning_rate", "1e-2"]
     run = new_run(load_recipe(RECIPES / "toolbox.toml", flags))
     run.evaluate_start()
     train(run)
