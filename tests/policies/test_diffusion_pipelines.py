@@ -27,6 +27,7 @@ from anygrpo.train.loop import train
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "diffusion" / "sd3.toml"
 
+
 def unet():
     return UNet2DConditionModel(
         sample_size=8,
