@@ -461,3 +461,10 @@ def test_checkpoints_hold_adapters_alone_and_load_back():
     r = p.sample(PROMPTS, 2, seed=0)
     assert torch.equal(q.sample(PROMPTS, 2, seed=0).samples["completion_ids"], r.samples["completion_ids"])
     assert all(".lora_" in name for name in state_of(p.trainable()))
+
+
+def test_with_one_update_a_sampler_that_failed_the_check_is_replaced_by_the_first_training_pass():
+    p = policy()
+    for one_update, trusted, expected in ((True, False, True), (True, True, False), (False, False, False)):
+        p.one_update, p.trust_sampler = one_update, trusted
+        assert p.old_from_training is expected

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from anygrpo.config.language import CausalLMConfig
-from anygrpo.errors import ConfigError, DataError, TrainingError
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.files import load_object
 from anygrpo.policies.causal_lm.prompts import Prompts
 
 Environment = Callable[[list[dict[str, str]], dict[str, Any]], "str | None"]
@@ -54,18 +53,9 @@ def load_environment(name: str) -> Environment:
     """The function named as `path.py:function`.
 
     Raises:
-        ConfigError: not of that form. DataError: no such file, or no such function in it.
+        ConfigError: not of that form, or not a function in that file. DataError: no such file.
     """
-    path, colon, function = name.rpartition(":")
-    if not colon or not path.endswith(".py"):
-        raise ConfigError(f"environment = {name!r} is not of the form path.py:function")
-    if not Path(path).is_file():
-        raise DataError(f"environment = {name!r}: there is no file {path}")
-    spec = importlib.util.spec_from_file_location(f"environment_{Path(path).stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not callable(getattr(module, function, None)):
-        raise DataError(f"environment = {name!r}: {path} has no function {function!r}")
-    return getattr(module, function)
+    function = load_object(name)
+    if not callable(function):
+        raise ConfigError(f"environment = {name!r} is a {type(function).__name__}, not a function")
+    return function

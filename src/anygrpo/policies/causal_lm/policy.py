@@ -49,6 +49,11 @@ class CausalLM(BasePolicy):
         self.trust_sampler: bool | None = None
         self.one_update = False
 
+    @property
+    def old_from_training(self) -> bool:
+        """With one update a rollout, a sampler that failed the check is not rescored: the first pass is."""
+        return self.one_update and self.trust_sampler is False
+
     # -- sampling ----------------------------------------------------------------------------------------------------
 
     @property
