@@ -79,3 +79,17 @@ def test_mistakes_are_sentences(recipe, tmp_path, capsys):
     )
     assert main(["select", "inspect", str(tmp_path / "m.json"), "--mode", "hard_plus_sotf"]) == 2
     assert "did you mean 'hard_plus_soft'?" in capsys.readouterr().err
+
+
+def test_a_file_alone_cannot_judge_new_selections(recipe, tmp_path, capsys):
+    import numpy as np
+
+    stored = tmp_path / "c.json"
+    assert main(["select", "generate", str(recipe), "--out", str(stored), "--queries", "2", "--beams", "1"]) == 0
+    table = json.loads(stored.read_text())
+    ids = [i for q in table.values() for i in q["candidate_pool_ids"]] + list(table)
+    np.savez(tmp_path / "f.npz", ids=np.array(ids), embeddings=np.zeros((len(ids), 448)))
+    text = RECIPE[: RECIPE.index("[task]")] + f'[task]\nkind = "stored_candidates"\nfile = "{stored}"\n'
+    (tmp_path / "s.toml").write_text(text + f'features = "{tmp_path / "f.npz"}"\n')
+    assert main(["select", "generate", str(tmp_path / "s.toml"), "--out", str(tmp_path / "x.json")]) == 2
+    assert "cannot judge new selections" in capsys.readouterr().err

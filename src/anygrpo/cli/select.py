@@ -54,6 +54,8 @@ def _generate(args: argparse.Namespace) -> int:
     from anygrpo.tasks.selection.layouts import write_stored
 
     policy, task, _ = _load(args.source, args.flags)
+    if not hasattr(task, "prompt") or getattr(task, "live", task) is None:
+        raise ConfigError(f"{args.source}: its task cannot judge new selections", "use a task that scores by a model")
     plan = Plan(args.beams, _temperatures(args.samples), args.random, args.retrieved)
     stored = []
     for start in range(0, args.queries, _BATCH):
