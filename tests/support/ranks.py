@@ -57,3 +57,14 @@ def _rank(rank: int, count: int, folder: str, pipe: Any, function: Callable[...,
         dist.barrier()
     except BaseException:
         pipe.send((False, f"rank {rank}: {traceback.format_exc()}"))
+
+
+def dealt(rollout: Any) -> Any:
+    """This rank's groups of a rollout that every rank has."""
+    import torch
+
+    from anygrpo.train.parallel import share
+
+    keep = torch.zeros(rollout.shape[0], dtype=torch.bool)
+    keep[torch.tensor(share(range(rollout.shape[0])), dtype=torch.int64)] = True
+    return rollout.groups(keep)

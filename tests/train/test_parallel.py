@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from ranks import on_ranks
+from ranks import dealt, on_ranks
 from runs import run_of
 
 from anygrpo.sinks.jsonl import read_rows
@@ -17,13 +17,6 @@ from anygrpo.train.distributed import whole_of
 from anygrpo.train.loop import gather, train
 
 WHOLE_BATCH = ["batch", "whitened", "overall", "gdpo", "gpg", "running"]
-
-
-def dealt(rollout):
-    """This rank's groups of a rollout that every rank has."""
-    keep = torch.zeros(rollout.shape[0], dtype=torch.bool)
-    keep[torch.tensor(parallel.share(range(rollout.shape[0])), dtype=torch.int64)] = True
-    return rollout.groups(keep)
 
 
 def ragged(rollout):

@@ -180,9 +180,7 @@ def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
     """The batch, on the policy's device, with its rows' log-probs under the frozen reference policy."""
     batch = batch.to(policy.parameters()[0].device)
     ref = torch.zeros_like(batch.old)
-    if len(batch) == 0:
-        return replace(batch, ref=ref)
-    plan = policy.plan(batch.samples, rows)
+    plan = policy.plan(batch.samples, rows) if len(batch) else []
     pieces = (
         [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)]
         if isinstance(plan, int)

@@ -1,0 +1,187 @@
+"""FSDP2 on two ranks: a tiny Llama's gradients, updates, samples and checkpoints are those of one process."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from ranks import dealt, on_ranks
+from runs import run_of
+
+from anygrpo.config.load import apply_flags, parse_recipe
+from anygrpo.errors import ConfigError
+from anygrpo.sinks.jsonl import read_rows
+from anygrpo.train import parallel
+from anygrpo.train.build import resumed_run
+from anygrpo.train.distributed_sharded import full, full_state, sharded_blocks
+from anygrpo.train.loop import train
+
+LM = Path(__file__).parents[1] / "support" / "tiny_lm.py"
+
+
+def run(folder, *flags, **options):
+    return run_of(
+        folder,
+        *flags,
+        policy={"kind": "python", "factory": f"{LM}:policy", "options": options},
+        task={"kind": "python", "task": f"{LM}:Even"},
+        algorithm={"prompts_per_step": 3, "group_size": 4, "beta": 0.1, "minibatches": 2},
+        training={"steps": 2, "checkpoint_every": 1, "rows_per_block": 3, "gradient_norms_every": 0}
+        | ({"parallel": "fsdp"} if parallel.world_size() > 1 else {}),
+        optimizer={"learning_rate": 0.01, "eps": 0.01},
+        evaluation={"every": 1},
+    )
+
+
+def one_step(folder, options, flags=()):
+    """The same rows on any number of ranks: sampled with one seed by all, then dealt."""
+    from anygrpo.train import loop
+
+    made = run(folder / f"ranks{parallel.world_size()}", *flags, **options)
+    share, seed = loop.share, loop.rank_seed
+    loop.share, loop.rank_seed = list, lambda s: s
+    gather, grads, norms = loop.gather, [], []
+    loop.gather = lambda *a: dealt(gather(*a))
+    accumulate, step = made_updater(grads, norms)
+    try:
+        train(made)
+    finally:
+        loop.share, loop.rank_seed, loop.gather = share, seed, gather
+        restore_updater(accumulate, step)
+    blocks = len(sharded_blocks(made.policy.trainable()))
+    weights = {n: p.tolist() for n, p in full_state(made.policy.trainable()).items()}
+    made.close()
+    return grads, norms, weights, blocks
+
+
+def made_updater(grads, norms):
+    from anygrpo.train.update import Updater
+
+    accumulate, step = Updater.accumulate, Updater.step
+
+    def watched(self, *arguments):
+        tally = accumulate(self, *arguments)
+        grads.append([full(p.grad).tolist() for p in self.parameters])
+        return tally
+
+    def stepped(self, *arguments):
+        row = step(self, *arguments)
+        norms.append(row["grad_norm/total"])
+        return row
+
+    Updater.accumulate, Updater.step = watched, stepped
+    return accumulate, step
+
+
+def restore_updater(accumulate, step):
+    from anygrpo.train.update import Updater
+
+    Updater.accumulate, Updater.step = accumulate, step
+
+
+@pytest.mark.parametrize("train", ["all", "lora"])
+def test_sharded_training_equals_one_process(tmp_path, train):
+    options = {"train": train}
+    grads, norms, weights, _ = one_step(tmp_path, options)
+    for answer in on_ranks(2, one_step, tmp_path, options, seconds=60):
+        assert answer[3] == 2
+        assert answer[1] == pytest.approx(norms, rel=1e-4)
+        for one, many in zip(grads, answer[0]):
+            for a, b in zip(one, many):
+                torch.testing.assert_close(torch.tensor(b), torch.tensor(a), rtol=2e-4, atol=2e-6)
+        for name, value in weights.items():
+            torch.testing.assert_close(torch.tensor(answer[2][name]), torch.tensor(value), rtol=1e-3, atol=1e-5)
+
+
+def sampled(folder, steps):
+    made = run(folder, "--training.steps", str(steps), train="all")
+    train(made)
+    made.close()
+    return full_state(made.policy.trainable())["model.embed_tokens.weight"].tolist()
+
+
+def went_on(folder, parallel_mode):
+    made = resumed_run(folder, ["--training.steps", "3", "--training.parallel", parallel_mode])
+    start = made.step
+    weights = {n: p.tolist() for n, p in full_state(made.policy.trainable()).items()}
+    train(made)
+    made.close()
+    return start, weights
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_sharded_checkpoints_load_on_another_number_of_ranks(tmp_path, before, after):
+    on_ranks(before, sampled, tmp_path / "run", 2, seconds=60)
+    answers = on_ranks(after, went_on, tmp_path / "run", "fsdp" if after > 1 else "replicate", seconds=60)
+    from anygrpo.train import checkpoint
+
+    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "step_00000002")[0]
+    for start, weights in answers:
+        assert start == 2
+        for name, value in saved.items():
+            torch.testing.assert_close(torch.tensor(weights[name]), value, rtol=0, atol=1e-7)
+    assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.jsonl")[0]] == [0, 1, 2]
+
+
+def with_empty_rank(folder):
+    made = run(folder, "--algorithm.prompts-per-step", "1", train="all")
+    train(made)
+    made.close()
+    return made.samples_seen
+
+
+def test_an_empty_rank_fills_up_and_does_not_hang(tmp_path):
+    assert on_ranks(2, with_empty_rank, tmp_path / "run", seconds=60) == [8, 8]
+
+
+def low_precision(folder):
+    made = run(folder, "--training.fsdp-dtype", "bfloat16", train="all")
+    seen = set()
+    block = sharded_blocks(made.policy.trainable())[0]
+    block.mlp.register_forward_pre_hook(lambda _, inputs: seen.add(str(inputs[0].dtype)))
+    train(made)
+    assert seen == {"torch.bfloat16"}
+    made.close()
+    return {str(p.dtype) for p in made.policy.parameters()}, made.version
+
+
+def test_blocks_may_compute_in_bfloat16(tmp_path):
+    for dtypes, version in on_ranks(2, low_precision, tmp_path / "run", seconds=60):
+        assert dtypes == {"torch.float32"}
+        assert version == 4
+    rows = read_rows(tmp_path / "run" / "metrics.jsonl")[0]
+    assert all(math.isfinite(row["loss/total"]) and row["grad_norm/total"] > 0 for row in rows[:2])
+
+
+def refused(folder, **options):
+    try:
+        run(folder, "--algorithm.kl", "exact", **options)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def test_an_exact_kl_of_sharded_full_weights_is_refused(tmp_path):
+    assert all("swaps the reference" in text for text in on_ranks(2, refused, tmp_path / "run"))
+
+
+def test_a_toy_without_blocks_is_refused(tmp_path):
+    def build(folder):
+        try:
+            run_of(folder, "--training.parallel", "fsdp")
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    assert all("no list of blocks" in text for text in on_ranks(2, build, tmp_path / "run"))
+
+
+def test_a_dtype_for_shards_needs_shards(tmp_path):
+    from runs import table
+
+    recipe = table(tmp_path)
+    apply_flags(recipe, ["--training.fsdp-dtype", "bfloat16"])
+    with pytest.raises(ConfigError, match="parallel"):
+        parse_recipe(recipe)
