@@ -12,7 +12,7 @@ from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
 SPIKE = 6
-"""Step at which the learning rate is multiplied by 90."""
+"""Step at which the learning rate is multiplied by 88."""
 
 
 def frame(t):
@@ -28,7 +28,7 @@ def recipe(tmp_path, mode):
         frames = [frame(i / 20 * (1 + len(name) % 3)) for i in range(21)]
         (tmp_path / f"{name}.txt").write_text(json.dumps({"Loop": "wrap", "Frames": frames}))
     size = {"features": 47, "frames": 24, "width": 16, "layers": 1, "heads": 2, "steps": 6, "event_reduction": "sum"}
-    rate = {"kind": "step", "start": 3e-4, "milestones": [SPIKE], "factor": 90.0}
+    rate = {"kind": "step", "start": 3e-4, "milestones": [SPIKE], "factor": 88.0}
     return Recipe.model_validate(
         {
             "folder": str(tmp_path / mode),
