@@ -2,15 +2,14 @@
 
     python peers.py logs.json out.json      # logs: {name: [row under TRL's names, ...]}
 
-Each tool gets the log through its own documented entrance: rldoctor's `diagnose FILE.jsonl`, rlprobe's `Recorder` and
-`diagnose`, rlwatch's detectors with `log_step`'s arguments. An alert is anything above "info".
+Each tool gets the log through its own documented entrance: rldoctor's `run_from_records` and `diagnose`, rlprobe's
+`Recorder` and `diagnose`, rlwatch's detectors with `log_step`'s arguments. An alert is anything above "info".
 """
 
 from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -31,17 +30,10 @@ RLWATCH = {
 
 
 def rldoctor(rows: list[dict[str, float]], folder: Path) -> list[str]:
-    log = folder / "log.jsonl"
-    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [str(Path(sys.executable).with_name("rldoctor")), "diagnose", str(log), "-f", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    if done.returncode not in (0, 1, 2) or not done.stdout.strip().startswith("{"):
-        return [f"error: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"]
-    found = json.loads(done.stdout).get("findings", [])
-    rank = {"critical": 0, "warning": 1}
-    heavy = [f for f in found if str(f["severity"]).lower() in rank]
-    heavy.sort(key=lambda f: rank[str(f["severity"]).lower()])
-    return [f.get("detector") or f.get("name") or f.get("code") for f in heavy]
+    from rl_doctor import Severity, diagnose, run_from_records
+
+    heavy = [f for f in diagnose(run_from_records(rows)).findings if f.severity >= Severity.WARNING]
+    return [f.detector for f in sorted(heavy, key=lambda f: -f.severity)]
 
 
 def rlprobe(rows: list[dict[str, float]], folder: Path) -> list[str]:

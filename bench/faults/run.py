@@ -170,7 +170,8 @@ def main() -> int:
     cases = [case for case in (*FAULTS, *CONTROLS) if not wanted or case.name in wanted]
     if args.part:
         cases = cases[args.part[0] :: args.part[1]]
-    results = [known(case, args.out) for case in cases] if args.join else []
+    finished = [case for case in cases if (args.out / case.name / "result.json").is_file()]
+    results = [known(case, args.out) for case in finished] if args.join else []
     for case in () if args.join else cases:
         results.append(measure(case, args.out))
         r = results[-1]

@@ -31,8 +31,8 @@ def row(step: int, log_ratio: float = 0.0, **more: float) -> dict[str, float]:
     return {"step": step, "log_ratio/abs_max": log_ratio, "grad_norm/total": 1.0, **more}
 
 
-def finding(rule: str, severity: str = "serious") -> Finding:
-    return Finding(rule, "likely", severity, (3,))
+def finding(rule: str, severity: str = "serious", certainty: str = "likely") -> Finding:
+    return Finding(rule, certainty, severity, (3,))
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,20 @@ def test_roll_back_aims_before_the_first_sign():
 
 def test_impossible_ratios_stop_the_run_and_turn_nothing():
     levers = Recorder()
-    action = Actor(levers, 5).consider(row(3, 60.0), [finding("kl_blowup"), finding("markov_bound")])
+    action = Actor(levers, 5).consider(
+        row(3, 60.0), [finding("kl_blowup"), finding("markov_bound", certainty="certain")]
+    )
     assert action.kind == "stop"
     assert levers.turned == []
     assert "markov_bound" in levers.stopped[0]
+
+
+def test_what_is_only_suspected_stops_nothing():
+    """A log-ratio whose sign was not logged may be drift: the tier of its size applies."""
+    levers = Recorder()
+    action = Actor(levers, 5).consider(row(3, 60.0), [finding("markov_bound", certainty="ask")])
+    assert (action.kind, action.rule) == ("roll_back", "log_ratio_explosion")
+    assert levers.stopped == []
 
 
 def test_three_broken_steps_in_a_row_go_back_two_do_not():

@@ -112,8 +112,8 @@ class LiveWatch:
         if action is None:
             return
         self._tell(run, action.text())
-        self.doctor.said.pop(action.rule, None)  # should it come back, it is said again
         if action.kind == "roll_back":  # those steps are taken again: what was logged of them is no longer this run's
+            self.doctor.said.pop(action.rule, None)  # should it come back, it is said again
             self.doctor.rows = [r for r in self.doctor.rows if r["step"] < self.levers.went_back_to]
 
     @staticmethod

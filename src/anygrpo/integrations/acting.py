@@ -79,7 +79,7 @@ REMEDIES: dict[str, Remedy] = {
     "validation_drop": Remedy("held-out results are below their best by over two standard errors", 0.5, back=True),
     "late_collapse": Remedy("the reward has fallen from its peak and stays there", 0.5, back=True),
 }
-"""By rule of the doctor."""
+"""By rule of the doctor. Those that stop the run are believed only where they are certain."""
 
 _NON_FINITE_STEPS = 3
 NON_FINITE = Remedy("{value:.0f} steps in a row had a gradient or loss that is not finite", 0.3, back=True, level=2)
@@ -165,7 +165,9 @@ class Actor:
 
     def _trouble(self, row: Mapping[str, Any], findings: Sequence[Finding]) -> tuple[str, Remedy, float] | None:
         """The gravest trouble: what no lever mends, then log-ratios, then what is not finite, then trends."""
-        found = [(f.rule, REMEDIES[f.rule], 0.0) for f in findings if f.rule in REMEDIES and f.severity != "info"]
+        serious = [f for f in findings if f.rule in REMEDIES and f.severity != "info"]
+        believed = [f for f in serious if f.certainty == "certain" or not REMEDIES[f.rule].stop]
+        found = [(f.rule, REMEDIES[f.rule], 0.0) for f in believed]
         for trouble in found:
             if trouble[1].stop:
                 return trouble
