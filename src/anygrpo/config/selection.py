@@ -59,8 +59,9 @@ class SelectorConfig(Section):
     dropout_in_scoring: bool = False
     "Score with dropout what was sampled without it. This is the fault of recipes/selection/flat_line.toml."
     behaviour: Literal["current", "first", "stored"] = "current"
-    """Stored actions: whose log-probabilities the ratio divides by. current: the policy's own at replay. first: the
-    policy's own when it first met the action, however old (the second fault of flat_line.toml). stored: the file's."""
+    """Stored actions: whose log-probabilities the ratio divides by. current: the policy's own at replay; nothing then
+    bounds how far many epochs go. first: the policy's own when it first met the action, so that clipping bounds the
+    whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
     initial: str | None = None
     "A selector checkpoint (.safetensors) to start from."
 

@@ -1,0 +1,36 @@
+"""The recipes of selection are valid, the mended run differs from the flat one in its faults alone, the space fits."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from anygrpo.config.load import load_recipe
+from anygrpo.train.sweep import configured, read_space
+
+FOLDER = Path(__file__).parents[2] / "recipes" / "selection"
+RECIPES = sorted(p for p in FOLDER.glob("*.toml") if p.name != "space.toml")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
+def test_recipes_are_valid(path):
+    assert load_recipe(path).resolved_stages()
+
+
+def test_the_mended_run_lacks_the_faults_and_keeps_the_rest():
+    flat, mended = (load_recipe(FOLDER / f"flat_line{x}.toml") for x in ("", "_mended"))
+    assert flat.policy.dropout_in_scoring
+    assert not mended.policy.dropout
+    assert [f.kind for f in flat.algorithm.filters] == ["top_k_by_reward"]
+    assert "top_k_by_reward" not in [f.kind for f in mended.algorithm.filters]
+    assert (flat.task, flat.policy.initial) == (mended.task, mended.policy.initial)
+
+
+def test_the_ready_space_fits_the_mended_recipe():
+    space = read_space(FOLDER / "space.toml")
+    table = tomllib.loads((FOLDER / "flat_line_mended.toml").read_text())
+    for pick in (0, -1):
+        values = {k: v[pick] if isinstance(v, list) else (v.low, v.high)[pick] for k, v in space.settings.items()}
+        assert configured(table, values, []).task.reward.hard == space.settings["task.reward.hard"][pick]
