@@ -14,7 +14,7 @@ DECIMAL = re.compile(r"^\s*[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?\s*$")
 
 NUMBERS = (
     "mean_ratio", "max_ratio", "mean_log_ratio", "policy_loss", "loss", "kl", "beta", "mean_advantage", "advantage_std",
-    "advantage_max", "std_reward", "mean_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm",
+    "advantage_max", "std_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm",
 )  # fmt: skip
 NORMALISERS = {
     "zscore": ("zscore", "std", "groupstd", "group", "grpo", "z"),
@@ -31,7 +31,7 @@ ALIASES = {
     "adv_std": "advantage_std",
     "advantage/max": "advantage_max", "advantage/abs_max": "advantage_max", "adv_max": "advantage_max",
     "reward_std": "std_reward",
-    "reward/std": "std_reward", "reward/mean": "mean_reward", "reward_mean": "mean_reward", "prompts": "queries",
+    "reward/std": "std_reward", "prompts": "queries",
     "groups": "queries",
     "num_generations": "group_size", "g": "group_size", "normalizer": "normaliser",
 }  # fmt: skip
@@ -90,9 +90,14 @@ def simplest(low: float, high: float) -> float | None:
     return None
 
 
-def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None]:
-    """(name -> number, normaliser) under our names; whatever is unknown or no number is a `ConfigError`."""
+def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None, tuple[str, ...]]:
+    """(name -> number, normaliser, names not known) under our names.
+
+    Raises:
+        ConfigError: no known name among them, or a known one that is no number.
+    """
     given: dict[str, Measured] = {}
+    unused: list[str] = []
     normaliser: str | None = None
     for raw, value in numbers.items():
         name = str(raw).strip().lower().lstrip("-").replace("-", "_")
@@ -104,10 +109,12 @@ def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None]
         elif name in NUMBERS:
             given[name] = measured(value, name)
         else:
-            raise ConfigError(f"no number called {raw!r} is known", suggestion(name, [*NUMBERS, "normaliser"]))
+            unused.append(str(raw))
     if not given:
-        raise ConfigError("no numbers given", "give at least one, e.g. --mean-ratio 485165216")
-    return given, normaliser
+        what = f"no number called {unused[0]!r} is known" if unused else "no numbers given"
+        cure = suggestion(unused[0], NUMBERS) if unused else "give at least one, e.g. --mean-ratio 485165216"
+        raise ConfigError(what, cure)
+    return given, normaliser, tuple(unused)
 
 
 def known_normaliser(text: str) -> str:

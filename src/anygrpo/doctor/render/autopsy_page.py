@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from anygrpo.doctor.autopsy import Autopsy
+from anygrpo.doctor.argument import Autopsy
 from anygrpo.doctor.findings import Finding, verdict
 from anygrpo.doctor.measured import NUMBERS
 from anygrpo.doctor.render.as_json import finding_json
@@ -45,6 +45,8 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
     words, labels = book(lang).autopsy, book(lang).labels
     console.print(Text(f"\n{words['title']}", style="bold"))
     console.print(Text(f"{words['given']}: " + ", ".join(f"{k} = {v}" for k, v in given_text(autopsy)), style="dim"))
+    if autopsy.unused:
+        console.print(Text(f"{words['unused']}: {', '.join(autopsy.unused)}", style="dim"))
     for i, finding in enumerate(autopsy.findings, 1):
         told = tell(finding, None, lang)
         colour = {"serious": "bold red", "warning": "yellow", "info": "cyan"}[finding.severity]
@@ -72,6 +74,7 @@ def page(autopsy: Autopsy, lang: str = "en") -> str:
         element("p", "anygrpo", "meta"),
         element("h1", escape(words["title"])),
         element("p", f"{escape(words['given'])}: {prose(given)}"),
+        *([element("p", escape(f"{words['unused']}: {', '.join(autopsy.unused)}"), "meta")] if autopsy.unused else []),
         *(step(i, finding, lang) for i, finding in enumerate(autopsy.findings, 1)),
     ]
     cells = (element("td", escape(name)) + element("td", escape(value)) for name, value in inferred_text(autopsy, lang))

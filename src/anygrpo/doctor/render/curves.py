@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from html import escape
 
 from anygrpo.doctor.render.style import element
@@ -9,6 +11,54 @@ from anygrpo.doctor.series import Series
 from anygrpo.doctor.words import number_text
 
 LEFT, RIGHT, BOTTOM, TOP = 58, 6, 22, 8
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where rows and values lie in a drawing of `width` by `height` units."""
+
+    width: int
+    height: int
+    first: int
+    last: int
+    low: float
+    high: float
+
+    @staticmethod
+    def around(series: Series, width: int) -> Frame:
+        """Room for all values and a little more; a constant gets a band around it."""
+        pad = 0.06 * (series.high - series.low) or max(abs(series.high) * 0.1, 0.5)
+        last = max(series.rows[-1], series.rows[0] + 1)
+        return Frame(width, 60 + width // 5, series.rows[0], last, series.low - pad, series.high + pad)
+
+    @property
+    def tall(self) -> int:
+        return self.height - TOP - BOTTOM
+
+    def x(self, row: float) -> float:
+        return LEFT + (row - self.first) / (self.last - self.first) * (self.width - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        return TOP + (self.high - value) / (self.high - self.low) * self.tall
+
+    def axes(self, values: Iterable[float]) -> str:
+        """A thin line and a number at each value, and the first and last row below."""
+        right = self.width - RIGHT
+        lines = "".join(
+            f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{self.y(v):.1f}" y2="{self.y(v):.1f}"/>'
+            f'<text x="{LEFT - 7}" y="{self.y(v) + 4:.1f}" text-anchor="end">{number_text(v)}</text>'
+            for v in values
+        )
+        under = self.height - 5
+        ends = f'<text x="{LEFT}" y="{under}">{self.first}</text>'
+        return lines + ends + f'<text x="{right}" y="{under}" text-anchor="end">{self.last}</text>'
+
+    def shades(self, marked: tuple[int, ...]) -> str:
+        return "".join(
+            f'<rect class="mark" x="{self.x(a) - 1.5:.1f}" y="{TOP}" '
+            f'width="{max(3.0, self.x(b) - self.x(a) + 3):.1f}" height="{self.tall}"/>'
+            for a, b in spans(marked, self.first, self.last)
+        )
 
 
 def curve(series: Series, marked: tuple[int, ...], caption: str, aria: str, legend: str = "", width: int = 560) -> str:
@@ -19,45 +69,21 @@ def curve(series: Series, marked: tuple[int, ...], caption: str, aria: str, lege
         caption: the metric's name, shown above.
         aria: text for screen readers.
         legend: what the marked stretches are.
-        width: of the drawing in its own units; a third of it is the height.
+        width: of the drawing in its own units; the height follows.
     """
-    height = 60 + width // 5
-    first, last = series.rows[0], max(series.rows[-1], series.rows[0] + 1)
-    low, high = series.low, series.high
-    pad = 0.06 * (high - low) or max(abs(high) * 0.1, 0.5)
-    low, high = low - pad, high + pad
-
-    def x(row: float) -> float:
-        return LEFT + (row - first) / (last - first) * (width - LEFT - RIGHT)
-
-    def y(value: float) -> float:
-        return TOP + (high - value) / (high - low) * (height - TOP - BOTTOM)
-
-    points = buckets(series)
+    frame, points = Frame.around(series, width), buckets(series)
+    x, y = frame.x, frame.y
     line = " ".join(f"{x(r):.1f},{y(m):.1f}" for r, m, _, _ in points)
     upper = [f"{x(r):.1f},{y(b):.1f}" for r, _, _, b in points]
     lower = [f"{x(r):.1f},{y(a):.1f}" for r, _, a, _ in reversed(points)]
     band = f'<polygon class="band" points="{" ".join(upper + lower)}"/>' if len(series) > len(points) else ""
-    tall = height - TOP - BOTTOM
-    marks = "".join(
-        f'<rect class="mark" x="{x(a) - 1.5:.1f}" y="{TOP}" width="{max(3.0, x(b) - x(a) + 3):.1f}" height="{tall}"/>'
-        for a, b in spans(marked, first, last)
-    )
     at = series.at()
     few = [r for r in marked if r in at] if len(marked) <= 12 else []
     dots = "".join(f'<circle class="dot" cx="{x(r):.1f}" cy="{y(at[r]):.1f}" r="3.5"/>' for r in few)
-    grid = "".join(
-        f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{y(v):.1f}" y2="{y(v):.1f}"/>'
-        f'<text x="{LEFT - 7}" y="{y(v) + 4:.1f}" text-anchor="end">{number_text(v)}</text>'
-        for v in sorted({series.low, series.high})
-    )
-    ticks = (
-        f'<text x="{LEFT}" y="{height - 5}">{first}</text>'
-        f'<text x="{width - RIGHT}" y="{height - 5}" text-anchor="end">{last}</text>'
-    )
-    drawing = f'{marks}{grid}{band}<polyline class="line" points="{line}"/>{dots}{ticks}'
+    axes = frame.axes(sorted({series.low, series.high}))
+    drawing = f'{frame.shades(marked)}{axes}{band}<polyline class="line" points="{line}"/>{dots}'
     key = " " + element("span", escape(legend), "key") if legend and marked else ""
-    svg = element("svg", drawing, viewBox=f"0 0 {width} {height}", role="img", aria_label=aria)
+    svg = element("svg", drawing, viewBox=f"0 0 {width} {frame.height}", role="img", aria_label=aria)
     return element("figure", element("figcaption", escape(caption) + key) + svg)
 
 

@@ -8,11 +8,12 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import progress
 from anygrpo.doctor.run import Run
-from anygrpo.doctor.series import paired
+from anygrpo.doctor.series import Series, paired
 
 AUXILIARY = re.compile(
     r"format|xml|tag|style|length|brevity|concise|lang|tone|polite|soft_|strict|bonus|repetition|penalt|markdown|json_valid|int_reward"
 )
+LONGER = (Change("max_length", factor=2.0),)
 NOTHING_FLOWS = (
     "starved_groups",
     "mastered_groups",
@@ -32,43 +33,41 @@ NOTHING_FLOWS = (
 def truncation(run: Run) -> Result:
     """The share of cut-off samples in the last quarter: above .15 it decides what is rewarded; above .05 a note."""
     share, longest, length = run.get("truncated/share"), run.get("length/max"), run.comparable("length/mean")
+    if not share:
+        return all_at_the_cap(longest, length)
+    metrics = ("truncated/share", "length/mean")
+    if share.last <= 0.15:
+        if share.mean <= 0.05:
+            return None
+        return finding(
+            "truncation", "info", share.rows, variant="note", metrics=metrics, share=share.last, mean=share.mean
+        )
     cap = longest.high if longest else length.high if length else 0.0
-    limit = Change("max_length", factor=2.0)
-    if share:
-        now = share.last
-        if now > 0.15:
-            ended = run.get("length/terminated")
-            eos = now > 0.9 and ended is not None and ended.last < 0.5
-            rows = [r for r, x in zip(share.rows, share.values) if x > 0.15]
-            return finding(
-                "truncation",
-                "serious" if now > 0.5 else "warning",
-                rows,
-                variant="eos" if eos else "",
-                share=now,
-                cap=cap,
-                first=share.first,
-                changes=(limit,),
-                metrics=("truncated/share", "length/mean"),
-            )
-        if share.mean > 0.05:
-            return finding(
-                "truncation",
-                "info",
-                share.rows,
-                variant="note",
-                share=now,
-                mean=share.mean,
-                metrics=("truncated/share",),
-            )
+    ended = run.get("length/terminated")
+    never = share.last > 0.9 and ended is not None and ended.last < 0.5
+    return finding(
+        "truncation",
+        "serious" if share.last > 0.5 else "warning",
+        [r for r, x in zip(share.rows, share.values) if x > 0.15],
+        variant="eos" if never else "",
+        changes=LONGER,
+        metrics=metrics,
+        share=share.last,
+        first=share.first,
+        cap=cap,
+    )
+
+
+def all_at_the_cap(longest: Series | None, length: Series | None) -> Result:
+    """Where no share was logged: mean = longest = the same number in most rows."""
+    if not longest or not length or len(length) < 4 or longest.high < 8:
         return None
-    if not longest or not length or len(length) < 4 or cap < 8:
-        return None
-    at_cap = [r for r, top, middle in paired(longest, length) if top >= cap and middle >= 0.995 * cap]
-    if len(at_cap) < 0.5 * len(length):
+    cap = longest.high
+    rows = [r for r, top, middle in paired(longest, length) if top >= cap and middle >= 0.995 * cap]
+    if len(rows) < 0.5 * len(length):
         return None
     return finding(
-        "truncation", "warning", at_cap, variant="cap", count=len(at_cap), of=len(length), cap=cap, changes=(limit,)
+        "truncation", "warning", rows, variant="cap", changes=LONGER, count=len(rows), of=len(length), cap=cap
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from anygrpo.doctor.findings import Change
@@ -59,6 +60,41 @@ def sampler_mismatch(run: Run) -> Result:
             metrics=("kl/reference",),
         )
     return None
+
+
+@rule(
+    "wrong_reference",
+    "certain",
+    needs=("kl/reference",),
+    explains=("kl_blowup", "kl_dominates", "no_learning", "lr_too_small", "lr_too_large"),
+)
+def wrong_reference(run: Run) -> Result:
+    """KL > .05 in the very first row of a log with one row a step, then a band that training does not move.
+
+    With averaged rows, or no step counter, the first row may hold some updates: then only from .5 on, and likely.
+    """
+    kl = run.comparable("kl/reference")
+    if not kl or len(kl) < 8 or "penalty" in kl.key:
+        return None
+    at_start = kl.rows[0] in run.steps and run.steps_per_row == 1 and run.steps[kl.rows[0]] <= 1
+    near_start = not run.steps or (run.steps.get(kl.rows[0], 99.0) <= 10 and (run.steps_per_row or 99.0) <= 10)
+    if not (at_start and kl.values[0] > 0.05) and not (near_start and kl.values[0] > 0.5):
+        return None
+    band = kl.end / kl.start if kl.start > 0 else math.inf
+    if not 1 / 3 <= band <= 3 or min(kl.start, kl.end, kl.median) < kl.values[0] / 4:
+        return None
+    return finding(
+        "wrong_reference",
+        "serious" if at_start else "warning",
+        kl.rows[:8],
+        certainty="certain" if at_start else "likely",
+        changes=(Change("reference_model"),),
+        metrics=("kl/reference",),
+        first=kl.values[0],
+        middle=kl.median,
+        low=kl.low,
+        high=kl.high,
+    )
 
 
 @rule(

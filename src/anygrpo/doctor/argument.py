@@ -1,0 +1,33 @@
+"""What an autopsy collects while it argues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anygrpo.doctor.findings import Certainty, Fact, Finding, Severity
+from anygrpo.doctor.measured import Measured
+
+
+@dataclass
+class Autopsy:
+    """What the numbers prove.
+
+    Attributes:
+        findings: in the order of the argument.
+        inferred: group_size, clamp, beta, live_groups; None where these numbers do not determine it.
+        open: keys of `words` "cannot" sentences that apply.
+        given: the numbers used.
+        unused: names that were given and are not known.
+    """
+
+    given: dict[str, Measured]
+    normaliser: str | None
+    unused: tuple[str, ...] = ()
+    findings: list[Finding] = field(default_factory=list[Finding])
+    inferred: dict[str, float | int | None] = field(
+        default_factory=lambda: dict.fromkeys(("group_size", "clamp", "beta", "live_groups"))
+    )
+    open: list[str] = field(default_factory=list[str])
+
+    def say(self, rule: str, severity: Severity, variant: str, certainty: Certainty = "certain", **facts: Fact) -> None:
+        self.findings.append(Finding(rule, certainty, severity, (), facts, variant))
