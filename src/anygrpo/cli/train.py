@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     flags = [*args.flags, *(["--doctor.mode", args.doctor] if args.doctor else [])]
     if args.dry_run:
         return _dry_run(load_recipe(args.recipe or Path(args.resume) / "config.toml", flags))
+    from anygrpo.train import snapshot
     from anygrpo.train.build import new_run, resumed_run
     from anygrpo.train.distributed import process_group
     from anygrpo.train.parallel import is_main
@@ -43,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
             training = resumed_run(Path(args.resume), flags)
         else:
             training = new_run(load_recipe(args.recipe, flags))
+        if training.recipe.doctor.mode == "act" and snapshot.newest(training.folder.checkpoints) is None:
+            training.save()  # somewhere to go back to; every rank takes part where weights are sharded
         return _train(training, quiet=args.quiet) if is_main() else _follow(training)
 
 
@@ -92,4 +96,8 @@ def _dry_run(recipe: Recipe) -> int:
             "advantage_bound": round((a.group_size - 1) / a.group_size**0.5, 4) if a.advantage == "zscore" else None,
         }
         print("# " + json.dumps(derived))
+    if recipe.policy.kind == "causal_lm":
+        from anygrpo.train.distributed_memory import report
+
+        print("# " + json.dumps(report(recipe, int(os.environ.get("WORLD_SIZE", "1")))))
     return 0
