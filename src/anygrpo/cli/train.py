@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
 def _train(training: Run, quiet: bool) -> int:
     from anygrpo.cli.live import attach_doctor, finish
     from anygrpo.sinks.progress import ProgressLine
+    from anygrpo.train import pictures
     from anygrpo.train.loop import train
 
     if not quiet:
@@ -61,7 +62,9 @@ def _train(training: Run, quiet: bool) -> int:
     doctor = attach_doctor(training)
     try:
         training.evaluate_start()
+        pictures.remember(training)
         train(training)
+        pictures.draw(training)
         if training.stop_reason:
             print(f"stopped: {training.stop_reason}")
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -49,6 +51,14 @@ class BaseTask:
     def measure(self, prompts: list[Any], outputs: list[list[Any]]) -> dict[str, float]:
         """Extra held-out measures by metric name ("eval/..."), beyond the mean reward. Outputs have G = 1."""
         return {}
+
+    def prepare(self, outputs_of: Callable[[list[Any]], list[list[Any]]], folder: Path) -> None:
+        """Called once before the first step with the start policy's greedy outputs at hand (curricula that rank samples
+        by them); what it decides goes into the run folder, so that a resumed run finds it."""
+
+    def pictures(self, prompts: list[Any], before: list[list[Any]], after: list[list[Any]], folder: Path) -> list[Path]:
+        """Draw outputs [P][1] of the same prompts before and after training into `folder`; the files' paths."""
+        return []
 
     def close(self) -> None:
         """Stop workers, close files."""

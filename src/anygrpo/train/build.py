@@ -62,6 +62,8 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
         shard(policy, recipe)
     stages = plan_stages(recipe)
     folder.describe(recipe)
+    for task in {id(planned.task): planned.task for planned in stages}.values():
+        task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)  # type: ignore[attr-defined]
     t = recipe.training
     sinks: list[Sink] = []
     if is_main():

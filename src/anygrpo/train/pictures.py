@@ -1,0 +1,43 @@
+"""Pictures of the same held-out prompts before and after training, for policies whose outputs can be seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from anygrpo.tasks.base import BaseTask
+from anygrpo.train.run import Run
+
+_SHOWN = 7
+_BEFORE = "before.pt"
+
+
+def remember(run: Run) -> None:
+    """Keep what the untrained policy makes of the first held-out prompts (in the run folder: a resumed run has it)."""
+    task = _task(run)
+    if task is not None and run.step == 0:
+        run.folder.pictures.mkdir(exist_ok=True)
+        torch.save(_outputs(run, task.held_out()[:_SHOWN]), run.folder.pictures / _BEFORE)
+
+
+def draw(run: Run) -> None:
+    """pictures/* by the task, where `remember` was called before."""
+    task = _task(run)
+    file = run.folder.pictures / _BEFORE
+    if task is not None and file.is_file():
+        prompts = task.held_out()[:_SHOWN]
+        before = torch.load(file, weights_only=False)
+        task.pictures(prompts, before, _outputs(run, prompts), run.folder.pictures)
+
+
+def _task(run: Run) -> Any:
+    """The last stage's task, if it can make pictures."""
+    task = run.stages[-1].task if run.stages else None
+    return task if task is not None and getattr(type(task), "pictures", None) not in (None, BaseTask.pictures) else None
+
+
+@torch.no_grad()
+def _outputs(run: Run, prompts: list[Any]) -> list[list[Any]]:
+    rows = run.policy.decode(run.policy.greedy(prompts).samples)  # type: ignore[attr-defined]
+    return [[x.cpu() if isinstance(x, torch.Tensor) else x for x in row] for row in rows]
