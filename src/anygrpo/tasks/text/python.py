@@ -23,7 +23,7 @@ def build(config: PythonTask, seed: int) -> Task:
             f"{config.task} cannot be called with seed and {sorted(config.arguments)}: {error}",
             "it is built as Class(seed=seed, **arguments)",
         ) from error
-    wanted = ("size", "prompts", "held_out", "score", "stored", "measure", "close")
+    wanted = ("size", "prompts", "held_out", "score", "stored", "measure", "prepare", "pictures", "close")
     if lacking := [name for name in wanted if not hasattr(task, name)]:
         raise ConfigError(
             f"{config.task} lacks {', '.join(lacking)} of the Task protocol",
