@@ -260,7 +260,8 @@ def test_parts_that_cancel_in_the_sum_still_teach(tmp_path):
     rollout = gather(run, planned, 0)
     hit = rollout.components["hit"]
     rollout = replace(rollout, rewards=torch.ones_like(hit), components={"hit": hit, "miss": 1 - hit})
-    stage = replace(planned.stage, algorithm=planned.stage.algorithm.model_copy(update={"component_weights": {"hit": 2.0}}))
+    weighted = planned.stage.algorithm.model_copy(update={"component_weights": {"hit": 2.0}})
+    stage = replace(planned.stage, algorithm=weighted)
     prepared = prepare(rollout, stage, numbers, None)
     assert bool((prepared.advantages != 0).any())
     assert bool(prepared.mask.any())
