@@ -39,7 +39,9 @@ def compare_runs(loaded: list[tuple[SelectorPolicy, SelectionTask, dict[str, Ten
         "start": [_correct(task, prompts, run, shots) for run in starts],
         "nearest": [_correct(task, prompts, [nearest(p, longest) for p in prompts], shots)],
         "random": [
-            _correct(task, prompts, [random_selection(p, longest, 1000 * draw + i) for i, p in enumerate(prompts)], shots)
+            _correct(
+                task, prompts, [random_selection(p, longest, 1000 * draw + i) for i, p in enumerate(prompts)], shots
+            )
             for draw in range(_RANDOM_DRAWS)
         ],
         "zero_shot": [_correct(task, prompts, [() for _ in prompts], [0]).expand(len(shots), -1)],
