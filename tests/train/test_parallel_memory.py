@@ -74,3 +74,21 @@ def test_the_dials_turn_what_they_name():
 
 def test_a_model_that_is_not_there_is_said(tmp_path):
     assert "not estimated" in report(recipe(model="no/such-model"), 1)["memory"]
+
+
+def test_a_dry_run_prints_it_from_the_config_alone(tmp_path, capsys, monkeypatch):
+    import json
+
+    import tomli_w
+
+    from anygrpo.cli.main import main
+
+    CONFIG.save_pretrained(tmp_path / "model")
+    table = {"policy": {"kind": "causal_lm", "model": str(tmp_path / "model")}, "task": {"kind": "arithmetic"}}
+    (tmp_path / "r.toml").write_text(tomli_w.dumps(table))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["train", str(tmp_path / "r.toml"), "--dry-run"]) == 0
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1].removeprefix("# "))
+    assert printed["ranks"] == 2
+    assert printed["weights"] == shape_of(CONFIG).weights
+    assert printed["memory_gb_per_rank"]["peak_training"] >= printed["memory_gb_per_rank"]["activations"]
