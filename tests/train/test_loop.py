@@ -265,3 +265,11 @@ def test_parts_that_cancel_in_the_sum_still_teach(tmp_path):
     prepared = prepare(rollout, stage, numbers, None)
     assert bool((prepared.advantages != 0).any())
     assert bool(prepared.mask.any())
+
+
+def test_rewards_of_stored_actions_are_not_logged_as_the_policys(tmp_path):
+    stages = [{"name": "rce", "method": "rce", "steps": 2}, {"name": "rl", "method": "grpo", "steps": 1}]
+    _, rows = learn(tmp_path, stages=stages)
+    assert "reward/mean" not in rows[1]
+    assert rows[1]["stored/reward/mean"] == 0.5
+    assert "reward/mean" in rows[3]

@@ -6,6 +6,12 @@ from anygrpo.metrics.base import Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(
+        "stored/reward/",
+        "reward",
+        "Reward of the stored actions that a step learns from: the file's, not the policy's.",
+        "本步所学的已存动作的奖励：属于数据文件，而不是当前策略。",
+    ),
+    Metric(
         "reward/mean",
         "reward",
         "Mean reward of the step's valid samples, after weighting and penalties.",

@@ -38,6 +38,16 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     return row
 
 
+_OF_THE_FILE = ("reward/mean", "reward/max", "reward/std")
+
+
+def of_stored_actions(row: dict[str, float]) -> dict[str, float]:
+    """The row of a step on stored actions: their rewards are the file's and say nothing of the policy, so they go to
+    "stored/reward/..."; "reward/mean" is then the policy's estimated value, where there is one ("offline/value")."""
+    moved = {f"stored/{name}" if name in _OF_THE_FILE else name: value for name, value in row.items()}
+    return moved | ({"reward/mean": row["offline/value"]} if "offline/value" in row else {})
+
+
 def _mean(x: Tensor) -> float:
     return float(x.mean()) if x.numel() else 0.0
 

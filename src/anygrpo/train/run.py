@@ -79,8 +79,6 @@ class Run:
         self._refused_in_a_row = 0
         self._seconds: dict[str, float] = {}
 
-    # ------------------------------------------------------------------ steps and stages
-
     def remaining_steps(self) -> Iterator[int]:
         """Steps not yet taken; ends early when something asked to stop. Saves on the recipe's rhythm and at the end.
 
@@ -151,8 +149,6 @@ class Run:
         """A seed for one purpose (salt) in one step."""
         return (self.recipe.seed * 1_000_003 + step * 101 + salt) % (2**31 - 1)
 
-    # ------------------------------------------------------------------ one step
-
     @contextmanager
     def clock(self, phase: str) -> Iterator[None]:
         """Adds to "time/<phase>" of the current step."""
@@ -194,7 +190,9 @@ class Run:
             "lr": numbers.learning_rate,
             "beta": numbers.beta,
         }
-        row |= measure.rollout_metrics(rollout) | measure.advantage_metrics(prepared)
+        sampled = measure.rollout_metrics(rollout)
+        row |= sampled if planned.stage.source == "policy" else measure.of_stored_actions(sampled)
+        row |= measure.advantage_metrics(prepared)
         row |= measure.update_metrics(tally) | update
         row["steps_refused"] = float(self.updater.refused)
         row["samples/seen"] = float(self.samples_seen)
@@ -264,8 +262,6 @@ class Run:
         """End after this step."""
         self.stop_reason = reason
         self.folder.log(f"stopping: {reason}")
-
-    # ------------------------------------------------------------------ saving and stopping
 
     def save(self, *, best: bool = False, step: int | None = None) -> None:
         """A checkpoint of the state before `step` (default: the next step to take)."""
