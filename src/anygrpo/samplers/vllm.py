@@ -27,7 +27,8 @@ OLDEST = (0, 14)
 """First vLLM with the interfaces used here (per-request seeds on V1, processed log-probs, `apply_model`)."""
 
 _PROBED = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "norm.weight")
-"""Weights that vLLM keeps under their Hugging Face name and shape, by which a sync is checked."""
+"""Weights that vLLM keeps under their Hugging Face name and, where its kernels do not repack them, in their shape: by
+these a sync is checked."""
 
 
 def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> VllmEngine:
@@ -47,6 +48,7 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
             dtype=str(dtype).removeprefix("torch."),
             logprobs_mode="processed_logprobs",
             enable_prefix_caching=True,
+            enforce_eager=not torch.cuda.is_available(),  # on a CPU compiling takes minutes and gains little
             seed=0,
         )
     except (OSError, ValueError) as error:
@@ -111,7 +113,7 @@ class VllmEngine:
             TrainingError: vLLM still holds other weights.
         """
         sent = [(name, value.detach()) for name, value in weights]
-        self.llm.apply_model(lambda model: _load(model, sent))
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(sent)})
         self.llm.reset_prefix_cache()
         self.syncs += 1
         wrong = self.llm.apply_model(lambda model: _differing(model, sent))[0]
@@ -154,10 +156,6 @@ class VllmEngine:
             stop=list(sampling.stop) or None,
             logprobs=0,
         )
-
-
-def _load(model: Any, sent: list[tuple[str, Tensor]]) -> None:
-    model.load_weights(iter(sent))
 
 
 def _differing(model: Any, sent: list[tuple[str, Tensor]]) -> list[str]:
