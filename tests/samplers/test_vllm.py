@@ -79,7 +79,8 @@ def test_real_vllm_follows_training(tmp_path, monkeypatch, train):
 
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    wide = tiny.CONFIGS["llama"].to_dict() | {"hidden_size": 128}  # vLLM's attention starts at heads of 32
+    # the attention of vLLM starts at heads of 32
+    wide = tiny.CONFIGS["llama"].to_dict() | {"hidden_size": 128, "head_dim": 32}
     monkeypatch.setitem(tiny.CONFIGS, "llama", type(tiny.CONFIGS["llama"])(**wide))
     tiny.model("llama", scale=2.0).save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)
