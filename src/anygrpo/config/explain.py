@@ -25,7 +25,9 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
         elif item["type"] in ("union_tag_invalid", "literal_error"):
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
             lines.append(f"{where} = {found!r} is not known")
-            cure = cure or suggestion(str(found), [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")])
+            cure = cure or suggestion(
+                str(found), [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
+            )
         elif item["type"] == "missing":
             lines.append(f"{where} is missing")
         elif item["type"] == "union_tag_not_found":

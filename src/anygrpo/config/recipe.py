@@ -73,14 +73,20 @@ class Recipe(Section):
     def _resolve(self, index: int, stage: StageConfig) -> Stage:
         if (stage.steps is None) == (stage.epochs is None):
             raise ConfigError(
-                f"stage {stage.name!r} has steps = {stage.steps} and epochs = {stage.epochs}", "give exactly one of them"
+                f"stage {stage.name!r} has steps = {stage.steps} and epochs = {stage.epochs}",
+                "give exactly one of them",
             )
         source = stage.source or ("policy" if stage.method == "grpo" else "stored")
         if stage.method != "grpo" and source == "policy":
             raise ConfigError(f"stage {stage.name!r}: method {stage.method!r} trains on stored actions, not on samples")
         at = f"stages.{index}."
         algorithm = _override(self.algorithm, stage.algorithm, at + "algorithm.")
-        if stage.method == "grpo" and source == "policy" and algorithm.group_size == 1 and number(algorithm.lambda_pg) > 0:
+        if (
+            stage.method == "grpo"
+            and source == "policy"
+            and algorithm.group_size == 1
+            and number(algorithm.lambda_pg) > 0
+        ):
             raise ConfigError(
                 f"stage {stage.name!r}: group_size = 1 has no baseline, every advantage is 0",
                 "set algorithm.group_size to 4 or more",

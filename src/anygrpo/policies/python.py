@@ -21,7 +21,9 @@ def build(config: PythonPolicyConfig, seed: int) -> Any:
     methods = ("sample", "evaluate", "decode", "reference", "trainable")
     missing = [name for name in methods if not callable(getattr(policy, name, None))]
     if missing or not isinstance(policy, Policy):
-        raise ConfigError(f"{config.factory} returned {type(policy).__name__}, which lacks {missing}", "see policies/base.py")
+        raise ConfigError(
+            f"{config.factory} returned {type(policy).__name__}, which lacks {missing}", "see policies/base.py"
+        )
     if not isinstance(policy, BasePolicy):
         raise ConfigError(f"{type(policy).__name__} must derive from anygrpo.BasePolicy, which holds the defaults")
     return policy
