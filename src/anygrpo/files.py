@@ -18,7 +18,7 @@ def load_object(spec: str) -> Any:
     """
     path, _, name = spec.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
-        raise ConfigError(f"{spec!r} does not name an object in a file", 'write it as "path/file.py:name"')
+        raise ConfigError(f"{spec!r} does not name an object in a file", 'write it as "path.py:function"')
     file = Path(path)
     if not file.is_file():
         raise DataError(f"no file {path} (for {spec!r}), looked in {Path.cwd()}", "correct the path")

@@ -58,5 +58,5 @@ def test_a_users_task(file):
 def test_a_users_task_that_does_not_fit(file):
     with pytest.raises(ConfigError, match="cannot be called with seed and \\['high'\\]"):
         build(PythonTask(kind="python", task=f"{file}:Mine", arguments={"high": 3}), 0)
-    with pytest.raises(ConfigError, match="lacks size, held_out, score, stored, measure, close"):
+    with pytest.raises(ConfigError, match="lacks size, held_out, score, stored, measure, prepare, pictures, close"):
         build(PythonTask(kind="python", task=f"{file}:Half"), 0)
