@@ -272,3 +272,16 @@ def test_a_gain_too_small_for_a_noisy_log_is_not_called_no_learning() -> None:
     found = diagnose(data, format="jsonl")
     assert found.verdict == "cannot_tell"
     assert found.first is None
+
+
+def test_a_filter_that_makes_groups_homogeneous_is_named():
+    rows = [
+        {"step": i, "reward/mean": 0.4 + 0.01 * (i % 3), "reward/std_within": 0.3, "groups/live": 0.8,
+         "groups/live_after/drop_constant": 0.8, "groups/live_after/top_k_by_reward": 0.06}
+        for i in range(20)
+    ]  # fmt: skip
+    found = next(f for f in diagnose(rows).findings if f.rule == "starved_groups")
+    assert (found.certainty, found.severity, found.variant) == ("certain", "serious", "filter")
+    assert found.facts["filter"] == "top_k_by_reward"
+    harmless = [row | {"groups/live_after/top_k_by_reward": 0.5} for row in rows]
+    assert "starved_groups" not in [f.rule for f in diagnose(harmless).findings]

@@ -53,6 +53,8 @@ def concept(key: str) -> tuple[str, int] | None:
     name = AGENT.sub(r"\g<1>all/", normalise(key))
     if name in EXACT:
         return EXACT[name]
+    if name.startswith("groups/live_after/"):
+        return name, 0
     if match := HELD_OUT.match(key.strip().lower().replace(" ", "_")):
         return held_out(match[1])
     if name in CORES:

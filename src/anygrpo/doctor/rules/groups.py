@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anygrpo.doctor.findings import Change
+from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rules.answers import NOTHING_FLOWS
 from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import rose
@@ -84,8 +84,34 @@ def dead_groups(run: Run) -> tuple[Series, float] | None:
     return (share, now) if now > (0.4 if share.name == "grad_norm/total" else 0.5) else None
 
 
+def filtered_away(run: Run) -> Finding | None:
+    """A filter after which five times fewer groups have spread, in the last quarter: counted, so certain."""
+    dead = run.get("groups/dead")
+    if not dead:
+        return None
+    before = 1 - mean(dead.tail(0.25))
+    for name, series in run.family("groups/live_after/").items():
+        after = mean(series.tail(0.25))
+        if before > 0.05 and after < before / 5:
+            return finding(
+                "starved_groups",
+                "serious",
+                series.rows,
+                variant="filter",
+                certainty="certain",
+                filter=name,
+                before=before,
+                after=after,
+                metrics=("groups/dead", f"groups/live_after/{name}"),
+            )
+    return None
+
+
 @rule("starved_groups", "likely", explains=("no_learning", "zero_gradient", "lr_too_small", "advantage_compressed"))
 def starved_groups(run: Run) -> Result:
+    """Groups without spread: of themselves, or because a filter took it from them."""
+    if found := filtered_away(run):
+        return found
     found = dead_groups(run)
     if not found or near_ceiling(run):
         return None
