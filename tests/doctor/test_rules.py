@@ -285,3 +285,11 @@ def test_a_filter_that_makes_groups_homogeneous_is_named():
     assert found.facts["filter"] == "top_k_by_reward"
     harmless = [row | {"groups/live_after/top_k_by_reward": 0.5} for row in rows]
     assert "starved_groups" not in [f.rule for f in diagnose(harmless).findings]
+
+
+def test_a_std_that_dead_groups_explain_is_not_called_compressed():
+    """One group in a hundred live: the std of z-scores is sqrt(.01) = .1 at most; .09 is that, .002 is not."""
+    rows = [{"step": i, "reward/mean": 0.3, "groups/live": 0.01, "advantage/std": 0.09} for i in range(20)]
+    assert "advantage_compressed" not in [f.rule for f in diagnose(rows).findings]
+    scaled = [row | {"advantage/std": 0.002} for row in rows]
+    assert "advantage_compressed" in [f.rule for f in diagnose(scaled).findings]

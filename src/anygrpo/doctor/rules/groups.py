@@ -168,7 +168,8 @@ def difficulty_dominates(run: Run) -> Result:
     explains=("no_learning", "lr_too_small"),
 )
 def advantage_compressed(run: Run) -> Result:
-    """Std below .1, or a tenth of its start. Un-normalised advantages (Dr. GRPO) are small by design."""
+    """Std below .1, or a tenth of its start, beyond what dead groups explain. Un-normalised advantages (Dr. GRPO) are
+    small by design."""
     spread = run.get("advantage/std")
     assert spread
     if run.settings.get("scale_rewards") in (False, "none") or str(run.settings.get("normaliser")) in (
@@ -179,7 +180,7 @@ def advantage_compressed(run: Run) -> Result:
         return None
     absolute = spread.last < 0.1
     shrunk = len(spread) >= 8 and spread.last < 0.1 * spread.first
-    if not absolute and not shrunk:
+    if not (absolute or shrunk) or dead_groups_explain(run, spread):
         return None
     rows = [r for r, x in zip(spread.rows, spread.values) if x < 0.1] or list(spread.rows)
     return finding(
@@ -192,6 +193,17 @@ def advantage_compressed(run: Run) -> Result:
         share=spread.last**2,
         metrics=("advantage/std",),
     )
+
+
+def dead_groups_explain(run: Run, spread: Series) -> bool:
+    """Whether the advantages' std is about sqrt(live share), that of z-scores in the groups that are live."""
+    dead = run.get("groups/dead")
+    if not dead:
+        return False
+    share = dead.at()
+    late = [(x, max(0.0, 1 - share[r]) ** 0.5) for r, x in zip(spread.rows, spread.values) if r in share]
+    late = late[-max(1, len(late) // 4) :]
+    return bool(late) and mean([x for x, _ in late]) >= mean([expected for _, expected in late]) / 3
 
 
 @rule(
