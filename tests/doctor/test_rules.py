@@ -293,3 +293,14 @@ def test_a_std_that_dead_groups_explain_is_not_called_compressed():
     assert "advantage_compressed" not in [f.rule for f in diagnose(rows).findings]
     scaled = [row | {"advantage/std": 0.002} for row in rows]
     assert "advantage_compressed" in [f.rule for f in diagnose(scaled).findings]
+
+
+def test_two_gradients_that_cancel_mean_that_the_kl_term_holds_the_policy():
+    rows = [
+        {"step": i, "reward/mean": 0.3 + 0.01 * (i % 2), "kl/reference": 0.0009, "beta": 10.0, "advantage/std": 0.9,
+         "lr": 1e-3, "grad_norm/total": 0.1, "grad_norm/policy": 0.17, "grad_norm/kl": 0.15}
+        for i in range(120)
+    ]  # fmt: skip
+    assert diagnose(rows).first.rule == "kl_dominates"
+    free = [row | {"grad_norm/kl": 0.01} for row in rows]
+    assert "kl_dominates" not in [f.rule for f in diagnose(free).findings]

@@ -82,11 +82,13 @@ def kl_dominates(run: Run) -> Result:
     cut = (Change("beta", 0.001),)
     if ours and theirs:
         ratios = [(r, k / p) for r, p, k in paired(ours, theirs) if p > 0]
-        if len(ratios) >= 3 and (middle := median(x for _, x in ratios)) > 1:
+        middle = median(x for _, x in ratios) if ratios else 0.0
+        if len(ratios) >= 3 and middle > 1:
             return finding(
                 "kl_dominates", "warning", [r for r, x in ratios if x > 1], ratio=middle, count=len(ratios), changes=cut
             )
-        return None
+        if middle < 0.5:  # a policy held by the KL term sees two gradients of like size that cancel
+            return None
     p, kl, beta = progress(run), run.comparable("kl/reference"), beta_of(run)
     spread = run.get("advantage/std")
     if not p or not p.flat or not kl or beta is None or beta < 0.1 or len(kl) < 8 or held_out_rose(run):
