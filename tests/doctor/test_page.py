@@ -108,3 +108,15 @@ def test_json_schema() -> None:
     assert list(data["findings"][0]) == ["rule", "certainty", "severity", "title", "evidence", "prescription", "rows"]
     assert data["findings"][0]["rule"] == "truncation"
     assert len(data["findings"][0]["rows"]) <= 100
+
+
+def test_a_curve_of_a_complement_is_labelled_as_one():
+    """A log of live groups is drawn as dead ones: its label must say so."""
+    from anygrpo.doctor.canonical import label
+
+    assert label("groups/live") == "1 - groups/live"
+    assert label("frac_reward_zero_std") == "frac_reward_zero_std"
+    rows = [{"step": i, "reward/mean": 0.3, "groups/live": 0.1} for i in range(20)]
+    assert "1 - groups/live" in page([diagnose(rows)], "en")
+    bare = [{"step": i, "reward/mean": 0.3, "live_groups": 0.1} for i in range(20)]
+    assert "1 - live_groups" in page([diagnose(bare)], "en")

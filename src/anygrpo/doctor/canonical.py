@@ -91,6 +91,11 @@ def part(name: str, spread: bool) -> tuple[str, int] | None:
     return f"reward/{'component_std' if spread else 'component'}/{name}", 0
 
 
+def label(key: str) -> str:
+    """The raw name as it may stand beside scaled numbers: a complement says so ("1 - groups/live")."""
+    return f"1 - {key}" if SCALE.get(normalise(key), "").startswith("complement") else key
+
+
 def scale(key: str, x: float) -> float:
     """Percents and complements as plain shares."""
     match SCALE.get(normalise(key)):

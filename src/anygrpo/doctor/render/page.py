@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from anygrpo.doctor.canonical import label
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.render.curves import curve
@@ -99,5 +100,6 @@ def light_line(finding: Finding, run: Run, lang: str) -> str:
 
 def figure(series: Series, marked: tuple[int, ...], lang: str, width: int = 560) -> str:
     labels = book(lang).labels
-    aria = f"{series.key}: {labels['row']} {series.rows[0]} - {series.rows[-1]}"
-    return curve(series, marked, series.key, aria, labels["decisive"], width)
+    name = label(series.key)
+    aria = f"{name}: {labels['row']} {series.rows[0]} - {series.rows[-1]}"
+    return curve(series, marked, name, aria, labels["decisive"], width)

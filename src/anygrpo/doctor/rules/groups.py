@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anygrpo.doctor.canonical import label
 from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rules.answers import NOTHING_FLOWS
 from anygrpo.doctor.rules.base import Result, finding, rule
@@ -123,7 +124,7 @@ def starved_groups(run: Run) -> Result:
         "info" if rose(run) else "warning",
         rows,
         share=now,
-        key=share.key,
+        key=label(share.key),
         level=reward.last if reward else 0.0,
         changes=(Change("group_size", factor=2.0), Change("dynamic_sampling", "true")),
         metrics=("groups/dead", "reward/mean"),
