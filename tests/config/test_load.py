@@ -93,3 +93,8 @@ def test_the_config_room_starts_without_torch():
 
     code = "import sys, anygrpo.config.load, anygrpo.metrics, anygrpo.doctor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_none_in_a_list_is_refused_before_a_run_begins():
+    with pytest.raises(ConfigError, match=r"policy\.options\.sizes holds None in a list"):
+        parsed(policy={"kind": "python", "factory": "f.py:f", "options": {"sizes": [1, None]}})

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import healthy
@@ -17,6 +18,7 @@ from anygrpo.doctor.render.as_json import as_json
 from anygrpo.errors import DataError
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(QUICK, max_examples=10_000)
 
 NAMES = st.sampled_from(
     [
@@ -67,20 +69,42 @@ def judged(path: Path) -> None:
     assert json.dumps(data)
 
 
+SUFFIXES = st.sampled_from(["a.log", "a.json", "a.jsonl", "a.csv"])
+
+
+@pytest.mark.slow
+@MANY
+@given(st.lists(PIECES, max_size=25), SUFFIXES)
+def test_many_pieces_of_logs(tmp_path: Path, pieces: list[str], name: str) -> None:
+    check_pieces(tmp_path, pieces, name)
+
+
 @QUICK
-@given(st.lists(PIECES, max_size=25), st.sampled_from(["a.log", "a.json", "a.jsonl", "a.csv"]))
+@given(st.lists(PIECES, max_size=25), SUFFIXES)
 def test_pieces_of_logs(tmp_path: Path, pieces: list[str], name: str) -> None:
+    check_pieces(tmp_path, pieces, name)
+
+
+def check_pieces(tmp_path: Path, pieces: list[str], name: str) -> None:
     path = tmp_path / name
     path.write_text("".join(pieces), "utf-8")
     judged(path)
 
 
+@pytest.mark.slow
+@MANY
+@given(st.binary(max_size=400), HEADS)
+def test_many_bytes(tmp_path: Path, data: bytes, head: bytes) -> None:
+    check_bytes(tmp_path, data, head)
+
+
 @QUICK
-@given(
-    st.binary(max_size=400),
-    st.sampled_from([b"", b":W&B\xe1\xbe\x00", b"\x18\0\0\0\0\0\0\0\0\0\0\0brain.Event:2", b"{", b"\xff\xfe"]),
-)
+@given(st.binary(max_size=400), HEADS)
 def test_any_bytes(tmp_path: Path, data: bytes, head: bytes) -> None:
+    check_bytes(tmp_path, data, head)
+
+
+def check_bytes(tmp_path: Path, data: bytes, head: bytes) -> None:
     path = tmp_path / "x.bin"
     path.write_bytes(head + data)
     judged(path)

@@ -81,6 +81,7 @@ def test_a_killed_rank_ends_the_run_and_leaves_a_checkpoint_to_go_on_from(tmp_pa
     process = start(2, str(recipe))
     deadline = time.monotonic() + 240
     while checkpoint.newest(tmp_path / "run" / "checkpoints") is None and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
     os.kill(int((tmp_path / "pid1").read_text()), signal.SIGKILL)
     out, _ = process.communicate(timeout=240)

@@ -33,13 +33,30 @@ def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
 
 
 def parse_recipe(table: dict[str, Any]) -> Recipe:
-    """Validate a table read from TOML, stages included."""
+    """Validate a table read from TOML, or made in Python, stages included.
+
+    Raises:
+        ConfigError: unknown keys, wrong types, impossible combinations, a list that holds None.
+    """
+    _check_lists(table, "")
     try:
         recipe = Recipe.model_validate(table)
         recipe.resolved_stages()
         return recipe
     except ValidationError as error:
         raise readable(error, Recipe) from None
+
+
+def _check_lists(value: Any, where: str) -> None:
+    """None stands for "not given" in a table; in a list, which TOML could not write down again, it has no meaning."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_lists(inner, f"{where}.{key}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            if inner is None:
+                raise ConfigError(f"{where} holds None in a list: {value!r}", "leave it out")
+            _check_lists(inner, where)
 
 
 def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
