@@ -9,7 +9,7 @@ import torch
 
 from anygrpo.config.recipe import Recipe
 from anygrpo.probes import PROBES, Outcome, check
-from anygrpo.probes.rate import Moved, rate_for
+from anygrpo.probes.rate import Moved, floor, rate_for
 from anygrpo.probes.run import temporary_run
 from anygrpo.probes.subject import Subject
 
@@ -121,6 +121,23 @@ def test_rates_are_read_off_a_power_law():
     for target in (3e-12 * 4, 3e-8, 3e-4):  # below, inside and above what was measured
         assert rate_for(table, target) == pytest.approx(math.sqrt(target / 3.0), rel=1e-6)
     assert rate_for([Moved(1e-3, 0.0, 0.0, 0.0)], 1e-4) is None
+
+
+def test_what_rounding_moves_is_not_taken_for_movement() -> None:
+    """A small language model in bfloat16, as measured: the first four rates show rounding and nothing else."""
+    measured = [
+        (1e-6, 1.9e-3),
+        (5.18e-6, 1.98e-3),
+        (2.68e-5, 1.41e-3),
+        (1.39e-4, 1.7e-3),
+        (4e-4, 9.38e-3),
+        (7.2e-4, 3.7e-2),
+    ]
+    table = [Moved(rate, kl, 0.0, 0.0) for rate, kl in measured]
+    assert floor(table) == 1.98e-3
+    assert rate_for(table, 1e-3) == pytest.approx(4e-4 * math.sqrt(1e-3 / 7.4e-3), rel=1e-6)  # without: 7e-7
+    assert floor([Moved(r, 3.0 * r * r, 0.0, 0.0) for r in (1e-6, 1e-5, 1e-4)]) == 0.0
+    assert rate_for(table[:4], 1e-3) is None
 
 
 def test_a_probe_that_raises_is_a_serious_outcome(letters_recipe, monkeypatch):

@@ -24,6 +24,8 @@ _TOO_FAR, _FAR = 0.5, 0.1
 """KL of one update, per decision, above which a rate is called destructive, and large."""
 _VISIBLE, _NOTHING = 1e-3, 1e-5
 """KL of the whole run, were every update to pull the same way, below which nothing can be seen, and nothing at all."""
+_ROUNDING = 1e-12
+"""KL that float32's rounding shows."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +62,27 @@ def find_rate(subject: Subject, target: float = TARGET) -> Outcome:
 
 def _verdict(subject: Subject, table: list[Moved], best: float, target: float, made_up: bool) -> Outcome:
     here = next((m for m in table if m.rate == subject.rate), Moved(0.0, 0.0, 0.0, 0.0))
+    rounding = floor(table)
+    kl = max(here.kl - rounding, 0.0)
     updates = planned_updates(subject)
-    reach = here.kl * updates**2
+    reach = kl * updates**2
     numbers: dict[str, Any] = {
-        "planned": subject.rate, "recommended": best, "target": target, "kl": here.kl, "log_ratio": here.log_ratio,
-        "updates": updates, "reach": reach, "made_up_advantages": made_up,
-        "needed_aligned": math.ceil(math.sqrt(0.01 / here.kl)) if here.kl > 0 else math.inf,
-        "needed_random": math.ceil(0.01 / here.kl) if here.kl > 0 else math.inf,
+        "planned": subject.rate, "recommended": best, "target": target, "kl": kl, "log_ratio": here.log_ratio,
+        "updates": updates, "reach": reach, "made_up_advantages": made_up, "rounding": rounding,
+        "needed_aligned": math.ceil(math.sqrt(0.01 / kl)) if kl > 0 else math.inf,
+        "needed_random": math.ceil(0.01 / kl) if kl > 0 else math.inf,
     }  # fmt: skip
     rows = [m.as_row() for m in table]
     cure = (
         "optimizer.learning_rate = {recommended:.1e} moves {target:g} per update",
         "optimizer.learning_rate = {recommended:.1e} 每次更新移动 {target:g}",
     )
-    if here.kl > _FAR or here.log_ratio > 5:
+    if kl > _FAR or here.log_ratio > 5:
         text = (
             "one update at {planned:.1e} moves the policy by KL {kl:.2g} (largest log-ratio {log_ratio:.2g}): too far",
             "学习率 {planned:.1e} 的一次更新使策略移动 KL {kl:.2g}(最大对数比值 {log_ratio:.2g}):过大",
         )
-        return Outcome("learning_rate", "serious" if here.kl > _TOO_FAR else "warning", text, cure, numbers, rows)
+        return Outcome("learning_rate", "serious" if kl > _TOO_FAR else "warning", text, cure, numbers, rows)
     if reach < _VISIBLE:
         text = (
             "at {planned:.1e} the {updates:.0f} planned updates reach KL {reach:.1e} even if all pull the same way: "
@@ -116,9 +120,14 @@ def measure(subject: Subject, batch: Batch, held_out: Batch, rates: list[float])
 def rate_for(table: list[Moved], target: float) -> float | None:
     """The rate that moves `target`: between two measured rates by a line in log-log, outside by KL ~ rate^2.
 
-    None where no rate moves anything. Measurements below the rounding noise of float32 (1e-12) are not used.
+    None where no rate moves anything. What rounding alone moves (`floor`) is taken off; rates at the floor are not used.
     """
-    points = [(math.log(m.rate), math.log(m.kl)) for m in table if math.isfinite(m.kl) and m.kl > 1e-12]
+    rounding = floor(table)
+    points = [
+        (math.log(m.rate), math.log(m.kl - rounding))
+        for m in table
+        if math.isfinite(m.kl) and m.kl > max(2 * rounding, _ROUNDING)
+    ]
     if not points:
         return None
     goal = math.log(target)
@@ -127,6 +136,20 @@ def rate_for(table: list[Moved], target: float) -> float | None:
             return math.exp(r0 + (goal - k0) / max(k1 - k0, 1e-9) * (r1 - r0))
     rate, kl = points[0] if goal < points[0][1] else points[-1]
     return math.exp(rate + (goal - kl) / 2)
+
+
+def floor(table: list[Moved]) -> float:
+    """The KL that rounding alone shows: the largest of the first rates, as long as KL does not grow with the rate.
+
+    KL grows with the rate's square; where it grows less than the rate itself, nothing moves but rounding. In bfloat16 any
+    change of the weights, however small, rounds activations another way: 2e-3 nats for a small language model.
+    """
+    flat = [0.0]
+    for m0, m1 in pairwise(m for m in table if math.isfinite(m.kl)):
+        if m1.kl > max(m0.kl, _ROUNDING) * m1.rate / m0.rate:
+            break
+        flat += [m0.kl, m1.kl]
+    return max(flat)
 
 
 def planned_updates(subject: Subject) -> float:
