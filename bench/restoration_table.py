@@ -8,17 +8,16 @@ import torch
 
 from anygrpo.tasks.restoration import paired_interval
 
-COMPARED = (
-    ("supervised/mean:greedy", "grpo:greedy"),
-    ("supervised/sampled:greedy", "grpo:greedy"),
-    ("supervised/mean:soft", "grpo:greedy"),
-    ("grpo:fixed", "grpo:greedy"),
-    ("supervised/mean:greedy", "supervised/mean:oracle"),
-    ("grpo:greedy", "grpo:oracle"),
-    ("warm:greedy", "warm:best"),
-    ("grpo:greedy", "grpo:best"),
-)
-"""What is compared with what: "ARM:KIND", gains of the second over the first."""
+RIVALS = ("supervised/mean:greedy", "supervised/sampled:greedy", "scratch:greedy", "supervised/mean:soft")
+
+
+def compared(ours: list[str]) -> list[tuple[str, str]]:
+    """What is compared with what: "ARM:KIND" pairs, gains of the second over the first."""
+    pairs = [("warm:greedy", "warm:best"), ("supervised/mean:greedy", "supervised/mean:oracle")]
+    for arm in ours:
+        pairs += [(rival, f"{arm}:greedy") for rival in (*RIVALS, f"{arm}:fixed")]
+        pairs += [(f"{arm}:greedy", f"{arm}:{upper}") for upper in ("best", "oracle")]
+    return pairs
 
 
 def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], a: str, b: str) -> list[dict[str, Any]]:
@@ -52,10 +51,12 @@ def printed(title: str, rows: list[dict[str, Any]]) -> None:
         )
 
 
-def tables(results: list[dict[str, Any]], names: list[str], pictures: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """Every comparison of `COMPARED` that was measured, printed and returned."""
+def tables(
+    results: list[dict[str, Any]], ours: list[str], names: list[str], pictures: list[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Every comparison of the arms `ours` that was measured, printed and returned."""
     summary = {}
-    for a, b in COMPARED:
+    for a, b in compared(ours):
         if all(kind in results[0]["arms"].get(arm, {}) for arm, kind in (a.split(":"), b.split(":"))):
             summary[f"{a} -> {b}"] = table(results, names, pictures, a, b)
             printed(f"{a} -> {b}", summary[f"{a} -> {b}"])

@@ -55,6 +55,23 @@ def test_six_sites_and_any_size() -> None:
     assert small(fusion="channel").sample(prompts(), 1, 0).samples["site/level1/fusion"].shape == (2, 1, 16)
 
 
+def test_without_skipped_features_only_the_bands_carry_detail() -> None:
+    """With both strengths at 0, fine detail reaches the output by the encoder's features, hardly past its strides."""
+    left = {}
+    for skip in ("features", "bands"):
+        policy = small(skip=skip)
+        torch.nn.init.normal_(policy.network.out.weight, generator=torch.Generator().manual_seed(0))
+        off = policy.rollout_with(prompts(), 1, lambda name, d: 0 * d.mean if "level0/fusion" in name else d.mean)
+        noisy = [{**p, "degraded": p["degraded"] + 0.3 * checkerboard()} for p in prompts()]
+        other = policy.rollout_with(noisy, 1, lambda name, d: 0 * d.mean if "level0/fusion" in name else d.mean)
+        left[skip] = float((off.samples["restored"] - other.samples["restored"]).abs().mean())
+    assert left["bands"] < 0.4 * left["features"]
+
+
+def checkerboard() -> torch.Tensor:
+    return (torch.arange(16)[:, None] + torch.arange(16)) % 2 - 0.5
+
+
 def test_untrained_it_returns_the_picture() -> None:
     policy = small()
     restored = policy.decode(policy.greedy(prompts()).samples)

@@ -32,6 +32,7 @@ class Net(nn.Module):
         super().__init__()
         self.head = nn.Linear(3, 9)
         self.drop = nn.Dropout(0.5)
+        self.after = lambda: None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.head(self.drop(x.mean((2, 3))))
@@ -39,6 +40,7 @@ class Net(nn.Module):
         shift = gate("shift", Independent(Normal(h[:, 2:5], 0.5), 1))
         tool = gate("tool", Categorical(logits=h[:, None, None, 5:8].expand(-1, 2, 2, 3)), per="element")
         coin = gate("coin", Bernoulli(logits=h[:, 8]))
+        self.after()
         image = strength[:, None, None, None] * x + shift[:, :, None, None]
         return image + tool.float().mean((1, 2))[:, None, None, None] + coin[:, None, None, None]
 
@@ -295,6 +297,22 @@ def test_sites_left_out_follow_their_mean_and_are_no_decisions() -> None:
     assert p.network.head.bias.grad[2:5].abs().min() > 0  # the shift, at its mean
     with pytest.raises(ConfigError, match="coin, shift, strength, tool"):
         policy(sites=("rate",)).sample(prompts(), 2, seed=0)
+
+
+def test_scoring_stops_at_the_last_gate_and_changes_no_number() -> None:
+    p = policy(supervised={"l1": 1.0})
+    ran: list[bool] = []
+    p.network.after = lambda: ran.append(True)
+    rollout = p.sample(prompts(), 3, seed=0)
+    assert ran
+    ran.clear()
+    alone = p.evaluate(rows_of(rollout), slice(None), frozenset({"kl", "entropy"}))
+    assert not ran
+    both = p.evaluate(rows_of(rollout), slice(None), frozenset({"kl", "entropy", "supervised"}))
+    assert ran
+    for name in ("log_probs", "entropy", "kl"):
+        torch.testing.assert_close(getattr(alone, name), getattr(both, name), rtol=0, atol=0)
+    torch.testing.assert_close(alone.log_probs, rollout.log_probs.flatten(0, 1))
 
 
 def test_no_target_and_ragged_targets_are_refused() -> None:

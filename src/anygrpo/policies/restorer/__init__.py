@@ -16,7 +16,7 @@ __all__ = ["FrequencyRestorer", "ToolboxRestorer", "build"]
 
 NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
     "frequency": lambda c: FrequencyRestorer(
-        c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached"
+        c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached", c.skip
     ),
     "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps),
 }

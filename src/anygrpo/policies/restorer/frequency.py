@@ -90,6 +90,8 @@ class FrequencyRestorer(nn.Module):
         width: channels at full resolution (2x and 4x below).
         blocks: residual blocks per level.
         window, fusion, concentration, detached: see `FrequencyModule`.
+        skip: "features": the encoder's features reach full resolution. "bands": only the two bands do, so the window
+            decides which detail is treated as signal.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class FrequencyRestorer(nn.Module):
         fusion: str = "scalar",
         concentration: float = 10.0,
         detached: bool = True,
+        skip: str = "features",
     ) -> None:
         super().__init__()
+        self.skip = skip
         stack = lambda w: nn.Sequential(*[Block(w) for _ in range(blocks)])  # noqa: E731
         widths = (width, 2 * width, 4 * width)
         self.stem = nn.Conv2d(3, width, 3, padding=1)
@@ -129,7 +133,9 @@ class FrequencyRestorer(nn.Module):
         y, low, high = self.modulators[2](self.encoders[2](y), F.avg_pool2d(x, 4), told)
         offset = self.offset(pooled(y))[..., None, None]
         for i in (1, 0):
-            y = F.pixel_shuffle(self.ups[i](y), 2) + skips[i]
+            y = F.pixel_shuffle(self.ups[i](y), 2)
+            if i or self.skip == "features":
+                y = y + skips[i]
             y, low, high = self.modulators[i](y, F.avg_pool2d(x, 2**i) if i else x, told)
             y = self.decoders[i](y)
         return (low + high + self.out(y) + offset)[..., :h, :w]

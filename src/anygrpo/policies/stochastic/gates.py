@@ -50,6 +50,10 @@ class Site:
         return flat.sum(1, keepdim=True) if self.per == "site" else flat
 
 
+class AllVisited(Exception):
+    """Ends a pass whose output no one reads, once its last site is known."""
+
+
 class Tape:
     """The sites one forward pass visited, in order, and the rule that chose their values.
 
@@ -57,10 +61,13 @@ class Tape:
         rows: of the input.
         choose: the rule.
         patterns: shell patterns of the sites that are decisions; the others are at their mean, with its gradient.
+        stop_after: number of decided sites after which `AllVisited` is raised: what follows would not be read.
     """
 
-    def __init__(self, rows: int, choose: Choose, patterns: tuple[str, ...] = ("*",)) -> None:
-        self.rows, self.choose, self.patterns = rows, choose, patterns
+    def __init__(
+        self, rows: int, choose: Choose, patterns: tuple[str, ...] = ("*",), stop_after: int | None = None
+    ) -> None:
+        self.rows, self.choose, self.patterns, self.stop_after = rows, choose, patterns, stop_after
         self.sites: dict[str, Site] = {}
         self.passed: list[str] = []
 
@@ -84,6 +91,8 @@ class Tape:
             return middle(distribution)
         value = self.choose(name, distribution)
         self.sites[name] = Site(distribution, value, per)
+        if len(self.sites) == self.stop_after:
+            raise AllVisited
         return value
 
     def values(self) -> dict[str, Tensor]:
@@ -131,9 +140,11 @@ def gate(name: str, distribution: Distribution, per: Per = "site") -> Tensor:
 
 
 @contextmanager
-def recording(rows: int, choose: Choose, patterns: tuple[str, ...] = ("*",)) -> Iterator[Tape]:
+def recording(
+    rows: int, choose: Choose, patterns: tuple[str, ...] = ("*",), stop_after: int | None = None
+) -> Iterator[Tape]:
     """Record the sites that a forward pass of `rows` rows visits; arguments as for `Tape`."""
-    tape = Tape(rows, choose, patterns)
+    tape = Tape(rows, choose, patterns, stop_after)
     token = _TAPE.set(tape)
     try:
         yield tape

@@ -11,12 +11,22 @@ from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.policies.base import BasePolicy, frozen_weights, state_of
-from anygrpo.policies.stochastic.gates import Choose, Drawing, Tape, deterministic, recording, replaying
+from anygrpo.policies.stochastic.gates import (
+    AllVisited,
+    Choose,
+    Drawing,
+    Tape,
+    deterministic,
+    recording,
+    replaying,
+)
 from anygrpo.policies.stochastic.losses import weighted
 from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
 
 SITE = "site/"
 """Prefix of the leaves that hold a site's values."""
+OF_OUTPUT = frozenset({"supervised", "consistency"})
+"""What `evaluate` needs the output for; without them a pass may end at its last gate."""
 Part = tuple[list[int], dict[str, Tensor], Tensor]
 """Prompt positions, leaves [p, G, ...], log_probs [p, G, T] of prompts of one shape."""
 
@@ -42,6 +52,7 @@ class StochasticPolicy(BasePolicy):
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised", "consistency"})
+    targets_in_samples: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -156,7 +167,19 @@ class StochasticPolicy(BasePolicy):
         if not bool((samples["shape"] == samples["shape"][:1]).all()):
             raise ConfigError("the rows of one step differ in size", "train on crops of one size (task.patch)")
         reference = self._reference_tape(rows, samples) if "kl" in want else None
-        output, tape = self._run(rows, self._choice(samples))
+        if want & OF_OUTPUT:
+            output, tape = self._run(rows, self._choice(samples))
+            losses = self._losses(output, rows, samples, want)
+        else:
+            tape, losses = self._visited(rows, samples), {}
+        return Evaluation(
+            tape.log_probs()[:, times],
+            tape.entropy()[:, times] if "entropy" in want else None,
+            None if reference is None else tape.kl_to(reference)[:, times],
+            losses,
+        )
+
+    def _losses(self, output: Tensor, rows: list[Tensor], samples: Tree, want: frozenset[str]) -> dict[str, Tensor]:
         losses: dict[str, Tensor] = {}
         if "supervised" in want:
             if self.target is None or self.target not in samples:
@@ -166,12 +189,7 @@ class StochasticPolicy(BasePolicy):
             with torch.no_grad():
                 fixed, _ = self._run(rows, deterministic(self.mode))
             losses["consistency"] = weighted({"l1": 1.0}, output, fixed)
-        return Evaluation(
-            tape.log_probs()[:, times],
-            tape.entropy()[:, times] if "entropy" in want else None,
-            None if reference is None else tape.kl_to(reference)[:, times],
-            losses,
-        )
+        return losses
 
     def _choice(self, samples: Tree) -> Choose:
         if bool(samples["at_mean"].any()):
@@ -180,7 +198,18 @@ class StochasticPolicy(BasePolicy):
 
     def _reference_tape(self, rows: list[Tensor], samples: Tree) -> Tape:
         with torch.no_grad(), self.reference():
-            return self._run(rows, self._choice(samples))[1]
+            return self._visited(rows, samples)
+
+    def _visited(self, rows: list[Tensor], samples: Tree) -> Tape:
+        """The sites with their stored values; the pass ends at the last one, for its output is not read."""
+        count = sum(k.startswith(SITE) for k in samples)
+        self.network.eval()
+        with recording(rows[0].shape[0], self._choice(samples), self.sites, count or None) as tape:
+            try:
+                self.network(*rows)
+            except AllVisited:
+                pass
+        return tape
 
     def _run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:
         """Output [n, ...] and the visited sites.

@@ -102,16 +102,17 @@ class RestorationTask(BaseTask):
             for g, x in enumerate(row):
                 if x.shape != prompts[p]["clean"].shape:
                     reasons[p, g] = "shape differs from the clean picture"
-                elif not bool(torch.isfinite(x).all()):
-                    reasons[p, g] = "non-finite pixel"
                 else:
                     by_size.setdefault(x.shape, []).append((p, g))
         rewards, components = torch.zeros(shape), {}
         for places in by_size.values():
             p, g = torch.tensor(places).T
             restored = torch.stack([outputs[i][j] for i, j in places])
-            clean = torch.stack([prompts[i]["clean"] for i in p.tolist()]).to(restored.device)
-            values = {name: x.cpu() for name, x in self.quality.measures(restored, clean).items()}
+            for place in (~torch.isfinite(restored).flatten(1).all(1)).nonzero()[:, 0].tolist():
+                reasons[places[place]] = "non-finite pixel"
+            once, row = p.unique(return_inverse=True)
+            clean = torch.stack([prompts[i]["clean"] for i in once.tolist()]).to(restored.device)[row]
+            values = {name: x.cpu() for name, x in self.quality.measures(restored.nan_to_num(), clean).items()}
             rewards[p, g] = self.quality.reward(values) - self._start(prompts, p.tolist())
             for name, x in values.items():
                 components.setdefault(name, torch.zeros(shape))[p, g] = x
