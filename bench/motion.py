@@ -22,6 +22,7 @@ import torch
 
 from anygrpo.config.load import load_recipe
 from anygrpo.policies.base import state_of
+from anygrpo.tasks.motion.measures import diversity, frechet
 from anygrpo.train import checkpoint
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -30,6 +31,8 @@ from anygrpo.train.run import Run
 HEALTH = ("reward/mean", "ratio/mean", "ratio/max", "log_ratio/abs_max", "kl/behaviour", "kl/reference", "clip/low",
           "clip/high", "grad_norm/total", "advantage/mean", "loss/policy", "groups/live", "invalid/share",
           "memory/peak_gb", "time/step")  # fmt: skip
+CURVE = ("step", "eval/reward", "eval/component/matching", "eval/motion/judge", "eval/motion/frechet",
+         "eval/motion/diversity", "kl/reference")  # fmt: skip
 PICTURES = 6
 
 
@@ -58,8 +61,8 @@ def go(recipe_file: str, flags: list[str], folder: Path, seconds: float | None) 
 
 
 @torch.no_grad()
-def held_out(run: Run) -> tuple[torch.Tensor, dict[str, float], list[list[Any]]]:
-    """Rewards of each held-out prompt, measures, and the motions."""
+def held_out(run: Run) -> tuple[list[list[Any]], dict[str, float]]:
+    """The motions of all held-out prompts, and their measures."""
     task = run.stages[-1].task
     prompts = task.held_out()
     outputs = []
@@ -68,35 +71,75 @@ def held_out(run: Run) -> tuple[torch.Tensor, dict[str, float], list[list[Any]]]
     scores = task.score(prompts, outputs)
     row = task.measure(prompts, outputs)
     row |= {f"eval/component/{k}": float(v.mean()) for k, v in scores.components.items()}
-    return scores.rewards[:, 0], row | {"eval/reward": float(scores.rewards.mean())}, outputs
+    return outputs, row | {"eval/reward": float(scores.rewards.mean())}
+
+
+@torch.no_grad()
+def paired(task: Any, before: list[list[Any]], after: list[list[Any]]) -> dict[str, dict[str, float]]:
+    """Change and its standard error over the same prompts and noise: of the reward, of each part of it (weighted or
+    not), of the judge, of the diversity within captions (over captions), and of the Frechet distance (bootstrap)."""
+    prompts = task.held_out()
+    values = []
+    for outputs in (before, after):
+        pairs = [(p, row[0]) for p, row in zip(prompts, outputs)]
+        parts = task.parts(pairs)
+        columns = {name: torch.tensor([x[name] for x in parts]) for name in parts[0]}
+        columns["reward"] = task.score(prompts, outputs).rewards[:, 0]
+        columns["judge"] = torch.tensor(task.agreement(task.judge, pairs))
+        groups: dict[str, list[tuple[str, torch.Tensor]]] = {}
+        for prompt, motion in pairs:
+            groups.setdefault(str(prompt.get("caption", prompt.get("captions"))), []).append(("", motion))
+        columns["diversity"] = torch.tensor([diversity(rows) for rows in groups.values()])
+        values.append(columns)
+    out = {}
+    for name, old in values[0].items():
+        change = (values[1][name] - old).double()
+        out[name] = {"change": float(change.mean()), "se": float(change.std() / math.sqrt(len(change)))}
+    return out | {"frechet": frechet_change(task, prompts, before, after)}
+
+
+def frechet_change(task: Any, prompts: list[Any], before: list[list[Any]], after: list[list[Any]]) -> dict[str, float]:
+    """Of the judge's embeddings to captured motion; the standard error from 200 resamples of whole captions."""
+    real = task.judge.embed_motions([task.captured_like(p, i) for i, p in enumerate(prompts)])
+    old, new = (task.judge.embed_motions([row[0] for row in x]) for x in (before, after))
+    repeats = task.config.held_out_repeats
+    generator = torch.Generator().manual_seed(0)
+    drawn = []
+    for _ in range(200):
+        first = torch.randint(len(prompts) // repeats, (len(prompts) // repeats,), generator=generator) * repeats
+        rows = (first[:, None] + torch.arange(repeats)).flatten()
+        drawn.append(frechet(new[rows], real[rows]) - frechet(old[rows], real[rows]))
+    change = frechet(new, real) - frechet(old, real)
+    return {"change": change, "se": float(torch.tensor(drawn).std())}
 
 
 def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str, Any]:
     folder = args.out / f"seed_{seed}"
     flags = ["--seed", str(seed), "--policy.weights", str(weights), "--policy.device", args.device, *args.flags]
-    recipe = load_recipe(args.grpo, [*flags, "--folder", str(folder)])
-    run = new_run(recipe)
-    before, row_before, motions_before = held_out(run)
+    run = new_run(load_recipe(args.grpo, [*flags, "--folder", str(folder)]))
+    before, row_before = held_out(run)
     watch = Watch(args.seed_seconds, time.perf_counter())
     run.observers.append(watch)
     train(run)
-    after, row_after, motions_after = held_out(run)
+    after, row_after = held_out(run)
     task = run.stages[-1].task
     prompts = task.held_out()
     every = max(1, len(prompts) // PICTURES)
     pick = lambda rows: rows[::every][:PICTURES]  # noqa: E731
-    task.pictures(pick(prompts), pick(motions_before), pick(motions_after), run.folder.pictures)
+    task.pictures(pick(prompts), pick(before), pick(after), run.folder.pictures)
     run.close()
-    change = (after - before).double()
+    curve = [{k: row[k] for k in CURVE if k in row} for row in watch.rows if "eval/reward" in row]
     return {
         "seed": seed,
+        "flags": args.flags,
         "steps": len(watch.rows),
         "updates": run.version,
-        "reward_change": float(change.mean()),
-        "reward_change_se": float(change.std() / math.sqrt(len(change))),
+        "changes": paired(task, before, after),
         "before": row_before,
         "after": row_after,
         "health": {k: spread([r[k] for r in watch.rows if k in r]) for k in HEALTH},
+        "curve": curve,
+        "rewards": [round(r["reward/mean"], 4) for r in watch.rows if "reward/mean" in r],
     }
 
 

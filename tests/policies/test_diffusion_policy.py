@@ -335,3 +335,17 @@ def test_several_captions_each_move_their_own_frames():
     assert a["segment"][0].tolist() == [0] * 6 + [1] * 10
     assert torch.equal(a["text"][0, 0], b["text"][0, 0])
     assert not torch.equal(a["text"][0, 1], b["text"][0, 1])
+
+
+def test_a_shared_start_leaves_only_the_scored_noise_to_tell_a_group_apart():
+    window = {"window": 3, "window_starts": (2, 2), "sampler": "ddim"}
+    rollout = make(shared_start=True, **window).sample(PROMPTS, 3, seed=1)
+    latents = rollout.samples["latents"]  # before the first stochastic step: one latent a prompt
+    assert torch.equal(latents[:, :1, 0].expand_as(latents[:, :, 0]), latents[:, :, 0])
+    assert not torch.equal(latents[0, 0, 0], latents[1, 0, 0])
+    assert not torch.equal(rollout.samples["final"][:, 0], rollout.samples["final"][:, 1])
+    own = make(**window).sample(PROMPTS, 3, seed=1).samples["latents"]
+    assert not torch.equal(own[:, 0, 0], own[:, 1, 0])
+    assert torch.allclose(own[:, 0, 0], latents[:, 0, 0], atol=1e-5)  # the first of each group starts alike in both
+    out = make(shared_start=True, **window).evaluate(rows(rollout), slice(0, 3))
+    assert torch.allclose(out.log_probs, rollout.log_probs.flatten(0, 1), atol=1e-4)

@@ -59,6 +59,8 @@ class Denoising(Section):
     "Stochastic steps of a sample; the rest follow the ODE. None: every step that can have noise."
     window_starts: tuple[int, int] = (0, 0)
     "First and last step where the window may begin; drawn for each rollout from its seed."
+    shared_start: bool = False
+    "A group's samples go one way up to the first stochastic step (DanceGRPO): only scored noise tells them apart."
     guidance: float = Field(1.0, ge=0)
     "Classifier-free guidance scale w: uncond + w (cond - uncond), in sampling and in scoring. 1: none."
     event_reduction: Literal["sum", "mean", "centred"] = "centred"

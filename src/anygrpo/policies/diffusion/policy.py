@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +21,7 @@ from anygrpo.config.diffusion import Denoising
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import BasePolicy
 from anygrpo.policies.diffusion.denoiser import Condition, Reference, checkpoint_gradients, guided
+from anygrpo.policies.diffusion.faults import old_log_probs
 from anygrpo.policies.diffusion.gaussian import REDUCTIONS, dimensions, kl_same_std, total, whitened
 from anygrpo.policies.diffusion.stored import denoising_loss, replay_outputs
 from anygrpo.policies.diffusion.trajectory import denoise
@@ -115,7 +117,8 @@ class DiffusionPolicy(BasePolicy):
         generator = torch.Generator(self.device).manual_seed(seed)
         size = (len(prompts) * group_size, *self.parts.shape)
         draw = lambda: torch.randn(size, generator=generator, device=self.device)  # noqa: E731
-        return self._rollout(self.condition_rows(prompts, group_size), draw, kept, (len(prompts), group_size))
+        together = group_size if self.config.shared_start else 1
+        return self._rollout(self.condition_rows(prompts, group_size), draw, kept, (len(prompts), group_size), together)
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One sample a prompt, a function of the prompt's "seed" (its position where it has none), by the sampler that
@@ -203,25 +206,40 @@ class DiffusionPolicy(BasePolicy):
         return guided(self.denoiser, x, timestep, condition, self.parts.null or {}, self.guidance)
 
     def _rollout(
-        self, condition: Condition, draw: Callable[[], Tensor], kept: range, shape: tuple[int, int]
+        self,
+        condition: Condition,
+        draw: Callable[[], Tensor],
+        kept: range,
+        shape: tuple[int, int],
+        together: int = 1,
     ) -> Rollout:
-        like = torch.empty(shape[0] * shape[1], *[1] * len(self.parts.shape), device=self.device)
+        """Trajectories of the condition's rows; `together` rows in a row go one way up to the first kept step."""
+        x = draw()[::together]
+        valid = self.valid_dimensions(condition, x.new_empty(len(x) * together, *[1] * (x.dim() - 1)))
+        follow = partial(
+            denoise,
+            self.transitions,
+            draw=draw,
+            ode_elsewhere=self.config.window is not None or not kept,
+            reduction=self.reduction,
+            valid=valid,
+        )
         with self._mode():
-            final, record = denoise(
-                self.transitions,
+            first = kept.start if together > 1 else 0
+            few = {k: v[::together] for k, v in condition.items()}
+            x, _ = follow(lambda x, step: self._predict(x, step, few), x, steps=range(first), kept=range(0))
+            final, record = follow(
                 lambda x, step: self._predict(x, step, condition),
-                draw,
-                kept,
-                ode_elsewhere=self.config.window is not None or not kept,
-                reduction=self.reduction,
-                valid=self.valid_dimensions(condition, like),
+                x.repeat_interleave(together, 0),
+                steps=range(first, len(self.transitions)),
+                kept=kept,
                 keep_last=self.faults.score_last_step and bool(kept),
             )
         tree: dict[str, Any] = {"final": final, "condition": condition}
         log_probs = final.new_zeros(final.shape[0], 0)
         if kept:
             tree |= record.tree(self.transitions.timesteps, self.reduction.needs_noise)
-            log_probs = self._old_log_probs(tree, record.log_probs)
+            log_probs = old_log_probs(self, tree, record.log_probs)
         return self._as_rollout(tree, log_probs, shape)
 
     def _as_rollout(self, tree: Tree, log_probs: Tensor, shape: tuple[int, int]) -> Rollout:
@@ -234,23 +252,6 @@ class DiffusionPolicy(BasePolicy):
         info = {"diffusion/decisions": float(log_probs.shape[-1]), "diffusion/dimensions": float(size.mean())}
         mask = torch.ones_like(log_probs, dtype=torch.bool)
         return Rollout.of(grid, log_probs, mask, valid=valid, reasons=reasons, info=info)
-
-    def _reference_log_probs(self, tree: Tree) -> Tensor:
-        """The fault `ratio_to = "reference"`: old log-probs [n, T] from the frozen policy, in eval mode."""
-        given, self.faults = self.faults, self.faults.model_copy(update={"dropout_in_replay": False})
-        count = 1 if given.whole_trajectory else tree["steps"].shape[1]
-        try:
-            with torch.no_grad(), self.reference():
-                return torch.cat([self.evaluate(tree, slice(t, t + 1)).log_probs for t in range(count)], 1)
-        finally:
-            self.faults = given
-
-    def _old_log_probs(self, tree: Tree, sampled: list[Tensor]) -> Tensor:
-        """[n, T]: as sampled, unless a fault says otherwise."""
-        if self.faults.ratio_to == "reference":
-            return self._reference_log_probs(tree)
-        log_probs = torch.stack(sampled, 1)
-        return log_probs.sum(1, keepdim=True) if self.faults.whole_trajectory else log_probs
 
     # -- scoring -------------------------------------------------------------------------------------------------
 

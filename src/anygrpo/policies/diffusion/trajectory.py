@@ -43,25 +43,28 @@ class Record:
 def denoise(
     transitions: Transitions,
     predict: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
     draw: Callable[[], Tensor],
+    steps: range,
     kept: range,
     ode_elsewhere: bool,
     reduction: Reduction,
     valid: Tensor,
     keep_last: bool = False,
 ) -> tuple[Tensor, Record]:
-    """From noise to the final latent [n, *E].
+    """From the latent before `steps` to the one after them, [n, *E]; over all steps: from noise to the final latent.
 
     Args:
         predict: (x [n, *E], step [n]) -> the guided prediction.
-        draw: standard normal [n, *E], called for the start and once for each kept step.
+        x: [n, *E] the latent before the first of `steps`.
+        draw: standard normal [n, *E], called once for each kept step.
         kept: the stochastic steps; contiguous. Empty: the whole way is noise-free.
         ode_elsewhere: the other steps follow the ODE; else the sampler's own (noise-free) transition there.
         reduction, valid: the event reduction and the valid dimensions, to record log-probs as sampled.
         keep_last: also record the noise-free last step (a fault, see `Faults.score_last_step`).
     """
-    x, record = draw(), Record()
-    for k in range(len(transitions)):
+    record = Record()
+    for k in steps:
         step = torch.full((x.shape[0],), k, device=x.device)
         noisy = k in kept
         mean, std = transitions.gaussian(step, x, predict(x, step), ode=ode_elsewhere and not noisy)

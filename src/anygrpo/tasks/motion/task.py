@@ -137,10 +137,10 @@ class MotionTask(BaseTask):
 
     def parts(self, pairs: list[tuple[Prompt, Tensor]]) -> list[dict[str, float]]:
         """All parts of (prompt, motion) pairs, whatever their weight."""
-        matching = self._matching(self.matcher, pairs)
+        matching = self.agreement(self.matcher, pairs)
         return [self._physical(prompt, motion) | {"matching": m} for (prompt, motion), m in zip(pairs, matching)]
 
-    def _matching(self, matcher: Matcher, pairs: list[tuple[Prompt, Tensor]]) -> list[float]:
+    def agreement(self, matcher: Matcher, pairs: list[tuple[Prompt, Tensor]]) -> list[float]:
         """Mean over a motion's segments of the agreement of each with its own caption."""
         texts, pieces, owner = [], [], []
         for i, (prompt, motion) in enumerate(pairs):
@@ -179,18 +179,18 @@ class MotionTask(BaseTask):
         pairs = [(p, row[0]) for p, row in zip(prompts, outputs) if self._unreadable(row[0]) is None]
         if not pairs:
             return {}
-        judged = self._matching(self.judge, pairs)
+        judged = self.agreement(self.judge, pairs)
         physical = [self._physical(p, m) for p, m in pairs]
         out = {f"eval/motion/{n}": sum(x[n] for x in physical) / len(pairs) for n in PARTS if n != "matching"}
         out["eval/motion/judge"] = sum(judged) / len(pairs)
         out["eval/motion/diversity"] = diversity([(str(rows_of(p)), m) for p, m in pairs])
-        real = [self._kept_like(p, i) for i, (p, _) in enumerate(pairs)]
+        real = [self.captured_like(p, i) for i, (p, _) in enumerate(pairs)]
         with torch.no_grad():
             ours, theirs = (self.judge.embed_motions(x) for x in ([m for _, m in pairs], real))
         out["eval/motion/frechet"] = frechet(ours, theirs)
         return out
 
-    def _kept_like(self, prompt: Prompt, number: int) -> Tensor:
+    def captured_like(self, prompt: Prompt, number: int) -> Tensor:
         """A captured motion for the same captions, from the judge's windows."""
         pieces = []
         for _, action, length, _ in rows_of(prompt):
