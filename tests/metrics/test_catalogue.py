@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,11 @@ def test_entries_are_complete_and_ranges_are_ordered():
     for metric in CATALOGUE.values():
         assert metric.meaning, metric.name
         assert any("一" <= c <= "鿿" for c in metric.meaning_zh), metric.name
-        assert bool(metric.normal) == bool(metric.normal_zh), metric.name
-        assert bool(metric.act) == bool(metric.act_zh), metric.name
+        assert metric.formula, metric.name
+        assert metric.normal, metric.name
+        assert metric.normal_zh, metric.name
+        assert metric.act, metric.name
+        assert metric.act_zh, metric.name
         assert metric.low is None or metric.high is None or metric.low <= metric.high
 
 
@@ -42,3 +46,9 @@ def test_a_family_explains_its_members():
 def test_the_printed_page_is_up_to_date(language, file):
     printed = (Path(__file__).parents[2] / "docs" / file).read_text(encoding="utf-8")
     assert printed == page(language), f"python -m anygrpo.metrics {language} > docs/{file}"
+
+
+def test_ranges_that_depend_on_the_number_of_dimensions_say_so():
+    for name in ("ratio/max", "log_ratio/mean", "log_ratio/abs_max", "kl/behaviour", "kl/reference", "grad_norm/total"):
+        assert re.search(r"\bD\b", CATALOGUE[name].normal), name
+        assert re.search(r"D|维", CATALOGUE[name].normal_zh), name
