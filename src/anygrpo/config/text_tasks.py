@@ -143,11 +143,20 @@ Rewards = Annotated[tuple[RewardConfig, ...], BeforeValidator(_kind_of_functions
 """The `[[task.rewards]]` tables, in order."""
 
 
+class Example(Section):
+    """A worked example: a question and the answer as the model should write it."""
+
+    question: str
+    answer: str
+
+
 class TextTask(Section):
     """What every text task has."""
 
     system: str | None = None
     "System message put before the prompt."
+    examples: tuple[Example, ...] = ()
+    "`[[task.examples]]`: put before the prompt as earlier turns. They show the form of an answer, so that it ends."
     held_out: int = Field(128, ge=1)
     "Evaluation prompts, at most."
     workers: int = Field(2, ge=1)

@@ -93,3 +93,11 @@ def test_accuracy_needs_a_reward_that_judges():
     assert shaped.measure(prompts, [["1"]]) == {}
     with pytest.raises(ConfigError, match=r"accuracy = 'lenght' names no reward; did you mean 'length'\?"):
         task(rewards=[LengthReward(kind="length", target=1)], accuracy="lenght")
+
+
+def test_worked_examples_are_earlier_turns():
+    example = {"question": "What is 1 + 2?", "answer": "1 + 2 = 3"}
+    turns = task(system="Sums.", examples=[example]).prompts(0, 1)[0]["prompt"]
+    assert [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
+    assert (turns[1]["content"], turns[2]["content"]) == ("What is 1 + 2?", "1 + 2 = 3")
+    assert turns[3]["content"].startswith("What is ")

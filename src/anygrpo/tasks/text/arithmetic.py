@@ -9,7 +9,7 @@ from collections.abc import Callable
 from anygrpo.config.text_tasks import ArithmeticTask, NumberReward
 from anygrpo.errors import ConfigError
 from anygrpo.tasks.rewards.build import build_rewards
-from anygrpo.tasks.text.base import Prompt, TextTask, with_system
+from anygrpo.tasks.text.base import Prompt, TextTask, in_context
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
@@ -61,7 +61,7 @@ class Arithmetic(TextTask):
     def _prompt(self, a: int, b: int) -> Prompt:
         question = f"What is {a} {self.config.operation} {b}?"
         return {
-            "prompt": with_system(self.config.system, question),
+            "prompt": in_context(self.config, question),
             "answer": str(OPERATIONS[self.config.operation](a, b)),
         }
 

@@ -18,12 +18,20 @@ Prompt = dict[str, Any]
 FULL_MARKS = 1.0 - 1e-6
 
 
-def with_system(system: str | None, prompt: str | list[dict[str, str]]) -> str | list[dict[str, str]]:
-    """The prompt with a system message before it; unchanged where `system` is None or empty."""
-    if not system:
+Messages = list[dict[str, str]]
+
+
+def in_context(config: TextTaskSection, prompt: str | Messages) -> str | Messages:
+    """The prompt with the task's system message and worked examples before it; unchanged where it has neither."""
+    if not config.system and not config.examples:
         return prompt
-    turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    return [{"role": "system", "content": system}, *turns]
+    system = [{"role": "system", "content": config.system}] if config.system else []
+    turns = [
+        {"role": role, "content": text}
+        for example in config.examples
+        for role, text in (("user", example.question), ("assistant", example.answer))
+    ]
+    return [*system, *turns, *([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)]
 
 
 class TextTask(BaseTask):

@@ -13,7 +13,7 @@ from anygrpo.config.text_tasks import JsonlTask
 from anygrpo.errors import DataError, suggestion
 from anygrpo.tasks.base import epoch_indices
 from anygrpo.tasks.rewards.build import build_rewards, check_value
-from anygrpo.tasks.text.base import Prompt, TextTask, with_system
+from anygrpo.tasks.text.base import Prompt, TextTask, in_context
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -58,7 +58,7 @@ class Jsonl(TextTask):
         return train, held_out
 
     def _prompt(self, row: dict[str, Any]) -> Prompt:
-        return row | {"prompt": with_system(self.config.system, row["prompt"])}
+        return row | {"prompt": in_context(self.config, row["prompt"])}
 
 
 Row = tuple[int, dict[str, Any]]

@@ -10,7 +10,7 @@ from anygrpo.errors import DataError
 from anygrpo.tasks.rewards.base import Remote
 from anygrpo.tasks.rewards.build import build_rewards
 from anygrpo.tasks.rewards.gym import create
-from anygrpo.tasks.text.base import Prompt, TextTask, with_system
+from anygrpo.tasks.text.base import Prompt, TextTask, in_context
 
 SPAN = 1_000_000
 """Seeds set aside for the held-out items: [0, SPAN). Training of run seed s starts at SPAN x (s + 1)."""
@@ -77,7 +77,7 @@ class ReasoningGym(TextTask):
 
     def _prompt(self, item: dict[str, Any]) -> Prompt:
         question = item["question"].strip()
-        return {"prompt": with_system(self.config.system, question), "answer": item["answer"], "entry": dict(item)}
+        return {"prompt": in_context(self.config, question), "answer": item["answer"], "entry": dict(item)}
 
 
 build = ReasoningGym
