@@ -78,6 +78,20 @@ def test_impossible_ratios_stop_the_run_and_turn_nothing():
     assert "markov_bound" in levers.stopped[0]
 
 
+def test_impossible_ratios_after_sound_rows_are_a_step_too_far_and_go_back():
+    """A scorer that is not the sampler is so from the first row; here the first rows' ratios were near 1."""
+    levers = Recorder()
+    actor = Actor(levers, 5, wait=0)
+    for step in range(6):
+        actor.consider(row(step), [])
+    action = actor.consider(row(6, 444.0), [finding("markov_bound", certainty="certain")])
+    assert (action.kind, action.rule) == ("roll_back", "log_ratio_explosion")
+    assert levers.back == [5]
+    actor.consider(row(6, 444.0), [finding("markov_bound", certainty="certain")])
+    action = actor.consider(row(6, 444.0), [finding("markov_bound", certainty="certain")])
+    assert action.kind == "stop"  # it came back after two roll-backs
+
+
 def test_what_is_only_suspected_stops_nothing():
     """A log-ratio whose sign was not logged may be drift: the tier of its size applies."""
     levers = Recorder()

@@ -81,6 +81,10 @@ REMEDIES: dict[str, Remedy] = {
 }
 """By rule of the doctor. Those that stop the run are believed only where they are certain."""
 
+_SOUND_ROWS = 2
+"""A scorer that is not the sampler is so from the first row. Ratios that jump after so many sound rows have another
+cause, a step too far, and are met by their tier: the run goes back."""
+
 _NON_FINITE_STEPS = 3
 NON_FINITE = Remedy("{value:.0f} steps in a row had a gradient or loss that is not finite", 0.3, back=True, level=2)
 
@@ -136,7 +140,7 @@ class Actor:
         self.setting = Setting()
         self._undo: list[Setting] = []
         self._since_action, self._level = self.wait, 0
-        self._quiet, self._broken, self._healthy_step = 0, 0, 0
+        self._quiet, self._broken, self._healthy_step, self._sound = 0, 0, 0, 0
 
     @property
     def taken(self) -> int:
@@ -153,6 +157,7 @@ class Actor:
         trouble = self._trouble(row, findings)
         if trouble is None:
             self._quiet += 1
+            self._sound += 1
             if self._broken == 0:
                 self._healthy_step = step
             return self._relax(step) if self._quiet >= self.calm and self._undo else None
@@ -168,9 +173,9 @@ class Actor:
         serious = [f for f in findings if f.rule in REMEDIES and f.severity != "info"]
         believed = [f for f in serious if f.certainty == "certain" or not REMEDIES[f.rule].stop]
         found = [(f.rule, REMEDIES[f.rule], 0.0) for f in believed]
-        for trouble in found:
-            if trouble[1].stop:
-                return trouble
+        hopeless = [trouble for trouble in found if trouble[1].stop]
+        if hopeless and (self._sound < _SOUND_ROWS or _log_ratio(row) <= TIERS[0][0]):
+            return hopeless[0]
         finite = all(math.isfinite(float(row.get(k, 0.0))) for k in _MUST_BE_FINITE)
         self._broken = 0 if finite else self._broken + 1
         value = _log_ratio(row)
@@ -179,7 +184,7 @@ class Actor:
                 return "log_ratio_explosion", remedy, value
         if self._broken >= _NON_FINITE_STEPS:
             return "nonfinite", NON_FINITE, float(self._broken)
-        return found[0] if found else None
+        return next((trouble for trouble in found if not trouble[1].stop), None)
 
     def _act(self, step: int, rule: str, remedy: Remedy, value: float, healthy: int) -> Action:
         before, reason = self.setting, remedy.why.format(value=value)
