@@ -7,7 +7,7 @@ into `Block`s, as small as memory asks. Weights are fixed before the cut, so any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -110,13 +110,13 @@ class Rollout:
         """A rollout not yet scored: rewards 0, everything valid, ended, version 0, unless given."""
         shape = log_probs.shape[:2]
         device = log_probs.device
-        fields: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "rewards": torch.zeros(shape, dtype=torch.float32, device=device),
             "valid": torch.ones(shape, dtype=torch.bool, device=device),
             "ended": torch.ones(shape, dtype=torch.bool, device=device),
             "version": torch.zeros(shape, dtype=torch.int64, device=device),
         }
-        return Rollout(samples=samples, log_probs=log_probs.float(), mask=mask.bool(), **(fields | given))
+        return Rollout(samples=samples, log_probs=log_probs.float(), mask=mask.bool(), **(defaults | given))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -143,6 +143,11 @@ class Rollout:
     def live_groups(self) -> Tensor:
         """[P] bool: groups whose valid rewards differ."""
         return live_groups(self.rewards, self.valid)
+
+    def on_host(self) -> Rollout:
+        """All but the samples on the CPU, where the loop reads them: transferred once, not number by number."""
+        move = {name: getattr(self, name).cpu() for name in _TENSORS}
+        return replace(self, components={name: x.cpu() for name, x in self.components.items()}, **move)
 
     def joined(self, other: Rollout) -> Rollout:
         """Both rollouts' groups; tensors of different sizes are padded at the end with zeros (False)."""
@@ -204,6 +209,7 @@ class Block:
     advantages: Tensor  # [n, 1] or [n, t]
     weights: Tensor  # [n, t]
     row_weights: Tensor  # [n]
+    importance: Tensor | None = None  # [n, t]
 
 
 @dataclass(frozen=True)
@@ -212,12 +218,13 @@ class Batch:
 
     Attributes:
         samples: tree with leaves [N, ...].
-        old: [N, T] behaviour log-probs.
+        old: [N, T] log-probs that ratios divide by: the behaviour policy's, or with `importance` the old policy's.
         ref: [N, T] log-probs under the frozen reference, or None where no KL needs them.
         mask: [N, T] bool.
         advantages: [N, 1] or [N, T].
         weights: [N, T]: the loss is (weights * per_decision).sum() over any split.
         row_weights: [N]: the same for losses that a row has once; sums to 1 (0 where a row does not count).
+        importance: [N, T] factors old / behaviour of losses that samples estimate, or None where both are one.
     """
 
     samples: Tree
@@ -227,6 +234,7 @@ class Batch:
     advantages: Tensor
     weights: Tensor
     row_weights: Tensor
+    importance: Tensor | None = None
 
     def __len__(self) -> int:
         return self.old.shape[0]
@@ -234,22 +242,17 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         """The same batch on the device where the policy computes."""
         move = lambda x: x.to(device)  # noqa: E731
-        fields = {name: getattr(self, name) for name in ("old", "ref", "mask", "advantages", "weights", "row_weights")}
-        moved = {name: None if x is None else move(x) for name, x in fields.items()}
+        moved: dict[str, Any] = {name: None if x is None else move(x) for name, x in self._tensors().items()}
         return Batch(samples=tree_map(move, self.samples), **moved)
 
     def rows(self, index: Tensor | slice) -> Batch:
         """The rows at `index`, weights unchanged."""
         take = lambda x: x[index]  # noqa: E731
-        return Batch(
-            tree_map(take, self.samples),
-            take(self.old),
-            None if self.ref is None else take(self.ref),
-            take(self.mask),
-            take(self.advantages),
-            take(self.weights),
-            take(self.row_weights),
-        )
+        taken: dict[str, Any] = {name: None if x is None else take(x) for name, x in self._tensors().items()}
+        return Batch(samples=tree_map(take, self.samples), **taken)
+
+    def _tensors(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "samples"}
 
     def blocks(
         self, rows: int | Sequence[Tensor], time: int | None = None, whole_sequences: bool = False
@@ -281,4 +284,5 @@ class Batch:
                     part.advantages if part.advantages.shape[1] == 1 else part.advantages[:, s],
                     part.weights[:, s],
                     part.row_weights if t == 0 else torch.zeros_like(part.row_weights),
+                    None if part.importance is None else part.importance[:, s],
                 )

@@ -12,7 +12,8 @@ from runs import run_of
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh
-from anygrpo.train.loop import gather, train
+from anygrpo.train.loop import train
+from anygrpo.train.rollouts import gather
 
 
 def rows_of(run):

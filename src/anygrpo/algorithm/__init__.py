@@ -7,7 +7,7 @@ docs/algorithm.md numbers each detail with its formula and source.
 from __future__ import annotations
 
 from anygrpo.algorithm.advantages import Advantages, compute, reward_weights
-from anygrpo.algorithm.correction import Correction, engine_correction
+from anygrpo.algorithm.correction import Correction, importance_correction, mismatch
 from anygrpo.algorithm.filters import FILTERS, Filtered, Groups, live_groups, soft_overlong_penalty
 from anygrpo.algorithm.filters import apply as apply_filters
 from anygrpo.algorithm.kl import (
@@ -54,15 +54,16 @@ __all__ = [
     "categorical_kl",
     "compute",
     "counts",
-    "engine_correction",
     "estimate",
     "exact",
     "expected_max",
     "gaussian_kl",
+    "importance_correction",
     "is_constant",
     "live_groups",
     "log_ratio",
     "loss_weights",
+    "mismatch",
     "ratio_stats",
     "reward_weights",
     "row_weights",

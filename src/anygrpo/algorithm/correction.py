@@ -1,8 +1,14 @@
-"""Importance correction when another engine sampled: its log-probs differ from the trainer's, even for equal weights.
+"""Importance correction of samples that another policy than the old one drew.
 
-pi_trainer / pi_engine reweights each decision: truncated (TIS: weight limited to `cap`) or masked (MIS: decisions
-above `cap` leave). Yao et al., "Your efficient RL framework secretly brings you off-policy RL training", 2025; masked
-and sequence variants: Liu et al., "When speed kills stability", 2025.
+Three policies can differ: *behaviour* (what really sampled: another engine, another precision, weights a step old),
+*old* (the policy as an update finds it, scored by the training pass) and *new* (what is trained). Objectives clip
+new / old; what remains, old / behaviour, is a factor on each decision's loss: truncated (TIS: limited to `cap`) or
+masked (MIS: decisions above `cap` leave).
+
+Three policies: Hilton et al., "Batch size-invariance for policy optimization", arXiv 2110.00641; of samples some
+updates old: AReaL, arXiv 2505.24298. Truncation: Ionides, "Truncated importance sampling", 2008; of engines: Yao et
+al., "Your efficient RL framework secretly brings you off-policy RL training", 2025; masked and by sequence: Liu et al.,
+"When speed kills stability", 2025.
 """
 
 from __future__ import annotations
@@ -19,26 +25,29 @@ from anygrpo.errors import ConfigError
 
 @dataclass(frozen=True)
 class Correction:
-    """What `engine_correction` returns.
+    """What `importance_correction` returns; all [n, t] without gradient.
 
     Attributes:
-        weights: [n, t] without gradient, to multiply loss weights with; 0 at masked places.
-        metrics: scalars: the `ratio_stats` of trainer over engine under `correction/...`, `correction/kl` (k3 of
-            engine to trainer) and `correction/capped` (share of decisions above the cap).
+        weights: to multiply losses with; 0 at masked places.
+        log_ratio: log(old / behaviour) of each decision; 0 at masked places.
+        used: the log-ratio that the weight comes from (at level "sequence" the row's sum, at each of its decisions).
+        above: bool, over the cap.
     """
 
     weights: Tensor
-    metrics: dict[str, Tensor]
+    log_ratio: Tensor
+    used: Tensor
+    above: Tensor
 
 
-def engine_correction(
-    trainer: Tensor, engine: Tensor, mask: Tensor, *, cap: float = 2.0, mode: str = "truncate", level: str = "decision"
+def importance_correction(
+    old: Tensor, behaviour: Tensor, mask: Tensor, *, cap: float = 2.0, mode: str = "truncate", level: str = "decision"
 ) -> Correction:
-    """Weights that make samples of `engine` count as samples of `trainer`.
+    """Weights min(old / behaviour, cap) that make samples of `behaviour` count as samples of `old`.
 
     Args:
-        trainer, engine: [n, t] log-probs of the same decisions under the trainer's copy of the weights that sampled,
-            and as the engine reported them.
+        old, behaviour: [n, t] log-probs of the same decisions under the policy before the update, by the training
+            pass, and under whatever sampled them, as it reported them.
         mask: [n, t] bool.
         cap: largest weight, >= 1.
         mode: "truncate" (limit to cap) or "mask" (weight 0 above cap).
@@ -52,14 +61,29 @@ def engine_correction(
             f"correction with cap {cap}, mode {mode!r}, level {level!r}",
             'cap >= 1, mode "truncate" or "mask", level "decision" or "sequence"',
         )
-    logs = log_ratio(trainer.detach(), engine, mask)
+    logs = log_ratio(old.detach(), behaviour, mask)
     used = logs.sum(1, keepdim=True).expand_as(logs) if level == "sequence" else logs
     above = mask & (used > math.log(cap))
     weights = used.clamp(max=math.log(cap)).exp()
     if mode == "mask":
         weights = torch.where(above, 0.0, weights)
-    n = mask.sum().clamp(min=1)
-    metrics = {f"correction/{name}": value for name, value in ratio_stats(logs, mask).items()}
-    metrics["correction/kl"] = (torch.expm1(logs.double()) - logs.double()).sum() / n
-    metrics["correction/capped"] = above.sum() / n
-    return Correction(torch.where(mask, weights, 0.0), metrics)
+    return Correction(torch.where(mask, weights, 0.0), logs, torch.where(mask, used, 0.0), above)
+
+
+def mismatch(log_ratio: Tensor, used: Tensor, above: Tensor) -> dict[str, Tensor]:
+    """Scalars about m decisions of a `Correction`, [m] each, of all ranks together.
+
+    mismatch/ratio_mean, ratio_max, ess: of the ratios that weights come from, before the cap; ess is the effective
+    sample size (sum r)^2 / (m sum r^2). mismatch/log_prob: mean |log old - log behaviour|. mismatch/truncated: share
+    above the cap. kl/rollout: KL(behaviour || old) a decision, mean of r - 1 - log r. Nothing given: ratios 1, else 0.
+    """
+    every = torch.ones_like(used, dtype=torch.bool)
+    stats, logs, count = ratio_stats(used, every), log_ratio.double(), max(log_ratio.numel(), 1)
+    return {
+        "mismatch/ratio_mean": stats["ratio/mean"],
+        "mismatch/ratio_max": stats["ratio/max"],
+        "mismatch/ess": stats["ratio/ess"],
+        "mismatch/log_prob": logs.abs().sum() / count,
+        "mismatch/truncated": above.sum() / count,
+        "kl/rollout": (torch.expm1(logs) - logs).sum() / count,
+    }

@@ -12,7 +12,8 @@ from anygrpo.doctor import Diagnosis, Finding, LiveDoctor, diagnose_log, read
 from anygrpo.doctor.words import tell
 from anygrpo.integrations.acting import Actor, Setting
 from anygrpo.train import checkpoint
-from anygrpo.train.run import Controls, Run
+from anygrpo.train.run import Run
+from anygrpo.train.schedule import Controls
 
 COST = 0.01
 """Largest share of the run's time that the doctor may take; it looks less often before it takes more."""

@@ -105,6 +105,12 @@ class AlgorithmConfig(Section):
     "Ratio clip below 1; the policy type's default where not given."
     clip_high: Number | None = None
     dual_clip: float | None = Field(None, gt=1)
+    importance: Literal["none", "truncate", "mask"] = "none"
+    "Factor old / behaviour on losses where samples are not the old policy's own (another engine or precision, \
+off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the behaviour policy itself."
+    importance_cap: float = Field(2.0, ge=1)
+    importance_level: Literal["decision", "sequence"] = "decision"
+    "One factor a decision, or one a sample: the product over its decisions."
     reduction: Literal["token_mean", "sequence_mean", "prompt_mean", "constant"] = "token_mean"
     horizon: int | None = Field(None, ge=1)
     "reduction = constant: the fixed number of decisions that sums are divided by (default: T)."
@@ -191,6 +197,12 @@ class TrainingConfig(Section):
     "Length of the run when no [[stages]] are given."
     rows_per_block: int = Field(32, ge=1)
     "Rows in one forward and backward pass; any value gives the same gradient."
+    sample_chunk: int | None = Field(None, ge=1)
+    "Prompts sampled at once on each rank (None: all). With less, a chunk's rewards are made while the next is sampled."
+    overlap_rewards: bool = True
+    "Rewards that run in workers are made beside sampling and updates; false: each is waited for at once."
+    off_policy_steps: Literal[0, 1] = 0
+    "1: each step's batch is sampled by the weights before the last step's updates, beside them where the engine can."
     checkpoint_every: int = Field(50, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
     gradient_norms_every: int = Field(10, ge=0)

@@ -68,7 +68,10 @@ class Recipe(Section):
             ConfigError: an override that is unknown, or a combination that cannot work.
         """
         given = self.stages or (StageConfig(name="grpo", steps=self.training.steps),)
-        return [self._resolve(i, stage) for i, stage in enumerate(given)]
+        stages = [self._resolve(i, stage) for i, stage in enumerate(given)]
+        if self.training.off_policy_steps:
+            _check_off_policy(stages)
+        return stages
 
     def _resolve(self, index: int, stage: StageConfig) -> Stage:
         if (stage.steps is None) == (stage.epochs is None):
@@ -101,6 +104,22 @@ class Recipe(Section):
             _override(self.optimizer, stage.optimizer, at + "optimizer."),
             _override(self.task, stage.task, at + "task."),
         )
+
+
+def _check_off_policy(stages: list[Stage]) -> None:
+    sampling = [stage for stage in stages if stage.source == "policy"]
+    if not sampling:
+        raise ConfigError(
+            "training.off_policy_steps = 1, but every stage trains on stored actions: nothing is sampled ahead",
+            "set it to 0",
+        )
+    for stage in sampling:
+        if stage.algorithm.objective == "reinforce" and stage.algorithm.importance == "none":
+            raise ConfigError(
+                f'stage {stage.name!r}: objective = "reinforce" needs samples of the present weights, and with '
+                "training.off_policy_steps = 1 they are a step old",
+                'set algorithm.importance = "truncate", or an objective with a ratio (ppo, gspo, cispo, sapo)',
+            )
 
 
 def number(value: float | Schedule) -> float:

@@ -58,21 +58,36 @@ class BasePolicy:
         clip: this policy type's clip range when the recipe sets none.
         time_chunk: decisions scored at once (None: all); set where T graphs don't fit in memory.
         provides: what `evaluate(want=...)` can add.
+        targets_in_samples: a supervised loss beside another objective is that of the sampled rows, which carry their
+            own targets (a clean image, say); otherwise it is that of the task's stored answers, replayed.
         version: optimizer steps taken; set by the loop.
-        one_update: the loop makes a single update of each rollout; set by the loop.
+        one_update: the loop makes a single update of each rollout, with the weights that sampled it; set by the loop.
+        corrects: the loop scores samples itself and corrects for what differs, so that `log_probs` of a rollout must be
+            the sampler's own, whatever the training pass would say; set by the loop.
     """
 
     clip: ClipDefaults = ClipDefaults()
     time_chunk: int | None = None
     provides: ClassVar[frozenset[str]] = frozenset()
+    targets_in_samples: ClassVar[bool] = False
     version: int = 0
     one_update: bool = False
+    corrects: bool = False
 
     @property
     def old_from_training(self) -> bool:
         """True where the first training pass's own log-probs serve as the behaviour policy's: exact with one update a
         rollout, and without a second pass for policies whose sampler computes at another precision."""
         return False
+
+    def hold_sampler(self) -> bool:
+        """Until `release_sampler`, `sample` draws from the weights as they are now; False where that cannot be promised
+        while the weights are trained. It is called from another thread then, and nothing else of the policy is but
+        `decode`, while the first one calls `evaluate`."""
+        return False
+
+    def release_sampler(self) -> None:
+        """From now on `sample` follows the weights again."""
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One deterministic sample a prompt (G = 1), for evaluation."""

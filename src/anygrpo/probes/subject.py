@@ -17,8 +17,9 @@ from anygrpo.policies.base import BasePolicy
 from anygrpo.probes.outcome import Outcome
 from anygrpo.rollout import Batch, Evaluation, Rollout
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference
-from anygrpo.train.loop import gather_once, needs_reference
+from anygrpo.train.loop import needs_reference
 from anygrpo.train.objective import Tally
+from anygrpo.train.rollouts import begin_once
 from anygrpo.train.run import Run
 from anygrpo.train.schedule import Numbers, numbers_at
 from anygrpo.train.stages import PlannedStage
@@ -81,7 +82,7 @@ class Subject:
     def draw(self, index: int) -> Rollout:
         """The stage's rollout number `index`, as the loop would gather it."""
         seed = self.run.seed(self.planned.begin + index, salt=10)
-        return gather_once(self.run, self.planned, index, seed, keep_samples=False)
+        return begin_once(self.run, self.planned, index, seed, self.run.clock)()
 
     def _affordable_groups(self) -> Rollout:
         """Whole groups whose `_PASSES` passes fit into the time given; at least two groups."""

@@ -81,6 +81,12 @@ class Generation:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+def apart(engine: Engine) -> bool:
+    """Whether generation may run beside updates: it reads no memory that they write, and leaves them a processor. An
+    engine that can do so has an attribute `apart` that says when."""
+    return bool(getattr(engine, "apart", False))
+
+
 class Engine(Protocol):
     """Generates. The built-in engine reads the policy's weights in place; others are sent them by `refresh`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 
 import torch
@@ -41,6 +42,15 @@ class BuiltinEngine:
     def with_model(self, model: nn.Module, dtype: torch.dtype) -> BuiltinEngine:
         """The same engine on another model object."""
         return BuiltinEngine(model, dtype, self._head, self._text, self.ability)
+
+    @property
+    def apart(self) -> bool:
+        """On a CPU, with copies of all trained weights, where threads of both sides find cores of their own. On a GPU
+        both would share one queue."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        trained = any(p.requires_grad for p in self.model.parameters())
+        on_cpu = next(self.model.parameters()).device.type == "cpu"
+        return on_cpu and not trained and 2 * torch.get_num_threads() <= cores
 
     def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         refresh(self.model, weights, self.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,10 +35,33 @@ class Task(Protocol):
         ...
 
 
+class Pending(Protocol):
+    """Scores that are being made."""
+
+    def result(self) -> Scores:
+        """Wait for them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Made:
+    """Scores that are there already, as a `Pending`."""
+
+    scores: Scores
+
+    def result(self) -> Scores:
+        return self.scores
+
+
 class BaseTask:
     """Defaults: an endless task without stored actions."""
 
     size: int = 0
+
+    def score_async(self, prompts: list[Any], outputs: list[list[Any]]) -> Pending:
+        """Begin `score`; tasks whose rewards run in processes of their own return before it is done. This one does not:
+        a reward of this process may share random state or a device with the sampler."""
+        return Made(self.score(prompts, outputs))  # type: ignore[attr-defined]
 
     def stored(self, prompts: list[Any]) -> Stored:
         """Demonstrations or scored candidates of these prompts, for supervised and RCE stages."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from anygrpo.algorithm import advantages, filters, weights
 from anygrpo.config.recipe import Stage
 from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Batch, Rollout, tree_map
+from anygrpo.rollout import Batch, Rollout, Tree, tree_map
 from anygrpo.train.distributed_sharded import whole_weights
 from anygrpo.train.parallel import sum_over_ranks, world_size
 from anygrpo.train.schedule import Numbers
@@ -29,6 +29,8 @@ class Prepared:
         advantages: [P, G].
         mask: [P, G, T] decisions that count in the loss.
         counts: live groups after each filter, and what each dropped, by metric name.
+        old, importance: [P, G, T] log-probs of the policy as the step finds it, and factors old / behaviour; None where
+            the sampler's own log-probs are those that ratios divide by.
         running: the next state of running statistics, or None.
         first, groups, width: index of the first group here, number of groups and of decisions T in the whole step,
             of which other ranks hold the rest.
@@ -38,6 +40,8 @@ class Prepared:
     advantages: Tensor
     mask: Tensor
     counts: dict[str, float]
+    old: Tensor | None = None
+    importance: Tensor | None = None
     running: advantages.RunningState | None = None
     first: int = 0
     groups: int = 0
@@ -92,7 +96,8 @@ def _prepare_grpo(
         epsilon=a.epsilon,
     )
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
-    return Prepared(rollout, result.values, rollout.mask & filtered.keep[..., None], counts, result.running)
+    mask = rollout.mask & filtered.keep[..., None]
+    return Prepared(rollout, result.values, mask, counts, running=result.running)
 
 
 def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:
@@ -123,7 +128,7 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
     whole_rows = stage.method == "rce"  # a mean over rows of summed cross-entropies, whatever the lengths
     return Batch(
         samples=tree_map(flat, rollout.samples),
-        old=flat(rollout.log_probs),
+        old=flat(rollout.log_probs if prepared.old is None else prepared.old),
         ref=None,
         mask=mask,
         advantages=flat(prepared.advantages)[:, None],
@@ -136,6 +141,7 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
             totals=totals,
         ),
         row_weights=weights.row_weights(valid, totals),
+        importance=None if prepared.importance is None else flat(prepared.importance),
     )
 
 
@@ -162,6 +168,8 @@ def _groups(prepared: Prepared, index: Tensor) -> Prepared:
         rollout=prepared.rollout.groups(keep),
         advantages=prepared.advantages[where],
         mask=prepared.mask[where],
+        old=None if prepared.old is None else prepared.old[where],
+        importance=None if prepared.importance is None else prepared.importance[where],
     )
 
 
@@ -175,21 +183,25 @@ def needed_rows(batch: Batch, numbers: Numbers) -> Batch:
     return batch if bool(live.all()) else batch.rows(live.nonzero()[:, 0])
 
 
-@torch.no_grad()
 def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
     """The batch, on the policy's device, with its rows' log-probs under the frozen reference policy."""
     batch = batch.to(policy.parameters()[0].device)
-    ref = torch.zeros_like(batch.old)
-    plan = policy.plan(batch.samples, rows) if len(batch) else []
-    pieces = (
-        [torch.arange(a, min(a + plan, len(batch))) for a in range(0, len(batch), plan)]
-        if isinstance(plan, int)
-        else plan
-    )
     with whole_weights(policy), policy.reference():  # type: ignore[attr-defined]
-        for index in pieces:
-            index = index.to(ref.device)
-            for block in batch.blocks([index], policy.time_chunk):
-                value = policy.evaluate(block.samples, block.times)  # type: ignore[attr-defined]
-                ref[index, block.times] = value.log_probs.float()
-    return replace(batch, ref=ref)
+        return replace(batch, ref=log_probs_of(policy, batch.samples, batch.old, rows))
+
+
+@torch.no_grad()
+def log_probs_of(policy: BasePolicy, samples: Tree, like: Tensor, rows: int) -> Tensor:
+    """Log-probs of n rows by the training pass, shaped and placed as `like` [n, T], in blocks of at most `rows`."""
+    out = torch.zeros_like(like)
+    n, total = out.shape
+    plan = policy.plan(samples, rows) if n else []
+    pieces = [torch.arange(a, min(a + plan, n)) for a in range(0, n, plan)] if isinstance(plan, int) else plan
+    chunk = policy.time_chunk or max(total, 1)
+    for index in pieces:
+        index = index.to(out.device)
+        part = tree_map(lambda x, index=index: x[index], samples)
+        for a in range(0, total, chunk):
+            times = slice(a, min(a + chunk, total))
+            out[index, times] = policy.evaluate(part, times).log_probs.to(out)  # type: ignore[attr-defined]
+    return out

@@ -8,7 +8,7 @@ stay where they were made; gradients are summed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -99,7 +99,7 @@ def whole_of(rollout: Rollout) -> tuple[Rollout, int]:
     device = rollout.rewards.device
     moved = {name: getattr(whole, name).to(device) for name in ("log_probs", "mask", "rewards", "valid", "ended")}
     components = {name: x.to(device) for name, x in whole.components.items()}
-    whole = replace(whole, **moved, components=components, info=_joined_info(parts))
+    whole = replace(whole, **moved, components=components, info=joined_info(parts))
     return whole, sum(p.shape[0] for p in parts[: rank()])
 
 
@@ -110,14 +110,17 @@ def _light(rollout: Rollout) -> Rollout:
     return replace(rollout, samples={}, log_probs=torch.zeros(()).expand(rollout.shape), components=components, **cpu)
 
 
-def _joined_info(parts: list[Rollout]) -> dict[str, float]:
-    """Numbers about the sampling: largest of maxima and seconds, smallest of minima, means weighted by samples."""
+def joined_info(parts: list[Rollout], seconds: Callable[[list[float]], float] = max) -> dict[str, float]:
+    """Numbers about the sampling: largest of maxima, smallest of minima, means weighted by samples; of seconds the
+    largest, or what `seconds` makes of them."""
     parts = [p for p in parts if p.shape[0]]
     out: dict[str, float] = {}
     for name in dict.fromkeys(name for p in parts for name in p.info):
         values = [(p.info[name], p.valid.numel()) for p in parts if name in p.info]
         numbers = [v for v, _ in values]
-        if name.endswith("max") or name.startswith("time/"):
+        if name.startswith("time/"):
+            out[name] = seconds(numbers)
+        elif name.endswith("max"):
             out[name] = max(numbers)
         elif name.endswith("min"):
             out[name] = min(numbers)

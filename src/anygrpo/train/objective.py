@@ -80,6 +80,17 @@ def terms_of(
     return terms
 
 
+def supervised_term(evaluation: Evaluation, block: Block, weight: float, tally: Tally) -> dict[str, Tensor]:
+    """The loss of a block of demonstrations beside another objective: the policy's own supervised loss where it has
+    one, else cross-entropy, as in a supervised stage."""
+    if "supervised" in evaluation.losses:
+        value = (block.row_weights * torch.where(block.row_weights > 0, evaluation.losses["supervised"], 0.0)).sum()
+    else:
+        value = (block.weights * torch.where(block.mask, -evaluation.log_probs, 0.0)).sum()
+    tally.add("loss/supervised", value)
+    return {"supervised": weight * value}
+
+
 def _policy_term(policy: BasePolicy, new: Tensor, block: Block, stage: Stage, numbers: Numbers, tally: Tally) -> Tensor:
     name = stage.algorithm.objective if stage.method == "grpo" else stage.method
     settings = objectives.ClipSettings(
@@ -88,7 +99,7 @@ def _policy_term(policy: BasePolicy, new: Tensor, block: Block, stage: Stage, nu
         dual=stage.algorithm.dual_clip,
     )
     result = objectives.OBJECTIVES[name](new, block.old, block.advantages, block.mask, settings)
-    value = (block.weights * result.loss).sum()
+    value = (_as_sampled(block) * result.loss).sum()
     tally.add("loss/policy", value)
     if stage.method == "grpo":
         _tally_ratio(new.detach(), block, result, tally)
@@ -109,16 +120,22 @@ def _tally_ratio(new: Tensor, block: Block, result: objectives.PerDecision, tall
     tally.peak("ratio/max", ratio.amax())
 
 
+def _as_sampled(block: Block) -> Tensor:
+    """Weights of a loss that samples of the behaviour policy estimate."""
+    return block.weights if block.importance is None else block.weights * block.importance
+
+
 def _kl_term(evaluation: Evaluation, block: Block, stage: Stage, tally: Tally) -> Tensor:
     if evaluation.kl is not None:
         value = loss = torch.where(block.mask, evaluation.kl, 0.0)
+        weights = block.weights
     else:
         assert block.ref is not None
         estimate = kl.estimate(stage.algorithm.kl, evaluation.log_probs, block.ref, block.old, block.mask)
-        value, loss = estimate.value, estimate.loss
+        value, loss, weights = estimate.value, estimate.loss, _as_sampled(block)
         tally.add("guarded", estimate.guarded.sum())
     tally.add("kl/reference/sum", value.sum())
     tally.add("kl/count", block.mask.sum())
-    weighted = (block.weights * loss).sum()
+    weighted = (weights * loss).sum()
     tally.add("loss/kl", weighted)
     return weighted

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from anygrpo.rollout import Rollout
 from anygrpo.sinks.base import Sink
 from anygrpo.tasks.base import Task
 from anygrpo.train import measure, snapshot
+from anygrpo.train.ahead import Ahead
 from anygrpo.train.batches import Prepared
 from anygrpo.train.distributed import rank_seed
 from anygrpo.train.distributed_sharded import full_state, whole_weights
@@ -29,21 +30,11 @@ from anygrpo.train.folder import RunFolder
 from anygrpo.train.interrupt import interruptible
 from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import gather, max_over_ranks
-from anygrpo.train.schedule import Numbers, numbers_at, policy_settings
+from anygrpo.train.schedule import Controls, Numbers, controlled, numbers_at, policy_settings
 from anygrpo.train.stages import PlannedStage, kl_controller
 from anygrpo.train.update import Updater
 
 _REFUSALS_IN_A_ROW = 20
-
-
-@dataclass
-class Controls:
-    """Factors on the schedules, turned by the doctor; 1 means untouched. Saved with the run."""
-
-    learning_rate: float = 1.0
-    beta: float = 1.0
-    beta_at_least: float = 0.0
-    clip: float = 1.0
 
 
 class Run:
@@ -72,6 +63,7 @@ class Run:
         self.running: Any = None
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
+        self.ahead = Ahead()
         self.stop_reason: str | None = None
         self._ending: str | None = None
         self._back_to: Path | None = None
@@ -116,34 +108,28 @@ class Run:
         numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
         if planned.stage.algorithm.kl_controller != "fixed":
             numbers = replace(numbers, beta=self.kl_state.beta)
+        self.policy.settings(**self.settings_at(step))
+        return planned, controlled(numbers, self.controls, self.policy.clip)
+
+    def settings_at(self, step: int) -> dict[str, float]:
+        """The policy's scheduled settings at `step`."""
+        planned = self.stages[self.stage_index(step)]
         settings = policy_settings(self.recipe.policy, step, self.total_steps)
-        if numbers.temperature is not None:
-            settings["temperature"] = numbers.temperature
-        self.policy.settings(**settings)
-        return planned, self._controlled(numbers)
+        temperature = numbers_at(planned.stage, step - planned.begin, planned.steps).temperature
+        return settings if temperature is None else settings | {"temperature": temperature}
 
     def begin_stage(self, index: int, fresh: bool) -> None:
         stage = self.stages[index].stage
         self.updater = Updater(self.policy, stage.optimizer)
         self.kl_state = kl_controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
         a = stage.algorithm
-        self.policy.one_update = stage.source == "policy" and a.epochs * a.minibatches == 1
+        self.policy.corrects = stage.method == "grpo" and a.importance != "none"
+        on_policy = stage.source == "policy" and not self.recipe.training.off_policy_steps and not self.policy.corrects
+        self.policy.one_update = on_policy and a.epochs * a.minibatches == 1
         if fresh and index > 0:
             self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))  # type: ignore[attr-defined]
             self.running = None
         self.entered = index
-
-    def _controlled(self, numbers: Numbers) -> Numbers:
-        c = self.controls
-        low = self.policy.clip.low if numbers.clip_low is None else numbers.clip_low
-        high = self.policy.clip.high if numbers.clip_high is None else numbers.clip_high
-        return replace(
-            numbers,
-            learning_rate=numbers.learning_rate * c.learning_rate,
-            beta=max(numbers.beta * c.beta, c.beta_at_least),
-            clip_low=low * c.clip,
-            clip_high=high * c.clip,
-        )
 
     def seed(self, step: int, salt: int = 0) -> int:
         """A seed for one purpose (salt) in one step."""
@@ -225,18 +211,18 @@ class Run:
                 self.stop(f"no better {self.recipe.evaluation.metric} in {patience} evaluations")
         return row
 
-    def show(self, prompts: list[Any], outputs: list[list[Any]], rollout: Rollout) -> None:
+    def show(self, step: int, prompts: list[Any], outputs: list[list[Any]], rollout: Rollout) -> None:
         """samples/step_*.jsonl on the recipe's rhythm, and every invalid sample's reason."""
         config = self.recipe.training
-        if config.samples_every and self.step % config.samples_every == 0:
+        if config.samples_every and step % config.samples_every == 0:
             rows = self.policy.show(prompts[: config.samples_kept], outputs[: config.samples_kept])
             for p, row in enumerate(rows):
                 row["rewards"] = rollout.rewards[p].tolist()
                 row["components"] = {name: part[p].tolist() for name, part in rollout.components.items()}
                 row["invalid"] = {str(g): why for (q, g), why in rollout.reasons.items() if q == p}
-            self.folder.write_samples(self.step, rows)
+            self.folder.write_samples(step, rows)
         for (p, g), why in list(rollout.reasons.items())[:5]:
-            self.folder.log(f"step {self.step}: sample {g} of prompt {p} is invalid: {why}")
+            self.folder.log(f"step {step}: sample {g} of prompt {p} is invalid: {why}")
 
     def evaluate_start(self) -> None:
         """The held-out numbers before the first step, as row -1."""
@@ -289,6 +275,7 @@ class Run:
         return next(i for i, planned in enumerate(self.stages) if planned.begin <= step < planned.end)
 
     def close(self) -> None:
+        self.ahead.close()
         for sink in self.sinks:
             sink.close()
         for planned in self.stages:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anygrpo.algorithm import schedules
 from anygrpo.config.base import Schedule, Section
 from anygrpo.config.recipe import Stage
+from anygrpo.policies.base import ClipDefaults
 
 
 def at(value: float | Schedule | None, step: int, steps: int) -> float | None:
@@ -43,6 +44,29 @@ class Numbers:
     beta: float
     rce_temperature: float
     filters: tuple[tuple[str, dict[str, Any]], ...]
+
+
+@dataclass
+class Controls:
+    """Factors on the schedules, turned by the doctor; 1 means untouched. Saved with the run."""
+
+    learning_rate: float = 1.0
+    beta: float = 1.0
+    beta_at_least: float = 0.0
+    clip: float = 1.0
+
+
+def controlled(numbers: Numbers, c: Controls, default: ClipDefaults) -> Numbers:
+    """The numbers under the doctor's controls, with the policy type's clip range where the recipe names none."""
+    low = default.low if numbers.clip_low is None else numbers.clip_low
+    high = default.high if numbers.clip_high is None else numbers.clip_high
+    return replace(
+        numbers,
+        learning_rate=numbers.learning_rate * c.learning_rate,
+        beta=max(numbers.beta * c.beta, c.beta_at_least),
+        clip_low=low * c.clip,
+        clip_high=high * c.clip,
+    )
 
 
 def numbers_at(stage: Stage, step: int, steps: int) -> Numbers:

@@ -11,6 +11,7 @@ from anygrpo.sinks.jsonl import cut_after
 from anygrpo.train import checkpoint
 from anygrpo.train.distributed_sharded import full_state, laid_out
 from anygrpo.train.parallel import from_main, is_main
+from anygrpo.train.schedule import Controls
 
 if TYPE_CHECKING:
     from anygrpo.train.run import Run
@@ -28,6 +29,7 @@ def save(run: Run, step: int, best: bool) -> None:
         "best": (run.best, run.best_step, run.evaluations_since_best),
         "updater": run.updater.state() if run.entered >= 0 else None,
         "anchor": run.anchor,
+        "ahead": run.ahead.state(),
     }
     weights = full_state(run.policy.trainable())  # type: ignore[attr-defined]
     if is_main():
@@ -36,8 +38,6 @@ def save(run: Run, step: int, best: bool) -> None:
 
 def restore(run: Run, path: Path) -> None:
     """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
-    from anygrpo.train.run import Controls
-
     weights, state = checkpoint.load(path)
     module = run.policy.trainable()  # type: ignore[attr-defined]
     own = state_of(module)
@@ -48,6 +48,7 @@ def restore(run: Run, path: Path) -> None:
     run.controls = Controls(**state["controls"])
     if state["anchor"] is not None:
         run.anchor = run.policy.fix_reference(state["anchor"])
+    run.ahead.load(state.get("ahead") if run.recipe.training.off_policy_steps else None)
     run.entered = -1
     if state["updater"] is not None and run.step < run.total_steps:
         index = run.stage_index(run.step)

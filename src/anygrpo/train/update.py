@@ -15,10 +15,11 @@ from anygrpo.config.algorithm import OptimizerConfig
 from anygrpo.config.recipe import Stage
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Batch, Block, Rollout, Tree, tree_map
+from anygrpo.rollout import Batch, Block, Evaluation, Rollout, Tree, tree_map
+from anygrpo.train.demonstrations import Demonstrations
 from anygrpo.train.distributed import tally_of_all
 from anygrpo.train.distributed_sharded import full, laid_out
-from anygrpo.train.objective import Tally, terms_of, wanted
+from anygrpo.train.objective import Tally, supervised_term, terms_of, wanted
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.schedule import Numbers
 
@@ -56,16 +57,27 @@ class Updater:
         self.device = self.parameters[0].device
         self.refused = 0
 
-    def accumulate(self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool) -> Tally:
-        """Gradients of the batch's loss into `.grad`, in blocks of at most `rows` rows (halved when memory ends).
+    def accumulate(
+        self,
+        batch: Batch,
+        stage: Stage,
+        numbers: Numbers,
+        rows: int,
+        measure: bool,
+        taught: Demonstrations | None = None,
+    ) -> Tally:
+        """Gradients of the batch's loss, and of the weighted supervised loss of `taught`, into `.grad`, in blocks of at
+        most `rows` rows (halved when memory ends).
 
         With `measure`, each term's own gradient norm is tallied too: "grad_norm/<term>". With several ranks each gives
         its own rows (none, maybe); gradients and tally are sums over all of them.
         """
         batch = batch.to(self.device)
+        if taught is not None:
+            taught = replace(taught, batch=taught.batch.to(self.device))
         while True:
             try:
-                tally, parts = self._accumulate(batch, stage, numbers, rows, measure)
+                tally, parts = self._accumulate(batch, stage, numbers, rows, measure, taught)
                 break
             except torch.OutOfMemoryError as error:
                 if rows == 1 or self.sharded:
@@ -73,7 +85,7 @@ class Updater:
                         f"out of memory with {rows} row(s) a block: {error}",
                         "shorter samples, gradient checkpointing, a smaller policy, or (sharded) fewer rows_per_block",
                     ) from None
-                rows = max(1, min(rows, len(batch)) // 2)
+                rows = max(1, min(rows, max(len(batch), len(taught.batch) if taught else 0)) // 2)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
         return self._over_ranks(tally, parts)
@@ -89,28 +101,44 @@ class Updater:
         return tally
 
     def _accumulate(
-        self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool
+        self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool, taught: Demonstrations | None
     ) -> tuple[Tally, dict[str, list[Tensor | None]]]:
         self.optimizer.zero_grad(set_to_none=True)
         tally = Tally()
-        want = wanted(stage, numbers, self.policy)
-        whole = stage.method == "grpo" and stage.algorithm.objective in WHOLE_SEQUENCE
         parts: dict[str, list[Tensor | None]] = {}
-        plan = self.policy.plan(batch.samples, rows) if len(batch) else []
-        blocks = batch.blocks(plan, self.policy.time_chunk, whole)
-        for block in self._filled_up(list(blocks), want) if self.sharded else blocks:
-            evaluation = self.policy.evaluate(block.samples, block.times, want)  # type: ignore[attr-defined]
+        measure = measure and not self.sharded
+        whole = stage.method == "grpo" and stage.algorithm.objective in WHOLE_SEQUENCE
+        for block, evaluation in self._scored(batch, rows, wanted(stage, numbers, self.policy), whole):
             if self.policy.old_from_training:
                 block = replace(block, old=torch.where(block.mask, evaluation.log_probs.detach(), block.old))
             terms = terms_of(self.policy, evaluation, block, stage, numbers, tally)
-            if measure and len(terms) > 1 and not self.sharded:
-                for name, term in terms.items():
-                    _add(parts, name, torch.autograd.grad(term, self.parameters, retain_graph=True, allow_unused=True))
-            total = sum(terms.values(), torch.zeros((), device=batch.old.device))
-            tally.add("loss/total", total)
-            if total.requires_grad:
-                total.backward()
+            self._backward(terms, tally, parts if measure and (len(terms) > 1 or taught) else None)
+        if taught is not None:
+            want = frozenset({"supervised"}) & self.policy.provides
+            for block, evaluation in self._scored(taught.batch, rows, want, whole=False):
+                terms = supervised_term(evaluation, block, taught.weight, tally)
+                self._backward(terms, tally, parts if measure else None)
         return tally, parts
+
+    def _scored(self, batch: Batch, rows: int, want: frozenset[str], whole: bool) -> Iterator[tuple[Block, Evaluation]]:
+        """Blocks of a batch with what the policy says of them. Graphs must not outlive a turn of the caller's loop."""
+        plan = self.policy.plan(batch.samples, rows) if len(batch) else []
+        blocks = batch.blocks(plan, self.policy.time_chunk, whole)
+        for block in self._filled_up(list(blocks), want) if self.sharded else blocks:
+            yield block, self.policy.evaluate(block.samples, block.times, want)  # type: ignore[attr-defined]
+
+    def _backward(self, terms: dict[str, Tensor], tally: Tally, parts: dict[str, list[Tensor | None]] | None) -> None:
+        """Add the terms' gradients to `.grad`, and where `parts` is given each term's own to it."""
+        if parts is not None:
+            for name, term in terms.items():
+                grads: tuple[Tensor | None, ...] = (None,) * len(self.parameters)  # of a term that reaches no weight
+                if term.requires_grad:
+                    grads = torch.autograd.grad(term, self.parameters, retain_graph=True, allow_unused=True)
+                _add(parts, name, grads)
+        total = sum(terms.values(), torch.zeros((), device=self.device))
+        tally.add("loss/total", total)
+        if total.requires_grad:
+            total.backward()
 
     def keep_spare(self, rollout: Rollout) -> None:
         """Remember one sample, to fill up with where other ranks have more blocks."""

@@ -1,0 +1,57 @@
+"""The supervised term beside another objective: stored answers of the step's prompts, replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anygrpo.rollout import Batch
+from anygrpo.train.batches import own_part, prepare, weigh
+from anygrpo.train.distributed import rank_seed, whole_of
+from anygrpo.train.parallel import share
+from anygrpo.train.rollouts import rounds_of
+from anygrpo.train.schedule import Numbers
+from anygrpo.train.stages import PlannedStage
+
+if TYPE_CHECKING:
+    from anygrpo.train.run import Run
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Rows whose weighted cross-entropy (or the policy's own supervised loss) is added to each update of a step.
+
+    Attributes:
+        batch: of the whole step, as a supervised stage would train on it.
+        weight: lambda_supervised at this step.
+    """
+
+    batch: Batch
+    weight: float
+
+
+def with_demonstrations(run: Run, planned: PlannedStage, numbers: Numbers) -> tuple[Numbers, Demonstrations | None]:
+    """What lambda_supervised asks for beside another objective: of each prompt of the step its stored answers (the
+    best, where they have rewards). The numbers returned then leave lambda_supervised out of the sampled rows' loss.
+
+    Policies whose samples carry their own targets (`targets_in_samples`) need none: their loss is computed there.
+    """
+    stage, policy = planned.stage, run.policy
+    if stage.method == "supervised" or not numbers.lambda_supervised or policy.targets_in_samples:
+        return numbers, None
+    step = run.step
+    index = (step - planned.begin) * rounds_of(planned)
+    every: list[Any] = planned.task.prompts(index, stage.algorithm.prompts_per_step)
+    prompts = share(every)
+    some = prompts or every[:1]
+    with run.clock("sample"), torch.no_grad():
+        rollout = policy.replay(some, planned.task.stored(some), rank_seed(run.seed(step, salt=2))).on_host()  # type: ignore[attr-defined]
+    if not prompts:
+        rollout = rollout.groups(torch.zeros(1, dtype=torch.bool))
+    whole, first = whole_of(rollout)
+    alone = replace(stage, method="supervised")
+    batch = weigh(own_part(prepare(whole, alone, numbers, None), rollout, first), alone)
+    batch = batch.rows((batch.mask.any(-1) | (batch.row_weights > 0)).nonzero()[:, 0])
+    return replace(numbers, lambda_supervised=0.0), Demonstrations(batch, numbers.lambda_supervised)

@@ -1,0 +1,48 @@
+"""Importance correction in the loop: samples scored once by the training pass before the first update of a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm.correction import Correction, importance_correction, mismatch
+from anygrpo.config.recipe import Stage
+from anygrpo.policies.base import BasePolicy
+from anygrpo.rollout import tree_map
+from anygrpo.train.batches import Prepared, log_probs_of
+from anygrpo.train.distributed_sharded import whole_weights
+from anygrpo.train.parallel import gather
+
+
+def corrected(policy: BasePolicy, own: Prepared, stage: Stage, rows: int) -> tuple[Prepared, dict[str, float]]:
+    """This rank's rows with the old policy's log-probs and the factors old / behaviour, where the stage asks for them;
+    and what is to be logged about all ranks' (see `algorithm.correction.mismatch`)."""
+    a = stage.algorithm
+    if a.importance == "none" or stage.method != "grpo":
+        return own, {}
+    mask, behaviour = own.mask.flatten(0, 1), own.rollout.log_probs.flatten(0, 1)
+    with whole_weights(policy):
+        old = _old(policy, own, mask, behaviour, rows)
+    made = importance_correction(
+        old, behaviour, mask, cap=a.importance_cap, mode=a.importance, level=a.importance_level
+    )
+    grid = lambda x: x.view(own.rollout.log_probs.shape)  # noqa: E731
+    return replace(own, old=grid(old), importance=grid(made.weights)), _metrics(made, mask)
+
+
+def _old(policy: BasePolicy, own: Prepared, mask: Tensor, behaviour: Tensor, rows: int) -> Tensor:
+    """[n, T] log-probs under the present weights, of the rows that can count."""
+    live = mask.any(-1).nonzero()[:, 0]
+    device = policy.parameters()[0].device
+    samples = tree_map(lambda x: x.flatten(0, 1)[live.to(x.device)].to(device), own.rollout.samples)
+    old = behaviour.clone()
+    old[live] = log_probs_of(policy, samples, behaviour[live].to(device), rows).to(old)
+    return old
+
+
+def _metrics(made: Correction, mask: Tensor) -> dict[str, float]:
+    parts = gather([x[mask].cpu() for x in (made.log_ratio, made.used, made.above)])
+    logs, used, above = (torch.cat(tensors) for tensors in zip(*parts))
+    return {name: float(value) for name, value in mismatch(logs, used, above).items()}
