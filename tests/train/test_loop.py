@@ -11,6 +11,7 @@ from runs import run_of
 
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.sinks.jsonl import read_rows
+from anygrpo.train import measure
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh
 from anygrpo.train.loop import train
 from anygrpo.train.rollouts import gather
@@ -274,3 +275,10 @@ def test_rewards_of_stored_actions_are_not_logged_as_the_policys(tmp_path):
     assert "reward/mean" not in rows[1]
     assert rows[1]["stored/reward/mean"] == 0.5
     assert "reward/mean" in rows[3]
+
+
+def test_groups_of_demonstrations_without_rewards_are_neither_live_nor_dead(tmp_path):
+    row = {"reward/std": 0.0, "reward/mean": 0.0, "groups/live": 0.0, "groups/all_best": 1.0, "length/mean": 3.0}
+    assert measure.of_stored_actions(row) == {"stored/reward/std": 0.0, "stored/reward/mean": 0.0, "length/mean": 3.0}
+    ranked = measure.of_stored_actions(row | {"reward/std": 0.5, "groups/live": 1.0})
+    assert ranked["groups/live"] == 1.0

@@ -43,7 +43,10 @@ _OF_THE_FILE = ("reward/mean", "reward/max", "reward/std")
 
 def of_stored_actions(row: dict[str, float]) -> dict[str, float]:
     """The row of a step on stored actions: their rewards are the file's and say nothing of the policy, so they go to
-    "stored/reward/..."; "reward/mean" is then the policy's estimated value, where there is one ("offline/value")."""
+    "stored/reward/..."; "reward/mean" is then the policy's estimated value, where there is one ("offline/value").
+    Demonstrations that all have one reward are compared with nothing: they have no live or dead groups."""
+    if row.get("reward/std", 0.0) == 0.0:
+        row = {name: value for name, value in row.items() if not name.startswith("groups/")}
     moved = {f"stored/{name}" if name in _OF_THE_FILE else name: value for name, value in row.items()}
     return moved | ({"reward/mean": row["offline/value"]} if "offline/value" in row else {})
 
