@@ -304,3 +304,11 @@ def test_two_gradients_that_cancel_mean_that_the_kl_term_holds_the_policy():
     assert diagnose(rows).first.rule == "kl_dominates"
     free = [row | {"grad_norm/kl": 0.01} for row in rows]
     assert "kl_dominates" not in [f.rule for f in diagnose(free).findings]
+
+
+def test_a_log_ratio_far_off_downwards_is_drift_and_no_fault_of_scoring() -> None:
+    """A bounded largest ratio says that abs max lies on the lower side, where Markov's bound is silent."""
+    down = healthy(log_ratio__abs_max=300.0, ratio__max=2.0)
+    assert "markov_bound" not in {f.rule for f in diagnose(down).findings}
+    assert diagnose(down).first.rule == "log_ratio_explosion"
+    assert "markov_bound" in {f.rule for f in diagnose(healthy(log_ratio__abs_max=300.0)).findings}

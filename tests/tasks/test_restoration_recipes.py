@@ -6,46 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 
 from anygrpo.algorithm import advantages
-from anygrpo.config.load import load_recipe
 from anygrpo.config.restoration import RestorationSection, RestorerSection
 from anygrpo.policies.restorer import build as build_restorer
 from anygrpo.sinks.jsonl import read_rows
 from anygrpo.tasks.restoration import build as build_task
-from anygrpo.train.build import new_run
-from anygrpo.train.loop import train
-
-RECIPES = Path(__file__).parents[2] / "recipes" / "restoration"
-SMALL = {
-    "--policy.width": "4",
-    "--policy.device": "cpu",
-    "--task.patch": "16",
-    "--task.degradations": '[{name = "noise", low = 0.1, high = 0.2}, {name = "haze", low = 0.4, high = 0.6}]',
-    "--task.crops": "2",
-    "--algorithm.prompts_per_step": "4",
-    "--training.gradient_norms_every": "1",
-    "--evaluation.every": "100",
-}
+from tests.support.restoration import toy_run
 
 
 def rows_of_run(name: str, folder: Path, steps: int = 2, **more: str) -> list[dict]:
     """The metrics of a recipe at toy size, from before the first step to the end; so many steps a stage."""
-    pictures = folder.parent / "pictures"
-    pictures.mkdir(exist_ok=True)
-    for i in range(4):
-        pixels = (torch.rand(5, 5, 3, generator=torch.Generator().manual_seed(i)) * 255).byte().numpy()
-        Image.fromarray(pixels).resize((24, 24), Image.Resampling.BICUBIC).save(pictures / f"{i}.png")
-    more = {"--task.folder": f'{{clean = "{pictures}"}}', "--folder": str(folder)} | more
-    flags = [x for pair in (SMALL | more).items() for x in pair]
-    recipe = load_recipe(RECIPES / f"{name}.toml", flags)
-    stages = tuple(s.model_copy(update={"steps": steps, "epochs": None}) for s in recipe.stages)
-    run = new_run(recipe.model_copy(update={"stages": stages}))
-    run.evaluate_start()
-    train(run)
-    run.close()
-    return read_rows(run.folder.metrics)[0]
+    return read_rows(toy_run(name, folder, steps, **more) / "metrics.jsonl")[0]
 
 
 @pytest.mark.parametrize("name", ["progressive", "improved", "as_published", "gates", "toolbox"])

@@ -207,9 +207,12 @@ def markov_bound(run: Run) -> Result:
             return finding(
                 "markov_bound", "serious", rows, name=series.key, top=series.high, exponent=exponent, count=len(rows)
             )
-    wide = run.get("log_ratio/abs_max")
+    wide, largest = run.get("log_ratio/abs_max"), run.get("ratio/max")
     if wide and wide.high > 40:
-        rows = [r for r, x in zip(wide.rows, wide.values) if x > 40]
+        upward = largest.at() if largest else {}  # a row whose largest ratio is bounded was far off downwards: drift
+        rows = [r for r, x in zip(wide.rows, wide.values) if x > 40 and upward.get(r, math.inf) > math.exp(40)]
+        if not rows:
+            return None
         return finding(
             "markov_bound",
             "serious",

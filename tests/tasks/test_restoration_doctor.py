@@ -1,0 +1,62 @@
+"""The debugging guide of the original plan: the small restorer is trained with a fault, the doctor reads its log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anygrpo.doctor import diagnose_log, read
+from tests.support.restoration import toy_run
+
+GATES = {"--policy.sites": '["*"]', "--policy.train": '["*.fusion.*", "*.rate.*"]'}
+"""All gates are drawn and their heads trained: untrained, the network's output depends on its fusions alone."""
+FAULTS = {
+    # policy loss: explodes, because nothing is clipped and each rollout is used four times at a growing rate
+    "log_ratio_explosion": {
+        "--algorithm.epochs": "2",
+        "--algorithm.clip_high": "1e9",
+        "--algorithm.clip_low": "1.0",
+        "--optimizer.learning_rate": '{kind = "exponential", start = 1e-4, end = 0.3}',
+        "--optimizer.grad_clip": "1e9",
+    },
+    # supervised loss: weighted, but every gate is drawn, so no gradient of it reaches what is trained
+    "sup_loss_flat": {
+        "--algorithm.lambda_supervised": "1.0",
+        "--optimizer.learning_rate": "1e-4",
+        "--algorithm.prompts_per_step": "12",  # the whole pool
+        "--policy.concentration": "300",
+    },
+    # abnormal advantages: of one sign in each group, from running statistics over pictures of unlike difficulty
+    "difficulty_dominates": {
+        "--algorithm.advantage": "running",
+        "--algorithm.group_size": "2",
+        "--algorithm.prompts_per_step": "8",
+        "--policy.concentration": "3000",
+    },
+    # abnormal advantages: a floor far above the rewards' spread
+    "advantage_compressed": {"--algorithm.std_floor": "1.0"},
+}
+
+
+def diagnosis(folder: Path, steps: int = 40, **fault: str):
+    path = toy_run("gates", folder, steps, slice(1, None), **(GATES | fault))  # the GRPO stage alone
+    return diagnose_log(read(str(path)))
+
+
+@pytest.mark.parametrize("rule", FAULTS)
+def test_the_fault_is_named_first(rule: str, tmp_path: Path) -> None:
+    found = diagnosis(tmp_path / "run", **FAULTS[rule])
+    assert found.first is not None
+    assert found.first.rule == rule
+
+
+def test_a_run_without_a_fault_is_not_objected_to(tmp_path: Path) -> None:
+    assert diagnosis(tmp_path / "run").verdict == "no_objection"
+
+
+def test_a_flat_policy_loss_on_policy_is_explained_and_no_fault(tmp_path: Path) -> None:
+    """One update a rollout: the loss is 0 by construction, which the doctor says instead of calling it broken."""
+    found = diagnosis(tmp_path / "run", **{"--algorithm.minibatches": "1"})
+    assert found.verdict == "no_objection"
+    assert "on_policy" in {f.rule for f in found.findings}
