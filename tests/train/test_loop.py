@@ -282,3 +282,12 @@ def test_groups_of_demonstrations_without_rewards_are_neither_live_nor_dead(tmp_
     assert measure.of_stored_actions(row) == {"stored/reward/std": 0.0, "stored/reward/mean": 0.0, "length/mean": 3.0}
     ranked = measure.of_stored_actions(row | {"reward/std": 0.5, "groups/live": 1.0})
     assert ranked["groups/live"] == 1.0
+
+
+def test_losses_and_norms_of_terms_are_means_over_the_updates_of_a_step(tmp_path):
+    rows = {}
+    for epochs in (1, 3):
+        flags = ["--algorithm.epochs", str(epochs), "--algorithm.entropy-coef", "0.1", "--training.steps", "1"]
+        _, rows[epochs] = learn(tmp_path / str(epochs), *flags, "--optimizer.learning-rate", "0.0")
+    for name in ("loss/total", "grad_norm/policy", "grad_norm/entropy"):
+        assert rows[3][1][name] == pytest.approx(rows[1][1][name], rel=1e-5)

@@ -99,7 +99,8 @@ def update_metrics(tally: Tally) -> dict[str, float]:
     names = [*tally.sums, *(f"max:{n}" for n in tally.maxima)]
     if not names:
         return {}
-    values = torch.stack([v.reshape(()) for v in (*tally.sums.values(), *tally.maxima.values())]).tolist()
+    every = [v.reshape(()) for v in (*tally.sums.values(), *tally.maxima.values())]
+    values = torch.stack([v.to(every[0].device) for v in every]).tolist()  # sums over ranks are on the CPU
     got = dict(zip(names, values))
     row = {n: v for n, v in got.items() if n.startswith(("loss/", "grad_norm/"))}
     updates = got.get("updates", 1.0) or 1.0

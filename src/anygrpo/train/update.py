@@ -98,6 +98,7 @@ class Updater:
         nothing: list[Tensor | None] = [None] * len(self.parameters)
         for name in sorted({name for names in gather(list(parts)) for name in names}):
             tally.add(f"grad_norm/{name}", total_norm(sum_gradients(parts.get(name, nothing), self.parameters)))
+        tally.add("updates", torch.ones((), device=self.device))
         return tally
 
     def _accumulate(
