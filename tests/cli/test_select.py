@@ -65,7 +65,12 @@ def test_generate_inspect_train_offline_and_evaluate(recipe, tmp_path, capsys):
     )
     report = json.loads(capsys.readouterr().out)
     assert (report["queries"], report["runs"], report["shots"]) == (16, 2, [1, 2])
-    assert set(report["accuracy"]) == {"policy", "start", "nearest", "random", "zero_shot"}
+    assert set(report["accuracy"]) == {"policy", "start", "nearest", "random", "zero_shot", "oracle"}
+    assert all(
+        best >= max(row[k] for row in report["accuracy"].values())
+        for k, best in enumerate(report["accuracy"]["oracle"])
+    )
+    assert "1: all" in report["oracle"]
     assert report["change"]["exact KL to the start (nats)"] > 0
     row = json.loads((tmp_path / "run0" / "metrics.jsonl").read_text().splitlines()[-1])
     assert 0 < row["offline/coverage"] <= 1

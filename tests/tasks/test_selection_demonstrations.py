@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -52,13 +53,36 @@ def task(tiny, tmp_path):
 def test_prefix_and_padding_change_nothing(task, tiny):
     classifier = task.frozen
     pool = task.texts["pool"]
-    prompts = [classifier.prompt(pool[:k], "x" * n) for k, n in ((0, 3), (2, 9), (2, 1), (2, 5), (2, 30), (3, 4))]
+    lengths = ((0, 3), (2, 9), (2, 1), (2, 5), (2, 30), (3, 4), (1, 7))  # four share a prefix, three are read whole
+    prompts = [classifier.prompt(pool[:k], "x" * n) for k, n in lengths]
     found = classifier.label_log_probs(prompts)
     for row, (prefix, query) in zip(found, prompts):
         ids = torch.tensor([list((prefix + query).encode())])
         with torch.no_grad():
             expected = tiny(ids).logits[0, -1, [ord("n"), ord("p")]].log_softmax(-1)
         torch.testing.assert_close(row, expected, atol=1e-4, rtol=0)
+
+
+def test_prompts_with_few_in_common_are_read_side_by_side(task, tiny):
+    calls = []
+    tiny.register_forward_pre_hook(lambda *_: calls.append(1))
+    pool = task.texts["pool"]
+    task.frozen.label_log_probs([task.frozen.prompt(pool[i : i + 2], "x") for i in range(3)])
+    assert len(calls) == 1
+
+
+def test_embeddings_made_beforehand_serve_as_the_encoder(task, tmp_path):
+    rows = [text for split in task.texts.values() for text, _ in split]
+    vectors = np.random.default_rng(0).normal(size=(len(rows), 5)).astype(np.float16)
+    np.savez(tmp_path / "e.npz", texts=np.array(rows), embeddings=vectors)
+    other = build(task.config.model_copy(update={"embedding": str(tmp_path / "e.npz")}), 0)
+    own = torch.from_numpy(vectors[rows.index(other.prompt("train-2")["text"])].astype(np.float32))
+    torch.testing.assert_close(other.prompt("train-2")["query"], own / own.norm())
+    np.savez(tmp_path / "short.npz", texts=np.array(rows[1:]), embeddings=vectors[1:])
+    for name, message in (("none.npz", "no embeddings at"), ("short.npz", r"but not '.* film .*\(1 are missing\)")):
+        short = build(task.config.model_copy(update={"embedding": str(tmp_path / name)}), 0)
+        with pytest.raises(DataError, match=message):
+            short.prompt("train-0")
 
 
 def test_the_cache_answers_by_content(task):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.train.sweep import Result, configured, read_space, sweep, verdict
+from anygrpo.train.sweep import configured, read_space, sweep
+from anygrpo.train.sweep_results import Result, results, table, trial_folder, verdict
 
 RECIPE = {
     "policy": {"kind": "selector", "features": 448, "width": 8, "shots": 1},
@@ -38,6 +42,7 @@ def test_a_grid_runs_whole_and_goes_on_where_it_stopped(tmp_path):
     assert len({tuple(r.settings.items()) for r in rows}) == 4
     assert (tmp_path / "s" / "trial-0000" / "metrics.jsonl").read_text() == first
     assert all(r.n == 10 and r.state == "complete" for r in rows)
+    assert all(r.paired for r in rows[1:])  # what each prompt scored was found where it was best
     assert [r.value for r in rows] == sorted((r.value for r in rows), reverse=True)
 
 
@@ -70,9 +75,58 @@ def test_an_unknown_setting_is_found_before_the_first_trial(tmp_path):
         read_space(tmp_path / "none.toml")
 
 
-def test_the_verdict_says_what_cannot_be_told_apart():
-    near = [Result(0, {}, "complete", 0.48, 0.0177, 800), Result(1, {}, "complete", 0.476, 0.0177, 800)]
-    assert verdict(near).startswith("These settings are indistinguishable on n = 800: trials 0, 1 (2 of 2)")
-    far = [Result(0, {}, "complete", 0.70, 0.01, 1500), Result(1, {}, "complete", 0.43, 0.01, 1500)]
-    assert verdict(far).startswith("Trial 0 is better than all others on n = 1500")
+class Study:
+    """What `results` reads of an optuna study: trials with a value, and where it was reached."""
+
+    direction = SimpleNamespace(name="MAXIMIZE")
+
+    def __init__(self, **values):
+        attrs = {"se": 0.05, "n": 100, "step": 9}
+        self.trials = [
+            SimpleNamespace(
+                number=i, params={"beta": i}, value=v, state=SimpleNamespace(name="COMPLETE"), user_attrs=attrs
+            )
+            for i, v in enumerate(values.values())
+        ]
+
+
+def answers(folder, number, right, n=100):
+    file = trial_folder(folder, number) / "evaluations" / "step_00000010.jsonl"
+    file.parent.mkdir(parents=True)
+    lines = [
+        {"prompt": i, "reward": 7.0, "components": {"correct": float(i in right)}, "valid": True} for i in range(n)
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_pairing_sees_what_two_intervals_apart_cannot(tmp_path):
+    answers(tmp_path, 0, range(58))
+    answers(tmp_path, 1, range(50))  # wrong on 8 prompts that trial 0 gets right, and never the other way round
+    best, other = results(Study(a=0.58, b=0.50), tmp_path)
+    assert (best.number, best.gap) == (0, None)
+    assert other.paired
+    assert other.gap == pytest.approx(-0.08)
+    assert other.gap_se == pytest.approx((0.08 * 0.92 * 100 / 99 / 100) ** 0.5)
+    assert verdict([best, other]).startswith("Trial 0 is better than all others on n = 100 (95% intervals, paired")
+    assert "-0.0800 +- 0.0534" in table([best, other])
+
+
+def test_without_prompts_in_common_the_intervals_are_unpaired_and_said_to_be(tmp_path):
+    answers(tmp_path, 0, range(58))
+    answers(tmp_path, 1, range(40), n=80)  # other prompts were judged
+    best, other = results(Study(a=0.58, b=0.50), tmp_path)
+    assert not other.paired
+    assert other.gap_se == pytest.approx(0.05 * 2**0.5)
+    assert verdict([best, other]).startswith("These settings are indistinguishable on n = 100: trials 0, 1 (2 of 2")
+    assert "(unpaired)" in table([best, other])
+
+
+def test_a_metric_that_is_no_mean_over_prompts_is_not_paired(tmp_path):
+    answers(tmp_path, 0, range(58))
+    answers(tmp_path, 1, range(50))
+    assert not results(Study(a=0.9, b=0.8), tmp_path)[1].paired
+
+
+def test_the_verdict_of_little():
     assert verdict([Result(0, {}, "pruned")]) == "No trial finished."
+    assert verdict([Result(0, {}, "complete", 0.5, 0.1, 10)]).startswith("There is one value only")

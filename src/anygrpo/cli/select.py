@@ -34,6 +34,7 @@ def add_parser(commands: Any) -> None:
     evaluate.add_argument("run", type=Path, nargs="+", help="run folders that differ in their seed")
     evaluate.add_argument("--split", choices=("validation", "test"), help="demonstrations: which queries")
     evaluate.add_argument("--queries", type=int, help="held-out queries")
+    evaluate.add_argument("--oracle-sets", type=int, default=600, help="sets of a size tried for a query; 0: no oracle")
     for one in (inspect, evaluate):
         one.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)
@@ -133,7 +134,7 @@ def _short(value: Any) -> str:
 def _evaluate(args: argparse.Namespace) -> int:
     from anygrpo.train.selection import compare_runs
 
-    report = compare_runs([_load(folder, (), args.split, args.queries) for folder in args.run])
+    report = compare_runs([_load(folder, (), args.split, args.queries) for folder in args.run], args.oracle_sets)
     if args.json:
         print(json.dumps(report, indent=2))
         return 0
@@ -141,6 +142,8 @@ def _evaluate(args: argparse.Namespace) -> int:
     print(f"{'':14s}" + "".join(f"{k:>10d} shots" for k in report["shots"]))
     for name, row in report["accuracy"].items():
         print(f"{name:14s}" + "".join(f"{x:16.3f}" for x in row))
+    if report["oracle"]:
+        print(f"\noracle: {report['oracle']}")
     for title in ("paired", "change"):
         print()
         for name, value in report[title].items():

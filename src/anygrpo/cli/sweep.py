@@ -27,22 +27,15 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is left of the sweep and print its table; exit code 0, or an error's."""
-    from anygrpo.train.sweep import read_space, sweep, verdict
+    from anygrpo.train.sweep import read_space, sweep
+    from anygrpo.train.sweep_results import table, verdict
 
     recipe = load_recipe(args.recipe, args.flags)
-    table = tomllib.loads(Path(args.recipe).read_text(encoding="utf-8"))
+    settings = tomllib.loads(Path(args.recipe).read_text(encoding="utf-8"))
     folder = args.folder or Path("sweeps") / recipe.name
-    rows = sweep(table, read_space(args.space), folder, args.flags)
+    rows = sweep(settings, read_space(args.space), folder, args.flags)
     if args.json:
         print(json.dumps({"trials": [asdict(r) for r in rows], "verdict": verdict(rows)}, indent=2))
         return 0
-    for row in rows:
-        settings = "  ".join(f"{name.split('.')[-1]}={_text(value)}" for name, value in row.settings.items())
-        number = f"{row.value:.4f} +- {1.96 * row.se:.4f}" if row.value is not None else row.state
-        print(f"{row.number:4d}  {number:20s} {settings}")
-    print(f"\n{verdict(rows)}")
+    print(f"{table(rows)}\n\n{verdict(rows)}")
     return 0
-
-
-def _text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

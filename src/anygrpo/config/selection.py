@@ -111,7 +111,8 @@ class DigitsVQAConfig(Section):
     "Training queries in an epoch (0: endless)."
     evaluation_queries: int = Field(500, ge=1)
     embedding: str = "minilm"
-    'Question embeddings: "minilm", "ngrams" (hashed character n-grams), or a path or Hub name of a sentence encoder.'
+    """Question embeddings: "minilm", "ngrams" (hashed character n-grams), a path or Hub name of a sentence encoder, or
+    an npz of `texts` and `embeddings` made beforehand."""
     image_sharpness: float = Field(12.0, gt=0)
     text_sharpness: float = Field(12.0, gt=0)
     "Inverse temperatures of the frozen learner's kernel."
@@ -146,6 +147,7 @@ class DemonstrationsConfig(Section):
     batch: int = Field(16, ge=1)
     "Prompts a forward pass of the frozen model."
     embedding: str = "minilm"
+    "As in digits_vqa."
     cache: str | None = None
     "SQLite file of the frozen model's answers; None: in the user's cache folder."
     reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")

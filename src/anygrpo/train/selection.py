@@ -12,21 +12,25 @@ from anygrpo.policies.selector.changes import agreement, cannot_flip, weight_cha
 from anygrpo.policies.selector.policy import SelectorPolicy
 from anygrpo.rollout import tree_map
 from anygrpo.tasks.selection.common import Selection, SelectionTask, nearest, random_selection
+from anygrpo.tasks.selection.oracle import oracle
 from anygrpo.tasks.selection.statistics import paired
 
 _BATCH = 64
 _RANDOM_DRAWS = 4
 
 
-def compare_runs(loaded: list[tuple[SelectorPolicy, SelectionTask, dict[str, Tensor]]]) -> dict[str, Any]:
+def compare_runs(
+    loaded: list[tuple[SelectorPolicy, SelectionTask, dict[str, Tensor]]], oracle_sets: int = 600
+) -> dict[str, Any]:
     """Runs that differ in their seed, on the held-out queries of the first run's task.
 
     Args:
         loaded: (policy with its final weights, task, weights at its start) of each run.
+        oracle_sets: most sets of a size that the oracle tries for a query; 0: no oracle.
 
     Returns:
-        JSON-ready: accuracy of policy, start and baselines at each number of shots; the policy (mean over runs) paired
-        with each of them at the best number of shots the baseline has; change of the first run's policy.
+        JSON-ready: accuracy of policy, start, baselines and oracle at each number of shots; the policy (mean over runs)
+        paired with each of them at the best number of shots the baseline has; change of the first run's policy.
     """
     task = loaded[0][1]
     prompts = task.held_out()
@@ -47,13 +51,18 @@ def compare_runs(loaded: list[tuple[SelectorPolicy, SelectionTask, dict[str, Ten
         "zero_shot": [_correct(task, prompts, [() for _ in prompts], [0]).expand(len(shots), -1)],
     }
     scores = {name: torch.stack(rows).mean(0) for name, rows in by_name.items()}  # [shots, n]
+    paired_with = _paired(scores)
+    ceiling = oracle(task, prompts, shots, oracle_sets) if oracle_sets else None
+    if ceiling is not None:
+        scores["oracle"] = ceiling.correct
     return {
         "queries": len(prompts),
         "runs": len(loaded),
         "shots": shots,
         "accuracy": {name: rows.mean(-1).tolist() for name, rows in scores.items()},
         "accuracy_by_run": [rows.mean(-1).tolist() for rows in by_name["policy"]],
-        "paired": _paired(scores),
+        "oracle": None if ceiling is None else ceiling.sentence,
+        "paired": paired_with,
         "change": _change(loaded, prompts, finals, starts),
     }
 

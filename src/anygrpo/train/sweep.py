@@ -10,7 +10,6 @@ import math
 import shutil
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,9 +23,9 @@ from anygrpo.errors import AnygrpoError, ConfigError, DataError
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 from anygrpo.train.run import Run
+from anygrpo.train.sweep_results import Result, results, trial_folder
 
 _HEARTBEAT = 30  # seconds
-_95 = 1.96
 
 
 class Range(Section):
@@ -75,18 +74,6 @@ class Space(Section):
         return self.trials or 20
 
 
-@dataclass(frozen=True)
-class Result:
-    """One trial: its settings, best validation value with its standard error on n held-out prompts, and its fate."""
-
-    number: int
-    settings: dict[str, Any]
-    state: str
-    value: float | None = None
-    se: float = 0.0
-    n: int = 0
-
-
 def read_space(path: str | Path) -> Space:
     """Read a space file.
 
@@ -121,7 +108,7 @@ def sweep(table: dict[str, Any], space: Space, folder: Path, flags: Sequence[str
 
     def one(trial: optuna.Trial) -> float:
         settings = {name: _suggest(trial, name, choice) for name, choice in space.settings.items()}
-        return _trial(trial, configured(table, settings, flags), folder / f"trial-{trial.number:04d}", metric)
+        return _trial(trial, configured(table, settings, flags), trial_folder(folder, trial.number), metric)
 
     def enough(study: optuna.Study, _: Any) -> None:
         if len(_finished(study)) >= space.count:
@@ -130,7 +117,7 @@ def sweep(table: dict[str, Any], space: Space, folder: Path, flags: Sequence[str
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if len(_finished(study)) < space.count:
         study.optimize(one, callbacks=[enough], catch=(AnygrpoError,))
-    return results(study)
+    return results(study, folder)
 
 
 def open_study(folder: Path, space: Space) -> Any:
@@ -201,7 +188,9 @@ def _trial(trial: Any, recipe: Recipe, folder: Path, metric: str) -> float:
     def watch(row: dict[str, Any], run: Run) -> None:
         if metric not in row:
             return
-        seen.append({"value": row[metric], "n": row.get("eval/prompts", 0), "se": _se(row, metric)})
+        seen.append(
+            {"step": row["step"], "value": row[metric], "n": row.get("eval/prompts", 0), "se": _se(row, metric)}
+        )
         trial.report(row[metric], row["step"])
         if trial.should_prune():
             run.stop("pruned: worse than the median of other trials at this step")
@@ -216,6 +205,7 @@ def _trial(trial: Any, recipe: Recipe, folder: Path, metric: str) -> float:
     best = max(seen, key=lambda x: sign * x["value"])
     trial.set_user_attr("se", best["se"])
     trial.set_user_attr("n", int(best["n"]))
+    trial.set_user_attr("step", int(best["step"]))
     if run.stop_reason and run.stop_reason.startswith("pruned"):
         raise optuna.TrialPruned
     return best["value"]
@@ -231,36 +221,3 @@ def _se(row: dict[str, float], metric: str) -> float:
 
 def _finished(study: Any) -> list[Any]:
     return [t for t in study.trials if t.state.name in ("COMPLETE", "PRUNED")]
-
-
-def results(study: Any) -> list[Result]:
-    """All trials, best first; those without a value last."""
-    rows = []
-    for t in study.trials:
-        attrs = t.user_attrs
-        value = t.value if t.state.name == "COMPLETE" else None
-        rows.append(Result(t.number, t.params, t.state.name.lower(), value, attrs.get("se", 0.0), attrs.get("n", 0)))
-    sign = 1 if study.direction.name == "MAXIMIZE" else -1
-    return sorted(rows, key=lambda r: (r.value is None, 0.0 if r.value is None else -sign * r.value))
-
-
-def verdict(rows: list[Result]) -> str:
-    """Which settings can't be told from the best, in one sentence with the n it rests on.
-
-    All trials answer the same held-out prompts; intervals are taken as unpaired, which errs towards "cannot tell".
-    """
-    done = [r for r in rows if r.value is not None]
-    if not done:
-        return "No trial finished."
-    best = done[0]
-    same = [r for r in done[1:] if abs(r.value - best.value) <= _95 * math.hypot(r.se, best.se)]  # type: ignore[operator]
-    if len(done) == 1 or not best.se:
-        return "There is one value only, or no standard error: nothing can be compared."
-    width = _95 * math.hypot(best.se, best.se)
-    if not same:
-        return f"Trial {best.number} is better than all others on n = {best.n} (beyond {width:.3f})."
-    names = ", ".join(str(r.number) for r in (best, *same))
-    return (
-        f"These settings are indistinguishable on n = {best.n}: trials {names} ({len(same) + 1} of {len(done)}). "
-        f"Differences below {width:.3f} cannot show."
-    )

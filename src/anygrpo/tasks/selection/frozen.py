@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ Prompt = tuple[str, str]
 """What the model reads, in two parts that are joined as they are: shared prefix, own query."""
 
 _PREFIXES_KEPT = 64
+_SHARED_FROM = 4
+"""A prefix with fewer queries than this is not worth a pass of its own: such prompts are read whole, side by side."""
 
 
 def cache_folder() -> Path:
@@ -91,26 +94,41 @@ class FrozenClassifier:
         known = self.cache.get(sorted(set(keys)))
         missing = {key: p for key, p in zip(keys, prompts) if key not in known}
         self.asked, self.computed = self.asked + len(prompts), self.computed + len(missing)
+        for part, logits in self._answers(missing):
+            fresh = dict(zip(part, logits.tolist()))
+            self.cache.put(fresh)
+            known |= fresh
+        return torch.tensor([known[key] for key in keys]).log_softmax(-1)
+
+    def _answers(self, missing: dict[str, Prompt]) -> Iterator[tuple[list[str], Tensor]]:
+        """Batches of keys with their logits [n, labels], prompts of like length together."""
         by_prefix: dict[str, list[str]] = {}
         for key in sorted(missing, key=lambda key: len(missing[key][1])):
             by_prefix.setdefault(missing[key][0], []).append(key)
-        for prefix, group in by_prefix.items():
-            for a in range(0, len(group), self.batch):
-                part = group[a : a + self.batch]
-                fresh = dict(zip(part, self._forward(prefix, [missing[key][1] for key in part]).tolist()))
-                self.cache.put(fresh)
-                known |= fresh
-        return torch.tensor([known[key] for key in keys]).log_softmax(-1)
+        shared = {prefix: group for prefix, group in by_prefix.items() if len(group) >= _SHARED_FROM}
+        for prefix, group in shared.items():
+            for part in self._batches(group):
+                yield part, self._forward(prefix, [missing[key][1] for key in part])
+        alone = [key for prefix, group in by_prefix.items() if prefix not in shared for key in group]
+        for part in self._batches(sorted(alone, key=lambda key: sum(map(len, missing[key])))):
+            yield part, self._forward("", [missing[key] for key in part])
+
+    def _batches(self, keys: list[str]) -> Iterator[list[str]]:
+        return (keys[a : a + self.batch] for a in range(0, len(keys), self.batch))
 
     @torch.inference_mode()
-    def _forward(self, prefix: str, queries: list[str]) -> Tensor:
+    def _forward(self, prefix: str, queries: list[Any]) -> Tensor:
         """Logits of the labels' first tokens, [n, labels]; the prefix's keys and values are computed once and kept.
 
-        Queries are padded between prefix and query, masked there, with positions counted over real tokens.
+        Args:
+            prefix: what all queries share; "": nothing, and each query is a whole (prefix, query) pair.
+
+        Queries are padded on their left (between prefix and query), masked there, with positions counted over real
+        tokens.
         """
-        model, tokenizer, tokens, _ = self._load()
-        length, shared = self._prefix(prefix)
-        ids = [tokenizer(q, add_special_tokens=False)["input_ids"] for q in queries]
+        model, _, tokens, _ = self._load()
+        length, shared = self._prefix(prefix) if prefix else (0, None)
+        ids = [self._tokens(q) if prefix else self._tokens(q[0]) + self._tokens(q[1]) for q in queries]
         longest = max(map(len, ids))
         limit = loading.context_length(model)
         if limit is not None and length + longest > limit:
@@ -118,18 +136,23 @@ class FrozenClassifier:
         inputs = torch.tensor([[0] * (longest - len(row)) + row for row in ids])
         real = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
         mask = torch.cat([torch.ones(len(ids), length, dtype=torch.long), real], 1)
-        positions = (mask.cumsum(-1) - 1)[:, length:]
-        cache = copy.deepcopy(shared)
-        cache.batch_repeat_interleave(len(ids))
+        positions = (mask.cumsum(-1) - 1).clamp_min(0)[:, length:]
+        past: dict[str, Any] = {"use_cache": False}
+        if shared is not None:
+            past = {"past_key_values": copy.deepcopy(shared)}
+            past["past_key_values"].batch_repeat_interleave(len(ids))
         device = next(model.parameters()).device
         logits = model(
             inputs.to(device),
             attention_mask=mask.to(device),
             position_ids=positions.to(device),
-            past_key_values=cache,
             logits_to_keep=1,
+            **past,
         ).logits
         return logits[:, -1, tokens.to(device)].float().cpu()
+
+    def _tokens(self, text: str) -> list[int]:
+        return self._load()[1](text, add_special_tokens=False)["input_ids"]
 
     def _prefix(self, prefix: str) -> tuple[int, Any]:
         """Tokens of a prefix, and their keys and values; the last few prefixes are kept."""
