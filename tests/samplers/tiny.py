@@ -12,6 +12,7 @@ from transformers import (
     GPT2Config,
     LlamaConfig,
     MistralConfig,
+    PreTrainedConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen3Config,
@@ -44,10 +45,17 @@ CONFIGS = {
 SHARING = ("llama", "qwen2", "qwen3", "gemma")
 
 
-def model(kind: str = "llama", seed: int = 0, scale: float = 4.0, dtype: torch.dtype = torch.float32) -> nn.Module:
+def model(
+    kind: str = "llama",
+    seed: int = 0,
+    scale: float = 4.0,
+    dtype: torch.dtype = torch.float32,
+    config: PreTrainedConfig | None = None,
+) -> nn.Module:
     """A random model with weights large enough that its distributions are far from uniform."""
     torch.manual_seed(seed)
-    made = AutoModelForCausalLM.from_config(CONFIGS[kind].__class__(**CONFIGS[kind].to_dict()))
+    config = config or CONFIGS[kind]
+    made = AutoModelForCausalLM.from_config(config.__class__(**config.to_dict()))
     with torch.no_grad():
         for name, p in made.named_parameters():
             if p.ndim > 1:

@@ -44,7 +44,16 @@ class CausalLMConfig(Section):
     attention: Literal["auto", "plain", "shared"] = "auto"
     "shared: a group's prompt is computed once. auto: shared where a check on this model shows it to be exact."
 
-    engine: Literal["builtin", "vllm"] = "builtin"
+    engine: Literal["builtin", "vllm", "vllm_server"] = "builtin"
+    "What generates: the built-in sampler, vLLM in this process, or a vLLM server (docs/scaling.md)."
+    engine_url: str | None = None
+    "vllm_server: http://host:port; {rank} in it is the rank's number."
+    engine_folder: str | None = None
+    "vllm_server: where weights are left for it, on a disk that it sees too. None: a temporary folder of this machine."
+    engine_timeout: float = Field(600.0, gt=0)
+    "vllm, vllm_server: longest wait for a generation, in seconds."
+    engine_memory: float = Field(0.3, gt=0, le=1)
+    "vllm: share of the GPU's memory that it may take for itself."
     max_new_tokens: int = Field(256, ge=1)
     min_new_tokens: int = Field(0, ge=0)
     "End tokens are impossible before; in sampling and in scoring alike."
@@ -72,6 +81,13 @@ class CausalLMConfig(Section):
     def _fits(self) -> CausalLMConfig:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(f"min_new_tokens = {self.min_new_tokens} is above max_new_tokens = {self.max_new_tokens}")
+        if (self.engine == "vllm_server") != (self.engine_url is not None):
+            raise ValueError(
+                f"engine = {self.engine!r} and engine_url = {self.engine_url!r}: engine_url is the address of "
+                'engine = "vllm_server", which needs it'
+            )
+        if self.engine_folder is not None and self.engine != "vllm_server":
+            raise ValueError(f"engine_folder = {self.engine_folder!r} is read by engine = 'vllm_server' alone")
         if (self.max_turns > 1) != (self.environment is not None):
             raise ValueError(
                 f"max_turns = {self.max_turns} and environment = {self.environment!r}: several turns need an "

@@ -1,19 +1,23 @@
-"""vLLM in this process as the generation engine: all weights are sent before each generation, and read back.
+"""vLLM in this process as the generation engine. Full weights are sent in memory before each generation and read back;
+of adapters only they are sent, through a folder, each time under a new name.
 
 Log-probs are vLLM's *processed* ones: of the distribution that it samples from, at the same temperature and support as
-the training pass scores. What remains between the two is rounding; the policy measures it (`parity/abs_max`) and scores
-samples again by the training pass where it is large.
+the training pass scores. What remains between the two is rounding; the policy measures it (`parity/abs_max`).
 
 vLLM is imported here alone; `engine = "vllm"` asks for this module.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import shutil
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,9 +26,15 @@ from torch import Tensor
 from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.samplers.base import Generation, Sampling, Turn
+from anygrpo.samplers.external import Likely
 
-OLDEST = (0, 14)
-"""First vLLM with the interfaces used here (per-request seeds on V1, processed log-probs, `apply_model`)."""
+log = logging.getLogger("anygrpo")
+
+OLDEST, TESTED = (0, 32), (0, 32)
+"""First vLLM that is accepted, and the last that the tests ran with (0.32.0): a newer one is used, with a warning."""
+
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Sizes that vLLM has for adapters."""
 
 _PROBED = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "norm.weight")
 """Weights that vLLM keeps under their Hugging Face name and, where its kernels do not repack them, in their shape: by
@@ -39,21 +49,32 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
     """
     check_version(installed())
     check_settings(config)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            'engine = "vllm" works in one process',
+            'under torchrun use engine = "vllm_server" with a server for each rank',
+        )
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
     from vllm import LLM
 
+    from anygrpo.samplers.loading import resolve
+
+    lora = config.train == "lora"
+    adapters = {"enable_lora": True, "max_loras": 1, "max_lora_rank": lora_size(config.lora.rank)} if lora else {}
     try:
         llm = LLM(
-            model=config.model,
+            model=resolve(config.model),
             dtype=str(dtype).removeprefix("torch."),
             logprobs_mode="processed_logprobs",
             enable_prefix_caching=True,
+            gpu_memory_utilization=config.engine_memory,
             enforce_eager=not torch.cuda.is_available(),  # on a CPU compiling takes minutes and gains little
             seed=0,
+            **adapters,
         )
     except (OSError, ValueError) as error:
         raise DataError(f"vLLM cannot load {config.model!r}: {error}", 'use engine = "builtin"') from None
-    return VllmEngine(llm)
+    return VllmEngine(llm, adapters=lora, seconds=config.engine_timeout)
 
 
 def installed() -> str:
@@ -71,10 +92,12 @@ def installed() -> str:
 
 
 def check_version(version: str) -> None:
-    """Raises ConfigError where `version` is older than `OLDEST`."""
+    """Raises ConfigError where `version` is older than `OLDEST`; warns where it is newer than `TESTED`."""
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     if numbers < OLDEST:
         raise ConfigError(f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}", "install a newer vLLM")
+    if numbers > TESTED:
+        log.warning("vLLM %s is newer than %d.%d, the last one tested", version, *TESTED)
 
 
 def check_settings(config: CausalLMConfig) -> None:
@@ -84,26 +107,65 @@ def check_settings(config: CausalLMConfig) -> None:
         ConfigError: naming the setting.
     """
     if config.environment is not None:
-        raise ConfigError('engine = "vllm" has no turns of an environment', 'use engine = "builtin"')
+        raise ConfigError(f'engine = "{config.engine}" has no turns of an environment', 'use engine = "builtin"')
     if config.min_p and config.top_p != 1.0:
         raise ConfigError(
             f"min_p = {config.min_p} with top_p = {config.top_p}: vLLM cuts min_p first, the training pass last",
             'use one of them, or engine = "builtin"',
         )
+    if config.train == "lora":
+        lora_size(config.lora.rank)
+
+
+def lora_size(rank: int) -> int:
+    """The smallest size vLLM has for adapters of this rank.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if rank > _RANKS[-1]:
+        raise ConfigError(f"lora.rank = {rank}: vLLM takes ranks up to {_RANKS[-1]}", 'use engine = "builtin"')
+    return next(size for size in _RANKS if size >= rank)
+
+
+def parameters(sampling: Sampling, count: int, seed: int) -> dict[str, Any]:
+    """`count` completions of one prompt as vLLM's sampling parameters, in Python and over HTTP alike."""
+    s = sampling.support
+    return {
+        "n": count,
+        "temperature": 0.0 if sampling.greedy else s.temperature,
+        "top_p": s.top_p,
+        "top_k": s.top_k,
+        "min_p": s.min_p,
+        "seed": seed % 2**31,
+        "max_tokens": sampling.max_new_tokens,
+        "min_tokens": s.min_new_tokens,
+        "stop_token_ids": list(s.eos_ids),
+        "stop": list(sampling.stop) or None,
+        "logprobs": 0,
+    }
+
+
+def prompt_seed(seed: int, prompt: int) -> int:
+    """Each prompt's own seed: rows of different prompts must not share their random numbers."""
+    return seed + 1_000_003 * prompt
 
 
 class VllmEngine:
-    """Implements `Engine` on a `vllm.LLM` of this process.
+    """Implements `Engine` and `External` on a `vllm.LLM` of this process.
 
     Args:
-        llm: with logprobs_mode "processed_logprobs".
+        llm: with logprobs_mode "processed_logprobs", and adapters enabled where they are sent.
+        adapters: send adapters alone.
+        seconds: longest generation.
 
     Attributes:
         syncs: how often weights were sent.
     """
 
-    def __init__(self, llm: Any) -> None:
-        self.llm, self.syncs = llm, 0
+    def __init__(self, llm: Any, adapters: bool = False, seconds: float = 600.0) -> None:
+        self.llm, self.adapters, self.seconds = llm, adapters, seconds
+        self.syncs, self._adapter = 0, None
 
     @torch.no_grad()
     def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
@@ -122,40 +184,71 @@ class VllmEngine:
                 f"after sync {self.syncs} vLLM holds stale weights: {wrong[0]}", 'report this model; use "builtin"'
             )
 
+    def refresh_adapters(self, save: Callable[[Path], None]) -> None:
+        """Adapters under a new name and number, which keys vLLM's caches; the former ones leave.
+
+        Raises:
+            TrainingError: vLLM did not take them.
+        """
+        from vllm.lora.request import LoRARequest
+
+        old, self.syncs = self._adapter, self.syncs + 1
+        folder = Path(tempfile.mkdtemp(prefix="anygrpo-adapter-"))
+        try:
+            save(folder)
+            self._adapter = LoRARequest(f"sync-{self.syncs}", self.syncs, str(folder))
+            if old is not None:
+                self.llm.llm_engine.remove_lora(old.lora_int_id)
+            self.llm.llm_engine.add_lora(self._adapter)
+            held = self.llm.llm_engine.list_loras()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if self.syncs not in held:
+            raise TrainingError(
+                f"after sync {self.syncs} vLLM holds adapters {sorted(held)}", 'report this model; use "builtin"'
+            )
+
     def generate(
         self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
     ) -> Generation:
         """See `Engine.generate`.
 
         Raises:
-            ConfigError: `turn` is given.
+            ConfigError: `turn` is given. TrainingError: it takes longer than `seconds`.
         """
+        from vllm import SamplingParams
+
         if turn is not None:
             raise ConfigError('engine = "vllm" has no turns of an environment', 'use engine = "builtin"')
         start = time.perf_counter()
-        settings = [self._settings(sampling, group_size, seed + 1_000_003 * p) for p in range(len(prompts))]
-        given = [{"prompt_token_ids": ids} for ids in prompts]
-        made = self.llm.generate(given, settings, use_tqdm=False)
+        given = [parameters(sampling, group_size, prompt_seed(seed, p)) for p in range(len(prompts))]
+        made = self._made(prompts, [SamplingParams(**one) for one in given])
         rows = [row for one in made for row in sorted(one.outputs, key=lambda r: r.index)]
         return _generation(rows, sampling.greedy, {"decode": time.perf_counter() - start})
 
-    def _settings(self, sampling: Sampling, count: int, seed: int) -> Any:
+    def likely(self, prompts: list[list[int]], count: int) -> Likely:
+        """See `External.likely`."""
         from vllm import SamplingParams
 
-        s = sampling.support
-        return SamplingParams(
-            n=count,
-            temperature=0.0 if sampling.greedy else s.temperature,
-            top_p=s.top_p,
-            top_k=s.top_k,
-            min_p=s.min_p,
-            seed=seed % 2**31,
-            max_tokens=sampling.max_new_tokens,
-            min_tokens=s.min_new_tokens,
-            stop_token_ids=list(s.eos_ids),
-            stop=list(sampling.stop) or None,
-            logprobs=0,
-        )
+        made = self._made(prompts, [SamplingParams(max_tokens=1, temperature=1.0, logprobs=count) for _ in prompts])
+        return [{int(t): at.logprob for t, at in one.outputs[0].logprobs[0].items()} for one in made]
+
+    def _made(self, prompts: list[list[int]], settings: list[Any]) -> list[Any]:
+        """vLLM's outputs in the order of the prompts; waited for until `seconds` are over."""
+        given: list[Any] = [{"prompt_token_ids": ids} for ids in prompts]
+        wanted = self.llm.enqueue(given, settings, lora_request=self._adapter, use_tqdm=False)
+        engine, made, end = self.llm.llm_engine, {}, time.monotonic() + self.seconds
+        while engine.has_unfinished_requests():
+            made |= {out.request_id: out for out in engine.step() if out.finished}
+            if time.monotonic() > end:
+                engine.abort_request([name for name in wanted if name not in made])
+                raise TrainingError(
+                    f"vLLM finished {len(made)} of {len(wanted)} prompts in engine_timeout = {self.seconds:g} s",
+                    "raise policy.engine_timeout, sample fewer prompts a step or shorter answers",
+                )
+        # A request's name is its number, maybe with a suffix of vLLM's own.
+        by_number = {name.split("-")[0]: out for name, out in made.items()}
+        return [by_number[name.split("-")[0]] for name in wanted]
 
 
 def _differing(model: Any, sent: list[tuple[str, Tensor]]) -> list[str]:
@@ -168,13 +261,18 @@ def _differing(model: Any, sent: list[tuple[str, Tensor]]) -> list[str]:
 
 
 def _generation(rows: list[Any], greedy: bool, seconds: dict[str, float]) -> Generation:
-    lengths = torch.tensor([len(row.token_ids) for row in rows])
+    ids = [list(row.token_ids) for row in rows]
+    logs = [[at[t].logprob for at, t in zip(row.logprobs, row.token_ids)] for row in rows]
+    return generation(ids, logs, [row.finish_reason == "stop" for row in rows], greedy, seconds)
+
+
+def generation(
+    ids: list[list[int]], logs: list[list[float]], ended: list[bool], greedy: bool, seconds: dict[str, float]
+) -> Generation:
+    """Rows of unequal length as a `Generation`; greedy ones carry no log-probs."""
+    lengths = torch.tensor([len(row) for row in ids])
     width = max(int(lengths.max()), 1)
-    ids, log_probs = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width)
-    for i, row in enumerate(rows):
-        n = len(row.token_ids)
-        ids[i, :n] = torch.tensor(list(row.token_ids))
-        if not greedy:
-            log_probs[i, :n] = torch.tensor([at[t].logprob for at, t in zip(row.logprobs, row.token_ids)])
-    ended = torch.tensor([row.finish_reason == "stop" for row in rows])
-    return Generation(ids, lengths, torch.arange(width) < lengths[:, None], log_probs, ended, seconds)
+    pad = lambda rows, kind: torch.tensor([row + [0] * (width - len(row)) for row in rows], dtype=kind)  # noqa: E731
+    inside = torch.arange(width) < lengths[:, None]
+    log_probs = torch.zeros(inside.shape) if greedy else pad(logs, torch.float32)
+    return Generation(pad(ids, torch.int64), lengths, inside, log_probs, torch.tensor(ended), seconds)

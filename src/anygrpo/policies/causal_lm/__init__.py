@@ -76,10 +76,14 @@ def _builtin(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise
     return BuiltinEngine(weights.sampler, weights.dtype, lambda m: head_of(m, precise), prompts.text, can)
 
 
+def _server(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
+    return importlib.import_module("anygrpo.samplers.vllm_server").build_engine(config, weights.dtype, prompts)
+
+
 def _vllm(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
     return importlib.import_module("anygrpo.samplers.vllm").build_engine(config, weights.dtype, prompts)
 
 
-_ENGINES = {"builtin": _builtin, "vllm": _vllm}
+_ENGINES = {"builtin": _builtin, "vllm": _vllm, "vllm_server": _server}

@@ -17,8 +17,9 @@ from anygrpo.policies.causal_lm.prompts import Prompts
 from anygrpo.policies.causal_lm.scoring import Scorer, Targets
 from anygrpo.policies.causal_lm.weights import Weights
 from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
-from anygrpo.samplers.base import Engine, Generation, Sampling, Support
+from anygrpo.samplers.base import Engine, Generation, Sampling, Support, apart
 from anygrpo.samplers.builtin import BuiltinEngine
+from anygrpo.samplers.external import External, SyncProbe
 from anygrpo.samplers.head import score
 
 PARITY = 1e-3
@@ -47,7 +48,8 @@ class CausalLM(BasePolicy):
         self.top_k, self.min_p = int(_start(config.top_k)), _start(config.min_p)
         self.parity: float | None = None
         self.trust_sampler: bool | None = None
-        self.one_update = False
+        self.one_update = self._held = False
+        self._probe = SyncProbe(self.next_log_probs)
 
     @property
     def old_from_training(self) -> bool:
@@ -85,13 +87,38 @@ class CausalLM(BasePolicy):
         ids = self.prompts.encode(prompts, config.max_new_tokens)
         sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, config.decode_rows)
         turn = Conversation.of(config, self.prompts, prompts, group_size)
-        self.engine.refresh(self.weights.merged())
+        if not self._held:
+            self._sync(ids)
         made = self.engine.generate(ids, group_size, sampling, seed, turn)
         rollout = self._rollout(ids, group_size, made)
         rollout.info["time/generate"] = time.perf_counter() - start
         if not greedy:
             rollout = self._checked(rollout)
         return rollout
+
+    def hold_sampler(self) -> bool:
+        """True where the engine's weights are its own memory and its log-probs are taken as they are (by a check that
+        has been made, or because the loop corrects for what differs)."""
+        known = self.trust_sampler or (self.corrects and self.trust_sampler is not None)
+        if not known or not apart(self.engine):
+            return False
+        self._sync([])
+        self._held = True
+        return True
+
+    def release_sampler(self) -> None:
+        self._held = False
+
+    def _sync(self, prompts: list[list[int]]) -> None:
+        """Bring the engine up to date, and see that one outside of this memory has followed."""
+        if not isinstance(self.engine, External):
+            self.engine.refresh(self.weights.merged())
+            return
+        if self.engine.adapters:
+            self.engine.refresh_adapters(self.weights.save_adapters)
+        else:
+            self.engine.refresh(self.weights.merged())
+        self._probe.check(self.engine, prompts)
 
     def _rollout(self, prompts: list[list[int]], group_size: int, made: Generation) -> Rollout:
         count = len(prompts)
@@ -123,8 +150,9 @@ class CausalLM(BasePolicy):
 
     def _checked(self, rollout: Rollout) -> Rollout:
         """The rollout with log-probs that the training pass agrees with: measured at the first call, and again made
-        by the training pass at every call where the sampler's differ by more than `PARITY`."""
-        if self.trust_sampler or (self.trust_sampler is False and self.one_update):
+        by the training pass at every call where the sampler's differ by more than `PARITY` (unless the loop corrects
+        for that difference)."""
+        if self.trust_sampler or (self.trust_sampler is False and (self.one_update or self.corrects)):
             return rollout
         start = time.perf_counter()
         rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
@@ -134,7 +162,7 @@ class CausalLM(BasePolicy):
             self.trust_sampler = self.parity < PARITY
         rollout.info["parity/abs_max"] = self.parity
         rollout.info["time/rescore"] = time.perf_counter() - start
-        if self.trust_sampler:
+        if self.trust_sampler or self.corrects:
             return rollout
         log_probs = torch.where(rollout.mask, again, 0.0)
         return Rollout(**{**rollout.__dict__, "log_probs": log_probs})
@@ -158,6 +186,23 @@ class CausalLM(BasePolicy):
         sampler = self.weights.own_sampler()
         if isinstance(self.engine, BuiltinEngine):
             self.engine = self.engine.with_model(sampler, dtype or self.engine.dtype)
+
+    @torch.no_grad()
+    def next_log_probs(self, prompts: list[list[int]], tokens: list[list[int]]) -> list[list[float]]:
+        """Log-probs by the training pass, at temperature 1, of given next tokens of each prompt."""
+        width, rows = max(map(len, prompts)), [p for p, row in enumerate(tokens) for _ in row]
+        samples = {
+            "prompt_ids": torch.tensor([prompts[p] + [0] * (width - len(prompts[p])) for p in rows]),
+            "prompt_lengths": torch.tensor([len(prompts[p]) for p in rows]),
+            "completion_ids": torch.tensor([[t] for row in tokens for t in row]),
+            "completion_lengths": torch.ones(len(rows), dtype=torch.int64),
+            "group": torch.tensor(rows),
+        }
+        samples = {name: x.to(self.scorer.device) for name, x in samples.items()}
+        targets, model = Targets.of(samples, slice(0, 1)), self.weights.training_model()
+        hidden, head = self.scorer.hidden(model, samples, targets), self.scorer.head(model)
+        flat = score(hidden, head, targets.token, Support(), targets.decision).log_probs.float().cpu()
+        return [part.tolist() for part in flat.split([len(row) for row in tokens])]
 
     # -- scoring -----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -99,6 +100,10 @@ class Weights:
                 yield f"{layer}.weight", _merge(p, adapters[layer])
             elif ".lora_" not in name:
                 yield name.replace(".base_layer.", "."), p.detach()
+
+    def save_adapters(self, folder: Path) -> None:
+        """The adapters alone, in PEFT's format."""
+        self.module.save_pretrained(str(folder), save_embedding_layers=False)  # type: ignore[operator]
 
     @contextmanager
     def reference(self) -> Iterator[None]:
