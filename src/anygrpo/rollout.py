@@ -146,8 +146,12 @@ class Rollout:
 
     def on_host(self) -> Rollout:
         """All but the samples on the CPU, where the loop reads them: transferred once, not number by number."""
-        move = {name: getattr(self, name).cpu() for name in _TENSORS}
-        return replace(self, components={name: x.cpu() for name, x in self.components.items()}, **move)
+        move = lambda x: x.to("cpu", non_blocking=True)  # noqa: E731
+        moved: dict[str, Any] = {name: move(getattr(self, name)) for name in _TENSORS}
+        moved["components"] = {name: move(x) for name, x in self.components.items()}
+        if self.log_probs.is_cuda:
+            torch.cuda.synchronize(self.log_probs.device)  # once for all of them
+        return replace(self, **moved)
 
     def joined(self, other: Rollout) -> Rollout:
         """Both rollouts' groups; tensors of different sizes are padded at the end with zeros (False)."""
