@@ -312,3 +312,11 @@ def test_a_log_ratio_far_off_downwards_is_drift_and_no_fault_of_scoring() -> Non
     assert "markov_bound" not in {f.rule for f in diagnose(down).findings}
     assert diagnose(down).first.rule == "log_ratio_explosion"
     assert "markov_bound" in {f.rule for f in diagnose(healthy(log_ratio__abs_max=300.0)).findings}
+
+
+@pytest.mark.parametrize(("logged", "said"), [(None, True), (15.0, False), (8.0, True)])
+def test_the_size_of_a_group_is_what_was_compared_not_what_was_asked_for(logged: float | None, said: bool) -> None:
+    """Stored candidates come in groups of their own size: max |A| = 3.2 breaks the bound of 8 and 10, not of 15."""
+    rows = [row | ({} if logged is None else {"groups/size": logged}) for row in healthy(advantage__abs_max=3.2)]
+    found = rules_of((rows, {"group_size": 10}))
+    assert (found.get("group_size_bound") == "warning") is said

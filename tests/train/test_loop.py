@@ -282,6 +282,17 @@ def test_groups_of_demonstrations_without_rewards_are_neither_live_nor_dead(tmp_
     assert measure.of_stored_actions(row) == {"stored/reward/std": 0.0, "stored/reward/mean": 0.0, "length/mean": 3.0}
     ranked = measure.of_stored_actions(row | {"reward/std": 0.5, "groups/live": 1.0})
     assert ranked["groups/live"] == 1.0
+    row |= {"reward/std": 0.5, "reward/std_within": 0.0, "reward/std_between": 0.5}
+    imitated = measure.of_stored_actions(row, imitated=True)  # one demonstration a prompt, some better than others
+    assert not any(name.startswith(("groups/", "reward/std_")) for name in imitated)
+
+
+def test_only_stages_that_compare_samples_log_advantages(tmp_path):
+    stages = [{"name": "sft", "method": "supervised", "steps": 1}, {"name": "rl", "method": "grpo", "steps": 1}]
+    run, rows = learn(tmp_path, stages=stages)
+    assert not any(name.startswith("advantage/") for name in rows[1])
+    assert rows[2]["advantage/abs_max"] > 0
+    assert rows[2]["groups/size"] == run.recipe.algorithm.group_size
 
 
 def test_losses_and_norms_of_terms_are_means_over_the_updates_of_a_step(tmp_path):

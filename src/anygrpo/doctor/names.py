@@ -36,6 +36,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "groups/all_worst", "frac_all_wrong", "env/all/by_group/frac_all_bad", "batch/solve_none", "solved_none",
         "agg/all/all/solved_none", "baseline_reward/pct_0",
     ),
+    "groups/size": ("groups/size",),
     "advantage/mean": (
         "advantage/mean", "critic/advantages/mean", "advantages/mean", "ppo_actor/advantages/avg",
         "val/advantages_mean",

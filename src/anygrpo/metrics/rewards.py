@@ -95,6 +95,17 @@ METRICS: tuple[Metric, ...] = (
         low=0.3,
     ),
     Metric(
+        "groups/size",
+        "1",
+        "Most samples compared in one group of this step: sampled or stored, valid, kept by filters.",
+        "本步中一组内参与比较的最大样本数：采样或存储的、有效的、过滤后保留的。",
+        "max over groups of samples with a decision in the loss",
+        "the group size, or what the file and the filters leave of it",
+        "等于组大小，或文件与过滤器留下的数目",
+        "Below the group size: filters, invalid samples, or fewer stored candidates.",
+        "小于组大小：过滤、无效样本，或存储的候选更少。",
+    ),
+    Metric(
         "groups/live_after/",
         "1",
         "Share of all groups still live after this filter.",

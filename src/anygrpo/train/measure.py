@@ -39,14 +39,16 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
 
 
 _OF_THE_FILE = ("reward/mean", "reward/max", "reward/std")
+_COMPARISONS = ("groups/", "reward/std_within", "reward/std_between")
 
 
-def of_stored_actions(row: dict[str, float]) -> dict[str, float]:
+def of_stored_actions(row: dict[str, float], imitated: bool = False) -> dict[str, float]:
     """The row of a step on stored actions: their rewards are the file's and say nothing of the policy, so they go to
     "stored/reward/..."; "reward/mean" is then the policy's estimated value, where there is one ("offline/value").
-    Demonstrations that all have one reward are compared with nothing: they have no live or dead groups."""
-    if row.get("reward/std", 0.0) == 0.0:
-        row = {name: value for name, value in row.items() if not name.startswith("groups/")}
+    Demonstrations that all have one reward, or that are imitated, are compared with nothing: they have no live or dead
+    groups, and no spread within them."""
+    if imitated or row.get("reward/std", 0.0) == 0.0:
+        row = {name: value for name, value in row.items() if not name.startswith(_COMPARISONS)}
     moved = {f"stored/{name}" if name in _OF_THE_FILE else name: value for name, value in row.items()}
     return moved | ({"reward/mean": row["offline/value"]} if "offline/value" in row else {})
 
@@ -83,6 +85,9 @@ def _groups(rewards: Tensor, valid: Tensor) -> dict[str, float]:
 def advantage_metrics(prepared: Prepared) -> dict[str, float]:
     """Advantages of the samples that count, and live groups after each filter."""
     row = dict(prepared.counts)
+    compared = prepared.mask.any(-1).sum(1)  # not the setting: filters leave fewer, stored groups have their own size
+    if compared.numel() and int(compared.max()) > 0:
+        row["groups/size"] = float(compared.max())
     values = prepared.advantages[prepared.rollout.valid]
     if values.numel():
         row["advantage/mean"] = float(values.mean())

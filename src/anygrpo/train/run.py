@@ -177,8 +177,10 @@ class Run:
             "beta": numbers.beta,
         }
         sampled = measure.rollout_metrics(rollout)
-        row |= sampled if planned.stage.source == "policy" else measure.of_stored_actions(sampled)
-        row |= measure.advantage_metrics(prepared)
+        method = planned.stage.method
+        if planned.stage.source != "policy":
+            sampled = measure.of_stored_actions(sampled, imitated=method == "supervised")
+        row |= sampled | (measure.advantage_metrics(prepared) if method == "grpo" else {})
         row |= measure.update_metrics(tally) | update
         row["steps_refused"] = float(self.updater.refused)
         row["samples/seen"] = float(self.samples_seen)

@@ -39,15 +39,26 @@ def largest_advantage(run: Run) -> Series | None:
     return Series("advantage/abs_max", high.key, high.rows, values)
 
 
+def compared_in_a_group(run: Run, rows: Series) -> dict[int, int]:
+    """G by row: as logged (stored candidates and filters make it differ from the setting), else the setting's."""
+    logged, setting = run.get("groups/size"), run.settings.get("group_size")
+    if logged:
+        return {r: int(x) for r, x in zip(logged.rows, logged.values) if x > 1}
+    return dict.fromkeys(rows.rows, setting) if isinstance(setting, int) and setting > 1 else {}
+
+
 @rule("group_size_bound", "certain", needs=("advantage/max|advantage/abs_max",))
 def group_size_bound(run: Run) -> Result:
     largest = largest_advantage(run)
     assert largest
     top = largest.high
-    group = run.settings.get("group_size")
-    if isinstance(group, int) and group > 1 and top > bound(group) * 1.001 and run.settings.get("scale_rewards", True):
-        rows = [r for r, x in zip(largest.rows, largest.values) if x > bound(group) * 1.001]
-        return finding("group_size_bound", "warning", rows, variant="above", top=top, limit=bound(group), group=group)
+    sizes = compared_in_a_group(run, largest)
+    sized = [(x, sizes[r], r) for r, x in zip(largest.rows, largest.values) if r in sizes]
+    above = [found for found in sized if found[0] > bound(found[1]) * 1.001]
+    if above and run.settings.get("scale_rewards", True):
+        worst, group, _ = max(above)
+        rows = [r for _, _, r in above]
+        return finding("group_size_bound", "warning", rows, variant="above", top=worst, limit=bound(group), group=group)
     inferred = group_from_bound(top)
     on_it = [r for r, x in zip(largest.rows, largest.values) if inferred and abs(x - top) <= 2e-3 * top]
     if inferred is None or len(on_it) < max(2, len(largest) // 20):
