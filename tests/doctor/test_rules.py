@@ -9,7 +9,10 @@ import pytest
 from logs import dull, flat, healthy, line, rows
 
 from anygrpo.doctor import diagnose
+from anygrpo.doctor.log import Log
+from anygrpo.doctor.prescriptions import present
 from anygrpo.doctor.rules import LEVEL, RULES
+from anygrpo.doctor.run import build
 
 NAN = math.nan
 
@@ -312,6 +315,21 @@ def test_a_log_ratio_far_off_downwards_is_drift_and_no_fault_of_scoring() -> Non
     assert "markov_bound" not in {f.rule for f in diagnose(down).findings}
     assert diagnose(down).first.rule == "log_ratio_explosion"
     assert "markov_bound" in {f.rule for f in diagnose(healthy(log_ratio__abs_max=300.0)).findings}
+
+
+def test_ratios_that_are_all_zero_are_a_fault_of_scoring_since_the_first_pass_has_ratio_one() -> None:
+    rows = with_rows(healthy(log_ratio__abs_max=5e5, ratio__max=2.0), {i: {"ratio/max": 0.0} for i in range(80)})
+    found = diagnose(rows, format="console").first
+    assert (found.rule, found.variant, found.certainty) == ("markov_bound", "downward", "likely")
+    assert diagnose(rows).first.certainty == "certain"  # our own loop scores each rollout before its first update
+
+
+def test_the_rate_in_force_is_that_of_the_steps_with_a_policy_loss() -> None:
+    """A supervised stage before it has a rate of its own."""
+    supervised = [{"step": i, "loss/supervised": 1.0, "lr": 1e-3} for i in range(30)]
+    later = [{"step": 30 + i, "reward/mean": 0.5, "loss/policy": 0.0, "lr": 1e-5} for i in range(20)]
+    assert present(build(Log("x", "anygrpo", [*supervised, *later])), "learning_rate") == 1e-5
+    assert present(build(Log("x", "anygrpo", supervised)), "learning_rate") == 1e-3
 
 
 @pytest.mark.parametrize(("logged", "said"), [(None, True), (15.0, False), (8.0, True)])

@@ -94,7 +94,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "openrlhf": "--max_epochs", "ms-swift": "--num_iterations",
     },
     "importance_cap": {
-        "trl": "vllm_importance_sampling_cap", "verl": "algorithm.rollout_correction.rollout_is_threshold",
+        "anygrpo": "algorithm.importance_cap", "trl": "vllm_importance_sampling_cap",
+        "verl": "algorithm.rollout_correction.rollout_is_threshold",
         "openrlhf": "--vllm_is_truncated_threshold",
         "ms-swift": "--rollout_importance_sampling_threshold",
         "open-instruct": "--truncated_importance_sampling_ratio_cap",
@@ -239,4 +240,8 @@ def present(run: Run, concept: str) -> float | None:
         return measured
     logged = {"learning_rate": "lr", "beta": "beta", "max_length": "length/max"}.get(concept)
     series = run.get(logged) if logged else None
-    return series.high if series and series.high > 0 else None
+    if not series:
+        return None
+    rl = run.get("loss/policy") or run.get("ratio/mean")  # a supervised stage before has settings of its own
+    shown = [x for r, x in zip(series.rows, series.values) if rl is None or r in set(rl.rows)] or series.values
+    return max(shown) if max(shown) > 0 else None

@@ -219,6 +219,19 @@ def markov_bound(run: Run) -> Result:
                 "markov_bound", "serious", rows, name=series.key, top=series.high, exponent=exponent, count=len(rows)
             )
     wide, largest = run.get("log_ratio/abs_max"), run.get("ratio/max")
+    if largest and (never := [r for r, x in zip(largest.rows, largest.values) if x < math.exp(-40)]):
+        # The first pass over a rollout scores it before any update: there every ratio is 1, whatever comes after.
+        sure = "certain" if run.framework == "anygrpo" else "likely"
+        return finding(
+            "markov_bound",
+            "serious",
+            never,
+            certainty=sure,
+            variant="downward",
+            name=largest.key,
+            top=largest.high,
+            count=len(never),
+        )
     if wide and wide.high > 40:
         upward = largest.at() if largest else {}  # a row whose largest ratio is bounded was far off downwards: drift
         rows = [r for r, x in zip(wide.rows, wide.values) if x > 40 and upward.get(r, math.inf) > math.exp(40)]
