@@ -95,6 +95,29 @@ def test_the_config_room_starts_without_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("given", ["none", "null"])
+def test_no_value_is_said_by_name_and_survives_the_run_folder(given, tmp_path):
+    recipe = parsed("--optimizer.grad-clip", given, stages=[{"name": "a", "steps": 1}])
+    assert recipe.optimizer.grad_clip is None
+    (tmp_path / "config.toml").write_text(dump_recipe(recipe))
+    again = load_recipe(tmp_path / "config.toml")
+    assert again == recipe
+    assert again.resolved_stages()[0].optimizer.grad_clip is None
+
+
+@pytest.mark.parametrize("given", [None, "none"])
+def test_a_stage_may_take_a_value_away(given, tmp_path):
+    recipe = parsed(stages=[{"name": "a", "steps": 1, "optimizer": {"grad_clip": given}}])
+    (tmp_path / "config.toml").write_text(dump_recipe(recipe))
+    for one in (recipe, load_recipe(tmp_path / "config.toml")):
+        assert one.resolved_stages()[0].optimizer.grad_clip is None
+
+
+def test_a_key_that_needs_a_value_refuses_none():
+    with pytest.raises(ConfigError, match="group_size"):
+        parsed("--algorithm.group-size", "none")
+
+
 def test_none_in_a_list_is_refused_before_a_run_begins():
     with pytest.raises(ConfigError, match=r"policy\.options\.sizes holds None in a list"):
         parsed(policy={"kind": "python", "factory": "f.py:f", "options": {"sizes": [1, None]}})

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 
 class Section(BaseModel):
-    """A table of the recipe. Unknown keys are errors; values are checked, never coerced from the wrong type."""
+    """A table of the recipe. Unknown keys are errors; values are checked, never coerced from the wrong type.
+
+    TOML has no null: "none" stands for it wherever a key may be without a value.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_by_name(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {k: None if v == "none" and cls._may_be_none(k) else v for k, v in data.items()}
+
+    @classmethod
+    def _may_be_none(cls, name: str) -> bool:
+        return name in cls.model_fields and NoneType in get_args(cls.model_fields[name].annotation)
+
+    @model_serializer(mode="wrap")
+    def _named_none(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """For TOML: None by name where leaving the key out would mean something else."""
+        table = handler(self)
+        if info.mode == "json":
+            fields = type(self).model_fields
+            table |= {k: "none" for k, v in table.items() if v is None and fields[k].default is not None}
+        return table
 
 
 class Schedule(Section):

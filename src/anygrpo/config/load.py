@@ -40,11 +40,20 @@ def parse_recipe(table: dict[str, Any]) -> Recipe:
     """
     _check_lists(table, "")
     try:
-        recipe = Recipe.model_validate(table)
+        recipe = Recipe.model_validate(_stages_by_name(table))
         recipe.resolved_stages()
         return recipe
     except ValidationError as error:
         raise readable(error, Recipe) from None
+
+
+def _stages_by_name(table: dict[str, Any]) -> dict[str, Any]:
+    """None by name in what stages override: their tables are kept as they are given, and written down so."""
+    stages = table.get("stages")
+    if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
+        return table
+    named = lambda v: {k: "none" if x is None else x for k, x in v.items()} if isinstance(v, dict) else v  # noqa: E731
+    return table | {"stages": [{key: named(value) for key, value in stage.items()} for stage in stages]}
 
 
 def _check_lists(value: Any, where: str) -> None:
@@ -76,7 +85,7 @@ def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
 
 def _value(text: str) -> Any:
     """A TOML value where the text is one, else the text itself."""
-    words = {"none": None, "null": None, "True": True, "False": False}
+    words = {"none": "none", "null": "none", "True": True, "False": False}
     if text in words:
         return words[text]
     try:
@@ -97,10 +106,7 @@ def _set(table: Any, path: list[str], value: Any, flag: str) -> None:
             raise ConfigError(f"{flag}: {key!r} is a value, not a table")
     if isinstance(table, list):
         raise ConfigError(f"{flag}: name the key inside the list's element")
-    if value is None:
-        table.pop(path[-1], None)
-    else:
-        table[path[-1]] = value
+    table[path[-1]] = value
 
 
 def dump_recipe(recipe: Recipe) -> str:
