@@ -22,52 +22,58 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parent / "recipes" / "motion"
-TAIL = 30
+TAIL = 50
 """Seconds a job needs besides training: imports, windows, the held-out motions before and after."""
 
 
 def rate(value: float) -> list[str]:
-    return ["--optimizer.learning-rate", f'{{ kind = "constant", start = {value}, warmup = 5 }}']
+    """A cosine from `value` to 0: at a constant rate the last updates' noise stays in the weights."""
+    return ["--optimizer.learning-rate", f'{{ kind = "cosine", start = {value}, end = 0.0, warmup = 5 }}']
 
 
-def weighted(matching: float, physical: float) -> list[str]:
-    names = ("skating", "floor", "jerk", "limits")
-    return ["--task.matching", str(matching), *(x for n in names for x in (f"--task.{n}", str(physical)))]
+def physical(weight: float) -> list[str]:
+    return [x for name in ("skating", "floor", "jerk", "limits") for x in (f"--task.{name}", str(weight))]
 
 
-SHARED = ["--policy.shared-start", "true", *rate(6e-4)]
-EARLY = ["--policy.window-starts", "[0, 4]"]
-SETTINGS: dict[str, list[str]] = {
-    "own_start": rate(6e-4),
-    "own_start_2e-3": rate(2e-3),
-    "shared": SHARED,
-    "rate_2e-4": SHARED + rate(2e-4),
-    "rate_2e-3": SHARED + rate(2e-3),
-    "rate_6e-3": SHARED + rate(6e-3),
-    "mean": [*SHARED, "--policy.event-reduction", "mean"],
-    "inner4": [*SHARED, "--algorithm.minibatches", "4"],
-    "p4g16": [*SHARED, "--algorithm.prompts-per-step", "4", "--algorithm.group-size", "16"],
-    "p16g4": [*SHARED, "--algorithm.prompts-per-step", "16", "--algorithm.group-size", "4"],
-    "p16g8": [*SHARED, "--algorithm.prompts-per-step", "16"],
-    "matching_only": SHARED + weighted(1.0, 0.0),
-    "physical3": SHARED + weighted(1.0, 0.3),
-    "rank4": [*SHARED, "--policy.lora.rank", "4", "--policy.lora.alpha", "8"],
-    "early": SHARED + EARLY,
-    "early_2e-3": SHARED + EARLY + rate(2e-3),
-    "late": [*SHARED, "--policy.window-starts", "[8, 14]"],
-    "window8": [*SHARED, "--policy.window", "8", "--policy.window-starts", "[0, 10]"],
-    "no_kl": [*SHARED, "--algorithm.beta", "0.0"],
-    "kl_high": [*SHARED, "--algorithm.beta", "0.2"],
-    "epochs2": [*SHARED, "--algorithm.epochs", "2"],
-    "clip_wide": [*SHARED, "--algorithm.clip-low", "0.1", "--algorithm.clip-high", "0.1"],
-    "shared_1": SHARED,
-    "rate_2e-3_1": SHARED + rate(2e-3),
-}
-"""Name -> flags on the recipe. A name that ends in _1 is seed 1, all others seed 0."""
+def groups(prompts: int, size: int) -> list[str]:
+    return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
+
+
+PARTS = "{ matching = 1.0, skating = 0.1, floor = 0.1, jerk = 0.1, limits = 0.1 }"
+COMMON = ["--policy.shared-start", "true", "--policy.lora.rank", "8", "--policy.lora.alpha", "16",
+          "--algorithm.beta", "0.05", "--task.held-out-repeats", "8", *groups(16, 4)]  # fmt: skip
+BASE = [*COMMON, *physical(0.0), *rate(3e-4), "--training.steps", "120", "--evaluation.every", "30"]
+FULL = [*COMMON, *physical(0.0), *rate(1e-4), "--training.steps", "100", "--policy.window-starts", "[0, 20]"]
+SETTINGS: dict[str, dict[str, list[str]]] = {
+    "small": {
+        "base": BASE,
+        "base_1": BASE,
+        "rate_1e-3": BASE + rate(1e-3),
+        "rate_1e-4": BASE + rate(1e-4),
+        "physical": BASE + physical(0.03),
+        "parts": [*BASE, *physical(0.1), "--algorithm.advantage", "components",
+                  "--algorithm.component-weights", PARTS],
+        "kl_high": [*BASE, "--algorithm.beta", "0.3"],
+        "p16g8": BASE + groups(16, 8),
+        "p8g8": BASE + groups(8, 8),
+        "own_start": [*BASE, "--policy.shared-start", "false"],
+        "window8": [*BASE, "--policy.window", "8"],
+        "early": [*BASE, "--policy.window-starts", "[0, 4]"],
+    },
+    "full": {
+        "base": FULL,
+        "rate_3e-5": FULL + rate(3e-5),
+        "physical": FULL + physical(0.03),
+    },
+}  # fmt: skip
+"""Size -> name -> flags on the recipe. A name that ends in _1 is seed 1, all others seed 0."""
 
 
 def command(args: argparse.Namespace, out: Path, *more: str) -> list[str]:
-    base = ["--supervised", str(RECIPES / "supervised.toml"), "--grpo", str(RECIPES / "grpo.toml"), "--out", str(out)]
+    prefix = "full_" if args.size == "full" else ""
+    recipes = [str(RECIPES / f"{prefix}{kind}.toml") for kind in ("supervised", "grpo")]
+    base = ["--supervised", recipes[0], "--grpo", recipes[1], "--out", str(out)]
+    base += ["--device", "cuda"] if args.size == "full" else []
     data = ["--task.data", str(args.data)] if args.data else []
     return [sys.executable, str(HERE / "motion.py"), *base, *data, *more]
 
@@ -80,7 +86,8 @@ def on_core(core: int, words: list[str], log: Path) -> int:
 def run_all(args: argparse.Namespace, weights: Path, deadline: float) -> None:
     """Every core takes the next setting until none is left; each trains for its share of the time that remains."""
     jobs: queue.Queue[str] = queue.Queue()
-    for name in args.settings:
+    settings = SETTINGS[args.size]
+    for name in args.settings or settings:
         jobs.put(name)
 
     def work(core: int) -> None:
@@ -105,7 +112,7 @@ def run_all(args: argparse.Namespace, weights: Path, deadline: float) -> None:
                 "--seed-seconds",
                 f"{seconds:.0f}",
             ]
-            flags += ["--training.steps", "100000", *SETTINGS[name]]
+            flags += settings[name]
             folder = args.out / "jobs" / name
             code = on_core(core, command(args, folder, *flags), args.out / f"{name}.log")
             print(f"{name}: exit {code}", flush=True)
@@ -149,7 +156,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=500, help="for everything; the start takes a fifth")
     parser.add_argument("--cores", type=cores_of, default=cores_of("16-27"))
-    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--size", choices=list(SETTINGS), default="small", help="full: on the GPU")
+    parser.add_argument("--settings", nargs="*", help="names of SETTINGS; default: all")
+    parser.add_argument("--start-seconds", type=float, help="of supervised training; default: a fifth of --seconds")
     parser.add_argument("--data", type=Path, help="folder of the clips")
     parser.add_argument("--weights", type=Path, help="a run folder of recipes/motion/supervised.toml, trained already")
     args = parser.parse_args()
@@ -158,7 +167,7 @@ def main() -> None:
     deadline = time.monotonic() + args.seconds
     weights = args.weights
     if weights is None:
-        flags = ["--seeds", "0", "--supervised-seconds", f"{args.seconds / 5:.0f}"]
+        flags = ["--seeds", "0", "--supervised-seconds", f"{args.start_seconds or args.seconds / 5:.0f}"]
         if code := on_core(args.cores[0], command(args, args.out / "jobs", *flags), args.out / "supervised.log"):
             sys.exit(f"the supervised start ended with exit code {code}: {args.out / 'supervised.log'}")
         weights = args.out / "jobs" / "supervised"
