@@ -15,6 +15,7 @@ from anygrpo.samplers.group import generate_groups, split
 from anygrpo.samplers.head import head_of
 from anygrpo.samplers.layout import pack
 from anygrpo.samplers.plain import generate_plain
+from anygrpo.samplers.varlen import varlen_attention
 
 
 def test_layout_by_hand():
@@ -79,6 +80,54 @@ def test_attention_and_its_gradients_are_exact(kernel, prompts, rows, monkeypatc
             torch.autograd.grad(ours, (q, k, v), direction.to(dtype)), torch.autograd.grad(theirs, oracle, direction)
         ):
             torch.testing.assert_close(a.double(), b, atol=10 * tolerance, rtol=0)
+
+
+class OneByOne:
+    """Variable-length attention by the formula, a sequence at a time."""
+
+    def _parts(self, q, k, spans):
+        for a, b, c, d in zip(spans.q, spans.q[1:], spans.k, spans.k[1:]):
+            yield slice(int(a), int(b)), slice(int(c), int(d)), q.shape[1] // k.shape[1]
+
+    def forward(self, q, k, v, spans, causal, scale):
+        assert spans.longest_q == max(spans.q.diff())
+        assert spans.longest_k == max(spans.k.diff())
+        out, lse = torch.zeros_like(q), q.new_zeros(q.shape[1], q.shape[0])
+        for here, there, group in self._parts(q, k, spans):
+            made = kernels.Written().forward(*self._wide(q[here], k[there], v[there], group), causal, scale)
+            out[here], lse[:, here] = made[0].transpose(0, 1), made[1]
+        return out, lse
+
+    def _wide(self, q, k, v, group):
+        return q.transpose(0, 1), *(x.transpose(0, 1).repeat_interleave(group, 0) for x in (k, v))
+
+    def backward(self, g, q, k, v, out, lse, spans, causal, scale):
+        dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
+        for here, there, group in self._parts(q, k, spans):
+            wide = self._wide(q[here], k[there], v[there], group)
+            o = (g[here].transpose(0, 1), *wide, out[here].transpose(0, 1), lse[:, here], causal, scale)
+            a, b, c = kernels.Written().backward(*o)
+            dq[here] = a.transpose(0, 1)
+            for total, part in ((dk, b), (dv, c)):
+                total[there] += part.view(k.shape[1], group, *part.shape[1:]).sum(1).transpose(0, 1)
+        return dq, dk, dv
+
+
+@pytest.mark.parametrize(
+    ("prompts", "rows"),
+    [([5, 7], [[3, 0, 4], [2]]), ([4], [[3, 3]]), ([6, 3], [[0], [0, 0]]), ([4], [[]]), ([3, 2, 4], [[2], [], [1, 5]])],
+)
+def test_two_calls_of_variable_length_attention_are_exact(prompts, rows):
+    """The path of half precision on a GPU, its kernel replaced by the formula; bench/gpu_check.py tries the kernel."""
+    torch.manual_seed(0)
+    layout = pack(prompts, rows)
+    q, k, v = (torch.randn(layout.tokens, h, 8, dtype=torch.float64, requires_grad=True) for h in (4, 2, 2))
+    ours = varlen_attention(q, k, v, layout, 0.3, OneByOne())
+    theirs = dense(*(x.transpose(0, 1) for x in (q, k, v)), prompts, rows, 0.3).transpose(0, 1)
+    torch.testing.assert_close(ours, theirs, atol=1e-13, rtol=0)
+    direction = torch.randn_like(theirs)
+    for a, b in zip(*(torch.autograd.grad(out, (q, k, v), direction) for out in (ours, theirs))):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
 
 
 def test_large_scores_in_padding_give_no_nan():

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from anygrpo.samplers.kernels import Kernel, kernel_for
 from anygrpo.samplers.layout import Layout
+from anygrpo.samplers.varlen import fits, varlen_attention
 
 NAME = "anygrpo"
 """Name under which the attention is known to transformers."""
@@ -80,6 +81,9 @@ class Packed:
         """query [1, H, N, D], key and value [1, KV, N, D] -> [1, N, H, D]."""
         if self.kept is not None:
             self.kept.append((key[0], value[0]))
+        if fits(query):
+            q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+            return varlen_attention(q, k, v, self.layout, scaling)[None]
         return shared_attention(query[0], key[0], value[0], self.layout, scaling).transpose(0, 1)[None]
 
 

@@ -23,6 +23,31 @@ class Segment:
     end: int
 
 
+Place = slice | Tensor
+"""Some tokens of a packed sequence: a range (taken without a copy) or their indices."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Pairs of sequences laid end to end, as variable-length attention takes them.
+
+    Attributes:
+        q, k: [n + 1] int32: where each sequence of queries and of keys begins, and the last ends.
+        longest_q, longest_k: the longest of each.
+    """
+
+    q: Tensor
+    k: Tensor
+    longest_q: int
+    longest_k: int
+
+    @staticmethod
+    def of(q: list[int], k: list[int], device: torch.device | str) -> Spans:
+        """From the lengths of the sequences."""
+        ends = torch.tensor([[0, *q], [0, *k]]).cumsum(1).to(torch.int32).to(device)
+        return Spans(ends[0], ends[1], max(q, default=0), max(k, default=0))
+
+
 @dataclass(frozen=True)
 class Layout:
     """A packed sequence of N tokens holding R rows in some groups.
@@ -33,6 +58,9 @@ class Layout:
         places: [R, W] packed index of each row's w-th completion token; 0 where the row is shorter.
         inside: [R, W] bool: which of `places` are real.
         real: [M] flat indices of the real ones, or None where every row is W long and nothing is padding.
+        own: every prompt and every row with itself.
+        cross: the rows of each group with its prompt, among `row_tokens` and `prompt_tokens`.
+        row_tokens, prompt_tokens: packed places of all completion tokens, and of all prompt tokens.
     """
 
     segments: tuple[Segment, ...]
@@ -40,6 +68,10 @@ class Layout:
     places: Tensor
     inside: Tensor
     real: Tensor | None
+    own: Spans
+    cross: Spans
+    row_tokens: Place
+    prompt_tokens: Place
 
     @property
     def tokens(self) -> int:
@@ -74,4 +106,15 @@ def pack(prompts: list[int], rows: list[list[int]], device: torch.device | str =
     fed = torch.tensor([n for group in rows for n in group], dtype=torch.long)
     inside = torch.arange(width)[None] < fed[:, None]
     real = None if bool(inside.all()) else inside.reshape(-1).nonzero()[:, 0].to(device)
-    return Layout(tuple(segments), torch.cat(positions).to(device), place.to(device), inside.to(device), real)
+    lengths = [n for prompt, group in zip(prompts, rows) for n in (prompt, *group)]
+    return Layout(
+        tuple(segments), torch.cat(positions).to(device), place.to(device), inside.to(device), real,
+        Spans.of(lengths, lengths, device), Spans.of([sum(group) for group in rows], prompts, device),
+        _place([(s.middle, s.end) for s in segments], device), _place([(s.start, s.middle) for s in segments], device),
+    )  # fmt: skip
+
+
+def _place(ranges: list[tuple[int, int]], device: torch.device | str) -> Place:
+    if len(ranges) == 1:
+        return slice(*ranges[0])
+    return torch.cat([torch.arange(a, b) for a, b in ranges] or [torch.arange(0)]).to(device)

@@ -83,11 +83,10 @@ class Weights:
         """The model for a pass with gradients. In eval mode: nothing random is alive while scoring."""
         if self._cast is None:
             return self._core
-        cast: dict[int, Tensor] = {}
+        wide = [p for p in self._core.parameters() if p.dtype != self.dtype]
+        cast = dict(zip(map(id, wide), _Cast.apply(self.dtype, *wide) if wide else ()))
         for name, p in self._core.named_parameters(remove_duplicate=False):
-            if id(p) not in cast:
-                cast[id(p)] = p.to(self.dtype)
-            bind(self._cast, name, cast[id(p)])
+            bind(self._cast, name, cast.get(id(p), p))
         return self._cast
 
     @torch.no_grad()
@@ -122,6 +121,27 @@ class Weights:
     @property
     def _device(self) -> torch.device:
         return next(self._core.parameters()).device
+
+
+class _Cast(torch.autograd.Function):
+    """Casts of many weights in a few launches, and of their gradients: a small model on a GPU waits for launches."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.dtypes = [p.dtype for p in weights]
+        cast = [torch.empty_like(p, dtype=dtype) for p in weights]
+        torch._foreach_copy_(cast, list(weights))
+        return tuple(cast)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        given = [g for g in gradients if g is not None]
+        wide = [torch.empty_like(g, dtype=kind) for g, kind in zip(gradients, ctx.dtypes) if g is not None]
+        if given:
+            torch._foreach_copy_(wide, given)
+        made = iter(wide)
+        return None, *(None if g is None else next(made) for g in gradients)
 
 
 def _with_adapters(model: nn.Module, config: CausalLMConfig, seed: int) -> nn.Module:
