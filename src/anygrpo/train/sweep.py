@@ -131,10 +131,11 @@ def open_study(folder: Path, space: Space) -> Any:
         grace_period=2 * _HEARTBEAT,
         heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=1),
     )
+    grid = {name: choice for name, choice in space.settings.items() if isinstance(choice, list)}
     samplers = {
         "tpe": lambda: optuna.samplers.TPESampler(seed=0),
         "random": lambda: optuna.samplers.RandomSampler(seed=0),
-        "grid": lambda: optuna.samplers.GridSampler(space.settings, seed=0),
+        "grid": lambda: optuna.samplers.GridSampler(grid, seed=0),
     }
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4) if space.prune else optuna.pruners.NopPruner()
     return optuna.create_study(

@@ -20,6 +20,10 @@ Prompt = dict[str, Any]
 class Judge(Protocol):
     """Anything that says how good selections are for a prompt."""
 
+    def held_out(self) -> list[Prompt]:
+        """Evaluation prompts, the same whatever the run's seed."""
+        raise NotImplementedError
+
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
         """Parts by name, each [P, G]; NaN where a selection could not be scored."""
         ...
