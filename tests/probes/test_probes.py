@@ -168,3 +168,13 @@ def test_a_stage_after_another_is_probed_against_its_own_start(letters_recipe):
     found = {o.probe: o for o in report.outcomes}
     assert (report.stage, found["reference_kl"].status) == ("two", "ok")
     assert found["learning_rate"].numbers["updates"] == 20
+
+
+def test_written_terms_that_can_do_nothing_are_named(letters_recipe):
+    written = {"clip_low": 0.2, "clip_high": 0.2, "beta": 0.0, "advantage": "running"}
+    idle = outcomes(letters_recipe(algorithm=written, optimizer={"learning_rate": 0.01, "grad_clip": 1e9}))["no_effect"]
+    assert idle.status == "warning"
+    for words in ("ratio clip", "beta = 0", "grad_clip = 1e+09"):
+        assert words in idle.say("en")
+    acting = written | {"minibatches": 2, "beta": 0.1, "advantage": "zscore"}
+    assert outcomes(letters_recipe(algorithm=acting))["no_effect"].status == "ok"

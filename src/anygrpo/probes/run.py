@@ -15,7 +15,7 @@ import torch
 
 from anygrpo.config.recipe import Recipe
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.probes import groups, learning, parity, rate, rewards
+from anygrpo.probes import effect, groups, learning, parity, rate, rewards
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.train.build import new_run
@@ -40,6 +40,7 @@ PROBES: dict[str, Probe] = {
     "learning_rate": rate.find_rate,
     "steering": learning.steering,
     "gradient_terms": learning.gradient_terms,
+    "no_effect": effect.no_effect,
     "equivalent_settings": groups.equivalent_settings,
 }
 """In the order of causes: what explains comes before what follows."""
