@@ -10,7 +10,7 @@ import torch
 
 from anygrpo.config.language import CausalLMConfig
 from anygrpo.policies import causal_lm
-from anygrpo.rollout import Scores
+from anygrpo.rollout import Scores, Stored
 from anygrpo.tasks.base import BaseTask
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
@@ -40,3 +40,10 @@ class Even(BaseTask):
         words = [[[w for w in text.split() if w[1:].isdigit()] for text in row] for row in outputs]
         even = [[sum(int(w[1:]) % 2 == 0 for w in ws) / max(len(ws), 1) for ws in row] for row in words]
         return Scores(torch.tensor(even))
+
+
+class Taught(Even):
+    """Even words, with one gold answer of even words; prompts of 3 or 6 words have none."""
+
+    def stored(self, prompts: list[Any]) -> Stored:
+        return Stored([["w2 w4 w6"] if len(p["prompt"].split()) % 3 else [] for p in prompts])

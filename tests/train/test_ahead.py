@@ -7,6 +7,7 @@ import threading
 import pytest
 import tiny_lm
 import torch
+import toy_tasks
 from ranks import on_ranks
 from runs import run_of
 
@@ -273,3 +274,45 @@ def test_an_objective_without_a_ratio_needs_the_correction(tmp_path):
 def test_nothing_to_sample_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="stored actions"):
         run_of(tmp_path / "a", *OFF, stages=[{"name": "warm", "method": "supervised", "steps": 3}])
+
+
+KINDS = {
+    "selector": ({"features": 6, "width": 16}, "Nearest"),
+    "motion": ({"features": 7, "frames": 16, "width": 16, "layers": 1, "heads": 2, "steps": 4}, "Still"),
+    "restorer": ({"width": 4, "device": "cpu"}, "Mend"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_policy_trains_a_step_off_and_resumes(tmp_path, kind):
+    options, task = KINDS[kind]
+
+    def start(folder):
+        return run_of(
+            folder,
+            *OFF,
+            policy={"kind": kind, **options},
+            task={"kind": "python", "task": f"{toy_tasks.__file__}:{task}"},
+            algorithm={"prompts_per_step": 3, "group_size": 4, "importance": "truncate"},
+            training={"steps": 4, "checkpoint_every": 1, "sample_chunk": 2},
+            evaluation={"at_start": False},
+            optimizer={"learning_rate": 1e-3},
+        )
+
+    whole = start(tmp_path / "whole")
+    train(whole)
+    whole.close()
+    rows = rows_of(tmp_path / "whole")
+    assert [row["staleness"] for row in rows] == [0, 1, 1, 1]
+    assert rows[0]["kl/rollout"] == pytest.approx(0, abs=1e-5)
+    assert rows[2]["kl/rollout"] > 0
+    cut = start(tmp_path / "cut")
+    cut.observers.append(lambda row, run: run.stop("power") if row["step"] == 1 else None)
+    train(cut)
+    cut.close()
+    again = resumed_run(tmp_path / "cut")
+    assert again.ahead.rollout is not None
+    train(again)
+    again.close()
+    same_weights(whole, again)
+    assert rows_of(tmp_path / "cut") == rows

@@ -26,7 +26,7 @@ def run(folder, *flags, **options):
         folder,
         *flags,
         policy={"kind": "python", "factory": f"{LM}:policy", "options": options},
-        task={"kind": "python", "task": f"{LM}:Even"},
+        task={"kind": "python", "task": f"{LM}:Taught"},
         algorithm={"prompts_per_step": 3, "group_size": 4, "beta": 0.1, "minibatches": 2},
         training={"steps": 2, "checkpoint_every": 1, "rows_per_block": 3, "gradient_norms_every": 0}
         | ({"parallel": "fsdp"} if parallel.world_size() > 1 else {}),
@@ -93,6 +93,16 @@ def test_sharded_training_equals_one_process(tmp_path, train):
                 torch.testing.assert_close(torch.tensor(b), torch.tensor(a), rtol=2e-4, atol=2e-6)
         for name, value in weights.items():
             torch.testing.assert_close(torch.tensor(answer[2][name]), torch.tensor(value), rtol=1e-3, atol=1e-5)
+
+
+def test_sharded_training_beside_demonstrations_equals_one_process(tmp_path):
+    flags = ("--algorithm.lambda-supervised", "0.5")
+    grads, norms, _, _ = one_step(tmp_path, {"train": "all"}, flags)
+    for answer in on_ranks(2, one_step, tmp_path, {"train": "all"}, flags, seconds=60):
+        assert answer[1] == pytest.approx(norms, rel=1e-4)
+        for one, many in zip(grads, answer[0]):
+            for a, b in zip(one, many):
+                torch.testing.assert_close(torch.tensor(b), torch.tensor(a), rtol=2e-4, atol=2e-6)
 
 
 def sampled(folder, steps):

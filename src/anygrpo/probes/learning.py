@@ -103,6 +103,8 @@ def gradient_terms(subject: Subject) -> Outcome:
         subject.accumulate(updater, subject.batch)
         updater.step(subject.rate, measure=False)
         gradients = {term: _gradient(subject, updater, subject.batch, term) for term in active}
+        if subject.taught is not None:
+            gradients["supervised"] = _gradient(subject, updater, subject.batch.rows(slice(0, 0)), "supervised")
     base = gradients.get("policy")
     norms = {term: float(g.norm()) for term, g in gradients.items()}
     rows = [{"term": t, "norm": norms[t], "cosine_to_policy": _cosine(g, base)} for t, g in gradients.items()]
@@ -143,7 +145,7 @@ def _gradient(subject: Subject, updater: Any, batch: Batch, term: str) -> Tensor
     """The flat gradient of one weighted term alone."""
     off = {field: 0.0 for t, field in _TERMS.items() if t != term}
     numbers: Numbers = replace(subject.numbers, **off)
-    subject.accumulate(updater, batch, numbers)
+    subject.accumulate(updater, batch, numbers, taught=term == "supervised")
     return torch.cat(
         [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in updater.parameters]
     )

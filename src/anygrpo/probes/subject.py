@@ -17,6 +17,7 @@ from anygrpo.policies.base import BasePolicy
 from anygrpo.probes.outcome import Outcome
 from anygrpo.rollout import Batch, Evaluation, Rollout
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference
+from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.loop import needs_reference
 from anygrpo.train.objective import Tally
 from anygrpo.train.rollouts import begin_once
@@ -47,7 +48,8 @@ class Subject:
 
     Attributes:
         planned, stage, task, policy: of that stage.
-        numbers: its scheduled numbers at mid-stage, when warm-ups are over.
+        numbers: its scheduled numbers at mid-stage, when warm-ups are over: those of the sampled rows.
+        taught: demonstrations that train beside them, or None.
         rate: the largest learning rate it plans.
         rollout: one step's samples, scored.
         answers: the same, decoded.
@@ -64,7 +66,8 @@ class Subject:
         self.module: nn.Module = run.policy.trainable()  # type: ignore[attr-defined]
         run.step = self.planned.begin
         run.enter(self.planned.begin)
-        self.numbers: Numbers = numbers_at(self.stage, self.planned.steps // 2, self.planned.steps)
+        numbers = numbers_at(self.stage, self.planned.steps // 2, self.planned.steps)
+        self.numbers, self.taught = with_demonstrations(run, self.planned, numbers)
         self.rate = number(self.stage.optimizer.learning_rate)
         self.block_rows = run.recipe.training.rows_per_block
         began = time.perf_counter()
@@ -168,9 +171,10 @@ class Subject:
         """A fresh optimizer over the policy, as the stage would begin with."""
         return Updater(self.policy, self.stage.optimizer)
 
-    def accumulate(self, updater: Updater, batch: Batch, numbers: Numbers | None = None) -> Tally:
-        """The batch's gradients in `.grad`."""
-        return updater.accumulate(batch, self.stage, numbers or self.numbers, self.block_rows, measure=False)
+    def accumulate(self, updater: Updater, batch: Batch, numbers: Numbers | None = None, taught: bool = False) -> Tally:
+        """The batch's gradients in `.grad`; with `taught`, those of the demonstrations too."""
+        beside = self.taught if taught else None
+        return updater.accumulate(batch, self.stage, numbers or self.numbers, self.block_rows, False, beside)
 
     @contextmanager
     def untouched(self) -> Iterator[Callable[[], None]]:

@@ -14,6 +14,7 @@ from anygrpo.policies import build_policy
 from anygrpo.sinks.base import Sink, build_sink
 from anygrpo.sinks.jsonl import JsonlSink, cut_after
 from anygrpo.train import snapshot
+from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
 from anygrpo.train.distributed_sharded import shard
 from anygrpo.train.folder import RunFolder, next_folder
@@ -64,6 +65,7 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
     folder.describe(recipe)
     for task in {id(planned.task): planned.task for planned in stages}.values():
         task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)  # type: ignore[attr-defined]
+    check_demonstrations(policy, stages)
     t = recipe.training
     sinks: list[Sink] = []
     if is_main():

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anygrpo.config.recipe import number
+from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Batch
 from anygrpo.train.batches import own_part, prepare, weigh
 from anygrpo.train.distributed import rank_seed, whole_of
@@ -30,6 +32,19 @@ class Demonstrations:
 
     batch: Batch
     weight: float
+
+
+def check_demonstrations(policy: BasePolicy, stages: list[PlannedStage]) -> None:
+    """Ask the tasks for the demonstrations that later stages will need.
+
+    Raises:
+        ConfigError: a task has none.
+    """
+    for planned in stages:
+        a = planned.stage.algorithm
+        beside = planned.stage.method != "supervised" and not policy.targets_in_samples
+        if beside and planned.steps and number(a.lambda_supervised):
+            planned.task.stored(planned.task.prompts(0, a.prompts_per_step))  # type: ignore[attr-defined]
 
 
 def with_demonstrations(run: Run, planned: PlannedStage, numbers: Numbers) -> tuple[Numbers, Demonstrations | None]:
