@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from runs import run_of
+from runs import TOYS, run_of
 
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.sinks.jsonl import read_rows
@@ -37,8 +37,6 @@ def test_it_learns(tmp_path):
 
 
 def test_a_flipped_sign_unlearns(tmp_path):
-    from runs import TOYS
-
     task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"sign": -1}}
     _, rows = learn(tmp_path, "--training.steps", "40", "--optimizer.learning-rate", "0.05", task=task)
     assert rows[-1]["reward/component/hit"] < 0.1
@@ -302,3 +300,15 @@ def test_losses_and_norms_of_terms_are_means_over_the_updates_of_a_step(tmp_path
         _, rows[epochs] = learn(tmp_path / str(epochs), *flags, "--optimizer.learning-rate", "0.0")
     for name in ("loss/total", "grad_norm/policy", "grad_norm/entropy"):
         assert rows[3][1][name] == pytest.approx(rows[1][1][name], rel=1e-5)
+
+
+def test_evaluation_follows_epochs_of_each_stage(tmp_path):
+    """20 prompts, 8 a step: an epoch is 2.5 steps, counted from the start of its stage."""
+    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"size": 20}}
+    stages = [{"name": "sft", "method": "supervised", "epochs": 2}, {"name": "rl", "epochs": 2.4}]
+    _, rows = learn(tmp_path, "--evaluation.every-epochs", "1", task=task, stages=stages)
+    assert [r["step"] for r in rows if "eval/reward" in r] == [-1, 2, 4, 7, 9, 10]
+    with pytest.raises(ConfigError, match="task of stage 'grpo' is endless"):
+        run_of(tmp_path / "endless", "--evaluation.every-epochs", "1")
+    with pytest.raises(ConfigError, match="every = 2 and every_epochs = 1"):
+        run_of(tmp_path / "both", "--evaluation.every-epochs", "1", "--evaluation.every", "2")

@@ -163,6 +163,8 @@ class EvaluationConfig(Section):
 
     every: int | None = Field(None, ge=1)
     "Steps between evaluations; None: at the start and the end only."
+    every_epochs: float | None = Field(None, gt=0)
+    "Passes over a stage's training prompts between evaluations, in place of `every`."
     prompts: int | None = Field(None, ge=1)
     "At most this many held-out prompts."
     pass_k: int | None = Field(None, ge=2)
@@ -172,6 +174,12 @@ class EvaluationConfig(Section):
     patience: int | None = Field(None, ge=1)
     "Stop after this many evaluations without a new best."
     at_start: bool = True
+
+    @model_validator(mode="after")
+    def _one_rhythm(self) -> EvaluationConfig:
+        if self.every is not None and self.every_epochs is not None:
+            raise ValueError(f"every = {self.every} and every_epochs = {self.every_epochs}: give one of them")
+        return self
 
 
 class StageConfig(Section):

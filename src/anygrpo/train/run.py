@@ -186,8 +186,7 @@ class Run:
         row["samples/seen"] = float(self.samples_seen)
         if "kl/reference" in row:
             self.kl_state = kl.update(self.kl_state, row["kl/reference"], samples=rollout.valid.numel())
-        every = self.recipe.evaluation.every
-        if (every and (step + 1) % every == 0) or step + 1 == self.total_steps:
+        if planned.evaluation_due(step, self.recipe.evaluation) or step + 1 == self.total_steps:
             row |= self.evaluated(planned.task, step)
         row |= {f"time/{phase}": s for phase, s in self._seconds.items()}
         row["time/step"] = sum(self._seconds.values())

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from anygrpo.algorithm import kl
+from anygrpo.config.algorithm import EvaluationConfig
 from anygrpo.config.recipe import Recipe, Stage
 from anygrpo.errors import ConfigError
 from anygrpo.tasks import build_task
@@ -25,6 +26,16 @@ class PlannedStage:
     def steps(self) -> int:
         return self.end - self.begin
 
+    def evaluation_due(self, step: int, config: EvaluationConfig) -> bool:
+        """Whether held-out prompts are asked once the run's `step` is over, by `every` or `every_epochs`."""
+        if config.every is not None:
+            return (step + 1) % config.every == 0
+        if config.every_epochs is None:
+            return False
+        steps = config.every_epochs * self.task.size / self.stage.algorithm.prompts_per_step
+        done = step + 1 - self.begin
+        return math.floor(done / steps) > math.floor((done - 1) / steps)
+
 
 def plan_stages(recipe: Recipe) -> list[PlannedStage]:
     """Stages with their tasks built (one task for all stages that share its section) and their step ranges."""
@@ -36,9 +47,13 @@ def plan_stages(recipe: Recipe) -> list[PlannedStage]:
         if key not in tasks:
             tasks[key] = build_task(stage.task, recipe.seed)
         task = tasks[key]
-        steps = stage.steps
+        steps, size = stage.steps, task.size  # type: ignore[attr-defined]
+        if not size and recipe.evaluation.every_epochs is not None:
+            raise ConfigError(
+                f"evaluation.every_epochs is set, but the task of stage {stage.name!r} is endless",
+                "set evaluation.every, in steps",
+            )
         if steps is None:
-            size = task.size  # type: ignore[attr-defined]
             if not size:
                 raise ConfigError(f"stage {stage.name!r} has epochs, but its task is endless", "give steps instead")
             steps = math.ceil((stage.epochs or 0) * size / stage.algorithm.prompts_per_step)
