@@ -5,7 +5,7 @@
     python bench/restoration.py --network toolbox --warm 15 --seconds 30 --arms supervised/mean grpo
 
 Per seed: a supervised warm-up, then every arm goes on from its weights for the same time. An arm is a plan of parts,
-"NAME=PART:SHARE+PART:SHARE" (or one PART, which is also its name):
+"NAME=PART:SHARE+PART:SHARE" (or one PART, which is also its name), each with settings of its own ("grpo@group=8:0.5"):
   supervised/mean      supervision with gates at their mean (their gradient included wherever there is one)
   supervised/sampled   supervision with sampled gates
   scratch              supervised/mean from the warm-up's start, for the time of both: no warm-up with sampled gates
@@ -37,8 +37,8 @@ from anygrpo.tasks import build_task
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
-SAMPLES: dict[int, dict[int, Any]] = {}
-"""Training samples already made, by seed."""
+SAMPLES: dict[tuple[int, int], dict[int, Any]] = {}
+"""Training samples already made, by seed and patch."""
 WARMED: set[str] = set()
 """Parts that ran once in this process, so that libraries are loaded and kernels chosen."""
 
@@ -53,8 +53,12 @@ def clock(device: str) -> float:
 
 def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder: Path, weights: Path | None) -> Recipe:
     """The recipe of one part with so many steps."""
+    part, *own = part.split("@")
+    args = argparse.Namespace(**vars(args))
+    for name, value in (setting.split("=") for setting in own):
+        setattr(args, name, type(getattr(args, name))(value))
     grpo = part in ("grpo", "joint")
-    rate = args.grpo_rate if grpo else args.rate
+    rate = args.grpo_rate if grpo else args.rate if weights is None else args.further_rate
     table: dict[str, Any] = {
         "name": part.replace("/", "-"),
         "seed": seed,
@@ -76,17 +80,23 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "weights": None if weights is None else str(weights),
             "rows_at_once": args.rows,
         },
-        "task": {"kind": "restoration", "patch": args.patch, "picture_size": args.picture_size, "crops": args.crops},
+        "task": {
+            "kind": "restoration",
+            "patch": args.grpo_patch or args.patch if grpo else args.patch,
+            "picture_size": args.picture_size,
+            "crops": args.crops,
+        },
         "algorithm": {
             "prompts_per_step": args.grpo_prompts if grpo else args.prompts,
             "group_size": args.group,
             "minibatches": 2 if grpo else 1,
+            "advantage": args.advantage,
             "advantage_clip": 3.0,
             "entropy_coef": args.entropy if grpo else 0.0,
             "lambda_pg": args.lambda_pg,
             "lambda_supervised": args.lambda_supervised if part == "joint" else 0.0,
         },
-        "optimizer": {"learning_rate": {"kind": "cosine", "start": rate, "end": 0.1 * rate}},
+        "optimizer": {"learning_rate": {"kind": "cosine", "start": rate, "end": args.final * rate}},
         "stages": [{"name": "part", "method": "grpo" if grpo else "supervised", "steps": steps}],
         "training": {
             "rows_per_block": args.rows,
@@ -109,7 +119,7 @@ def trained(args: argparse.Namespace, seed: int, part: str, seconds: float, out:
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
         run = new_run(recipe_of(args, seed, part, steps, folder, weights))
         task = run.stages[0].task
-        task.cache = SAMPLES.setdefault(seed, task.cache)
+        task.cache = SAMPLES.setdefault((seed, task.config.patch), task.cache)
         run.observers.append(lambda row, run: stamps.append(clock(args.device)))
         stamps[:] = [clock(args.device)]
         train(run)
@@ -131,7 +141,7 @@ def plans_of(args: argparse.Namespace) -> dict[str, list[tuple[str, float]]]:
     """Arm -> its parts with their share of the time."""
     plans = {}
     for arm in args.arms:
-        name, _, plan = arm.rpartition("=")
+        name, _, plan = arm.partition("=") if "=" in arm.partition("@")[0] else ("", "", arm)
         parts = [p.partition(":") for p in plan.split("+")]
         plans[name or plan] = [(part, float(share or 1)) for part, _, share in parts]
     return plans
@@ -140,17 +150,15 @@ def plans_of(args: argparse.Namespace) -> dict[str, list[tuple[str, float]]]:
 def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str, Any]:
     """One arm of one seed (or its warm-up, or the oracles), trained and evaluated."""
     task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
-    SAMPLES.setdefault(seed, task.cache)
     if arm == "oracle":
         return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", *trained_by_grpo(args))}
-    for index in task.pool:
-        SAMPLES[seed].setdefault(index, task.sample(index))
     if arm == "warm":
         plan, seconds, start = [(f"supervised/{args.warm_gates}", 1.0)], args.warm, None
     elif arm == "scratch":
         plan, seconds, start = [("supervised/mean", 1.0)], args.warm + args.seconds, None
     else:
         plan, seconds, start = plans_of(args)[arm], args.seconds, out / "warm" / "network.pt"
+    make_samples(args, seed, [part for part, _ in plan], out)
     spent, steps, folder = 0.0, 0, out / arm.replace("/", "-")
     for i, (part, share) in enumerate(plan):
         where = folder if i == len(plan) - 1 else folder / f"part{i}"
@@ -160,8 +168,17 @@ def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str,
     return evaluated(policy, task, args.best_of) | {"seconds": spent, "steps": steps}
 
 
+def make_samples(args: argparse.Namespace, seed: int, parts: list[str], out: Path) -> None:
+    """Every training sample of these parts, before any clock runs."""
+    for part in parts:
+        task = build_task(recipe_of(args, seed, part, 1, out, None).task, seed)
+        task.cache = SAMPLES.setdefault((seed, task.config.patch), task.cache)
+        for index in task.pool:
+            task.sample(index)
+
+
 def trained_by_grpo(args: argparse.Namespace) -> list[str]:
-    return [arm for arm, plan in plans_of(args).items() if any(part in ("grpo", "joint") for part, _ in plan)]
+    return [arm for arm, plan in plans_of(args).items() if any(part.startswith(("grpo", "joint")) for part, _ in plan)]
 
 
 def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
@@ -176,7 +193,8 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]] | None:
     for seed in args.only or range(args.seeds):
         out = args.out / f"seed{seed}"
         arms: dict[str, Any] = {}
-        for arm in ("warm", *plans_of(args), *(["oracle"] if seed < args.oracles else [])):
+        first = [] if args.arms == ["scratch"] else ["warm"]
+        for arm in (*first, *plans_of(args), *(["oracle"] if seed < args.oracles else [])):
             path = out / arm.replace("/", "-") / "result.json"
             if not path.exists():
                 if new == args.pieces:
@@ -196,17 +214,19 @@ def arguments() -> argparse.Namespace:
     for name, value in (
         ("seeds", 3), ("width", 8), ("blocks", 1), ("patch", 32), ("picture-size", 128), ("crops", 32), ("prompts", 8),
         ("grpo-prompts", 16), ("group", 4), ("rows", 64), ("best-of", 8), ("probe", 16), ("oracles", 1),
-        ("pieces", -1),
+        ("pieces", -1), ("grpo-patch", 0),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=value)
     for name, value in (
-        ("warm", 90.0), ("seconds", 60.0), ("rate", 3e-3), ("grpo-rate", 1e-2), ("lambda-pg", 1.0),
+        ("warm", 90.0), ("seconds", 60.0), ("rate", 3e-3), ("further-rate", 1e-3), ("grpo-rate", 1e-2), ("final", 0.01),
+        ("lambda-pg", 1.0),
         ("lambda-supervised", 1.0), ("concentration", 10.0), ("entropy", 0.0),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=float, default=value)
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
     p.add_argument("--window", choices=("hard", "soft"), default="hard")
     p.add_argument("--skip", choices=("features", "bands"), default="features")
+    p.add_argument("--advantage", default="zscore")
     p.add_argument("--warm-gates", choices=("mean", "sampled"), default="sampled")
     p.add_argument("--loss", type=loss, default=[("l1", 1.0)], help="of supervision: l1=1,ssim=0.2")
     p.add_argument("--device", default="cpu")

@@ -13,25 +13,26 @@ work="${WORK:-$out/work}"
 mkdir -p "$work" "$out/restoration_grid"
 
 part() { awk -v s="$total" -v x="$1" 'BEGIN { printf "%.1f", s * x }'; }
-common="--seeds 1 --oracles ${ORACLES:-0} --picture-size ${SIZE:-128} --crops ${CROPS:-32}"
-rates="--sites */rate --train *.rate.*"
-three="--arms supervised/mean grpo mixed=grpo:.5+supervised/mean:.5"
-short="--warm $(part .28) --seconds $(part .13)"
-tool="--network toolbox --width 16 --group 8 --warm $(part .1) --seconds $(part .22) --warm-gates mean --rate 5e-3"
+common="--seeds 1 --oracles ${ORACLES:-0} --best-of 4 --picture-size ${SIZE:-128} --crops ${CROPS:-32}"
+common+=" --loss l1=1,ssim=0.2 --concentration 4 --warm $(part .38) --seconds $(part .09)"
+last="--sites level0/rate --train modulators.0.rate.*"
+all="--sites */rate --train *.rate.*"
+mixed="mixed=grpo:.5+supervised/mean:.5"
 
 settings=(
-  "base       $rates $short --concentration 4 $three"
-  "rivals     $rates $short --concentration 4 --arms scratch supervised/sampled alternated=grpo:.4+supervised/mean:.4+grpo:.2"
-  "bands      $rates $short --concentration 4 --skip bands $three"
-  "wide       $rates $short --concentration 1.5 $three"
-  "warm_mean  $rates $short --concentration 4 --warm-gates mean $three"
-  "ssim       $rates $short --concentration 4 --loss l1=1,ssim=0.2 $three"
-  "width16    $rates $short --concentration 4 --width 16 $three"
-  "converged  $rates --warm $(part .5) --seconds $(part .08) --concentration 4 $three"
-  "groups     $rates $short --concentration 4 --grpo-prompts 8 --group 16 --grpo-rate 2e-2 $three"
-  "soft       --window soft $short --warm-gates mean --arms supervised/mean joint"
-  "toolbox    $tool --grpo-rate 5e-3 --arms supervised/mean grpo"
-  "toolbox_b  $tool --grpo-rate 1e-2 --grpo-prompts 16 --group 16 --rows 256 --entropy 0.003 --arms supervised/mean grpo"
+  "base        $last --arms supervised/mean grpo $mixed centred=grpo@advantage=centred"
+  "whole       $last --arms supervised/mean whole=grpo@grpo_patch=64@grpo_prompts=8 slow=grpo@grpo_rate=3e-3 wide=grpo@group=8"
+  "all_rates   $all --arms supervised/mean grpo $mixed"
+  "seed1       $last --only 1 --arms supervised/mean grpo $mixed"
+  "scratch     $last --arms scratch"
+  "scratch1    $last --only 1 --arms scratch"
+  "width4      $last --width 4 --arms supervised/mean grpo $mixed"
+  "bands       $last --skip bands --arms supervised/mean grpo $mixed"
+  "bands_all   $all --skip bands --arms supervised/mean grpo $mixed"
+  "patch48     $last --patch 48 --picture-size 96 --arms supervised/mean grpo $mixed"
+  "warm_mean   $last --warm-gates mean --arms supervised/mean grpo $mixed"
+  "toolbox     --network toolbox --width 16 --group 8 --warm-gates mean --warm $(part .1) --seconds $(part .3) --rate 5e-3
+               --grpo-rate 1e-3 --arms supervised/mean grpo"
 )
 run() { # core setting...
   local core="$1" name="$2"
@@ -48,15 +49,15 @@ for setting in "${settings[@]}"; do
   core=$((core < ${last:-$first} ? core + 1 : first))
 done
 if [ "${GRID_GPU:-0}" = 1 ]; then
-  gpu="--device cuda --width 32 --patch 64 --picture-size 256 --prompts 32 --grpo-prompts 32 --group 8 --rows 256 --rate 2e-3"
-  run "$cores" gpu $rates $gpu --concentration 4 --warm "$(part .28)" --seconds "$(part .12)" $three &
+  gpu="--device cuda --width 24 --patch 48 --picture-size 256 --prompts 48 --grpo-prompts 32 --group 8 --rows 512"
+  run "$cores" gpu $last $gpu --warm "$(part .38)" --seconds "$(part .09)" --arms supervised/mean grpo $mixed &
 fi
 wait
 for setting in "${settings[@]}" gpu; do
   name="${setting%% *}"
   [ -f "$out/restoration_grid/$name.json" ] && continue # else: what was measured of a setting that ran out of time
   set +f; [ -d "$work/$name" ] || continue
-  for arm in "$work/$name"/seed0/*; do
+  for arm in "$work/$name"/seed*/*; do
     piece="$arm/result.json"
     [ -f "$piece" ] && cp "$piece" "$out/restoration_grid/$name.$(basename "$(dirname "$piece")").json"
   done

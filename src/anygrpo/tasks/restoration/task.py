@@ -155,7 +155,7 @@ class RestorationTask(BaseTask):
         """PNG strips degraded | before | after | clean, one file a degradation. Outputs are [P][1]."""
         return write_strips(prompts, before, after, folder)
 
-    def prepare(self, restore: Callable[[list[Prompt]], list[list[Tensor]]], folder: str | Path) -> None:
+    def prepare(self, outputs_of: Callable[[list[Prompt]], list[list[Tensor]]], folder: Path) -> None:
         """Rank the pool by the start model (prompts -> outputs [P][1]) and keep each degradation's worst share.
 
         Does nothing without `worst` in the recipe, or where a ranking was given. A ranking already in `folder` is read,
@@ -163,13 +163,13 @@ class RestorationTask(BaseTask):
         """
         if self.config.worst is None or self.config.worst.file is not None:
             return
-        path = Path(folder) / "worst_samples.json"
+        path = folder / "worst_samples.json"
         if not path.exists():
             rewards: list[float] = []
             names: list[str] = []
             for a in range(0, len(self.pool), 32):
                 prompts = [self.sample(i) for i in self.pool[a : a + 32]]
-                rewards += self.score(prompts, restore(prompts)).rewards[:, 0].tolist()
+                rewards += self.score(prompts, outputs_of(prompts)).rewards[:, 0].tolist()
                 names += [p["degradation"] for p in prompts]
             worst.save(path, worst.worst_of(rewards, names, self.config.worst.share), self.key())
         self.kept = worst.load(path, self.key())
