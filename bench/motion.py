@@ -22,6 +22,7 @@ import torch
 
 from anygrpo.config.load import load_recipe
 from anygrpo.policies.base import state_of
+from anygrpo.tasks import build_task
 from anygrpo.tasks.motion.measures import diversity, frechet
 from anygrpo.train import checkpoint
 from anygrpo.train.build import new_run
@@ -118,7 +119,7 @@ def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str
     flags = ["--seed", str(seed), "--policy.weights", str(weights), "--policy.device", args.device, *args.flags]
     run = new_run(load_recipe(args.grpo, [*flags, "--folder", str(folder)]))
     before, row_before = held_out(run)
-    watch = Watch(args.seed_seconds, time.perf_counter())
+    watch = Watch(seconds_left(args), time.perf_counter())
     run.observers.append(watch)
     train(run)
     after, row_after = held_out(run)
@@ -143,6 +144,21 @@ def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str
     }
 
 
+def seconds_left(args: argparse.Namespace) -> float | None:
+    """Seconds that a seed may train."""
+    limits = [args.seed_seconds, args.until and args.until - time.time()]
+    return min((x for x in limits if x is not None), default=None)
+
+
+def wait_for_weights(args: argparse.Namespace) -> None:
+    """Make windows and encoders ready (they are kept in memory), then wait until the denoiser is trained."""
+    recipe = load_recipe(args.grpo, args.flags)
+    build_task(recipe.task, recipe.seed)
+    while not list(args.weights.glob("checkpoints/step_*/policy.safetensors")):
+        time.sleep(1)
+    time.sleep(3)  # the supervised process writes its last checkpoint twice
+
+
 def spread(values: list[float]) -> dict[str, float]:
     if not values:
         return {}
@@ -154,17 +170,21 @@ def main() -> None:
     parser.add_argument("--supervised", required=True)
     parser.add_argument("--grpo", required=True)
     parser.add_argument("--weights", type=Path, help="a trained denoiser: skips the supervised run")
+    parser.add_argument("--wait", action="store_true", help="the --weights are being trained beside this")
     parser.add_argument("--seeds", type=int, default=3, help="0: only the supervised run")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--supervised-seconds", type=float)
     parser.add_argument("--seed-seconds", type=float)
+    parser.add_argument("--until", type=float, help="stop training at this time (seconds of the epoch)")
     parser.add_argument("--out", type=Path, required=True)
     args, args.flags = parser.parse_known_args()
     args.out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     summary: dict[str, Any] = {"device": device_name(args.device), "torch": torch.__version__}
     weights = args.weights
+    if args.wait:
+        wait_for_weights(args)
     if weights is None:
         torch.set_float32_matmul_precision("high")
         folder = args.out / "supervised"
