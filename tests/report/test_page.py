@@ -86,3 +86,12 @@ def test_the_command_writes_into_the_folder_or_where_it_is_told(folder, tmp_path
 def test_no_run_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="holds no run"):
         write_report(tmp_path, tmp_path / "r.html")
+
+
+def test_a_strip_of_poses_takes_a_whole_row(folder):
+    from PIL import Image
+
+    Image.new("RGB", (300, 100)).save(folder / "pictures" / "strip.png")
+    page = run_page(folder)
+    assert page.count('<figure class="wide"') == 1
+    assert '<figure class="wide"><figcaption>strip' in page

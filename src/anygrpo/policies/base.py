@@ -128,8 +128,8 @@ class BasePolicy:
             setattr(self, name, value)
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
-        """Rows for samples/step_*.jsonl: anything JSON can hold."""
-        return [{"prompt": str(p), "outputs": [str(o) for o in row]} for p, row in zip(prompts, outputs)]
+        """Rows for samples/step_*.jsonl: anything JSON can hold. Of tensors their shape and range."""
+        return [{"prompt": str(p), "outputs": [_shown(o) for o in row]} for p, row in zip(prompts, outputs)]
 
     def parameters(self) -> list[nn.Parameter]:
         return [p for p in self.trainable().parameters() if p.requires_grad]  # type: ignore[attr-defined]
@@ -177,3 +177,9 @@ def frozen_weights(module: nn.Module, frozen: dict[str, Tensor]) -> Iterator[Non
         for name, p in module.named_parameters():
             if name in live:
                 p.data = live[name]
+
+
+def _shown(output: Any) -> str:
+    if not isinstance(output, Tensor) or output.dim() < 2:
+        return str(output)
+    return f"{' x '.join(map(str, output.shape))} numbers, {float(output.min()):.3g} to {float(output.max()):.3g}"

@@ -26,7 +26,7 @@ overflow-wrap:anywhere;white-space:pre-wrap;width:33%}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:14px;overflow-x:auto;font-size:13px;
 line-height:1.45}
 .pictures{display:grid;gap:18px;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr))}
-.pictures img{width:100%;height:auto}
+.pictures img{width:100%;height:auto}.pictures .wide{grid-column:1/-1}
 details summary{cursor:pointer;color:var(--soft)}.scroll{overflow-x:auto}
 </style>"""
 
@@ -126,12 +126,17 @@ def _pictures(folder: Path, words: dict[str, str]) -> str:
     for file in sorted((folder / "pictures").glob("*")):
         kind = mimetypes.guess_type(file.name)[0] or ""
         if kind.startswith("image/"):
-            data = base64.b64encode(file.read_bytes()).decode()
-            name = escape(file.stem.replace("_", " "))
-            figures.append(
-                f'<figure><figcaption>{name}</figcaption><img alt="{name}" src="data:{kind};base64,{data}"></figure>'
-            )
+            raw, name = file.read_bytes(), escape(file.stem.replace("_", " "))
+            data, width = base64.b64encode(raw).decode(), ' class="wide"' if _is_strip(raw) else ""
+            image = f'<img alt="{name}" src="data:{kind};base64,{data}">'
+            figures.append(f"<figure{width}><figcaption>{name}</figcaption>{image}</figure>")
     return _section(words["pictures"], f'<div class="pictures">{"".join(figures)}</div>') if figures else ""
+
+
+def _is_strip(raw: bytes) -> bool:
+    """Whether a PNG is over twice as wide as high (read off its header): too wide for a column of a grid."""
+    width, height = (int.from_bytes(raw[a : a + 4], "big") for a in (16, 20))
+    return raw.startswith(b"\x89PNG") and width > 2 * height
 
 
 def _settings(folder: Path, words: dict[str, str]) -> str:
