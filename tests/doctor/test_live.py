@@ -10,6 +10,7 @@ from anygrpo.doctor import LiveDoctor
 from anygrpo.doctor.diagnose import diagnose_log
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.pair import compared
+from anygrpo.doctor.words import tell
 
 
 def ours(rows: list[dict[str, float]]) -> list[dict[str, float]]:
@@ -64,3 +65,33 @@ def test_a_setting_without_effect() -> None:
     found = next(f for f in b.findings if f.rule == "no_effect")
     assert (found.certainty, found.facts["names"]) == ("certain", "beta")
     assert b.verdict == "warning"
+
+
+def test_the_flat_line_is_explained_within_its_first_rows() -> None:
+    """Top-k by reward, dropout in scoring, stale log-probs: both causes named, with the settings to change."""
+    doctor = LiveDoctor({"policy.dropout_in_scoring": True, "policy.behaviour": "first", "group_size": 15}, every=5)
+    row = {
+        "reward/mean": 0.55,
+        "groups/live": 0.75,
+        "groups/live_after/0_top_k_by_reward": 0.125,
+        "advantage/std": 0.13,
+    }
+    heard = {}
+    for step in range(12):
+        drift = {"step": step, "kl/reference": 0.29 + 0.01 * (step % 3), "kl/behaviour": 0.30 - 0.01 * (step % 2)}
+        heard |= {f.rule: (step, f, tell(f, doctor.run())) for f in doctor.observe(row | drift)}
+    step, found, told = heard["wrong_reference"]
+    assert (step, found.variant, found.certainty) == (9, "scoring", "certain")
+    assert "policy.dropout_in_scoring" in told.prescription
+    assert "policy.behaviour" in told.prescription
+    step, found, _ = heard["starved_groups"]
+    assert (step, found.variant) == (9, "filter")
+
+
+def test_a_reference_of_other_weights_is_not_called_a_fault_of_scoring() -> None:
+    doctor = LiveDoctor({}, every=5)
+    heard = []
+    for step in range(12):
+        row = {"step": step, "reward/mean": 0.55, "kl/reference": 0.29, "kl/behaviour": 0.001}
+        heard += [f for f in doctor.observe(row) if f.rule == "wrong_reference"]
+    assert [f.variant for f in heard] == [""]

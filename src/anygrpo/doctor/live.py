@@ -16,6 +16,8 @@ URGENT = ("nonfinite", "markov_bound", "saturated_clamp", "log_ratio_explosion",
 """Said at once, from a single row."""
 ABSENCES = ("no_learning", "lr_too_small", "kl_dominates", "starved_groups", "mastered_groups")
 """That something has not happened yet is said only after `patience` rows."""
+COUNTED = 10
+"""Rows after which an absence that was counted, not inferred, is said."""
 NEVER = ("too_short", "not_rl_log", "crash", "no_effect")
 """Meaningless while the run goes on."""
 
@@ -69,7 +71,8 @@ class LiveDoctor:
         out: list[Finding] = []
         for f in findings:
             weight = SEVERITIES.index(f.severity)
-            waiting = f.rule in NEVER or (f.rule in ABSENCES and self.seen < self.patience)
+            patience = COUNTED if f.certainty == "certain" else self.patience  # counted groups need not be waited for
+            waiting = f.rule in NEVER or (f.rule in ABSENCES and self.seen < patience)
             if not waiting and self.said.get(f.rule, -1) < weight:
                 self.said[f.rule] = weight
                 out.append(f)

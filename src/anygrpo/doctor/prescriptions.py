@@ -9,6 +9,8 @@ from anygrpo.doctor.rules.progress import loss_kl_slope
 from anygrpo.doctor.run import Run
 
 SETTINGS: dict[str, dict[str, str]] = {
+    "scoring_dropout": {"anygrpo": "policy.dropout_in_scoring"},
+    "behaviour": {"anygrpo": "policy.behaviour"},
     "learning_rate": {
         "anygrpo": "optimizer.learning_rate", "trl": "learning_rate", "verl": "actor_rollout_ref.actor.optim.lr",
         "openrlhf": "--actor_learning_rate", "nemo-rl": "policy.optimizer.kwargs.lr", "ms-swift": "--learning_rate",
@@ -173,6 +175,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "std_floor": ("std_floor", "floor"),
     "eval_questions": ("eval_questions", "evaluation.prompts", "eval_prompts", "num_eval_samples"),
     "entropy_coef": ("entropy_coef", "entropy_coeff"),
+    "scoring_dropout": ("dropout_in_scoring",),
+    "behaviour": ("policy.behaviour",),
 }
 """Last parts of setting names, for reading configurations: the longest match wins."""
 

@@ -72,6 +72,7 @@ def wrong_reference(run: Run) -> Result:
     """KL > .05 in the very first row of a log with one row a step, then a band that training does not move.
 
     With averaged rows, or no step counter, the first row may hold some updates: then only from .5 on, and likely.
+    Where the policy is as far from what it just sampled with, it is the scoring that differs, not the reference.
     """
     kl = run.comparable("kl/reference")
     if not kl or len(kl) < 8 or "penalty" in kl.key:
@@ -83,18 +84,28 @@ def wrong_reference(run: Run) -> Result:
     band = kl.end / kl.start if kl.start > 0 else math.inf
     if not 1 / 3 <= band <= 3 or min(kl.start, kl.end, kl.median) < kl.values[0] / 4:
         return None
+    own = run.comparable("kl/behaviour")
+    scoring = at_start and own is not None and own.rows[0] == kl.rows[0] and own.values[0] > kl.values[0] / 3
     return finding(
         "wrong_reference",
         "serious" if at_start else "warning",
         kl.rows[:8],
         certainty="certain" if at_start else "likely",
-        changes=(Change("reference_model"),),
-        metrics=("kl/reference",),
+        variant="scoring" if scoring else "",
+        changes=_scoring_faults(run) if scoring else (Change("reference_model"),),
+        metrics=("kl/reference", "kl/behaviour") if scoring else ("kl/reference",),
+        own=own.values[0] if scoring and own else 0.0,
         first=kl.values[0],
         middle=kl.median,
         low=kl.low,
         high=kl.high,
     )
+
+
+def _scoring_faults(run: Run) -> tuple[Change, ...]:
+    """Settings of ours that make scoring another policy than sampling, where the run has them."""
+    faults = {"scoring_dropout": (True, "false"), "behaviour": ("first", "current")}
+    return tuple(Change(name, cure) for name, (bad, cure) in faults.items() if run.settings.get(name) == bad)
 
 
 @rule(
