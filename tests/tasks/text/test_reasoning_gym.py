@@ -89,12 +89,18 @@ def test_extract():
         ({"dataset": "chainsum"}, r"no data set 'chainsum'; did you mean 'chain_sum'\?"),
         ({"parameters": {"max_term": 3}}, r"no parameter 'max_term'; did you mean 'max_terms'\?"),
         ({"parameters": {"max_terms": 0}}, r"refuses its parameters .*max_terms must be"),
+        ({"dataset": "aiw", "parameters": {"task_types": ["siblings"]}}, r"refuses its parameters .*number of weights"),
         ({"parameters": {"seed": 3}}, r"no parameter 'seed'"),
     ],
 )
 def test_errors(given, message):
     with pytest.raises(ConfigError, match=message):
         task(**given)
+
+
+def test_texts_become_members_of_the_data_sets_enumerations():
+    siblings = {"task_types": ["siblings"], "task_type_weights": [1.0]}
+    assert all("brothers" in p["prompt"] for p in task(dataset="aiw", parameters=siblings).prompts(0, 4))
 
 
 def test_workers_need_no_torch():

@@ -7,6 +7,7 @@ import functools
 import json
 import re
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 import reasoning_gym
@@ -31,12 +32,25 @@ def create(dataset: str, parameters: dict[str, Any], seed: int) -> Any:
     if wrong := sorted(set(parameters) - known):
         raise ConfigError(f"data set {dataset!r} has no parameter {wrong[0]!r}; {suggestion(wrong[0], known)}")
     try:
-        return reasoning_gym.create_dataset(dataset, seed=seed, size=ENDLESS, **parameters)
+        made = reasoning_gym.create_dataset(dataset, seed=seed, size=ENDLESS, **_typed(dataset, parameters))
+        made[0]  # some parameters are refused only when a question is made
+        return made
     except Exception as error:
         raise ConfigError(
             f"data set {dataset!r} refuses its parameters {parameters}: {type(error).__name__}: {error}",
             "correct task.parameters",
         ) from None
+
+
+def _typed(dataset: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """A recipe's texts as members of an enumeration, where the data set's default is a list of such members."""
+    usual = DATASETS[dataset][1]()
+    typed = dict(parameters)
+    for name, value in parameters.items():
+        held = getattr(usual, name)
+        if isinstance(held, (list, tuple)) and held and isinstance(held[0], Enum):
+            typed[name] = [type(held[0])(x) for x in value]
+    return typed
 
 
 @functools.lru_cache(8)
