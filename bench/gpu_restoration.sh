@@ -1,45 +1,76 @@
 #!/usr/bin/env bash
-# The restoration comparisons in three seeds: a larger one on GPUs and, side by side on CPU cores (one process and one
-# thread a seed), the small ones. About eight minutes with nine or more cores.
-#   CUDA_VISIBLE_DEVICES=0,1 CORES=4-15 bash bench/gpu_restoration.sh [FOLDER]
-# Seeds of the GPU comparison are dealt over the visible GPUs; SCALE=0.1 takes a tenth of every time, NAMES="cpu toolbox"
-# some of the comparisons. Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors.
-# Writes FOLDER/restoration.tar.gz: of each of gpu, cpu and toolbox summary.json, results.json, table.txt, a log a seed and
-# pictures/*.png (degraded | supervised | grpo | clean). Weights don't travel.
+# The restoration comparisons in three seeds each, one process and one thread a seed, side by side.
+#   PARTS="cpu toolbox" CORES=4-15 bash bench/gpu_restoration.sh OUT 430     # seconds for all; twelve cores
+#   PARTS=gpu CORES=4-9 CUDA_VISIBLE_DEVICES=0 bash bench/gpu_restoration.sh OUT 250
+# cpu     small frequency restorers: "l1" and "l1_ssim" (loss of supervision), "bands" (network without skipped features)
+# gpu     a larger one, on larger crops of larger pictures; seeds are dealt over the visible GPUs
+# toolbox one of nine filters a patch
+# Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors. What is not done in time is left out.
+# Writes OUT/restoration_PARTS.tar.gz: for each comparison summary.json, results.json, table.txt, a log a seed, every arm's
+# quality on every held-out picture and pictures/*.png (degraded | supervised | grpo | clean), and l1's weights of seed 0.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-out="${1:-${OUT:-runs}}" cores="${CORES:-0-$(($(nproc) - 1))}" python="${PYTHON:-python}"
-export PYTHONPATH=src HF_HUB_OFFLINE=1
+out="$1" total="$2" parts="${PARTS:-cpu toolbox gpu}"
+cores="${CORES:-0-$(($(nproc) - 1))}" python="${PYTHON:-python}"
+export PYTHONPATH=src HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 set -f # patterns below are for names of gates and parameters, not of files
 work="$(mktemp -d)"
-t() { awk -v s="${SCALE:-1}" -v x="$1" 'BEGIN { printf "%.2f", s * x }'; }
+t() { awk -v s="$total" -v x="$1" 'BEGIN { printf "%.2f", s * x }'; }
 
-size="--picture-size ${SIZE:-128} --crops ${CROPS:-32}"
-rates="--concentration 4 --sites */rate --train *.rate.* --arms supervised/mean scratch mixed=grpo:.5+supervised/mean:.5"
-gpu="--device ${DEVICE:-cuda} --width 32 --patch 64 --picture-size 256 --crops 24 --prompts 32 --grpo-prompts 32 --group 8 --rows 256
-  --warm $(t 100) --seconds $(t 50) --rate 2e-3 $rates"
-cpu="$size --warm $(t 120) --seconds $(t 60) $rates"
-toolbox="$size --network toolbox --width 16 --group 8 --warm $(t 30) --seconds $(t 90) --warm-gates mean --rate 5e-3
-  --grpo-rate 5e-3 --arms supervised/mean grpo"
-
-IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
-measure() { # name seed
-  local name="$1" seed="$2"
-  [ "$name" = gpu ] && export CUDA_VISIBLE_DEVICES="${gpus[$((seed % ${#gpus[@]}))]}"
-  OMP_NUM_THREADS=1 taskset -c "$cores" "$python" bench/restoration.py ${!name} --out "$work/$name" --only "$seed" \
-    > "$work/$name/seed$seed.txt" 2>&1
+rates="--concentration 4 --sites */rate --train *.rate.*"
+size="--picture-size ${SIZE:-128} --crops ${CROPS:-32} --best-of 4 --oracles 0"
+mixed="mixed=grpo:.5+supervised/mean:.5"
+l1="$size $rates --warm $(t .38) --seconds $(t .08)"
+l1_ssim="$l1 --loss l1=1,ssim=0.2"
+bands="$l1 --skip bands"
+toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .05) --seconds $(t .12) --warm-gates mean
+  --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3"
+gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size 256 --crops 24 --prompts 48 --grpo-prompts 32 --group 8
+  --rows 512 --best-of 4 --oracles 0 $rates --warm $(t .48) --seconds $(t .09)"
+arms() { # of a comparison
+  case "$1" in
+    l1) echo "supervised/mean grpo $mixed last=grpo@sites=level0/rate@train=modulators.0.rate.*" ;;
+    l1_ssim) echo "supervised/mean grpo $mixed whole=grpo@grpo_patch=64@grpo_prompts=8" ;;
+    bands | gpu) echo "supervised/mean grpo $mixed" ;;
+    toolbox) echo "supervised/mean grpo" ;;
+  esac
 }
-names="${NAMES:-gpu cpu toolbox}"
-for name in $names; do
+IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
+measure() { # name seed arms... : one process, stopped in time for the tables
+  local name="$1" seed="$2" left=$((${LIMIT:-$total} - 25 - SECONDS))
+  shift 2
+  [ "$left" -gt 0 ] || return 0
   mkdir -p "$work/$name"
-  for seed in 0 1 2; do measure "$name" "$seed" & done
+  [ "$name" = gpu ] && export CUDA_VISIBLE_DEVICES="${gpus[$((seed % ${#gpus[@]}))]}"
+  timeout "$left" taskset -c "$cores" "$python" bench/restoration.py ${!name} --out "$work/$name" --only "$seed" --arms "$@" \
+    >> "$work/$name/seed$seed.txt" 2>&1
+}
+table() { # name arms... : of what was measured
+  local name="$1"
+  shift
+  [ -d "$work/$name" ] || return 0
+  taskset -c "$cores" "$python" bench/restoration.py ${!name} --out "$work/$name" --pieces 0 --arms "$@" > "$work/$name/table.txt" 2>&1
+}
+for seed in ${SEEDS:-0 1 2}; do
+  if [[ " $parts " = *" cpu "* ]]; then
+    measure l1 "$seed" $(arms l1) &
+    measure l1_ssim "$seed" $(arms l1_ssim) &
+    measure bands "$seed" $(arms bands) &
+  fi
+  ( # supervision at mean gates for the whole time, then the toolbox
+    [[ " $parts " = *" cpu "* ]] && measure l1 "$seed" scratch
+    [[ " $parts " = *" toolbox "* ]] && measure toolbox "$seed" $(arms toolbox)
+  ) &
+  [[ " $parts " = *" gpu "* ]] && measure gpu "$seed" $(arms gpu) &
 done
 wait
-for name in $names; do
-  taskset -c "$cores" "$python" bench/restoration.py ${!name} --out "$work/$name" > "$work/$name/table.txt" 2>&1 &
+for name in l1 l1_ssim bands toolbox gpu; do
+  table "$name" $(arms "$name") $([ "$name" = l1 ] && echo scratch) &
 done
 wait
-for name in $names; do cat "$work/$name/table.txt"; done
-find "$work" \( -name checkpoints -o -name "*.pt" -o -name probe -o -name cold -o -name run \) -prune -exec rm -rf {} +
-mkdir -p "$out" && tar -C "$work" -czf "$out/restoration.tar.gz" $names && rm -rf "$work"
-ls -l "$out/restoration.tar.gz"
+for name in l1 l1_ssim bands toolbox gpu; do cat "$work/$name/table.txt" 2> /dev/null; done
+find "$work" -name "*.pt" -not -path "*/l1/seed0/*/network.pt" -delete
+find "$work" \( -name checkpoints -o -name probe -o -name cold -o -name run \) -prune -exec rm -rf {} +
+file="$out/restoration_${parts// /_}.tar.gz"
+mkdir -p "$out" && tar -C "$work" -czf "$file" . && rm -rf "$work"
+ls -l "$file"
