@@ -20,13 +20,13 @@ t() { awk -v s="$total" -v x="$1" 'BEGIN { printf "%.2f", s * x }'; }
 rates="--concentration 4 --sites */rate --train *.rate.*"
 size="--picture-size ${SIZE:-128} --crops ${CROPS:-32} --best-of 4 --oracles 0"
 mixed="mixed=grpo:.5+supervised/mean:.5"
-l1="$size $rates --warm $(t .38) --seconds $(t .08)"
+l1="$size $rates --warm $(t .34) --seconds $(t .075)"
 l1_ssim="$l1 --loss l1=1,ssim=0.2"
 bands="$l1 --skip bands"
 toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .05) --seconds $(t .12) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3"
 gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size 256 --crops 24 --prompts 48 --grpo-prompts 32 --group 8
-  --rows 512 --best-of 4 --oracles 0 $rates --warm $(t .48) --seconds $(t .09)"
+  --rows 512 --best-of 4 --oracles 0 $rates --warm $(t .4) --seconds $(t .08)"
 arms() { # of a comparison
   case "$1" in
     l1) echo "supervised/mean grpo $mixed last=grpo@sites=level0/rate@train=modulators.0.rate.*" ;;
