@@ -1,18 +1,23 @@
 """Two GPUs against one on the same total work, at the shape of Qwen2.5-1.5B with random weights.
 
-    bench/gpu_parallel.sh OUT          needs two GPUs, no network; about five minutes
+    bash bench/gpu_parallel.sh OUT            needs two GPUs, no network; stops after 195 seconds
+    python3 bench/gpu_parallel.py DIR --tiny  the same on CPUs (gloo) with a tiny model: does it run?
 
-Each line: mode, ranks, median step seconds of the last steps, tokens per second, peak GB of the fullest rank, and the
-efficiency: seconds on one GPU / (ranks x seconds here).
+Each line: mode, ranks, median step seconds without the first step, tokens per second, peak GB of the fullest rank, the
+efficiency: seconds on one GPU / (ranks x seconds here). A run that failed, or for which no time was left, says so.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -31,7 +36,14 @@ SIZES = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 32768,
 }
-STEPS, PROMPTS, GROUP, PROMPT_TOKENS, NEW_TOKENS = 4, 16, 8, 256, 256
+TINY = {
+    "vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 1024,
+}  # fmt: skip
+STEPS, PROMPTS, GROUP, PROMPT_TOKENS, NEW_TOKENS = 3, 16, 8, 256, 128
+SECONDS = 195.0
+"""For everything, the model's making included."""
+
 RUNS: list[tuple[str, int, dict[str, str]]] = [
     ("lora", 1, {"policy.train": "lora"}),
     ("lora", 2, {"policy.train": "lora"}),
@@ -50,7 +62,7 @@ class Words(BaseTask):
 
     def prompts(self, step: int, count: int) -> list[Any]:
         rng = random.Random(self.seed * 7919 + step)
-        return [{"prompt": " ".join(f"w{rng.randrange(150_000)}" for _ in range(PROMPT_TOKENS))} for _ in range(count)]
+        return [{"prompt": " ".join(f"w{rng.randrange(500)}" for _ in range(PROMPT_TOKENS))} for _ in range(count)]
 
     def held_out(self) -> list[Any]:
         return []
@@ -59,19 +71,19 @@ class Words(BaseTask):
         return Scores(torch.tensor([[zlib.crc32(text.encode()) % 1000 / 1000 for text in row] for row in outputs]))
 
 
-def save_model(folder: Path) -> None:
-    """Random bfloat16 weights in this shape and a tokenizer of numbered words."""
+def save_model(folder: Path, sizes: dict[str, Any]) -> None:
+    """Random bfloat16 weights in a shape and a tokenizer of numbered words."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    words = ["<eos>", "<pad>"] + [f"w{i}" for i in range(SIZES["vocab_size"] - 2)]
+    words = ["<eos>", "<pad>"] + [f"w{i}" for i in range(sizes["vocab_size"] - 2)]
     inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<pad>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", pad_token="<pad>").save_pretrained(folder)
     ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = LlamaForCausalLM(LlamaConfig(**SIZES, **ends, attention_bias=True, tie_word_embeddings=True))
+        model = LlamaForCausalLM(LlamaConfig(**sizes, **ends, attention_bias=True, tie_word_embeddings=True))
     model.to(torch.bfloat16).save_pretrained(folder)
 
 
@@ -91,48 +103,55 @@ def recipe(model: Path, run: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measure(scratch: Path, mode: str, ranks: int, flags: dict[str, str]) -> dict[str, Any]:
-    """Train a few steps in `ranks` processes.
-
-    Raises:
-        SystemExit: the run failed; its last lines are printed.
-    """
+def measure(scratch: Path, mode: str, ranks: int, flags: dict[str, str], seconds: float) -> dict[str, Any]:
+    """Train a few steps in `ranks` processes; what went wrong under "error"."""
     import tomli_w
 
-    folder = scratch / f"{mode}-{ranks}"
-    file = scratch / f"{mode}-{ranks}.toml"
+    folder = scratch / f"{mode}-{ranks}-{time.time_ns()}"
+    file = folder.with_suffix(".toml")
     file.write_text(tomli_w.dumps(recipe(scratch / "model", folder)))
     settings = [word for name, value in flags.items() for word in (f"--{name}", value)]
     start = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
     command = [sys.executable, *start, "-m", "anygrpo", "train", str(file), "--quiet", *settings]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{mode} on {ranks}:\n{(done.stdout + done.stderr)[-3000:]}")
+    row: dict[str, Any] = {"mode": mode, "ranks": ranks}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the ranks too
+            return row | {"error": f"not finished in the {seconds:.0f} s left"}
+    if process.returncode:
+        return row | {"error": said[-3000:]}
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    seconds = statistics.median(row["time/step"] for row in rows[2:])
-    tokens = PROMPTS * GROUP * NEW_TOKENS
-    return {
-        "mode": mode,
-        "ranks": ranks,
-        "step_seconds": round(seconds, 3),
-        "tokens_per_second": round(tokens / seconds),
-        "peak_gb": round(max(row["memory/peak_gb"] for row in rows), 2),
-        "phases": {k: round(rows[-1][k], 3) for k in ("time/sample", "time/update") if k in rows[-1]},
+    step = statistics.median(r["time/step"] for r in rows[1:])
+    return row | {
+        "step_seconds": round(step, 3),
+        "tokens_per_second": round(PROMPTS * GROUP * NEW_TOKENS / step),
+        "peak_gb": round(max(r["memory/peak_gb"] for r in rows), 2),
+        "phases": {k: round(v, 3) for k, v in rows[-1].items() if k.startswith("time/")},
     }
 
 
 def main() -> None:
-    scratch = Path(sys.argv[1])
-    scratch.mkdir(parents=True, exist_ok=True)
-    if not (scratch / "model" / "config.json").is_file():
-        save_model(scratch / "model")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scratch", type=Path)
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    args = parser.parse_args()
+    end = time.monotonic() + args.seconds
+    args.scratch.mkdir(parents=True, exist_ok=True)
+    if not (args.scratch / "model" / "config.json").is_file():
+        save_model(args.scratch / "model", TINY if args.tiny else SIZES)
     alone: dict[str, float] = {}
     for mode, ranks, flags in RUNS:
-        row = measure(scratch, mode, ranks, flags)
-        if ranks == 1:
+        row = measure(args.scratch, mode, ranks, flags, max(end - time.monotonic(), 1.0))
+        if ranks == 1 and "step_seconds" in row:
             alone[mode] = row["step_seconds"]
-        one = alone[mode.split("-")[0]]
-        row["efficiency"] = round(one / (ranks * row["step_seconds"]), 3)
+        one = alone.get(mode.split("-")[0])
+        if one and "step_seconds" in row:
+            row["efficiency"] = round(one / (ranks * row["step_seconds"]), 3)
         print(json.dumps(row), flush=True)
 
 
