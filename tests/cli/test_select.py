@@ -86,6 +86,13 @@ def test_mistakes_are_sentences(recipe, tmp_path, capsys):
     assert "did you mean 'hard_plus_soft'?" in capsys.readouterr().err
 
 
+def test_what_a_task_does_not_hold_out_is_refused(recipe, tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert main(["train", str(recipe), "--quiet", "--folder", run, "--training.steps", "1"]) == 0
+    assert main(["select", "evaluate", run, "--split", "test"]) == 2
+    assert "has one held-out set" in capsys.readouterr().err
+
+
 def test_a_file_alone_cannot_judge_new_selections(recipe, tmp_path, capsys):
     import numpy as np
 
@@ -98,3 +105,10 @@ def test_a_file_alone_cannot_judge_new_selections(recipe, tmp_path, capsys):
     (tmp_path / "s.toml").write_text(text + f'features = "{tmp_path / "f.npz"}"\n')
     assert main(["select", "generate", str(tmp_path / "s.toml"), "--out", str(tmp_path / "x.json")]) == 2
     assert "cannot judge new selections" in capsys.readouterr().err
+    stage = 'validation = 0.0\n[[stages]]\nname = "rce"\nmethod = "rce"\nsteps = 1\n'
+    (tmp_path / "lone.toml").write_text((tmp_path / "s.toml").read_text() + stage)
+    lone = str(tmp_path / "lone")
+    assert main(["train", str(tmp_path / "lone.toml"), "--quiet", "--folder", lone]) == 0
+    for flags, code, message in (([], 3, "holds no query out"), (["--queries", "9"], 2, "a fixed number of queries")):
+        assert main(["select", "evaluate", lone, *flags]) == code
+        assert message in capsys.readouterr().err

@@ -173,7 +173,25 @@ def _load(source: Any, flags: Any, split: str | None = None, queries: int | None
         load_state(policy.trainable(), checkpoint.load(weights)[0])
     section = recipe.resolved_stages()[-1].task
     section = getattr(section, "live", None) or section
-    changes = {"split": split} if split and hasattr(section, "split") else {}
-    name = "evaluation_queries" if hasattr(section, "evaluation_queries") else f"{split or 'validation'}_queries"
-    changes |= {name: queries} if queries else {}
-    return policy, build_task(section.model_copy(update=changes), recipe.seed), start
+    return policy, build_task(_held_out(section, split, queries), recipe.seed), start
+
+
+def _held_out(section: Any, split: str | None, queries: int | None) -> Any:
+    """The task section with another held-out split, or more queries in it.
+
+    Raises:
+        ConfigError: a task that has no such choice.
+    """
+    changes: dict[str, Any] = {}
+    if split:
+        if not hasattr(section, "split"):
+            raise ConfigError(f"--split {split}: task.kind = {section.kind!r} has one held-out set", "leave it out")
+        changes["split"] = split
+    if queries:
+        chosen = split or getattr(section, "split", None)
+        name = f"{chosen}_queries" if chosen else "evaluation_queries"
+        if not hasattr(section, name):
+            cure = "task.validation is its held-out share"
+            raise ConfigError(f"--queries {queries}: task.kind = {section.kind!r} has a fixed number of queries", cure)
+        changes[name] = queries
+    return section.model_copy(update=changes)

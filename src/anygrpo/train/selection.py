@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.errors import DataError
 from anygrpo.policies.base import state_of
 from anygrpo.policies.selector.changes import agreement, cannot_flip, weight_change
 from anygrpo.policies.selector.policy import SelectorPolicy
@@ -34,6 +35,10 @@ def compare_runs(
     """
     task = loaded[0][1]
     prompts = task.held_out()
+    if not prompts:
+        raise DataError(
+            "the task holds no query out, so there is nothing to evaluate on", "set task.validation above 0"
+        )
     longest = max(policy.config.evaluation_shots or policy.config.shots for policy, _, _ in loaded)
     shots = list(range(1, longest + 1))
     finals = [greedy(policy, prompts) for policy, _, _ in loaded]
