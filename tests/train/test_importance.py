@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import tiny_lm
 import torch
 from ranks import dealt, on_ranks
 from runs import run_of
@@ -137,3 +138,32 @@ def test_ranks_correct_and_report_as_one(tmp_path):
     for other, other_gradient in on_ranks(2, two_ranks, tmp_path):
         assert other == pytest.approx(metrics, rel=1e-5)
         torch.testing.assert_close(torch.tensor(other_gradient), torch.tensor(gradient), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("importance", ["none", "truncate"])
+def test_a_language_models_engine_is_corrected_or_scored_again(tmp_path, importance):
+    """An engine whose log-probs are .1 too low: its own numbers stay where the loop corrects, and only there."""
+    run = run_of(
+        tmp_path / "run",
+        policy={"kind": "python", "factory": f"{tiny_lm.__file__}:policy"},
+        task={"kind": "python", "task": f"{tiny_lm.__file__}:Even"},
+        algorithm={"prompts_per_step": 3, "group_size": 4, "advantage": "overall", "importance": importance},
+        training={"steps": 2},
+        evaluation={"at_start": False},
+    )
+    generate = run.policy.engine.generate
+
+    def off(*arguments):
+        made = generate(*arguments)
+        return replace(made, log_probs=made.log_probs - 0.1)
+
+    run.policy.engine.generate = off
+    train(run)
+    run.close()
+    for row in read_rows(run.folder.metrics)[0]:
+        assert row["ratio/max"] == pytest.approx(1, abs=1e-5)
+        if importance == "truncate":
+            assert row["mismatch/log_prob"] == pytest.approx(0.1, rel=1e-3)
+            assert row["mismatch/ratio_mean"] == pytest.approx(math.exp(0.1), rel=1e-3)
+        else:
+            assert "mismatch/log_prob" not in row
