@@ -130,6 +130,17 @@ def test_two_calls_of_variable_length_attention_are_exact(prompts, rows):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize(("stretch", "works"), [(1.0, True), (1.3, False)])
+def test_variable_length_attention_is_tried_before_it_is_used(stretch, works, monkeypatch, caplog):
+    tried = attention._varlen_works.__wrapped__
+    scaled = lambda q, k, v, layout, scale: varlen_attention(q, k, v, layout, stretch * scale, OneByOne())  # noqa: E731
+    monkeypatch.setattr(attention, "varlen_attention", scaled)
+    assert tried(torch.device("cpu"), torch.float32, 4, 2, 16) is works
+    assert ("is not used on cpu: its trial differs by" in caplog.text) is not works
+    monkeypatch.setattr(attention, "varlen_attention", varlen_attention)  # flash attention, which a CPU has not
+    assert tried(torch.device("cpu"), torch.float32, 4, 2, 16) is False
+
+
 def test_large_scores_in_padding_give_no_nan():
     """Padding has no gradient, even where its stray probability would overflow."""
     layout = pack([2], [[1, 8]])

@@ -8,6 +8,8 @@ and no attention matrix is ever stored.
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.samplers.kernels import Kernel, kernel_for
-from anygrpo.samplers.layout import Layout
+from anygrpo.samplers.layout import Layout, pack
 from anygrpo.samplers.varlen import fits, varlen_attention
+
+log = logging.getLogger("anygrpo")
 
 NAME = "anygrpo"
 """Name under which the attention is known to transformers."""
@@ -81,7 +85,7 @@ class Packed:
         """query [1, H, N, D], key and value [1, KV, N, D] -> [1, N, H, D]."""
         if self.kept is not None:
             self.kept.append((key[0], value[0]))
-        if fits(query):
+        if fits(query) and _varlen_works(query.device, query.dtype, query.shape[1], key.shape[1], query.shape[3]):
             q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
             return varlen_attention(q, k, v, self.layout, scaling)[None]
         return shared_attention(query[0], key[0], value[0], self.layout, scaling).transpose(0, 1)[None]
@@ -90,6 +94,28 @@ class Packed:
 def shared_attention(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float) -> Tensor:
     """[H, N, D] from q [H, N, D] and k, v [KV, N, D], H a multiple of KV."""
     return _SharedAttention.apply(q, k, v, layout, scale)
+
+
+@functools.cache
+def _varlen_works(device: torch.device, dtype: torch.dtype, heads: int, key_heads: int, size: int) -> bool:
+    """Whether variable-length attention gives on this device what `shared_attention` gives, gradients included."""
+    generator = torch.Generator().manual_seed(0)
+    layout = pack([5, 3], [[4, 2], [3]], device)
+    make = lambda n: torch.randn(n, layout.tokens, size, generator=generator).to(device, dtype).requires_grad_()  # noqa: E731
+    given = (make(heads), make(key_heads), make(key_heads))
+    turned = lambda x: x.transpose(0, 1)  # noqa: E731
+    try:
+        with torch.enable_grad():
+            ours = turned(varlen_attention(*map(turned, given), layout, size**-0.5))
+            theirs = shared_attention(*given, layout, size**-0.5)
+            pairs = [(ours, theirs), *zip(*(torch.autograd.grad(out.sum(), given) for out in (ours, theirs)))]
+        far = max(float(((a - b).abs().max() / b.abs().max().clamp(min=1.0)).detach()) for a, b in pairs)
+        problem = "" if far < 4e-2 else f"its trial differs by {far:.1e}"
+    except RuntimeError as error:
+        problem = str(error).splitlines()[0][:200]
+    if problem:
+        log.warning("variable-length attention is not used on %s: %s", device, problem)
+    return not problem
 
 
 class _SharedAttention(torch.autograd.Function):
