@@ -21,8 +21,8 @@ def prompt(needs, size=5, excluded=()):
 
 
 def test_all_sets_are_tried_and_fewer_picks_count_for_more():
-    found = oracle(NeedsSet(), [prompt([3]), prompt([1, 4]), prompt([0, 1, 2])], [1, 2, 3])
-    assert found.correct.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    found = oracle(NeedsSet(), [prompt([3]), prompt([1, 4]), prompt([0, 1, 2]), prompt([])], [1, 2, 3])
+    assert found.correct.tolist() == [[1, 0, 0, 1], [1, 1, 0, 1], [1, 1, 1, 1]]
     assert found.tried == (5, 10, 10)
     assert found.exact == (True, True, True)
 

@@ -17,7 +17,7 @@ _PROMPTS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Oracle:
-    """Ceiling of selections of at most k picks.
+    """Ceiling of selections of at most k picks, none included.
 
     Attributes:
         correct: [shots, n]: whether some tried selection of at most k picks answers the query.
@@ -36,7 +36,7 @@ class Oracle:
             f"{k}: {'all' if whole else 'random'} {n} sets"
             for k, (n, whole) in enumerate(zip(self.tried, self.exact), 1)
         ]
-        return "at most k picks; sets of k tried where fewer picks fail: " + ", ".join(words)
+        return "at most k picks, none included; sets of k tried where fewer fail: " + ", ".join(words)
 
 
 def oracle(task: SelectionTask, prompts: list[Prompt], shots: list[int], limit: int = 600, seed: int = 0) -> Oracle:
@@ -45,7 +45,7 @@ def oracle(task: SelectionTask, prompts: list[Prompt], shots: list[int], limit: 
     Args:
         limit: most sets of a size for one query; a size that has more is sampled at random.
     """
-    solved = torch.zeros(len(prompts), dtype=torch.bool)
+    solved = torch.tensor(_answered(task, prompts, [[()] for _ in prompts]))
     rows, tried, exact = [], [], []
     for k in shots:
         tried.append(0)
