@@ -10,6 +10,7 @@ efficiency: seconds on one GPU / (ranks x seconds here). A run that failed, or f
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -103,6 +104,25 @@ def recipe(model: Path, run: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def until_measured(command: list[str], metrics: Path, said: Path, seconds: float) -> int | None:
+    """Run until all steps are logged, then end it: its last checkpoint, many GB, is not wanted. None: out of time."""
+    end = time.monotonic() + seconds
+    with said.open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            while time.monotonic() < end:
+                if metrics.is_file() and metrics.read_text().count("\n") >= STEPS:
+                    return 0
+                if process.poll() is not None:
+                    return process.returncode or 1
+                time.sleep(0.1)
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the ranks too
+            process.wait()
+
+
 def measure(scratch: Path, mode: str, ranks: int, flags: dict[str, str], seconds: float) -> dict[str, Any]:
     """Train a few steps in `ranks` processes; what went wrong under "error"."""
     import tomli_w
@@ -114,16 +134,12 @@ def measure(scratch: Path, mode: str, ranks: int, flags: dict[str, str], seconds
     start = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
     command = [sys.executable, *start, "-m", "anygrpo", "train", str(file), "--quiet", *settings]
     row: dict[str, Any] = {"mode": mode, "ranks": ranks}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the ranks too
-            return row | {"error": f"not finished in the {seconds:.0f} s left"}
-    if process.returncode:
-        return row | {"error": said[-3000:]}
+    said = folder.with_suffix(".log")
+    code = until_measured(command, folder / "metrics.jsonl", said, seconds)
+    if code is None:
+        return row | {"error": f"not finished in the {seconds:.0f} s left"}
+    if code:
+        return row | {"error": said.read_text()[-3000:]}
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     step = statistics.median(r["time/step"] for r in rows[1:])
     return row | {

@@ -1,6 +1,6 @@
 """Measured peaks of memory beside what `--dry-run` works out, for whole training steps on random weights.
 
-    PYTHONPATH=src python3 bench/memory.py --out DIR                        one GPU: Qwen2.5-0.5B's shape, about 80 s
+    PYTHONPATH=src python3 bench/memory.py --out DIR                        one GPU: Qwen2.5-0.5B's shape, 90 s at most
     PYTHONPATH=src python3 bench/memory.py --out DIR --shape smollm2-135m   a CPU: resident memory above that of imports
 
 One JSON line a case. GB are 2^30 bytes; on a GPU the tensors' own (`max_memory_allocated`), and beside it what the
@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +58,7 @@ class Words(BaseTask):
 
 
 def recipe(case: dict[str, Any], model: str, run: Path, gpu: bool) -> dict[str, Any]:
-    new = 256 if gpu else 16
+    new = 128 if gpu else 16
     return {
         "name": "memory",
         "folder": str(run),
@@ -75,10 +76,10 @@ def recipe(case: dict[str, Any], model: str, run: Path, gpu: bool) -> dict[str, 
 
 
 def resident(peak: bool) -> float:
-    """This process's resident memory in GB, without mapped files: now, or its peak since it was last forgotten."""
+    """This process's resident memory in GB, mapped weights included: now, or its peak since it was last forgotten."""
+    name = "VmHWM" if peak else "VmRSS"
     lines = Path("/proc/self/status").read_text().splitlines()
-    kb = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if "kB" in rest}
-    return (kb["VmHWM" if peak else "VmRSS"] - kb["RssFile"]) / 2**20
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 2**20
 
 
 class Peaks:
@@ -112,16 +113,17 @@ class Peaks:
         return torch.cuda.max_memory_allocated() / GB if self.gpu else resident(peak=True) - self.base
 
 
-def measure(name: str, model: str, out: Path) -> dict[str, Any]:
+def measure(name: str, model: str, scratch: Path) -> dict[str, Any]:
     """Train `STEPS` steps and set the peaks beside the estimate."""
     from anygrpo.train.build import new_run
     from anygrpo.train.loop import train
     from anygrpo.train.update import Updater
 
     case, gpu = CASES[name], torch.cuda.is_available()
-    parsed = parse_recipe(recipe(case, model, out / "runs" / f"{name}-{os.getpid()}", gpu))
+    parsed = parse_recipe(recipe(case, model, scratch / f"{name}-{os.getpid()}", gpu))
     peaks = Peaks(gpu)
     run = new_run(parsed)
+    run.save = lambda **given: None  # type: ignore[method-assign]  a checkpoint of many GB is not wanted
     peaks.watch(run.policy, "sample", "sampling")
     peaks.watch(Updater, "accumulate", "training")
     peaks.watch(Updater, "step", "stepping")
@@ -144,14 +146,20 @@ def main() -> None:
     parser.add_argument("--shape", default="qwen2.5-0.5b")
     parser.add_argument("--case", action="append", choices=list(CASES))
     parser.add_argument("--one", help=argparse.SUPPRESS)  # a case in this process: peaks of one do not hide another's
+    parser.add_argument("--model", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    model = model_folder(f"shape:{args.shape}", args.out / "models")
     if args.one:
-        print(json.dumps(measure(args.one, model, args.out)))
+        print(json.dumps(measure(args.one, args.model, args.out)))
         return
-    for name in args.case or CASES:
-        command = [sys.executable, __file__, "--out", str(args.out), "--shape", args.shape, "--one", name]
+    args.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        compare(args.case or list(CASES), model_folder(f"shape:{args.shape}", Path(scratch)), args.out, scratch)
+
+
+def compare(cases: list[str], model: str, out: Path, scratch: str) -> None:
+    """Every case in a process of its own; lines go to memory.jsonl in `out`."""
+    for name in cases:
+        command = [sys.executable, __file__, "--out", scratch, "--model", model, "--one", name]
         # Freed memory goes back at once, so that a CPU's resident memory is what is in use.
         exact = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=exact)
@@ -160,7 +168,7 @@ def main() -> None:
             continue
         line = done.stdout.splitlines()[-1]
         print(line, flush=True)
-        with (args.out / "memory.jsonl").open("a") as file:
+        with (out / "memory.jsonl").open("a") as file:
             file.write(line + "\n")
 
 
