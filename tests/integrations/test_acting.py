@@ -53,6 +53,14 @@ def test_tiers_of_the_log_ratio(log_ratio, expected, back):
     assert (action is None) == (expected is None)
 
 
+def test_tiers_are_in_units_of_the_policys_own_clip_range():
+    levers = Recorder()
+    action = Actor(levers, 5, unit=0.025 / 0.2).consider(row(20, 3.0), [])
+    assert (action.kind, levers.back) == ("roll_back", [0])
+    assert "is 24 x 0.125, above 20" in action.reason
+    assert Actor(Recorder(), 5).consider(row(20, 3.0), []) is None
+
+
 def test_roll_back_aims_before_the_first_sign():
     levers = Recorder()
     actor = Actor(levers, 5)

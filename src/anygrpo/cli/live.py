@@ -10,7 +10,7 @@ from typing import Any
 
 from anygrpo.doctor import Diagnosis, Finding, LiveDoctor, diagnose_log, read
 from anygrpo.doctor.words import tell
-from anygrpo.integrations.acting import Actor, Setting
+from anygrpo.integrations.acting import TIERS_CLIP, Actor, Setting
 from anygrpo.train import checkpoint
 from anygrpo.train.run import Run
 from anygrpo.train.schedule import Controls
@@ -63,7 +63,8 @@ class LiveWatch:
         self.language = config.language
         self.doctor = LiveDoctor(_settings(run), every=config.every)
         self.levers = RunLevers(run)
-        self.actor = Actor(self.levers, config.max_actions) if config.mode == "act" else None
+        unit = run.policy.clip.high / TIERS_CLIP
+        self.actor = Actor(self.levers, config.max_actions, unit=unit) if config.mode == "act" else None
         self.seconds = self.step_seconds = 0.0
         self.broken = ""
         self._waiting: list[dict[str, Any]] = []

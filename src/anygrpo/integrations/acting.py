@@ -60,14 +60,15 @@ class Remedy:
     stop: bool = False
 
 
-_RATIO = "largest |log-ratio| per decision to the behaviour policy is {value:.3g}"
+_RATIO = "largest |log-ratio| per decision to the behaviour policy is {value:.3g}{unit}"
 TIERS: tuple[tuple[float, Remedy], ...] = (
     (20.0, Remedy(_RATIO + ", above 20", 0.01, beta_at_least=2.0, clip=0.5, back=True, level=3)),
     (10.0, Remedy(_RATIO + ", between 10 and 20", 0.05, beta_at_least=1.0, clip=0.5, level=2)),
     (5.0, Remedy(_RATIO + ", between 5 and 10", 0.1, beta_at_least=0.5, level=1)),
 )
 """log_ratio_explosion. The published tiers are rates of 1e-6, 5e-7 and 1e-7; here they are factors on the recipe's own
-rate, which suits policies of every size."""
+rate, which suits policies of every size. They are made for decisions clipped at TIERS_CLIP: `Actor.unit`."""
+TIERS_CLIP = 0.2
 
 _NO_LEVER = "; no lever mends that"
 REMEDIES: dict[str, Remedy] = {
@@ -128,12 +129,15 @@ class Actor:
         max_actions: turns, roll-backs and stops together; taking a turn back does not count.
         wait: rows after an action before another one of the same level or a lower one.
         calm: rows without trouble after which the last turn is taken back, in steps of at most a square root.
+        unit: log-ratios are measured in it: the policy type's own clip range over TIERS_CLIP. A denoising step whose
+            log-ratio is centred is clipped at 0.025; a log-ratio of 3 is as far from that as 24 from a token's 0.2.
     """
 
     levers: Levers
     max_actions: int
     wait: int = 10
     calm: int = 50
+    unit: float = 1.0
     actions: list[Action] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -174,11 +178,11 @@ class Actor:
         believed = [f for f in serious if f.certainty == "certain" or not REMEDIES[f.rule].stop]
         found = [(f.rule, REMEDIES[f.rule], 0.0) for f in believed]
         hopeless = [trouble for trouble in found if trouble[1].stop]
-        if hopeless and (self._sound < _SOUND_ROWS or _log_ratio(row) <= TIERS[0][0]):
+        if hopeless and (self._sound < _SOUND_ROWS or _log_ratio(row) / self.unit <= TIERS[0][0]):
             return hopeless[0]
         finite = all(math.isfinite(float(row.get(k, 0.0))) for k in _MUST_BE_FINITE)
         self._broken = 0 if finite else self._broken + 1
-        value = _log_ratio(row)
+        value = _log_ratio(row) / self.unit
         for bound, remedy in TIERS:
             if value > bound:
                 return "log_ratio_explosion", remedy, value
@@ -187,7 +191,8 @@ class Actor:
         return next((trouble for trouble in found if not trouble[1].stop), None)
 
     def _act(self, step: int, rule: str, remedy: Remedy, value: float, healthy: int) -> Action:
-        before, reason = self.setting, remedy.why.format(value=value)
+        unit = "" if self.unit == 1 else f" x {self.unit:g}"
+        before, reason = self.setting, remedy.why.format(value=value, unit=unit)
         came_back = sum(a.rule == rule and a.kind == "roll_back" for a in self.actions) >= 2
         if remedy.stop or came_back:
             reason += "; it came back after two roll-backs" if came_back else ""
