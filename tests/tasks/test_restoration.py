@@ -234,6 +234,11 @@ def test_measure_names_every_degradation(folder: Path) -> None:
     assert {f"eval/psnr/{name}" for name in DEGRADATIONS} < numbers.keys()
     parts = [numbers[f"eval/ssim/{name}"] for name in DEGRADATIONS]
     assert numbers["eval/ssim"] == pytest.approx(sum(parts) / len(parts))
+    rain = torch.tensor(
+        [float(psnr(p["degraded"][None], p["clean"][None])) for p in prompts if p["degradation"] == "rain"]
+    )
+    assert numbers["eval/psnr/rain"] == pytest.approx(float(rain.mean()), rel=1e-5)
+    assert numbers["eval/psnr_se/rain"] == pytest.approx(float(rain.std() / len(rain) ** 0.5), rel=1e-4)
 
 
 def test_perceptual_plugin_is_weighted_into_the_reward(folder: Path) -> None:

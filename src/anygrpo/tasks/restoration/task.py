@@ -136,7 +136,8 @@ class RestorationTask(BaseTask):
         return Stored([[p["clean"]] for p in prompts])
 
     def measure(self, prompts: list[Prompt], outputs: list[list[Tensor]]) -> dict[str, float]:
-        """Mean PSNR and SSIM, over all and per degradation, and the share of pictures outside the PSNR range."""
+        """Mean PSNR and SSIM, over all and per degradation with their standard errors over pictures (twice that is a 95%
+        interval), and the share of pictures outside the PSNR range."""
         rows: dict[str, list[tuple[float, float, float]]] = {}
         for prompt, (x, *_) in zip(prompts, outputs):
             values = self.quality.measures(x[None], prompt["clean"][None].to(x.device))
@@ -145,8 +146,12 @@ class RestorationTask(BaseTask):
         everything = torch.tensor([r for part in rows.values() for r in part], dtype=torch.float64).mean(0).tolist()
         out = {"eval/psnr": everything[0], "eval/ssim": everything[1], "eval/psnr_outside": everything[2]}
         for name, part in rows.items():
-            mean = torch.tensor(part, dtype=torch.float64).mean(0).tolist()
+            values = torch.tensor(part, dtype=torch.float64)
+            mean, n = values.mean(0).tolist(), len(part)
             out |= {f"eval/psnr/{name}": mean[0], f"eval/ssim/{name}": mean[1]}
+            if n > 1:
+                error = (values.std(0) / n**0.5).tolist()
+                out |= {f"eval/psnr_se/{name}": error[0], f"eval/ssim_se/{name}": error[1]}
         return out
 
     def pictures(
