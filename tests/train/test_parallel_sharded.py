@@ -112,6 +112,20 @@ def sampled(folder, steps):
     return full_state(made.policy.trainable())["model.embed_tokens.weight"].tolist()
 
 
+def gathered(folder):
+    made = run(folder, "--training.steps", "1", train="all")
+    train(made)
+    moments = [value for one in made.updater.state()["moments"] for value in one.values()]
+    made.close()
+    return len(moments), sum(value is not None and value.device.type == "cpu" for value in moments)
+
+
+def test_only_the_rank_that_writes_holds_a_whole_checkpoint(tmp_path):
+    (count, first), second = on_ranks(2, gathered, tmp_path / "run", seconds=60)
+    assert count > 0
+    assert (first, second) == (count, (count, 0))
+
+
 def went_on(folder, parallel_mode):
     made = resumed_run(folder, ["--training.steps", "3", "--training.parallel", parallel_mode])
     start = made.step

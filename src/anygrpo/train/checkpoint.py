@@ -118,4 +118,5 @@ def load(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not is_complete(checkpoint):
         raise DataError(f"{checkpoint} is incomplete or damaged", "resume from another checkpoint of the same run")
     weights = load_file(checkpoint / "policy.safetensors")
-    return weights, torch.load(checkpoint / "state.pt", weights_only=False, map_location="cpu")
+    # Mapped, not read: ranks of one host share its pages, and take what is theirs.
+    return weights, torch.load(checkpoint / "state.pt", weights_only=False, map_location="cpu", mmap=True)

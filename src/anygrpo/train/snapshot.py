@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anygrpo.policies.base import load_state, state_of
 from anygrpo.sinks.jsonl import cut_after
 from anygrpo.train import checkpoint
-from anygrpo.train.distributed_sharded import full_state, laid_out
+from anygrpo.train.distributed_sharded import laid_out, on_main
 from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.schedule import Controls
 
@@ -31,8 +31,9 @@ def save(run: Run, step: int, best: bool) -> None:
         "anchor": run.anchor,
         "ahead": run.ahead.state(),
     }
-    weights = full_state(run.policy.trainable())  # type: ignore[attr-defined]
+    gathered = {name: on_main(p) for name, p in state_of(run.policy.trainable()).items()}  # type: ignore[attr-defined]
     if is_main():
+        weights = {name: whole for name, whole in gathered.items() if whole is not None}
         checkpoint.save(run.folder.checkpoints, step, weights, state, run.recipe.training.keep_checkpoints, best)
 
 
