@@ -43,9 +43,10 @@ class Block(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         conv = lambda: nn.Conv2d(width, width, 3, padding=1)  # noqa: E731
-        self.body = nn.Sequential(conv(), nn.GELU(), conv())
+        first, last = conv(), conv()
+        self.body = nn.Sequential(first, nn.GELU(), last)
         with torch.no_grad():
-            self.body[2].weight.mul_(0.1)
+            last.weight.mul_(0.1)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.body(x)
@@ -118,9 +119,8 @@ class FrequencyRestorer(nn.Module):
         )
         self.out = nn.Conv2d(width, 3, 3, padding=1)
         self.offset = nn.Linear(8 * width, 3)
-        for last in (self.out, self.offset):
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+        for parameter in (*self.out.parameters(), *self.offset.parameters()):
+            nn.init.zeros_(parameter)
 
     def forward(self, degraded: Tensor) -> Tensor:
         h, w = degraded.shape[-2:]

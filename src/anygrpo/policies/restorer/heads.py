@@ -60,9 +60,8 @@ class BetaHead(nn.Module):
         super().__init__()
         self.name, self.count, self.detached = name, count, detached
         self.body = nn.Sequential(nn.Linear(2 * features + STATISTICS, hidden), nn.GELU(), nn.Linear(hidden, 2 * count))
-        last = self.body[-1]
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
+        for parameter in self.body[-1].parameters():
+            nn.init.zeros_(parameter)
         self.log_k = math.log(concentration)
 
     def forward(self, features: Tensor, told: Tensor) -> Tensor:

@@ -80,9 +80,8 @@ class ToolboxRestorer(nn.Module):
             nn.GELU(),
         )
         self.choices = nn.ModuleList([nn.Conv2d(4 * width, len(TOOLS), 1) for _ in range(steps)])
-        for choice in self.choices:
-            nn.init.zeros_(choice.weight)
-            nn.init.zeros_(choice.bias)
+        for parameter in self.choices.parameters():
+            nn.init.zeros_(parameter)
 
     def logits(self, x: Tensor, step: int) -> Tensor:
         """[n, rows, columns, tools] from the mean and spread of features in the patch and in the picture."""

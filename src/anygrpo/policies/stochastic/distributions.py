@@ -55,6 +55,7 @@ def draw(distribution: Distribution) -> tuple[Tensor, Tensor]:
 def in_support(distribution: Distribution, value: Tensor) -> Tensor:
     """`value`, or the mode where `value` is a soft mean that a discrete distribution gives no probability."""
     discrete = isinstance(base_of(distribution), (OneHotCategorical, Bernoulli))
-    if discrete and not bool(distribution.support.check(value).all()):
+    support = distribution.support
+    if discrete and support is not None and not bool(support.check(value).all()):
         return middle(distribution, "mode")
     return value

@@ -120,7 +120,8 @@ def add_adapter(network: nn.Module, rank: int, alpha: float, targets: list[str],
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            adapted = inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets), network)
+            config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets)  # type: ignore[arg-type]  # any number
+            adapted = inject_adapter_in_model(config, network)
         except ValueError as error:
             raise ConfigError(f"adapter targets {targets}: {error}") from error
     for name, parameter in adapted.named_parameters():

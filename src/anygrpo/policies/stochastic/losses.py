@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
@@ -37,7 +37,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def weighted(weights: dict[str, float], x: Tensor, y: Tensor) -> Tensor:
+def weighted(weights: Mapping[str, float], x: Tensor, y: Tensor) -> Tensor:
     """[n]: the weighted sum of the named losses."""
     total = x.new_zeros(x.shape[0])
     for name, weight in weights.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, ClassVar
 
 import torch
@@ -60,14 +60,14 @@ class StochasticPolicy(BasePolicy):
         inputs: tuple[str, ...] = ("degraded",),
         target: str | None = "clean",
         mode: str = "mean",
-        supervised: dict[str, float] | None = None,
+        supervised: Mapping[str, float] | None = None,
         supervised_gates: str = "mean",
         rows_at_once: int = 64,
         sites: tuple[str, ...] = ("*",),
     ) -> None:
         self.sites = sites
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
-        self.supervised = supervised or {"l1": 1.0}
+        self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
         self.supervised_gates, self.rows_at_once = supervised_gates, rows_at_once
         state = {name: p for name, p in state_of(network).items() if "lora_" not in name}
         self._frozen = {name: p.clone() for name, p in state.items()}
@@ -90,7 +90,7 @@ class StochasticPolicy(BasePolicy):
     @contextmanager
     def reference(self) -> Iterator[None]:
         """The policy as it was built: the copy of what is trained in place, and every adapter off."""
-        layers = [m for m in self.network.modules() if hasattr(m, "enable_adapters")]
+        layers: list[Any] = [m for m in self.network.modules() if hasattr(m, "enable_adapters")]
         with ExitStack() as stack:
             stack.enter_context(frozen_weights(self.network, self._frozen))
             for layer in layers:
@@ -204,11 +204,9 @@ class StochasticPolicy(BasePolicy):
         """The sites with their stored values; the pass ends at the last one, for its output is not read."""
         count = sum(k.startswith(SITE) for k in samples)
         self.network.eval()
-        with recording(rows[0].shape[0], self._choice(samples), self.sites, count or None) as tape:
-            try:
-                self.network(*rows)
-            except AllVisited:
-                pass
+        run = recording(rows[0].shape[0], self._choice(samples), self.sites, count or None)
+        with run as tape, suppress(AllVisited):
+            self.network(*rows)
         return tape
 
     def _run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:

@@ -136,7 +136,7 @@ class RestorationTask(BaseTask):
         return Stored([[p["clean"]] for p in prompts])
 
     def measure(self, prompts: list[Prompt], outputs: list[list[Tensor]]) -> dict[str, float]:
-        """Mean PSNR and SSIM, over all and per degradation with their standard errors over pictures (twice that is a 95%
+        """Mean PSNR and SSIM, over all and per degradation with standard errors over pictures (twice that is a 95%
         interval), and the share of pictures outside the PSNR range."""
         rows: dict[str, list[tuple[float, float, float]]] = {}
         for prompt, (x, *_) in zip(prompts, outputs):
