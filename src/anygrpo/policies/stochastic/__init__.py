@@ -38,7 +38,7 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
     return StochasticPolicy(
         network.to(device),
         mode=config.deterministic,
-        supervised=config.supervised,
+        supervised=dict[str, float](config.supervised.items()),
         supervised_gates=config.supervised_gates,
         rows_at_once=config.rows_at_once,
         sites=tuple(config.sites),
