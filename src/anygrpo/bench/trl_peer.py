@@ -41,6 +41,7 @@ def main() -> None:
 def trainer_for(case: Case, model: str, steps: int) -> Any:
     """TRL's trainer on the case's prompts."""
     from datasets import Dataset
+    from datasets.table import InMemoryTable
     from transformers import AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
 
@@ -71,7 +72,8 @@ def trainer_for(case: Case, model: str, steps: int) -> Any:
         model=model,
         reward_funcs=lambda completions, **_: [reward_of(c) for c in completions],
         args=config,
-        train_dataset=Dataset.from_dict({"prompt": texts}),
+        # With a name given, nothing is hashed: hashing pickles pyarrow's own types, which Python 3.12 refuses.
+        train_dataset=Dataset(InMemoryTable.from_pydict({"prompt": texts}), fingerprint="bench"),
         processing_class=tokenizer,
     )
 
