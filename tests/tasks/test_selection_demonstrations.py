@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from anygrpo.config.selection import DemonstrationsConfig
+from anygrpo.config.selection import DemonstrationsConfig, RewardConfig
 from anygrpo.errors import DataError
 from anygrpo.samplers.loading import Loaded
 from anygrpo.tasks.selection import build, frozen
@@ -107,8 +107,9 @@ def test_stopping_at_once_is_zero_shot(task):
     prompts = task.prompts(0, 2)
     scores = task.score(prompts, [[()], [()]])
     assert bool(scores.valid.all())
-    assert set(scores.components) == {"correct", "accuracy_score", "gt_prob", "relevance"}
-    assert scores.components["relevance"].tolist() == [[0.0], [0.0]]
+    assert set(scores.components) == {"correct", "accuracy_score", "gt_prob"}
+    task.reward = RewardConfig(mode="hard_plus_gtprob_plus_rel")  # the one mode that counts likeness to the query
+    assert task.score(prompts, [[()], [()]]).components["relevance"].tolist() == [[0.0], [0.0]]
 
 
 def test_stored_demonstrations_are_neighbours_nearest_last(task):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from anygrpo.config.selection import RewardConfig
 from anygrpo.rollout import Scores
 from anygrpo.tasks.base import BaseTask
-from anygrpo.tasks.selection.rewards import reward
+from anygrpo.tasks.selection.rewards import NEEDS, reward
 
 Selection = tuple[int, ...]
 Prompt = dict[str, Any]
@@ -48,11 +48,14 @@ class SelectionTask(BaseTask):
 
     def score(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> Scores:
         """Rewards of the first `shots` picks of each output (or the mean over `reward_shots` prefixes); what cannot be
-        judged is invalid, with a reason."""
+        judged is invalid, with a reason. Likeness to the query is a component only where the reward counts it: it is no
+        measure of success that should rise with the reward."""
         lengths = self.reward_shots or (self.shots,)
         every = [self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs]) for k in lengths]
         rewards = torch.stack([reward(parts, self.reward) for parts in every]).mean(0)
-        parts = {name: torch.stack([x[name] for x in every]).mean(0) for name in every[0]}
+        needs = NEEDS[self.reward.mode]
+        names = [name for name in every[0] if name != "relevance" or name in needs]
+        parts = {name: torch.stack([x[name] for x in every]).mean(0) for name in names}
         valid = torch.isfinite(rewards)
         failed = map(tuple, (~valid).nonzero().tolist())
         return Scores(torch.where(valid, rewards, 0.0), parts, valid, dict.fromkeys(failed, self.why_invalid))
