@@ -193,3 +193,14 @@ def test_missing_features_and_unfit_modes_are_named(files, tmp_path):
         task(files, features=str(tmp_path / "g.npz")).prompts(0, 1)
     with pytest.raises(ConfigError, match=r"needs .'beam_score'.*\n.*modes that these data allow"):
         task(files, reward={"mode": "legacy"})
+
+
+def test_a_quality_filter_that_takes_everything_is_blamed_and_not_what_comes_after():
+    """With s = h, a floor on the score of wrong candidates removes all wrong ones."""
+    candidates = tuple(candidate((i,), h, accuracy_score=h) for i, h in enumerate((1, 0, 1, 0)))
+    file = StoredFile("pool", "global", (StoredQuery("q", tuple(range(4)), candidates),))
+    findings = [f for f in inspect(file, RewardConfig(), min_score_when_wrong=0.05)["findings"] if "leaves" in f]
+    assert findings == [
+        "quality_filter leaves 0 of 1 groups with any spread (1.000 to 0.000). Only those carry gradient: use full "
+        "groups."
+    ]

@@ -177,14 +177,17 @@ def _findings(report: dict[str, Any], missing: list[str], every: list[Candidate]
         out.append(f"Reward mode {mode!r} needs {missing}, which some candidate lacks.")
     groups = report.get("groups", {})
     start = groups.get("all", {}).get("live_share", 0.0)
+    before = start
     for name, numbers in groups.items():
         share = numbers["live_share"]
-        if start > 0 and start > _HARMFUL * share:
-            fall = f"{start / share:.0f}x fewer" if share else "none is left"
+        if before > 0 and before > _HARMFUL * share:
+            fall = f"{before / share:.0f}x fewer than without it: " if share else ""
             out.append(
-                f"{name} leaves {numbers['live_groups']} of {report['queries']} groups with any spread ({fall} than "
-                f"without it: {start:.3f} to {share:.3f}). Only those carry gradient: use full groups."
+                f"{name} leaves {numbers['live_groups']} of {report['queries']} groups with any spread ({fall}"
+                f"{before:.3f} to {share:.3f}). Only those carry gradient: use full groups."
             )
+        if name == "quality_filter":  # the top-k come after it
+            before = share
     if groups and start == 0:
         out.append("No group has spread: every advantage is 0 and nothing can be learnt from this file.")
     out += [f"Component {name!r} is dead: {why}." for name, why in report["dead_components"].items()]
