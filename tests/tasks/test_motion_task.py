@@ -13,6 +13,9 @@ from anygrpo.tasks import build_task
 from anygrpo.tasks.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS
 from anygrpo.tasks.motion.clips import CMU_FOLDER, default_folder
 
+FETCHED = default_folder()
+"""Where the fetched clips lie; read here, because a fixture moves the cache."""
+
 CLIPS = {"humanoid3d_walk": 1.0, "humanoid3d_kick": 3.0, "turn_left0": 0.3}
 
 
@@ -155,9 +158,9 @@ def test_policy_and_task_fit(make):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not list(default_folder().glob("*.txt")), reason="clips not fetched (scripts/fetch_motion.py)")
+@pytest.mark.skipif(not list(FETCHED.glob("*.txt")), reason="clips not fetched (scripts/fetch_motion.py)")
 def test_the_judges_agree_on_captured_motion():
-    task = build_task(MotionTaskConfig(layout="compact", frames=40), 0)
+    task = build_task(MotionTaskConfig(layout="compact", frames=40, data=str(FETCHED)), 0)
     held = task.held_out()
     real = [task.stored([p]).actions[0] for p in held]
     assert len(task.bank.actions) == 15
@@ -167,7 +170,7 @@ def test_the_judges_agree_on_captured_motion():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not list(CMU_FOLDER.glob("*.bvh")), reason="assimp-testmodels is not installed")
-@pytest.mark.skipif(not list(default_folder().glob("*.txt")), reason="clips not fetched (scripts/fetch_motion.py)")
+@pytest.mark.skipif(not list(FETCHED.glob("*.txt")), reason="clips not fetched (scripts/fetch_motion.py)")
 def test_cmu_clips_load():
-    task = build_task(MotionTaskConfig(layout="compact", frames=40, cmu=True, matcher_steps=1), 0)
+    task = build_task(MotionTaskConfig(layout="compact", frames=40, data=str(FETCHED), cmu=True, matcher_steps=1), 0)
     assert {"box", "playground_jump", "playground_climb"} <= set(task.bank.actions)
