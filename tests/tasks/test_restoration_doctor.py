@@ -25,7 +25,7 @@ FAULTS = {
         "--algorithm.lambda_supervised": "1.0",
         "--optimizer.learning_rate": "1e-4",
         "--algorithm.prompts_per_step": "12",  # the whole pool
-        "--policy.concentration": "300",
+        "--policy.concentration": "3000",
     },
     # abnormal advantages: of one sign in each group, from running statistics over pictures of unlike difficulty
     "difficulty_dominates": {

@@ -33,6 +33,15 @@ def test_recipe_trains_every_stage(name: str, tmp_path: Path) -> None:
         assert supervised >= {r["stage"] for r in rows[1:]} - {"grpo"}
 
 
+def test_adapt_goes_on_where_gates_ended(tmp_path: Path) -> None:
+    gates = toy_run("gates", tmp_path / "gates", steps=4)
+    ended = read_rows(gates / "metrics.jsonl")[0][-1]
+    (weights,) = gates.glob("checkpoints/step_*/policy.safetensors")
+    adapted = rows_of_run("adapt", tmp_path / "adapt", steps=4, **{"--policy.weights": str(weights)})
+    assert adapted[0]["eval/psnr"] == pytest.approx(ended["eval/psnr"], abs=1e-4)
+    assert adapted[-1]["eval/psnr"] != adapted[0]["eval/psnr"]
+
+
 def test_as_published_its_clip_never_acts_and_its_kl_is_none(tmp_path: Path) -> None:
     last = rows_of_run("as_published", tmp_path / "run")[-1]
     assert last["ratio/max"] == pytest.approx(1.0, abs=1e-5)
