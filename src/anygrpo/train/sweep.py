@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 import tomllib
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -114,7 +115,6 @@ def sweep(table: dict[str, Any], space: Space, folder: Path, flags: Sequence[str
         if len(_finished(study)) >= space.count:
             study.stop()
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     if len(_finished(study)) < space.count:
         study.optimize(one, callbacks=[enough], catch=(AnygrpoError,))
     return results(study, folder)
@@ -124,13 +124,16 @@ def open_study(folder: Path, space: Space) -> Any:
     """The study in `folder`/study.db, made if it is not there."""
     import optuna
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     folder.mkdir(parents=True, exist_ok=True)
-    storage = optuna.storages.RDBStorage(
-        f"sqlite:///{folder / 'study.db'}",
-        heartbeat_interval=_HEARTBEAT,
-        grace_period=2 * _HEARTBEAT,
-        heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=1),
-    )
+    with warnings.catch_warnings():  # heartbeats have been "experimental" since optuna 2.8
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        storage = optuna.storages.RDBStorage(
+            f"sqlite:///{folder / 'study.db'}",
+            heartbeat_interval=_HEARTBEAT,
+            grace_period=2 * _HEARTBEAT,
+            heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=1),
+        )
     grid = {name: choice for name, choice in space.settings.items() if isinstance(choice, list)}
     samplers = {
         "tpe": lambda: optuna.samplers.TPESampler(seed=0),
