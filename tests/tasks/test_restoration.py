@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -251,6 +252,20 @@ def test_perceptual_plugin_is_weighted_into_the_reward(folder: Path) -> None:
     assert (more.rewards - plain.score(prompts, outputs).rewards).item() == pytest.approx(
         3 * more.components["darkness"].item(), rel=1e-5
     )
+
+
+def test_the_perceptual_example_ranks_and_names_what_lpips_needs(folder: Path) -> None:
+    file = Path(__file__).parents[2] / "examples" / "perceptual.py"
+    term = PerceptualSection(name="edges", weight=1.0, function=f"{file}:edges")
+    task = task_of(folder, w_psnr=0.0, w_ssim=0.0, perceptual=[term])
+    prompts = [p for p in task.held_out() if p["degradation"] == "gaussian_blur"][:1]
+    rewards = task.score(prompts, [[prompts[0]["clean"], prompts[0]["degraded"]]]).rewards[0]
+    assert rewards[0] == pytest.approx(1.0, abs=1e-4)
+    assert rewards[1] < 0.98
+    if find_spec("torchvision") is None:
+        lpips = task_of(folder, perceptual=[term.model_copy(update={"function": f"{file}:lpips"})])
+        with pytest.raises(ConfigError, match="perceptual"):
+            lpips.score(prompts, [[prompts[0]["clean"]]])
 
 
 def test_stored_actions_are_the_clean_pictures(folder: Path) -> None:
