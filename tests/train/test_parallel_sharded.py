@@ -112,20 +112,6 @@ def sampled(folder, steps):
     return full_state(made.policy.trainable())["model.embed_tokens.weight"].tolist()
 
 
-def gathered(folder):
-    made = run(folder, "--training.steps", "1", train="all")
-    train(made)
-    moments = [value for one in made.updater.state()["moments"] for value in one.values()]
-    made.close()
-    return len(moments), sum(value is not None and value.device.type == "cpu" for value in moments)
-
-
-def test_only_the_rank_that_writes_holds_a_whole_checkpoint(tmp_path):
-    (count, first), second = on_ranks(2, gathered, tmp_path / "run", seconds=60)
-    assert count > 0
-    assert (first, second) == (count, (count, 0))
-
-
 def went_on(folder, parallel_mode):
     made = resumed_run(folder, ["--training.steps", "3", "--training.parallel", parallel_mode])
     start = made.step
@@ -135,7 +121,7 @@ def went_on(folder, parallel_mode):
     return start, weights
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 4)])
 def test_sharded_checkpoints_load_on_another_number_of_ranks(tmp_path, before, after):
     on_ranks(before, sampled, tmp_path / "run", 2, seconds=60)
     answers = on_ranks(after, went_on, tmp_path / "run", "fsdp" if after > 1 else "replicate", seconds=60)
@@ -147,6 +133,42 @@ def test_sharded_checkpoints_load_on_another_number_of_ranks(tmp_path, before, a
         for name, value in saved.items():
             torch.testing.assert_close(torch.tensor(weights[name]), value, rtol=0, atol=1e-7)
     assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.jsonl")[0]] == [0, 1, 2]
+
+
+def all_moments(made):
+    return [{k: full(v).tolist() for k, v in one.items()} for one in made.updater.state()["moments"]]
+
+
+def interrupted(folder, kind, steps):
+    """Weights and moments after 3 steps, of a run that went on after `steps` of them (0: from a fresh start)."""
+    if steps:
+        made = run(folder, "--training.steps", str(steps), train=kind)
+        train(made)
+        made.close()
+    made = resumed_run(folder, ["--training.steps", "3"]) if steps else run(folder, "--training.steps", "3", train=kind)
+    assert made.step == steps
+    train(made)
+    made.close()
+    return {n: p.tolist() for n, p in full_state(made.policy.trainable()).items()}, all_moments(made)
+
+
+@pytest.mark.parametrize("kind", ["all", "lora"])
+def test_a_sharded_run_resumed_on_as_many_ranks_repeats_exactly(tmp_path, kind):
+    whole = on_ranks(2, interrupted, tmp_path / "whole", kind, 0, seconds=60)
+    again = on_ranks(2, interrupted, tmp_path / "again", kind, 2, seconds=60)
+    assert again == whole
+
+
+def test_damaged_parts_are_passed_over(tmp_path):
+    from anygrpo.train import checkpoint
+
+    on_ranks(2, sampled, tmp_path / "run", 2, seconds=60)
+    last = tmp_path / "run" / "checkpoints" / "step_00000002"
+    assert checkpoint.newest(last.parent) == last
+    files = [f for f in (last / "parts").iterdir() if f.suffix == ".distcp"]
+    assert len(files) == 2  # each rank wrote its own
+    files[1].write_bytes(files[1].read_bytes()[:-1])
+    assert checkpoint.newest(last.parent).name == "step_00000001"
 
 
 def with_empty_rank(folder):

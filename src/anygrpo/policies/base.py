@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -147,7 +147,7 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
 
 
-def load_state(module: nn.Module, state: dict[str, Tensor]) -> None:
+def load_state(module: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load what `state_of` returned.
 
     Raises:
@@ -159,9 +159,10 @@ def load_state(module: nn.Module, state: dict[str, Tensor]) -> None:
         raise ConfigError(f"checkpoint does not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")
     with torch.no_grad():
         for name, tensor in own.items():
-            if tensor.shape != state[name].shape:
-                raise ConfigError(f"{name}: checkpoint {tuple(state[name].shape)}, model {tuple(tensor.shape)}")
-            tensor.copy_(state[name])
+            value = state[name]
+            if tensor.shape != value.shape:
+                raise ConfigError(f"{name}: checkpoint {tuple(value.shape)}, model {tuple(tensor.shape)}")
+            tensor.copy_(value)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def _state(run: Path, which: str) -> State:
     found = folder / "best" if which == "best" else checkpoint.newest(folder)
     if found is None or not found.is_dir():
         raise DataError(f"{run} has no {which} checkpoint", "train it further, or compare with --weights newest")
-    return checkpoint.load(found)[0]
+    return dict(checkpoint.load(found)[0])
 
 
 def _fits(start: State, states: list[State], runs: tuple[Path, Path]) -> None:

@@ -1,7 +1,8 @@
 """Checkpoints that are complete or absent: written beside, flushed, renamed; verified before use.
 
 A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights by name; adapters alone under LoRA),
-state.pt (optimizer, controllers, counters, random state) and manifest.json (size and CRC of each file).
+state.pt (optimizer, controllers, counters, random state) and manifest.json (size and CRC of each file). Where weights
+are sharded, the folder parts/ holds them and the optimizer's moments (see `checkpoint_parts`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import shutil
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.train import checkpoint_parts
 
 PREFIX = "step_"
 
@@ -28,18 +31,32 @@ def save(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, A
     Raises:
         OSError: the disk is full; nothing half-written is left behind.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{PREFIX}{step:08d}"
-    temporary = folder / f".{target.name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = begin(folder, step)
     try:
-        temporary.mkdir()
-        _write(temporary, weights, state)
-        shutil.rmtree(target, ignore_errors=True)
-        temporary.rename(target)
+        save_file(
+            {k: v.detach().cpu().contiguous().clone() for k, v in weights.items()}, temporary / "policy.safetensors"
+        )
+        return finish(temporary, step, state, keep, best)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def begin(folder: Path, step: int) -> Path:
+    """An empty folder to write the checkpoint of `step` in; nothing takes it for one before `finish`."""
+    temporary = folder / f".{PREFIX}{step:08d}.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    return temporary
+
+
+def finish(temporary: Path, step: int, state: dict[str, Any], keep: int, best: bool) -> Path:
+    """Add the state to what `begin` gave and make it the checkpoint of `step`; see `save`."""
+    folder = temporary.parent
+    target = folder / f"{PREFIX}{step:08d}"
+    _seal(temporary, state)
+    shutil.rmtree(target, ignore_errors=True)
+    temporary.rename(target)
     if best:
         _copy_as_best(folder, target)
     for old in complete(folder)[:-keep]:
@@ -47,12 +64,12 @@ def save(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, A
     return target
 
 
-def _write(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
-    save_file({k: v.detach().cpu().contiguous().clone() for k, v in weights.items()}, folder / "policy.safetensors")
+def _seal(folder: Path, state: dict[str, Any]) -> None:
     torch.save(state, folder / "state.pt")
-    manifest = {f.name: [f.stat().st_size, _crc(f)] for f in sorted(folder.iterdir())}
+    files = sorted(f for f in folder.rglob("*") if f.is_file())
+    manifest = {str(f.relative_to(folder)): [f.stat().st_size, _crc(f)] for f in files}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    for file in folder.iterdir():
+    for file in [*files, folder / "manifest.json"]:
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
 
@@ -109,14 +126,18 @@ def newest(folder: Path) -> Path | None:
     return next((p for p in reversed(complete(folder)) if is_complete(p)), None)
 
 
-def load(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights and state.
+def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
+    """Weights and state; whole tensors, whatever number of ranks wrote them (parts are read when asked for).
 
     Raises:
         DataError: damaged or absent.
     """
     if not is_complete(checkpoint):
         raise DataError(f"{checkpoint} is incomplete or damaged", "resume from another checkpoint of the same run")
-    weights = load_file(checkpoint / "policy.safetensors")
     # Mapped, not read: ranks of one host share its pages, and take what is theirs.
-    return weights, torch.load(checkpoint / "state.pt", weights_only=False, map_location="cpu", mmap=True)
+    state = torch.load(checkpoint / "state.pt", weights_only=False, map_location="cpu", mmap=True)
+    if not (checkpoint / checkpoint_parts.FOLDER).is_dir():
+        return load_file(checkpoint / "policy.safetensors"), state
+    if state["updater"] is not None:
+        state["updater"]["moments"] = checkpoint_parts.moments(checkpoint, state["updater"]["parameters"])
+    return checkpoint_parts.weights(checkpoint), state

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from anygrpo.config.recipe import Recipe, number
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import BasePolicy, state_of
-from anygrpo.train.parallel import is_main, is_sharded, world_size
+from anygrpo.train.parallel import is_sharded, world_size
 
 
 def shard(policy: BasePolicy, recipe: Recipe) -> None:
@@ -103,12 +103,6 @@ def full(tensor: Tensor) -> Tensor:
 def full_state(module: nn.Module) -> dict[str, Tensor]:
     """`state_of` with whole tensors."""
     return {name: full(p) for name, p in state_of(module).items()}
-
-
-def on_main(tensor: Tensor) -> Tensor | None:
-    """A whole tensor in the memory of rank 0's host, None elsewhere: a whole model at once may not fit a device."""
-    whole = full(tensor.detach())
-    return whole.cpu() if is_main() else None
 
 
 def laid_out(tensor: Tensor, like: Tensor) -> Tensor:

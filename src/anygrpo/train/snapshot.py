@@ -1,16 +1,19 @@
-"""A run's state as a checkpoint holds it, and back. Rank 0 writes; every rank reads."""
+"""A run's state as a checkpoint holds it, and back. Rank 0 writes, every rank its shards; every rank reads."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from anygrpo.policies.base import load_state, state_of
 from anygrpo.sinks.jsonl import cut_after
-from anygrpo.train import checkpoint
-from anygrpo.train.distributed_sharded import laid_out, on_main
-from anygrpo.train.parallel import from_main, is_main
+from anygrpo.train import checkpoint, checkpoint_parts
+from anygrpo.train.distributed_sharded import laid_out
+from anygrpo.train.parallel import from_main, is_main, is_sharded
 from anygrpo.train.schedule import Controls
 
 if TYPE_CHECKING:
@@ -31,10 +34,28 @@ def save(run: Run, step: int, best: bool) -> None:
         "anchor": run.anchor,
         "ahead": run.ahead.state(),
     }
-    gathered = {name: on_main(p) for name, p in state_of(run.policy.trainable()).items()}  # type: ignore[attr-defined]
-    if is_main():
-        weights = {name: whole for name, whole in gathered.items() if whole is not None}
-        checkpoint.save(run.folder.checkpoints, step, weights, state, run.recipe.training.keep_checkpoints, best)
+    weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints  # type: ignore[attr-defined]
+    if any(map(is_sharded, weights.values())):
+        _save_parts(run, step, weights, state, keep, best)
+    elif is_main():
+        checkpoint.save(run.folder.checkpoints, step, weights, state, keep, best)
+
+
+def _save_parts(run: Run, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool) -> None:
+    """Each rank writes its shards of weights and moments; rank 0 the rest, and makes it a checkpoint."""
+    moments: list[dict[str, Tensor]] = []
+    if state["updater"] is not None:
+        moments = state["updater"].pop("moments")
+        state["updater"]["parameters"] = len(moments)
+    temporary = from_main(checkpoint.begin(run.folder.checkpoints, step) if is_main() else None)
+    assert temporary is not None
+    try:
+        checkpoint_parts.write(temporary, weights, moments)
+        if is_main():
+            checkpoint.finish(temporary, step, state, keep, best)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def restore(run: Run, path: Path) -> None:

@@ -18,7 +18,7 @@ from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Batch, Block, Evaluation, Rollout, Tree, tree_map
 from anygrpo.train.demonstrations import Demonstrations
 from anygrpo.train.distributed import tally_of_all
-from anygrpo.train.distributed_sharded import laid_out, on_main
+from anygrpo.train.distributed_sharded import laid_out
 from anygrpo.train.objective import Tally, supervised_term, terms_of, wanted
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.schedule import Numbers
@@ -182,9 +182,8 @@ class Updater:
         return row
 
     def state(self) -> dict[str, Any]:
-        """Moments of each parameter in the policy's order, whole, so that any number of ranks can take them over; on
-        ranks other than the first, None in their place."""
-        moments = [{k: on_main(v) for k, v in self.optimizer.state.get(p, {}).items()} for p in self.parameters]
+        """Moments of each parameter in the policy's order (sharded as it is), and refusals."""
+        moments = [dict(self.optimizer.state.get(p, {})) for p in self.parameters]
         return {"moments": moments, "refused": self.refused}
 
     def load(self, state: dict[str, Any]) -> None:
