@@ -93,13 +93,16 @@ flat_line() {
 demonstrations() { # one data set
   local s until=$1 name=$2
   for s in $demonstration_seeds; do
-    before $((until - 50)) "train-$name-$s" "$python" -m anygrpo train recipes/selection/smollm2_demonstrations.toml \
+    before $((until - 70)) "train-$name-$s" "$python" -m anygrpo train recipes/selection/smollm2_demonstrations.toml \
       --seed "$s" --folder "$work/runs/$name-$s" --quiet --task.data "$name" $embedded ${steps:+--training.steps $steps} \
       ${SMALL:-} &
   done
   wait
-  before "$until" "evaluate-$name" "$python" -m anygrpo select evaluate $(folders "$name" "$demonstration_seeds") \
-    --split test --queries "${TEST:-600}" --oracle-sets "${ORACLE:-64}" --json
+  local sets # first without an oracle, which may take too long; with it, the answers so far come from the cache
+  for sets in 0 "${ORACLE:-64}"; do
+    before "$until" "evaluate-$name-$sets" "$python" -m anygrpo select evaluate \
+      $(folders "$name" "$demonstration_seeds") --split test --queries "${TEST:-600}" --oracle-sets "$sets" --json
+  done
 }
 
 language_model() {
