@@ -41,6 +41,19 @@ def test_an_environment_is_refused():
         engine.check_settings(config(max_turns=2, environment="e.py:f"))
 
 
+def test_adapters_get_the_next_size_and_no_more_than_there_is():
+    assert [engine.lora_size(rank) for rank in (1, 8, 9, 512)] == [8, 8, 16, 512]
+    with pytest.raises(ConfigError, match=r"lora\.rank = 513"):
+        engine.check_settings(config(lora={"rank": 513}))
+
+
+def test_several_ranks_in_one_process_each_are_refused(monkeypatch):
+    monkeypatch.setattr(engine, "installed", lambda: "0.32.0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="vllm_server"):
+        engine.build_engine(config(), torch.float32, None)
+
+
 class Deaf:
     """A vLLM that ignores the weights it is sent."""
 
