@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.train.sweep import configured, read_space, sweep
+from anygrpo.train.sweep import configured, open_study, read_space, sweep
 from anygrpo.train.sweep_results import Result, results, table, trial_folder, verdict
 
 RECIPE = {
@@ -44,6 +44,16 @@ def test_a_grid_runs_whole_and_goes_on_where_it_stopped(tmp_path):
     assert all(r.n == 10 and r.state == "complete" for r in rows)
     assert all(r.paired for r in rows[1:])  # what each prompt scored was found where it was best
     assert [r.value for r in rows] == sorted((r.value for r in rows), reverse=True)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_who_joins_or_continues_a_sweep_does_not_draw_its_first_settings_again(tmp_path, sampler):
+    line = f'sampler = "{sampler}"\n[settings]\n"optimizer.learning_rate" = {{ low = 1e-6, high = 1e-2, log = true }}\n'
+    drawn = []
+    for _ in range(3):  # three processes that start before any trial is over
+        study = open_study(tmp_path / "s", space(tmp_path, line))
+        drawn.append(study.ask().suggest_float("optimizer.learning_rate", 1e-6, 1e-2, log=True))
+    assert len(set(drawn)) == 3
 
 
 def test_settings_reach_the_recipe():

@@ -134,21 +134,29 @@ def open_study(folder: Path, space: Space) -> Any:
             grace_period=2 * _HEARTBEAT,
             heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=1),
         )
-    grid = {name: choice for name, choice in space.settings.items() if isinstance(choice, list)}
-    samplers = {
-        "tpe": lambda: optuna.samplers.TPESampler(seed=0),
-        "random": lambda: optuna.samplers.RandomSampler(seed=0),
-        "grid": lambda: optuna.samplers.GridSampler(grid, seed=0),
-    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # constant_liar
+        sampler = _sampler(space)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4) if space.prune else optuna.pruners.NopPruner()
-    return optuna.create_study(
-        storage=storage,
-        study_name="sweep",
-        sampler=samplers[space.sampler](),
-        pruner=pruner,
-        direction=space.direction,
-        load_if_exists=True,
-    )
+    common: dict[str, Any] = {"storage": storage, "study_name": "sweep", "sampler": sampler, "pruner": pruner}
+    try:
+        return optuna.create_study(**common, direction=space.direction)
+    except (
+        optuna.exceptions.DuplicatedStudyError
+    ):  # joined or continued: with the same seed it would draw the same again
+        sampler.reseed_rng()
+        return optuna.load_study(**common)
+
+
+def _sampler(space: Space) -> Any:
+    import optuna
+
+    if space.sampler == "random":
+        return optuna.samplers.RandomSampler(seed=0)
+    if space.sampler == "grid":
+        grid = {name: choice for name, choice in space.settings.items() if isinstance(choice, list)}
+        return optuna.samplers.GridSampler(grid, seed=0)
+    return optuna.samplers.TPESampler(seed=0, constant_liar=True)  # what other processes run counts as bad
 
 
 def configured(table: dict[str, Any], settings: dict[str, Any], flags: Sequence[str]) -> Recipe:
