@@ -273,3 +273,18 @@ def test_plain_passes_stay_what_they_were_after_installing():
     before = model(ids, attention_mask=seen).logits[:, -1]
     assert ability(model, "auto").shared
     torch.testing.assert_close(model(ids, attention_mask=seen).logits[:, -1], before, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("keys", [12, 300])
+def test_the_cpus_backward_in_half_precision(keys):
+    """In float32 where keys are few: then only the inputs' rounding is left. Either way near the exact gradient."""
+    torch.manual_seed(0)
+    given = [torch.randn(4, keys, 16).bfloat16() for _ in range(4)]
+    flash, exact = kernels.CpuFlash(), [x.double() for x in given]
+    out, lse = flash.forward(*given[1:], True, 0.25)
+    wide_out, wide_lse = flash.forward(*exact[1:], True, 0.25)
+    ours = flash.backward(*given, out, lse, True, 0.25)
+    theirs = flash.backward(*exact, wide_out, wide_lse, True, 0.25)
+    for a, b in zip(ours, theirs):
+        assert a.dtype is torch.bfloat16
+        torch.testing.assert_close(a.double(), b, atol=(0.02 if keys == 12 else 0.05) * b.abs().max().item(), rtol=0)
