@@ -22,6 +22,7 @@ from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import frozen_weights
 from anygrpo.samplers.fused import fuse_norms
+from anygrpo.samplers.machine import keep_freed_memory
 from anygrpo.samplers.mirror import bind, mirror
 
 
@@ -51,6 +52,8 @@ class Weights:
                 p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
         mixed = not self._lora and dtype != torch.float32
         self._cast = mirror(self._core) if mixed else None
+        if mixed and self._device.type == "cpu":
+            keep_freed_memory()
         self.sampler = mirror(self._core) if self._lora or mixed else self._core
         if self._device.type == "cuda":
             for m in {id(m): m for m in (self._core, self._cast, self.sampler) if m is not None}.values():
