@@ -75,7 +75,6 @@ def float32_precision() -> str:
     return "bf16" if other.error < LARGEST_ERROR and other.rate > GAIN * base.rate else default
 
 
-@lru_cache(maxsize=1)
 def keep_freed_memory() -> bool:
     """Tell glibc to keep what is freed for the next allocation, instead of handing large blocks back to the system.
 
@@ -90,6 +89,7 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(mmap_max, 0)) and bool(mallopt(trim_threshold, -1))
 
 
+@lru_cache(maxsize=1)
 def bfloat16_is_faster() -> bool:
     """Does this processor multiply bfloat16 faster than float32 at its best?"""
     return multiply(torch.bfloat16).rate > GAIN * multiply(torch.float32, float32_precision()).rate
