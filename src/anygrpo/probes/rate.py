@@ -120,7 +120,8 @@ def measure(subject: Subject, batch: Batch, held_out: Batch, rates: list[float])
 def rate_for(table: list[Moved], target: float) -> float | None:
     """The rate that moves `target`: between two measured rates by a line in log-log, outside by KL ~ rate^2.
 
-    None where no rate moves anything. What rounding alone moves (`floor`) is taken off; rates at the floor are not used.
+    None where no rate moves anything. What rounding alone moves (`floor`) is taken off; rates at the floor are not
+    used.
     """
     rounding = floor(table)
     points = [
@@ -141,8 +142,8 @@ def rate_for(table: list[Moved], target: float) -> float | None:
 def floor(table: list[Moved]) -> float:
     """The KL that rounding alone shows: the largest of the first rates, as long as KL does not grow with the rate.
 
-    KL grows with the rate's square; where it grows less than the rate itself, nothing moves but rounding. In bfloat16 any
-    change of the weights, however small, rounds activations another way: 2e-3 nats for a small language model.
+    KL grows with the rate's square; where it grows less than the rate itself, nothing moves but rounding. In bfloat16
+    any change of the weights, however small, rounds activations another way: 2e-3 nats for a small language model.
     """
     flat = [0.0]
     for m0, m1 in pairwise(m for m in table if math.isfinite(m.kl)):
