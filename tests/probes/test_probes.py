@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from anygrpo.config.recipe import Recipe
 from anygrpo.probes import PROBES, Outcome, check
+from anygrpo.probes.parity import ratio_one
 from anygrpo.probes.rate import Moved, floor, rate_for
 from anygrpo.probes.run import temporary_run
 from anygrpo.probes.subject import Subject
@@ -178,3 +180,21 @@ def test_written_terms_that_can_do_nothing_are_named(letters_recipe):
         assert words in idle.say("en")
     acting = written | {"minibatches": 2, "beta": 0.1, "advantage": "zscore"}
     assert outcomes(letters_recipe(algorithm=acting))["no_effect"].status == "ok"
+
+
+@pytest.mark.parametrize(("blocks", "dtype", "status"), [
+    (0.15, torch.bfloat16, "ok"),  # what other blocks change explains it
+    (0.0, torch.bfloat16, "serious"),
+    (0.15, torch.float32, "serious"),
+])  # fmt: skip
+def test_in_half_precision_a_ratio_is_judged_by_what_rounding_does(blocks, dtype, status):
+    old, mask = torch.full((4, 3), -1.0), torch.ones(4, 3, dtype=torch.bool)
+    batch = SimpleNamespace(old=old, mask=mask)
+    subject = SimpleNamespace(
+        samples_itself=True,
+        module=torch.nn.Linear(2, 2, dtype=dtype),
+        block_rows=4,
+        everything=lambda: batch,
+        score=lambda batch, rows=None: (old + 0.2 + (0.0 if rows is None else blocks)).double(),
+    )
+    assert ratio_one(subject).status == status

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
+from anygrpo.rollout import Batch
 
 _FLOAT32, _COARSE = 1e-3, 1e-2
 """Largest |log-ratio| of a decision that rounding explains, in float32 and in bfloat16 or float16."""
@@ -26,8 +27,8 @@ def ratio_one(subject: Subject) -> Outcome:
     change = _at(subject.score(batch) - batch.old.double(), batch.mask)
     if not change.numel():
         return not_applicable("ratio_one", ("no valid decision was sampled", "没有有效的决策样本"))
-    limit = _COARSE if _coarse(subject) else _FLOAT32
     worst = float(change.abs().max())
+    limit = _rounding(subject, batch) if _coarse(subject) and worst > _COARSE else _limit(subject)
     numbers = {
         "abs_max": worst, "mean": float(change.mean()), "mean_ratio": float(change.exp().mean()), "limit": limit,
         "decisions": change.numel(),
@@ -95,7 +96,7 @@ def replay_parity(subject: Subject) -> Outcome:
     other = _at(subject.score(batch, rows=max(1, subject.block_rows // 3)) - first, batch.mask)
     if not again.numel():
         return not_applicable("replay_parity", ("no valid decision", "没有有效决策"))
-    limit = _COARSE if _coarse(subject) else _FLOAT32
+    limit = _limit(subject)
     noise = float((torch.expm1(other) - other).mean())
     numbers = {"twice": float(again.abs().max()), "blocks": float(other.abs().max()), "kl_noise": noise, "limit": limit}
     if numbers["twice"] > limit:
@@ -183,6 +184,16 @@ def faults_off(subject: Subject) -> Outcome:
 
 def _at(values: Tensor, mask: Tensor) -> Tensor:
     return values[mask]
+
+
+def _limit(subject: Subject) -> float:
+    return _COARSE if _coarse(subject) else _FLOAT32
+
+
+def _rounding(subject: Subject, batch: Batch) -> float:
+    """Twice what other blocks alone change in a log-prob: half precision in dozens of layers rounds tenths of a nat."""
+    moved = subject.score(batch, rows=max(1, subject.block_rows // 3)) - subject.score(batch)
+    return max(_COARSE, 2.0 * float(_at(moved, batch.mask).abs().max()))
 
 
 def _coarse(subject: Subject) -> bool:
