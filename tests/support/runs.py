@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from anygrpo.config.load import apply_flags, parse_recipe
 from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
 from anygrpo.train.run import Run
 
 TOYS = Path(__file__).with_name("toys.py")
@@ -42,3 +45,19 @@ def toml_of(folder: Path, path: Path, **extra: Any) -> Path:
 
     path.write_text(tomli_w.dumps(table(folder, **extra)))
     return path
+
+
+def cut_after(run: Run, step: int) -> None:
+    """Train until the row of `step` is written, and die there as at a power cut."""
+
+    class PowerCut(Exception):
+        pass
+
+    def cut(row: dict[str, Any], _: Any) -> None:
+        if row["step"] == step:
+            raise PowerCut
+
+    run.observers.append(cut)
+    with pytest.raises(PowerCut):
+        train(run)
+    run.close()

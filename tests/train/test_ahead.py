@@ -9,7 +9,7 @@ import tiny_lm
 import torch
 import toy_tasks
 from ranks import on_ranks
-from runs import run_of
+from runs import cut_after, run_of
 
 from anygrpo.errors import ConfigError
 from anygrpo.sinks.jsonl import read_rows
@@ -122,18 +122,7 @@ def test_stages_do_not_reach_into_one_another(uninterrupted):
 @pytest.mark.parametrize("stop_at", [3, 4, 5, 6, 7, 9, 10])
 def test_a_run_stopped_anywhere_resumes_exactly(uninterrupted, tmp_path, stop_at):
     run = run_stages(tmp_path / "run")
-
-    class PowerCut(Exception):
-        pass
-
-    def cut(row, _):
-        if row["step"] == stop_at:
-            raise PowerCut
-
-    run.observers.append(cut)
-    with pytest.raises(PowerCut):
-        train(run)
-    run.close()
+    cut_after(run, stop_at)
     again = resumed_run(tmp_path / "run")
     train(again)
     again.close()

@@ -10,6 +10,7 @@ import torch
 from runs import TOYS, run_of
 
 from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.policies.base import BasePolicy
 from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train import measure
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh
@@ -314,3 +315,9 @@ def test_evaluation_follows_epochs_of_each_stage(tmp_path):
         run_of(tmp_path / "endless", "--evaluation.every-epochs", "1")
     with pytest.raises(ConfigError, match="every = 2 and every_epochs = 1"):
         run_of(tmp_path / "both", "--evaluation.every-epochs", "1", "--evaluation.every", "2")
+
+
+def test_of_a_conversation_the_question_is_shown():
+    turns = [{"role": "assistant", "content": "46"}, {"role": "user", "content": "What is 3 + 4?"}]
+    shown = BasePolicy.show(None, [{"prompt": turns, "answer": "7"}, "plain"], [["7"], ["x"]])
+    assert [row["prompt"] for row in shown] == ["What is 3 + 4?", "plain"]

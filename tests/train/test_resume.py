@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from runs import run_of, toml_of
+from runs import cut_after, run_of, toml_of
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.sinks.jsonl import read_rows
@@ -65,18 +65,7 @@ def uninterrupted(tmp_path_factory):
 def test_a_run_stopped_at_any_step_resumes_exactly(uninterrupted, tmp_path, stop_at):
     run = run_of(tmp_path / "run", stages=STAGES, evaluation={"every": 5}, training={"checkpoint_every": 3})
     run.evaluate_start()
-
-    class PowerCut(Exception):
-        pass
-
-    def cut(row, _):
-        if row["step"] == stop_at:
-            raise PowerCut
-
-    run.observers.append(cut)
-    with pytest.raises(PowerCut):
-        train(run)
-    run.close()
+    cut_after(run, stop_at)
     again = resumed_run(tmp_path / "run")
     if again.step == 0:
         again.evaluate_start()

@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from anygrpo.metrics.base import Metric
 
+
+def _standard_error(of: str, unit: str) -> Metric:
+    return Metric(
+        f"{of}_se/",
+        unit,
+        f"Standard error of {of}/NAME over pictures; the mean +- twice it is a 95% interval.",
+        f"{of}/名称 对图像的标准误；均值 ± 2 倍即 95% 区间。",
+        "std over pictures / sqrt(number of pictures)",
+        "small beside the gain that is claimed; a paired difference has a smaller one",
+        "应小于所声称的增益；配对差的标准误更小",
+        "Larger than the gain: hold out more pictures, or compare two runs picture by picture.",
+        "大于增益：留出更多图像，或逐图比较两次运行。",
+        low=0.0,
+    )
+
+
 METRICS: tuple[Metric, ...] = (
     Metric(
         "eval/psnr",
@@ -53,30 +69,8 @@ METRICS: tuple[Metric, ...] = (
         low=-1.0,
         high=1.0,
     ),
-    Metric(
-        "eval/psnr_se/",
-        "dB",
-        "Standard error of eval/psnr/NAME over pictures; the mean +- twice it is a 95% interval.",
-        "eval/psnr/名称 对图像的标准误；均值 ± 2 倍即 95% 区间。",
-        "std over pictures / sqrt(number of pictures)",
-        "small beside the gain that is claimed; a paired difference has a smaller one",
-        "应小于所声称的增益；配对差的标准误更小",
-        "Larger than the gain: hold out more pictures, or compare two runs picture by picture.",
-        "大于增益：留出更多图像，或逐图比较两次运行。",
-        low=0.0,
-    ),
-    Metric(
-        "eval/ssim_se/",
-        "1",
-        "Standard error of eval/ssim/NAME over pictures; the mean +- twice it is a 95% interval.",
-        "eval/ssim/名称 对图像的标准误；均值 ± 2 倍即 95% 区间。",
-        "std over pictures / sqrt(number of pictures)",
-        "small beside the gain that is claimed; a paired difference has a smaller one",
-        "应小于所声称的增益；配对差的标准误更小",
-        "Larger than the gain: hold out more pictures, or compare two runs picture by picture.",
-        "大于增益：留出更多图像，或逐图比较两次运行。",
-        low=0.0,
-    ),
+    _standard_error("eval/psnr", "dB"),
+    _standard_error("eval/ssim", "1"),
     Metric(
         "eval/psnr_outside",
         "1",

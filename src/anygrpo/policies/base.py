@@ -128,8 +128,8 @@ class BasePolicy:
             setattr(self, name, value)
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
-        """Rows for samples/step_*.jsonl: anything JSON can hold. Of tensors their shape and range."""
-        return [{"prompt": str(p), "outputs": [_shown(o) for o in row]} for p, row in zip(prompts, outputs)]
+        """Rows for samples/step_*.jsonl: anything JSON can hold. Of conversations the last turn, of tensors the shape."""
+        return [{"prompt": _question(p), "outputs": [_shown(o) for o in row]} for p, row in zip(prompts, outputs)]
 
     def parameters(self) -> list[nn.Parameter]:
         return [p for p in self.trainable().parameters() if p.requires_grad]  # type: ignore[attr-defined]
@@ -178,6 +178,14 @@ def frozen_weights(module: nn.Module, frozen: dict[str, Tensor]) -> Iterator[Non
         for name, p in module.named_parameters():
             if name in live:
                 p.data = live[name]
+
+
+def _question(prompt: Any) -> str:
+    """What is asked, for a reader: of a conversation its last turn, without the worked examples before it."""
+    asked = prompt.get("prompt", prompt) if isinstance(prompt, dict) else prompt
+    if isinstance(asked, list) and asked and isinstance(asked[-1], dict) and "content" in asked[-1]:
+        asked = asked[-1]["content"]
+    return str(asked)
 
 
 def _shown(output: Any) -> str:
