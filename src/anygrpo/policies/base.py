@@ -128,7 +128,7 @@ class BasePolicy:
             setattr(self, name, value)
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
-        """Rows for samples/step_*.jsonl: anything JSON can hold. Of conversations the last turn, of tensors the shape."""
+        """For samples/step_*.jsonl: what JSON can hold; of a conversation the last turn, of a tensor its shape."""
         return [{"prompt": _question(p), "outputs": [_shown(o) for o in row]} for p, row in zip(prompts, outputs)]
 
     def parameters(self) -> list[nn.Parameter]:
