@@ -80,4 +80,5 @@ def test_errors():
 
 def test_the_example_in_the_docstring():
     result = doctest.testmod(schedules)
-    assert (result.failed, result.attempted) == (0, 1)
+    assert result.failed == 0
+    assert result.attempted >= 1  # mutation testing copies the function with its docstring
