@@ -1,4 +1,4 @@
-"""Two sides on the same work: each step in a process of its own side, in alternation, and one record of what they took."""
+"""Two sides on the same work, in alternation, each in a process of its own, and one record of what they took."""
 
 from __future__ import annotations
 
