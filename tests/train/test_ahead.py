@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
-import tiny_lm
 import torch
 import toy_tasks
 from ranks import on_ranks
@@ -147,82 +144,6 @@ def test_a_scheduled_temperature_is_that_of_the_step_that_trains(tmp_path):
     flags = ["--algorithm.temperature", "{kind = 'linear', start = 2.0, end = 0.5}", "--optimizer.learning-rate", "0.0"]
     finished(tmp_path / "run", *OFF, *flags)
     assert all(row["log_ratio/abs_max"] < 1e-5 for row in rows_of(tmp_path / "run"))
-
-
-def lm_run(folder, monkeypatch=None, beside=False, **options):
-    from anygrpo.samplers.builtin import BuiltinEngine
-
-    if monkeypatch is not None:
-        monkeypatch.setattr(BuiltinEngine, "apart", beside)
-    factory = f"{tiny_lm.__file__}:policy"
-    policy = {"kind": "python", "factory": factory, "options": {"train": "lora", **options}}
-    algorithm = {"prompts_per_step": 3, "group_size": 4, "advantage": "overall"}
-    return run_of(
-        folder,
-        *OFF,
-        policy=policy,
-        task={"kind": "python", "task": f"{tiny_lm.__file__}:Even"},
-        algorithm=algorithm,
-        training={"steps": 4, "checkpoint_every": 2},
-        optimizer={"learning_rate": 0.02},
-    )
-
-
-def test_a_language_model_really_samples_beside_its_updates_with_the_same_result(tmp_path, monkeypatch):
-    kept = {}
-    for beside in (False, True):
-        run = lm_run(tmp_path / str(beside), monkeypatch, beside)
-        names, engine = [], run.policy.engine
-        generate = engine.generate
-        engine.generate = lambda *a, g=generate, n=names: (n.append(threading.current_thread().name), g(*a))[1]
-        train(run)
-        run.close()
-        kept[beside] = run
-        others = [name for name in names if name.startswith("ahead")]
-        assert len(others) == (3 if beside else 0)  # not the first rollout, and no evaluation
-    same_weights(kept[False], kept[True])
-    assert rows_of(tmp_path / "False") == rows_of(tmp_path / "True")
-
-
-def test_updates_do_not_reach_a_sampler_that_is_held(tmp_path, monkeypatch):
-    run = lm_run(tmp_path / "run", monkeypatch, True)
-    planned, _ = run.enter(0)
-    prompts = planned.task.prompts(0, 3)
-    first = run.policy.sample(prompts, 4, 1)
-    assert run.policy.hold_sampler()
-    with torch.no_grad():
-        for p in run.policy.parameters():
-            p.add_(torch.randn_like(p))
-    held = run.policy.sample(prompts, 4, 1)
-    assert torch.equal(held.samples["completion_ids"], first.samples["completion_ids"])
-    assert torch.equal(held.log_probs, first.log_probs)
-    run.policy.release_sampler()
-    assert not torch.equal(run.policy.sample(prompts, 4, 1).log_probs, first.log_probs)
-    run.close()
-
-
-def test_weights_that_the_sampler_shares_cannot_be_held(tmp_path):
-    run = lm_run(tmp_path / "run", train="all")
-    run.enter(0)
-    run.policy.sample([{"prompt": "w1 w2"}], 2, 1)
-    assert not run.policy.hold_sampler()
-    run.close()
-
-
-def test_an_exception_beside_the_updates_ends_the_run(tmp_path, monkeypatch):
-    run = lm_run(tmp_path / "run", monkeypatch, True)
-    engine = run.policy.engine
-    generate = engine.generate
-
-    def broken(*arguments):
-        if threading.current_thread().name.startswith("ahead"):
-            raise RuntimeError("engine lost")
-        return generate(*arguments)
-
-    engine.generate = broken
-    with pytest.raises(RuntimeError, match="engine lost"):
-        train(run)
-    run.close()
 
 
 def on_two(folder):
