@@ -2,7 +2,7 @@
 
 import torch
 
-from anygrpo.algorithm import ADVANTAGES, Advantages, compute
+from anygrpo.algorithm import ADVANTAGES, AdvantageOptions, Advantages, compute
 
 IN_GROUP = sorted(set(ADVANTAGES) - {"running", "overall"})
 """Normalisers that compare inside the group."""
@@ -15,7 +15,7 @@ def adv(name: str, rewards, valid=None, **options) -> Advantages:
         options.setdefault("components", {"only": r})
     if name == "pass_at_k":
         options.setdefault("k", 1)
-    return compute(name, r, v, **options)
+    return compute(name, r, v, AdvantageOptions(**options))
 
 
 def close(values, expected, atol=2e-6):

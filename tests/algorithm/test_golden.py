@@ -6,7 +6,7 @@ import golden
 import pytest
 import torch
 
-from anygrpo.algorithm import compute, estimate, loss_weights
+from anygrpo.algorithm import AdvantageOptions, compute, estimate, loss_weights
 
 # framework -> (name, options). Epsilons are the frameworks' own; tolerance of the comparison: their six decimals.
 SETTINGS = {
@@ -46,7 +46,7 @@ NAN_SINGLETON = {"openrlhf.group_norm", "slime.grpo", "torchforge"}
 def ours(framework: str, case: str) -> torch.Tensor:
     name, options = SETTINGS[framework]
     rewards = torch.tensor([golden.REWARDS[case]])
-    return compute(name, rewards, torch.ones_like(rewards, dtype=torch.bool), **options).values[0]
+    return compute(name, rewards, torch.ones_like(rewards, dtype=torch.bool), AdvantageOptions(**options)).values[0]
 
 
 def test_every_framework_is_covered():

@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from anygrpo.algorithm import OBJECTIVES, ClipSettings, compute, estimate, loss_weights, reward_weights
+from anygrpo.algorithm import (
+    OBJECTIVES,
+    AdvantageOptions,
+    ClipSettings,
+    compute,
+    estimate,
+    loss_weights,
+    reward_weights,
+)
 
 GOOD = 2  # the best of 4 arms
 REWARDS = torch.tensor([0.1, 0.3, 1.0, 0.0])
@@ -23,7 +31,7 @@ def learn(objective="ppo", advantage="zscore", sign=1.0, beta=0.0, kl="k3", step
         if objective == "rce":
             a = reward_weights(REWARDS[arms][None], valid, 0.2)[0][:, None]
         else:
-            a = sign * compute(advantage, REWARDS[arms][None], valid, k=2).values[0][:, None]
+            a = sign * compute(advantage, REWARDS[arms][None], valid, AdvantageOptions(k=2)).values[0][:, None]
         for _ in range(epochs):
             new = logits.log_softmax(-1)[arms, None]
             loss = OBJECTIVES[objective](new, old, a, mask, ClipSettings()).loss

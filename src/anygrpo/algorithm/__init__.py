@@ -23,7 +23,7 @@ from anygrpo.algorithm.kl import (
     gaussian_kl,
     update,
 )
-from anygrpo.algorithm.normalisers import ADVANTAGES, expected_max
+from anygrpo.algorithm.normalisers import ADVANTAGES, AdvantageOptions, expected_max
 from anygrpo.algorithm.objectives import OBJECTIVES, WHOLE_SEQUENCE, ClipSettings, PerDecision
 from anygrpo.algorithm.ratios import log_ratio, ratio_stats, sequence_log_ratio
 from anygrpo.algorithm.schedules import value_at
@@ -40,6 +40,7 @@ __all__ = [
     "TOLERANCE",
     "WHOLE_SEQUENCE",
     "AdaptiveKL",
+    "AdvantageOptions",
     "Advantages",
     "BandKL",
     "ClipSettings",

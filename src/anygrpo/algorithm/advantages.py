@@ -11,13 +11,13 @@ no spread, or with fewer than two valid samples, gets 0 from every normaliser th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, Options, rank
-from anygrpo.algorithm.statistics import TOLERANCE, RunningState, is_constant
+from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, rank
+from anygrpo.algorithm.statistics import RunningState, is_constant
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 
 
@@ -39,36 +39,13 @@ class Advantages:
     running: RunningState
 
 
-def compute(
-    name: str,
-    rewards: Tensor,
-    valid: Tensor,
-    *,
-    std_floor: float = 0.0,
-    clip: float | None = None,
-    components: dict[str, Tensor] | None = None,
-    component_weights: dict[str, float] | None = None,
-    running: RunningState | None = None,
-    k: int = 1,
-    ddof: int = 1,
-    epsilon: float = 0.0,
-    tolerance: float = TOLERANCE,
-) -> Advantages:
+def compute(name: str, rewards: Tensor, valid: Tensor, options: AdvantageOptions | None = None) -> Advantages:
     """Advantages of all groups of one step. The batch-wide normalisers need the groups of all ranks at once.
 
     Args:
         name: a key of `ADVANTAGES`.
         rewards: [P, G], any float type.
         valid: [P, G] bool.
-        std_floor: standard deviations below it are replaced by it.
-        clip: advantages are limited to [-clip, clip]; which ones is returned.
-        components: reward parts [P, G] each, for "components" and "gdpo".
-        component_weights: weight of each part; 1 where not named.
-        running: moving statistics so far, for "running".
-        k: for "pass_at_k".
-        ddof: 1 divides variances by n - 1, 0 by n.
-        epsilon: added to standard deviations (and to the mean in "maxrl"). 0 is right; others exist for comparison.
-        tolerance: see `is_constant`.
 
     Raises:
         ConfigError: an unknown name, or an option that this normaliser cannot use.
@@ -78,20 +55,16 @@ def compute(
         raise ConfigError(f"unknown advantage {name!r}", suggestion(name, ADVANTAGES))
     if rewards.dim() != 2 or rewards.shape != valid.shape:
         raise AnygrpoError(f"rewards {tuple(rewards.shape)} and valid {tuple(valid.shape)} must both be [P, G]")
+    o = options or AdvantageOptions()
     valid = valid.bool() & torch.isfinite(rewards)
     x = torch.where(valid, rewards.double(), 0.0)
-    state = running or RunningState()
     if name == "running":
-        state = state.updated(x[valid])
-    options = Options(std_floor, epsilon, ddof, k, tolerance, components or {}, component_weights or {}, state)
-    values = torch.where(valid, ADVANTAGES[name](x, valid, options), 0.0)
-    clipped = torch.zeros_like(valid)
-    if clip is not None:
-        clipped = values.abs() > clip
-        values = values.clamp(-clip, clip)
-    compared = list(options.components.values()) if name in BY_PART else [x]
-    flat = [is_constant(part, valid & torch.isfinite(part), tolerance) for part in compared]
-    return Advantages(values.float(), torch.stack(flat).all(0), clipped, state)
+        o = replace(o, running=o.running.updated(x[valid]))
+    values = torch.where(valid, ADVANTAGES[name](x, valid, o), 0.0)
+    clip = math.inf if o.clip is None else o.clip
+    parts = list(o.components.values()) if name in BY_PART else [x]
+    constant = [is_constant(part, valid & torch.isfinite(part), o.tolerance) for part in parts]
+    return Advantages(values.clamp(-clip, clip).float(), torch.stack(constant).all(0), values.abs() > clip, o.running)
 
 
 def reward_weights(
@@ -110,7 +83,7 @@ def reward_weights(
         raise ConfigError(f"RCE temperature {temperature}", "give a temperature > 0 (or top_one)")
     valid = valid.bool() & torch.isfinite(rewards)
     x = torch.where(valid, rewards.double(), 0.0)
-    scores = rank(x, valid, Options()) if ranked else x
+    scores = rank(x, valid, AdvantageOptions()) if ranked else x
     scores = torch.where(valid, scores, -math.inf)
     best = scores.amax(1, keepdim=True)
     raw = (scores == best).double() if top_one else torch.exp((scores - best) / temperature)

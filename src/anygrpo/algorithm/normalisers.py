@@ -1,7 +1,7 @@
 """Normalisers: how rewards become advantages, [P, G] to [P, G]. `advantages.compute` cleans their input.
 
-Each takes float64 rewards with 0 at invalid places, the valid mask, and `Options`; what it puts at invalid places is
-not used.
+Each takes float64 rewards with 0 at invalid places, the valid mask, and `AdvantageOptions`; what it puts at invalid
+places is not used.
 """
 
 from __future__ import annotations
@@ -18,30 +18,43 @@ from anygrpo.errors import ConfigError, suggestion
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the normalisers may need; `compute` fills it."""
+class AdvantageOptions:
+    """Numbers of the normalisers; each uses those that its formula has.
+
+    Attributes:
+        std_floor: standard deviations below it are replaced by it.
+        clip: advantages are limited to [-clip, clip] (by `advantages.compute`, after the normaliser).
+        components: reward parts [P, G] each, for "components" and "gdpo".
+        component_weights: weight of each part; 1 where not named.
+        running: moving statistics so far, for "running".
+        k: for "pass_at_k".
+        ddof: 1 divides variances by n - 1, 0 by n.
+        epsilon: added to standard deviations (and to the mean in "maxrl"). 0 is right; others exist for comparison.
+        tolerance: see `is_constant`.
+    """
 
     std_floor: float = 0.0
-    epsilon: float = 0.0
-    ddof: int = 1
-    k: int = 1
-    tolerance: float = TOLERANCE
+    clip: float | None = None
     components: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     component_weights: dict[str, float] = field(default_factory=dict[str, float])
     running: RunningState = field(default_factory=RunningState)
+    k: int = 1
+    ddof: int = 1
+    epsilon: float = 0.0
+    tolerance: float = TOLERANCE
 
 
-Normaliser = Callable[[Tensor, Tensor, Options], Tensor]
+Normaliser = Callable[[Tensor, Tensor, AdvantageOptions], Tensor]
 """(rewards [P, G] float64 with 0 at invalid places, valid [P, G], options) -> advantages [P, G]."""
 
 
-def _divide(x: Tensor, std: Tensor, o: Options) -> Tensor:
+def _divide(x: Tensor, std: Tensor, o: AdvantageOptions) -> Tensor:
     """x / max(std, floor) + epsilon in the denominator; 0 where that is 0."""
     below = std.clamp(min=o.std_floor) + o.epsilon
     return torch.where(below > 0, x / torch.where(below > 0, below, 1.0), 0.0)
 
 
-def _live(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def _live(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     return ~is_constant(x, valid, o.tolerance)[:, None]
 
 
@@ -49,23 +62,23 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape(1, -1)
 
 
-def centred(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def centred(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """r - mean(group). Dr. GRPO, arXiv 2503.20783."""
     return torch.where(_live(x, valid, o) & valid, x - group_mean(x, valid), 0.0)
 
 
-def zscore(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def zscore(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(r - mean) / max(std, floor) inside the group. GRPO, arXiv 2402.03300. |A| <= (n - 1) / sqrt(n) with ddof 1."""
     return _divide(centred(x, valid, o), group_std(x, valid, o.ddof), o)
 
 
-def leave_one_out(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def leave_one_out(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """r_i - mean of the others = n / (n - 1) x (r_i - mean). RLOO, arXiv 2402.14740."""
     n = valid.sum(1, keepdim=True)
     return centred(x, valid, o) * n / (n - 1).clamp(min=1)
 
 
-def leave_one_out_std(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def leave_one_out_std(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(r_i - mean of the others) / std of the others (NeMo-RL's default).
 
     Where the others are constant their spread says nothing: the difference stays undivided, in place of the 4000 that
@@ -81,7 +94,7 @@ def leave_one_out_std(x: Tensor, valid: Tensor, o: Options) -> Tensor:
     return torch.where(flat, difference, _divide(difference, std, o))
 
 
-def rank(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def rank(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """2 x rank / (n - 1) - 1 with ties sharing their average rank: in [-1, 1], mean 0.
 
     Without ties the (n-divided) standard deviation is sqrt((n + 1) / (3 (n - 1))). A sample's value is (how many it
@@ -93,26 +106,26 @@ def rank(x: Tensor, valid: Tensor, o: Options) -> Tensor:
     return torch.where(_live(x, valid, o), values, 0.0)
 
 
-def batch(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def batch(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(r - mean(group)) / std of all rewards of the batch (TRL `scale_rewards="batch"`; LitePPO, arXiv 2508.08221)."""
     return _divide(centred(x, valid, o), group_std(_flat(x), _flat(valid), o.ddof), o)
 
 
-def whitened(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def whitened(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """r - mean(group), then centred and scaled over the batch. REINFORCE++-baseline, arXiv 2501.03262."""
     return _over_batch(centred(x, valid, o), valid, o)
 
 
-def overall(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def overall(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(r - mean) / std over the whole batch. REINFORCE++, arXiv 2501.03262. Groups play no part."""
     return _over_batch(x, valid, o)
 
 
-def _over_batch(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def _over_batch(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     return zscore(_flat(x), _flat(valid), o).reshape(x.shape)
 
 
-def running(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def running(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(r - m) / s with the moving mean and standard deviation, this batch included. Groups play no part.
 
     Prompts of unequal difficulty get advantages of one sign within a group; a group of one has a baseline here.
@@ -124,7 +137,7 @@ def running(x: Tensor, valid: Tensor, o: Options) -> Tensor:
     return _divide(x - o.running.mean, std, o)
 
 
-def components(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def components(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """Each reward part z-scored in the group, times its weight, summed. No batch normalisation (see `gdpo`).
 
     A part that is not finite for a sample takes that sample out of that part alone.
@@ -141,7 +154,7 @@ def components(x: Tensor, valid: Tensor, o: Options) -> Tensor:
     return total
 
 
-def gdpo(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def gdpo(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """`components`, then centred and scaled over the batch, so that the number of parts does not set the scale.
 
     GDPO, arXiv 2601.05242.
@@ -149,7 +162,7 @@ def gdpo(x: Tensor, valid: Tensor, o: Options) -> Tensor:
     return _over_batch(components(x, valid, o), valid, o)
 
 
-def maxrl(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def maxrl(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(r - mean) / mean in the group, for rewards >= 0: rare successes weigh more. MaxRL, arXiv 2602.02710.
 
     Raises:
@@ -161,7 +174,7 @@ def maxrl(x: Tensor, valid: Tensor, o: Options) -> Tensor:
     return centred(x, valid, o) / torch.where(mean > 0, mean, 1.0)
 
 
-def gpg(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def gpg(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(r - mean(group)) x (valid samples / samples with a reward other than 0), counted over the batch.
 
     GPG, arXiv 2504.02546, as verl computes it.
@@ -169,7 +182,7 @@ def gpg(x: Tensor, valid: Tensor, o: Options) -> Tensor:
     return centred(x, valid, o) * valid.sum() / ((x != 0) & valid).sum().clamp(min=1)
 
 
-def pass_at_k(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def pass_at_k(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """Unbiased advantage for the expected best of k samples, with a leave-one-out baseline.
 
     A_i = k (E max over {i} and k - 1 others - E max over k others), both expectations over all subsets of the group.
@@ -206,7 +219,7 @@ def expected_max(ascending: list[float], k: int) -> float:
     return sum(math.comb(j, k - 1) / math.comb(n, k) * ascending[j] for j in range(k - 1, n))
 
 
-def best_gap(x: Tensor, valid: Tensor, o: Options) -> Tensor:
+def best_gap(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """(best - second best) / std for the best sample, 0 for the others (verl's `grpo_passk`; arXiv 2503.19595).
 
     Two equal best samples: all 0.

@@ -68,20 +68,20 @@ def _estimator(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
     ) -> tuple[Tensor, Tensor]:
         """(advantages, returns), both [n, t], 0 at masked places. Rows with equal `index` are a group.
 
-        Reads `config.anygrpo`, a table of arguments of `advantages.compute` (std_floor, clip, k, ddof).
+        Reads `config.anygrpo`, a table of `AdvantageOptions` (std_floor, clip, k, ddof).
         """
         rewards = token_level_rewards.sum(-1)
         grid, valid, place = grouped(rewards, index)
-        values = advantages.compute(name, grid, valid, **_options(config)).values
+        values = advantages.compute(name, grid, valid, _options(config)).values
         rows = values[place[:, 0], place[:, 1]][:, None] * response_mask
         return rows, rows
 
     return _ESTIMATORS.setdefault(name, compute)
 
 
-def _options(config: Any) -> dict[str, Any]:
+def _options(config: Any) -> advantages.AdvantageOptions:
     given = config.get("anygrpo", None) if hasattr(config, "get") else getattr(config, "anygrpo", None)
-    return dict(given) if given else {}
+    return advantages.AdvantageOptions(**(given or {}))
 
 
 def grouped(rewards: Tensor, index: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:

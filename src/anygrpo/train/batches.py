@@ -82,10 +82,7 @@ def _prepare_grpo(
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
     chain = [f for f in numbers.filters if f[0] != "drop_constant" or a.advantage not in _OF_PARTS]
     filtered = filters.apply(groups, chain)
-    result = advantages.compute(
-        a.advantage,
-        rollout.rewards,
-        filtered.keep,
+    options = advantages.AdvantageOptions(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
         components=rollout.components,
@@ -95,6 +92,7 @@ def _prepare_grpo(
         ddof=a.ddof,
         epsilon=a.epsilon,
     )
+    result = advantages.compute(a.advantage, rollout.rewards, filtered.keep, options)
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
     mask = rollout.mask & filtered.keep[..., None]
     return Prepared(rollout, result.values, mask, counts, running=result.running)
