@@ -174,9 +174,7 @@ def test_running_statistics_are_unbiased_from_the_first_batch():
     assert state.mean == pytest.approx(4.0)
     assert state.variance == pytest.approx(5.0)
     assert state.weight == pytest.approx(0.1)
-    result = compute(
-        "running", r, torch.ones_like(r, dtype=torch.bool), AdvantageOptions(running=RunningState(decay=0.9))
-    )
+    result = adv("running", r, running=RunningState(decay=0.9))
     close(result.values, (r - 4) / math.sqrt(5))
     assert result.running == state
 
