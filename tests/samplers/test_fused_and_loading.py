@@ -9,7 +9,7 @@ import torch
 
 from anygrpo.errors import DataError
 from anygrpo.samplers import loading, machine, smollm2
-from anygrpo.samplers.fused import fuse_norms
+from anygrpo.samplers.fused.norms import fuse_norms
 
 
 @pytest.mark.parametrize(("kind", "norms"), [("llama", 5), ("qwen3", 9), ("gemma", 5), ("gpt2", 0)])

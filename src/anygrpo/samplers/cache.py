@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+
+from anygrpo.samplers.fused import decoding
+from anygrpo.samplers.fused.trial import agrees
 
 
 @dataclass
@@ -16,19 +20,27 @@ class GroupCache:
         prompt_of: [R] which prompt a row belongs to.
         slot: [R] place of the row in the [P, S] rectangle in which the rows of a prompt lie side by side.
         slots: S.
+        lengths: [P] int32 of the prompts.
         hidden: [P, Lp] bool, True at padding of prompts; None where all are equally long.
         prompt_k, prompt_v: a layer each: [P, KV, Lp, D].
         own_k, own_v: a layer each: [R, KV, T, D].
+        first, count: [P] int32: the first row of each prompt, and how many it has (rows of one prompt are adjacent).
     """
 
     prompt_of: Tensor
     slot: Tensor
     slots: int
+    lengths: Tensor
     hidden: Tensor | None
     prompt_k: list[Tensor]
     prompt_v: list[Tensor]
     own_k: list[Tensor] = field(default_factory=list)
     own_v: list[Tensor] = field(default_factory=list)
+    first: Tensor = field(init=False)
+    count: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first, self.count = self._extents()
 
     @staticmethod
     def of(kept: list[tuple[Tensor, Tensor]], lengths: list[int], rows: list[int], width: int) -> GroupCache:
@@ -45,8 +57,9 @@ class GroupCache:
         count = torch.tensor(rows, device=k.device)
         prompt_of = torch.arange(len(rows), device=k.device).repeat_interleave(count)
         longest = max(lengths)
-        hidden = torch.arange(longest, device=k.device) >= torch.tensor(lengths, device=k.device)[:, None]
-        cache = GroupCache(prompt_of, prompt_of, 0, hidden if min(lengths) < longest else None, prompt_k, prompt_v)
+        size = torch.tensor(lengths, dtype=torch.int32, device=k.device)
+        hidden = torch.arange(longest, device=k.device) >= size[:, None] if min(lengths) < longest else None
+        cache = GroupCache(prompt_of, prompt_of, 0, size, hidden, prompt_k, prompt_v)
         cache._place()
         shape = (sum(rows), k.shape[0], width, k.shape[2])
         cache.own_k = [k.new_zeros(shape) for _ in kept]
@@ -54,12 +67,25 @@ class GroupCache:
         return cache
 
     def _place(self) -> None:
-        """Lay the rows out side by side, prompt by prompt. Rows of one prompt are adjacent."""
-        counts = torch.bincount(self.prompt_of, minlength=len(self.prompt_k[0]))
-        first = counts.cumsum(0) - counts
-        self.slots = int(counts.max())
-        within = torch.arange(len(self.prompt_of), device=counts.device) - first[self.prompt_of]
+        """Lay the rows out side by side, prompt by prompt."""
+        self.first, self.count = self._extents()
+        self.slots = int(self.count.max())
+        within = torch.arange(len(self.prompt_of), device=self.count.device) - self.first[self.prompt_of]
         self.slot = self.prompt_of * self.slots + within
+
+    def _extents(self) -> tuple[Tensor, Tensor]:
+        count = torch.bincount(self.prompt_of, minlength=len(self.lengths))
+        return (count.cumsum(0) - count).int(), count.int()
+
+    def seat(self, row: Tensor, group_size: int) -> None:
+        """These rows of the whole generation, in its order, in place: captured graphs hold the addresses.
+
+        A row's place in the rectangle is its number in the whole generation.
+        """
+        self.slot.copy_(row)
+        self.prompt_of.copy_(row // group_size)
+        for mine, new in zip((self.first, self.count), self._extents()):
+            mine.copy_(new)
 
     @property
     def rows(self) -> int:
@@ -81,6 +107,7 @@ class GroupCache:
         if len(prompts) < len(self.prompt_k[0]):
             self.prompt_k = [x[prompts] for x in self.prompt_k]
             self.prompt_v = [x[prompts] for x in self.prompt_v]
+            self.lengths = self.lengths[prompts]
             self.hidden = None if self.hidden is None else self.hidden[prompts]
         self._place()
 
@@ -111,7 +138,26 @@ class Step:
 
     def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """query [1, H, R, D], key and value [1, KV, R, D] -> [1, R, H, D]."""
-        cache, layer = self.cache, module.layer_idx
+        layer = module.layer_idx
+        if decoding.fits(query) and _fused_works(
+            query.device, query.dtype, query.shape[1], key.shape[1], query.shape[3]
+        ):
+            return self.fused(layer, query, key, value, scaling)
+        return self.plain(layer, query, key, value, scaling)
+
+    def fused(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """`attend` by two kernels, which read the place from the device."""
+        cache, place = self.cache, self.place
+        if isinstance(place, int):
+            place = torch.full((1,), place, device=query.device)
+        prompts = decoding.Prompts(
+            cache.prompt_k[layer], cache.prompt_v[layer], cache.lengths, cache.first, cache.count, cache.slots
+        )
+        return decoding.attend(query, key, value, prompts, cache.own_k[layer], cache.own_v[layer], place, scaling)
+
+    def plain(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """`attend` by matrix products and one softmax over prompt and own keys."""
+        cache = self.cache
         kv, (heads, rows, size) = key.shape[1], query.shape[1:]
         self._write(cache.own_k[layer], key[0])
         self._write(cache.own_v[layer], value[0])
@@ -158,3 +204,22 @@ class Step:
     def _prefix_values(self, weight: Tensor, values: Tensor) -> Tensor:
         """[R, KV, M, D] from weights [R, KV, M, Lp]."""
         return self._ungather(self._gather(weight) @ values, weight.shape[2])
+
+
+@functools.cache
+def _fused_works(device: torch.device, dtype: torch.dtype, heads: int, key_heads: int, size: int) -> bool:
+    """A made-up step of five rows of two prompts by both ways."""
+    generator = torch.Generator().manual_seed(0)
+    make = lambda *shape: torch.randn(*shape, generator=generator).to(device, dtype)  # noqa: E731
+    lengths, rows, place = [150, 30], [3, 2], 4
+    kept, own = [(make(key_heads, 180, size), make(key_heads, 180, size))], make(2, 5, key_heads, 9, size)
+    new = (make(1, heads, 5, size), make(1, key_heads, 5, size), make(1, key_heads, 5, size))
+
+    def made(fused: bool) -> list[Tensor]:
+        cache = GroupCache.of(kept, lengths, rows, width=9)
+        cache.own_k[0][:], cache.own_v[0][:] = own[0], own[1]
+        step = Step(cache, place)
+        out = (step.fused if fused else step.plain)(0, *new, size**-0.5)
+        return [out, cache.own_k[0], cache.own_v[0]]
+
+    return agrees("decoding", lambda: made(True), lambda: made(False))

@@ -78,6 +78,7 @@ class CapturedDecoder:
         # One pool for all graphs: they never run at once, and nothing they leave in it is read later.
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self.hidden = torch.zeros(prompts, prompt_width, dtype=torch.bool, device=device)
+        self.lengths = torch.zeros(prompts, dtype=torch.int32, device=device)
         self.prompt_k: list[Tensor] = []
         self.prompt_v: list[Tensor] = []
 
@@ -105,6 +106,7 @@ class CapturedDecoder:
         device, longest = hidden.device, cache.prompt_k[0].shape[2]
         sizes = torch.tensor([len(ids) for ids in prompts], device=device)
         self.hidden.copy_(torch.arange(self.prompt_width, device=device) >= sizes[:, None])
+        self.lengths.copy_(sizes)
         if not self.prompt_k:
             shape = (*cache.prompt_k[0].shape[:2], self.prompt_width, cache.prompt_k[0].shape[3])
             self.prompt_k = [x.new_zeros(shape) for x in cache.prompt_k]
@@ -117,6 +119,7 @@ class CapturedDecoder:
         self.count.zero_()
         level = self._level(len(self.ids))
         level.row.copy_(torch.arange(len(self.ids), device=device))
+        level.cache.seat(level.row, self.group_size)
         level.lengths.copy_(sizes.repeat_interleave(self.group_size))
         level.done.zero_()
         level.place.fill_(-1)
@@ -128,7 +131,8 @@ class CapturedDecoder:
             shape = (rows, some.shape[1], self.sampling.max_new_tokens, some.shape[3])
             zeros = lambda kind: torch.zeros(rows, dtype=kind, device=device)  # noqa: E731
             row = torch.arange(rows, device=device)
-            cache = GroupCache(row // self.group_size, row, self.group_size, self.hidden, self.prompt_k, self.prompt_v)
+            prompts = (self.lengths, self.hidden, self.prompt_k, self.prompt_v)
+            cache = GroupCache(row // self.group_size, row, self.group_size, *prompts)
             cache.own_k = [some.new_zeros(shape) for _ in self.prompt_k]
             cache.own_v = [some.new_zeros(shape) for _ in self.prompt_k]
             place = torch.zeros(1, dtype=torch.long, device=device)
@@ -148,9 +152,7 @@ class CapturedDecoder:
         for name in ("token", "lengths", "row", "done"):
             getattr(new, name).copy_(getattr(level, name)[stay])
         new.place.copy_(level.place)
-        # A row's place in the rectangle is its number in the whole generation.
-        new.cache.slot.copy_(new.row)
-        new.cache.prompt_of.copy_(new.row // self.group_size)
+        new.cache.seat(new.row, self.group_size)
         for mine, old in zip(new.cache.own_k + new.cache.own_v, level.cache.own_k + level.cache.own_v):
             mine[:, :, :place] = old[stay, :, :place]
         return new

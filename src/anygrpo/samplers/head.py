@@ -1,6 +1,6 @@
 """Log-probs of given tokens from hidden states, a block of rows at a time: logits [N, V] never exist whole.
 
-Forward keeps one log-normaliser a row; backward computes each block's logits again. Gradients with z the restricted
+Backward computes each block's logits again. Gradients with z the restricted
 logits (see `support.restrict`), p = softmax(z), l = log p, and incoming g, a, b for the three outputs:
 
     d/dz = g (onehot - p)  -  a p (l + H)  +  b p (l - l_ref - KL)
@@ -18,10 +18,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anygrpo.samplers.base import Support
+from anygrpo.samplers.fused import logits as fused
+from anygrpo.samplers.fused.trial import HALF
 from anygrpo.samplers.support import restrict
 
 BLOCK = 512
 """Rows whose logits exist at once: 512 x 49k float32 is 100 MB."""
+
+FUSED_BLOCK = 1024
+"""The same where the kernels keep one copy of them, and not five."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +127,14 @@ class _BlockScores(torch.autograd.Function):
         head = Head(weight, bias, o.cap, o.scale, o.precise)
         n, kind = hidden.shape[0], torch.float64 if hidden.dtype == torch.float64 else torch.float32
         lp = hidden.new_zeros(n, dtype=kind)
-        entropy, kl = torch.zeros_like(lp), torch.zeros_like(lp)
-        for a in range(0, n, BLOCK):
-            s = slice(a, a + BLOCK)
+        entropy, kl, lse = torch.zeros_like(lp), torch.zeros_like(lp), torch.zeros_like(lp)
+        ctx.fused = _fusible(hidden, head, o)
+        for s in _blocks(n, ctx.fused):
+            if ctx.fused:
+                lp[s], lse[s], entropy[s] = fused.normalise(
+                    head.logits(hidden[s]), targets[s], 1 / o.support.temperature
+                )
+                continue
             log_p = _log_softmax_block(hidden[s], head, o, targets[s], decision[s])
             lp[s] = log_p.gather(1, targets[s, None])[:, 0]
             if o.entropy or o.reference is not None:
@@ -133,35 +143,59 @@ class _BlockScores(torch.autograd.Function):
                     entropy[s] = -(p * finite).sum(1)
                 if o.reference is not None:
                     kl[s] = (p * (finite - _reference_block(log_p, ref_hidden[s], o))).sum(1)
-        ctx.save_for_backward(hidden, weight, bias, targets, decision, ref_hidden, entropy, kl)
+        ctx.save_for_backward(hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, lse)
         ctx.options = o
         return lp, entropy, kl
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, a: Tensor, b: Tensor):
-        hidden, weight, bias, targets, decision, ref_hidden, entropy, kl = ctx.saved_tensors
+        hidden, weight, bias = ctx.saved_tensors[:3]
         o: _Options = ctx.options
-        head = Head(weight, bias, o.cap, o.scale, o.precise)
         need_h, need_w, need_b = ctx.needs_input_grad[:3]
         dh = torch.empty_like(hidden) if need_h else None
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         dw = torch.zeros_like(weight, dtype=exact) if need_w else None
         db = torch.zeros_like(bias, dtype=exact) if need_b and bias is not None else None
-        for start in range(0, hidden.shape[0], BLOCK):
-            s = slice(start, start + BLOCK)
-            log_p = _log_softmax_block(hidden[s], head, o, targets[s], decision[s])
-            dz = _grad_logits(log_p, g[s], a[s], b[s], targets[s], entropy[s], kl[s], ref_hidden, s, o)
-            dz = dz.mul_(o.scale / o.support.temperature)
-            if o.cap is not None:
-                dz = dz * (1 - (head.logits(hidden[s]).to(exact) / o.cap) ** 2)
+        for s in _blocks(hidden.shape[0], ctx.fused):
+            dz = (_fused_grad if ctx.fused else _plain_grad)(ctx, g[s], a[s], b[s], s)
             wide = dz if o.precise and not hidden.is_cuda else dz.to(hidden.dtype)
             if dh is not None:
                 dh[s] = (wide @ weight.to(wide.dtype)).to(hidden.dtype)
             if dw is not None:
                 _add_outer(dw, wide, hidden[s].to(wide.dtype))
             if db is not None:
-                db += dz.sum(0)
+                db += dz.sum(0, dtype=exact)
         return dh, None if dw is None else dw.to(weight.dtype), db, None, None, None, None
+
+
+def _blocks(rows: int, fused: bool) -> list[slice]:
+    size = FUSED_BLOCK if fused else BLOCK
+    return [slice(start, start + size) for start in range(0, rows, size)]
+
+
+def _fusible(hidden: Tensor, head: Head, o: _Options) -> bool:
+    """Whether logits are used as they are, but for the temperature, where the kernels run."""
+    plain = o.support.whole and o.reference is None and head.cap is None and head.precise
+    return plain and hidden.dtype in HALF and fused.works(hidden)
+
+
+def _fused_grad(ctx: Any, g: Tensor, a: Tensor, b: Tensor, s: slice) -> Tensor:
+    """Gradient [n, V] of the raw logits of a block, in the hidden states' type."""
+    hidden, weight, bias, targets, _, _, entropy, _, lse = ctx.saved_tensors
+    o: _Options = ctx.options
+    z = Head(weight, bias, o.cap, o.scale, o.precise).logits(hidden[s])
+    given = (z, targets[s], lse[s], entropy[s] if o.entropy else None, g, a)
+    return fused.grad_logits(*given, 1 / o.support.temperature, o.scale, hidden.dtype)
+
+
+def _plain_grad(ctx: Any, g: Tensor, a: Tensor, b: Tensor, s: slice) -> Tensor:
+    hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, _ = ctx.saved_tensors
+    o: _Options = ctx.options
+    head = Head(weight, bias, o.cap, o.scale, o.precise)
+    log_p = _log_softmax_block(hidden[s], head, o, targets[s], decision[s])
+    dz = _grad_logits(log_p, g, a, b, targets[s], entropy[s], kl[s], ref_hidden, s, o)
+    dz = dz.mul_(o.scale / o.support.temperature)
+    return dz if o.cap is None else dz * (1 - (head.logits(hidden[s]).to(dz.dtype) / o.cap) ** 2)
 
 
 def _grad_logits(log_p, g, a, b, targets, entropy, kl, ref_hidden, s, o: _Options) -> Tensor:
@@ -181,6 +215,8 @@ def _add_outer(total: Tensor, dz: Tensor, h: Tensor) -> None:
     """total [V, H] += dz.T @ h, in place and in the total's type."""
     if dz.dtype == total.dtype:
         total.addmm_(dz.t(), h)
+    elif dz.is_cuda:
+        torch.addmm(total, dz.t(), h, out_dtype=total.dtype, out=total)
     else:
         total += dz.t() @ h
 

@@ -11,6 +11,9 @@ from anygrpo.samplers.base import Support
 
 NEVER = float("-inf")
 
+SPAN = 256
+"""Tokens whose mass is summed together in drawing."""
+
 
 def restrict(logits: Tensor, support: Support, decision: Tensor, keep: Tensor | None = None) -> Tensor:
     """Logits [n, V] float32 of the sampled distribution: divided by the temperature, -inf outside the support.
@@ -61,10 +64,29 @@ def draw(z: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         token = z.argmax(1)
         total = (z - top).exp().sum(1)
     else:
-        mass = (z - top).exp_().cumsum(1)
-        total = mass[:, -1]
-        # The product may round up to the total; just below it, the last token with any mass is found.
-        aim = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
-        token = torch.searchsorted(mass, aim[:, None], right=True)[:, 0]
+        token, total = _inverted((z - top).exp_(), uniform)
     log_prob = z.gather(1, token[:, None])[:, 0] - top[:, 0] - total.log()
     return token, log_prob
+
+
+def _inverted(mass: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """The token [n] at which the running sum of mass [n, V] first exceeds `uniform` of the whole, and the whole [n].
+
+    In two stages, since a running sum over a whole vocabulary is the slowest part of drawing: over spans of tokens,
+    then inside the span that was found.
+    """
+    size = math.gcd(mass.shape[1], SPAN)
+    spans = mass.view(len(mass), -1, size)
+    edges = spans.sum(2).cumsum(1)
+    total = edges[:, -1]
+    aim = _below(uniform * total, total)[:, None]
+    span = torch.searchsorted(edges, aim, right=True)
+    before = edges.gather(1, (span - 1).clamp(min=0)).masked_fill(span == 0, 0.0)
+    inside = spans.gather(1, span[:, :, None].expand(-1, -1, size))[:, 0].cumsum(1)
+    within = torch.searchsorted(inside, _below((aim - before)[:, 0], inside[:, -1])[:, None], right=True)
+    return (span * size + within)[:, 0], total
+
+
+def _below(aim: Tensor, total: Tensor) -> Tensor:
+    """`aim`, where rounding took it up to the total, just below it: there the last token with any mass is found."""
+    return torch.minimum(aim, torch.nextafter(total, torch.zeros_like(total)))

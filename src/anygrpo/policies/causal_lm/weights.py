@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import frozen_weights
-from anygrpo.samplers.fused import fuse_norms
+from anygrpo.samplers.fused.norms import fuse_norms
+from anygrpo.samplers.fused.rotary import fuse_rotary
 from anygrpo.samplers.machine import keep_freed_memory
 from anygrpo.samplers.mirror import bind, mirror
 
@@ -57,7 +58,7 @@ class Weights:
         self.sampler = mirror(self._core) if self._lora or mixed else self._core
         if self._device.type == "cuda":
             for m in {id(m): m for m in (self._core, self._cast, self.sampler) if m is not None}.values():
-                fuse_norms(m)
+                fuse(m)
         if config.gradient_checkpointing:
             checkpoint_layers(self._cast or self._core)
 
@@ -75,7 +76,7 @@ class Weights:
         if self.sampler is self._core:
             self.sampler = mirror(self._core)
             if self._device.type == "cuda":
-                fuse_norms(self.sampler)
+                fuse(self.sampler)
         return self.sampler
 
     @property
@@ -124,6 +125,12 @@ class Weights:
     @property
     def _device(self) -> torch.device:
         return next(self._core.parameters()).device
+
+
+def fuse(model: nn.Module) -> None:
+    """Fused kernels in place of the library's many launches; weights are read at each call."""
+    fuse_norms(model)
+    fuse_rotary(model)
 
 
 class _Cast(torch.autograd.Function):

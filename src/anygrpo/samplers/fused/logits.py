@@ -1,0 +1,82 @@
+"""Log-probs, normalisers and entropies from logits in one reading; their gradient in one reading and one writing."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from anygrpo.samplers.fused.trial import agrees, usable
+
+BLOCK = 4096
+"""Logits that a program reads at once."""
+
+
+def works(z: Tensor) -> bool:
+    """Whether the kernels run on the logits' device and agree with torch there."""
+    return usable(z) and _tried(z.device, z.dtype)
+
+
+def normalise(z: Tensor, targets: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-prob of the target, log-normaliser, entropy), each [n] float32, of softmax(factor * z).
+
+    Args:
+        z: [n, V] logits, rows contiguous. targets: [n] int64.
+    """
+    from anygrpo.samplers.fused import kernels
+
+    made = [torch.empty(len(z), dtype=torch.float32, device=z.device) for _ in range(3)]
+    if len(z):
+        kernels.normalise[(len(z),)](z, targets, *made, factor, z.stride(0), z.shape[1], BLOCK=BLOCK)
+    return made[0], made[1], made[2]
+
+
+def grad_logits(
+    z: Tensor,
+    targets: Tensor,
+    lse: Tensor,
+    entropy: Tensor | None,
+    g: Tensor,
+    a: Tensor,
+    factor: float,
+    scale: float,
+    out: torch.dtype,
+) -> Tensor:
+    """scale * d/dz [n, V] of sum_n g log p(target) + a H, with p = softmax(factor * z), in type `out`.
+
+    Args:
+        lse, entropy: as from `normalise`; entropy None: a is not looked at. g, a: [n] float32.
+        scale: the factor by which z itself came from raw logits.
+    """
+    from anygrpo.samplers.fused import kernels
+
+    made = torch.empty(z.shape, dtype=out, device=z.device)
+    if len(z):
+        kernels.grad_logits[(len(z), -(-z.shape[1] // BLOCK))](
+            z, targets, lse, lse if entropy is None else entropy, g.contiguous(), a.contiguous(), made, factor,
+            factor * scale, z.stride(0), z.shape[1], ENTROPY=entropy is not None, BLOCK=BLOCK,
+        )  # fmt: skip
+    return made
+
+
+@functools.cache
+def _tried(device: torch.device, dtype: torch.dtype) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(3, 5000, generator=generator).to(device, dtype)
+    targets = torch.tensor([0, 4999, 7], device=device)
+    g, a = torch.randn(2, 3, generator=generator).to(device)
+
+    def fused() -> list[Tensor]:
+        log_prob, lse, entropy = normalise(z, targets, 0.7)
+        return [log_prob, entropy, grad_logits(z, targets, lse, entropy, g, a, 0.7, 1.0, torch.float32)]
+
+    def plain() -> list[Tensor]:
+        with torch.enable_grad():
+            x = z.float().requires_grad_()
+            log_p = torch.log_softmax(0.7 * x, 1)
+            log_prob, entropy = log_p.gather(1, targets[:, None])[:, 0], -(log_p.exp() * log_p).sum(1)
+            back = torch.autograd.grad((g * log_prob + a * entropy).sum(), x)[0]
+        return [log_prob.detach(), entropy.detach(), back]
+
+    return agrees("log-probs", fused, plain)
