@@ -8,12 +8,12 @@ Per seed: a supervised warm-up, then every arm goes on from its weights for the 
 "NAME=PART:SHARE+PART:SHARE" (or one PART, which is also its name), each with settings of its own ("grpo@group=8:0.5"):
   supervised/mean      supervision with gates at their mean (their gradient included wherever there is one)
   supervised/sampled   supervision with sampled gates
-  scratch              supervised/mean from the warm-up's start, for the time of both: no warm-up with sampled gates
-  grpo                 groups of the gates in --sites, of the parameters in --train
-  joint                the same with every parameter and the supervised loss beside it (--lambda-supervised)
-(toolbox: "soft" is the mixture of filters that supervision trained, "greedy" one filter a patch.)
-What was measured is kept in --out: a run goes on where it stopped, --pieces N stops after N arms, and --only S measures
-seed S in a process of its own; the same command without them prints the tables.
+  grpo                 groups of the gates in --sites, of the parameters in --train, with the supervised loss of the
+                       sampled rows beside it where --lambda-supervised is not 0
+An arm whose name begins with "scratch" starts where the warm-up did and has the time of both ("scratch" alone is
+scratch=supervised/mean). Toolbox: "soft" is the mixture of filters that supervision trains, "greedy" one per patch.
+What was measured is kept in --out: a run goes on where it stopped, --only S measures seed S in a process of its own,
+--pieces N measures N more arms at most; tables and pictures are of what is there (--pieces 0: measure nothing).
 Held-out pictures are whole; gains are paired (same picture, same degradation, same seed), intervals draw pictures.
 Time is CPU time of the process on a CPU, wall time on a GPU; making pictures worse is outside of it.
 """
@@ -57,7 +57,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
     args = argparse.Namespace(**vars(args))
     for name, value in (setting.split("=") for setting in own):
         setattr(args, name, type(getattr(args, name))(value))
-    grpo = part in ("grpo", "joint")
+    grpo = part == "grpo"
     rate = args.grpo_rate if grpo else args.rate if weights is None else args.further_rate
     table: dict[str, Any] = {
         "name": part.replace("/", "-"),
@@ -75,7 +75,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "supervised": dict(args.loss),
             "supervised_gates": "sampled" if part == "supervised/sampled" else "mean",
             "sites": ["*"] if part == "supervised/mean" else args.sites.split(","),
-            "train": args.train.split(",") if part == "grpo" and args.train else None,
+            "train": args.train.split(",") if grpo and args.train else None,
             "deterministic": "mode" if args.network == "toolbox" else "mean",
             "weights": None if weights is None else str(weights),
             "rows_at_once": args.rows,
@@ -94,7 +94,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "advantage_clip": 3.0,
             "entropy_coef": args.entropy if grpo else 0.0,
             "lambda_pg": args.lambda_pg,
-            "lambda_supervised": args.lambda_supervised if part == "joint" else 0.0,
+            "lambda_supervised": args.lambda_supervised if grpo else 0.0,
         },
         "optimizer": {"learning_rate": {"kind": "cosine", "start": rate, "end": args.final * rate}},
         "stages": [{"name": "part", "method": "grpo" if grpo else "supervised", "steps": steps}],
@@ -143,7 +143,8 @@ def plans_of(args: argparse.Namespace) -> dict[str, list[tuple[str, float]]]:
     for arm in args.arms:
         name, _, plan = arm.partition("=") if "=" in arm.partition("@")[0] else ("", "", arm)
         parts = [p.partition(":") for p in plan.split("+")]
-        plans[name or plan] = [(part, float(share or 1)) for part, _, share in parts]
+        named = [(part, float(share or 1)) for part, _, share in parts]
+        plans[name or plan] = [("supervised/mean", 1.0)] if plan == "scratch" else named
     return plans
 
 
@@ -154,8 +155,8 @@ def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str,
         return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", *trained_by_grpo(args))}
     if arm == "warm":
         plan, seconds, start = [(f"supervised/{args.warm_gates}", 1.0)], args.warm, None
-    elif arm == "scratch":
-        plan, seconds, start = [("supervised/mean", 1.0)], args.warm + args.seconds, None
+    elif arm.startswith("scratch"):
+        plan, seconds, start = plans_of(args)[arm], args.warm + args.seconds, None
     else:
         plan, seconds, start = plans_of(args)[arm], args.seconds, out / "warm" / "network.pt"
     make_samples(args, seed, [part for part, _ in plan], out)
@@ -178,7 +179,7 @@ def make_samples(args: argparse.Namespace, seed: int, parts: list[str], out: Pat
 
 
 def trained_by_grpo(args: argparse.Namespace) -> list[str]:
-    return [arm for arm, plan in plans_of(args).items() if any(part.startswith(("grpo", "joint")) for part, _ in plan)]
+    return [arm for arm, plan in plans_of(args).items() if any(part.startswith("grpo") for part, _ in plan)]
 
 
 def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
@@ -187,22 +188,21 @@ def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
     return build_policy(recipe_of(args, seed, "grpo", 1, out, path).policy, seed)
 
 
-def measured(args: argparse.Namespace) -> list[dict[str, Any]] | None:
-    """Every piece, read from --out where it was measured before; None where --pieces ran out."""
+def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every piece, read from --out where it was measured before; what is not there after --pieces more is left out."""
     results, new = [], 0
     for seed in args.only or range(args.seeds):
         out = args.out / f"seed{seed}"
         arms: dict[str, Any] = {}
-        first = [] if args.arms == ["scratch"] else ["warm"]
+        first = [] if all(arm.startswith("scratch") for arm in plans_of(args)) else ["warm"]
         for arm in (*first, *plans_of(args), *(["oracle"] if seed < args.oracles else [])):
             path = out / arm.replace("/", "-") / "result.json"
-            if not path.exists():
-                if new == args.pieces:
-                    return None
+            if not path.exists() and new != args.pieces:
                 result, new = piece(args, seed, arm, out), new + 1
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(result))
-            arms[arm] = json.loads(path.read_text())
+            if path.exists():
+                arms[arm] = json.loads(path.read_text())
         for arm, best in arms.pop("oracle", {}).items():
             arms[arm]["oracle"] = best
         results.append({"seed": seed, "arms": arms})
@@ -220,7 +220,7 @@ def arguments() -> argparse.Namespace:
     for name, value in (
         ("warm", 90.0), ("seconds", 60.0), ("rate", 3e-3), ("further-rate", 1e-3), ("grpo-rate", 1e-2), ("final", 0.01),
         ("lambda-pg", 1.0),
-        ("lambda-supervised", 1.0), ("concentration", 10.0), ("entropy", 0.0),
+        ("lambda-supervised", 0.0), ("concentration", 10.0), ("entropy", 0.0),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=float, default=value)
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
@@ -246,18 +246,19 @@ def main() -> None:
     args = arguments()
     torch.set_num_threads(1 if args.device == "cpu" else torch.get_num_threads())
     results = measured(args)
-    if results is None or args.only:
+    if args.only:
         return
     (args.out / "results.json").write_text(json.dumps({"args": vars(args), "results": results}, default=str))
-    seed, out = args.seeds - 1, args.out / f"seed{args.seeds - 1}"
-    task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
+    task = build_task(recipe_of(args, 0, "grpo", 1, args.out, None).task, 0)
     held = task.held_out()
     names, pictures = [p["degradation"] for p in held], [p["picture"] for p in held]
     ours = trained_by_grpo(args)
-    if ours and "supervised/mean" in plans_of(args):
-        policies = (loaded(args, seed, arm, out) for arm in ("supervised/mean", ours[0]))
-        task.pictures(held, *(p.decode(p.greedy(held).samples) for p in policies), args.out / "pictures")
     (args.out / "summary.json").write_text(json.dumps(tables(results, ours, names, pictures)))
+    both = {"supervised/mean", *ours[:1]}
+    if seeds := [r["seed"] for r in results if len(both) == 2 and both <= r["arms"].keys()]:
+        out = args.out / f"seed{seeds[-1]}"
+        policies = (loaded(args, seeds[-1], arm, out) for arm in ("supervised/mean", ours[0]))
+        task.pictures(held, *(p.decode(p.greedy(held).samples) for p in policies), args.out / "pictures")
 
 
 if __name__ == "__main__":

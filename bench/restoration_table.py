@@ -27,7 +27,6 @@ def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], 
         arm, kind = key.split(":")
         return torch.tensor(result["arms"][arm][kind][metric])
 
-    results = [r for r in results if all(kind in r["arms"][arm] for arm, kind in (a.split(":"), b.split(":")))]
     rows = []
     for name in [*dict.fromkeys(names), "all"]:
         places = [i for i, n in enumerate(names) if name in (n, "all")]
@@ -57,7 +56,10 @@ def tables(
     """Every comparison of the arms `ours` that was measured, printed and returned."""
     summary = {}
     for a, b in compared(ours):
-        if all(kind in results[0]["arms"].get(arm, {}) for arm, kind in (a.split(":"), b.split(":"))):
-            summary[f"{a} -> {b}"] = table(results, names, pictures, a, b)
-            printed(f"{a} -> {b}", summary[f"{a} -> {b}"])
+        sides = [side.split(":") for side in (a, b)]
+        both = [r for r in results if all(kind in r["arms"].get(arm, {}) for arm, kind in sides)]
+        if both:
+            title = f"{a} -> {b} (seeds {' '.join(str(r['seed']) for r in both)})"
+            summary[f"{a} -> {b}"] = table(both, names, pictures, a, b)
+            printed(title, summary[f"{a} -> {b}"])
     return summary

@@ -52,6 +52,17 @@ def test_jerk_by_hand():
     assert rewards.jerk(body(frames=3), 20.0) == 1.0
 
 
+def test_diversity_by_hand():
+    still, moved = torch.zeros(6, 4), torch.full((9, 4), rewards.SPREAD / 2)
+    assert rewards.diversity([still]) == [0.0]
+    assert rewards.diversity([still, still]) == [0.0, 0.0]
+    assert rewards.diversity([still, moved]) == pytest.approx([0.5, 0.5])  # over the six frames both have
+    far = torch.full((6, 4), 10.0)
+    assert rewards.diversity([still, still, far]) == pytest.approx([1.0, 1.0, 1.0])
+    alone, near = rewards.diversity([moved, still, still + 0.01])[:2]
+    assert alone > near  # what lies apart from the others is the diverse one
+
+
 def test_limits_by_hand():
     assert rewards.limits(body()) == 1.0
     folded = rewards.limits(body(knee=math.radians(175)))

@@ -76,6 +76,23 @@ def test_demonstrations_score_high_and_noise_low(make):
     assert torch.allclose(good.rewards, expected)
 
 
+def test_diversity_is_within_a_group_and_within_a_caption_where_samples_are_single(make):
+    task = make(diversity=0.5)
+    prompts = task.prompts(0, 2)
+    a, b = (task.stored([p]).actions[0][0] for p in prompts)
+    scores = task.score(prompts, [[a, a, a + 1.3], [b, b, torch.zeros(3, 47)]])
+    values = scores.components["diversity"]
+    assert values[0] == pytest.approx(torch.tensor([0.5**0.5, 0.5**0.5, 1.0]), abs=1e-5)
+    assert values[1].tolist() == [0.0, 0.0, 0.0]  # two alike and an invalid one
+    expected = scores.components["matching"] + 0.5 * values
+    for name in ("skating", "floor", "jerk", "limits"):
+        expected = expected + 0.1 * scores.components[name]
+    assert torch.allclose(scores.rewards[0], expected[0] / 1.9)
+    same = prompts[0] | {"seed": 1}
+    held = task.score([prompts[0], same, prompts[1]], [[a], [a + 0.65], [b]]).components["diversity"]
+    assert held[:, 0].tolist() == pytest.approx([0.5, 0.5, 0.0])
+
+
 def test_what_is_no_motion_is_invalid_with_a_reason(make):
     task = make()
     prompts = task.prompts(0, 1)

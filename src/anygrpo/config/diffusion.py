@@ -164,12 +164,14 @@ class MotionTaskConfig(Section):
     jerk: float = Field(0.1, ge=0)
     limits: float = Field(0.1, ge=0)
     duration: float = Field(0.0, ge=0)
+    diversity: float = Field(0.0, ge=0)
     "Weights of the reward's parts; the reward is their weighted mean."
     matcher_steps: int = Field(150, ge=1)
     "Training steps of the matching encoder (kept in the cache once trained)."
 
     @model_validator(mode="after")
     def _some_weight(self) -> MotionTaskConfig:
-        if not any((self.matching, self.skating, self.floor, self.jerk, self.limits, self.duration)):
+        parts = (self.matching, self.skating, self.floor, self.jerk, self.limits, self.duration, self.diversity)
+        if not any(parts):
             raise ValueError("every reward weight is 0")
         return self

@@ -1,5 +1,5 @@
-"""Parts of the reward that need no learned judge. Each takes world positions {joint: [F, 3]} (metres, y up, floor at 0)
-and gives a number in [0, 1]; 1 is what captured motion does."""
+"""Parts of the reward that need no learned judge, each in [0, 1]; 1 is what captured motion does. All but `diversity`
+take world positions {joint: [F, 3]} (metres, y up, floor at 0)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ JERK = 1200.0
 """Root mean square jerk (m/s^3) over joints that captured motion reaches (its most acrobatic clips)."""
 STRETCH = 0.1
 """Relative change of a limb's length that is tolerated."""
+SPREAD = 1.3
+"""Root mean square difference of standardised features between captured motions of one caption."""
 BENT = math.radians(165)
 """Largest flexion of knees and elbows."""
 
@@ -54,6 +56,20 @@ def jerk(places: Places, fps: float) -> float:
     third = p.diff(n=3, dim=1) * fps**3
     size = float(third.square().sum(-1).mean().sqrt())
     return math.exp(-max(0.0, size / JERK - 1))
+
+
+def diversity(motions: list[Tensor]) -> list[float]:
+    """For each motion [F, N] of a group (standardised features) min(1, d / SPREAD), d the root mean square difference
+    to the others over the frames both have. A group of one: 0."""
+    if len(motions) < 2:
+        return [0.0] * len(motions)
+    apart = torch.zeros(len(motions), len(motions))
+    for i, a in enumerate(motions):
+        for j, b in enumerate(motions[:i]):
+            n = min(len(a), len(b))
+            apart[i, j] = apart[j, i] = (a[:n] - b[:n]).square().mean()
+    d = (apart.sum(1) / (len(motions) - 1)).sqrt()
+    return (d / SPREAD).clamp(max=1.0).tolist()
 
 
 def limits(places: Places) -> float:

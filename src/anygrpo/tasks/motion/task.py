@@ -20,8 +20,12 @@ from anygrpo.tasks.motion.features import LAYOUTS, decode
 from anygrpo.tasks.motion.matcher import Matcher, cached_matcher
 from anygrpo.tasks.motion.measures import diversity, frechet
 
-PARTS = ("matching", "skating", "floor", "jerk", "limits", "duration")
+ALONE = ("matching", "skating", "floor", "jerk", "limits", "duration")
+"""Parts that a motion has by itself."""
+PARTS = (*ALONE, "diversity")
 Prompt = dict[str, Any]
+Sample = tuple[int, int, Tensor]
+"""Prompt, place in its group, motion."""
 
 
 def build(config: MotionTaskConfig, seed: int) -> MotionTask:
@@ -124,9 +128,22 @@ class MotionTask(BaseTask):
         for (p, g, _), parts in zip(good, self.parts([(prompts[p], m) for p, _, m in good])):
             for name, value in parts.items():
                 components[name][p, g] = value
+        if self.weights["diversity"]:
+            for group in self._groups(prompts, good):
+                for (p, g, _), value in zip(group, rewards.diversity([motion for *_, motion in group])):
+                    components["diversity"][p, g] = value
         total = sum(self.weights.values())
         reward = sum((components[n] * (w / total) for n, w in self.weights.items()), torch.zeros(shape))
         return Scores(reward, {n: components[n] for n in PARTS if self.weights[n]}, valid, reasons)
+
+    def _groups(self, prompts: list[Prompt], good: list[Sample]) -> list[list[Sample]]:
+        """Samples of one prompt; where prompts have one each (held-out ones), those of the same captions."""
+        single = len({p for p, *_ in good}) == len(good)
+        groups: dict[Any, list[Sample]] = {}
+        for sample in good:
+            captions = tuple(row[0] for row in rows_of(prompts[sample[0]]))
+            groups.setdefault(captions if single else sample[0], []).append(sample)
+        return list(groups.values())
 
     def _unreadable(self, motion: Any) -> str | None:
         if not isinstance(motion, Tensor) or motion.dim() != 2 or motion.shape[1] != self.layout.size:
@@ -136,7 +153,7 @@ class MotionTask(BaseTask):
         return None if bool(torch.isfinite(motion).all()) else "not finite"
 
     def parts(self, pairs: list[tuple[Prompt, Tensor]]) -> list[dict[str, float]]:
-        """All parts of (prompt, motion) pairs, whatever their weight."""
+        """All parts that a motion has by itself, of (prompt, motion) pairs, whatever their weight."""
         matching = self.agreement(self.matcher, pairs)
         return [self._physical(prompt, motion) | {"matching": m} for (prompt, motion), m in zip(pairs, matching)]
 
@@ -181,7 +198,7 @@ class MotionTask(BaseTask):
             return {}
         judged = self.agreement(self.judge, pairs)
         physical = [self._physical(p, m) for p, m in pairs]
-        out = {f"eval/motion/{n}": sum(x[n] for x in physical) / len(pairs) for n in PARTS if n != "matching"}
+        out = {f"eval/motion/{n}": sum(x[n] for x in physical) / len(pairs) for n in ALONE if n != "matching"}
         out["eval/motion/judge"] = sum(judged) / len(pairs)
         out["eval/motion/diversity"] = diversity([(str(rows_of(p)), m) for p, m in pairs])
         real = [self.captured_like(p, i) for i, (p, _) in enumerate(pairs)]
