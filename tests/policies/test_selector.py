@@ -41,6 +41,7 @@ VARIANTS = [
     {"decoder": "none"},
     {"decoder": "gru"},
     {"logits": "additive"},
+    {"hidden": 24},
     {"diversity": True},
     {"stop": True},
     {"stop": True, "min_shots": 1, "decoder": "none", "temperature": 1.7},
@@ -89,6 +90,24 @@ def test_gumbel_top_k_is_plackett_luce():
     drawn = picks.gumbel_top_k(log_probs, 2, torch.Generator().manual_seed(0))
     share = ((drawn[:, 0] == 1) & (drawn[:, 1] == 0)).float().mean().item()
     assert share == pytest.approx(0.3 * 0.5 / 0.7, abs=0.012)
+
+
+@pytest.mark.parametrize(("hidden", "learns"), [(0, False), (32, True)])
+def test_a_hidden_layer_matches_what_no_linear_map_can(hidden, learns):
+    """The one candidate whose sign x axis (an exclusive or of two features) is the query's."""
+    policy = build(config(shots=1, hidden=hidden, decoder="none", features=2), 0)
+    corners = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
+    prompts = [
+        {"id": f"{i}{j}", "query": corners[i], "candidates": corners[[j, 2 + j]]} for i in range(4) for j in (0, 1)
+    ]
+    rollout = policy.replay(prompts, Stored([[(i // 2,)] for i in range(4) for _ in (0, 1)]), 0)
+    optimizer = torch.optim.Adam(policy.network.parameters(), 0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = -policy.evaluate(rows(rollout), ALL).log_probs.mean()
+        loss.backward()
+        optimizer.step()
+    assert (loss.item() < 0.1) == learns
 
 
 def test_the_order_of_candidates_does_not_matter():

@@ -14,6 +14,7 @@ from anygrpo.errors import DataError
 from anygrpo.samplers.loading import Loaded
 from anygrpo.tasks.selection import build, frozen
 from anygrpo.tasks.selection.common import nearest
+from anygrpo.tasks.selection.frozen import FrozenClassifier
 
 
 class Bytes:
@@ -69,6 +70,24 @@ def test_prompts_with_few_in_common_are_read_side_by_side(task, tiny):
     pool = task.texts["pool"]
     task.frozen.label_log_probs([task.frozen.prompt(pool[i : i + 2], "x") for i in range(3)])
     assert len(calls) == 1
+
+
+def test_half_precision_keeps_the_labels_apart(tiny, tmp_path):
+    """In bfloat16 logits near 20 differ in steps of 1/8: the output layer alone is float32."""
+    half = FrozenClassifier("tiny", ("negative", "positive"), "", "bfloat16", 4, tmp_path / "h.sqlite")
+    tiny.bfloat16()
+    seen = []
+    tiny.register_forward_hook(lambda _, __, output: seen.append(output.logits))
+    half.label_log_probs([half.prompt([], "x" * n) for n in range(1, 6)])
+    assert tiny.get_input_embeddings().weight.dtype == torch.bfloat16
+    assert {logits.dtype for logits in seen} == {torch.float32}
+    assert bool((seen[0] != seen[0].bfloat16()).any())
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_deprecated(task):
+    pool = task.texts["pool"]
+    task.frozen.label_log_probs([task.frozen.prompt(pool[:1], "x" * n) for n in range(5)])
 
 
 def test_embeddings_made_beforehand_serve_as_the_encoder(task, tmp_path):

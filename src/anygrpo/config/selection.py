@@ -29,6 +29,9 @@ class SelectorConfig(Section):
     features: int = Field(ge=1)
     "d: size of query and candidate embeddings (the task's documentation names it)."
     width: int = Field(256, ge=1)
+    hidden: int = Field(0, ge=0)
+    """Units of a hidden layer between embeddings and width; 0: one linear map. Cosines of linear maps cannot say "the
+    same question *and* the same answer"; with a hidden layer they can."""
     heads: int = Field(1, ge=1)
     "Heads of the query's cross-attention over its pool."
     shots: int = Field(2, ge=1)

@@ -15,7 +15,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: SelectorConfig) -> None:
         super().__init__()
-        self.input = nn.Linear(config.features, config.width)
+        self.input = _input(config)
         self.attention = nn.MultiheadAttention(config.width, config.heads, batch_first=True)
         self.norm = nn.LayerNorm(config.width)
 
@@ -24,6 +24,15 @@ class Encoder(nn.Module):
         q, items = self.input(query), self.input(candidates)
         attended, _ = self.attention(q[:, None], items, items, key_padding_mask=~choosable, need_weights=False)
         return self.norm(attended[:, 0] + q), items
+
+
+def _input(config: SelectorConfig) -> nn.Module:
+    """Features to the network's width: linear, or with a hidden layer (features scaled to unit variance first: units of
+    a unit vector are so small that GELU would be linear on them)."""
+    if not config.hidden:
+        return nn.Linear(config.features, config.width)
+    hidden = nn.Linear(config.features, config.hidden)
+    return nn.Sequential(nn.LayerNorm(config.features), hidden, nn.GELU(), nn.Linear(config.hidden, config.width))
 
 
 class Decoder(nn.Module):

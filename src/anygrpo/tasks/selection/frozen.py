@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import json
 import os
 import sqlite3
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anygrpo.errors import DataError
 from anygrpo.samplers import loading
@@ -25,7 +27,9 @@ Prompt = tuple[str, str]
 
 _PREFIXES_KEPT = 64
 _SHARED_FROM = 4
-"""A prefix with fewer queries than this is not worth a pass of its own: such prompts are read whole, side by side."""
+"""A prefix with fewer queries than this is not worth a pass of its own: such prompts are read whole, side by side.
+On a GPU, where a pass costs what tens of thousands of tokens do, that is so below a whole batch."""
+_TEXTS_KEPT = 1 << 16
 
 
 def cache_folder() -> Path:
@@ -67,6 +71,8 @@ class FrozenClassifier:
     Args:
         model: a name for `anygrpo.samplers.loading`. labels: words whose first tokens differ.
         batch: prompts a forward pass.
+        dtype: of the model; the labels' logits are float32 in any case (in bfloat16 they differ in steps of 1/8, and a
+            tie would go to the first label).
 
     Attributes:
         asked, computed: prompts asked for, and those that were not in the cache.
@@ -81,6 +87,7 @@ class FrozenClassifier:
         self.asked = self.computed = 0
         self._prefixes: dict[str, tuple[int, Any]] = {}
         self._loaded: tuple[Any, Any, Tensor, str] | None = None
+        self._tokens = lru_cache(_TEXTS_KEPT)(self._tokenize)
 
     def prompt(self, demonstrations: list[Example], text: str) -> Prompt:
         """What the model reads: what all queries under these demonstrations share, and the query's own part."""
@@ -102,10 +109,11 @@ class FrozenClassifier:
 
     def _answers(self, missing: dict[str, Prompt]) -> Iterator[tuple[list[str], Tensor]]:
         """Batches of keys with their logits [n, labels], prompts of like length together."""
+        least = _SHARED_FROM if self._device().type == "cpu" else max(_SHARED_FROM, self.batch)
         by_prefix: dict[str, list[str]] = {}
         for key in sorted(missing, key=lambda key: len(missing[key][1])):
             by_prefix.setdefault(missing[key][0], []).append(key)
-        shared = {prefix: group for prefix, group in by_prefix.items() if len(group) >= _SHARED_FROM}
+        shared = {prefix: group for prefix, group in by_prefix.items() if len(group) >= least}
         for prefix, group in shared.items():
             for part in self._batches(group):
                 yield part, self._forward(prefix, [missing[key][1] for key in part])
@@ -139,9 +147,10 @@ class FrozenClassifier:
         positions = (mask.cumsum(-1) - 1).clamp_min(0)[:, length:]
         past: dict[str, Any] = {"use_cache": False}
         if shared is not None:
-            past = {"past_key_values": copy.deepcopy(shared)}
-            past["past_key_values"].batch_repeat_interleave(len(ids))
-        device = next(model.parameters()).device
+            shared = copy.deepcopy(shared)
+            shared.batch_repeat_interleave(len(ids))
+            past = {_cache_keyword(model): shared}
+        device = self._device()
         logits = model(
             inputs.to(device),
             attention_mask=mask.to(device),
@@ -151,16 +160,20 @@ class FrozenClassifier:
         ).logits
         return logits[:, -1, tokens.to(device)].float().cpu()
 
-    def _tokens(self, text: str) -> list[int]:
+    def _tokenize(self, text: str) -> list[int]:
         return self._load()[1](text, add_special_tokens=False)["input_ids"]
+
+    def _device(self) -> torch.device:
+        return next(self._load()[0].parameters()).device
 
     def _prefix(self, prefix: str) -> tuple[int, Any]:
         """Tokens of a prefix, and their keys and values; the last few prefixes are kept."""
         if prefix not in self._prefixes:
-            model, tokenizer, _, _ = self._load()
-            ids = tokenizer(prefix, add_special_tokens=False, return_tensors="pt")["input_ids"]
-            ids = ids.to(next(model.parameters()).device)
-            cache = model(ids, use_cache=True, logits_to_keep=1).past_key_values
+            from transformers import DynamicCache
+
+            model = self._load()[0]
+            ids, cache = torch.tensor([self._tokens(prefix)]), DynamicCache(config=model.config)
+            model(ids.to(self._device()), use_cache=True, logits_to_keep=1, **{_cache_keyword(model): cache})
             self._prefixes[prefix] = ids.shape[1], cache
             if len(self._prefixes) > _PREFIXES_KEPT:
                 self._prefixes.pop(next(iter(self._prefixes)))
@@ -177,5 +190,21 @@ class FrozenClassifier:
             sample = next(loaded.model.parameters()).detach().flatten()[:4096].float().cpu().numpy().tobytes()
             weights = hashlib.blake2b(sample, digest_size=8).hexdigest()
             identity = f"{self.name}|{weights}|{self.dtype}|{first}"
+            if self.dtype != torch.float32:
+                _float_head(loaded.model)
+                identity += "|float32 head"
             self._loaded = loaded.model, loaded.tokenizer, torch.tensor(first), identity
         return self._loaded
+
+
+def _cache_keyword(model: nn.Module) -> str:
+    """What the model's forward calls the keys and values so far: transformers 5.24 renamed it."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
+def _float_head(model: Any) -> None:
+    """The output layer in float32, no longer tied to the input embedding, for a model in half precision."""
+    head = model.get_output_embeddings()
+    for name, parameter in list(head.named_parameters(recurse=False)):
+        setattr(head, name, nn.Parameter(parameter.detach().float(), requires_grad=False))
+    head.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(), *inputs[1:]))
