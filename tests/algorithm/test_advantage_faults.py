@@ -51,6 +51,14 @@ def test_tolerance_is_relative_and_can_be_set():
     assert 1.2e-7 < TOLERANCE < 3e-7
 
 
+def test_the_tolerance_holds_wherever_spread_is_judged():
+    # Beside 5 the others are equal up to .1%: the difference stays undivided.
+    close(adv("leave_one_out_std", [[1.0, 1.001, 5]], tolerance=1e-2).values[0, 2], 3.9995)
+    # Mean 1, standard deviation 1: spread of exactly the tolerance is none.
+    assert (adv("running", [[0.0, 2]], tolerance=1.0).values == 0).all()
+    close(adv("running", [[0.0, 2]], tolerance=0.99).values, [[-1, 1]])
+
+
 @pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - {"running", "pass_at_k"}))  # pass_at_k refuses: k < G
 def test_a_group_of_one_gets_zero(name):
     result = adv(name, [[1.0]])

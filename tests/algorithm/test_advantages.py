@@ -220,6 +220,7 @@ def test_reward_weights_are_made_group_by_group():
     valid = torch.tensor([[True, True, False], [True, True, False], [False] * 3])
     close(reward_weights(rewards, valid, 1.0), [[1, 1, 0], [0.5, 1.5, 0], [0, 0, 0]])
     close(reward_weights(rewards, valid, 1.0, top_one=True), [[1, 1, 0], [0, 2, 0], [0, 0, 0]])
+    close(reward_weights(rewards[:2], valid[:2], 1.0), [[1, 1, 0], [0.5, 1.5, 0]])
     e = math.exp(2)  # ranks -1 and 1; a lost sample has none
     close(reward_weights(rewards, valid, 1.0, ranked=True)[1], [2 / (1 + e), 2 * e / (1 + e), 0])
 

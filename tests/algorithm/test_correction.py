@@ -27,6 +27,7 @@ def test_by_hand(mode, level, expected):
     result = importance_correction(trainer, ENGINE, MASK, cap=2.0, mode=mode, level=level)
     torch.testing.assert_close(result.weights, torch.tensor(expected))
     assert not result.weights.requires_grad
+    assert result.log_ratio[0, 2] == result.used[0, 2] == 0  # masked
     capped = {"decision": 1, "sequence": 3}[level]
     assert told(result)["mismatch/truncated"] == pytest.approx(capped / 5)
 

@@ -31,6 +31,7 @@ def test_by_hand(kind, end, expected):
 def test_steps_fall_at_their_milestones():
     values = [value_at("step", 8.0, 0.0, i, 6, milestones=(2, 4), factor=0.5) for i in range(6)]
     assert values == [8, 8, 4, 4, 2, 2]
+    assert value_at("step", 8.0, 0.0, 0, 4, milestones=(0,)) == 4  # without warm-up the first step may be one
 
 
 def test_warm_up_starts_above_zero_and_ends_at_start():
@@ -41,9 +42,9 @@ def test_warm_up_starts_above_zero_and_ends_at_start():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_step_has_the_end_exactly_and_keeps_it(kind):
-    assert value_at(kind, 0.3, 0.1, 9, 10) == 0.1
-    assert value_at(kind, 0.3, 0.1, 50, 10) == 0.1
-    assert value_at(kind, 0.3, 0.1, 0, 10) == 0.3
+    # 0.3 + (0.9 - 0.3) and 0.3 x (0.9 / 0.3) are not 0.9 in floating point
+    assert [value_at(kind, 0.3, 0.9, step, 10) for step in (9, 10, 11, 50)] == [0.9] * 4
+    assert value_at(kind, 0.3, 0.9, 0, 10) == 0.3
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,6 +51,7 @@ def test_counts_by_hand():
 def test_row_weights():
     torch.testing.assert_close(row_weights(VALID), torch.tensor([1 / 3, 1 / 3, 0, 1 / 3]))
     assert row_weights(torch.tensor([F, F])).tolist() == [0, 0]
+    assert row_weights(torch.tensor([T, F])).tolist() == [1, 0]
     totals = {"rows": torch.tensor(10.0)}
     torch.testing.assert_close(row_weights(torch.tensor([T, F]), totals), torch.tensor([0.1, 0.0]))
 

@@ -82,8 +82,7 @@ def reward_weights(
     if temperature <= 0:
         raise ConfigError(f"RCE temperature {temperature}", "give a temperature > 0 (or top_one)")
     valid = valid.bool() & torch.isfinite(rewards)
-    x = torch.where(valid, rewards.double(), 0.0)
-    scores = rank(x, valid, AdvantageOptions()) if ranked else x
+    scores = rank(rewards.double(), valid, AdvantageOptions()) if ranked else rewards.double()
     scores = torch.where(valid, scores, -math.inf)
     best = scores.amax(1, keepdim=True)
     raw = (scores == best).double() if top_one else torch.exp((scores - best) / temperature)

@@ -30,7 +30,8 @@ class Correction:
     Attributes:
         weights: to multiply losses with; 0 at masked places.
         log_ratio: log(old / behaviour) of each decision; 0 at masked places.
-        used: the log-ratio that the weight comes from (at level "sequence" the row's sum, at each of its decisions).
+        used: the log-ratio that the weight comes from (at level "sequence" the row's sum, at each of its decisions);
+            0 at masked places.
         above: bool, over the cap.
     """
 

@@ -85,7 +85,7 @@ def leave_one_out_std(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     float32 rounding gives there.
     """
     group = valid.shape[1]
-    others = valid[:, None, :] & ~torch.eye(group, dtype=torch.bool, device=x.device)  # [P, G, G]
+    others = valid[:, None, :] & valid.new_ones(group, group).fill_diagonal_(False)  # [P, G, G]
     rows = x[:, None, :].expand(others.shape).reshape(-1, group)
     mask = others.reshape(-1, group)
     std = group_std(rows, mask, o.ddof).reshape(x.shape)
@@ -130,11 +130,10 @@ def running(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
 
     Prompts of unequal difficulty get advantages of one sign within a group; a group of one has a baseline here.
     """
-    std = torch.full((1, 1), math.sqrt(o.running.variance), dtype=x.dtype, device=x.device)
-    magnitude = max(abs(o.running.mean), math.sqrt(o.running.variance))
-    if float(std) <= o.tolerance * magnitude:
+    std = math.sqrt(o.running.variance)
+    if std <= o.tolerance * max(abs(o.running.mean), std):
         return torch.zeros_like(x)
-    return _divide(x - o.running.mean, std, o)
+    return _divide(x - o.running.mean, x.new_tensor(std), o)
 
 
 def components(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
@@ -149,8 +148,7 @@ def components(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     total = torch.zeros_like(x)
     for name, part in o.components.items():
         usable = valid & torch.isfinite(part)
-        clean = torch.where(usable, part.double(), 0.0)
-        total = total + o.component_weights.get(name, 1.0) * torch.where(usable, zscore(clean, usable, o), 0.0)
+        total = total + o.component_weights.get(name, 1.0) * zscore(part.double(), usable, o)
     return total
 
 
@@ -196,27 +194,22 @@ def pass_at_k(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     group = x.shape[1]
     if not 1 <= o.k < group:
         raise ConfigError(f"pass_at_k with k = {o.k} and groups of {group}", "choose 1 <= k < group_size")
-    live = _live(x, valid, o)[:, 0].cpu()
-    out = torch.zeros_like(x, device="cpu")
-    for p, (rewards, usable) in enumerate(zip(x.cpu(), valid.cpu())):
-        if live[p]:
-            kept = [float(r) for r in rewards[usable]]
-            values = [_pass_at_k_one(kept, i, min(o.k, len(kept) - 1)) for i in range(len(kept))]
-            out[p, usable] = torch.tensor(values, dtype=x.dtype)
-    return out.to(x.device)
+    rewards = [[float(r) for r in row] for row in x.cpu()]
+    usable = [[bool(u) for u in row] for row in valid.cpu()]
+    each = [[_pass_at_k_one(r, u, i, o.k) for i in range(group)] for r, u in zip(rewards, usable)]
+    return torch.where(_live(x, valid, o), x.new_tensor(each).reshape(x.shape), 0.0)
 
 
-def _pass_at_k_one(rewards: list[float], i: int, k: int) -> float:
-    others = sorted(rewards[:i] + rewards[i + 1 :])
-    own = rewards[i]
+def _pass_at_k_one(rewards: list[float], usable: list[bool], i: int, k: int) -> float:
+    own, others = rewards[i], sorted(r for j, r in enumerate(rewards) if usable[j] and j != i)
+    k = min(k, len(others))  # 0 where no other is valid: not live
     with_own = own if k == 1 else expected_max([max(own, r) for r in others], k - 1)
     return k * (with_own - expected_max(others, k))
 
 
 def expected_max(ascending: list[float], k: int) -> float:
     """Mean over all k-subsets of their maximum: sum_j C(j, k - 1) r_(j) / C(n, k), with r_(0) <= r_(1) <= ..."""
-    n = len(ascending)
-    return sum(math.comb(j, k - 1) / math.comb(n, k) * ascending[j] for j in range(k - 1, n))
+    return sum(math.comb(j, k - 1) / math.comb(len(ascending), k) * r for j, r in enumerate(ascending))
 
 
 def best_gap(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
@@ -225,8 +218,8 @@ def best_gap(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     Two equal best samples: all 0.
     """
     filled = torch.where(valid, x, -math.inf)
-    top = filled.topk(min(2, x.shape[1]), dim=1)
-    gap = torch.zeros_like(x).scatter(1, top.indices[:, :1], top.values[:, :1] - top.values[:, -1:])
+    top = filled.topk(min(2, x.shape[1])).values
+    gap = torch.where(filled == top[:, :1], top[:, :1] - top[:, -1:], 0.0)
     return torch.where(_live(x, valid, o), _divide(gap, group_std(x, valid, o.ddof), o), 0.0)
 
 

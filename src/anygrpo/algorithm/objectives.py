@@ -117,7 +117,7 @@ def cispo(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: 
     """
     ratio = log_ratio(new, old, mask).detach().exp()
     weight = ratio.clamp(1 - settings.low, 1 + settings.high)
-    plain = _plain(-weight * advantages * torch.where(mask, new, 0.0), mask)
+    plain = _plain(-weight * advantages * new, mask)
     low, high = mask & (ratio < 1 - settings.low), mask & (ratio > 1 + settings.high)
     return PerDecision(plain.loss, low, high, plain.clipped_dual, plain.guarded)
 
@@ -136,12 +136,12 @@ def sapo(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: C
 
 def reinforce(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
     """-A log new. Right for samples of the present policy alone: `old` plays no part. Williams 1992."""
-    return _plain(-advantages * torch.where(mask, new, 0.0), mask)
+    return _plain(-advantages * new, mask)
 
 
 def supervised(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
     """-log new: cross-entropy of given actions. `old` and `advantages` play no part."""
-    return _plain(-torch.where(mask, new, 0.0), mask)
+    return _plain(-new, mask)
 
 
 def rce(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
@@ -152,7 +152,7 @@ def rce(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: Cl
     """
     if bool((advantages < 0).any()):
         raise ConfigError(f"RCE with a weight of {float(advantages.min()):.4g}", "use reward_weights, not advantages")
-    return _plain(-advantages * torch.where(mask, new, 0.0), mask)
+    return _plain(-advantages * new, mask)
 
 
 OBJECTIVES: dict[str, Objective] = {

@@ -43,7 +43,7 @@ def ratio_stats(ratio: Tensor, mask: Tensor) -> dict[str, Tensor]:
     """
     x = ratio.detach()[mask].double()
     if x.numel() == 0:
-        x = torch.zeros(1, dtype=torch.float64, device=ratio.device)
+        x = x.new_zeros(1)
     ess = 2 * x.logsumexp(0) - (2 * x).logsumexp(0) - math.log(x.numel())
     return {
         "log_ratio/mean": x.mean(),
