@@ -6,7 +6,7 @@ import pytest
 import torch
 from advantage_helpers import IN_GROUP, adv, close
 
-from anygrpo.algorithm import ADVANTAGES, TOLERANCE, is_constant
+from anygrpo.algorithm import ADVANTAGES, TOLERANCE, AdvantageOptions, is_constant
 from anygrpo.errors import ConfigError
 
 INF, NAN = math.inf, math.nan
@@ -39,6 +39,12 @@ def test_large_rewards_are_centred(offset):
 @pytest.mark.parametrize("scale", [1e-6, 1e-20, 1e20])
 def test_rewards_of_any_scale_keep_their_advantage(scale):
     close(adv("zscore", torch.tensor([[1.0, 0, 0, 0]]) * scale).values, [[1.5, -0.5, -0.5, -0.5]])
+
+
+def test_a_denominator_of_zero_gives_zero():
+    r = torch.tensor([[1e-200, 0.0]], dtype=torch.float64)  # its square is 0 in float64
+    values = ADVANTAGES["zscore"](r, torch.ones_like(r, dtype=torch.bool), AdvantageOptions())
+    assert (values == 0).all()
 
 
 def test_tolerance_is_relative_and_can_be_set():

@@ -107,6 +107,14 @@ def test_k3_does_not_overflow_and_says_where_it_was_guarded():
     assert new.grad[0].tolist() == pytest.approx([-199.0, 19.0, 20.5])
 
 
+def test_at_the_guard_itself_nothing_is_guarded_and_only_k3_has_an_exponent():
+    new, mask = torch.tensor([[-21.0, 0.0]]), torch.ones(1, 2, dtype=torch.bool)
+    ref, old = torch.tensor([[-1.0, 0.0]]), torch.tensor([[-21.0, -20.0]])  # d = -20, new / old = exp(20)
+    assert not estimate("k3", new, ref, old, mask).guarded.any()
+    for kind in ("k1", "k2"):
+        assert not estimate(kind, new - 100, ref, None, mask).guarded.any()
+
+
 def test_a_weight_beyond_the_guard_leaves_the_loss_alone_in_being_counted():
     new = torch.tensor([[0.0, 0.0]]).requires_grad_()
     old = torch.tensor([[-500.0, 0.0]])

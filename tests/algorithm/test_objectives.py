@@ -18,6 +18,7 @@ from anygrpo.errors import AnygrpoError, ConfigError
 
 INF, NAN = math.inf, math.nan
 CLIP = ClipSettings(low=0.2, high=0.3)
+MASK = torch.ones(1, 1, dtype=torch.bool)
 POLICY_GRADIENT = ["ppo", "gspo", "cispo", "sapo", "reinforce"]
 
 
@@ -65,6 +66,24 @@ def test_dual_clip_by_hand():
     assert not run("ppo", RATIOS, [[2.0]], settings=settings)[0].clipped_dual.any()
 
 
+@pytest.mark.parametrize("name", ["ppo", "gspo", "cispo"])
+def test_at_a_bound_itself_nothing_is_clipped(name):
+    for a in (1.0, -1.0):
+        out, _ = run(name, [[1.0]], [[a]], settings=ClipSettings(low=0.0, high=0.0))
+        assert not (out.clipped_low | out.clipped_high).any()
+
+
+def test_at_the_dual_bound_itself_nothing_is_clipped():
+    assert not run("ppo", [[2.0]], [[-1.0]], settings=ClipSettings(dual=2.0))[0].clipped_dual.any()
+
+
+@pytest.mark.parametrize("a", [0.5, 0.0])
+def test_clips_act_against_the_advantage_alone(a):
+    out, _ = run("ppo", [[0.1, 10.0]], [[a]], settings=ClipSettings(dual=3.0))
+    assert out.clipped_high.tolist() == [[False, a > 0]]
+    assert not (out.clipped_low | out.clipped_dual).any()
+
+
 def test_advantages_per_decision():
     out, _ = run("ppo", [[1.0, 1.0], [1.0, 1.0]], [[1.0, -2.0], [0.0, 3.0]])
     close(out.loss, [[-1.0, 2.0], [0.0, -3.0]])
@@ -102,7 +121,7 @@ def test_cispo_by_hand():
     assert out.clipped_high.tolist() == [[False, False, False, False, True]]
 
 
-@pytest.mark.parametrize(("a", "tau"), [(2.0, 1.0), (-2.0, 1.05)])
+@pytest.mark.parametrize(("a", "tau"), [(2.0, 1.0), (0.5, 1.0), (-2.0, 1.05)])
 def test_sapo_by_hand(a, tau):
     out, grad = run("sapo", [[1.0, 3.0]], [[a]])
     s = 1 / (1 + math.exp(-2 * tau))
@@ -175,6 +194,8 @@ def test_the_guard_counts_what_it_touches_and_nothing_else_loses_its_gradient(na
 def test_below_the_guard_nothing_is_touched():
     _, grad = run("ppo", [[math.exp(15)]], [[-1.0]])
     close(grad / math.exp(15), [[1.0]])
+    at_the_guard = OBJECTIVES["ppo"](torch.zeros(1, 1), torch.full((1, 1), -20.0), -torch.ones(1, 1), MASK, CLIP)
+    assert not at_the_guard.guarded.any()
     out, grad = run("ppo", [[math.exp(3)]], [[-1.0]], settings=ClipSettings(guard=2.0))
     assert out.guarded.item()
     assert grad.item() == 0
@@ -198,7 +219,10 @@ def test_settings_are_checked():
     for bad in ({"low": -0.1}, {"high": -0.1}, {"dual": 1.0}, {"tau_positive": 0.0}, {"tau_negative": -1.0}):
         with pytest.raises(ConfigError):
             ClipSettings(**bad)
+    with pytest.raises(ConfigError):
+        ClipSettings(tau_negative=0.0)
     assert ClipSettings(low=0, high=0, dual=1.1).dual == 1.1
+    assert ClipSettings(tau_positive=0.5, tau_negative=0.5).tau_negative == 0.5
 
 
 def test_only_sequence_ratios_need_whole_rows():
@@ -226,6 +250,13 @@ def test_sequence_log_ratio_is_a_mean_over_the_mask():
     new = torch.tensor([[1.0, 2.0, 9.0], [4.0, 4.0, 4.0]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     close(sequence_log_ratio(new, torch.zeros(2, 3), mask), [[1.5, 1.5, 0.0], [0, 0, 0]])
+
+
+def test_the_sequence_ratio_is_the_same_number_at_each_decision():
+    """Adding a decision's own log-ratio and taking it away again would round: .125 here, not .12499924."""
+    new = torch.tensor([[100.0, 0.1, -99.9, 0.3]]).requires_grad_()
+    value = sequence_log_ratio(new, torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool))
+    assert (value == new.mean()).all()
 
 
 def test_ratio_stats_by_hand():

@@ -45,6 +45,8 @@ def test_counts_by_hand():
     assert counts(MASK, VALID)["prompts"].item() == 0
     assert counts(MASK, torch.tensor([T, T, T, T]), PROMPTS)["prompts"].item() == 2
     assert counts(MASK, torch.tensor([F, F, F, F]), PROMPTS)["prompts"].item() == 0
+    one_each = torch.tensor([[T, F], [F, T]])
+    assert counts(one_each, torch.tensor([T, T]), PROMPTS[1:3])["prompts"].item() == 2
     assert counts(MASK, VALID)["rows"].dtype == torch.float64
 
 

@@ -79,9 +79,8 @@ def estimate(kind: str, new: Tensor, ref: Tensor, old: Tensor | None, mask: Tens
     lost = mask & (drift > GUARD)
     weight = torch.where(lost, -math.inf, drift).exp()
     present = mask & (weight != 0)  # an action that new has no probability for: 0 x inf = 0
-    own = torch.where(present, new, 0.0)
-    loss = torch.where(present, weight * value, 0.0)
-    loss = loss + torch.where(present, weight * difference, 0.0) * (own - own.detach())
+    pull = torch.where(present, weight * difference, 0.0)
+    loss = torch.where(present, weight * value + pull * (new - new.detach()), 0.0)
     return KL(value, loss, far | lost)
 
 

@@ -51,7 +51,7 @@ Normaliser = Callable[[Tensor, Tensor, AdvantageOptions], Tensor]
 def _divide(x: Tensor, std: Tensor, o: AdvantageOptions) -> Tensor:
     """x / max(std, floor) + epsilon in the denominator; 0 where that is 0."""
     below = std.clamp(min=o.std_floor) + o.epsilon
-    return torch.where(below > 0, x / torch.where(below > 0, below, 1.0), 0.0)
+    return torch.where(below > 0, x / below, 0.0)
 
 
 def _live(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:

@@ -31,8 +31,8 @@ def sequence_log_ratio(new: Tensor, old: Tensor, mask: Tensor) -> Tensor:
     ratio = log_ratio(new, old, mask)
     length = mask.sum(1, keepdim=True).clamp(min=1)
     mean = (ratio.sum(1, keepdim=True) / length).detach()
-    own = torch.where(ratio.isfinite(), ratio, 0.0)  # inf - inf would be NaN; the mean still says inf
-    return torch.where(mask, mean + own - own.detach(), 0.0)
+    own = mean + (ratio - ratio.detach())
+    return torch.where(mask, torch.where(ratio.isfinite(), own, mean), 0.0)  # inf - inf is NaN; the mean still says inf
 
 
 def ratio_stats(ratio: Tensor, mask: Tensor) -> dict[str, Tensor]:
