@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.policies.selector.network import SelectorNetwork, Stepper
-from anygrpo.policies.selector.picks import NOTHING, STOP, gumbel, gumbel_top_k, log_softmax, open_columns
+from anygrpo.policies.selector.picks import Remaining, decision_mask, gumbel, gumbel_top_k, log_softmax, open_columns
 
 
 @dataclass(frozen=True)
@@ -21,74 +21,96 @@ class Rules:
     temperature: float
 
 
-def _as_picks(column: Tensor, size: int, ended: Tensor) -> Tensor:
-    pick = torch.where(column == size, torch.full_like(column, STOP), column)
-    return torch.where(ended, torch.full_like(column, NOTHING), pick)
+@dataclass(frozen=True)
+class Drawn:
+    """Selections as they were drawn, [u, r, K] each: picks, their log-probabilities, and whether there was a choice."""
 
-
-def _options(choosable: Tensor, picked: list[Tensor], ended: Tensor, rules: Rules) -> Tensor:
-    """Open columns [n, M + 1] of the next step."""
-    ahead = torch.where(ended, NOTHING, STOP)  # any pick that isn't NOTHING: open columns don't depend on it
-    return open_columns(choosable, torch.stack([*picked, ahead], 1), rules.stop, rules.min_shots)[:, -1]
+    chosen: Tensor
+    log_probs: Tensor
+    free: Tensor
 
 
 @torch.no_grad()
 def sample(
-    network: SelectorNetwork, state: Tensor, items: Tensor, choosable: Tensor, rules: Rules, generator: torch.Generator
-) -> Tensor:
-    """One selection a row [n, K], without replacement, by the Gumbel-max trick.
+    network: SelectorNetwork,
+    encoded: tuple[Tensor, Tensor],
+    choosable: Tensor,
+    count: int,
+    rules: Rules,
+    generator: torch.Generator,
+) -> Drawn:
+    """`count` selections of each prompt, without replacement, by the Gumbel-max trick.
 
     Where logits don't change with what was picked, one draw of Gumbel top-k gives all K picks.
+
+    Args:
+        encoded: state [u, h] and items [u, M, h]. choosable: [u, M] bool.
     """
-    n, size = choosable.shape
+    (state, items), (u, size) = encoded, choosable.shape
     if network.decoder.stateless and not rules.stop:
-        logits = network.decoder.logits(state, items, None, 0) / rules.temperature
-        options = torch.cat([choosable, torch.zeros_like(choosable[:, :1])], 1)
-        return gumbel_top_k(log_softmax(logits, options), rules.shots, generator)
-    stepper = Stepper(network.decoder, state, items)
-    ended = torch.zeros(n, dtype=torch.bool, device=state.device)
-    picked: list[Tensor] = []
+        return _at_once(network, encoded, choosable, count, rules, generator)
+    stepper = Stepper(network.decoder, state[:, None].expand(-1, count, -1), items)
+    remaining = Remaining(choosable[:, None].expand(u, count, size), rules.stop, rules.min_shots)
+    drawn = []
     for _ in range(rules.shots):
-        options = _options(choosable, picked, ended, rules)
+        options = remaining.options()
         scores = log_softmax(stepper.logits() / rules.temperature, options)
-        noise = gumbel((n, size + 1), generator).to(scores.device)
-        pick = _as_picks((scores + noise).argmax(-1), size, ended)
+        noise = gumbel((u * count, size + 1), generator).to(scores.device).view_as(scores)
+        column = (scores + noise).argmax(-1)
+        free = ~remaining.ended & (options.sum(-1) > 1)
+        pick = remaining.take(column)
         stepper.take(pick)
-        picked.append(pick)
-        ended = ended | (pick < 0)
-    return torch.stack(picked, 1)
+        drawn.append((pick, scores.gather(-1, column[..., None])[..., 0], free))
+    return Drawn(*(torch.stack(part, -1) for part in zip(*drawn)))
+
+
+def _at_once(
+    network: SelectorNetwork,
+    encoded: tuple[Tensor, Tensor],
+    choosable: Tensor,
+    count: int,
+    rules: Rules,
+    generator: torch.Generator,
+) -> Drawn:
+    state, items = encoded
+    u, size = choosable.shape
+    logits = network.decoder.logits(state[:, None], items, None) / rules.temperature
+    first = log_softmax(logits, torch.cat([choosable, torch.zeros_like(choosable[:, :1])], 1)[:, None])
+    spread = first.expand(u, count, size + 1)
+    chosen = gumbel_top_k(spread.reshape(u * count, size + 1), rules.shots, generator).view(u, count, -1)
+    options = open_columns(choosable[:, None], chosen, rules.stop, rules.min_shots)
+    log_probs = log_softmax(logits[:, :, None], options).gather(-1, chosen[..., None])[..., 0]
+    return Drawn(chosen, log_probs, decision_mask(options, chosen))
 
 
 @torch.no_grad()
 def beams(
-    network: SelectorNetwork, state: Tensor, items: Tensor, choosable: Tensor, rules: Rules, width: int
+    network: SelectorNetwork, encoded: tuple[Tensor, Tensor], choosable: Tensor, rules: Rules, width: int
 ) -> tuple[Tensor, Tensor]:
     """The `width` best selections that a beam search finds, best first.
 
     Returns:
-        picks [b, W, K], log-probabilities [b, W] (-inf where fewer selections exist).
+        picks [u, W, K], log-probabilities [u, W] (-inf where fewer selections exist).
     """
-    b, size = choosable.shape
-    stepper = Stepper(network.decoder, state, items)
-    scores = torch.zeros(b, 1, device=state.device)
-    picks = torch.zeros(b, 1, 0, dtype=torch.long, device=state.device)
+    (state, items), (u, size) = encoded, choosable.shape
+    stepper = Stepper(network.decoder, state[:, None], items)
+    remaining = Remaining(choosable[:, None], rules.stop, rules.min_shots)
+    scores = torch.zeros(u, 1, device=state.device)
+    picks = torch.zeros(u, 1, 0, dtype=torch.long, device=state.device)
     for _ in range(rules.shots):
-        live = picks.shape[1]
-        flat = picks.reshape(b * live, -1)
-        ended = (flat < 0).any(-1) if flat.shape[1] else torch.zeros(b * live, dtype=torch.bool, device=state.device)
-        open_ = _options(choosable.repeat_interleave(live, 0), list(flat.unbind(1)), ended, rules)
-        step = log_softmax(stepper.logits() / rules.temperature, open_).view(b, live, size + 1)
-        total = (scores[:, :, None] + step).view(b, -1)
+        step = log_softmax(stepper.logits() / rules.temperature, remaining.options())
+        total = (scores[:, :, None] + step).flatten(1)
         scores, best = total.topk(min(width, total.shape[1]), dim=-1)
-        parent, column = best // (size + 1), best % (size + 1)
-        rows = (torch.arange(b, device=state.device)[:, None] * live + parent).reshape(-1)
-        pick = _as_picks(column.reshape(-1), size, ended[rows])
-        stepper = stepper.select(rows)
+        parents = best // (size + 1)
+        remaining.select(parents)
+        stepper = stepper.select(parents)
+        pick = remaining.take(best % (size + 1))
         stepper.take(pick)
-        picks = torch.cat([flat[rows], pick[:, None]], 1).view(b, scores.shape[1], -1)
+        earlier = picks.gather(1, parents[..., None].expand(-1, -1, picks.shape[-1]))
+        picks = torch.cat([earlier, pick[..., None]], -1)
     return picks, scores
 
 
-def greedy(network: SelectorNetwork, state: Tensor, items: Tensor, choosable: Tensor, rules: Rules) -> Tensor:
-    """The likeliest pick at each step; [b, K]."""
-    return beams(network, state, items, choosable, rules, 1)[0][:, 0]
+def greedy(network: SelectorNetwork, encoded: tuple[Tensor, Tensor], choosable: Tensor, rules: Rules) -> Tensor:
+    """The likeliest pick at each step; [u, K]."""
+    return beams(network, encoded, choosable, rules, 1)[0][:, 0]

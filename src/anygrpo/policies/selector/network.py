@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anygrpo.config.selection import SelectorConfig
-from anygrpo.policies.selector.picks import columns
 
 
 class Encoder(nn.Module):
@@ -65,23 +64,29 @@ class Decoder(nn.Module):
             F.normalize(self.item(self.dropout(items)), dim=-1),
         )
 
-    def logits(self, state: Tensor, items: Tensor, nearness: Tensor | None, step: int) -> Tensor:
-        """[n, h], [n, M, h], largest cosine to what was picked [n, M] -> [n, M + 1] (last column: STOP)."""
+    def logits(self, state: Tensor, items: Tensor, cost: Tensor | None) -> Tensor:
+        """[u, r, h], items [u, M, h] that the r rows share, what is taken off each logit [u, r, M] -> [u, r, M + 1]
+        (last column: STOP)."""
         if self.additive:
-            scores = self.score(torch.tanh(self.state_part(state)[:, None] + self.item_part(items)))[..., 0]
+            scores = self.score(torch.tanh(self.state_part(state)[:, :, None] + self.item_part(items)[:, None]))[..., 0]
         else:
-            scores = torch.einsum("nmh,nh->nm", items, state) / self.scale
-        if nearness is not None:
-            scores = scores - F.softplus(self.diversity[step]) / self.scale * nearness
-        stop = self.stop(state) / self.scale if hasattr(self, "stop") else torch.zeros_like(scores[:, :1])
-        return torch.cat([scores, stop], 1)
+            scores = torch.bmm(state / self.scale, items.transpose(1, 2))
+        if cost is not None:
+            scores = scores - cost
+        stop = self.stop(state) / self.scale if hasattr(self, "stop") else torch.zeros_like(scores[..., :1])
+        return torch.cat([scores, stop], -1)
+
+    def cost(self, nearness: Tensor, steps: int | slice) -> Tensor:
+        """What closeness to earlier picks takes off the logits, for [..., M] at one step or [..., K, M] at all."""
+        weight = F.softplus(self.diversity[steps]) / self.scale
+        return weight[..., None] * nearness
 
     def after(self, state: Tensor, picked: Tensor) -> Tensor:
-        """The state once `picked` [n, h] was taken."""
+        """The state [..., h] once `picked` [..., h] was taken."""
         if self.kind == "none":
             return state
         if self.kind == "gru":
-            return F.normalize(self.cell(picked, state), dim=-1)
+            return F.normalize(self.cell(picked.flatten(0, -2), state.flatten(0, -2)).view(state.shape), dim=-1)
         gate = torch.sigmoid(self.gate(torch.cat([state, picked], -1)))
         return F.normalize(gate * state + (1 - gate) * picked, dim=-1)
 
@@ -103,51 +108,76 @@ class SelectorNetwork(nn.Module):
         return self.decoder.start(*self.encoder(query, candidates, choosable))
 
     def logits(self, state: Tensor, items: Tensor, chosen: Tensor) -> Tensor:
-        """Unmasked logits at every pick, given the picks before it.
+        """Unmasked logits at every pick, given the picks before it: all in one product a prompt.
 
         Args:
-            state, items: [n, h], [n, M, h] from `encode`.
-            chosen: [n, K] positions, STOP or NOTHING.
+            state, items: [u, h], [u, M, h] from `encode`.
+            chosen: [u, r, K] positions, STOP or NOTHING: r rows of each prompt.
 
         Returns:
-            [n, K, M + 1].
+            [u, r, K, M + 1].
         """
-        stepper = Stepper(self.decoder, state, items)
-        out = []
-        for step in range(chosen.shape[1]):
-            out.append(stepper.logits())
-            stepper.take(chosen[:, step])
-        return torch.stack(out, 1)
+        u, r, shots = chosen.shape
+        if self.decoder.stateless:
+            once = self.decoder.logits(state[:, None], items, None)
+            return once[:, :, None].expand(u, r, shots, once.shape[-1])
+        before = chosen[:, :, :-1]
+        picked = gathered(items, before.flatten(1)).view(u, r, shots - 1, items.shape[-1])
+        states = [state[:, None].expand(u, r, -1)]
+        for step in range(shots - 1):
+            after = self.decoder.after(states[-1], picked[:, :, step])
+            states.append(torch.where(before[:, :, step, None] >= 0, after, states[-1]))
+        cost = None
+        if hasattr(self.decoder, "diversity"):
+            cost = self.decoder.cost(_nearness(items, picked, before), slice(0, shots)).flatten(1, 2)
+        logits = self.decoder.logits(torch.stack(states, 2).flatten(1, 2), items, cost)
+        return logits.view(u, r, shots, logits.shape[-1])
+
+
+def gathered(items: Tensor, picks: Tensor) -> Tensor:
+    """Items [u, M, h] at picks [u, r]: [u, r, h]; any item where nothing was picked."""
+    return items.gather(1, picks.clamp(min=0)[..., None].expand(-1, -1, items.shape[-1]))
+
+
+def _nearness(items: Tensor, picked: Tensor, before: Tensor) -> Tensor:
+    """Largest cosine of each item to what was picked before each step: [u, r, K, M], 0 before the first."""
+    u, r, earlier, _ = picked.shape
+    cosine = torch.bmm(picked.flatten(1, 2), items.transpose(1, 2)).view(u, r, earlier, -1)
+    cosine = cosine.masked_fill(before[..., None] < 0, -1.0)  # no cosine is smaller
+    nearest = cosine.cummax(2).values if earlier else cosine
+    return torch.cat([nearest.new_zeros(u, r, 1, items.shape[1]), nearest], 2)
 
 
 class Stepper:
-    """Decoding one pick at a time: `logits()`, then `take(picks)`."""
+    """Decoding one pick at a time, r rows of each prompt: `logits()`, then `take(picks)`."""
 
     def __init__(self, decoder: Decoder, state: Tensor, items: Tensor) -> None:
+        """state [u, r, h], items [u, M, h]."""
         self.decoder, self.state, self.items = decoder, state, items
-        self.nearness = items.new_zeros(items.shape[:2]) if hasattr(decoder, "diversity") else None
+        wide = hasattr(decoder, "diversity")
+        self.nearness = items.new_zeros(*state.shape[:2], items.shape[1]) if wide else None
         self.step = 0
 
     def logits(self) -> Tensor:
-        """[n, M + 1] before masking."""
-        nearness = self.nearness if self.step else None
-        return self.decoder.logits(self.state, self.items, nearness, self.step)
+        """[u, r, M + 1] before masking."""
+        cost = None if self.nearness is None else self.decoder.cost(self.nearness, self.step)
+        return self.decoder.logits(self.state, self.items, cost)
 
     def take(self, picks: Tensor) -> None:
-        """Move on by picks [n]; STOP and NOTHING leave the state as it is."""
-        real = picks >= 0
-        at = columns(picks, 0)  # any column will do where nothing was picked
-        picked = self.items[torch.arange(len(picks), device=picks.device), at]
-        self.state = torch.where(real[:, None], self.decoder.after(self.state, picked), self.state)
-        if self.nearness is not None:
-            cosine = torch.einsum("nmh,nh->nm", self.items, picked)
-            nearer = cosine if self.step == 0 else torch.maximum(self.nearness, cosine)
-            self.nearness = torch.where(real[:, None], nearer, self.nearness)
+        """Move on by picks [u, r]; STOP and NOTHING leave the state as it is."""
+        real = picks[..., None] >= 0
+        if self.decoder.kind != "none" or self.nearness is not None:
+            picked = gathered(self.items, picks)
+            self.state = torch.where(real, self.decoder.after(self.state, picked), self.state)
+            if self.nearness is not None:
+                cosine = torch.bmm(picked, self.items.transpose(1, 2))
+                nearer = cosine if self.step == 0 else torch.maximum(self.nearness, cosine)
+                self.nearness = torch.where(real, nearer, self.nearness)
         self.step += 1
 
-    def select(self, rows: Tensor) -> Stepper:
-        """The same decoding at rows [m] (repeats allowed), for beams."""
-        copy = Stepper(self.decoder, self.state[rows], self.items[rows])
-        copy.nearness = None if self.nearness is None else self.nearness[rows]
+    def select(self, parents: Tensor) -> Stepper:
+        """The same decoding of the rows that `parents` [u, r'] name in each prompt (repeats allowed), for beams."""
+        copy = Stepper(self.decoder, gathered(self.state, parents), self.items)
+        copy.nearness = None if self.nearness is None else gathered(self.nearness, parents)
         copy.step = self.step
         return copy

@@ -23,27 +23,55 @@ def open_columns(choosable: Tensor, chosen: Tensor, stop: bool, min_shots: int) 
     """What could be picked at each step.
 
     Args:
-        choosable: [n, M] bool, before the first pick.
-        chosen: [n, K] picks.
+        choosable: [..., M] bool, before the first pick.
+        chosen: [..., K] picks; leading dimensions broadcast with those of `choosable`.
         stop: whether STOP is an action at all.
         min_shots: picks before STOP is allowed.
 
     Returns:
-        [n, K, M + 1] bool. An ended row has its STOP column alone, so that its log-probability is 0.
+        [..., K, M + 1] bool. An ended row has its STOP column alone, so that its log-probability is 0.
     """
-    n, size = choosable.shape
-    steps = chosen.shape[1]
-    taken = torch.zeros(n, steps, size + 1, dtype=torch.bool, device=chosen.device)
-    if steps > 1:
-        one_hot = torch.nn.functional.one_hot(columns(chosen[:, :-1], size), size + 1).bool()
-        taken[:, 1:] = one_hot.cumsum(1) > 0
-    options = torch.cat([choosable, torch.zeros_like(choosable[:, :1])], 1)[:, None] & ~taken
-    may_stop = torch.arange(steps, device=chosen.device) >= min_shots if stop else torch.zeros(steps, dtype=torch.bool)
-    options[..., size] = may_stop.to(chosen.device) | ~options[..., :size].any(-1)
-    ended = chosen == NOTHING
-    only_stop = torch.zeros_like(options)
-    only_stop[..., size] = True
-    return torch.where(ended[..., None], only_stop, options)
+    size, shots = choosable.shape[-1], chosen.shape[-1]
+    steps = torch.arange(shots, device=chosen.device)
+    # The step that takes each column away; STOP and NOTHING take the last one, which is set by itself below.
+    taken_at = torch.full((*chosen.shape[:-1], size + 1), shots, device=chosen.device)
+    taken_at.scatter_(-1, columns(chosen, size), steps.expand_as(chosen))
+    left = choosable[..., None, :] & (taken_at[..., None, :size] >= steps[:, None])
+    may_stop = (steps >= min_shots) & stop
+    left = left & (chosen != NOTHING)[..., None]
+    last = may_stop | ~left.any(-1)
+    return torch.cat([left, last[..., None]], -1)
+
+
+class Remaining:
+    """What each row may still pick, while it picks: `open_columns` one step at a time."""
+
+    def __init__(self, choosable: Tensor, stop: bool, min_shots: int) -> None:
+        """choosable [..., M] bool; it is copied."""
+        self.left, self.stop, self.min_shots, self.step = choosable.clone(), stop, min_shots, 0
+        self.ended = torch.zeros_like(choosable[..., 0])
+
+    def options(self) -> Tensor:
+        """[..., M + 1] bool, open columns of the next pick."""
+        may_stop = self.stop and self.step >= self.min_shots
+        last = torch.ones_like(self.ended) if may_stop else ~self.left.any(-1)
+        return torch.cat([self.left, last[..., None]], -1)
+
+    def take(self, column: Tensor) -> Tensor:
+        """Columns [...] as picks: STOP for the last one, NOTHING where a row had ended before."""
+        size = self.left.shape[-1]
+        stops = column == size
+        pick = torch.where(self.ended, NOTHING, torch.where(stops, STOP, column))
+        self.left.scatter_(-1, column.clamp(max=size - 1)[..., None], False)
+        self.ended = self.ended | stops
+        self.left &= ~self.ended[..., None]
+        self.step += 1
+        return pick
+
+    def select(self, parents: Tensor) -> None:
+        """Go on with the rows that `parents` [u, r'] name in each prompt; rows are [u, r]."""
+        self.left = self.left.gather(1, parents[..., None].expand(-1, -1, self.left.shape[-1]))
+        self.ended = self.ended.gather(1, parents)
 
 
 def decision_mask(options: Tensor, chosen: Tensor) -> Tensor:

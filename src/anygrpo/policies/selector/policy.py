@@ -12,10 +12,11 @@ from anygrpo.config.selection import SelectorConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import BasePolicy
 from anygrpo.policies.selector import decoding, picks, replay
-from anygrpo.policies.selector.decoding import Rules
+from anygrpo.policies.selector.decoding import Drawn, Rules
+from anygrpo.policies.selector.grouping import Grouping
 from anygrpo.policies.selector.network import SelectorNetwork
 from anygrpo.policies.selector.prompts import Pools, pools
-from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
+from anygrpo.rollout import Evaluation, Rollout, Stored, Tree, tree_map
 
 
 class SelectorPolicy(BasePolicy):
@@ -37,26 +38,22 @@ class SelectorPolicy(BasePolicy):
 
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
         pool = self._pools(prompts, self.config.shots)
-        state, items = self._encode(pool)
-        rows = torch.arange(len(prompts), device=state.device).repeat_interleave(group_size)
         generator = torch.Generator().manual_seed(seed)
-        choosable = pool.choosable[rows]
-        chosen = decoding.sample(self.network, state[rows], items[rows], choosable, self.rules(), generator)
-        return self._rollout(pool, (state, items), chosen.view(len(prompts), group_size, -1))
+        drawn = decoding.sample(self.network, self._encode(pool), pool.choosable, group_size, self.rules(), generator)
+        return self._rollout(pool, drawn)
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         shots = self.config.evaluation_shots or self.config.shots
         pool = self._pools(prompts, shots)
-        state, items = self._encode(pool)
-        chosen = decoding.greedy(self.network, state, items, pool.choosable, self.rules(shots))
-        return self._rollout(pool, (state, items), chosen[:, None])
+        encoded = self._encode(pool)
+        chosen = decoding.greedy(self.network, encoded, pool.choosable, self.rules(shots))
+        return self._rollout(pool, self._scored(pool, encoded, chosen[:, None]))
 
     def beam(self, prompts: list[Any], width: int) -> tuple[list[list[tuple[int, ...]]], list[list[float]]]:
         """The best `width` selections of each prompt and their log-probabilities, best first. Deterministic: these
         log-probabilities are scores, not propensities."""
         pool = self._pools(prompts, self.config.shots)
-        state, items = self._encode(pool)
-        chosen, scores = decoding.beams(self.network, state, items, pool.choosable, self.rules(), width)
+        chosen, scores = decoding.beams(self.network, self._encode(pool), pool.choosable, self.rules(), width)
         found = torch.isfinite(scores).tolist()
         actions = [[a for a, ok in zip(row, keep) if ok] for row, keep in zip(self._tuples(chosen), found)]
         return actions, [[s for s, ok in zip(row, keep) if ok] for row, keep in zip(scores.tolist(), found)]
@@ -64,7 +61,7 @@ class SelectorPolicy(BasePolicy):
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         pool = self._pools(prompts, 1)
         chosen, valid = replay.padded(prompts, stored, self.config.shots, self.config.stop)
-        rollout = self._rollout(pool, self._encode(pool), chosen)
+        rollout = self._rollout(pool, self._scored(pool, self._encode(pool), chosen.to(pool.key.device)))
         return replay.with_behaviour(rollout, stored, valid, self.config, self._met)
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
@@ -72,7 +69,7 @@ class SelectorPolicy(BasePolicy):
         if self.config.decision != "pick":
             return self._evaluate_whole(samples, want)
         self.network.train(self.config.dropout_in_scoring)
-        log_probs, options = self._distributions(samples)
+        log_probs, _ = self._distributions(samples)
         chosen = samples["chosen"]
         mine = self._of_chosen(log_probs, chosen)
         exact = picks.kl(log_probs, self._reference_distributions(samples)) if "kl" in want else None
@@ -80,7 +77,7 @@ class SelectorPolicy(BasePolicy):
             mine[:, times],
             picks.entropy(log_probs)[:, times] if "entropy" in want else None,
             exact[:, times] if exact is not None else None,
-            {"supervised": self._supervised(samples, options)} if "supervised" in want else {},
+            {"supervised": self._supervised(samples)} if "supervised" in want else {},
         )
 
     def decode(self, samples: Tree) -> list[list[tuple[int, ...]]]:
@@ -101,16 +98,15 @@ class SelectorPolicy(BasePolicy):
 
     def set_log_probs(self, samples: Tree) -> Tensor:
         """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
+        samples = self._here(samples)
         chosen = samples["chosen"]
         if chosen.shape[-1] > 4:
             raise ConfigError(f"a set of {chosen.shape[-1]} has too many orders", "use sets of at most 4")
         every = picks.orders(chosen)  # [n, K!, K]
-        n, count, shots = every.shape
-        rows = torch.arange(n, device=chosen.device).repeat_interleave(count)
-        repeated = {name: x[rows] for name, x in samples.items() if name != "chosen"}
-        flat = every.reshape(n * count, shots)
-        totals = self._of_chosen(self._distributions(repeated | {"chosen": flat})[0], flat).sum(-1)
-        return totals.view(n, count).logsumexp(-1) - picks.repeats(chosen).log()
+        options = self._options(samples["choosable"][:, None], every)
+        log_probs = picks.log_softmax(self._logits(samples, every), options)
+        totals = self._of_chosen(log_probs, every).sum(-1)
+        return totals.logsumexp(-1) - picks.repeats(chosen).log()
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
         return [{"prompt": str(p.get("id")), "outputs": [list(o) for o in row]} for p, row in zip(prompts, outputs)]
@@ -131,52 +127,58 @@ class SelectorPolicy(BasePolicy):
         self.network.eval()
         return self.network.encode(pool.query, pool.candidates, pool.choosable)
 
-    def _rollout(self, pool: Pools, encoded: tuple[Tensor, Tensor], chosen: Tensor) -> Rollout:
+    @torch.no_grad()
+    def _scored(self, pool: Pools, encoded: tuple[Tensor, Tensor], chosen: Tensor) -> Drawn:
+        """Given selections [P, G, K] as if they had been drawn."""
+        options = self._options(pool.choosable[:, None], chosen)
+        log_probs = picks.log_softmax(self.network.logits(*encoded, chosen) / self.temperature, options)
+        return Drawn(chosen, self._of_chosen(log_probs, chosen), picks.decision_mask(options, chosen))
+
+    def _rollout(self, pool: Pools, drawn: Drawn) -> Rollout:
         """Selections [P, G, K] as a rollout under the present weights, without dropout."""
-        p, g, k = chosen.shape
-        chosen = chosen.to(pool.key.device)
+        p, g, _ = drawn.chosen.shape
         spread = lambda x: x[:, None].expand(p, g, *x.shape[1:])  # noqa: E731
         samples = {
             "key": spread(pool.key),
             "query": spread(pool.query),
             "candidates": spread(pool.candidates),
             "choosable": spread(pool.choosable),
-            "chosen": chosen,
+            "chosen": drawn.chosen,
         }
-        rows = {name: x.reshape(p * g, *x.shape[2:]) for name, x in samples.items()}
-        options = self._options(rows)
-        mask = picks.decision_mask(options, rows["chosen"]).view(p, g, k)
-        with torch.no_grad():
-            if self.config.decision == "set":
-                log_probs = self.set_log_probs(rows)
-            else:
-                of_row = torch.arange(p, device=chosen.device).repeat_interleave(g)
-                state, items = (x[of_row] for x in encoded)
-                logits = self.network.logits(state, items, rows["chosen"]) / self.temperature
-                log_probs = self._of_chosen(picks.log_softmax(logits, options), rows["chosen"])
+        mask, log_probs = drawn.free, drawn.log_probs
         if self.config.decision != "pick":
-            mask, log_probs = mask.any(-1, keepdim=True), log_probs.reshape(p * g, -1).sum(-1)
-        log_probs = log_probs.view(mask.shape)
-        version = torch.full((p, g), self.version, dtype=torch.int64, device=chosen.device)
+            mask, log_probs = mask.any(-1, keepdim=True), log_probs.sum(-1, keepdim=True)
+        if self.config.decision == "set":
+            with torch.no_grad():
+                log_probs = self.set_log_probs(tree_map(lambda x: x.flatten(0, 1), samples)).view(p, g, 1)
+        version = torch.full((p, g), self.version, dtype=torch.int64, device=log_probs.device)
         return Rollout.of(samples, log_probs, mask, version=version)
 
-    def _options(self, samples: Tree) -> Tensor:
-        return picks.open_columns(samples["choosable"], samples["chosen"], self.config.stop, self.config.min_shots)
+    def _options(self, choosable: Tensor, chosen: Tensor) -> Tensor:
+        return picks.open_columns(choosable, chosen, self.config.stop, self.config.min_shots)
 
     def _distributions(self, samples: Tree) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and open columns [n, K, M + 1]; each prompt is encoded once, however many rows it has."""
-        device = next(self.network.parameters()).device
-        samples = {name: x.to(device) for name, x in samples.items()}
-        options = self._options(samples)
-        own_noise = self.network.training and self.config.dropout > 0
-        keys = torch.arange(len(options), device=device) if own_noise else samples["key"]
-        unique, inverse = keys.unique(return_inverse=True)
-        first = torch.full_like(unique, len(keys)).scatter_reduce(
-            0, inverse, torch.arange(len(keys), device=device), "amin"
-        )
-        state, items = self.network.encode(*(samples[name][first] for name in ("query", "candidates", "choosable")))
-        logits = self.network.logits(state[inverse], items[inverse], samples["chosen"]) / self.temperature
+        """Log-probabilities and open columns [n, K, M + 1]."""
+        samples = self._here(samples)
+        options = self._options(samples["choosable"], samples["chosen"])
+        logits = self._logits(samples, samples["chosen"][:, None])[:, 0]
         return picks.log_softmax(logits, options), options
+
+    def _here(self, samples: Tree) -> Tree:
+        device = next(self.network.parameters()).device
+        return {name: x.to(device) for name, x in samples.items()}
+
+    def _logits(self, samples: Tree, chosen: Tensor) -> Tensor:
+        """Tempered logits [n, c, K, M + 1] of c selections [n, c, K] of each row; each prompt is encoded once, however
+        many rows it has."""
+        n, count, _ = chosen.shape
+        own_noise = self.network.training and self.config.dropout > 0
+        grouping = Grouping.of(torch.arange(n, device=chosen.device) if own_noise else samples["key"])
+        given = (samples[name][grouping.first] for name in ("query", "candidates", "choosable"))
+        state, items = (grouping.cells(x) for x in self.network.encode(*given))
+        grid = grouping.spread(chosen, picks.NOTHING).flatten(1, 2)
+        logits = self.network.logits(state, items, grid) / self.temperature
+        return grouping.rows(logits.unflatten(1, (-1, count)))
 
     def _reference_distributions(self, samples: Tree) -> Tensor:
         training = self.network.training
@@ -188,19 +190,19 @@ class SelectorPolicy(BasePolicy):
 
     @staticmethod
     def _of_chosen(log_probs: Tensor, chosen: Tensor) -> Tensor:
-        """[n, K] of what was chosen; exactly 0 where nothing was (ended rows have their last column alone)."""
+        """[..., K] of what was chosen; exactly 0 where nothing was (ended rows have their last column alone)."""
         chosen = chosen.to(log_probs.device)
         column = picks.columns(chosen, log_probs.shape[-1] - 1)
         return log_probs.gather(-1, column[..., None])[..., 0]
 
-    def _supervised(self, samples: Tree, options: Tensor) -> Tensor:
+    def _supervised(self, samples: Tree) -> Tensor:
         """Cross-entropy of each row's picks, mean over its decisions, with dropout where configured; [n]."""
         self.network.train(self.config.dropout > 0)
+        log_probs, options = self._distributions(samples)
+        self.network.eval()
         chosen = samples["chosen"].to(options.device)
         mask = picks.decision_mask(options, chosen)
-        mine = self._of_chosen(self._distributions(samples)[0], chosen)
-        self.network.eval()
-        return -(mine * mask).sum(-1) / mask.sum(-1).clamp_min(1)
+        return -(self._of_chosen(log_probs, chosen) * mask).sum(-1) / mask.sum(-1).clamp_min(1)
 
     def _whole(self, samples: Tree) -> Tensor:
         """[n] log-probability of whole sequences, or of sets."""
@@ -215,5 +217,5 @@ class SelectorPolicy(BasePolicy):
                 'set policy.decision = "pick", or kl = "k3" and entropy_coef = 0',
             )
         self.network.train(self.config.dropout_in_scoring)
-        supervised = {"supervised": self._supervised(samples, self._options(samples))} if "supervised" in want else {}
+        supervised = {"supervised": self._supervised(samples)} if "supervised" in want else {}
         return Evaluation(self._whole(samples)[:, None], losses=supervised)
