@@ -70,15 +70,14 @@ def loss_weights(
         raise ConfigError('reduction "prompt_mean" without prompt ids', "give the prompt of each row")
     used = _used(mask, valid)
     sums = totals if totals is not None else counts(mask, valid, prompt_ids)
-    ids = torch.zeros_like(valid, dtype=torch.int64) if prompt_ids is None else prompt_ids
-    each = REDUCTIONS[reduction](used, sums, float(horizon or 1), ids)  # [N, 1] or scalar, float64
-    return torch.where(used, 1.0 / torch.where(each > 0, each, 1.0), 0.0).float()
+    each = REDUCTIONS[reduction](used, sums, horizon, prompt_ids)  # [N, 1] or scalar, float64; 0 in unused rows alone
+    return torch.where(used, 1.0 / each, 0.0).float()
 
 
 def row_weights(valid: Tensor, totals: Totals | None = None) -> Tensor:
     """Weights [N] float32 for losses that a row has once: 1 / valid rows (of all ranks with `totals`), 0 if invalid."""
     rows = valid.sum() if totals is None else totals["rows"]
-    return torch.where(valid, 1.0 / rows.double().clamp(min=1), 0.0).float()
+    return torch.where(valid, 1.0 / rows.double(), 0.0).float()
 
 
 def _distinct(ids: Tensor) -> Tensor:
@@ -92,24 +91,26 @@ def _used(mask: Tensor, valid: Tensor) -> Tensor:
     return mask & valid[:, None]
 
 
-def _token_mean(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+def _token_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
     return sums["decisions"]
 
 
-def _sequence_mean(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+def _sequence_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
     return sums["filled_rows"] * used.sum(1, keepdim=True)
 
 
-def _prompt_mean(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+def _prompt_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+    assert ids is not None  # seen to by `loss_weights`
     same = ids[:, None] == ids[None, :]  # [N, N]
     return sums["prompts"] * (same * used.sum(1)).sum(1, keepdim=True)
 
 
-def _constant(used: Tensor, sums: Totals, horizon: float, ids: Tensor) -> Tensor:
+def _constant(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+    assert horizon is not None  # seen to by `loss_weights`
     return sums["rows"] * horizon
 
 
-REDUCTIONS: dict[str, Callable[[Tensor, Totals, float, Tensor], Tensor]] = {
+REDUCTIONS: dict[str, Callable[[Tensor, Totals, int | None, Tensor | None], Tensor]] = {
     "token_mean": _token_mean,
     "sequence_mean": _sequence_mean,
     "prompt_mean": _prompt_mean,
