@@ -5,21 +5,13 @@
 #   bash bench/gpu_motion.sh [OUT] [SECONDS]
 # CUDA_VISIBLE_DEVICES chooses the GPU, CORES=16-24 the nine cores of the reduced size, FULL_CORES=29-31 those of the full
 # one; PARTS="full small" which of the two are run; START=FOLDER a trained run of recipes/motion/supervised.toml (else it is
-# trained first). The clips (1.2 MiB, python scripts/fetch_motion.py FOLDER) are looked for in $MOTION_DATA,
-# .carry/motion-data, then the user's cache. Needs torch, peft, diffusers and the package's other imports. Leaves
+# trained first). Needs torch, peft, diffusers and the package's other imports. Leaves
 # OUT/motion.tar.gz: {full,small,matching_alone,half_rate}/summary_*.json, logs' ends, metrics and pictures of each seed.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-out="${1:-${OUT:-runs}}"
-seconds="${2:-420}"
-data="${MOTION_DATA:-.carry/motion-data}"
-[ -d "$data" ] || data="${XDG_CACHE_HOME:-$HOME/.cache}/anygrpo/motion"
+. "$(dirname "$0")/motion_env.sh"
 cores="${CORES:-16-24}"
 parts="${PARTS:-full small}"
-work="$(mktemp -d)"
 until=$(($(date +%s) + seconds - 35)) # measuring afterwards takes half a minute
-mkdir -p "$out" "$work/motion"
-export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
+mkdir -p "$work/motion"
 
 core() { echo $((${cores%-*} + $1 % (${cores#*-} - ${cores%-*} + 1))); }
 

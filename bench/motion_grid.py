@@ -47,16 +47,16 @@ def demonstrations(weight: float) -> list[str]:
 
 
 SETTINGS: dict[str, list[str]] = {
-    "shown_1": [*parts(0.01), *demonstrations(1.0)],
-    "shown_03": [*parts(0.01), *demonstrations(0.3)],
     "physical_001": parts(0.01),
-    "diversity": parts(0.01, diversity=0.03),
-    "shown_1_physical_002": [*parts(0.02), *demonstrations(1.0)],
-    "shown_03_jerk": [*parts(0.0, jerk=0.015), *demonstrations(0.3)],
+    "diversity_003": parts(0.01, diversity=0.03),
+    "shown_03_physical_0005": [*parts(0.005), *demonstrations(0.3)],
+    "diversity_01": parts(0.01, diversity=0.1),
+    "physical_0005": parts(0.005),
+    "shown_03_diversity": [*parts(0.01, diversity=0.03), *demonstrations(0.3)],
     "kl": [*parts(0.01), "--algorithm.beta", "0.5"],
-    "shown_1_fast": [*parts(0.01), *demonstrations(1.0), *rate(1e-3)],
-    "only_shown": [*parts(0.01), *demonstrations(1.0), "--algorithm.lambda-pg", "0.0"],
+    "shown_1_physical_0005": [*parts(0.005), *demonstrations(1.0)],
     "half_rate": [*parts(0.01), *rate(3e-4)],
+    "only_shown": [*parts(0.005), *demonstrations(0.3), "--algorithm.lambda-pg", "0.0"],
 }
 """Name -> flags on the recipe; the first are run first."""
 

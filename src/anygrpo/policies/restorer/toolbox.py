@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import OneHotCategorical
 
+from anygrpo.policies.restorer.heads import STATISTICS, statistics
 from anygrpo.policies.stochastic.gates import gate
 
 
@@ -79,16 +80,17 @@ class ToolboxRestorer(nn.Module):
             nn.Conv2d(width, width, 3, padding=1),
             nn.GELU(),
         )
-        self.choices = nn.ModuleList([nn.Conv2d(4 * width, len(TOOLS), 1) for _ in range(steps)])
+        self.choices = nn.ModuleList([nn.Conv2d(4 * width + STATISTICS, len(TOOLS), 1) for _ in range(steps)])
         for parameter in self.choices.parameters():
             nn.init.zeros_(parameter)
 
     def logits(self, x: Tensor, step: int) -> Tensor:
-        """[n, rows, columns, tools] from the mean and spread of features in the patch and in the picture."""
+        """[n, rows, columns, tools] from the mean and spread of features in the patch and in the picture, and from the
+        picture's `statistics`, which tell degradations apart."""
         features = self.body(x)
         pool = lambda z: F.avg_pool2d(z, self.patch, ceil_mode=True)  # noqa: E731
         local = torch.cat([pool(features), (pool(features**2) - pool(features) ** 2).clamp(min=1e-6).sqrt()], 1)
-        whole = local.mean((2, 3), keepdim=True).expand_as(local)
+        whole = torch.cat([local.mean((2, 3)), statistics(x)], 1)[..., None, None].expand(-1, -1, *local.shape[2:])
         return self.choices[step](torch.cat([local, whole], 1)).permute(0, 2, 3, 1).float()
 
     def forward(self, degraded: Tensor) -> Tensor:
