@@ -10,7 +10,7 @@ from advantage_helpers import adv, close
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anygrpo.algorithm import RunningState, compute, expected_max, reward_weights
+from anygrpo.algorithm import ADVANTAGES, RunningState, compute, expected_max, reward_weights
 from anygrpo.errors import AnygrpoError, ConfigError
 
 INF, NAN = math.inf, math.nan
@@ -110,6 +110,16 @@ def test_clip_and_what_it_touched():
     close(result.values, [[-1.5, -1, 0, 1.5]])
     assert result.clipped.tolist() == [[True, False, False, True]]
     assert not adv("centred", [[0.0, 1, 2, 5]]).clipped.any()
+    assert not adv("centred", [[0.0, 1, 2, 5]], clip=3.0).clipped.any()  # 3 is the largest
+
+
+def test_a_normaliser_gets_float64_with_zeros_at_invalid_places(monkeypatch):
+    given = {}
+    monkeypatch.setitem(ADVANTAGES, "noted", lambda x, valid, o: given.update(x=x, valid=valid) or x + 1)
+    assert adv("noted", [[1.0, INF, 3]], [[True, True, False]]).values.tolist() == [[2, 0, 0]]
+    assert given["x"].dtype == torch.float64
+    assert given["x"].tolist() == [[1, 0, 0]]
+    assert given["valid"].tolist() == [[True, False, False]]
 
 
 def test_unknown_name_and_shapes():
