@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from anygrpo.algorithm.statistics import group_mean, group_std
+from anygrpo.algorithm.statistics import group_mean, group_std, is_constant
 
 T, F = True, False
 
@@ -31,6 +31,8 @@ def test_what_is_not_valid_leaves_no_trace():
     means = mean([[1e-20, 3e-20, 7.0], [5.0, math.inf, math.nan]], [[T, T, F], [T, F, F]])
     assert means == pytest.approx([2e-20, 5.0], rel=1e-15, abs=0)
     assert mean([[1.0, 2.0]], [[F, F]]) == [0.0]
+    tiny = torch.tensor([[0.0, 1e-20, 9.0], [3.0, 9.0, 9.0], [1.0, 2.0, 3.0]])
+    assert is_constant(tiny, torch.tensor([[T, T, F], [T, F, F], [F, F, F]])).tolist() == [F, T, T]
 
 
 @pytest.mark.parametrize(("ddof", "expected"), [(1, math.sqrt(14 / 3)), (0, math.sqrt(14 / 4))])
