@@ -2,7 +2,7 @@
 
 A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights by name; adapters alone under LoRA),
 state.pt (optimizer, controllers, counters, random state) and manifest.json (size and CRC of each file). Where weights
-are sharded, the folder parts/ holds them and the optimizer's moments (see `checkpoint_parts`).
+are sharded, the folder parts/ holds them and the optimizer's moments (see `policies.saved`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anygrpo.errors import DataError
-from anygrpo.train import checkpoint_parts
+from anygrpo.policies import saved
 
 PREFIX = "step_"
 
@@ -33,9 +33,7 @@ def save(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, A
     """
     temporary = begin(folder, step)
     try:
-        save_file(
-            {k: v.detach().cpu().contiguous().clone() for k, v in weights.items()}, temporary / "policy.safetensors"
-        )
+        save_file({k: v.detach().cpu().contiguous().clone() for k, v in weights.items()}, temporary / saved.WHOLE)
         return finish(temporary, step, state, keep, best)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -136,8 +134,8 @@ def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
         raise DataError(f"{checkpoint} is incomplete or damaged", "resume from another checkpoint of the same run")
     # Mapped, not read: ranks of one host share its pages, and take what is theirs.
     state = torch.load(checkpoint / "state.pt", weights_only=False, map_location="cpu", mmap=True)
-    if not (checkpoint / checkpoint_parts.FOLDER).is_dir():
-        return load_file(checkpoint / "policy.safetensors"), state
+    if not (checkpoint / saved.FOLDER).is_dir():
+        return load_file(checkpoint / saved.WHOLE), state
     if state["updater"] is not None:
-        state["updater"]["moments"] = checkpoint_parts.moments(checkpoint, state["updater"]["parameters"])
-    return checkpoint_parts.weights(checkpoint), state
+        state["updater"]["moments"] = saved.moments(checkpoint, state["updater"]["parameters"])
+    return saved.weights(checkpoint), state

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from anygrpo.policies import saved
 from anygrpo.policies.base import load_state, state_of
 from anygrpo.sinks.jsonl import cut_after
-from anygrpo.train import checkpoint, checkpoint_parts
+from anygrpo.train import checkpoint
 from anygrpo.train.distributed_sharded import laid_out
 from anygrpo.train.parallel import from_main, is_main, is_sharded
 from anygrpo.train.schedule import Controls
@@ -50,7 +51,7 @@ def _save_parts(run: Run, step: int, weights: dict[str, Tensor], state: dict[str
     temporary = from_main(checkpoint.begin(run.folder.checkpoints, step) if is_main() else None)
     assert temporary is not None
     try:
-        checkpoint_parts.write(temporary, weights, moments)
+        saved.write(temporary, weights, moments)
         if is_main():
             checkpoint.finish(temporary, step, state, keep, best)
     except BaseException:

@@ -22,6 +22,7 @@ from anygrpo.policies.diffusion.policy import DiffusionPolicy, Parts
 from anygrpo.policies.diffusion.transitions import transitions_of
 from anygrpo.policies.motion.model import MotionDenoiser
 from anygrpo.policies.motion.text import caption_encoder
+from anygrpo.policies.saved import read_weights
 
 
 def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
@@ -36,7 +37,7 @@ def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
         torch.manual_seed(seed)
         denoiser = MotionDenoiser(config, text_width, vocabulary)
     if config.weights is not None:
-        load_state(denoiser, read_weights(Path(config.weights)))
+        load_state(denoiser, start_weights(Path(config.weights)))
     parts = Parts(
         denoiser=denoiser,
         scheduler=_scheduler(config),
@@ -110,21 +111,16 @@ def _pad(motion: Tensor, frames: int) -> Tensor:
     return torch.cat([motion.float(), motion.new_zeros(frames - motion.shape[0], motion.shape[1]).float()])
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The policy's weights in a safetensors or torch file, or in the newest checkpoint of a run folder.
+def start_weights(path: Path) -> dict[str, Tensor]:
+    """The policy's weights in a file, a checkpoint's folder (sharded or whole) or the newest checkpoint of a run's.
 
     Raises:
         DataError: nothing there.
         ConfigError: the file holds no weights by name.
     """
-    found = [path] if path.is_file() else sorted(path.glob("checkpoints/step_*/policy.safetensors"))
-    if not found:
+    if not path.exists():
         raise DataError(f"no weights at {path}", "train them first: anygrpo train recipes/motion/supervised.toml")
-    if found[-1].suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(found[-1])
-    state = torch.load(found[-1], map_location="cpu", weights_only=True)
+    state = read_weights(path)
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ConfigError(f"{found[-1]} holds no weights by name", "save policy.trainable().state_dict()")
+        raise ConfigError(f"{path} holds no weights by name", "save policy.trainable().state_dict()")
     return state

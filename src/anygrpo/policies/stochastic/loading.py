@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError, DataError, suggestion
+from anygrpo.policies.saved import read_weights
 
 log = logging.getLogger("anygrpo")
 WRAPPERS = ("state_dict", "model", "params", "net", "network")
@@ -48,15 +48,10 @@ class LoadReport:
 
 
 def read_state(path: str) -> dict[str, Tensor]:
-    """A flat state dict from .safetensors or a torch file; wrapper keys and prefixes of other trainers are removed."""
-    if not Path(path).is_file():
+    """A flat state dict from a file, or a checkpoint's or run's folder; wrapper keys of other trainers are removed."""
+    if not Path(path).exists():
         raise DataError(f"checkpoint {path} does not exist")
-    if path.endswith(".safetensors"):
-        from safetensors.torch import load_file
-
-        state: Any = load_file(path)
-    else:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+    state = read_weights(Path(path))
     for key in WRAPPERS:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]

@@ -1,6 +1,7 @@
-"""The tensors of a checkpoint that several ranks wrote, each its shards (torch.distributed.checkpoint).
+"""Weights in files: what a policy starts from, and the tensors of a checkpoint that several ranks wrote, each its
+shards (torch.distributed.checkpoint).
 
-They are read one at a time, whole, by any number of processes; none of them needs to have joined the others.
+Shards are read one tensor at a time, whole, by any number of processes; none of them needs to have joined the others.
 """
 
 from __future__ import annotations
@@ -13,8 +14,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.errors import DataError
+
 FOLDER = "parts"
+WHOLE = "policy.safetensors"
 _WEIGHT, _MOMENT = "weight/", "moment/"
+
+
+def read_weights(path: Path) -> Any:
+    """What a safetensors or torch file holds; of a checkpoint's folder, or the newest checkpoint of a run's, the
+    weights by name, whole tensors whatever number of ranks wrote them.
+
+    Raises:
+        DataError: nothing there.
+    """
+    if path.is_dir():
+        folders = [path, *sorted(path.glob("checkpoints/step_*"))]
+        path = next((f for f in reversed(folders) if (f / FOLDER).is_dir() or (f / WHOLE).is_file()), path)
+        if (path / FOLDER).is_dir():
+            return dict(weights(path))
+        path = path / WHOLE
+    if not path.is_file():
+        raise DataError(f"no weights at {path}", "give a file of weights, a checkpoint's folder or a run's folder")
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def write(folder: Path, weights: Mapping[str, Tensor], moments: list[dict[str, Tensor]]) -> None:

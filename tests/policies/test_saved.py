@@ -1,0 +1,50 @@
+"""Start weights: files, folders of checkpoints and runs, whole and sharded."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from anygrpo.config.diffusion import MotionPolicyConfig
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.policies import motion, saved
+from anygrpo.policies.base import state_of
+from anygrpo.policies.stochastic import load_weights
+
+SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 6, "dropout": 0.0}
+
+
+def sharded(folder, tensors):
+    folder.mkdir(parents=True)
+    with pytest.warns(UserWarning, match="single process"):
+        saved.write(folder, tensors, [{"exp_avg": torch.zeros(3)}])
+
+
+def test_a_motion_policy_starts_from_a_sharded_checkpoint_as_from_a_whole_one(tmp_path):
+    trained = state_of(motion.build(MotionPolicyConfig(**SMALL), 5).trainable())
+    run = tmp_path / "run"
+    whole = run / "checkpoints" / "step_00000002"
+    whole.mkdir(parents=True)
+    save_file({name: x.detach() + 1 for name, x in trained.items()}, whole / saved.WHOLE)
+    sharded(run / "checkpoints" / "step_00000010", {name: x.detach() for name, x in trained.items()})
+    for path, shift in ((run, 0), (run / "checkpoints" / "step_00000010", 0), (whole, 1), (whole / saved.WHOLE, 1)):
+        policy = motion.build(MotionPolicyConfig(**SMALL, weights=str(path)), 0)
+        for name, x in state_of(policy.trainable()).items():
+            assert torch.equal(x, trained[name] + shift), (path, name)
+
+
+def test_a_network_with_gates_starts_from_a_run_folder(tmp_path):
+    network, other = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
+    sharded(tmp_path / "checkpoints" / "step_00000001", {k: x.detach() for k, x in other.named_parameters()})
+    report = load_weights(network, str(tmp_path))
+    assert report.loaded == 2
+    assert torch.equal(network.weight, other.weight)
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    with pytest.raises(DataError, match=r"recipes/motion/supervised\.toml"):
+        motion.build(MotionPolicyConfig(**SMALL, weights=str(tmp_path / "nothing")), 0)
+    with pytest.raises(DataError, match="a run's folder"):  # a folder without a checkpoint
+        motion.build(MotionPolicyConfig(**SMALL, weights=str(tmp_path)), 0)
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(ConfigError, match="holds no weights by name"):
+        motion.build(MotionPolicyConfig(**SMALL, weights=str(tmp_path / "list.pt")), 0)
