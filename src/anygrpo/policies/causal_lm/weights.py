@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import frozen_weights
+from anygrpo.samplers.fused.gate import fuse_gates
 from anygrpo.samplers.fused.norms import fuse_norms
 from anygrpo.samplers.fused.rotary import fuse_rotary
 from anygrpo.samplers.machine import keep_freed_memory
@@ -131,6 +132,7 @@ def fuse(model: nn.Module) -> None:
     """Fused kernels in place of the library's many launches; weights are read at each call."""
     fuse_norms(model)
     fuse_rotary(model)
+    fuse_gates(model)
 
 
 class _Cast(torch.autograd.Function):

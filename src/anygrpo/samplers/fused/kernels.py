@@ -239,7 +239,7 @@ def normalise(z, targets, log_prob, lse, entropy, factor, z_row, V, BLOCK: tl.co
         safe = tl.where(new == float("-inf"), 0.0, new)
         p, shrink = tl.exp(x - safe), tl.exp(top - safe)
         total = total * shrink + p
-        mean = mean * shrink + tl.where(p > 0, p * x, 0.0)
+        mean = mean * shrink + p * tl.where(p > 0, x, 0.0)
         top = new
     peak = tl.max(top, 0)
     weight = tl.exp(top - peak)
@@ -263,5 +263,26 @@ def grad_logits(
     p, g_n = tl.exp(log_p), tl.load(g + n)
     dz = tl.where(at == tl.load(targets + n), g_n, 0.0) - g_n * p
     if ENTROPY:
-        dz -= tl.load(a + n) * tl.where(p > 0, p * (log_p + tl.load(entropy + n)), 0.0)
+        dz -= tl.load(a + n) * p * (tl.where(p > 0, log_p, 0.0) + tl.load(entropy + n))
     tl.store(out + n * V + at, chain * dz, mask=at < V)
+
+
+# --- The gate of a feed-forward block ---------------------------------------------------------------------------------
+
+
+@triton.jit
+def gate(a, b, out, total, BLOCK: tl.constexpr):
+    """out = silu(a) b."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(a + at, mask=at < total).to(tl.float32), tl.load(b + at, mask=at < total).to(tl.float32)
+    tl.store(out + at, x / (1.0 + tl.exp(-x)) * y, mask=at < total)
+
+
+@triton.jit
+def gate_grad(g, a, b, da, db, total, BLOCK: tl.constexpr):
+    """The gradients of `gate` from g: silu'(a) = s + a s (1 - s) with s = sigmoid(a)."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(a + at, mask=at < total).to(tl.float32), tl.load(b + at, mask=at < total).to(tl.float32)
+    s, back = 1.0 / (1.0 + tl.exp(-x)), tl.load(g + at, mask=at < total).to(tl.float32)
+    tl.store(da + at, back * y * s * (1.0 + x * (1.0 - s)), mask=at < total)
+    tl.store(db + at, back * x * s, mask=at < total)

@@ -1,0 +1,94 @@
+"""The Triton kernels, run by Triton's own interpreter: `pip install triton`, no GPU needed."""
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+
+from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
+
+from anygrpo.samplers.cache import GroupCache, Step
+from anygrpo.samplers.fused import gate, logits, rotary
+
+HEADS = [(14, 2, 64), (9, 3, 64), (4, 4, 96), (8, 1, 128)]
+
+
+def made(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("heads", "key_heads", "size"), HEADS)
+def test_rotary_embedding_and_its_gradient_are_the_librarys(heads: int, key_heads: int, size: int) -> None:
+    q = made(1, 5, heads, size).transpose(1, 2).requires_grad_()
+    k = made(1, 5, key_heads, size, seed=1).transpose(1, 2).requires_grad_()
+    cos, sin = made(2, 1, 5, size, seed=2)
+    results = []
+    for function in (rotary.rotate, apply_rotary_pos_emb):
+        out = function(q, k, cos, sin)
+        results.append([*out, *torch.autograd.grad([x.square().sum() for x in out], [q, k])])
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("heads", "key_heads", "size"), HEADS)
+@pytest.mark.parametrize("place", [0, 3, 70, 130])
+def test_a_decode_step_is_softmax_attention_also_after_rows_left(
+    heads: int, key_heads: int, size: int, place: int
+) -> None:
+    lengths, rows = [150, 30, 300], [3, 2, 9]
+    kept = [(made(key_heads, 480, size), made(key_heads, 480, size, seed=1))]
+    own = made(2, 14, key_heads, 140, size, seed=2)
+    new = [made(1, 14, n, size, seed=3 + i).transpose(1, 2) for i, n in enumerate((heads, key_heads, key_heads))]
+    results = []
+    for way in ("fused", "plain"):
+        cache = GroupCache.of(kept, lengths, rows, width=140)
+        cache.own_k[0][:], cache.own_v[0][:] = own[0], own[1]
+        first = getattr(Step(cache, place), way)(0, *new, size**-0.5)
+        cache.keep(torch.tensor([0, 2, 5, 6, 7, 12]), place + 1)  # the second prompt has no row left
+        second = getattr(Step(cache, place + 1), way)(0, *(x[:, :, :6] for x in new), size**-0.5)
+        results.append([first, second, cache.own_k[0], cache.own_v[0]])
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_log_probs_entropies_and_gradients_of_logits() -> None:
+    assert logits._tried(torch.device("cpu"), torch.float32)
+
+
+def test_a_logit_of_minus_infinity_has_no_mass_and_no_gradient() -> None:
+    z = made(2, 100)
+    z[:, 10:20] = float("-inf")
+    targets = torch.tensor([0, 99])
+    log_prob, lse, entropy = logits.normalise(z, targets, 1.0)
+    log_p = torch.log_softmax(z, 1)
+    torch.testing.assert_close(log_prob, log_p.gather(1, targets[:, None])[:, 0])
+    finite = log_p.masked_fill(log_p == float("-inf"), 0.0)
+    torch.testing.assert_close(entropy, -(log_p.exp() * finite).sum(1))
+    dz = logits.grad_logits(z, targets, lse, entropy, torch.ones(2), torch.ones(2), 1.0, 1.0, torch.float32)
+    assert dz.isfinite().all()
+    assert (dz[:, 10:20] == 0).all()
+    torch.testing.assert_close(dz.sum(1), torch.zeros(2), atol=1e-6, rtol=0)
+
+
+def test_the_factor_of_raw_logits_is_chained() -> None:
+    z, targets, g = made(3, 50), torch.tensor([1, 2, 3]), made(3, seed=1)
+    _, lse, _ = logits.normalise(2.0 * z, targets, 0.5)
+    ours = logits.grad_logits(2.0 * z, targets, lse, None, g, g, 0.5, 2.0, torch.float32)
+    x = z.clone().requires_grad_()
+    (g * torch.log_softmax(0.5 * (2.0 * x), 1).gather(1, targets[:, None])[:, 0]).sum().backward()
+    torch.testing.assert_close(ours, x.grad)
+
+
+def test_the_gate_and_its_gradients() -> None:
+    a, b = made(2, 3, 1000).requires_grad_()
+    out = gate.gated(a, b)
+    torch.testing.assert_close(out, F.silu(a) * b)
+    weight = made(3, 1000, seed=1)
+    ours = torch.autograd.grad((out * weight).sum(), [a, b])
+    theirs = torch.autograd.grad((F.silu(a) * b * weight).sum(), [a, b])
+    for x, y in zip(ours, theirs):
+        torch.testing.assert_close(x, y)
