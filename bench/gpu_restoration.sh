@@ -29,7 +29,7 @@ l1_ssim="$l1 --loss l1=1,ssim=0.2"
 bands="$l1 --skip bands"
 low_light="$l1"
 toolbox="$size --network toolbox --width 16 --group 16 --warm $(t .11) --seconds $(t .2) --warm-gates mean
-  --loss l1=1,ssim=0.2 --rate 5e-3"
+  --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 3e-3"
 gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
   --grpo-prompts 32 --group 8 --rows 512 --best-of 4 --oracles 1 $rates --skip bands
   --warm $(t .45 "$total") --seconds $(t .11 "$total")"
@@ -40,8 +40,8 @@ arms() { # of a comparison, in the order in which they are measured; the first w
     low_light) echo "supervised/mean $mixed fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5
       quarter=grpo:.25+supervised/mean:.75 after=supervised/mean:.5+grpo:.25+supervised/mean:.25" ;;
     bands | gpu) echo "supervised/mean $mixed grpo" ;;
-    toolbox) echo "supervised/mean slow=grpo@grpo_rate=1e-3 fast=grpo@grpo_rate=3e-3@group=8" ;;
-    toolbox_scratch) echo "scratch_slow=grpo@grpo_rate=3e-3 scratch_fast=grpo@grpo_rate=1e-2@group=8@entropy=0.003" ;;
+    toolbox) echo "supervised/mean grpo entropy=grpo@group=8@entropy=0.003" ;;
+    toolbox_scratch) echo "scratch_grpo=grpo@grpo_rate=5e-3@group=8@entropy=0.003 scratch_fast=grpo@grpo_rate=1e-2@group=8@entropy=0.003" ;;
   esac
 }
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
