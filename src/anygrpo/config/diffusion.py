@@ -137,7 +137,7 @@ class MotionPolicyConfig(Denoising):
     captions: int = Field(1, ge=1)
     "Most captions in a row that one motion may follow, each over its own frames."
     weights: str | None = None
-    "A file or run folder with trained weights to start from."
+    "Trained weights to start from: a file, or the folder of a checkpoint or a run (whole or sharded)."
 
 
 class MotionTaskConfig(Section):
