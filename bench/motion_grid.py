@@ -49,6 +49,7 @@ def demonstrations(weight: float) -> list[str]:
 SETTINGS: dict[str, list[str]] = {
     "physical_001": parts(0.01),
     "diversity_003": parts(0.01, diversity=0.03),
+    "diversity_0015": parts(0.01, diversity=0.015),
     "shown_03_physical_0005": [*parts(0.005), *demonstrations(0.3)],
     "diversity_01": parts(0.01, diversity=0.1),
     "physical_0005": parts(0.005),

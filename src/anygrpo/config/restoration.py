@@ -41,7 +41,7 @@ class GatedSection(Section):
     "Shell patterns that are not, after `train`."
     adapter: AdapterSection | None = None
     weights: str | None = None
-    "Checkpoint to start from (.safetensors or a torch file of tensors)."
+    "Where to start from: .safetensors or a torch file of tensors, or the folder of a checkpoint or a run."
     strict: bool = True
     "false: load what fits by name and shape, and report the rest."
     device: str = "auto"
