@@ -37,9 +37,7 @@ def main(recipe: str, out: str, *flags: str) -> None:
     best = int(correct[~held, :size].mean(0).argmax())
     near = [nearest(task.prompt(name), 1)[0] for name in np.array(names)[held].tolist()]
     row = correct[held]
-    print(
-        f"{held.sum()} validation queries: none {row[:, size].mean():.3f}, fixed ({best}) {row[:, best].mean():.3f}, "
-    )
+    print(f"{held.sum()} validation queries: none {row[:, size].mean():.3f}, fixed ({best}) {row[:, best].mean():.3f}")
     print(f"nearest {row[np.arange(len(near)), near].mean():.3f}, best of {size} {row[:, :size].max(1).mean():.3f}")
 
 

@@ -71,6 +71,11 @@ def test_generate_inspect_train_offline_and_evaluate(recipe, tmp_path, capsys):
         for k, best in enumerate(report["accuracy"]["oracle"])
     )
     assert "1: all" in report["oracle"]
+    for name, row in report["paired"].items():
+        runs = [run["difference"] for run in report["paired_by_run"][name]]
+        assert sum(runs) / 2 == pytest.approx(row["difference"])
+    one, two = report["accuracy"]["policy"]
+    assert report["more_shots"]["2 shots - 1"]["difference"] == pytest.approx(two - one)
     assert report["change"]["exact KL to the start (nats)"] > 0
     row = json.loads((tmp_path / "run0" / "metrics.jsonl").read_text().splitlines()[-1])
     assert 0 < row["offline/coverage"] <= 1

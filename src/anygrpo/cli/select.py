@@ -144,7 +144,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         print(f"{name:14s}" + "".join(f"{x:16.3f}" for x in row))
     if report["oracle"]:
         print(f"\noracle: {report['oracle']}")
-    for title in ("paired", "change"):
+    for title in ("paired", "more_shots", "change"):
         print()
         for name, value in report[title].items():
             print(f"{name:34s} {_short(value)}")

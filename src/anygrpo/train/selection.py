@@ -30,8 +30,9 @@ def compare_runs(
         oracle_sets: most sets of a size that the oracle tries for a query; 0: no oracle.
 
     Returns:
-        JSON-ready: accuracy of policy, start, baselines and oracle at each number of shots; the policy (mean over runs)
-        paired with each of them at the best number of shots the baseline has; change of the first run's policy.
+        JSON-ready: accuracy of policy, start, baselines and oracle at each number of shots; the policy (mean over runs,
+        and each run's) paired with each of them at the best number of shots the baseline has; the policy at all its
+        shots paired with itself at fewer; change of the first run's policy.
     """
     task = loaded[0][1]
     prompts = task.held_out()
@@ -57,6 +58,7 @@ def compare_runs(
     }
     scores = {name: torch.stack(rows).mean(0) for name, rows in by_name.items()}  # [shots, n]
     paired_with = _paired(scores)
+    by_run = [_paired(scores | {"policy": rows}) for rows in by_name["policy"]]
     ceiling = oracle(task, prompts, shots, oracle_sets) if oracle_sets else None
     if ceiling is not None:
         scores["oracle"] = ceiling.correct
@@ -68,6 +70,8 @@ def compare_runs(
         "accuracy_by_run": [rows.mean(-1).tolist() for rows in by_name["policy"]],
         "oracle": None if ceiling is None else ceiling.sentence,
         "paired": paired_with,
+        "paired_by_run": {name: [run[name] for run in by_run] for name in paired_with},
+        "more_shots": _more_shots(scores["policy"], shots),
         "change": _change(loaded, prompts, finals, starts),
     }
 
@@ -100,10 +104,19 @@ def _paired(scores: dict[str, Tensor]) -> dict[str, Any]:
         if name == "policy":
             continue
         best = int(rows.mean(-1).argmax())
-        result = paired(policy, rows[best])
         label = f"policy - {name}" + ("" if name == "zero_shot" else f" ({best + 1} shots)")
-        out[label] = {"difference": result.difference, "se": result.se, "verdict": result.sentence}
+        out[label] = _row(policy, rows[best])
     return out
+
+
+def _more_shots(policy: Tensor, shots: list[int]) -> dict[str, Any]:
+    """Do more shots hurt: the policy at all its shots against its own first k picks; [shots, n]."""
+    return {f"{shots[-1]} shots - {k}": _row(policy[-1], policy[i]) for i, k in enumerate(shots[:-1])}
+
+
+def _row(a: Tensor, b: Tensor) -> dict[str, Any]:
+    result = paired(a, b)
+    return {"difference": result.difference, "se": result.se, "verdict": result.sentence}
 
 
 def _change(loaded: list[Any], prompts: list[Any], finals: list[Any], starts: list[Any]) -> dict[str, Any]:
