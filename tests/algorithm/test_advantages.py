@@ -202,6 +202,7 @@ def test_running_keeps_large_offsets_and_empty_batches():
     state = RunningState().updated(torch.tensor([1e7, 1e7 + 2])).updated(torch.tensor([1e7, 1e7 + 2]))
     assert state.variance == pytest.approx(1.0, rel=1e-6)
     assert state.updated(torch.zeros(0)) is state
+    assert state.weight == pytest.approx(1 - 0.99**2)
     assert (adv("running", torch.full((2, 3), 0.1)).values == 0).all()
 
 

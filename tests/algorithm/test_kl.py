@@ -218,6 +218,10 @@ def test_an_update_counts_one_sample_unless_told():
     assert update(AdaptiveKL(1.0, target=1.0, horizon=0.5), 1.1).beta == pytest.approx(1.2)
 
 
+def test_the_horizon_is_ten_thousand_samples_unless_told():
+    assert update(AdaptiveKL(1.0, target=1.0), 2.0, samples=10_000).beta == pytest.approx(1.2)
+
+
 def test_proportional_never_turns_negative():
     assert update(AdaptiveKL(0.5, target=1.0, horizon=10), 0.0, samples=100).beta == 0.0
 
@@ -232,7 +236,7 @@ def test_a_band_may_start_at_zero_or_be_a_point():
 
 
 def test_band_limits():
-    assert update(BandKL(9.0, maximum=10.0), 1.0).beta == 10.0
+    assert update(BandKL(9.0), 1.0).beta == 10.0
     assert update(BandKL(1.1e-6), 0.0).beta == 1e-6
 
 
