@@ -87,7 +87,9 @@ def test_components_are_normalised_apart():
 def test_parts_that_cancel_in_the_sum_are_still_spread():
     parts = {"a": torch.tensor([[1.0, 0], [1, 1]]), "b": torch.tensor([[0.0, 1], [2, 2]])}
     total = parts["a"] + parts["b"]
-    assert adv("components", total, components=parts, component_weights={"b": 0.5}).constant.tolist() == [False, True]
+    for name in ("components", "gdpo"):
+        result = adv(name, total, components=parts, component_weights={"b": 0.5})
+        assert result.constant.tolist() == [False, True]
     assert adv("zscore", total, components=parts).constant.tolist() == [True, True]
 
 
@@ -145,6 +147,8 @@ def test_pass_at_k_by_hand():
 def test_pass_at_1_is_leave_one_out():
     r = [[0.0, 1, 2, 5], [1, 0, 0, 1]]
     close(adv("pass_at_k", r, k=1).values, adv("leave_one_out", r).values)
+    by_default = compute("pass_at_k", torch.tensor(r), torch.ones(2, 4, dtype=torch.bool))
+    close(by_default.values, adv("leave_one_out", r).values)
 
 
 def test_pass_at_k_gradient_is_unbiased():

@@ -222,6 +222,7 @@ def test_settings_are_checked():
     with pytest.raises(ConfigError):
         ClipSettings(tau_negative=0.0)
     assert ClipSettings(low=0, high=0, dual=1.1).dual == 1.1
+    assert ClipSettings() == ClipSettings(0.2, 0.2, None, 1.0, 1.05, 20.0)
     assert ClipSettings(tau_positive=0.5, tau_negative=0.5).tau_negative == 0.5
 
 
