@@ -51,7 +51,7 @@ SETTINGS: dict[str, list[str]] = {
     "diversity_003": parts(0.01, diversity=0.03),
     "diversity_0015": parts(0.01, diversity=0.015),
     "shown_03_physical_0005": [*parts(0.005), *demonstrations(0.3)],
-    "diversity_01": parts(0.01, diversity=0.1),
+    "diversity_004": parts(0.015, diversity=0.04),
     "physical_0005": parts(0.005),
     "shown_03_diversity": [*parts(0.01, diversity=0.03), *demonstrations(0.3)],
     "kl": [*parts(0.01), "--algorithm.beta", "0.5"],
