@@ -24,7 +24,7 @@ def test_the_second_pass_takes_off_the_rounding_of_the_first():
     rewards = [1001.0, 0.8, 9999999.2]
     assert sum(rewards) / 3 == 3333667.0
     exact = float(sum(map(Fraction, rewards)) / 3)
-    assert mean([rewards, rewards]) == [exact, exact] == [3333666.9999999995] * 2
+    assert mean([rewards] * 3) == [exact] * 3 == [3333666.9999999995] * 3
 
 
 def test_what_is_not_valid_leaves_no_trace():
