@@ -40,9 +40,8 @@ arms() { # of a comparison, in the order in which they are measured; the first w
     low_light) echo "supervised/mean $mixed fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5
       quarter=grpo:.25+supervised/mean:.75 after=supervised/mean:.5+grpo:.25+supervised/mean:.25" ;;
     bands | gpu) echo "supervised/mean $mixed grpo" ;;
-    toolbox) echo "supervised/mean grpo=grpo@advantage=centred zscore=grpo" ;;
-    toolbox_scratch) echo "scratch_grpo=grpo@grpo_rate=5e-3@advantage=centred@group=8@entropy=0.0003
-      scratch_zscore=grpo@grpo_rate=5e-3@group=8@entropy=0.003" ;;
+    toolbox) echo "supervised/mean grpo anchored=grpo@beta=0.1" ;;
+    toolbox_scratch) echo "scratch_grpo=grpo@grpo_rate=5e-3@group=8@entropy=0.003 scratch_fast=grpo@grpo_rate=1e-2@group=8" ;;
   esac
 }
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"

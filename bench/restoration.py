@@ -93,6 +93,8 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "advantage": args.advantage,
             "advantage_clip": 3.0,
             "entropy_coef": args.entropy if grpo else 0.0,
+            "beta": args.beta if grpo else 0.0,
+            "kl": "exact",
             "lambda_pg": args.lambda_pg,
             "lambda_supervised": args.lambda_supervised if grpo else 0.0,
         },
@@ -221,6 +223,7 @@ def arguments() -> argparse.Namespace:
         ("warm", 90.0), ("seconds", 60.0), ("rate", 3e-3), ("further-rate", 1e-3), ("grpo-rate", 1e-2), ("final", 0.01),
         ("lambda-pg", 1.0),
         ("lambda-supervised", 0.0), ("concentration", 10.0), ("entropy", 0.0),
+        ("beta", 0.0),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=float, default=value)
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
