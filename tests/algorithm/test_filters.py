@@ -71,6 +71,8 @@ def test_top_k_by_reward():
     data = groups([[1.0, 3, 2, 9], [5, 5, 5, 5]], [[T, T, T, F], [T, T, T, T]])
     assert kept("top_k_by_reward", data, k=2) == [[F, T, T, F], [T, T, F, F]]
     assert kept("top_k_by_reward", data, k=9) == [[T, T, T, F], [T] * 4]
+    many = [i % 2 for i in range(40)]  # beyond 16 values a sort that is not stable mixes equal ones
+    assert kept("top_k_by_reward", groups([many]), k=3) == [[i in (1, 3, 5) for i in range(40)]]
     with pytest.raises(ConfigError, match="k = 1"):
         kept("top_k_by_reward", data, k=1)
 
