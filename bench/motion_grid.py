@@ -52,10 +52,11 @@ SETTINGS: dict[str, list[str]] = {
     "diversity_0015": parts(0.01, diversity=0.015),
     "shown_03_physical_0005": [*parts(0.005), *demonstrations(0.3)],
     "diversity_004": parts(0.015, diversity=0.04),
-    "physical_0005": parts(0.005),
+    "kl_diversity": [*parts(0.01, diversity=0.03), "--algorithm.beta", "0.5"],
     "shown_03_diversity": [*parts(0.01, diversity=0.03), *demonstrations(0.3)],
     "kl": [*parts(0.01), "--algorithm.beta", "0.5"],
     "shown_1_physical_0005": [*parts(0.005), *demonstrations(1.0)],
+    "physical_0005": parts(0.005),
     "half_rate": [*parts(0.01), *rate(3e-4)],
     "only_shown": [*parts(0.005), *demonstrations(0.3), "--algorithm.lambda-pg", "0.0"],
 }
