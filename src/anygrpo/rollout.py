@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -17,7 +17,16 @@ from anygrpo.algorithm.filters import live_groups
 from anygrpo.errors import ConfigError
 
 Tree = Any
-"""Nested dicts whose leaves are tensors, or lists of plain objects (one per prompt or per row)."""
+"""Nested dicts whose leaves are tensors, lists of plain objects (one per prompt or per row), or `Shared`."""
+
+
+class Shared:
+    """A leaf that rows share, such as the features of their prompts, which they find by a key of their own. Operations
+    on rows leave it as it is, so that it is held once however many rows there are."""
+
+    def joined(self, other: Any) -> Self:
+        """What the rows of both need."""
+        raise NotImplementedError
 
 
 def tree_map(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
@@ -28,13 +37,15 @@ def tree_map(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
 
 
 def tree_map2(fn: Callable[[Tensor, Tensor], Tensor], a: Tree, b: Tree) -> Tree:
-    """Apply `fn` to the tensor leaves of two trees of the same form; other leaves are the first's."""
+    """Apply `fn` to the tensor leaves of two trees of the same form and join shared ones; others are the first's."""
     if isinstance(a, dict):
         return {key: tree_map2(fn, value, b[key]) for key, value in a.items()}
+    if isinstance(a, Shared):
+        return a.joined(b)
     return fn(a, b) if isinstance(a, Tensor) else a
 
 
-def _grown(x: Tensor, like: Tensor) -> Tensor:
+def grown(x: Tensor, like: Tensor) -> Tensor:
     """`x` padded with zeros at the end of every dimension but the first, up to the larger size of the two."""
     pads = [n for i in range(x.dim() - 1, 0, -1) for n in (0, max(0, like.shape[i] - x.shape[i]))]
     return torch.nn.functional.pad(x, pads) if any(pads) else x
@@ -156,7 +167,7 @@ class Rollout:
     def joined(self, other: Rollout) -> Rollout:
         """Both rollouts' groups; tensors of different sizes are padded at the end with zeros (False)."""
         first = self.shape[0]
-        cat = lambda a, b: torch.cat([_grown(a, b), _grown(b, a)])  # noqa: E731
+        cat = lambda a, b: torch.cat([grown(a, b), grown(b, a)])  # noqa: E731
         return replace(
             self,
             samples=tree_map2(cat, self.samples, other.samples),

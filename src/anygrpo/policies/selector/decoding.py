@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anygrpo.policies.selector.network import SelectorNetwork, Stepper
+from anygrpo.policies.selector.network import Encoded, SelectorNetwork, Stepper
 from anygrpo.policies.selector.picks import Remaining, decision_mask, gumbel, gumbel_top_k, log_softmax, open_columns
 
 
@@ -23,58 +23,71 @@ class Rules:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Selections as they were drawn, [u, r, K] each: picks, their log-probabilities, and whether there was a choice."""
+    """Selections as they were drawn, [u, r, K] each: picks, their log-probabilities, and whether there was a choice.
+
+    Attributes:
+        states: [u, r or 1, h] at each pick, with their graph, and scores: [u, r, K, M + 1] log-probabilities of all
+            columns; where they were asked for.
+    """
 
     chosen: Tensor
     log_probs: Tensor
     free: Tensor
+    states: tuple[Tensor, ...] = ()
+    scores: Tensor | None = None
 
 
 @torch.no_grad()
 def sample(
     network: SelectorNetwork,
-    encoded: tuple[Tensor, Tensor],
+    encoded: Encoded,
     choosable: Tensor,
     count: int,
     rules: Rules,
     generator: torch.Generator,
+    keep: bool = False,
 ) -> Drawn:
     """`count` selections of each prompt, without replacement, by the Gumbel-max trick.
 
-    Where logits don't change with what was picked, one draw of Gumbel top-k gives all K picks.
-
     Args:
-        encoded: state [u, h] and items [u, M, h]. choosable: [u, M] bool.
+        choosable: [u, M] bool.
+        keep: also give states and scores.
     """
-    (state, items), (u, size) = encoded, choosable.shape
+    u, size = choosable.shape
     if network.decoder.stateless and not rules.stop:
         return _at_once(network, encoded, choosable, count, rules, generator)
-    stepper = Stepper(network.decoder, state[:, None].expand(-1, count, -1), items)
+    with torch.set_grad_enabled(keep):
+        stepper = Stepper(network.decoder, encoded)
     remaining = Remaining(choosable[:, None].expand(u, count, size), rules.stop, rules.min_shots)
-    drawn = []
-    for _ in range(rules.shots):
+    drawn, states, all_scores = [], [], []
+    for step in range(rules.shots):
         options = remaining.options()
         scores = log_softmax(stepper.logits() / rules.temperature, options)
-        noise = gumbel((u * count, size + 1), generator).to(scores.device).view_as(scores)
+        noise = gumbel((u * count, size + 1), generator).to(scores.device).view(u, count, size + 1)
         column = (scores + noise).argmax(-1)
         free = ~remaining.ended & (options.sum(-1) > 1)
         pick = remaining.take(column)
-        stepper.take(pick)
         drawn.append((pick, scores.gather(-1, column[..., None])[..., 0], free))
-    return Drawn(*(torch.stack(part, -1) for part in zip(*drawn)))
+        if keep:
+            states.append(stepper.state)
+            all_scores.append(scores)
+        if step + 1 < rules.shots:
+            with torch.set_grad_enabled(keep):
+                stepper.take(pick, ends=rules.stop)
+    chosen, log_probs, free = (torch.stack(part, -1) for part in zip(*drawn))
+    return Drawn(chosen, log_probs, free, tuple(states), torch.stack(all_scores, 2) if keep else None)
 
 
 def _at_once(
     network: SelectorNetwork,
-    encoded: tuple[Tensor, Tensor],
+    encoded: Encoded,
     choosable: Tensor,
     count: int,
     rules: Rules,
     generator: torch.Generator,
 ) -> Drawn:
-    state, items = encoded
     u, size = choosable.shape
-    logits = network.decoder.logits(state[:, None], items, None) / rules.temperature
+    logits = network.decoder.logits(encoded.state[:, None], encoded, None) / rules.temperature
     first = log_softmax(logits, torch.cat([choosable, torch.zeros_like(choosable[:, :1])], 1)[:, None])
     spread = first.expand(u, count, size + 1)
     chosen = gumbel_top_k(spread.reshape(u * count, size + 1), rules.shots, generator).view(u, count, -1)
@@ -85,18 +98,18 @@ def _at_once(
 
 @torch.no_grad()
 def beams(
-    network: SelectorNetwork, encoded: tuple[Tensor, Tensor], choosable: Tensor, rules: Rules, width: int
+    network: SelectorNetwork, encoded: Encoded, choosable: Tensor, rules: Rules, width: int
 ) -> tuple[Tensor, Tensor]:
     """The `width` best selections that a beam search finds, best first.
 
     Returns:
         picks [u, W, K], log-probabilities [u, W] (-inf where fewer selections exist).
     """
-    (state, items), (u, size) = encoded, choosable.shape
-    stepper = Stepper(network.decoder, state[:, None], items)
+    u, size = choosable.shape
+    stepper = Stepper(network.decoder, encoded)
     remaining = Remaining(choosable[:, None], rules.stop, rules.min_shots)
-    scores = torch.zeros(u, 1, device=state.device)
-    picks = torch.zeros(u, 1, 0, dtype=torch.long, device=state.device)
+    scores = torch.zeros(u, 1, device=choosable.device)
+    picks = torch.zeros(u, 1, 0, dtype=torch.long, device=choosable.device)
     for _ in range(rules.shots):
         step = log_softmax(stepper.logits() / rules.temperature, remaining.options())
         total = (scores[:, :, None] + step).flatten(1)
@@ -111,6 +124,6 @@ def beams(
     return picks, scores
 
 
-def greedy(network: SelectorNetwork, encoded: tuple[Tensor, Tensor], choosable: Tensor, rules: Rules) -> Tensor:
+def greedy(network: SelectorNetwork, encoded: Encoded, choosable: Tensor, rules: Rules) -> Tensor:
     """The likeliest pick at each step; [u, K]."""
     return beams(network, encoded, choosable, rules, 1)[0][:, 0]

@@ -32,13 +32,13 @@ def open_columns(choosable: Tensor, chosen: Tensor, stop: bool, min_shots: int) 
         [..., K, M + 1] bool. An ended row has its STOP column alone, so that its log-probability is 0.
     """
     size, shots = choosable.shape[-1], chosen.shape[-1]
-    steps = torch.arange(shots, device=chosen.device)
+    steps = torch.arange(shots, dtype=torch.int16, device=chosen.device)
     # The step that takes each column away; STOP and NOTHING take the last one, which is set by itself below.
-    taken_at = torch.full((*chosen.shape[:-1], size + 1), shots, device=chosen.device)
+    taken_at = torch.full((*chosen.shape[:-1], size + 1), shots, dtype=torch.int16, device=chosen.device)
     taken_at.scatter_(-1, columns(chosen, size), steps.expand_as(chosen))
     left = choosable[..., None, :] & (taken_at[..., None, :size] >= steps[:, None])
+    left &= (chosen != NOTHING)[..., None]
     may_stop = (steps >= min_shots) & stop
-    left = left & (chosen != NOTHING)[..., None]
     last = may_stop | ~left.any(-1)
     return torch.cat([left, last[..., None]], -1)
 
@@ -81,7 +81,7 @@ def decision_mask(options: Tensor, chosen: Tensor) -> Tensor:
 
 def log_softmax(logits: Tensor, options: Tensor) -> Tensor:
     """Log-probabilities over the open columns, -inf elsewhere; [..., M + 1]."""
-    return logits.masked_fill(~options, -torch.inf).log_softmax(-1)
+    return torch.where(options, logits, -torch.inf).log_softmax(-1)
 
 
 def entropy(log_probs: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ def kl(log_probs: Tensor, reference: Tensor) -> Tensor:
 
 def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Standard Gumbel noise, drawn on the CPU so that a seed means the same on every device."""
-    uniform = torch.rand(shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
-    return (-torch.log(-torch.log(uniform))).float()
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return uniform.clamp_min_(1e-300).log_().neg_().log_().neg_().float()
 
 
 def gumbel_top_k(log_probs: Tensor, k: int, generator: torch.Generator) -> Tensor:

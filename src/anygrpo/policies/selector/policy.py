@@ -11,19 +11,20 @@ from torch import Tensor
 from anygrpo.config.selection import SelectorConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import BasePolicy
-from anygrpo.policies.selector import decoding, picks, replay
+from anygrpo.policies.selector import decoding, picks, record, replay
 from anygrpo.policies.selector.decoding import Drawn, Rules
 from anygrpo.policies.selector.grouping import Grouping
-from anygrpo.policies.selector.network import SelectorNetwork
-from anygrpo.policies.selector.prompts import Pools, pools
+from anygrpo.policies.selector.network import Encoded, SelectorNetwork
+from anygrpo.policies.selector.prompts import Pools, is_range, pools
+from anygrpo.policies.selector.record import Recorded
 from anygrpo.rollout import Evaluation, Rollout, Stored, Tree, tree_map
 
 
 class SelectorPolicy(BasePolicy):
     """Picks items from a query's own pool, without replacement.
 
-    Sampling is always without dropout. Samples: key [P, G], query [P, G, d], candidates [P, G, M, d], choosable
-    [P, G, M], chosen [P, G, K].
+    Sampling is always without dropout. Samples: key [P, G], chosen [P, G, K], and the prompts' `Pools`, which the rows
+    share.
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised"})
@@ -33,13 +34,20 @@ class SelectorPolicy(BasePolicy):
         self.temperature = config.temperature
         self.fix_reference()
         self._met: dict[tuple[int, tuple[int, ...]], Tensor] = {}
+        self._recorded: Recorded | None = None
+        self._may_keep = True
 
     # --- the protocol -----------------------------------------------------------------------------------------
 
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
         pool = self._pools(prompts, self.config.shots)
         generator = torch.Generator().manual_seed(seed)
-        drawn = decoding.sample(self.network, self._encode(pool), pool.choosable, group_size, self.rules(), generator)
+        keep = self.one_update and self._may_keep
+        encoded = self._encode(pool, keep)
+        graph = keep and self.config.decision == "pick" and record.recordable(self.network)
+        drawn = decoding.sample(self.network, encoded, pool.choosable, group_size, self.rules(), generator, graph)
+        if keep:
+            self._recorded = Recorded(pool, encoded, drawn if graph else None, record.versions(self.network))
         return self._rollout(pool, drawn)
 
     def greedy(self, prompts: list[Any]) -> Rollout:
@@ -69,6 +77,8 @@ class SelectorPolicy(BasePolicy):
         if self.config.decision != "pick":
             return self._evaluate_whole(samples, want)
         self.network.train(self.config.dropout_in_scoring)
+        if not want and (recorded := self._recorded_log_probs(samples)) is not None:
+            return Evaluation(recorded[:, times])
         log_probs, _ = self._distributions(samples)
         chosen = samples["chosen"]
         mine = self._of_chosen(log_probs, chosen)
@@ -103,7 +113,7 @@ class SelectorPolicy(BasePolicy):
         if chosen.shape[-1] > 4:
             raise ConfigError(f"a set of {chosen.shape[-1]} has too many orders", "use sets of at most 4")
         every = picks.orders(chosen)  # [n, K!, K]
-        options = self._options(samples["choosable"][:, None], every)
+        options = self._options(_choosable(samples)[:, None], every)
         log_probs = picks.log_softmax(self._logits(samples, every), options)
         totals = self._of_chosen(log_probs, every).sum(-1)
         return totals.logsumexp(-1) - picks.repeats(chosen).log()
@@ -122,29 +132,25 @@ class SelectorPolicy(BasePolicy):
         found = pools(prompts, self.config.features, 1 if self.config.stop else shots)
         return found.to(next(self.network.parameters()).device)
 
-    @torch.no_grad()
-    def _encode(self, pool: Pools) -> tuple[Tensor, Tensor]:
+    def _encode(self, pool: Pools, graph: bool = False) -> Encoded:
         self.network.eval()
-        return self.network.encode(pool.query, pool.candidates, pool.choosable)
+        with torch.set_grad_enabled(graph):
+            return self.network.encode(pool.query, pool.candidates, pool.choosable)
 
     @torch.no_grad()
-    def _scored(self, pool: Pools, encoded: tuple[Tensor, Tensor], chosen: Tensor) -> Drawn:
+    def _scored(self, pool: Pools, encoded: Encoded, chosen: Tensor) -> Drawn:
         """Given selections [P, G, K] as if they had been drawn."""
         options = self._options(pool.choosable[:, None], chosen)
-        log_probs = picks.log_softmax(self.network.logits(*encoded, chosen) / self.temperature, options)
+        log_probs = picks.log_softmax(self.network.logits(encoded, chosen) / self.temperature, options)
         return Drawn(chosen, self._of_chosen(log_probs, chosen), picks.decision_mask(options, chosen))
+
+    def before_sharding(self, dtype: torch.dtype | None) -> None:
+        self._may_keep = False  # whole weights exist in passing only; a graph must not hold them
 
     def _rollout(self, pool: Pools, drawn: Drawn) -> Rollout:
         """Selections [P, G, K] as a rollout under the present weights, without dropout."""
         p, g, _ = drawn.chosen.shape
-        spread = lambda x: x[:, None].expand(p, g, *x.shape[1:])  # noqa: E731
-        samples = {
-            "key": spread(pool.key),
-            "query": spread(pool.query),
-            "candidates": spread(pool.candidates),
-            "choosable": spread(pool.choosable),
-            "chosen": drawn.chosen,
-        }
+        samples = {"key": pool.key[:, None].expand(p, g), "chosen": drawn.chosen, "pools": pool}
         mask, log_probs = drawn.free, drawn.log_probs
         if self.config.decision != "pick":
             mask, log_probs = mask.any(-1, keepdim=True), log_probs.sum(-1, keepdim=True)
@@ -160,9 +166,35 @@ class SelectorPolicy(BasePolicy):
     def _distributions(self, samples: Tree) -> tuple[Tensor, Tensor]:
         """Log-probabilities and open columns [n, K, M + 1]."""
         samples = self._here(samples)
-        options = self._options(samples["choosable"], samples["chosen"])
+        options = self._options(_choosable(samples), samples["chosen"])
         logits = self._logits(samples, samples["chosen"][:, None])[:, 0]
         return picks.log_softmax(logits, options), options
+
+    def _encoded_prompts(self, pools: Pools, index: Tensor) -> Encoded:
+        """The prompts at `index`, with the graph recorded in sampling where there is one: it serves once."""
+        recorded = self._take_recorded(pools)
+        if recorded is None:
+            pool = pools.rows(index)
+            return self.network.encode(pool.query, pool.candidates, pool.choosable)
+        every = is_range(index, len(pools.key))
+        return recorded.encoded if every else recorded.encoded.map(lambda x: x[index])
+
+    def _recorded_log_probs(self, samples: Tree) -> Tensor | None:
+        """[n, K] as recorded in sampling, where the rows are all of the last rollout's and the weights still those."""
+        recorded = self._take_recorded(samples["pools"])
+        if recorded is None:
+            return None
+        made = recorded.log_probs(self.network, samples["key"], samples["chosen"], self.temperature)
+        if made is None:
+            self._recorded = recorded  # the encoded prompts may serve yet
+        return made
+
+    def _take_recorded(self, pools: Pools) -> Recorded | None:
+        recorded = self._recorded
+        if recorded is None or self.network.training or not torch.is_grad_enabled():
+            return None
+        self._recorded = None
+        return recorded if recorded.fits(self.network, pools) else None
 
     def _here(self, samples: Tree) -> Tree:
         device = next(self.network.parameters()).device
@@ -173,11 +205,11 @@ class SelectorPolicy(BasePolicy):
         many rows it has."""
         n, count, _ = chosen.shape
         own_noise = self.network.training and self.config.dropout > 0
-        grouping = Grouping.of(torch.arange(n, device=chosen.device) if own_noise else samples["key"])
-        given = (samples[name][grouping.first] for name in ("query", "candidates", "choosable"))
-        state, items = (grouping.cells(x) for x in self.network.encode(*given))
+        prompt = samples["pools"].index(samples["key"])
+        grouping = Grouping.of(torch.arange(n, device=chosen.device) if own_noise else prompt)
+        encoded = self._encoded_prompts(samples["pools"], prompt[grouping.first]).map(grouping.cells)
         grid = grouping.spread(chosen, picks.NOTHING).flatten(1, 2)
-        logits = self.network.logits(state, items, grid) / self.temperature
+        logits = self.network.logits(encoded, grid) / self.temperature
         return grouping.rows(logits.unflatten(1, (-1, count)))
 
     def _reference_distributions(self, samples: Tree) -> Tensor:
@@ -219,3 +251,8 @@ class SelectorPolicy(BasePolicy):
         self.network.train(self.config.dropout_in_scoring)
         supervised = {"supervised": self._supervised(samples)} if "supervised" in want else {}
         return Evaluation(self._whole(samples)[:, None], losses=supervised)
+
+
+def _choosable(samples: Tree) -> Tensor:
+    """[n, M] bool: what each row could pick first."""
+    return samples["pools"].choosable[samples["pools"].index(samples["key"])]

@@ -7,19 +7,21 @@ that may not be picked, such as the query itself), and whatever its task needs.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import AnygrpoError, ConfigError, DataError
 from anygrpo.policies.selector.picks import NOTHING, STOP
+from anygrpo.rollout import Shared, grown
 
 
-@dataclass(frozen=True)
-class Pools:
-    """P prompts, padded to the largest pool.
+@dataclass(frozen=True, eq=False)
+class Pools(Shared):
+    """P prompts, padded to the largest pool; rows find theirs by its key.
 
     Attributes:
         query: [P, d]; candidates: [P, M, d]; choosable: [P, M] bool.
@@ -32,7 +34,37 @@ class Pools:
     key: Tensor
 
     def to(self, device: torch.device) -> Pools:
+        if self.key.device == device:
+            return self
         return Pools(*(x.to(device) for x in (self.query, self.candidates, self.choosable, self.key)))
+
+    def rows(self, index: Tensor) -> Pools:
+        """The prompts at `index` [u], in that order."""
+        if is_range(index, len(self.key)):
+            return self
+        return Pools(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    def index(self, keys: Tensor) -> Tensor:
+        """Which prompt each key [...] is of (the first of equal ones)."""
+        ordered, order = self.key.sort(stable=True)
+        found = order[torch.searchsorted(ordered, keys.contiguous()).clamp(max=len(order) - 1)]
+        if not torch.equal(self.key[found], keys):
+            raise AnygrpoError("rows whose prompt is not among their pools")
+        return found
+
+    def joined(self, other: Any) -> Pools:
+        """The prompts of both; smaller pools are padded."""
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Pools(*(torch.cat([grown(a, b), grown(b, a)]) for a, b in pairs))
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Pools)
+        return same and all(torch.equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+
+def is_range(index: Tensor, size: int) -> bool:
+    """Whether `index` is 0, 1, ..., size - 1: everything, in order."""
+    return torch.equal(index, torch.arange(size, device=index.device))
 
 
 def pools(prompts: list[dict[str, Any]], features: int, needed: int) -> Pools:
@@ -46,31 +78,37 @@ def pools(prompts: list[dict[str, Any]], features: int, needed: int) -> Pools:
         ConfigError: features of another size.
         DataError: NaN, an empty or wholly excluded pool, a pool smaller than `needed`.
     """
-    size = max(len(p["candidates"]) for p in prompts)
-    query = torch.stack([_checked(p, "query", features) for p in prompts])
-    candidates = torch.zeros(len(prompts), size, features)
-    choosable = torch.zeros(len(prompts), size, dtype=torch.bool)
-    keys = []
+    own = [_sized(p, "candidates", features) for p in prompts]
+    query = torch.stack([_sized(p, "query", features) for p in prompts])
+    candidates = pad_sequence(own, batch_first=True)
+    choosable = pad_sequence([torch.ones(len(items), dtype=torch.bool) for items in own], batch_first=True)
     for i, prompt in enumerate(prompts):
-        items = _checked(prompt, "candidates", features)
-        candidates[i, : len(items)] = items
-        choosable[i, : len(items)] = True
         choosable[i, list(prompt.get("excluded", ()))] = False
-        _enough(prompt, int(choosable[i].sum()), needed)
-        keys.append(_key(query[i], items, choosable[i, : len(items)]))
+    _finite(prompts, "query", query)
+    _finite(prompts, "candidates", candidates)
+    for prompt, count in zip(prompts, choosable.sum(1).tolist()):
+        _enough(prompt, count, needed)
+    keys = [_key(q, items, open_[: len(items)]) for q, items, open_ in zip(query, own, choosable)]
     return Pools(query, candidates, choosable, torch.tensor(keys))
 
 
-def _checked(prompt: dict[str, Any], name: str, features: int) -> Tensor:
+def _sized(prompt: dict[str, Any], name: str, features: int) -> Tensor:
     x = torch.as_tensor(prompt[name], dtype=torch.float32)
     if x.shape[-1] != features:
         raise ConfigError(
             f"query {prompt.get('id')!r}: {name} has {x.shape[-1]} features, the policy takes {features}",
             f"set policy.features to {x.shape[-1]}",
         )
-    if not torch.isfinite(x).all():
-        raise DataError(f"query {prompt.get('id')!r}: {name} holds NaN or infinite embeddings")
     return x
+
+
+def _finite(prompts: list[dict[str, Any]], name: str, x: Tensor) -> None:
+    if torch.isfinite(x.sum()):  # a sum is finite only if all its terms are
+        return
+    bad = ~torch.isfinite(x.flatten(1)).all(1)
+    if bad.any():
+        where = prompts[int(bad.nonzero()[0])].get("id")
+        raise DataError(f"query {where!r}: {name} holds NaN or infinite embeddings")
 
 
 def _enough(prompt: dict[str, Any], count: int, needed: int) -> None:
@@ -84,10 +122,10 @@ def _enough(prompt: dict[str, Any], count: int, needed: int) -> None:
 
 
 def _key(*tensors: Tensor) -> int:
-    digest = hashlib.blake2b(digest_size=8)
+    digest = hashlib.sha256()  # processors have instructions for it
     for x in tensors:
-        digest.update(x.contiguous().numpy().tobytes())
-    return int.from_bytes(digest.digest(), "little", signed=True)
+        digest.update(x.contiguous().numpy().data)
+    return int.from_bytes(digest.digest()[:8], "little", signed=True)
 
 
 def picks_of(prompt: dict[str, Any], action: Any, shots: int, stop: bool) -> list[int]:
