@@ -10,7 +10,7 @@
 # toolbox   one of nine filters a patch: GRPO from a supervised start, and from none
 # Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors. What is not done in time is left out.
 # Writes OUT/restoration_PARTS.tar.gz: for each comparison summary.json, results.json, table.txt, a log a seed, every arm's
-# quality on every held-out picture and pictures/*.png (degraded | supervised | grpo | clean); packed anew every minute, so a
+# quality on every held-out picture and pictures/*.jpg (degraded | supervised | grpo | clean); packed anew every minute, so a
 # cut loses little. Weights of seed 0 of the small networks are in it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -22,8 +22,8 @@ work="$(mktemp -d)"
 t() { awk -v s="${2:-${CPU_SECONDS:-$total}}" -v x="$1" 'BEGIN { printf "%.2f", s * x }'; }
 
 rates="--concentration 4 --sites */rate --train *.rate.*"
-size="--picture-size ${SIZE:-128} --crops ${CROPS:-32} --best-of 4 --oracles 0"
-mixed="mixed=grpo:.5+supervised/mean:.5"
+size="--picture-size ${SIZE:-128} --crops ${CROPS:-32} --best-of 4 --oracles 3"
+quarter="quarter=grpo:.25+supervised/mean:.75" half="half=grpo:.5+supervised/mean:.5"
 l1="$size $rates --warm $(t .32) --seconds $(t .075)"
 l1_ssim="$l1 --loss l1=1,ssim=0.2"
 bands="$l1 --skip bands"
@@ -31,26 +31,29 @@ low_light="$l1"
 toolbox="$size --network toolbox --width 16 --group 16 --warm $(t .11) --seconds $(t .2) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 3e-3"
 gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
-  --grpo-prompts 32 --group 8 --rows 512 --best-of 4 --oracles 1 $rates --skip bands
-  --warm $(t .45 "$total") --seconds $(t .11 "$total")"
+  --grpo-prompts 32 --group 8 --rows 512 --best-of 4 --oracles 3 $rates --skip bands
+  --warm $(t .45 "$((total - ${GPU_AFTER:-0}))") --seconds $(t .11 "$((total - ${GPU_AFTER:-0}))")"
 arms() { # of a comparison, in the order in which they are measured; the first with GRPO is in the pictures
   case "$1" in
-    l1) echo "supervised/mean $mixed grpo last=grpo@sites=level0/rate@train=modulators.0.rate.*" ;;
-    l1_ssim) echo "supervised/mean $mixed grpo whole=grpo@grpo_patch=64@grpo_prompts=8" ;;
-    low_light) echo "supervised/mean $mixed fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5
-      quarter=grpo:.25+supervised/mean:.75 after=supervised/mean:.5+grpo:.25+supervised/mean:.25" ;;
-    bands | gpu) echo "supervised/mean $mixed grpo" ;;
+    l1 | l1_ssim | bands) echo "supervised/mean $quarter $half grpo" ;;
+    low_light) echo "supervised/mean $quarter after=supervised/mean:.5+grpo:.25+supervised/mean:.25 $half
+      fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5" ;;
+    gpu) echo "supervised/mean $quarter $half" ;;
     toolbox) echo "supervised/mean grpo anchored=grpo@beta=0.1" ;;
     toolbox_scratch) echo "scratch_grpo=grpo@grpo_rate=5e-3@group=8@entropy=0.003 scratch_fast=grpo@grpo_rate=1e-2@group=8" ;;
   esac
 }
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
 measure() { # name seed arms... : one process, stopped in time for the tables
-  local name="$1" seed="$2" left=$((${LIMIT:-$total} - 25 - SECONDS))
+  local name="$1" seed="$2" left
   shift 2
-  [ "$left" -gt 0 ] || return 0
   mkdir -p "$work/$name"
-  [ "$name" = gpu ] && export CUDA_VISIBLE_DEVICES="${gpus[$((seed % ${#gpus[@]}))]}"
+  if [ "$name" = gpu ]; then
+    export CUDA_VISIBLE_DEVICES="${gpus[$((seed % ${#gpus[@]}))]}"
+    sleep "${GPU_AFTER:-0}"
+  fi
+  left=$((${LIMIT:-$total} - 25 - SECONDS))
+  [ "$left" -gt 0 ] || return 0
   timeout "$left" taskset -c "$cores" "$python" bench/restoration.py ${!name} --out "$work/$name" --only "$seed" --arms "$@" \
     >> "$work/$name/seed$seed.txt" 2>&1
 }
@@ -58,13 +61,13 @@ table() { # name arms... : of what was measured
   local name="$1"
   shift
   [ -d "$work/$name" ] || return 0
-  taskset -c "$cores" "$python" bench/restoration.py ${!name} --seeds "${LAST:-3}" --out "$work/$name" --pieces 0 --arms "$@" \
+  taskset -c "$cores" "$python" bench/restoration.py ${!name} --only ${SEEDS:-0 1 2} --out "$work/$name" --pieces 0 --arms "$@" \
     > "$work/$name/table.txt" 2>&1
 }
 file="$out/restoration_${parts// /_}.tar.gz"
 mkdir -p "$out"
 pack() {
-  tar -C "$work" -czf "$file.part" --exclude='seed[1-9]/*.pt' --exclude='gpu/*.pt' --exclude=checkpoints --exclude=probe \
+  tar -C "$work" -czf "$file.part" --exclude='seed[1-9]/*.pt' --exclude='gpu/*.pt' --exclude='low_light/*.pt' --exclude=checkpoints --exclude=probe \
     --exclude=cold --exclude=run . 2> /dev/null
   mv "$file.part" "$file"
 }

@@ -46,19 +46,31 @@ def demonstrations(weight: float) -> list[str]:
     return ["--algorithm.lambda-supervised", str(weight)]
 
 
+def kl(weight: float) -> list[str]:
+    return ["--algorithm.beta", str(weight)]
+
+
+def groups(prompts: int, size: int) -> list[str]:
+    return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
+
+
 SETTINGS: dict[str, list[str]] = {
-    "physical_001": parts(0.01),
-    "diversity_003": parts(0.01, diversity=0.03),
-    "diversity_0015": parts(0.01, diversity=0.015),
-    "shown_03_physical_0005": [*parts(0.005), *demonstrations(0.3)],
-    "diversity_004": parts(0.015, diversity=0.04),
-    "kl_diversity": [*parts(0.01, diversity=0.03), "--algorithm.beta", "0.5"],
-    "shown_03_diversity": [*parts(0.01, diversity=0.03), *demonstrations(0.3)],
-    "kl": [*parts(0.01), "--algorithm.beta", "0.5"],
-    "shown_1_physical_0005": [*parts(0.005), *demonstrations(1.0)],
-    "physical_0005": parts(0.005),
-    "half_rate": [*parts(0.01), *rate(3e-4)],
-    "only_shown": [*parts(0.005), *demonstrations(0.3), "--algorithm.lambda-pg", "0.0"],
+    "recipe": [],
+    "physical": parts(0.01),
+    "kl": [*parts(0.01), *kl(0.5)],
+    "kl_diversity": [*parts(0.01, diversity=0.03), *kl(0.5)],
+    "shown_1_diversity": [*parts(0.01, diversity=0.03), *demonstrations(1.0)],
+    "kl_1_diversity": [*parts(0.01, diversity=0.03), *kl(1.0)],
+    "shown_1_kl_diversity": [*parts(0.01, diversity=0.02), *demonstrations(1.0), *kl(0.5)],
+    "half_rate_diversity": [*parts(0.01, diversity=0.03), *rate(3e-4)],
+    "diversity": parts(0.01, diversity=0.03),
+    "kl_1": [*parts(0.01), *kl(1.0)],
+    "large_batch": [*parts(0.01, diversity=0.03), *kl(0.5), *groups(32, 4), "--training.steps", "50"],
+    "shown_1_fast": [*parts(0.01, diversity=0.03), *demonstrations(1.0), *rate(1.2e-3)],
+    "kl_diversity_005": [*parts(0.01, diversity=0.05), *kl(0.5)],
+    "only_shown": [*demonstrations(1.0), "--algorithm.lambda-pg", "0.0"],
+    "half_rate_kl_diversity": [*parts(0.01, diversity=0.03), *kl(0.5), *rate(3e-4)],
+    "kl_2": [*parts(0.01), *kl(2.0)],
 }
 """Name -> flags on the recipe; the first are run first."""
 

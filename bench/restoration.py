@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from restoration_quality import evaluated, oracle
 from restoration_table import tables
 
@@ -71,6 +72,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "window": args.window,
             "skip": args.skip,
             "concentration": args.concentration,
+            "sharpness": args.sharpness if grpo else 1.0,
             "device": args.device,
             "supervised": dict(args.loss),
             "supervised_gates": "sampled" if part == "supervised/sampled" else "mean",
@@ -154,7 +156,7 @@ def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str,
     """One arm of one seed (or its warm-up, or the oracles), trained and evaluated."""
     task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
     if arm == "oracle":
-        return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", *trained_by_grpo(args))}
+        return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", *trained_by_grpo(args)[:1])}
     if arm == "warm":
         plan, seconds, start = [(f"supervised/{args.warm_gates}", 1.0)], args.warm, None
     elif arm.startswith("scratch"):
@@ -185,19 +187,22 @@ def trained_by_grpo(args: argparse.Namespace) -> list[str]:
 
 
 def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
-    """The policy an arm ended with, every site in --sites sampled."""
+    """The policy an arm ended with, every site in --sites sampled, as sharply as its last part with GRPO did."""
     path = out / arm.replace("/", "-") / "network.pt"
-    return build_policy(recipe_of(args, seed, "grpo", 1, out, path).policy, seed)
+    own = [part.split("@") for part, _ in plans_of(args).get(arm, []) if part.startswith("grpo")]
+    part = "@".join(["grpo", *(setting for setting in (own or [[]])[-1] if setting.startswith("sharpness="))])
+    return build_policy(recipe_of(args, seed, part, 1, out, path).policy, seed)
 
 
 def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Every piece, read from --out where it was measured before; what is not there after --pieces more is left out."""
     results, new = [], 0
-    for seed in args.only or range(args.seeds):
+    for number, seed in enumerate(args.only or range(args.seeds)):
         out = args.out / f"seed{seed}"
         arms: dict[str, Any] = {}
         first = [] if all(arm.startswith("scratch") for arm in plans_of(args)) else ["warm"]
-        for arm in (*first, *plans_of(args), *(["oracle"] if seed < args.oracles else [])):
+        last = ["oracle"] if number < args.oracles and "supervised/mean" in plans_of(args) else []
+        for arm in (*first, *plans_of(args), *last):
             path = out / arm.replace("/", "-") / "result.json"
             if not path.exists() and new != args.pieces:
                 result, new = piece(args, seed, arm, out), new + 1
@@ -223,7 +228,7 @@ def arguments() -> argparse.Namespace:
         ("warm", 90.0), ("seconds", 60.0), ("rate", 3e-3), ("further-rate", 1e-3), ("grpo-rate", 1e-2), ("final", 0.01),
         ("lambda-pg", 1.0),
         ("lambda-supervised", 0.0), ("concentration", 10.0), ("entropy", 0.0),
-        ("beta", 0.0),
+        ("beta", 0.0), ("sharpness", 1.0),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=float, default=value)
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")
@@ -233,7 +238,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--warm-gates", choices=("mean", "sampled"), default="sampled")
     p.add_argument("--loss", type=loss, default=[("l1", 1.0)], help="of supervision: l1=1,ssim=0.2")
     p.add_argument("--device", default="cpu")
-    p.add_argument("--only", type=int, nargs="*", help="measure these seeds, print no table")
+    p.add_argument("--only", type=int, nargs="*", help="measure these seeds; tables only with --pieces 0")
     p.add_argument("--arms", nargs="*", default=["supervised/mean", "supervised/sampled", "grpo"])
     p.add_argument("--sites", default="*", help="patterns of the sites that are sampled, separated by commas")
     p.add_argument("--train", default="", help="patterns of the parameters that GRPO trains (default: all)")
@@ -249,7 +254,7 @@ def main() -> None:
     args = arguments()
     torch.set_num_threads(1 if args.device == "cpu" else torch.get_num_threads())
     results = measured(args)
-    if args.only:
+    if args.only and args.pieces:
         return
     (args.out / "results.json").write_text(json.dumps({"args": vars(args), "results": results}, default=str))
     task = build_task(recipe_of(args, 0, "grpo", 1, args.out, None).task, 0)
@@ -261,7 +266,9 @@ def main() -> None:
     if seeds := [r["seed"] for r in results if len(both) == 2 and both <= r["arms"].keys()]:
         out = args.out / f"seed{seeds[-1]}"
         policies = (loaded(args, seeds[-1], arm, out) for arm in ("supervised/mean", ours[0]))
-        task.pictures(held, *(p.decode(p.greedy(held).samples) for p in policies), args.out / "pictures")
+        for path in task.pictures(held, *(p.decode(p.greedy(held).samples) for p in policies), args.out / "pictures"):
+            Image.open(path).save(path.with_suffix(".jpg"), quality=92)
+            path.unlink()  # a tenth of the size
 
 
 if __name__ == "__main__":

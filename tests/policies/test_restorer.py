@@ -9,6 +9,7 @@ from anygrpo.config.restoration import RestorerSection
 from anygrpo.policies.restorer import build
 from anygrpo.policies.restorer.frequency import split_bands
 from anygrpo.policies.restorer.heads import STATISTICS, BetaHead, statistics
+from anygrpo.policies.restorer.heads import statistics
 from anygrpo.policies.restorer.toolbox import TOOLS, gaussian, median3
 from anygrpo.rollout import Stored
 
@@ -144,6 +145,26 @@ def test_toolbox_hard_choice_applies_exactly_that_tool() -> None:
     p = prompts()
     out = policy.decode(policy.greedy(p).samples)[0][0]
     torch.testing.assert_close(out, gaussian(p[0]["degraded"][None], 1.5)[0].clamp(0, 1))
+
+
+def test_a_sharper_toolbox_draws_nearer_to_the_same_mode() -> None:
+    plain, sharp = (small(network="toolbox", patch=8, steps=1, deterministic="mode", sharpness=s) for s in (1.0, 6.0))
+    with torch.no_grad():
+        for policy in (plain, sharp):
+            policy.network.choices[0].bias.copy_(torch.arange(len(TOOLS)) / len(TOOLS))
+    one, other = (policy.greedy(prompts()).samples["site/round0"] for policy in (plain, sharp))
+    assert torch.equal(one, other)
+    near = [float((p.sample(prompts(), 64, 0).samples["site/round0"] * one).sum(-1).mean()) for p in (plain, sharp)]
+    assert near[1] > near[0] + 0.2
+
+
+def test_the_toolbox_reads_the_statistics_of_the_whole_picture() -> None:
+    network = small(network="toolbox", patch=8, steps=1).network
+    with torch.no_grad():
+        network.choices[0].weight[0, 4 * 4 :] = 1.0  # the first tool's logit is the sum of the statistics
+    x = prompts(1, 16, 16)[0]["degraded"][None]
+    told = network.logits(x, 0)[0, ..., 0]
+    assert torch.allclose(told, statistics(x).sum(), atol=1e-5)
 
 
 def test_toolbox_supervision_trains_the_soft_mixture() -> None:

@@ -94,6 +94,9 @@ class RestorerSection(GatedSection):
     "toolbox: side of a patch in pixels."
     steps: int = Field(3, ge=1)
     "toolbox: filters applied one after another."
+    sharpness: float = Field(1.0, gt=0)
+    """toolbox: factor on the logits. Supervision trains a mixture; drawn from as it is, three filters in a row mostly
+    spoil the picture. Above 1, what GRPO draws lies near the most probable choices (which stay the same)."""
 
 
 class DegradationSection(Section):

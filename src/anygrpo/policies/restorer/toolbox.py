@@ -69,11 +69,12 @@ class ToolboxRestorer(nn.Module):
         width: channels of the small network that chooses.
         patch: side of a patch in pixels.
         steps: rounds.
+        sharpness: factor on the logits: above 1, draws lie nearer to the mode (which stays).
     """
 
-    def __init__(self, width: int = 16, patch: int = 16, steps: int = 3) -> None:
+    def __init__(self, width: int = 16, patch: int = 16, steps: int = 3, sharpness: float = 1.0) -> None:
         super().__init__()
-        self.patch, self.steps = patch, steps
+        self.patch, self.steps, self.sharpness = patch, steps, sharpness
         self.body = nn.Sequential(
             nn.Conv2d(3, width, 3, padding=1),
             nn.GELU(),
@@ -91,7 +92,7 @@ class ToolboxRestorer(nn.Module):
         pool = lambda z: F.avg_pool2d(z, self.patch, ceil_mode=True)  # noqa: E731
         local = torch.cat([pool(features), (pool(features**2) - pool(features) ** 2).clamp(min=1e-6).sqrt()], 1)
         whole = torch.cat([local.mean((2, 3)), statistics(x)], 1)[..., None, None].expand(-1, -1, *local.shape[2:])
-        return self.choices[step](torch.cat([local, whole], 1)).permute(0, 2, 3, 1).float()
+        return self.sharpness * self.choices[step](torch.cat([local, whole], 1)).permute(0, 2, 3, 1).float()
 
     def forward(self, degraded: Tensor) -> Tensor:
         h, w = degraded.shape[-2:]
