@@ -9,7 +9,6 @@ from anygrpo.config.restoration import RestorerSection
 from anygrpo.policies.restorer import build
 from anygrpo.policies.restorer.frequency import split_bands
 from anygrpo.policies.restorer.heads import STATISTICS, BetaHead, statistics
-from anygrpo.policies.restorer.heads import statistics
 from anygrpo.policies.restorer.toolbox import TOOLS, gaussian, median3
 from anygrpo.rollout import Stored
 
