@@ -172,3 +172,36 @@ def test_bfloat16_body_with_a_precise_head_is_nearer_the_truth():
 
     assert error(True) < 2e-5
     assert error(False) > 1e-2
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_kept_probabilities_give_the_same_also_twice(temperature, monkeypatch):
+    monkeypatch.setattr(head_module, "BLOCK", 4)
+    torch.manual_seed(0)
+    make = lambda *shape: torch.randn(*shape, dtype=torch.float64).requires_grad_()  # noqa: E731
+    inputs, targets = (make(10, 6), make(23, 6), make(23)), torch.randint(0, 23, (10,))
+    weight, results = torch.randn(10, dtype=torch.float64), []
+    for limit in (10 * 23 * 4, 10 * 23 * 4 - 1):
+        monkeypatch.setattr(head_module, "KEPT", limit)
+        h, w, bias = inputs
+        made = score(h, Head(w, bias, scale=1.5), targets, Support(temperature=temperature), torch.arange(10)).log_probs
+        loss = (weight * made).sum()
+        first = torch.autograd.grad(loss, inputs, retain_graph=True)
+        second = torch.autograd.grad(loss, inputs)
+        assert all(torch.equal(a, b) for a, b in zip(first, second))
+        results.append([made, *first])
+    for a, b in zip(*results):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+
+
+def test_no_more_probabilities_are_kept_than_allowed(monkeypatch):
+    h, w = torch.randn(8, 4, requires_grad=True), torch.randn(100, 4)
+    targets = torch.zeros(8, dtype=torch.long)
+    kept = []
+    for limit in (8 * 100 * 4, 8 * 100 * 4 - 1):
+        monkeypatch.setattr(head_module, "KEPT", limit)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: kept[-1].append(x.numel()) or x, lambda x: x):
+            kept.append([])
+            score(h, Head(w), targets, Support(), targets)
+    assert kept[0].count(800) == 1
+    assert 800 not in kept[1]

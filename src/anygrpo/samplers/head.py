@@ -1,7 +1,7 @@
 """Log-probs of given tokens from hidden states, a block of rows at a time: logits [N, V] never exist whole.
 
-Backward computes each block's logits again. Gradients with z the restricted
-logits (see `support.restrict`), p = softmax(z), l = log p, and incoming g, a, b for the three outputs:
+Backward computes each block's logits again, but for few rows, whose probabilities are kept. With z the restricted
+logits (see `support.restrict`), p = softmax(z), l = log p, and incoming gradients g, a, b of the three outputs:
 
     d/dz = g (onehot - p)  -  a p (l + H)  +  b p (l - l_ref - KL)
 
@@ -27,6 +27,9 @@ BLOCK = 512
 
 FUSED_BLOCK = 1024
 """The same where the kernels keep one copy of them, and not five."""
+
+KEPT = 2**28
+"""Bytes of probabilities that are kept for backward, where that is all there is of them."""
 
 
 @dataclass(frozen=True)
@@ -127,60 +130,88 @@ class _BlockScores(torch.autograd.Function):
         head = Head(weight, bias, o.cap, o.scale, o.precise)
         n, kind = hidden.shape[0], torch.float64 if hidden.dtype == torch.float64 else torch.float32
         lp = hidden.new_zeros(n, dtype=kind)
-        entropy, kl, lse = torch.zeros_like(lp), torch.zeros_like(lp), torch.zeros_like(lp)
-        ctx.fused = _fusible(hidden, head, o)
-        for s in _blocks(n, ctx.fused):
-            if ctx.fused:
-                lp[s], lse[s], entropy[s] = fused.normalise(
+        entropy, kl, norm = torch.zeros_like(lp), torch.zeros_like(lp), torch.zeros_like(lp)
+        ctx.way, kept = _way(hidden, head, o), []
+        for s in _blocks(n, ctx.way):
+            if ctx.way == "fused":
+                lp[s], norm[s], entropy[s] = fused.normalise(
                     head.logits(hidden[s]), targets[s], 1 / o.support.temperature
                 )
-                continue
-            log_p = _log_softmax_block(hidden[s], head, o, targets[s], decision[s])
-            lp[s] = log_p.gather(1, targets[s, None])[:, 0]
-            if o.entropy or o.reference is not None:
-                p, finite = log_p.exp(), log_p.masked_fill(log_p == float("-inf"), 0.0)
-                if o.entropy:
-                    entropy[s] = -(p * finite).sum(1)
-                if o.reference is not None:
-                    kl[s] = (p * (finite - _reference_block(log_p, ref_hidden[s], o))).sum(1)
-        ctx.save_for_backward(hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, lse)
+            elif ctx.way == "kept":
+                lp[s], norm[s], p = _exponentials(head.logits(hidden[s]), targets[s], o)
+                kept.append(p)
+            else:
+                lp[s], entropy[s], kl[s] = _whole(hidden[s], head, targets[s], decision[s], ref_hidden, s, o)
+        ctx.save_for_backward(hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, norm, *kept)
+        ctx.set_materialize_grads(False)
         ctx.options = o
         return lp, entropy, kl
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor, a: Tensor, b: Tensor):
-        hidden, weight, bias = ctx.saved_tensors[:3]
+    def backward(ctx: Any, *outer: Tensor | None):
+        hidden, weight, bias, *_, norm = ctx.saved_tensors[:9]
+        g, a, b = (torch.zeros_like(norm) if x is None else x for x in outer)
         o: _Options = ctx.options
         need_h, need_w, need_b = ctx.needs_input_grad[:3]
         dh = torch.empty_like(hidden) if need_h else None
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         dw = torch.zeros_like(weight, dtype=exact) if need_w else None
         db = torch.zeros_like(bias, dtype=exact) if need_b and bias is not None else None
-        for s in _blocks(hidden.shape[0], ctx.fused):
-            dz = (_fused_grad if ctx.fused else _plain_grad)(ctx, g[s], a[s], b[s], s)
-            wide = dz if o.precise and not hidden.is_cuda else dz.to(hidden.dtype)
+        for index, s in enumerate(_blocks(hidden.shape[0], ctx.way)):
+            dz = _GRADIENTS[ctx.way](ctx, index, s, g[s], a[s], b[s])
+            half = dz.to(hidden.dtype)
             if dh is not None:
-                dh[s] = (wide @ weight.to(wide.dtype)).to(hidden.dtype)
+                dh[s] = half @ weight.to(hidden.dtype)
             if dw is not None:
+                # On a CPU the product of a narrow type rounds each block's sum; of a wide one it costs no more.
+                wide = dz if o.precise and not hidden.is_cuda else half
                 _add_outer(dw, wide, hidden[s].to(wide.dtype))
             if db is not None:
                 db += dz.sum(0, dtype=exact)
         return dh, None if dw is None else dw.to(weight.dtype), db, None, None, None, None
 
 
-def _blocks(rows: int, fused: bool) -> list[slice]:
-    size = FUSED_BLOCK if fused else BLOCK
+def _way(hidden: Tensor, head: Head, o: _Options) -> str:
+    """How the blocks are computed: by kernels, with the probabilities kept, or in general."""
+    bare = o.support.whole and o.reference is None and head.cap is None
+    if bare and head.precise and hidden.dtype in HALF and fused.works(hidden):
+        return "fused"
+    small = hidden.shape[0] * head.weight.shape[0] * 4 <= KEPT
+    return "kept" if bare and small and not o.entropy else "general"
+
+
+def _blocks(rows: int, way: str) -> list[slice]:
+    size = FUSED_BLOCK if way == "fused" else BLOCK
     return [slice(start, start + size) for start in range(0, rows, size)]
 
 
-def _fusible(hidden: Tensor, head: Head, o: _Options) -> bool:
-    """Whether logits are used as they are, but for the temperature, where the kernels run."""
-    plain = o.support.whole and o.reference is None and head.cap is None and head.precise
-    return plain and hidden.dtype in HALF and fused.works(hidden)
+def _whole(h, head: Head, targets, decision, ref_hidden, s: slice, o: _Options) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-prob, entropy, KL) of a block, the last two where they are asked for."""
+    log_p = _log_softmax_block(h, head, o, targets, decision)
+    lp = log_p.gather(1, targets[:, None])[:, 0]
+    entropy = kl = torch.zeros_like(lp)
+    if o.entropy or o.reference is not None:
+        p, finite = log_p.exp(), log_p.masked_fill(log_p == float("-inf"), 0.0)
+        if o.entropy:
+            entropy = -(p * finite).sum(1)
+        if o.reference is not None:
+            kl = (p * (finite - _reference_block(log_p, ref_hidden[s], o))).sum(1)
+    return lp, entropy, kl
 
 
-def _fused_grad(ctx: Any, g: Tensor, a: Tensor, b: Tensor, s: slice) -> Tensor:
-    """Gradient [n, V] of the raw logits of a block, in the hidden states' type."""
+def _exponentials(z: Tensor, targets: Tensor, o: _Options) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-prob, sum, exponentials) of a block of raw logits z [n, V], which the exponentials replace in memory."""
+    z = z if z.dtype == torch.float64 else z.float()
+    if o.support.temperature != 1.0:
+        z /= o.support.temperature
+    z -= z.amax(1, keepdim=True)
+    chosen = z.gather(1, targets[:, None])[:, 0]
+    total = z.exp_().sum(1)
+    return chosen - total.log(), total, z
+
+
+def _fused_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Gradient [n, V] of the raw logits of a block."""
     hidden, weight, bias, targets, _, _, entropy, _, lse = ctx.saved_tensors
     o: _Options = ctx.options
     z = Head(weight, bias, o.cap, o.scale, o.precise).logits(hidden[s])
@@ -188,7 +219,16 @@ def _fused_grad(ctx: Any, g: Tensor, a: Tensor, b: Tensor, s: slice) -> Tensor:
     return fused.grad_logits(*given, 1 / o.support.temperature, o.scale, hidden.dtype)
 
 
-def _plain_grad(ctx: Any, g: Tensor, a: Tensor, b: Tensor, s: slice) -> Tensor:
+def _kept_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """The same from the exponentials, which stay: a graph may be gone through twice."""
+    o: _Options = ctx.options
+    targets, total, exponentials = ctx.saved_tensors[3][s], ctx.saved_tensors[8][s], ctx.saved_tensors[9 + index]
+    g = g * (o.scale / o.support.temperature)
+    dz = exponentials * (-g / total)[:, None]
+    return dz.scatter_add_(1, targets[:, None], g[:, None].to(dz.dtype))
+
+
+def _general_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
     hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, _ = ctx.saved_tensors
     o: _Options = ctx.options
     head = Head(weight, bias, o.cap, o.scale, o.precise)
@@ -196,6 +236,9 @@ def _plain_grad(ctx: Any, g: Tensor, a: Tensor, b: Tensor, s: slice) -> Tensor:
     dz = _grad_logits(log_p, g, a, b, targets[s], entropy[s], kl[s], ref_hidden, s, o)
     dz = dz.mul_(o.scale / o.support.temperature)
     return dz if o.cap is None else dz * (1 - (head.logits(hidden[s]).to(dz.dtype) / o.cap) ** 2)
+
+
+_GRADIENTS = {"fused": _fused_grad, "kept": _kept_grad, "general": _general_grad}
 
 
 def _grad_logits(log_p, g, a, b, targets, entropy, kl, ref_hidden, s, o: _Options) -> Tensor:
