@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from anygrpo.config.selection import SelectorConfig
-from anygrpo.errors import AnygrpoError
 from anygrpo.policies.selector import build
 from anygrpo.policies.selector.record import recordable
 from anygrpo.rollout import tree_map
@@ -115,8 +114,9 @@ def test_joined_rollouts_hold_each_prompt_once():
     policy = policy_of(False)
     first, second = policy.sample(PROMPTS[:2], 3, 0), policy.sample([prompt(4, 9)], 3, 1)
     joined = first.joined(second)
-    assert joined.samples["pools"].candidates.shape == (3, 9, 6)
+    assert joined.samples["prompt"].values["candidates"].shape == (3, 9, 6)
+    assert joined.samples["prompt"].index.tolist() == [[0] * 3, [1] * 3, [2] * 3]
     log_probs = policy.evaluate(rows(joined), ALL).log_probs
     torch.testing.assert_close(log_probs, joined.log_probs.flatten(0, 1), atol=1e-5, rtol=1e-5)
-    with pytest.raises(AnygrpoError, match="among their pools"):
-        first.samples["pools"].index(second.samples["key"])
+    assert first.samples["prompt"] == policy.sample(PROMPTS[:2], 3, 0).samples["prompt"]
+    assert first.samples["prompt"] != policy.sample(PROMPTS[1:3], 3, 0).samples["prompt"]

@@ -17,14 +17,13 @@ from anygrpo.policies.selector.grouping import Grouping
 from anygrpo.policies.selector.network import Encoded, SelectorNetwork
 from anygrpo.policies.selector.prompts import Pools, is_range, pools
 from anygrpo.policies.selector.record import Recorded
-from anygrpo.rollout import Evaluation, Rollout, Stored, Tree, tree_map
+from anygrpo.rollout import Evaluation, Rollout, Shared, Stored, Tree, tree_map
 
 
 class SelectorPolicy(BasePolicy):
     """Picks items from a query's own pool, without replacement.
 
-    Sampling is always without dropout. Samples: key [P, G], chosen [P, G, K], and the prompts' `Pools`, which the rows
-    share.
+    Sampling is always without dropout. Samples: prompt, a `Shared` leaf with what `Pools` holds, and chosen [P, G, K].
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised"})
@@ -47,7 +46,7 @@ class SelectorPolicy(BasePolicy):
         graph = keep and self.config.decision == "pick" and record.recordable(self.network)
         drawn = decoding.sample(self.network, encoded, pool.choosable, group_size, self.rules(), generator, graph)
         if keep:
-            self._recorded = Recorded(pool, encoded, drawn if graph else None, record.versions(self.network))
+            self._recorded = Recorded(vars(pool), encoded, drawn if graph else None, record.versions(self.network))
         return self._rollout(pool, drawn)
 
     def greedy(self, prompts: list[Any]) -> Rollout:
@@ -69,8 +68,8 @@ class SelectorPolicy(BasePolicy):
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         pool = self._pools(prompts, 1)
         chosen, valid = replay.padded(prompts, stored, self.config.shots, self.config.stop)
-        rollout = self._rollout(pool, self._scored(pool, self._encode(pool), chosen.to(pool.key.device)))
-        return replay.with_behaviour(rollout, stored, valid, self.config, self._met)
+        rollout = self._rollout(pool, self._scored(pool, self._encode(pool), chosen.to(pool.query.device)))
+        return replay.with_behaviour(rollout, prompts, stored, valid, self.config, self._met)
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         self.check_wanted(want)
@@ -150,7 +149,8 @@ class SelectorPolicy(BasePolicy):
     def _rollout(self, pool: Pools, drawn: Drawn) -> Rollout:
         """Selections [P, G, K] as a rollout under the present weights, without dropout."""
         p, g, _ = drawn.chosen.shape
-        samples = {"key": pool.key[:, None].expand(p, g), "chosen": drawn.chosen, "pools": pool}
+        which = torch.arange(p, device=drawn.chosen.device)[:, None].expand(p, g)
+        samples = {"prompt": Shared(vars(pool), which), "chosen": drawn.chosen}
         mask, log_probs = drawn.free, drawn.log_probs
         if self.config.decision != "pick":
             mask, log_probs = mask.any(-1, keepdim=True), log_probs.sum(-1, keepdim=True)
@@ -170,44 +170,45 @@ class SelectorPolicy(BasePolicy):
         logits = self._logits(samples, samples["chosen"][:, None])[:, 0]
         return picks.log_softmax(logits, options), options
 
-    def _encoded_prompts(self, pools: Pools, index: Tensor) -> Encoded:
+    def _encoded_prompts(self, values: dict[str, Tensor], index: Tensor) -> Encoded:
         """The prompts at `index`, with the graph recorded in sampling where there is one: it serves once."""
-        recorded = self._take_recorded(pools)
+        recorded = self._take_recorded(values)
         if recorded is None:
-            pool = pools.rows(index)
+            pool = Pools.of(values, index.device).rows(index)
             return self.network.encode(pool.query, pool.candidates, pool.choosable)
-        every = is_range(index, len(pools.key))
+        every = is_range(index, len(values["query"]))
         return recorded.encoded if every else recorded.encoded.map(lambda x: x[index])
 
     def _recorded_log_probs(self, samples: Tree) -> Tensor | None:
         """[n, K] as recorded in sampling, where the rows are all of the last rollout's and the weights still those."""
-        recorded = self._take_recorded(samples["pools"])
+        prompt = samples["prompt"]
+        recorded = self._take_recorded(prompt.values)
         if recorded is None:
             return None
-        made = recorded.log_probs(self.network, samples["key"], samples["chosen"], self.temperature)
+        made = recorded.log_probs(self.network, prompt.index, samples["chosen"], self.temperature)
         if made is None:
             self._recorded = recorded  # the encoded prompts may serve yet
         return made
 
-    def _take_recorded(self, pools: Pools) -> Recorded | None:
+    def _take_recorded(self, values: dict[str, Tensor]) -> Recorded | None:
         recorded = self._recorded
         if recorded is None or self.network.training or not torch.is_grad_enabled():
             return None
         self._recorded = None
-        return recorded if recorded.fits(self.network, pools) else None
+        return recorded if recorded.fits(self.network, values) else None
 
     def _here(self, samples: Tree) -> Tree:
         device = next(self.network.parameters()).device
-        return {name: x.to(device) for name, x in samples.items()}
+        return tree_map(lambda x: x.to(device), samples)
 
     def _logits(self, samples: Tree, chosen: Tensor) -> Tensor:
         """Tempered logits [n, c, K, M + 1] of c selections [n, c, K] of each row; each prompt is encoded once, however
         many rows it has."""
         n, count, _ = chosen.shape
         own_noise = self.network.training and self.config.dropout > 0
-        prompt = samples["pools"].index(samples["key"])
-        grouping = Grouping.of(torch.arange(n, device=chosen.device) if own_noise else prompt)
-        encoded = self._encoded_prompts(samples["pools"], prompt[grouping.first]).map(grouping.cells)
+        prompt = samples["prompt"]
+        grouping = Grouping.of(torch.arange(n, device=chosen.device) if own_noise else prompt.index)
+        encoded = self._encoded_prompts(prompt.values, prompt.index[grouping.first]).map(grouping.cells)
         grid = grouping.spread(chosen, picks.NOTHING).flatten(1, 2)
         logits = self.network.logits(encoded, grid) / self.temperature
         return grouping.rows(logits.unflatten(1, (-1, count)))
@@ -255,4 +256,5 @@ class SelectorPolicy(BasePolicy):
 
 def _choosable(samples: Tree) -> Tensor:
     """[n, M] bool: what each row could pick first."""
-    return samples["pools"].choosable[samples["pools"].index(samples["key"])]
+    prompt = samples["prompt"]
+    return prompt.values["choosable"].to(prompt.index.device)[prompt.index]

@@ -7,59 +7,40 @@ that may not be picked, such as the query itself), and whatever its task needs.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.errors import ConfigError, DataError
 from anygrpo.policies.selector.picks import NOTHING, STOP
-from anygrpo.rollout import Shared, grown
 
 
-@dataclass(frozen=True, eq=False)
-class Pools(Shared):
-    """P prompts, padded to the largest pool; rows find theirs by its key.
+@dataclass(frozen=True)
+class Pools:
+    """P prompts, padded to the largest pool.
 
     Attributes:
         query: [P, d]; candidates: [P, M, d]; choosable: [P, M] bool.
-        key: [P] int64: hash of the features, equal for equal prompts and for no others.
     """
 
     query: Tensor
     candidates: Tensor
     choosable: Tensor
-    key: Tensor
+
+    @staticmethod
+    def of(values: dict[str, Tensor], device: torch.device) -> Pools:
+        """Those of a `Shared` leaf of samples, where the network computes."""
+        return Pools(**{name: x.to(device) for name, x in values.items()})
 
     def to(self, device: torch.device) -> Pools:
-        if self.key.device == device:
-            return self
-        return Pools(*(x.to(device) for x in (self.query, self.candidates, self.choosable, self.key)))
+        return Pools.of(vars(self), device)
 
     def rows(self, index: Tensor) -> Pools:
         """The prompts at `index` [u], in that order."""
-        if is_range(index, len(self.key)):
-            return self
-        return Pools(*(getattr(self, f.name)[index] for f in fields(self)))
-
-    def index(self, keys: Tensor) -> Tensor:
-        """Which prompt each key [...] is of (the first of equal ones)."""
-        ordered, order = self.key.sort(stable=True)
-        found = order[torch.searchsorted(ordered, keys.contiguous()).clamp(max=len(order) - 1)]
-        if not torch.equal(self.key[found], keys):
-            raise AnygrpoError("rows whose prompt is not among their pools")
-        return found
-
-    def joined(self, other: Any) -> Pools:
-        """The prompts of both; smaller pools are padded."""
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return Pools(*(torch.cat([grown(a, b), grown(b, a)]) for a, b in pairs))
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Pools)
-        return same and all(torch.equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return self if is_range(index, len(self.query)) else Pools(**{name: x[index] for name, x in vars(self).items()})
 
 
 def is_range(index: Tensor, size: int) -> bool:
@@ -88,8 +69,7 @@ def pools(prompts: list[dict[str, Any]], features: int, needed: int) -> Pools:
     _finite(prompts, "candidates", candidates)
     for prompt, count in zip(prompts, choosable.sum(1).tolist()):
         _enough(prompt, count, needed)
-    keys = [_key(q, items, open_[: len(items)]) for q, items, open_ in zip(query, own, choosable)]
-    return Pools(query, candidates, choosable, torch.tensor(keys))
+    return Pools(query, candidates, choosable)
 
 
 def _sized(prompt: dict[str, Any], name: str, features: int) -> Tensor:
@@ -121,11 +101,12 @@ def _enough(prompt: dict[str, Any], count: int, needed: int) -> None:
         )
 
 
-def _key(*tensors: Tensor) -> int:
-    digest = hashlib.sha256()  # processors have instructions for it
-    for x in tensors:
-        digest.update(x.contiguous().numpy().data)
-    return int.from_bytes(digest.digest()[:8], "little", signed=True)
+def content_key(prompt: dict[str, Any]) -> int:
+    """64 bits, equal for prompts with equal features and exclusions, and for no others."""
+    digest = hashlib.sha256(repr(sorted(prompt.get("excluded", ()))).encode())
+    for name in ("query", "candidates"):
+        digest.update(torch.as_tensor(prompt[name], dtype=torch.float32).contiguous().numpy().data)
+    return int.from_bytes(digest.digest()[:8], "little")
 
 
 def picks_of(prompt: dict[str, Any], action: Any, shots: int, stop: bool) -> list[int]:

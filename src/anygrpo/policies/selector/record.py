@@ -16,7 +16,6 @@ from torch import Tensor
 from anygrpo.policies.selector.decoding import Drawn
 from anygrpo.policies.selector.network import Encoded, SelectorNetwork, stacked
 from anygrpo.policies.selector.picks import columns
-from anygrpo.policies.selector.prompts import Pools
 
 
 @dataclass(frozen=True)
@@ -24,28 +23,28 @@ class Recorded:
     """A rollout's graph.
 
     Attributes:
-        pools: the prompts, by identity. encoded: with its graph.
+        values: of the prompts, by identity. encoded: with its graph.
         drawn: with states and scores; None where the logits are made of more than states and keys.
         versions: of the weights; others mean that they have changed since.
     """
 
-    pools: Pools
+    values: dict[str, Tensor]
     encoded: Encoded
     drawn: Drawn | None
     versions: tuple[int, ...]
 
-    def fits(self, network: SelectorNetwork, pools: Pools) -> bool:
-        """Whether the encoded prompts are those of `pools` under the present weights."""
-        return self.pools is pools and self.versions == versions(network)
+    def fits(self, network: SelectorNetwork, values: dict[str, Tensor]) -> bool:
+        """Whether the encoded prompts are those of `values` under the present weights."""
+        return self.values is values and self.versions == versions(network)
 
-    def log_probs(self, network: SelectorNetwork, keys: Tensor, chosen: Tensor, temperature: float) -> Tensor | None:
+    def log_probs(self, network: SelectorNetwork, prompt: Tensor, chosen: Tensor, temperature: float) -> Tensor | None:
         """[n, K] of the rollout's own rows, in their order; None where these rows are others."""
         drawn = self.drawn
         if drawn is None or drawn.scores is None:
             return None
         u, r, _ = drawn.chosen.shape
-        same = keys.shape[0] == u * r and torch.equal(keys, self.pools.key.repeat_interleave(r))
-        if not same or not torch.equal(chosen, drawn.chosen.flatten(0, 1)):
+        rows = torch.arange(u, device=prompt.device).repeat_interleave(r)
+        if not torch.equal(prompt, rows) or not torch.equal(chosen, drawn.chosen.flatten(0, 1)):
             return None
         scale = network.decoder.scale * temperature
         bias = network.decoder.stop.bias if hasattr(network.decoder, "stop") else None

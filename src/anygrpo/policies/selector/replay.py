@@ -11,7 +11,7 @@ from torch import Tensor
 from anygrpo.config.selection import SelectorConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.selector.changes import ndcg, regret
-from anygrpo.policies.selector.prompts import picks_of
+from anygrpo.policies.selector.prompts import content_key, picks_of
 from anygrpo.rollout import Rollout, Stored
 
 
@@ -35,6 +35,7 @@ def _any_choosable(prompt: dict[str, Any]) -> int:
 
 def with_behaviour(
     rollout: Rollout,
+    prompts: list[Any],
     stored: Stored,
     valid: Tensor,
     config: SelectorConfig,
@@ -52,7 +53,7 @@ def with_behaviour(
     if config.behaviour == "stored":
         log_probs = _propensities(stored, valid, config)
     elif config.behaviour == "first":
-        log_probs = _first_met(rollout, met)
+        log_probs = _first_met(rollout, prompts, met)
     padding = [(p, g) for p, g in (~valid).nonzero().tolist()]
     return replace(
         rollout,
@@ -90,12 +91,12 @@ def _propensities(stored: Stored, valid: Tensor, config: SelectorConfig) -> Tens
     return _pad([[float(x) for x in row if x is not None] for row in given], valid)[..., None]
 
 
-def _first_met(rollout: Rollout, met: dict[tuple[int, tuple[int, ...]], Tensor]) -> Tensor:
+def _first_met(rollout: Rollout, prompts: list[Any], met: dict[tuple[int, tuple[int, ...]], Tensor]) -> Tensor:
     out = rollout.log_probs.clone()
-    keys, chosen = rollout.samples["key"], rollout.samples["chosen"]
-    for p, row in enumerate(chosen.tolist()):
+    for p, (prompt, row) in enumerate(zip(prompts, rollout.samples["chosen"].tolist())):
+        key = content_key(prompt)
         for g, action in enumerate(row):
-            out[p, g] = met.setdefault((int(keys[p, g]), tuple(action)), rollout.log_probs[p, g].clone())
+            out[p, g] = met.setdefault((key, tuple(action)), rollout.log_probs[p, g].clone())
     return out
 
 
