@@ -54,23 +54,25 @@ def groups(prompts: int, size: int) -> list[str]:
     return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
 
 
+DIVERSE = parts(0.01, diversity=0.03)
 SETTINGS: dict[str, list[str]] = {
-    "recipe": [],
-    "physical": parts(0.01),
+    "shown_1_fast": [*DIVERSE, *demonstrations(1.0), *rate(1.2e-3)],
+    "shown_1": [*DIVERSE, *demonstrations(1.0)],
+    "shown_05": [*DIVERSE, *demonstrations(0.5)],
+    "shown_1_fast_plain": [*parts(0.01), *demonstrations(1.0), *rate(1.2e-3)],
     "kl": [*parts(0.01), *kl(0.5)],
-    "kl_diversity": [*parts(0.01, diversity=0.03), *kl(0.5)],
-    "shown_1_diversity": [*parts(0.01, diversity=0.03), *demonstrations(1.0)],
-    "kl_1_diversity": [*parts(0.01, diversity=0.03), *kl(1.0)],
-    "shown_1_kl_diversity": [*parts(0.01, diversity=0.02), *demonstrations(1.0), *kl(0.5)],
-    "half_rate_diversity": [*parts(0.01, diversity=0.03), *rate(3e-4)],
-    "diversity": parts(0.01, diversity=0.03),
-    "kl_1": [*parts(0.01), *kl(1.0)],
-    "large_batch": [*parts(0.01, diversity=0.03), *kl(0.5), *groups(32, 4), "--training.steps", "50"],
-    "shown_1_fast": [*parts(0.01, diversity=0.03), *demonstrations(1.0), *rate(1.2e-3)],
-    "kl_diversity_005": [*parts(0.01, diversity=0.05), *kl(0.5)],
-    "only_shown": [*demonstrations(1.0), "--algorithm.lambda-pg", "0.0"],
-    "half_rate_kl_diversity": [*parts(0.01, diversity=0.03), *kl(0.5), *rate(3e-4)],
-    "kl_2": [*parts(0.01), *kl(2.0)],
+    "kl_diversity": [*parts(0.01, diversity=0.05), *kl(0.5)],
+    "shown_1_fast_less": [*parts(0.005, diversity=0.02), *demonstrations(1.0), *rate(1.2e-3)],
+    "shown_1_fast_kl": [*DIVERSE, *demonstrations(1.0), *kl(0.5), *rate(1.2e-3)],
+    "shown_2_fast": [*DIVERSE, *demonstrations(2.0), *rate(1.2e-3)],
+    "shown_05_fast": [*DIVERSE, *demonstrations(0.5), *rate(1.2e-3)],
+    "large_batch": [*DIVERSE, *demonstrations(1.0), *rate(1.2e-3), *groups(32, 4), "--training.steps", "50"],
+    "only_shown": [*demonstrations(1.0), *rate(1.2e-3), "--algorithm.lambda-pg", "0.0"],
+    "shown_1_faster": [*DIVERSE, *demonstrations(1.0), *rate(2.4e-3)],
+    "diversity": DIVERSE,
+    "skating": [*parts(0.01, skating=0.02, diversity=0.03), *demonstrations(1.0), *rate(1.2e-3)],
+    "half_rate": [*DIVERSE, *rate(3e-4)],
+    "recipe": [],
 }
 """Name -> flags on the recipe; the first are run first."""
 
