@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -118,14 +119,19 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
 def trained(args: argparse.Namespace, seed: int, part: str, seconds: float, out: Path, weights: Path | None) -> Any:
     """A policy trained for `seconds`: some steps are timed first, then the whole run gets as many as fit."""
     stamps: list[float] = []
+    rows: list[dict[str, float]] = []
+
+    def watch(row: dict[str, float], run: Any) -> None:
+        stamps.append(clock(args.device))
+        rows.append(row)
 
     def run_of(steps: int, folder: Path) -> Any:
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
         run = new_run(recipe_of(args, seed, part, steps, folder, weights))
         task = run.stages[0].task
         task.cache = SAMPLES.setdefault((seed, task.config.patch), task.cache)
-        run.observers.append(lambda row, run: stamps.append(clock(args.device)))
-        stamps[:] = [clock(args.device)]
+        run.observers.append(watch)
+        stamps[:], rows[:] = [clock(args.device)], []
         train(run)
         return run
 
@@ -137,7 +143,11 @@ def trained(args: argparse.Namespace, seed: int, part: str, seconds: float, out:
     run = run_of(max(1, round(seconds / per_step)), out / "run")
     spent = stamps[-1] - stamps[0]
     torch.save(run.policy.network.state_dict(), out / "network.pt")
-    print(f"seed {seed} {out.name} {part}: {run.total_steps} steps in {spent:.1f} s", flush=True)
+    shares = {
+        k: 1000 * statistics.median(row.get(f"time/{k}", 0.0) for row in rows) for k in ("sample", "score", "update")
+    }
+    told = ", ".join(f"{name} {ms:.0f}" for name, ms in shares.items())
+    print(f"seed {seed} {out.name} {part}: {run.total_steps} steps in {spent:.1f} s (ms a step: {told})", flush=True)
     return run.policy, spent, run.total_steps
 
 
