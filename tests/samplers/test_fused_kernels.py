@@ -11,6 +11,7 @@ pytest.importorskip("triton")
 
 from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
+from anygrpo.samplers import support
 from anygrpo.samplers.cache import GroupCache, Step
 from anygrpo.samplers.fused import gate, logits, rotary
 
@@ -92,3 +93,12 @@ def test_the_gate_and_its_gradients() -> None:
     theirs = torch.autograd.grad((F.silu(a) * b * weight).sum(), [a, b])
     for x, y in zip(ours, theirs):
         torch.testing.assert_close(x, y)
+
+
+def test_draws_from_spans_are_those_of_the_whole_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, uniform = made(50, 3 * 64), torch.rand(50, generator=torch.Generator().manual_seed(1))
+    z[:, 64:128] = float("-inf")  # a span without mass
+    plain = support.draw(z, uniform)
+    monkeypatch.setattr(logits, "works", lambda x: True)
+    for ours, theirs in zip(support.draw(z, uniform), plain):
+        torch.testing.assert_close(ours, theirs)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.samplers.base import Support
+from anygrpo.samplers.fused import logits as fused
 
 NEVER = float("-inf")
 
@@ -59,32 +60,37 @@ def draw(z: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         uniform: [n] in [0, 1), one number a row, so that a row's tokens do not depend on which rows are beside it.
             None: the likeliest token.
     """
-    top = z.amax(1, keepdim=True)
     if uniform is None:
-        token = z.argmax(1)
+        token, top = z.argmax(1), z.amax(1, keepdim=True)
         total = (z - top).exp().sum(1)
     else:
-        token, total = _inverted((z - top).exp_(), uniform)
+        token, top, total = _inverted(z, uniform)
     log_prob = z.gather(1, token[:, None])[:, 0] - top[:, 0] - total.log()
     return token, log_prob
 
 
-def _inverted(mass: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """The token [n] at which the running sum of mass [n, V] first exceeds `uniform` of the whole, and the whole [n].
+def _inverted(z: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The token [n] at which the running sum of exp(z - top) exceeds `uniform` of the whole; top [n, 1]; whole [n].
 
     In two stages, since a running sum over a whole vocabulary is the slowest part of drawing: over spans of tokens,
     then inside the span that was found.
     """
-    size = math.gcd(mass.shape[1], SPAN)
-    spans = mass.view(len(mass), -1, size)
-    edges = spans.sum(2).cumsum(1)
+    size = math.gcd(z.shape[1], SPAN)
+    spans = z.view(len(z), -1, size)
+    if size > 1 and z.dtype == torch.float32 and fused.works(z):
+        peak, mass = fused.spans(z, size)
+        top = peak.amax(1, keepdim=True)
+        edges = (mass * (peak - top).exp()).cumsum(1)
+    else:
+        top = z.amax(1, keepdim=True)
+        edges = (z - top).exp_().view(spans.shape).sum(2).cumsum(1)
     total = edges[:, -1]
     aim = _below(uniform * total, total)[:, None]
     span = torch.searchsorted(edges, aim, right=True)
     before = edges.gather(1, (span - 1).clamp(min=0)).masked_fill(span == 0, 0.0)
-    inside = spans.gather(1, span[:, :, None].expand(-1, -1, size))[:, 0].cumsum(1)
+    inside = (spans.gather(1, span[:, :, None].expand(-1, -1, size))[:, 0] - top).exp_().cumsum(1)
     within = torch.searchsorted(inside, _below((aim - before)[:, 0], inside[:, -1])[:, None], right=True)
-    return (span * size + within)[:, 0], total
+    return (span * size + within)[:, 0], top, total
 
 
 def _below(aim: Tensor, total: Tensor) -> Tensor:

@@ -286,3 +286,19 @@ def gate_grad(g, a, b, da, db, total, BLOCK: tl.constexpr):
     s, back = 1.0 / (1.0 + tl.exp(-x)), tl.load(g + at, mask=at < total).to(tl.float32)
     tl.store(da + at, back * y * s * (1.0 + x * (1.0 - s)), mask=at < total)
     tl.store(db + at, back * x * s, mask=at < total)
+
+
+# --- Drawing ----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def spans(z, peak, mass, z_row, count, SIZE: tl.constexpr, TILE: tl.constexpr):
+    """Of each span of SIZE logits: the largest, and the sum of exp(logit - largest). Program (row, tile of spans)."""
+    n = tl.program_id(0).to(tl.int64)
+    span = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    at = span[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    x = tl.load(z + n * z_row + at, mask=(span < count)[:, None], other=float("-inf")).to(tl.float32)
+    top = tl.max(x, 1)
+    safe = tl.where(top == float("-inf"), 0.0, top)
+    tl.store(peak + n * count + span, top, mask=span < count)
+    tl.store(mass + n * count + span, tl.sum(tl.exp(x - safe[:, None]), 1), mask=span < count)

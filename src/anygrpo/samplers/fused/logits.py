@@ -1,4 +1,4 @@
-"""Log-probs, normalisers and entropies from logits in one reading; their gradient in one reading and one writing."""
+"""Log-probs, normalisers, entropies and sums over spans from logits in one reading; their gradient in one more."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ def grad_logits(
     return made
 
 
+def spans(z: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The largest, and the sum of exp(logit - largest), of each span of `size` logits: [n, V / size] float32 each.
+
+    Args:
+        z: [n, V] float32, rows contiguous. size: a power of two that divides V.
+    """
+    from anygrpo.samplers.fused import kernels
+
+    count, tile = z.shape[1] // size, max(1, BLOCK // size)
+    peak, mass = (torch.empty(len(z), count, dtype=torch.float32, device=z.device) for _ in range(2))
+    if len(z):
+        kernels.spans[(len(z), -(-count // tile))](z, peak, mass, z.stride(0), count, SIZE=size, TILE=tile)
+    return peak, mass
+
+
 @functools.cache
 def _tried(device: torch.device, dtype: torch.dtype) -> bool:
     generator = torch.Generator().manual_seed(0)
@@ -69,7 +84,9 @@ def _tried(device: torch.device, dtype: torch.dtype) -> bool:
 
     def fused() -> list[Tensor]:
         log_prob, lse, entropy = normalise(z, targets, 0.7)
-        return [log_prob, entropy, grad_logits(z, targets, lse, entropy, g, a, 0.7, 1.0, torch.float32)]
+        peak, mass = spans(z, 8)
+        back = grad_logits(z, targets, lse, entropy, g, a, 0.7, 1.0, torch.float32)
+        return [log_prob, entropy, back, peak + mass.log()]
 
     def plain() -> list[Tensor]:
         with torch.enable_grad():
@@ -77,6 +94,6 @@ def _tried(device: torch.device, dtype: torch.dtype) -> bool:
             log_p = torch.log_softmax(0.7 * x, 1)
             log_prob, entropy = log_p.gather(1, targets[:, None])[:, 0], -(log_p.exp() * log_p).sum(1)
             back = torch.autograd.grad((g * log_prob + a * entropy).sum(), x)[0]
-        return [log_prob.detach(), entropy.detach(), back]
+        return [log_prob.detach(), entropy.detach(), back, z.float().view(3, -1, 8).logsumexp(2)]
 
     return agrees("log-probs", fused, plain)
