@@ -54,24 +54,25 @@ def groups(prompts: int, size: int) -> list[str]:
     return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
 
 
-DIVERSE = parts(0.01, diversity=0.03)
+MORE, LESS = parts(0.01, diversity=0.03), parts(0.005, diversity=0.02)
+FAST = rate(1.2e-3)
 SETTINGS: dict[str, list[str]] = {
-    "shown_1_fast": [*DIVERSE, *demonstrations(1.0), *rate(1.2e-3)],
-    "shown_1": [*DIVERSE, *demonstrations(1.0)],
-    "shown_05": [*DIVERSE, *demonstrations(0.5)],
-    "shown_1_fast_plain": [*parts(0.01), *demonstrations(1.0), *rate(1.2e-3)],
-    "kl": [*parts(0.01), *kl(0.5)],
-    "kl_diversity": [*parts(0.01, diversity=0.05), *kl(0.5)],
-    "shown_1_fast_less": [*parts(0.005, diversity=0.02), *demonstrations(1.0), *rate(1.2e-3)],
-    "shown_1_fast_kl": [*DIVERSE, *demonstrations(1.0), *kl(0.5), *rate(1.2e-3)],
-    "shown_2_fast": [*DIVERSE, *demonstrations(2.0), *rate(1.2e-3)],
-    "shown_05_fast": [*DIVERSE, *demonstrations(0.5), *rate(1.2e-3)],
-    "large_batch": [*DIVERSE, *demonstrations(1.0), *rate(1.2e-3), *groups(32, 4), "--training.steps", "50"],
-    "only_shown": [*demonstrations(1.0), *rate(1.2e-3), "--algorithm.lambda-pg", "0.0"],
-    "shown_1_faster": [*DIVERSE, *demonstrations(1.0), *rate(2.4e-3)],
-    "diversity": DIVERSE,
-    "skating": [*parts(0.01, skating=0.02, diversity=0.03), *demonstrations(1.0), *rate(1.2e-3)],
-    "half_rate": [*DIVERSE, *rate(3e-4)],
+    "shown_2_less": [*LESS, *demonstrations(2.0), *FAST],
+    "shown_4": [*MORE, *demonstrations(4.0), *FAST],
+    "shown_2": [*MORE, *demonstrations(2.0), *FAST],
+    "shown_1_less": [*LESS, *demonstrations(1.0), *FAST],
+    "shown_4_faster": [*MORE, *demonstrations(4.0), *rate(2.4e-3)],
+    "only_shown": [*parts(0.0), *demonstrations(2.0), *FAST, "--algorithm.lambda-pg", "0.0"],
+    "shown_2_plain": [*parts(0.005), *demonstrations(2.0), *FAST],
+    "shown_1_diversity_005": [*parts(0.01, diversity=0.05), *demonstrations(1.0), *FAST],
+    "shown_1": [*MORE, *demonstrations(1.0), *FAST],
+    "only_shown_faster": [*parts(0.0), *demonstrations(2.0), *rate(2.4e-3), "--algorithm.lambda-pg", "0.0"],
+    "shown_2_large_batch": [*LESS, *demonstrations(2.0), *FAST, *groups(32, 4), "--training.steps", "50"],
+    "shown_2_matching": [*parts(0.0), *demonstrations(2.0), *FAST],
+    "shown_2_kl": [*LESS, *demonstrations(2.0), *kl(0.5), *FAST],
+    "shown_8_faster": [*MORE, *demonstrations(8.0), *rate(2.4e-3)],
+    "kl": [*LESS, *kl(1.0)],
+    "shown_1_slow": [*LESS, *demonstrations(1.0)],
     "recipe": [],
 }
 """Name -> flags on the recipe; the first are run first."""
