@@ -54,25 +54,19 @@ def groups(prompts: int, size: int) -> list[str]:
     return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
 
 
-MORE, LESS = parts(0.01, diversity=0.03), parts(0.005, diversity=0.02)
-FAST = rate(1.2e-3)
+MORE, LESS = parts(0.01, diversity=0.04), parts(0.005, diversity=0.02)
+FAST, LONG = rate(1.2e-3), ["--training.steps", "250"]
 SETTINGS: dict[str, list[str]] = {
-    "shown_2_less": [*LESS, *demonstrations(2.0), *FAST],
-    "shown_4": [*MORE, *demonstrations(4.0), *FAST],
-    "shown_2": [*MORE, *demonstrations(2.0), *FAST],
-    "shown_1_less": [*LESS, *demonstrations(1.0), *FAST],
-    "shown_4_faster": [*MORE, *demonstrations(4.0), *rate(2.4e-3)],
-    "only_shown": [*parts(0.0), *demonstrations(2.0), *FAST, "--algorithm.lambda-pg", "0.0"],
-    "shown_2_plain": [*parts(0.005), *demonstrations(2.0), *FAST],
-    "shown_1_diversity_005": [*parts(0.01, diversity=0.05), *demonstrations(1.0), *FAST],
-    "shown_1": [*MORE, *demonstrations(1.0), *FAST],
-    "only_shown_faster": [*parts(0.0), *demonstrations(2.0), *rate(2.4e-3), "--algorithm.lambda-pg", "0.0"],
-    "shown_2_large_batch": [*LESS, *demonstrations(2.0), *FAST, *groups(32, 4), "--training.steps", "50"],
-    "shown_2_matching": [*parts(0.0), *demonstrations(2.0), *FAST],
-    "shown_2_kl": [*LESS, *demonstrations(2.0), *kl(0.5), *FAST],
-    "shown_8_faster": [*MORE, *demonstrations(8.0), *rate(2.4e-3)],
+    "long_shown_1": [*LESS, *demonstrations(1.0), *FAST, *LONG],
+    "long_shown_2": [*LESS, *demonstrations(2.0), *FAST, *LONG],
+    "long_shown_1_more": [*MORE, *demonstrations(1.0), *FAST, *LONG],
+    "long_only_shown": [*parts(0.0), *demonstrations(2.0), *FAST, *LONG, "--algorithm.lambda-pg", "0.0"],
+    "long_shown_4_more": [*MORE, *demonstrations(4.0), *FAST, *LONG],
+    "shown_1_plain": [*parts(0.005), *demonstrations(1.0), *FAST],
     "kl": [*LESS, *kl(1.0)],
-    "shown_1_slow": [*LESS, *demonstrations(1.0)],
+    "shown_1_diversity": [*parts(0.01, diversity=0.06), *demonstrations(1.0), *FAST],
+    "shown_4_faster": [*MORE, *demonstrations(4.0), *rate(2.4e-3)],
+    "shown_2_large_batch": [*LESS, *demonstrations(2.0), *FAST, *groups(32, 4), "--training.steps", "50"],
     "recipe": [],
 }
 """Name -> flags on the recipe; the first are run first."""
