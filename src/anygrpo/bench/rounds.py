@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,10 @@ class Worker:
         if self.python == sys.executable:
             import importlib.util
 
-            return importlib.util.find_spec(package) is not None
+            try:
+                return importlib.util.find_spec(package) is not None
+            except ImportError:  # of the package that it is part of
+                return False
         look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
         return subprocess.run([self.python, "-P", "-c", look], check=False, env=self._environment(1)).returncode == 0
 
@@ -132,3 +136,44 @@ def relative_distance(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str,
     distance = sum(float((theirs[n] - ours[n].to(theirs[n])).double().square().sum()) for n in theirs)
     total = sum(float(g.double().square().sum()) for g in theirs.values())
     return {"gradient_relative_difference": (distance / total) ** 0.5, "gradient_norm": total**0.5}
+
+
+def alternate(
+    name: str, case: dict[str, Any], workers: dict[str, Worker], rounds: int, steps: int, threads: int, gradient: bool
+) -> tuple[dict[str, list[Run]], dict[str, Any]]:
+    """Runs of each side in turn, and how far the gradients of one step differ.
+
+    Args:
+        case: given to every worker as `--case`.
+        workers: the first one is ours; it saves the actions and the gradient of its first step.
+        gradient: let the other one compute the gradient of the same actions (`--check`), and compare.
+    """
+    sides: dict[str, list[Run]] = {side: [] for side in workers}
+    (ours, *others), agreement = workers, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        saved = str(Path(scratch) / "first_step.pt")
+        work = ["--case", json.dumps(case), "--steps"]
+        for index in range(rounds):
+            for side, worker in workers.items():
+                extra = ["--save", saved] if side == ours and index == 0 and gradient and others else []
+                sides[side].append(worker.run([*work, str(steps), *extra], threads, name))
+        if gradient and others:
+            agreement = workers[others[0]].run([*work, "1", "--check", saved], threads, name)
+    return sides, agreement
+
+
+def record(name: str, sides: dict[str, list[Run]], threads: int) -> dict[str, Any]:
+    """The record of a comparison counted in decisions.
+
+    Raises:
+        TrainingError: the two sides did not train on the same number of decisions.
+    """
+    (ours, mine), *others = sides.items()
+    peer, theirs = others[0] if others else (None, [])
+    counts = {side: runs[0]["steps"][0]["decisions"] for side, runs in sides.items()}
+    if len(set(counts.values())) > 1:
+        raise TrainingError(f"not the same work: decisions of a step {counts}")
+    row = measured(name, mine, peer, theirs)
+    parameters = {"ours" if side == ours else "peer": runs[0]["parameters"] for side, runs in sides.items()}
+    work = {"threads": threads, "decisions": counts[ours], "parameters": parameters}
+    return row | work | {"decisions_per_s": counts[ours] / row["ours_s"]}

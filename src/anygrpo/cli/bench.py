@@ -1,10 +1,21 @@
-"""`anygrpo bench llm|floor`: speed on this machine, beside a peer on the same work."""
+"""`anygrpo bench llm|selector|diffusion|floor`: speed on this machine, beside a peer on the same work."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
+
+PEERS = {"llm": ("trl",), "selector": ("rl4co",), "diffusion": ("ddpo", "trl")}
+"""What each comparison runs against; the first where none is named."""
+
+CASES = {
+    "llm": "short, long, reply, gpu-short, gpu-long, tiny",
+    "floor": "short, long, reply, gpu-short, gpu-long, tiny",
+    "selector": "recipe, large, recipe-am, large-am, tiny, tiny-am",
+    "diffusion": "unet, motion, tiny-unet, tiny-motion",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -13,29 +24,48 @@ def add_parser(commands: Any) -> None:
         help="speed, side by side with peers",
         description="Runs both sides in alternation, in separate processes, and checks that they did the same work.",
     )
-    parser.add_argument("what", choices=("llm", "floor"))
-    parser.add_argument(
-        "--case", action="append", help="short, long, reply, gpu-short, gpu-long, tiny; may be repeated"
-    )
-    parser.add_argument("--vs", choices=("trl", "none"), default="trl")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"))
-    parser.add_argument("--model", help="in place of the case's: a folder, Hub name or shape:NAME (random weights)")
-    parser.add_argument("--prompts", type=int, help="prompts a step, in place of the case's")
-    parser.add_argument("--rounds", type=int, default=2, help="alternations")
-    parser.add_argument("--steps", type=int, default=2, help="optimizer steps in a process; the first is warm-up")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of both sides")
-    parser.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
-    parser.add_argument("--no-gradient", action="store_true", help="do not compare the gradients of one step")
-    parser.add_argument("--json", action="store_true")
+    whats = parser.add_subparsers(dest="what", required=True)
+    helps = {
+        "llm": "a language model's step beside TRL's GRPOTrainer",
+        "selector": "a selection step beside RL4CO's REINFORCE",
+        "diffusion": "a diffusion step beside DDPO: a plain loop, or TRL's trainer of old",
+        "floor": "what the machine's matmul and copy rates allow",
+    }
+    for what, text in helps.items():
+        one = whats.add_parser(what, help=text, description=text)
+        one.add_argument("--case", action="append", help=f"{CASES[what]}; may be repeated")
+        one.add_argument("--json", action="store_true")
+        if what in PEERS:
+            _add_comparison(one, what)
+        if what in ("llm", "floor"):
+            _add_model(one)
+
+
+def _add_comparison(one: argparse.ArgumentParser, what: str) -> None:
+    one.add_argument("--vs", choices=(*PEERS[what], "none"), default=PEERS[what][0])
+    one.add_argument("--rounds", type=int, default=2, help="alternations")
+    one.add_argument("--steps", type=int, default=2, help="optimizer steps in a process; the first is warm-up")
+    one.add_argument("--threads", type=int, default=1, help="CPU threads of both sides")
+    one.add_argument("--no-gradient", action="store_true", help="do not compare the gradients of one step")
+    if what == "llm":
+        one.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
+    else:
+        one.add_argument("--peer-python", default=sys.executable, help="interpreter of the peer's environment")
+    if what == "diffusion":
+        one.add_argument("--denoising-steps", type=int, help="T, in place of the case's")
+
+
+def _add_model(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--dtype", choices=("float32", "bfloat16"))
+    one.add_argument("--model", help="in place of the case's: a folder, Hub name or shape:NAME (random weights)")
+    one.add_argument("--prompts", type=int, help="prompts a step, in place of the case's")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure each case and print it."""
-    from anygrpo.bench.cases import case_named
-
-    changes = {"dtype": args.dtype, "model": args.model, "prompts": args.prompts}
-    cases = [case_named(name, **changes) for name in args.case or ["short"]]
-    records = [_floor(case) if args.what == "floor" else _compare(case, args) for case in cases]
+    measure = {"llm": _llm, "floor": _floor, "selector": _selector, "diffusion": _diffusion}[args.what]
+    first = CASES[args.what].partition(",")[0]
+    records = [measure(name, args) for name in args.case or [first]]
     if args.json:
         print(json.dumps(records, indent=1))
         return 0
@@ -44,14 +74,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compare(case: Any, args: argparse.Namespace) -> dict[str, Any]:
+def _peer(args: argparse.Namespace) -> str | None:
+    return None if args.vs == "none" else args.vs
+
+
+def _llm(name: str, args: argparse.Namespace) -> dict[str, Any]:
     from anygrpo.bench.llm import compare
 
-    peer = None if args.vs == "none" else args.vs
-    return compare(case, peer, args.rounds, args.steps, args.threads, args.peer_precision, not args.no_gradient)
+    case = _model_case(name, args)
+    return compare(case, _peer(args), args.rounds, args.steps, args.threads, args.peer_precision, not args.no_gradient)
 
 
-def _floor(case: Any) -> dict[str, Any]:
+def _selector(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    from anygrpo.bench.selector import compare
+    from anygrpo.bench.selector.cases import case_named
+
+    given = (args.rounds, args.steps, args.threads, not args.no_gradient, args.peer_python)
+    return compare(case_named(name), _peer(args), *given)
+
+
+def _diffusion(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    from anygrpo.bench.diffusion import compare
+    from anygrpo.bench.diffusion.cases import case_named
+
+    given = (args.rounds, args.steps, args.threads, not args.no_gradient, args.peer_python)
+    return compare(case_named(name, steps=args.denoising_steps), _peer(args), *given)
+
+
+def _model_case(name: str, args: argparse.Namespace) -> Any:
+    from anygrpo.bench.cases import case_named
+
+    return case_named(name, dtype=args.dtype, model=args.model, prompts=args.prompts)
+
+
+def _floor(name: str, args: argparse.Namespace) -> dict[str, Any]:
     import tempfile
     from pathlib import Path
 
@@ -61,6 +117,7 @@ def _floor(case: Any) -> dict[str, Any]:
     from anygrpo.bench.floor import floor
     from anygrpo.samplers.loading import load_model
 
+    case = _model_case(name, args)
     with tempfile.TemporaryDirectory() as scratch:
         model = load_model(model_folder(case.model, Path(scratch)))
     head = model.get_output_embeddings().weight.numel()  # type: ignore[operator, union-attr]
@@ -70,20 +127,23 @@ def _floor(case: Any) -> dict[str, Any]:
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
-    lines = [f"{row['case']} ({row['dtype']})"]
+    lines = [f"{row['case']} ({row.get('dtype', 'float32')})"]
     if "ours_s" not in row:
         return lines + [f"  {name:<20} {value:.3g}" for name, value in row.items() if isinstance(value, float)]
-    lines.append(f"  anygrpo  {row['ours_s']:8.2f} s  {row['ours_cpu_s']:8.2f} CPU-s  {row['ours_peak_gb']:6.2f} GB")
+    unit = "tokens" if "tokens" in row else "decisions"
+    lines.append(f"  anygrpo  {row['ours_s']:8.3f} s  {row['ours_cpu_s']:8.3f} CPU-s  {row['ours_peak_gb']:6.2f} GB")
     if "peer" in row:
         lines += [
-            f"  {row['peer']:<8} {row['peer_s']:8.2f} s  {row['peer_cpu_s']:8.2f} CPU-s  {row['peer_peak_gb']:6.2f} GB",
+            f"  {row['peer']:<8} {row['peer_s']:8.3f} s  {row['peer_cpu_s']:8.3f} CPU-s  {row['peer_peak_gb']:6.2f} GB",
             f"  ratio    {row['ratio']:8.2f}    ({row['ratio_min']:.2f} to {row['ratio_max']:.2f}); by CPU seconds "
             f"{row['cpu_ratio']:.2f} ({row['cpu_ratio_min']:.2f} to {row['cpu_ratio_max']:.2f})",
-            f"  same work: {row['tokens']} tokens each",
+            f"  same work: {row[unit]} {unit} each",
         ]
+    if "parameters" in row:
+        lines.append("  trained parameters: " + ", ".join(f"{side} {n:,}" for side, n in row["parameters"].items()))
     if "gradient_relative_difference" in row:
         lines.append(f"  gradients of one step differ by {row['gradient_relative_difference']:.1e}")
     for side, phases in row["phases"].items():
-        parts = ", ".join(f"{name} {t['s']:.2f} s ({t['cpu_s']:.2f} CPU-s)" for name, t in phases.items())
+        parts = ", ".join(f"{name} {t['s']:.3f} s ({t['cpu_s']:.3f} CPU-s)" for name, t in phases.items())
         lines.append(f"  {side}: {parts}")
-    return [*lines, f"  {row['tokens_per_s']:.0f} trained tokens/s; load average {row['load']:.1f}"]
+    return [*lines, f"  {row[f'{unit}_per_s']:.0f} trained {unit}/s; load average {row['load']:.1f}"]

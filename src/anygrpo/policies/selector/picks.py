@@ -100,7 +100,7 @@ def kl(log_probs: Tensor, reference: Tensor) -> Tensor:
 def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Standard Gumbel noise, drawn on the CPU so that a seed means the same on every device."""
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
-    return uniform.clamp_min_(1e-300).log_().neg_().log_().neg_().float()
+    return uniform.clamp_min_(1e-300).log_().neg_().float().log_().neg_()
 
 
 def gumbel_top_k(log_probs: Tensor, k: int, generator: torch.Generator) -> Tensor:
