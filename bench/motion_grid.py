@@ -54,19 +54,25 @@ def groups(prompts: int, size: int) -> list[str]:
     return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
 
 
-MORE, LESS = parts(0.01, diversity=0.04), parts(0.005, diversity=0.02)
-FAST, LONG = rate(1.2e-3), ["--training.steps", "250"]
+MORE, LESS = parts(0.01, diversity=0.03), parts(0.005, diversity=0.02)
+FLOOR = ["--algorithm.std-floor", "0.03"]
 SETTINGS: dict[str, list[str]] = {
-    "long_shown_1": [*LESS, *demonstrations(1.0), *FAST, *LONG],
-    "long_shown_2": [*LESS, *demonstrations(2.0), *FAST, *LONG],
-    "long_shown_1_more": [*MORE, *demonstrations(1.0), *FAST, *LONG],
-    "long_only_shown": [*parts(0.0), *demonstrations(2.0), *FAST, *LONG, "--algorithm.lambda-pg", "0.0"],
-    "long_shown_4_more": [*MORE, *demonstrations(4.0), *FAST, *LONG],
-    "shown_1_plain": [*parts(0.005), *demonstrations(1.0), *FAST],
-    "kl": [*LESS, *kl(1.0)],
-    "shown_1_diversity": [*parts(0.01, diversity=0.06), *demonstrations(1.0), *FAST],
-    "shown_4_faster": [*MORE, *demonstrations(4.0), *rate(2.4e-3)],
-    "shown_2_large_batch": [*LESS, *demonstrations(2.0), *FAST, *groups(32, 4), "--training.steps", "50"],
+    "floor": [*MORE, *FLOOR],
+    "floor_kl": [*MORE, *FLOOR, *kl(0.5)],
+    "floor_plain": [*parts(0.01), *FLOOR],
+    "kl_3": [*MORE, *kl(3.0)],
+    "floor_shown_1": [*LESS, *FLOOR, *demonstrations(1.0)],
+    "floor_01": [*MORE, "--algorithm.std-floor", "0.1"],
+    "floor_kl_3": [*LESS, *FLOOR, *kl(3.0)],
+    "shown_1": [*MORE, *demonstrations(1.0)],
+    "floor_fast": [*MORE, *FLOOR, *rate(1.2e-3)],
+    "floor_diversity": [*parts(0.01, diversity=0.06), *FLOOR, *kl(0.5)],
+    "kl_10": [*MORE, *kl(10.0)],
+    "shown_05": [*MORE, *demonstrations(0.5)],
+    "floor_large_batch": [*MORE, *FLOOR, *groups(32, 4), "--training.steps", "50"],
+    "floor_no_limits": [*parts(0.01, limits=0.0, diversity=0.03), *FLOOR],
+    "floor_matching": [*parts(0.0), *FLOOR, *kl(1.0)],
+    "floor_half_rate": [*MORE, *FLOOR, *rate(3e-4)],
     "recipe": [],
 }
 """Name -> flags on the recipe; the first are run first."""
