@@ -121,3 +121,54 @@ def test_a_key_that_needs_a_value_refuses_none():
 def test_none_in_a_list_is_refused_before_a_run_begins():
     with pytest.raises(ConfigError, match=r"policy\.options\.sizes holds None in a list"):
         parsed(policy={"kind": "python", "factory": "f.py:f", "options": {"sizes": [1, None]}})
+
+
+NUMBERS = [
+    (["--optimizer.learning-rate", "nan"], ["optimizer.learning_rate", "finite", "nan"]),
+    (["--optimizer.learning-rate", "-1.0"], ["optimizer.learning_rate", "at least 0", "-1.0"]),
+    (["--optimizer.learning-rate", "fast"], ["optimizer.learning_rate = 'fast' is not a number"]),
+    (["--optimizer.learning-rate", "{start = 'x'}"], ["optimizer.learning_rate.start = 'x' is not a number"]),
+    (["--optimizer.learning-rate", "{start = 1.0, end = -2}"], ["optimizer.learning_rate", "reaches -2"]),
+    (["--optimizer.learning-rate", "{kind = 'exponential', start = 1.0}"], ["learning_rate", "1.0 to 0.0", "one sign"]),
+    (["--optimizer.learning-rate", "{kind = 'step', start = 1.0}"], ["learning_rate", "milestones = []"]),
+    (["--optimizer.betas", "[0.9, 1.0]"], ["optimizer.betas.1", "less than 1"]),
+    (["--algorithm.temperature", "{start = 1.0}"], ["algorithm.temperature", "above 0", "reaches 0"]),
+    (["--algorithm.beta", "-0.1"], ["algorithm.beta", "at least 0"]),
+    (["--algorithm.clip-high", "true"], ["algorithm.clip_high = True is not a number"]),
+    (["--algorithm.group-size", "'8'"], ["algorithm.group_size = '8' is not a number"]),
+    (["--algorithm.std-floor", "inf"], ["algorithm.std_floor", "finite"]),
+    (["--algorithm.kl-low", "0.5"], ["kl_low = 0.5 is not below kl_high = 0.1"]),
+    (["--algorithm.filters", "[{kind = 'top_k_by_reward', k = 1}]"], ["algorithm.filters.0.k", "at least 2"]),
+    (["--algorithm.lambda-pg", "0.0"], ["all 0", "nothing is trained"]),
+    (["--algorithm.advantage", "pass_at_k", "--algorithm.pass-k", "8"], ["pass_k = 8 of a group of 8"]),
+    (["--policy", "{kind = 'causal_lm', model = 'x', top_p = 0.0}"], ["policy.top_p", "above 0 and at most 1"]),
+    (["--policy", "{kind = 'causal_lm', model = 'x', min_p = 2}"], ["policy.min_p", "at most 1"]),
+    (["--policy", "{kind = 'causal_lm', model = 'x', top_k = -3}"], ["policy.top_k", "at least 0"]),
+    (["--policy", "{kind = 'causal_lm', model = 'x', temperature = 0}"], ["policy.temperature", "above 0"]),
+    (["--policy", "{kind = 'causal_lm', model = 'x', max_turns = 2}"], ["policy: max_turns = 2"]),
+]
+
+
+@pytest.mark.parametrize(("flags", "words"), NUMBERS)
+def test_numbers_that_nothing_can_be_done_with_are_refused_in_one_sentence(flags, words):
+    with pytest.raises(ConfigError) as caught:
+        parsed(*flags)
+    said = str(caught.value)
+    assert all(word in said for word in words), said
+    assert ";" not in said
+    assert "function-after" not in said
+    assert "a table" not in said
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--algorithm.lambda-pg", "0.0", "--algorithm.lambda-supervised", "{start = 0.0, end = 1.0}"],
+        ["--algorithm.entropy-coef", "-0.01"],
+        ["--algorithm.temperature", "none"],
+        ["--optimizer.learning-rate", "{kind = 'step', start = 1e-3, milestones = [3], factor = 0.1}"],
+        ["--policy", "{kind = 'causal_lm', model = 'x', threads = 'auto', top_p = 1, min_p = 0, temperature = 0.5}"],
+    ],
+)
+def test_numbers_that_can_be_meant_are_taken(flags):
+    parsed(*flags)

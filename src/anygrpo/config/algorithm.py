@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from anygrpo.config.base import Number, Section
+from anygrpo.config.base import NotNegative, Number, Positive, Section, Share, TwoOrMore
 
 
 class DropConstant(Section):
@@ -20,8 +20,8 @@ class PassRateBand(Section):
     """Groups whose share of samples with reward >= threshold lies in the band stay."""
 
     kind: Literal["pass_rate_band"]
-    low: Number = 0.0
-    high: Number = 1.0
+    low: Share = 0.0
+    high: Share = 1.0
     threshold: Number = 0.5
 
 
@@ -37,14 +37,14 @@ class MinimumSpread(Section):
     """Groups whose best and worst rewards differ by `spread` stay."""
 
     kind: Literal["minimum_spread"]
-    spread: Number
+    spread: NotNegative
 
 
 class TopKByReward(Section):
     """The k best samples of each group stay (early/late by a schedule)."""
 
     kind: Literal["top_k_by_reward"]
-    k: Number
+    k: TwoOrMore
 
 
 class OverlongMask(Section):
@@ -66,7 +66,7 @@ class AlgorithmConfig(Section):
     "P: prompts sampled in a step."
     group_size: int = Field(8, ge=1)
     "G: samples drawn for each prompt; rewards are compared among them."
-    temperature: Number | None = None
+    temperature: Positive | None = None
     "Sampling temperature, where it follows a schedule; the policy's own setting otherwise."
 
     advantage: Literal[
@@ -101,9 +101,9 @@ class AlgorithmConfig(Section):
     "Added to the standard deviation; 0 is safe, since constant groups are recognised before any division."
 
     objective: Literal["ppo", "gspo", "cispo", "sapo", "reinforce"] = "ppo"
-    clip_low: Number | None = None
+    clip_low: NotNegative | None = None
     "Ratio clip below 1; the policy type's default where not given."
-    clip_high: Number | None = None
+    clip_high: NotNegative | None = None
     dual_clip: float | None = Field(None, gt=1)
     importance: Literal["none", "truncate", "mask"] = "none"
     "Factor old / behaviour on losses where samples are not the old policy's own (another engine or precision, \
@@ -126,7 +126,7 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     lambda_supervised: Number = 0.0
     lambda_consistency: Number = 0.0
     entropy_coef: Number = 0.0
-    beta: Number = 0.0
+    beta: NotNegative = 0.0
     "Weight of the KL to the reference policy."
     kl: Literal["k1", "k2", "k3", "exact"] = "k3"
     kl_controller: Literal["fixed", "proportional", "band"] = "fixed"
@@ -136,7 +136,7 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     kl_low: float = Field(0.01, gt=0)
     kl_high: float = Field(0.1, gt=0)
 
-    rce_temperature: Number = 1.0
+    rce_temperature: Positive = 1.0
     rce_variant: Literal["softmax", "rank", "top1"] = "softmax"
 
     filters: tuple[FilterConfig, ...] = (DropConstant(kind="drop_constant"),)
@@ -146,13 +146,22 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     refill: int = Field(0, ge=0)
     "Dynamic sampling: up to this many further draws replace groups that filters removed; then goes on with fewer."
 
+    @model_validator(mode="after")
+    def _band_has_width(self) -> AlgorithmConfig:
+        if self.kl_low >= self.kl_high:
+            raise ValueError(f"kl_low = {self.kl_low} is not below kl_high = {self.kl_high}")
+        return self
+
+
+Decay = Annotated[float, Field(ge=0, lt=1)]
+
 
 class OptimizerConfig(Section):
     """AdamW."""
 
-    learning_rate: Number = 1e-5
+    learning_rate: NotNegative = 1e-5
     weight_decay: float = Field(0.0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)
     grad_clip: float | None = Field(1.0, gt=0)
     "Largest gradient norm; None: no clipping."

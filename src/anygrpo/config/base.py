@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -14,15 +16,23 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
+
+
+def _leaves(annotation: Any) -> set[Any]:
+    """The types that a union is made of (words of a Literal count as text); of a list or table only itself."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return {leaf for arg in get_args(annotation) for leaf in _leaves(arg)}
+    return {str} if get_origin(annotation) is Literal else {annotation}
 
 
 class Section(BaseModel):
     """A table of the recipe. Unknown keys are errors; values are checked, never coerced from the wrong type.
 
-    TOML has no null: "none" stands for it wherever a key may be without a value.
+    Numbers are finite. TOML has no null: "none" stands for it wherever a key may be without a value.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -30,6 +40,17 @@ class Section(BaseModel):
         if not isinstance(data, dict):
             return data
         return {k: None if v == "none" and cls._may_be_none(k) else v for k, v in data.items()}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, data: Any) -> Any:
+        """Neither true nor "0.3" is a number, though both could be read as one."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            allowed = _leaves(cls.model_fields[name].annotation) if name in cls.model_fields else set()
+            nothing = value == "none" and NoneType in allowed
+            if isinstance(value, bool | str) and allowed & {int, float} and type(value) not in allowed and not nothing:
+                raise PydanticCustomError("not_a_number", "not a number", {"key": name, "value": value})
+        return data
 
     @classmethod
     def _may_be_none(cls, name: str) -> bool:
@@ -64,6 +85,48 @@ class Schedule(Section):
     "kind = step: where `start` is multiplied by `factor`."
     factor: float = 0.5
 
+    @model_validator(mode="after")
+    def _can_be_followed(self) -> Schedule:
+        if self.kind == "exponential" and self.start * self.end <= 0:
+            raise ValueError(
+                f"exponential from {self.start} to {self.end} (end is 0 where not given): both must be of one sign"
+            )
+        if (self.kind == "step") != bool(self.milestones):
+            raise ValueError(
+                f'kind = "{self.kind}" and milestones = {list(self.milestones)}: milestones are the steps at which '
+                'kind = "step" multiplies, and it needs some'
+            )
+        return self
+
+    def extremes(self) -> tuple[float, ...]:
+        """Values that enclose all others from the end of warm-up on."""
+        if self.kind == "constant":
+            return (self.start,)
+        if self.kind == "step":
+            return tuple(self.start * self.factor**n for n in range(len(self.milestones) + 1))
+        return self.start, self.end
+
 
 Number = Annotated[float | Schedule, Field(union_mode="left_to_right")]
 """A float, or a schedule wherever a float may stand."""
+
+
+def _within(low: float, high: float | None = None, open_at_low: bool = False) -> Callable[[Any], Any]:
+    span = f"{'above' if open_at_low else 'at least'} {low:g}" + ("" if high is None else f" and at most {high:g}")
+
+    def check(value: float | Schedule) -> float | Schedule:
+        for x in value.extremes() if isinstance(value, Schedule) else (value,):
+            if x < low or (open_at_low and x == low) or (high is not None and x > high):
+                raise ValueError(f"must be {span}" + (f", and its schedule reaches {x:g}" if x is not value else ""))
+        return value
+
+    return check
+
+
+NotNegative = Annotated[Number, AfterValidator(_within(0.0))]
+Positive = Annotated[Number, AfterValidator(_within(0.0, open_at_low=True))]
+Share = Annotated[Number, AfterValidator(_within(0.0, 1.0))]
+"""From 0 to 1, both included."""
+SomeShare = Annotated[Number, AfterValidator(_within(0.0, 1.0, open_at_low=True))]
+"""Above 0, up to 1."""
+TwoOrMore = Annotated[Number, AfterValidator(_within(2.0))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from typing import Any
 
@@ -15,7 +16,9 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
     lines: list[str] = []
     cure = ""
     for item in error.errors():
-        keys, models = _walk(root, item["loc"])
+        if _of_the_other_branch(item):
+            continue
+        keys, models = _walk(root, tuple(map(_unwrapped, item["loc"])))
         where = prefix + ".".join(keys)
         found = _found(item)
         if item["type"] == "extra_forbidden":
@@ -28,13 +31,29 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
             cure = cure or suggestion(
                 str(found), [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
             )
+        elif item["type"] == "not_a_number":
+            inner = item["ctx"]
+            lines.append(f"{'.'.join(filter(None, (where, inner['key'])))} = {inner['value']!r} is not a number")
         elif item["type"] == "missing":
             lines.append(f"{where} is missing")
         elif item["type"] == "union_tag_not_found":
             lines.append(f"{where}.kind is missing")
         else:
-            lines.append(f"{where or 'recipe'}: {item['msg']} (found {found!r})")
+            value = "" if isinstance(item.get("input"), dict) else f" (found {found!r})"
+            lines.append(f"{where or 'recipe'}: {item['msg'].removeprefix('Value error, ')}{value}")
     return ConfigError("; ".join(dict.fromkeys(lines)), cure)
+
+
+def _of_the_other_branch(item: Any) -> bool:
+    """A number may be a float or a schedule: what was meant decides which of the two complaints is shown."""
+    part, table = _unwrapped(item["loc"][-1]) if item["loc"] else "", isinstance(item.get("input"), dict)
+    return (part == "Schedule" and item["type"] == "model_type" and not table) or (part == "float" and table)
+
+
+def _unwrapped(part: Any) -> Any:
+    """The model's name out of "function-after[check(), Schedule]"."""
+    found = re.fullmatch(r"function-\w+\[.*, (\w+)\]", part) if isinstance(part, str) else None
+    return found[1] if found else part
 
 
 def _found(item: Any) -> Any:
@@ -55,8 +74,8 @@ def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], list[
         elif any(part in getattr(m, "model_fields", {}) for m in models):
             keys.append(part)
             models = models if last else inside
-        elif tagged and not last:
-            models = tagged
+        elif tagged:
+            models = models if last else tagged
         elif part in ("float", "Schedule", "int", "none") and i:
             continue
         else:

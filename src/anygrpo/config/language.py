@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from anygrpo.config.base import Number, Section
+from anygrpo.config.base import NotNegative, Positive, Section, Share, SomeShare
 
 
 class LoraConfig(Section):
@@ -57,11 +57,11 @@ class CausalLMConfig(Section):
     max_new_tokens: int = Field(256, ge=1)
     min_new_tokens: int = Field(0, ge=0)
     "End tokens are impossible before; in sampling and in scoring alike."
-    temperature: Number = 1.0
-    top_p: Number = 1.0
-    top_k: Number = 0
+    temperature: Positive = 1.0
+    top_p: SomeShare = 1.0
+    top_k: NotNegative = 0
     "0: no limit."
-    min_p: Number = 0.0
+    min_p: Share = 0.0
     stop: tuple[str, ...] = ()
     "Texts that end an answer."
     eos: tuple[str | int, ...] = ()

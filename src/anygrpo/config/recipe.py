@@ -84,16 +84,7 @@ class Recipe(Section):
             raise ConfigError(f"stage {stage.name!r}: method {stage.method!r} trains on stored actions, not on samples")
         at = f"stages.{index}."
         algorithm = _override(self.algorithm, stage.algorithm, at + "algorithm.")
-        if (
-            stage.method == "grpo"
-            and source == "policy"
-            and algorithm.group_size == 1
-            and number(algorithm.lambda_pg) > 0
-        ):
-            raise ConfigError(
-                f"stage {stage.name!r}: group_size = 1 has no baseline, every advantage is 0",
-                "set algorithm.group_size to 4 or more",
-            )
+        _check_algorithm(stage.name, stage.method, source, algorithm)
         return Stage(
             stage.name,
             stage.method,
@@ -104,6 +95,25 @@ class Recipe(Section):
             _override(self.optimizer, stage.optimizer, at + "optimizer."),
             _override(self.task, stage.task, at + "task."),
         )
+
+
+def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) -> None:
+    """What pydantic cannot see: settings that make a stage's every gradient 0."""
+    if method != "grpo":
+        return
+    if source == "policy" and a.group_size == 1 and number(a.lambda_pg):
+        raise ConfigError(
+            f"stage {name!r}: group_size = 1 has no baseline, every advantage is 0",
+            "set algorithm.group_size to 4 or more",
+        )
+    if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= a.group_size:
+        raise ConfigError(
+            f"stage {name!r}: pass_k = {a.pass_k} of a group of {a.group_size}: nothing is left to compare",
+            "set algorithm.pass_k below algorithm.group_size",
+        )
+    terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
+    if not any(number(getattr(a, term)) for term in terms):
+        raise ConfigError(f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained", "set one of them")
 
 
 def _check_off_policy(stages: list[Stage]) -> None:
@@ -123,8 +133,8 @@ def _check_off_policy(stages: list[Stage]) -> None:
 
 
 def number(value: float | Schedule) -> float:
-    """The largest value a number takes, for checks before the run."""
-    return max(value.start, value.end) if isinstance(value, Schedule) else value
+    """The value furthest from 0 that a number takes, for checks before the run."""
+    return max(value.extremes(), key=abs) if isinstance(value, Schedule) else value
 
 
 def _override(base: Any, changes: dict[str, object], where: str) -> Any:
