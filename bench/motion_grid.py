@@ -54,25 +54,24 @@ def groups(prompts: int, size: int) -> list[str]:
     return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
 
 
-MORE, LESS = parts(0.01, diversity=0.03), parts(0.005, diversity=0.02)
-FLOOR = ["--algorithm.std-floor", "0.03"]
+BOTH, PLAIN = parts(0.01, diversity=0.03), parts(0.01)
 SETTINGS: dict[str, list[str]] = {
-    "floor": [*MORE, *FLOOR],
-    "floor_kl": [*MORE, *FLOOR, *kl(0.5)],
-    "floor_plain": [*parts(0.01), *FLOOR],
-    "kl_3": [*MORE, *kl(3.0)],
-    "floor_shown_1": [*LESS, *FLOOR, *demonstrations(1.0)],
-    "floor_01": [*MORE, "--algorithm.std-floor", "0.1"],
-    "floor_kl_3": [*LESS, *FLOOR, *kl(3.0)],
-    "shown_1": [*MORE, *demonstrations(1.0)],
-    "floor_fast": [*MORE, *FLOOR, *rate(1.2e-3)],
-    "floor_diversity": [*parts(0.01, diversity=0.06), *FLOOR, *kl(0.5)],
-    "kl_10": [*MORE, *kl(10.0)],
-    "shown_05": [*MORE, *demonstrations(0.5)],
-    "floor_large_batch": [*MORE, *FLOOR, *groups(32, 4), "--training.steps", "50"],
-    "floor_no_limits": [*parts(0.01, limits=0.0, diversity=0.03), *FLOOR],
-    "floor_matching": [*parts(0.0), *FLOOR, *kl(1.0)],
-    "floor_half_rate": [*MORE, *FLOOR, *rate(3e-4)],
+    "kl_10": [*BOTH, *kl(10.0)],
+    "kl_10_plain": [*PLAIN, *kl(10.0)],
+    "kl_10_fast": [*BOTH, *kl(10.0), *rate(1.2e-3)],
+    "kl_30_fast": [*BOTH, *kl(30.0), *rate(1.2e-3)],
+    "kl_10_more": [*parts(0.015, diversity=0.05), *kl(10.0)],
+    "kl_10_floor": [*BOTH, *kl(10.0), "--algorithm.std-floor", "0.03"],
+    "kl_3": [*BOTH, *kl(3.0)],
+    "kl_10_jerk": [*parts(0.005, jerk=0.015, diversity=0.03), *kl(10.0)],
+    "kl_10_shown": [*BOTH, *kl(10.0), *demonstrations(0.5)],
+    "kl_30_faster": [*BOTH, *kl(30.0), *rate(2.4e-3)],
+    "kl_10_diversity": [*parts(0.01, diversity=0.05), *kl(10.0)],
+    "kl_30_plain": [*PLAIN, *kl(30.0), *rate(1.2e-3)],
+    "kl_10_large_batch": [*BOTH, *kl(10.0), *groups(32, 4), "--training.steps", "50"],
+    "kl_100_faster": [*BOTH, *kl(100.0), *rate(2.4e-3)],
+    "shown": [*BOTH, *demonstrations(1.0)],
+    "floor": [*BOTH, "--algorithm.std-floor", "0.03"],
     "recipe": [],
 }
 """Name -> flags on the recipe; the first are run first."""
