@@ -1,10 +1,12 @@
 """The language model as a policy: the record it fills, weights, log-probs, and the faults others have had."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from runs import TOYS, run_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 import tiny
@@ -389,12 +391,29 @@ def test_greedy_takes_the_likeliest():
 
 
 def test_a_prompt_longer_than_the_context_names_the_lengths():
-    with pytest.raises(DataError, match=r"prompt 1 has 125 tokens.*135.*128"):
+    with pytest.raises(DataError, match=r"prompt 'w1 w1.* has 125 tokens.*135.*128"):
         policy().sample([{"prompt": "w1"}, {"prompt": "w1 " * 125}], 2, seed=0)
     with pytest.raises(DataError, match="empty"):
         policy().sample([{"prompt": ""}], 2, seed=0)
     with pytest.raises(DataError, match="text or a list"):
         policy().sample([{"question": "w1"}], 2, seed=0)
+
+
+def test_prompts_that_do_not_fit_are_found_before_the_first_step(tmp_path):
+    file = tmp_path / "data.jsonl"
+    rows = [{"prompt": f"w{i % 60} " * (130 if i in (17, 23) else 3) + f"w{i}"} for i in range(30)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lm = {"kind": "python", "factory": f"{TOYS.with_name('tiny_lm.py')}:policy"}
+    length = {"kind": "length", "target": 3}
+    with pytest.raises(DataError, match=r"has 131 tokens.*context is 128, and 1 more are too long"):
+        run_of(tmp_path / "run", policy=lm, task={"kind": "jsonl", "path": str(file), "rewards": [length]})
+
+
+def test_short_prompts_are_not_tokenised_to_be_checked(monkeypatch):
+    p = policy()
+    monkeypatch.setattr(p.prompts, "context", 4096)
+    monkeypatch.setattr(p.prompts, "_encode_one", lambda prompt: pytest.fail("tokenised"))
+    p.check_prompts([{"prompt": "w1 " * 900}, {"prompt": [{"role": "user", "content": "w1"}]}])
 
 
 def test_chat_template_and_system_message():

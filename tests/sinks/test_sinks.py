@@ -48,6 +48,12 @@ def test_a_missing_extra_names_the_pip_command(tmp_path, monkeypatch):
         build_sink("trackio", tmp_path, "p", "n", {})
 
 
+def test_the_progress_line_says_where_samples_are_invalid():
+    line = ProgressLine(10)
+    assert "invalid 25%" in line.text({"step": 1, "stage": "grpo", "invalid/share": 0.25})
+    assert "invalid" not in line.text({"step": 1, "stage": "grpo", "invalid/share": 0.0})
+
+
 def test_the_progress_line_is_what_a_person_needs():
     row = {"step": 4, "stage": "grpo", "reward/mean": 0.5, "reward/std_within": 0.25, "groups/live": 0.75,
            "kl/reference": 0.0123, "clip/low": 0.01, "clip/high": 0.0, "length/mean": 7.0, "time/step": 2.0,

@@ -90,6 +90,8 @@ class BestArm(BaseTask):
         rewards = torch.tensor([[sum(a == b for a in o) / len(o) for o in row] for row, b in zip(outputs, best)])
         if self.broken == "nan":
             rewards[0, 0] = float("nan")
+        if self.broken == "every":
+            rewards = torch.full_like(rewards, float("nan"))
         if self.broken == "constant":
             rewards = torch.ones_like(rewards)
         return Scores(self.sign * rewards, {"hit": rewards})
@@ -97,6 +99,11 @@ class BestArm(BaseTask):
     def stored(self, prompts: list[Any]) -> Stored:
         best = [int(p["x"].argmax()) for p in prompts]
         return Stored([[[b], [(b + 1) % ARMS]] for b in best], [[1.0, 0.0] for _ in best])
+
+
+class NothingHeldOut(BestArm):
+    def held_out(self) -> list[Any]:
+        return []
 
 
 def policy(options: dict[str, Any], seed: int) -> Bandit:

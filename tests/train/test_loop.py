@@ -154,6 +154,18 @@ def test_an_invalid_reward_leaves_its_group_and_is_counted(tmp_path):
     assert run.version == 3
 
 
+def test_rewards_that_all_fail_leave_the_trainer_running(tmp_path, capfd):
+    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "every"}}
+    flags = ["--evaluation.every", "1", "--evaluation.pass-k", "2", "--evaluation.patience", "2"]
+    run, rows = learn(tmp_path, *flags, "--training.steps", "3", task=task)
+    assert rows[-1]["step"] == 2
+    assert rows[-1]["invalid/share"] == 1
+    assert rows[-1]["eval/invalid"] == 1
+    assert rows[-1]["eval/pass_at_2"] == 0
+    assert run.version == 0
+    assert capfd.readouterr().err.count("reward is not finite") == 1
+
+
 def test_a_gradient_that_is_not_finite_is_refused(tmp_path):
     run = run_of(tmp_path / "run", "--training.steps", "1")
     before = run.policy.net.weight.detach().clone()
@@ -219,9 +231,58 @@ def test_terms_gradient_norms_are_measured_apart(tmp_path):
     assert "grad_norm/kl" not in rows[5]
 
 
-def test_a_term_the_policy_cannot_compute_is_refused(tmp_path):
+def test_a_lone_terms_gradient_norm_is_the_whole_gradients(tmp_path):
+    _, rows = learn(tmp_path, "--training.steps", "2", "--training.gradient-norms-every", "2")
+    assert rows[1]["grad_norm/policy"] == pytest.approx(rows[1]["grad_norm/total"])
+    assert "grad_norm/policy" not in rows[2]
+    _, rows = learn(tmp_path / "taught", stages=[{"name": "a", "method": "supervised", "steps": 1}])
+    assert rows[1]["grad_norm/policy"] == pytest.approx(rows[1]["grad_norm/total"])
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_term_the_policy_cannot_compute_is_refused_before_the_first_step(tmp_path, later):
+    beside = {"lambda_consistency": {"kind": "linear", "start": 0.0, "end": 1.0}}
+    stages = [{"name": "a", "steps": 1}] * later + [{"name": "b", "steps": 1, "algorithm": beside}]
     with pytest.raises(ConfigError, match="consistency"):
-        learn(tmp_path, "--algorithm.lambda-consistency", "1.0")
+        run_of(tmp_path / "run", stages=stages)
+
+
+EVERY_STEP = """loss/policy loss/total grad_norm/total update/relative_norm reward/mean reward/max reward/std
+reward/component/hit reward/std_within reward/std_between groups/live groups/live_after/drop_constant advantage/mean
+advantage/std advantage/abs_max ratio/mean ratio/max log_ratio/mean log_ratio/abs_max clip/low clip/high kl/behaviour
+entropy length/mean length/max truncated/share invalid/share steps_refused time/sample time/score time/update time/step
+throughput/decisions_per_s memory/peak_gb lr beta"""
+
+
+def test_what_a_person_watches_is_in_every_row(tmp_path):
+    _, rows = learn(tmp_path, "--training.steps", "3")
+    for row in rows[1:]:
+        assert set(EVERY_STEP.split()) - row.keys() == set()
+
+
+def test_the_entropy_that_is_logged_without_an_entropy_term_is_the_exact_one_in_expectation(tmp_path):
+    _, rows = learn(tmp_path, "--training.steps", "4", "--algorithm.group-size", "256")
+    _, exact = learn(tmp_path / "b", "--training.steps", "4", "--algorithm.group-size", "256",
+                     "--algorithm.entropy-coef", "1e-12")  # fmt: skip
+    for a, b in zip(rows[1:], exact[1:]):
+        assert a["entropy"] == pytest.approx(b["entropy"], abs=0.05)
+        assert a["entropy"] != b["entropy"]
+
+
+def test_a_metric_that_is_never_measured_cannot_decide_what_is_best(tmp_path):
+    run = run_of(tmp_path / "run", evaluation={"metric": "eval/rewrd"})
+    with pytest.raises(ConfigError, match="did you mean 'eval/reward'"):
+        run.evaluate_start()
+    run.close()
+    with pytest.raises(ConfigError, match="did you mean 'eval/reward'"):
+        learn(tmp_path / "late", evaluation={"metric": "eval/rewrd", "at_start": False})
+
+
+def test_patience_without_held_out_prompts_is_refused(tmp_path):
+    task = {"kind": "python", "task": f"{TOYS}:NothingHeldOut"}
+    with pytest.raises(ConfigError, match="patience = 2"):
+        run_of(tmp_path / "run", task=task, evaluation={"patience": 2})
+    run_of(tmp_path / "other", task=task).close()
 
 
 def test_patience_stops_and_the_best_checkpoint_stays(tmp_path):

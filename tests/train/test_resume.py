@@ -161,6 +161,19 @@ def test_a_full_disk_while_saving_leaves_the_last_checkpoint(tmp_path, monkeypat
     assert [p.name for p in run.folder.checkpoints.iterdir()] == [before.name]
 
 
+def test_resuming_a_finished_run_leaves_its_checkpoint_as_it_is(tmp_path):
+    run = run_of(tmp_path / "run", "--training.steps", "5")
+    train(run)
+    run.close()
+    last = tmp_path / "run" / "checkpoints" / "step_00000005"
+    before = (last / "manifest.json").read_text()
+    again = resumed_run(tmp_path / "run")
+    train(again)
+    again.close()
+    assert (last / "manifest.json").read_text() == before
+    assert checkpoint.load(last)[1]["updater"] is not None
+
+
 def test_two_runs_cannot_share_a_folder(tmp_path):
     run = run_of(tmp_path / "run")
     with pytest.raises(ConfigError, match="another process"):

@@ -223,7 +223,7 @@ class TrainingConfig(Section):
     checkpoint_every: int = Field(50, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
     gradient_norms_every: int = Field(10, ge=0)
-    "Steps between measurements of each term's gradient norm (0: never)."
+    "Steps between measurements of each term's gradient norm (0: never, nor the size of each update)."
     samples_every: int = Field(10, ge=0)
     "Steps between written samples (0: never)."
     samples_kept: int = Field(4, ge=1)

@@ -114,7 +114,8 @@ METRICS: tuple[Metric, ...] = (
         "nats",
         "Mean entropy of a decision's distribution.",
         "每个决策分布的平均熵。",
-        "mean of -sum p log p",
+        "mean of -sum p log p with an entropy term; else mean of -log p of what was sampled, the same in "
+        "expectation",
         "falls slowly; not below a tenth of its start while reward stands still",
         "缓慢下降；奖励不动时不应低于起点的十分之一",
         "Collapsing: higher clip_high, temperature, or an entropy term. Exploding: remove the entropy term.",
@@ -240,7 +241,7 @@ METRICS: tuple[Metric, ...] = (
         "decisions",
         "Decisions left out by the overflow guard of the ratio.",
         "因溢出保护被剔除的决策数。",
-        "count of decisions with a log-ratio beyond the float's range",
+        "count of decisions with a log-ratio above 20",
         "0",
         "0",
         "Above 0: the log-ratio itself is wrong; `anygrpo check` for parity.",

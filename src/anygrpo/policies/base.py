@@ -134,6 +134,9 @@ class BasePolicy:
     def parameters(self) -> list[nn.Parameter]:
         return [p for p in self.trainable().parameters() if p.requires_grad]  # type: ignore[attr-defined]
 
+    def check_prompts(self, prompts: list[Any]) -> None:
+        """Raises: DataError for prompts that the policy could not be given; called once, before the first step."""
+
     def check_wanted(self, want: frozenset[str]) -> None:
         if extra := want - self.provides:
             raise ConfigError(

@@ -31,7 +31,8 @@ class ProgressLine:
         """The line for a row; numbers that were not logged are left out."""
         step = int(row.get("step", 0)) + 1
         parts = [f"{row.get('stage', '')} {step}/{self.total}"]
-        parts += [label.format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in row for k in keys)]
+        shown = {k: v for k, v in row.items() if k not in _UNLESS_ZERO or v}
+        parts += [label.format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in shown for k in keys)]
         if "time/step" in row:
             parts.append(f"{row['time/step']:.1f}s")
         if 0 < step < self.total and self._times:
@@ -50,6 +51,7 @@ class ProgressLine:
 _PARTS: list[tuple[tuple[str, ...], str]] = [
     (("reward/mean", "reward/std_within"), "reward {:.3f}±{:.3f}"),
     (("groups/live",), "live {:.0%}"),
+    (("invalid/share",), "invalid {:.0%}"),
     (("loss/supervised",), "sup {:.4f}"),
     (("kl/reference",), "kl {:.4f}"),
     (("log_ratio/abs_max",), "|logratio| {:.2g}"),
@@ -57,6 +59,7 @@ _PARTS: list[tuple[tuple[str, ...], str]] = [
     (("entropy",), "H {:.2f}"),
     (("length/mean",), "len {:.1f}"),
 ]
+_UNLESS_ZERO = ("invalid/share",)
 _HELD_OUT = ("eval/accuracy", "eval/reward", "eval/reward_se", "eval/psnr", "eval/ssim", "eval/matching")
 
 

@@ -9,8 +9,9 @@ import torch
 
 from anygrpo.config.load import load_recipe
 from anygrpo.config.recipe import Recipe
-from anygrpo.errors import DataError
+from anygrpo.errors import ConfigError, DataError
 from anygrpo.policies import build_policy
+from anygrpo.policies.base import BasePolicy
 from anygrpo.sinks.base import Sink, build_sink
 from anygrpo.sinks.jsonl import JsonlSink, cut_after
 from anygrpo.train import snapshot
@@ -18,9 +19,10 @@ from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
 from anygrpo.train.distributed_sharded import shard
 from anygrpo.train.folder import RunFolder, next_folder
+from anygrpo.train.objective import wanted_at_any_step
 from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.run import Run
-from anygrpo.train.stages import plan_stages
+from anygrpo.train.stages import PlannedStage, plan_stages
 
 
 def new_run(recipe: Recipe) -> Run:
@@ -51,6 +53,25 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     return run
 
 
+def check_stages(policy: BasePolicy, stages: list[PlannedStage], recipe: Recipe) -> None:
+    """What later stages will ask of the policy, asked now.
+
+    Raises:
+        ConfigError: a term that the policy cannot compute, or patience with nothing to evaluate.
+        DataError: a prompt that the policy cannot take.
+    """
+    for planned in stages:
+        policy.check_wanted(wanted_at_any_step(planned.stage, planned.steps, policy))
+    looks = type(policy).check_prompts is not BasePolicy.check_prompts
+    for task in {id(planned.task): planned.task for planned in stages}.values() if looks else ():
+        policy.check_prompts([*(task.prompts(0, task.size) if task.size else []), *task.held_out()])
+    patience = recipe.evaluation.patience
+    if patience and stages and not stages[-1].task.held_out():
+        raise ConfigError(
+            f"evaluation.patience = {patience}, but the task holds no prompts out to evaluate on", "leave it out"
+        )
+
+
 def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
     torch.manual_seed(recipe.seed)
     if recipe.training.threads:
@@ -66,6 +87,7 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
     for task in {id(planned.task): planned.task for planned in stages}.values():
         task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)  # type: ignore[attr-defined]
     check_demonstrations(policy, stages)
+    check_stages(policy, stages, recipe)
     t = recipe.training
     sinks: list[Sink] = []
     if is_main():

@@ -61,6 +61,9 @@ class Follower(RunFolder):
     def log(self, text: str) -> None:
         """Rank 0 does."""
 
+    def log_invalid(self, step: int, reasons: dict[tuple[int, int], str]) -> None:
+        """Rank 0 says its own."""
+
     def close(self) -> None:
         """Nothing is open."""
 

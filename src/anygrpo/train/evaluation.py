@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from anygrpo.config.algorithm import EvaluationConfig
+from anygrpo.errors import ConfigError, suggestion
 from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Rollout, Scores
 from anygrpo.tasks.base import Task
@@ -34,7 +35,7 @@ def evaluate(
         return {}
     outputs, scores = _answers(policy, task, prompts)
     rewards = scores.rewards[:, 0].double()
-    valid = torch.ones_like(rewards, dtype=torch.bool) if scores.valid is None else scores.valid[:, 0]
+    valid = rewards.isfinite() if scores.valid is None else scores.valid[:, 0] & rewards.isfinite()
     if file is not None and is_main():
         _write(file, policy.show(prompts, outputs), scores, valid)
     row = {"eval/prompts": float(len(prompts)), "eval/invalid": float((~valid).double().mean())}
@@ -98,7 +99,8 @@ def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch
 
 
 def _pass_at_k(policy: BasePolicy, task: Task, prompts: list[Any], k: int, seed: int) -> float:
-    """Share of prompts with at least one success among k samples; success: at least half of the best reward seen."""
+    """Share of prompts with at least one success among k samples; success: at least half of the best reward seen. What
+    could not be scored is no success."""
     best: list[torch.Tensor] = []
     seed = rank_seed(seed)
     for i, chunk in enumerate(_chunks(share(prompts))):
@@ -106,8 +108,17 @@ def _pass_at_k(policy: BasePolicy, task: Task, prompts: list[Any], k: int, seed:
         rollout = rollout.scored(task.score(chunk, policy.decode(rollout.samples)))  # type: ignore[attr-defined]
         best.append(torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1))
     top = torch.cat([part for parts in gather([b.cpu() for b in best]) for part in parts])
-    highest = top[torch.isfinite(top)].max()
-    return float((top >= max(float(highest), 1e-12) * 0.5).double().mean())
+    highest = max([float(x) for x in top if torch.isfinite(x)], default=0.0)
+    return float((top >= max(highest, 1e-12) * 0.5).double().mean())
+
+
+def check_metric(row: dict[str, float], metric: str) -> None:
+    """Raises: ConfigError where answers were scored, and none of the measures is the one that decides what is best."""
+    if "eval/reward" in row and metric not in row:
+        raise ConfigError(
+            f"evaluation.metric = {metric!r} is not measured by this task, so nothing would ever be the best",
+            suggestion(metric, row),
+        )
 
 
 def _chunks(prompts: list[Any]) -> list[list[Any]]:

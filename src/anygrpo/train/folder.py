@@ -31,6 +31,7 @@ class RunFolder:
 
     def __init__(self, path: Path, resume: bool) -> None:
         self.path = path
+        self._said: set[str] = set()
         if not resume and (path / "metrics.jsonl").exists():
             raise ConfigError(
                 f"{path} already holds a run", f"continue it with --resume {path}, or name another folder"
@@ -62,6 +63,16 @@ class RunFolder:
         """A dated line in log.txt."""
         with (self.path / "log.txt").open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    def log_invalid(self, step: int, reasons: dict[tuple[int, int], str]) -> None:
+        """Some of a step's invalid samples in log.txt; the first one of each kind is said aloud too."""
+        for (p, g), why in list(reasons.items())[:5]:
+            self.log(f"step {step}: sample {g} of prompt {p} is invalid: {why}")
+        for why in reasons.values():
+            kind = why.split(":")[0]
+            if kind not in self._said:
+                self._said.add(kind)
+                print(f"step {step}: samples leave their groups, invalid: {why}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self._lock.close()

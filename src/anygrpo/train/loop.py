@@ -9,6 +9,7 @@ from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.distributed import whole_of
 from anygrpo.train.distributed_sharded import whole_weights
 from anygrpo.train.importance import corrected
+from anygrpo.train.measure import entropy_estimate
 from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import total_over_ranks
 from anygrpo.train.run import Run
@@ -42,10 +43,18 @@ def train(run: Run) -> None:
                 if moved_too_far(done, stage.algorithm.target_kl):
                     run.updater.optimizer.zero_grad()
                     break
-                update = run.updater.step(numbers.learning_rate, measuring)
+                update = run.updater.step(numbers.learning_rate, run.measures_updates)
                 run.apply(update)
         run.ahead.finish(run)
-        run.record(step, planned, numbers, prepared, whole, tally, update | mismatch)
+        run.record(
+            step,
+            planned,
+            numbers,
+            prepared,
+            whole,
+            tally,
+            update | mismatch | entropy_estimate(rollout, stage, run.policy),
+        )
 
 
 def needs_reference(stage: Any, numbers: Numbers) -> bool:

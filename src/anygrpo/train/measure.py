@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import filters
+from anygrpo.config.recipe import Stage
+from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Rollout
 from anygrpo.train.batches import Prepared
 from anygrpo.train.objective import Tally
+from anygrpo.train.parallel import sum_over_ranks
 
 
 def rollout_metrics(rollout: Rollout) -> dict[str, float]:
@@ -36,6 +39,16 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     row.setdefault("length/min", float(lengths.min()) if lengths.numel() else 0.0)
     row.setdefault("truncated/share", 1 - _mean(rollout.ended.float()))
     return row
+
+
+def entropy_estimate(rollout: Rollout, stage: Stage, policy: BasePolicy) -> dict[str, float]:
+    """Mean of -log p over the decisions that all ranks sampled: the mean entropy of their distributions, in
+    expectation, at no cost. Of policies alone whose log-probs and entropy are of one kind."""
+    if stage.source != "policy" or "entropy" not in policy.provides:
+        return {}
+    taken = rollout.log_probs[rollout.mask].double()
+    total, count = sum_over_ranks(torch.stack([taken.sum(), torch.tensor(float(taken.numel()), dtype=torch.float64)]))
+    return {"entropy": -float(total / count)} if count else {}
 
 
 _OF_THE_FILE = ("reward/mean", "reward/max", "reward/std")

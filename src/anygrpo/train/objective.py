@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from anygrpo.algorithm import kl, objectives
-from anygrpo.config.recipe import Stage
+from anygrpo.config.recipe import Stage, number
 from anygrpo.policies.base import BasePolicy
 from anygrpo.rollout import Block, Evaluation
-from anygrpo.train.schedule import Numbers
+from anygrpo.train.schedule import Numbers, numbers_at
 
 
 @dataclass
@@ -49,6 +49,19 @@ def wanted(stage: Stage, numbers: Numbers, policy: BasePolicy) -> frozenset[str]
     if numbers.lambda_supervised or (stage.method == "supervised" and own_loss):
         want.add("supervised")
     return frozenset(want)
+
+
+def wanted_at_any_step(stage: Stage, steps: int, policy: BasePolicy) -> frozenset[str]:
+    """What `wanted` may ask for in the course of a stage. Demonstrations beside it are a batch of their own."""
+    a = stage.algorithm
+    largest = replace(
+        numbers_at(stage, 0, max(steps, 1)),
+        entropy_coef=number(a.entropy_coef),
+        beta=number(a.beta),
+        lambda_consistency=number(a.lambda_consistency),
+        lambda_supervised=number(a.lambda_supervised) if policy.targets_in_samples else 0.0,
+    )
+    return wanted(stage, largest, policy)
 
 
 def terms_of(

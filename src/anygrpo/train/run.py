@@ -25,7 +25,7 @@ from anygrpo.train.ahead import Ahead
 from anygrpo.train.batches import Prepared
 from anygrpo.train.distributed import rank_seed
 from anygrpo.train.distributed_sharded import full_state, whole_weights
-from anygrpo.train.evaluation import evaluate
+from anygrpo.train.evaluation import check_metric, evaluate
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.interrupt import interruptible
 from anygrpo.train.objective import Tally
@@ -88,7 +88,8 @@ class Run:
                 self.step += 1
                 if self.step % self.recipe.training.checkpoint_every == 0:
                     self.save()
-        self.save()
+        if self.entered >= 0 or snapshot.newest(self.folder.checkpoints) is None:  # else that checkpoint has more
+            self.save()
         if self._ending == "interrupted":
             raise Interrupted(
                 f"stopped by the user after step {self.step}", f"continue with --resume {self.folder.path}"
@@ -142,7 +143,13 @@ class Run:
         yield
         self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
 
+    @property
+    def measures_updates(self) -> bool:
+        """Whether the size of each update is measured, which takes a copy of the trained weights."""
+        return self.recipe.training.gradient_norms_every > 0
+
     def measuring(self, step: int) -> bool:
+        """Whether each term's own gradient norm is measured at this step."""
         every = self.recipe.training.gradient_norms_every
         return every > 0 and step % every == 0
 
@@ -181,7 +188,7 @@ class Run:
         if planned.stage.source != "policy":
             sampled = measure.of_stored_actions(sampled, imitated=method == "supervised")
         row |= sampled | (measure.advantage_metrics(prepared) if method == "grpo" else {})
-        row |= measure.update_metrics(tally) | update
+        row |= update | measure.update_metrics(tally)
         row["steps_refused"] = float(self.updater.refused)
         row["samples/seen"] = float(self.samples_seen)
         if "kl/reference" in row:
@@ -202,6 +209,8 @@ class Run:
             row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7), self._results(step + 1))
         value = row.get(self.recipe.evaluation.metric)
         if value is None:
+            if task is self.stages[-1].task:  # earlier stages may have tasks that do not measure it
+                check_metric(row, self.recipe.evaluation.metric)
             return row
         if value > self.best:
             self.best, self.best_step, self.evaluations_since_best = value, step, 0
@@ -222,8 +231,7 @@ class Run:
                 row["components"] = {name: part[p].tolist() for name, part in rollout.components.items()}
                 row["invalid"] = {str(g): why for (q, g), why in rollout.reasons.items() if q == p}
             self.folder.write_samples(step, rows)
-        for (p, g), why in list(rollout.reasons.items())[:5]:
-            self.folder.log(f"step {step}: sample {g} of prompt {p} is invalid: {why}")
+        self.folder.log_invalid(step, rollout.reasons)
 
     def evaluate_start(self) -> None:
         """The held-out numbers before the first step, as row -1."""
@@ -232,6 +240,7 @@ class Run:
             task, config = self.stages[-1].task, self.recipe.evaluation
             with whole_weights(self.policy):
                 row = evaluate(self.policy, task, config, self.seed(0, salt=7), self._results(0))
+            check_metric(row, config.metric)
             if row:
                 self.emit({"step": -1, "stage": "start", **row})
 

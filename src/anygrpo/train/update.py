@@ -88,16 +88,20 @@ class Updater:
                 rows = max(1, min(rows, max(len(batch), len(taught.batch) if taught else 0)) // 2)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
-        return self._over_ranks(tally, parts)
+        return self._over_ranks(tally, parts, measure and not self.sharded)
 
-    def _over_ranks(self, tally: Tally, parts: dict[str, list[Tensor | None]]) -> Tally:
+    def _over_ranks(self, tally: Tally, parts: dict[str, list[Tensor | None]], measure: bool) -> Tally:
         summed = sum_gradients([p.grad for p in self.parameters], self.parameters)
         for p, gradient in zip(self.parameters, summed):
             p.grad = gradient
         tally = tally_of_all(tally)
         nothing: list[Tensor | None] = [None] * len(self.parameters)
-        for name in sorted({name for names in gather(list(parts)) for name in names}):
+        measured = sorted({name for names in gather(list(parts)) for name in names})
+        for name in measured:
             tally.add(f"grad_norm/{name}", total_norm(sum_gradients(parts.get(name, nothing), self.parameters)))
+        alone = [name for name in ("policy", "supervised") if f"loss/{name}" in tally.sums]
+        if measure and not measured and len(alone) == 1:  # the only term: the whole gradient is its own
+            tally.add(f"grad_norm/{alone[0]}", total_norm(summed))
         tally.add("updates", torch.ones((), device=self.device))
         return tally
 

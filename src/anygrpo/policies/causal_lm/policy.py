@@ -77,6 +77,9 @@ class CausalLM(BasePolicy):
         """
         return self._generate(prompts, group_size, seed, greedy=False)
 
+    def check_prompts(self, prompts: list[Any]) -> None:
+        self.prompts.check(prompts, self.config.max_new_tokens)
+
     def greedy(self, prompts: list[Any]) -> Rollout:
         """The likeliest token each time, G = 1."""
         return self._generate(prompts, 1, seed=0, greedy=True)

@@ -10,6 +10,9 @@ from anygrpo.errors import ConfigError, DataError
 
 _MARK = "anygrpo-answer-mark"
 
+TEMPLATE = 1024
+"""More tokens than a chat template adds."""
+
 
 class Prompts:
     """Tokenises the prompts of a recipe.
@@ -48,16 +51,27 @@ class Prompts:
             DataError: an empty prompt, or one that does not fit the context together with the completion.
         """
         out = [self._encode_one(prompt) for prompt in prompts]
-        for i, ids in enumerate(out):
-            if not ids:
-                raise DataError(f"prompt {i} is empty", "give every prompt at least one token")
-            if self.context is not None and len(ids) + room > self.context:
-                raise DataError(
-                    f"prompt {i} has {len(ids)} tokens; with {room} new tokens that is {len(ids) + room}, but the "
-                    f"model's context is {self.context}",
-                    "shorten or drop long prompts, or lower max_new_tokens",
-                )
+        if not all(out):
+            raise DataError(f"prompt {out.index([])} is empty", "give every prompt at least one token")
+        long = [i for i, ids in enumerate(out) if self.context is not None and len(ids) + room > self.context]
+        if long:
+            count, others = len(out[long[0]]), f", and {len(long) - 1} more are too long" if len(long) > 1 else ""
+            raise DataError(
+                f"prompt {_words(prompts[long[0]])[:60]!r}... has {count} tokens; with {room} new tokens that is "
+                f"{count + room}, but the model's context is {self.context}{others}",
+                "shorten or drop long prompts, or lower max_new_tokens",
+            )
         return out
+
+    def check(self, prompts: list[Any], room: int) -> None:
+        """`encode` those prompts that may be too long: a token is at least one byte.
+
+        Raises:
+            DataError: see `encode`.
+        """
+        if self.context is not None:
+            spare = self.context - room - TEMPLATE
+            self.encode([p for p in prompts if len(_words(p).encode()) > spare], room)
 
     def _encode_one(self, prompt: Any) -> list[int]:
         content = _content(prompt)
@@ -89,6 +103,12 @@ class Prompts:
         ends = [re.escape(self.tokenizer.decode([i])) for i in self.ends]
         after = re.sub(rf"^\s*(?:{'|'.join(ends)})", "", after)
         return self.tokenizer(after, add_special_tokens=False)["input_ids"]
+
+
+def _words(prompt: Any) -> str:
+    """What a prompt's tokens are made from: its text, or the text of its messages."""
+    content = _content(prompt)
+    return content if isinstance(content, str) else "\n".join(str(message["content"]) for message in content)
 
 
 def _content(prompt: Any) -> Any:
