@@ -27,7 +27,7 @@ l1="$size $rates --warm $(t .32) --seconds $(t .075)"
 l1_ssim="$l1 --loss l1=1,ssim=0.2"
 bands="$l1 --skip bands --oracles 3"
 low_light="$l1"
-toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .14) --seconds $(t .24) --warm-gates mean
+toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .09) --seconds $(t .16) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
 gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
   --grpo-prompts 32 --group 8 --rows 512 --best-of 4 --oracles 3 $rates --skip bands
