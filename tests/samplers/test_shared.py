@@ -6,7 +6,7 @@ import pytest
 import tiny
 import torch
 
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.samplers import attention, captured, kernels
 from anygrpo.samplers.attention import shared_attention
 from anygrpo.samplers.base import Sampling, Support
@@ -288,3 +288,16 @@ def test_the_cpus_backward_in_half_precision(keys):
     for a, b in zip(ours, theirs):
         assert a.dtype is torch.bfloat16
         torch.testing.assert_close(a.double(), b, atol=(0.02 if keys == 12 else 0.05) * b.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("generate", [generate_groups, generate_plain])
+def test_probabilities_that_are_no_numbers_end_with_their_cause(generate, greedy):
+    model = tiny.model("llama")
+    if generate is generate_groups:
+        attention.install(model)
+    with torch.no_grad():
+        model.get_output_embeddings().weight[7, 0] = float("nan")
+    sampling = Sampling(Support(temperature=0.7, top_p=0.9), 4, greedy=greedy)
+    with pytest.raises(TrainingError, match="not numbers in 6 of 6 answers"):
+        generate(model, head_of(model, True), tiny.PROMPTS, 2, sampling, seed=0)

@@ -114,8 +114,7 @@ METRICS: tuple[Metric, ...] = (
         "nats",
         "Mean entropy of a decision's distribution.",
         "每个决策分布的平均熵。",
-        "mean of -sum p log p with an entropy term; else mean of -log p of what was sampled, the same in "
-        "expectation",
+        "mean of -sum p log p with an entropy term; else mean of -log p of what was sampled, the same in expectation",
         "falls slowly; not below a tenth of its start while reward stands still",
         "缓慢下降；奖励不动时不应低于起点的十分之一",
         "Collapsing: higher clip_high, temperature, or an entropy term. Exploding: remove the entropy term.",

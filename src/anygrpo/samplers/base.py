@@ -8,6 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from anygrpo.errors import TrainingError
+
 Turn = Callable[[int, list[int]], "list[int] | None"]
 """(row, ids of the row's whole completion, ended by an end token) -> ids of the next message up to where the model
 speaks again, or None where the conversation is over."""
@@ -79,6 +81,15 @@ class Generation:
     log_probs: Tensor
     ended: Tensor
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises: TrainingError where a token was drawn from probabilities that are no numbers."""
+        broken = (self.log_probs.isnan() & self.chosen).any(1)
+        if bool(broken.any()):
+            raise TrainingError(
+                f"the model's probabilities are not numbers in {int(broken.sum())} of {len(broken)} answers",
+                "weights or activations overflow: go on from the last checkpoint with a lower rate, or in float32",
+            )
 
 
 def apart(engine: Engine) -> bool:

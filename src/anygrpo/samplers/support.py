@@ -50,7 +50,7 @@ def _nucleus(z: Tensor, top_p: float) -> Tensor:
     ordered, _ = z.sort(dim=1, descending=True)
     before = ordered.softmax(1).cumsum(1) - ordered.softmax(1)
     count = (before < top_p).sum(1, keepdim=True)
-    return z.masked_fill(z < ordered.gather(1, count - 1), NEVER)
+    return z.masked_fill(z < ordered.gather(1, (count - 1).clamp(min=0)), NEVER)
 
 
 def draw(z: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -86,10 +86,11 @@ def _inverted(z: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         edges = (z - top).exp_().view(spans.shape).sum(2).cumsum(1)
     total = edges[:, -1]
     aim = _below(uniform * total, total)[:, None]
-    span = torch.searchsorted(edges, aim, right=True)
+    last = lambda index, of: index.clamp(max=of.shape[1] - 1)  # NaN is found nowhere: `Generation` says so  # noqa: E731
+    span = last(torch.searchsorted(edges, aim, right=True), edges)
     before = edges.gather(1, (span - 1).clamp(min=0)).masked_fill(span == 0, 0.0)
     inside = (spans.gather(1, span[:, :, None].expand(-1, -1, size))[:, 0] - top).exp_().cumsum(1)
-    within = torch.searchsorted(inside, _below((aim - before)[:, 0], inside[:, -1])[:, None], right=True)
+    within = last(torch.searchsorted(inside, _below((aim - before)[:, 0], inside[:, -1])[:, None], right=True), inside)
     return (span * size + within)[:, 0], top, total
 
 
