@@ -4,7 +4,9 @@ import ctypes
 import platform
 
 import pytest
+import torch
 
+from anygrpo.errors import ConfigError
 from anygrpo.samplers import machine
 
 
@@ -16,3 +18,13 @@ def test_glibc_takes_the_settings_of_freed_memory():
 def test_elsewhere_freed_memory_is_left_alone(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert not machine.keep_freed_memory()
+
+
+@pytest.mark.parametrize("name", ["cudaa", "cuda:99", "mps"])
+def test_a_device_that_is_not_there_is_named(name):
+    with pytest.raises(ConfigError, match=f"device = '{name}' cannot be used"):
+        machine.device_of(name)
+
+
+def test_auto_is_a_device_of_this_machine():
+    assert machine.device_of("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 import torch
 
+from anygrpo.errors import ConfigError
+
 ROWS, INNER, OUTER = 384, 576, 1536
 """Size of the trial product: that of a small model's MLP on a training block."""
 
@@ -124,13 +126,34 @@ def _wall_seconds(threads: int) -> float:
     return sorted(times)[len(times) // 2]
 
 
+def device_of(name: str) -> torch.device:
+    """The device of a recipe; "auto": the first GPU where there is one.
+
+    Raises:
+        ConfigError: not a device, or not one of this machine.
+    """
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ConfigError(
+            f"device = {name!r} cannot be used: {str(error).splitlines()[0][:120]}",
+            f'this machine has cpu and {torch.cuda.device_count()} of cuda; "auto" takes what is there',
+        ) from None
+    return device
+
+
 def prepare(device: str, dtype: str, threads: int | str) -> tuple[torch.device, torch.dtype]:
     """Settle device, type of the matrix products and threads, and set the process accordingly.
 
     Args:
         device: "auto" or any torch device. dtype: "auto", "float32" or "bfloat16". threads: "auto" or a number.
+
+    Raises:
+        ConfigError: see `device_of`.
     """
-    chosen = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    chosen = device_of(device)
     if chosen.type == "cpu":
         torch.set_num_threads(best_threads() if threads == "auto" else int(threads))
         torch.backends.mkldnn.matmul.fp32_precision = float32_precision()

@@ -12,6 +12,7 @@ from anygrpo.config.diffusion import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.policies.diffusion.denoiser import Condition, DiffusersDenoiser
 from anygrpo.policies.diffusion.policy import Parts
+from anygrpo.samplers.machine import device_of
 
 SCHEDULERS = {
     "ddpm": "DDPMScheduler",
@@ -67,7 +68,7 @@ def from_pipeline(config: DiffusionPolicyConfig) -> Parts:
         pipe: Any = diffusers.DiffusionPipeline.from_pretrained(config.pipeline, local_files_only=True)
     except (OSError, ValueError) as e:
         raise DataError(f"{config.pipeline}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
-    device = torch.device(config.device)
+    device = device_of(config.device)
     pipe.to(device)
     for module in (m for m in pipe.components.values() if isinstance(m, torch.nn.Module)):
         module.requires_grad_(False).eval()

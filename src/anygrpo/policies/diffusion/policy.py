@@ -27,6 +27,7 @@ from anygrpo.policies.diffusion.stored import denoising_loss, replay_outputs
 from anygrpo.policies.diffusion.trajectory import denoise
 from anygrpo.policies.diffusion.transitions import Transitions
 from anygrpo.rollout import Evaluation, Rollout, Stored, Tree, tree_map
+from anygrpo.samplers.machine import device_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class DiffusionPolicy(BasePolicy):
 
     def __init__(self, parts: Parts, transitions: Transitions, config: Denoising, seed: int):
         self.parts, self.transitions, self.config = parts, transitions, config
-        self.device = torch.device(config.device)
+        self.device = device_of(config.device)
         self.guidance, self.time_chunk, self.faults = config.guidance, config.time_chunk, config.faults
         self.reduction = REDUCTIONS[config.event_reduction]
         self.clip = self.reduction.clip(int(torch.Size(parts.shape).numel()))
@@ -258,11 +259,14 @@ class DiffusionPolicy(BasePolicy):
     @contextmanager
     def _mode(self) -> Iterator[None]:
         """Eval mode, in sampling and in scoring alike; train mode under the fault `dropout_in_replay`."""
-        self.denoiser.train(self.faults.dropout_in_replay)
+        noisy = self.faults.dropout_in_replay
+        if noisy or any(module.training for module in self.denoiser.modules()):  # to look is faster than to set
+            self.denoiser.train(noisy)
         try:
             yield
         finally:
-            self.denoiser.eval()
+            if noisy:
+                self.denoiser.eval()
 
     def _decisions(self, samples: Tree, times: slice) -> Decisions:
         step = samples["steps"][:, times]

@@ -20,6 +20,7 @@ from anygrpo.files import load_object
 from anygrpo.policies.stochastic.gates import gate
 from anygrpo.policies.stochastic.loading import LoadReport, add_adapter, choose_trainable, load_weights
 from anygrpo.policies.stochastic.policy import StochasticPolicy
+from anygrpo.samplers.machine import device_of
 
 __all__ = ["LoadReport", "StochasticPolicy", "build", "gate", "load_weights", "prepared"]
 
@@ -34,9 +35,8 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
         network = add_adapter(network, config.adapter.rank, config.adapter.alpha, config.adapter.targets, seed)
     if not any(p.requires_grad for p in network.parameters()):
         raise ConfigError(f"train = {config.train} and freeze = {config.freeze} leave no parameter to train")
-    device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     return StochasticPolicy(
-        network.to(device),
+        network.to(device_of(config.device)),
         mode=config.deterministic,
         supervised=dict[str, float](config.supervised.items()),
         supervised_gates=config.supervised_gates,
