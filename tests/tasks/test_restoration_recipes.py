@@ -36,10 +36,17 @@ def test_recipe_trains_every_stage(name: str, tmp_path: Path) -> None:
 def test_adapt_goes_on_where_gates_ended(tmp_path: Path) -> None:
     gates = toy_run("gates", tmp_path / "gates", steps=4)
     ended = read_rows(gates / "metrics.jsonl")[0][-1]
-    (weights,) = gates.glob("checkpoints/step_*/policy.safetensors")
-    adapted = rows_of_run("adapt", tmp_path / "adapt", steps=4, **{"--policy.weights": str(weights)})
+    adapted = rows_of_run("adapt", tmp_path / "adapt", steps=4, **{"--policy.weights": str(gates)})
     assert adapted[0]["eval/psnr"] == pytest.approx(ended["eval/psnr"], abs=1e-4)
     assert adapted[-1]["eval/psnr"] != adapted[0]["eval/psnr"]
+
+
+def test_the_toolbox_goes_on_from_its_supervised_start_with_the_same_choices(tmp_path: Path) -> None:
+    start = toy_run("toolbox_supervised", tmp_path / "start", steps=4)
+    ended = read_rows(start / "metrics.jsonl")[0][-1]
+    rows = rows_of_run("toolbox", tmp_path / "run", steps=2, **{"--policy.weights": str(start)})
+    assert rows[0]["eval/psnr"] == pytest.approx(ended["eval/psnr"], abs=1e-4)  # sharper draws, the same mode
+    assert rows[-1]["update/relative_norm"] > 0
 
 
 def test_as_published_its_clip_never_acts_and_its_kl_is_none(tmp_path: Path) -> None:
