@@ -8,15 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.distributions import Normal, kl_divergence
 
-from anygrpo.policies.diffusion.gaussian import REDUCTIONS, kl_same_std, log_density
+from anygrpo.policies.diffusion.gaussian import REDUCTIONS, dimensions, kl_same_std
 
 EVERYTHING = torch.ones(1, 1, dtype=torch.bool)
 
 
 def test_log_density_by_hand():
     # z = (1 - 0.5) / 0.5 = 1: -1/2 - log(0.5) - log(2 pi)/2 = -0.5 + 0.693147 - 0.918939
-    out = log_density(torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.tensor([0.5]))
-    assert out.item() == pytest.approx(-0.725791, abs=1e-6)
+    for name in ("sum", "mean"):
+        given = torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.tensor([0.5])
+        out = REDUCTIONS[name].log_prob(*given, EVERYTHING, None)
+        assert out.item() == pytest.approx(-0.725791, abs=1e-6)
+
+
+def test_dimensions_count_what_broadcasts():
+    like = torch.zeros(2, 3, 4)
+    assert dimensions(EVERYTHING[..., None], like).tolist() == [12, 12]
+    frames = torch.tensor([[True, True, False], [True, False, False]])[..., None]
+    assert dimensions(frames, like).tolist() == [8, 4]
+    assert dimensions(frames.expand_as(like), like).tolist() == [8, 4]
 
 
 def test_reductions_by_hand():

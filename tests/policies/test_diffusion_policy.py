@@ -349,3 +349,12 @@ def test_a_shared_start_leaves_only_the_scored_noise_to_tell_a_group_apart():
     assert torch.allclose(own[:, 0, 0], latents[:, 0, 0], atol=1e-5)  # the first of each group starts alike in both
     out = make(shared_start=True, **window).evaluate(rows(rollout), slice(0, 3))
     assert torch.allclose(out.log_probs, rollout.log_probs.flatten(0, 1), atol=1e-4)
+
+
+def test_a_part_left_in_training_mode_is_found():
+    from anygrpo.policies.diffusion.denoiser import in_training
+
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Dropout(0.5))).eval()
+    assert not in_training(module)
+    module[1][0].train()
+    assert in_training(module)

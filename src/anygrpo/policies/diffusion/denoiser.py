@@ -120,6 +120,17 @@ def _add_adapters(module: nn.Module, lora: Lora, seed: int) -> None:
             p.data = p.data.float()
 
 
+def in_training(module: nn.Module) -> bool:
+    """Whether any part of it is in training mode."""
+    rest = [module]
+    while rest:
+        one = rest.pop()
+        if one.training:
+            return True
+        rest.extend(one.children())
+    return False
+
+
 def checkpoint_gradients(module: nn.Module) -> None:
     """Recompute activations in the backward pass, by the model's own switch.
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from anygrpo.policies.base import ClipDefaults
@@ -25,12 +26,13 @@ def expand(x: Tensor, like: Tensor) -> Tensor:
 
 def total(x: Tensor, valid: Tensor) -> Tensor:
     """Sum over the valid dimensions: [n, *E] -> [n], accumulated in float64 because E may have 1e5 dimensions."""
-    return (x * valid).flatten(1).double().sum(1)
+    return (x * valid).flatten(1).sum(1, dtype=torch.float64)
 
 
 def dimensions(valid: Tensor, like: Tensor) -> Tensor:
     """Number of valid dimensions D of each decision: [n] float64."""
-    return valid.expand_as(like).flatten(1).double().sum(1)
+    repeats = like[0].numel() // valid[0].numel()
+    return valid.flatten(1).sum(1, dtype=torch.float64).expand(len(like)) * repeats
 
 
 def whitened(action: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -38,20 +40,24 @@ def whitened(action: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return (action - mean) / expand(std, mean)
 
 
-def log_density(action: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """log N(action; mean, std^2) of each dimension, [n, *E]: -z^2/2 - log std - log(2 pi)/2."""
-    return -0.5 * whitened(action, mean, std).square() - expand(std.log(), mean) - 0.5 * math.log(2 * math.pi)
+def _square_and_constant(action: Tensor, mean: Tensor, std: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """The two parts of log N(action; mean, std^2) = -z^2/2 - (log std + log(2 pi)/2): -z^2/2 summed over the valid
+    dimensions, and what each of them adds besides; [n] float64 each."""
+    square = total(whitened(action, mean, std).square(), valid)
+    return -0.5 * square, -(std.double().log() + 0.5 * math.log(2 * math.pi))
 
 
 def reduce_sum(action: Tensor, mean: Tensor, std: Tensor, valid: Tensor, noise: Tensor | None) -> Tensor:
     """The log-density of the event, [n]. Its log-ratio has sd d sqrt(D): only usable where D is small."""
-    return total(log_density(action, mean, std), valid).float()
+    square, constant = _square_and_constant(action, mean, std, valid)
+    return (square + dimensions(valid, mean) * constant).float()
 
 
 def reduce_mean(action: Tensor, mean: Tensor, std: Tensor, valid: Tensor, noise: Tensor | None) -> Tensor:
     """Log-density per dimension, [n] (DDPO, Flow-GRPO). The log-ratio is N(-d^2/2, d^2/D): beyond d ~ 2/sqrt(D) it
     is always below 0 and the upper clip never fires."""
-    return (total(log_density(action, mean, std), valid) / dimensions(valid, mean)).float()
+    square, constant = _square_and_constant(action, mean, std, valid)
+    return (square / dimensions(valid, mean) + constant).float()
 
 
 def reduce_centred(action: Tensor, mean: Tensor, std: Tensor, valid: Tensor, noise: Tensor | None) -> Tensor:

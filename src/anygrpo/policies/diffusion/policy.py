@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from anygrpo.config.diffusion import Denoising
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import BasePolicy
-from anygrpo.policies.diffusion.denoiser import Condition, Reference, checkpoint_gradients, guided
+from anygrpo.policies.diffusion.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training
 from anygrpo.policies.diffusion.faults import old_log_probs
 from anygrpo.policies.diffusion.gaussian import REDUCTIONS, dimensions, kl_same_std, total, whitened
 from anygrpo.policies.diffusion.stored import denoising_loss, replay_outputs
@@ -260,7 +260,7 @@ class DiffusionPolicy(BasePolicy):
     def _mode(self) -> Iterator[None]:
         """Eval mode, in sampling and in scoring alike; train mode under the fault `dropout_in_replay`."""
         noisy = self.faults.dropout_in_replay
-        if noisy or any(module.training for module in self.denoiser.modules()):  # to look is faster than to set
+        if noisy or in_training(self.denoiser):  # to look is faster than to set
             self.denoiser.train(noisy)
         try:
             yield
