@@ -37,7 +37,7 @@ def rate(value: float) -> list[str]:
 
 def parts(physical: float, **own: float) -> list[str]:
     """Weights of the reward's parts beside matching: `physical` of the four, unless one has its own."""
-    weights = dict.fromkeys(("skating", "floor", "jerk", "limits"), physical) | own
+    weights = dict.fromkeys(("skating", "floor", "jerk", "limits"), physical) | {"diversity": 0.0} | own
     return [x for name, weight in weights.items() for x in (f"--task.{name}", str(weight))]
 
 
@@ -54,25 +54,16 @@ def groups(prompts: int, size: int) -> list[str]:
     return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
 
 
-BOTH, PLAIN = parts(0.01, diversity=0.03), parts(0.01)
 SETTINGS: dict[str, list[str]] = {
-    "kl_10": [*BOTH, *kl(10.0)],
-    "kl_10_diversity": [*parts(0.01, diversity=0.06), *kl(10.0)],
-    "kl_10_more": [*parts(0.015, diversity=0.06), *kl(10.0)],
-    "kl_30_more": [*parts(0.015, diversity=0.06), *kl(30.0), *rate(1.2e-3)],
-    "kl_10_plain": [*PLAIN, *kl(10.0)],
-    "kl_10_much": [*parts(0.015, diversity=0.1), *kl(10.0)],
-    "kl_3_more": [*parts(0.015, diversity=0.06), *kl(3.0)],
-    "kl_10_twice": [*parts(0.02, diversity=0.1), *kl(10.0)],
-    "kl_10_floor": [*parts(0.015, diversity=0.06), *kl(10.0), "--algorithm.std-floor", "0.03"],
-    "kl_10_fast": [*parts(0.015, diversity=0.06), *kl(10.0), *rate(1.2e-3)],
-    "kl_30_fast": [*BOTH, *kl(30.0), *rate(1.2e-3)],
-    "kl_10_shown": [*parts(0.015, diversity=0.06), *kl(10.0), *demonstrations(0.5)],
-    "kl_10_large_batch": [*parts(0.015, diversity=0.06), *kl(10.0), *groups(32, 4), "--training.steps", "50"],
-    "kl_30_faster": [*parts(0.015, diversity=0.06), *kl(30.0), *rate(2.4e-3)],
-    "shown": [*BOTH, *demonstrations(1.0)],
-    "floor": [*BOTH, "--algorithm.std-floor", "0.03"],
     "recipe": [],
+    "less": parts(0.015, diversity=0.1),
+    "plain": parts(0.015),
+    "weak_kl": kl(0.5),
+    "former": [*parts(0.03), *kl(0.1)],
+    "matching_alone": [*parts(0.0), *kl(0.1)],
+    "faster": [*kl(30.0), *rate(1.2e-3)],
+    "shown": [*parts(0.01, diversity=0.04), *demonstrations(1.0), *kl(0.1), *rate(1.2e-3), "--training.steps", "250"],
+    "large_batch": [*groups(32, 4), "--training.steps", "50"],
 }
 """Name -> flags on the recipe; the first are run first."""
 
