@@ -56,7 +56,7 @@ def groups(prompts: int, size: int) -> list[str]:
 
 SETTINGS: dict[str, list[str]] = {
     "recipe": [],
-    "less": parts(0.015, diversity=0.1),
+    "less": parts(0.03, diversity=0.22),
     "plain": parts(0.015),
     "weak_kl": kl(0.5),
     "former": [*parts(0.03), *kl(0.1)],
