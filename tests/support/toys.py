@@ -101,6 +101,12 @@ class BestArm(BaseTask):
         return Stored([[[b], [(b + 1) % ARMS]] for b in best], [[1.0, 0.0] for _ in best])
 
 
+def frozen_policy(options: dict[str, Any], seed: int) -> Bandit:
+    made = Bandit(seed, **options)
+    made.net.requires_grad_(False)
+    return made
+
+
 class NothingHeldOut(BestArm):
     def held_out(self) -> list[Any]:
         return []

@@ -247,6 +247,11 @@ def test_a_term_the_policy_cannot_compute_is_refused_before_the_first_step(tmp_p
         run_of(tmp_path / "run", stages=stages)
 
 
+def test_a_policy_without_trainable_weights_is_refused_before_anything_is_sampled(tmp_path):
+    with pytest.raises(ConfigError, match="no trainable weights"):
+        run_of(tmp_path / "run", policy={"kind": "python", "factory": f"{TOYS}:frozen_policy"})
+
+
 EVERY_STEP = """loss/policy loss/total grad_norm/total update/relative_norm reward/mean reward/max reward/std
 reward/component/hit reward/std_within reward/std_between groups/live groups/live_after/drop_constant advantage/mean
 advantage/std advantage/abs_max ratio/mean ratio/max log_ratio/mean log_ratio/abs_max clip/low clip/high kl/behaviour

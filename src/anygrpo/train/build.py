@@ -23,6 +23,7 @@ from anygrpo.train.objective import wanted_at_any_step
 from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.run import Run
 from anygrpo.train.stages import PlannedStage, plan_stages
+from anygrpo.train.update import Updater
 
 
 def new_run(recipe: Recipe) -> Run:
@@ -57,10 +58,11 @@ def check_stages(policy: BasePolicy, stages: list[PlannedStage], recipe: Recipe)
     """What later stages will ask of the policy, asked now.
 
     Raises:
-        ConfigError: a term that the policy cannot compute, or patience with nothing to evaluate.
+        ConfigError: no trainable weights, a term that the policy cannot compute, patience with nothing to evaluate.
         DataError: a prompt that the policy cannot take.
     """
     for planned in stages:
+        Updater(policy, planned.stage.optimizer)
         policy.check_wanted(wanted_at_any_step(planned.stage, planned.steps, policy))
     looks = type(policy).check_prompts is not BasePolicy.check_prompts
     for task in {id(planned.task): planned.task for planned in stages}.values() if looks else ():
