@@ -70,6 +70,13 @@ def test_rewards_average_over_prefixes(digits):
     torch.testing.assert_close(both, by_hand)
 
 
+def test_picks_cost_what_they_are_said_to(digits):
+    prompts = digits.prompts(0, 2)
+    outputs = [[(0, 1, 2, 3), (0,)], [(), (1, 2)]]
+    free, costly = (task(shots=3, reward={"per_shot": cost}).score(prompts, outputs).rewards for cost in (0.0, 0.1))
+    torch.testing.assert_close(free - costly, torch.tensor([[0.3, 0.1], [0.0, 0.2]]))
+
+
 def test_accuracy_is_measured_at_every_prefix(digits):
     prompts = digits.held_out()
     row = digits.measure(prompts, [[nearest(p, 4)] for p in prompts])

@@ -159,6 +159,14 @@ def task(files, **changes):
     return build(StoredCandidatesConfig(kind="stored_candidates", **(files | changes)), 0)
 
 
+def test_stored_picks_cost_as_much_as_sampled_ones(files):
+    free, costly = (task(files, reward={"per_shot": cost}) for cost in (0.0, 0.1))
+    prompts = free.prompts(0, 2)
+    plain, less = free.stored(prompts), costly.stored(prompts)
+    for row, other, actions in zip(plain.rewards, less.rewards, plain.actions):
+        assert [a - b for a, b in zip(row, other)] == pytest.approx([0.1 * len(action) for action in actions])
+
+
 def test_the_file_feeds_training_and_answers_for_what_it_holds(files):
     t = task(files)
     assert (t.size, len(t.held_out())) == (8, 2)

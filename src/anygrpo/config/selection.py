@@ -96,6 +96,8 @@ class RewardConfig(Section):
     "w_rel"
     beam: float = 0.2
     "w_beam"
+    per_shot: float = Field(0.0, ge=0)
+    "Taken off for each pick that counts: where one more changes nothing, STOP is better by this much."
 
 
 class DigitsVQAConfig(Section):

@@ -47,12 +47,13 @@ class SelectionTask(BaseTask):
         raise NotImplementedError
 
     def score(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> Scores:
-        """Rewards of the first `shots` picks of each output (or the mean over `reward_shots` prefixes); what cannot be
-        judged is invalid, with a reason. Likeness to the query is a component only where the reward counts it: it is no
-        measure of success that should rise with the reward."""
+        """Rewards of the first `shots` picks of each output (or the mean over `reward_shots` prefixes), less `per_shot`
+        for each pick; what cannot be judged is invalid, with a reason. Likeness to the query is a component only where
+        the reward counts it: it is no measure of success that should rise with the reward."""
         lengths = self.reward_shots or (self.shots,)
         every = [self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs]) for k in lengths]
         rewards = torch.stack([reward(parts, self.reward) for parts in every]).mean(0)
+        rewards = rewards - self.reward.per_shot * torch.stack([_picks(outputs, k) for k in lengths]).mean(0)
         needs = NEEDS[self.reward.mode]
         names = [name for name in every[0] if name != "relevance" or name in needs]
         parts = {name: torch.stack([x[name] for x in every]).mean(0) for name in names}
@@ -74,6 +75,11 @@ class SelectionTask(BaseTask):
     def _accuracy(self, prompts: list[Prompt], outputs: list[list[Selection]], k: int) -> float:
         correct = self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs])["correct"]
         return float(correct[torch.isfinite(correct)].mean()) if torch.isfinite(correct).any() else 0.0
+
+
+def _picks(outputs: list[list[Selection]], k: int) -> Tensor:
+    """[P, G]: picks among the first k of each output."""
+    return torch.tensor([[float(len(o[:k])) for o in row] for row in outputs])
 
 
 def nearest(prompt: Prompt, k: int) -> Selection:

@@ -55,7 +55,9 @@ class StoredCandidates(SelectionTask):
         parts = [{n: torch.tensor([c.parts[n] for c in q.candidates]) for n in self.parts} for q in queries]
         log_probs = [[c.propensity for c in q.candidates] for q in queries] if self.config.propensities else None
         components = {name: [row[name].tolist() for row in parts] for name in self.parts}
-        return Stored(actions, [reward(row, self.reward).tolist() for row in parts], log_probs, components)
+        costs = [self.reward.per_shot * torch.tensor([len(a) for a in row]) for row in actions]
+        rewards = [(reward(row, self.reward) - cost).tolist() for row, cost in zip(parts, costs)]
+        return Stored(actions, rewards, log_probs, components)
 
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
         """By the live task; without one, by looking the selection up (its order counts, then its set)."""
