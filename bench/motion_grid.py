@@ -50,20 +50,16 @@ def kl(weight: float) -> list[str]:
     return ["--algorithm.beta", str(weight)]
 
 
-def groups(prompts: int, size: int) -> list[str]:
-    return ["--algorithm.prompts-per-step", str(prompts), "--algorithm.group-size", str(size)]
-
-
+SHORT = [*demonstrations(0.0), *rate(6e-4), "--training.steps", "100"]
 SETTINGS: dict[str, list[str]] = {
     "recipe": [],
-    "less": parts(0.03, diversity=0.22),
-    "plain": parts(0.015),
-    "weak_kl": kl(0.5),
-    "former": [*parts(0.03), *kl(0.1)],
-    "matching_alone": [*parts(0.0), *kl(0.1)],
-    "faster": [*kl(30.0), *rate(1.2e-3)],
-    "shown": [*parts(0.01, diversity=0.04), *demonstrations(1.0), *kl(0.1), *rate(1.2e-3), "--training.steps", "250"],
-    "large_batch": [*groups(32, 4), "--training.steps", "50"],
+    "shown_1": demonstrations(1.0),
+    "shown_1_more": [*parts(0.01, diversity=0.04), *demonstrations(1.0)],
+    "only_shown": ["--algorithm.lambda-pg", "0.0"],
+    "kl": [*parts(0.02, diversity=0.15), *kl(10.0), *SHORT],
+    "kl_more": [*parts(0.05, diversity=0.5), *kl(10.0), *SHORT],
+    "former": [*parts(0.03), *SHORT],
+    "matching_alone": [*parts(0.0), *SHORT],
 }
 """Name -> flags on the recipe; the first are run first."""
 
