@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Language-model speed on one GPU, and on the same machine's CPU cores beside it, in under nine minutes; JSON a case.
+# Language-model speed on one GPU, and on the same machine's CPU cores beside it,, in about ten minutes; JSON a case.
 #   bash bench/gpu_llm.sh [OUT]
 # Needs torch, transformers, pydantic; trl, datasets and their dependencies for the comparison (left out where missing).
 # PARTS=gpu or PARTS=cpu does one half. CURVES=1 also measures how cost grows (about three minutes). Random weights in known shapes: no download. BENCH_PACKAGES may name a .tar.xz of packages that Python lacks.
@@ -31,7 +31,7 @@ gpu() {
   local case
   taskset -c 0-3 timeout 110 python3 bench/gpu_check.py 2>&1 | tee "$out/check.json" | tail -n 12
   for case in gpu-short gpu-long; do
-    taskset -c 0-3 timeout 160 $bench --case "$case" --rounds 1 --steps 3 >"$out/$case.json" 2>"$out/$case.err"
+    taskset -c 0-3 timeout 290 $bench --case "$case" --rounds 1 --steps 3 >"$out/$case.json" 2>"$out/$case.err"
     cat "$out/$case.json"
     tail -n 5 "$out/$case.err"
   done
