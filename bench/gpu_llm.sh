@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Language-model speed on one GPU, and on the same machine's CPU cores beside it,, in about ten minutes; JSON a case.
+# Language-model speed on one GPU, and on the same machine's CPU cores beside it, in about ten minutes; JSON a case.
 #   bash bench/gpu_llm.sh [OUT]
 # Needs torch, transformers, pydantic; trl, datasets and their dependencies for the comparison (left out where missing).
 # PARTS=gpu or PARTS=cpu does one half. CURVES=1 also measures how cost grows (about three minutes). Random weights in known shapes: no download. BENCH_PACKAGES may name a .tar.xz of packages that Python lacks.
