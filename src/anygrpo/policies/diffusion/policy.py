@@ -239,7 +239,7 @@ class DiffusionPolicy(BasePolicy):
         tree: dict[str, Any] = {"final": final, "condition": condition}
         log_probs = final.new_zeros(final.shape[0], 0)
         if kept:
-            tree |= record.tree(self.transitions.timesteps, self.reduction.needs_noise)
+            tree |= record.tree(self.transitions.timesteps)
             log_probs = old_log_probs(self, tree, record.log_probs)
         return self._as_rollout(tree, log_probs, shape)
 

@@ -15,28 +15,40 @@ from anygrpo.rollout import Tree
 
 @dataclass
 class Record:
-    """The kept decisions of n rows, in order: each list gets one [n, ...] tensor a decision."""
+    """The kept decisions of n rows, in order, written where scoring reads them: a list to be stacked in the end would
+    hold the trajectory twice.
 
-    before: list[Tensor] = field(default_factory=list)
-    noise: list[Tensor] = field(default_factory=list)
+    Attributes:
+        size: decisions to come. with_noise: keep the noise too.
+        latents: [n, size + 1, *E]; noise: [n, size, *E] or None; both from the first decision on.
+        log_probs: one tensor [n] a decision.
+    """
+
+    size: int
+    with_noise: bool
+    latents: Tensor | None = None
+    noise: Tensor | None = None
     steps: list[int] = field(default_factory=list)
     log_probs: list[Tensor] = field(default_factory=list)
-    after: Tensor | None = None
 
     def keep(self, step: int, x: Tensor, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
-        self.before.append(x)
-        self.noise.append(noise)
+        if self.latents is None:
+            n, event = x.shape[0], x.shape[1:]
+            self.latents = x.new_empty(n, self.size + 1, *event)
+            self.noise = x.new_empty(n, self.size, *event) if self.with_noise else None
+        at = len(self.steps)
+        self.latents[:, at], self.latents[:, at + 1] = x, action
+        if self.noise is not None:
+            self.noise[:, at] = noise
         self.steps.append(step)
-        self.after = action
         self.log_probs.append(log_prob)
 
-    def tree(self, timesteps: Tensor, with_noise: bool) -> Tree:
-        """latents [n, S+1, *E], steps [n, S], timesteps [n, S], and noise [n, S, *E] if asked for."""
-        assert self.after is not None
-        steps = torch.tensor(self.steps, device=self.after.device).repeat(self.after.shape[0], 1)
-        tree = {"latents": torch.stack([*self.before, self.after], 1), "steps": steps}
-        tree["timesteps"] = timesteps.to(steps.device)[steps]
-        return tree | ({"noise": torch.stack(self.noise, 1)} if with_noise else {})
+    def tree(self, timesteps: Tensor) -> Tree:
+        """latents [n, S+1, *E], steps [n, S], timesteps [n, S], and noise [n, S, *E] where it was kept."""
+        assert self.latents is not None
+        steps = torch.tensor(self.steps, device=self.latents.device).repeat(len(self.latents), 1)
+        tree = {"latents": self.latents, "steps": steps, "timesteps": timesteps.to(steps.device)[steps]}
+        return tree | ({} if self.noise is None else {"noise": self.noise})
 
 
 @torch.no_grad()
@@ -63,7 +75,7 @@ def denoise(
         reduction, valid: the event reduction and the valid dimensions, to record log-probs as sampled.
         keep_last: also record the noise-free last step (a fault, see `Faults.score_last_step`).
     """
-    record = Record()
+    record = Record(len(kept) + keep_last, reduction.needs_noise)
     for k in steps:
         step = torch.full((x.shape[0],), k, device=x.device)
         noisy = k in kept
