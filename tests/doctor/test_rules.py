@@ -62,6 +62,7 @@ FIRES: dict[str, tuple[list[dict[str, float]], dict[str, Any]]] = {
     "sampler_mismatch": (healthy(rollout_corr__rollout_is_mean=flat(0.2)), {}),
     "stale_rollouts": (dull(train_rollout_logprob_abs_diff=line(0.001, 0.05)), {}),
     "sign_inverted": (healthy(reward=line(0.7, 0.2)), {}),
+    "failed_rewards": (healthy(invalid__share=flat(0.6)), {}),
     "truncation": (healthy(completions__clipped_ratio=flat(0.6)), {}),
     "dead_term": (healthy(**COMPONENTS, rewards__strict__mean=0.0), {}),
     "aux_only_gain": (
@@ -151,6 +152,7 @@ SILENT: dict[str, tuple[list[dict[str, float]], dict[str, Any]]] = {
     "sampler_mismatch": (healthy(rollout_corr__rollout_is_mean=flat(0.98)), {}),
     "stale_rollouts": (dull(train_rollout_logprob_abs_diff=flat(0.05)), {}),
     "sign_inverted": (healthy(reward=lambda t: 0.5 - 0.3 * math.sin(math.pi * t)), {}),
+    "failed_rewards": (healthy(invalid__share=line(0.1, 0.0)), {}),
     "truncation": (healthy(completions__clipped_ratio=line(0.3, 0.01)), {}),
     "dead_term": (healthy(**COMPONENTS, rewards__strict__mean=lambda t: min(1.0, 3 * t)), {}),
     "aux_only_gain": (

@@ -146,6 +146,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "length/min": ("length/min", "completions/min_length", "response_length/min", "generate/min_num_tokens"),
     "length/terminated": ("completions/mean_terminated_length", "length/terminated"),
+    "invalid/share": ("invalid/share",),
     "truncated/share": (
         "truncated/share", "completions/clipped_ratio", "response_length/clip_ratio", "rollout/truncated_rate",
         "response_clip_ratio", "agg/all/all/is_truncated/mean", "is_truncated/all/mean", "truncation_rate",

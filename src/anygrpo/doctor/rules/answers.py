@@ -24,6 +24,23 @@ NOTHING_FLOWS = (
 )
 
 
+@rule("failed_rewards", "certain", needs=("invalid/share",), explains=("constant_reward", *NOTHING_FLOWS))
+def failed_rewards(run: Run) -> Result:
+    """Samples without a reward leave their groups; where many do, the reward is broken and not the policy."""
+    share = run.get("invalid/share")
+    assert share
+    if share.last <= 0.05:
+        return None
+    return finding(
+        "failed_rewards",
+        "serious" if share.last > 0.5 else "warning",
+        [r for r, x in zip(share.rows, share.values) if x > 0.05],
+        metrics=("invalid/share",),
+        share=share.last,
+        first=share.first,
+    )
+
+
 @rule(
     "truncation",
     "likely",

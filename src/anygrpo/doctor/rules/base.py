@@ -13,7 +13,10 @@ Result = Finding | Iterable[Finding] | None
 ORDER: tuple[tuple[str, ...], ...] = (
     ("crash", "nonfinite", "not_rl_log", "too_short"),
     ("wrong_reference", "markov_bound", "saturated_clamp", "z2", "sampler_mismatch", "stale_rollouts", "sign_inverted"),
-    ("truncation",),
+    (
+        "failed_rewards",
+        "truncation",
+    ),
     ("dead_term", "aux_only_gain"),
     ("group_of_one", "constant_reward", "difficulty_dominates", "starved_groups", "mastered_groups"),
     ("advantage_compressed", "phantom_advantages", "rank_std", "zscore_std"),
