@@ -52,7 +52,7 @@ def attend(
         q: [1, H, R, D]. key, value: [1, KV, R, D] of the new tokens; written into `own_k`, `own_v` at `place`.
         own_k, own_v: [R, KV, T, D], contiguous. place: [1] int64.
     """
-    from anygrpo.samplers.fused import kernels
+    from anygrpo.samplers.fused import attention_kernels, kernels
 
     q, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, key, value))
     if key.stride() != value.stride():
@@ -65,11 +65,11 @@ def attend(
     shape = {"SHARE": share, "HEADS": heads, "SPLITS": splits, "D": size, "WIDTH": kernels.power_of_two(size, 16)}
     keys = 64 if size <= 128 else 32
     blocks = -(-prompts.most * share // QUERIES)
-    kernels.prefix[(count, key_heads, blocks * splits)](
+    attention_kernels.prefix[(count, key_heads, blocks * splits)](
         q, prompts.k, prompts.v, part, part_lse, prompts.first, prompts.count, prompts.lengths, scale, q.stride(2),
         q.stride(1), *prompts.k.stride()[:3], QUERIES=QUERIES, KEYS=keys, **shape,
     )  # fmt: skip
-    kernels.own[(rows, key_heads)](
+    attention_kernels.own[(rows, key_heads)](
         q, key, value, own_k, own_v, part, part_lse, out, place, scale, q.stride(2), q.stride(1), key.stride(2),
         key.stride(1), *own_k.stride()[:2], LANES=kernels.power_of_two(share, 16), KEYS=keys, **shape,
     )  # fmt: skip
