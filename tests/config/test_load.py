@@ -146,6 +146,23 @@ NUMBERS = [
     (["--policy", "{kind = 'causal_lm', model = 'x', top_k = -3}"], ["policy.top_k", "at least 0"]),
     (["--policy", "{kind = 'causal_lm', model = 'x', temperature = 0}"], ["policy.temperature", "above 0"]),
     (["--policy", "{kind = 'causal_lm', model = 'x', max_turns = 2}"], ["policy: max_turns = 2"]),
+    (
+        ["--task", "{kind = 'jsonl', path = 'x', rewards = [{function = 'x.py:f', weight = 'a'}]}"],
+        ["task.rewards.0.weight = 'a' is not a number"],
+    ),
+    (
+        ["--task", "{kind = 'jsonl', path = 'x', rewards = [{kind = 'function'}]}"],
+        ["task.rewards.0.function is missing"],
+    ),
+    (
+        ["--task", "{kind = 'jsonl', path = 'x', rewards = [{kind = 'regex', pattern = '('}]}"],
+        ["task.rewards.0: pattern '('"],
+    ),
+    (["--task", "{kind = 'jsonl', path = 'x', rewards = []}"], ["task.rewards", "at least 1"]),
+    (
+        ["--stages", "[{name = 'a', steps = 1, algorithm = {clip_high = true}}]"],
+        ["stages.0.algorithm.clip_high = True is not a number"],
+    ),
 ]
 
 

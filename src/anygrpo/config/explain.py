@@ -15,11 +15,12 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
     """One error for all that validation found in a table of type `root`, which stands at `prefix` in the recipe."""
     lines: list[str] = []
     cure = ""
-    for item in error.errors():
-        if _of_the_other_branch(item):
+    items = error.errors()
+    for item in items:
+        if _of_the_other_branch(item) or _follows_from_another(item, items):
             continue
         keys, models = _walk(root, tuple(map(_unwrapped, item["loc"])))
-        where = prefix + ".".join(keys)
+        where = (prefix + ".".join(keys)).rstrip(".")
         found = _found(item)
         if item["type"] == "extra_forbidden":
             known = _fields(models)
@@ -50,6 +51,12 @@ def _of_the_other_branch(item: Any) -> bool:
     return (part == "Schedule" and item["type"] == "model_type" and not table) or (part == "float" and table)
 
 
+def _follows_from_another(item: Any, items: list[Any]) -> bool:
+    """A list is too short once its broken elements are left out."""
+    loc = item["loc"]
+    return item["type"] == "too_short" and any(len(i["loc"]) > len(loc) and i["loc"][: len(loc)] == loc for i in items)
+
+
 def _unwrapped(part: Any) -> Any:
     """The model's name out of "function-after[check(), Schedule]"."""
     found = re.fullmatch(r"function-\w+\[.*, (\w+)\]", part) if isinstance(part, str) else None
@@ -71,12 +78,12 @@ def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], list[
         tagged = [m for m in models if _kind_of(m) == part or m.__name__ == part]
         if isinstance(part, int):
             keys.append(str(part))
+        elif tagged and (len(models) > 1 or not last):  # before fields: kind "function" has a key `function` too
+            models = tagged
         elif any(part in getattr(m, "model_fields", {}) for m in models):
             keys.append(part)
             models = models if last else inside
-        elif tagged:
-            models = models if last else tagged
-        elif part in ("float", "Schedule", "int", "none") and i:
+        elif tagged or (part in ("float", "Schedule", "int", "none") and i):
             continue
         else:
             keys.append(str(part))
