@@ -37,7 +37,6 @@ def main() -> None:
 def measure(case: Case, steps: int) -> dict[str, Any]:
     """Seconds of each step by phase, peak memory, decisions trained on, trained parameters."""
     from lightning import Callback  # pyright: ignore[reportMissingImports]
-    from rl4co.utils.trainer import RL4COTrainer  # pyright: ignore[reportMissingImports]
 
     from anygrpo.bench.selector.rl4co_parts import GroupREINFORCE
 
@@ -65,13 +64,22 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
 
     model.policy.forward = counted
     meter.watch(model, "loss_of", "forward")
-    trainer = RL4COTrainer(
+    _trainer(device, Steps()).fit(model)
+    parameters = sum(p.numel() for p in model.policy.parameters())
+    return {"steps": done, "peak_gb": peak_gb(device), "parameters": parameters}
+
+
+def _trainer(device: str, steps: Any) -> Any:
+    """RL4CO's trainer with nothing that takes time beside the steps."""
+    from rl4co.utils.trainer import RL4COTrainer  # pyright: ignore[reportMissingImports]
+
+    return RL4COTrainer(
         max_epochs=1,
         accelerator=device if device == "cpu" else "gpu",
         devices=1,
         precision=32,
         matmul_precision="highest",
-        callbacks=[Steps()],
+        callbacks=[steps],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -79,9 +87,6 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
         limit_val_batches=0,
         num_sanity_val_steps=0,
     )
-    trainer.fit(model)
-    parameters = sum(p.numel() for p in model.policy.parameters())
-    return {"steps": done, "peak_gb": peak_gb(device), "parameters": parameters}
 
 
 def compare(case: Case, path: str) -> dict[str, float]:
