@@ -48,7 +48,8 @@ class SelectorConfig(Section):
     stop: bool = False
     "A STOP action: fewer than K picks, or none."
     stop_bias: float = 0.0
-    "Start of STOP's logit, added to what the network says."
+    """Start of STOP's logit, added to what the network says. Cosines start near .7: at a temperature of .1 each open
+    candidate has a logit of 7, and with a bias much below 7 + log(candidates) STOP is never sampled."""
     min_shots: int = Field(0, ge=0)
     "STOP is not allowed before this many picks."
     temperature: float = Field(1.0, gt=0)
@@ -96,7 +97,7 @@ class RewardConfig(Section):
     "w_rel"
     beam: float = 0.2
     "w_beam"
-    per_shot: float = Field(0.0, ge=0)
+    per_shot: float = Field(default=0.0, ge=0)
     "Taken off for each pick that counts: where one more changes nothing, STOP is better by this much."
 
 
