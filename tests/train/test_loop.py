@@ -297,6 +297,15 @@ def test_patience_stops_and_the_best_checkpoint_stays(tmp_path):
     assert (run.folder.checkpoints / "best" / "policy.safetensors").is_file()
 
 
+@pytest.mark.parametrize(("smaller", "stopped"), [("false", 2), ("true", 4)])
+def test_the_best_is_the_smallest_value_where_that_is_said(tmp_path, smaller, stopped, monkeypatch):
+    values = iter([3.0, 2.0, 1.0, 0.5, 0.7, 0.6])  # of the start, then of each step
+    monkeypatch.setattr("anygrpo.train.run.evaluate", lambda *given, **named: {"eval/reward": next(values)})
+    flags = ["--evaluation.every", "1", "--evaluation.patience", "2", "--evaluation.smaller-is-better", smaller]
+    _, rows = learn(tmp_path, *flags, "--training.steps", "50")
+    assert rows[-1]["step"] == stopped
+
+
 def test_the_second_stage_keeps_the_policy_it_found_as_reference(tmp_path):
     stages = [
         {"name": "warm", "method": "supervised", "steps": 10},

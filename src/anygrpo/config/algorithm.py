@@ -179,7 +179,9 @@ class EvaluationConfig(Section):
     pass_k: int | None = Field(None, ge=2)
     "Also sample this many answers a prompt and report how often at least one succeeds."
     metric: str = "eval/reward"
-    "What decides the best checkpoint."
+    "What decides the best checkpoint: the largest value."
+    smaller_is_better: bool = False
+    "The smallest value of `metric` is the best: for distances and losses."
     patience: int | None = Field(None, ge=1)
     "Stop after this many evaluations without a new best."
     at_start: bool = True

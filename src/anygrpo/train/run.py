@@ -207,18 +207,19 @@ class Run:
         """Held-out numbers; notes whether they are the best so far, and stops the run when patience is over."""
         with self.clock("evaluate"), whole_weights(self.policy):
             row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7), self._results(step + 1))
-        value = row.get(self.recipe.evaluation.metric)
+        settings = self.recipe.evaluation
+        value = row.get(settings.metric)
         if value is None:
             if task is self.stages[-1].task:  # earlier stages may have tasks that do not measure it
-                check_metric(row, self.recipe.evaluation.metric)
+                check_metric(row, settings.metric)
             return row
+        value = -value if settings.smaller_is_better else value
         if value > self.best:
             self.best, self.best_step, self.evaluations_since_best = value, step, 0
         else:
             self.evaluations_since_best += 1
-            patience = self.recipe.evaluation.patience
-            if patience and self.evaluations_since_best >= patience:
-                self.stop(f"no better {self.recipe.evaluation.metric} in {patience} evaluations")
+            if settings.patience and self.evaluations_since_best >= settings.patience:
+                self.stop(f"no better {settings.metric} in {settings.patience} evaluations")
         return row
 
     def show(self, step: int, prompts: list[Any], outputs: list[list[Any]], rollout: Rollout) -> None:

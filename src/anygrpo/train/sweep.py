@@ -105,6 +105,11 @@ def sweep(table: dict[str, Any], space: Space, folder: Path, flags: Sequence[str
 
     recipe = configured(table, {name: _first(choice) for name, choice in space.settings.items()}, flags)
     metric = space.metric or recipe.evaluation.metric
+    if recipe.evaluation.smaller_is_better:
+        raise ConfigError(
+            f"a sweep takes larger values of {metric!r} as better, evaluation.smaller_is_better = true says otherwise",
+            "sweep over a metric that grows",
+        )
     study = open_study(folder, space)
 
     def one(trial: optuna.Trial) -> float:
