@@ -126,6 +126,7 @@ def test_none_in_a_list_is_refused_before_a_run_begins():
 NUMBERS = [
     (["--optimizer.learning-rate", "nan"], ["optimizer.learning_rate", "finite", "nan"]),
     (["--optimizer.learning-rate", "-1.0"], ["optimizer.learning_rate", "at least 0", "-1.0"]),
+    (["--optimizer.learning-rate", "1e38"], ["optimizer.learning_rate", "at most 1e+06", "1e+38"]),
     (["--optimizer.learning-rate", "fast"], ["optimizer.learning_rate = 'fast' is not a number"]),
     (["--optimizer.learning-rate", "{start = 'x'}"], ["optimizer.learning_rate.start = 'x' is not a number"]),
     (["--optimizer.learning-rate", "{start = 1.0, end = -2}"], ["optimizer.learning_rate", "reaches -2"]),

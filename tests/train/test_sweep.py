@@ -85,6 +85,12 @@ def test_an_unknown_setting_is_found_before_the_first_trial(tmp_path):
         read_space(tmp_path / "none.toml")
 
 
+def test_a_metric_of_which_the_smallest_is_the_best_is_refused(tmp_path):
+    flags = ["--evaluation.smaller-is-better", "true"]
+    with pytest.raises(ConfigError, match="takes larger values of 'eval/accuracy' as better"):
+        sweep(RECIPE, space(tmp_path, '[settings]\n"optimizer.learning_rate" = [1.0]'), tmp_path / "s", flags)
+
+
 class Study:
     """What `results` reads of an optuna study: trials with a value, and where it was reached."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from anygrpo.config.base import NotNegative, Number, Positive, Section, Share, TwoOrMore
+from anygrpo.config.base import NotNegative, Number, Positive, Rate, Section, Share, TwoOrMore
 
 
 class DropConstant(Section):
@@ -159,7 +159,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 class OptimizerConfig(Section):
     """AdamW."""
 
-    learning_rate: NotNegative = 1e-5
+    learning_rate: Rate = 1e-5
     weight_decay: float = Field(0.0, ge=0)
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)

@@ -124,6 +124,8 @@ def _within(low: float, high: float | None = None, open_at_low: bool = False) ->
 
 
 NotNegative = Annotated[Number, AfterValidator(_within(0.0))]
+Rate = Annotated[Number, AfterValidator(_within(0.0, 1e6))]
+"""A learning rate; near float32's largest number the optimizer itself cannot take it."""
 Positive = Annotated[Number, AfterValidator(_within(0.0, open_at_low=True))]
 Share = Annotated[Number, AfterValidator(_within(0.0, 1.0))]
 """From 0 to 1, both included."""
