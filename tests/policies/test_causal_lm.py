@@ -240,6 +240,25 @@ def test_a_step_too_small_for_bfloat16_still_moves_the_weights():
     assert moved > 0.9 * sum(m.sum().item() for m in moves)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_adapter_moves_and_nothing_else_does(dtype):
+    """Curves may look healthy over adapters that nothing reaches: what is sampled from must move too."""
+    p = policy(train="lora", dtype=dtype, lora=LoraConfig(rank=2, alpha=4))
+    before = {n: q.detach().clone() for n, q in p.trainable().named_parameters()}
+    optimizer = torch.optim.AdamW(p.parameters(), lr=1e-3, weight_decay=0.0)
+    for step in range(2):  # B starts at 0, so that A has a gradient from the second update on
+        scored(p, p.sample(PROMPTS, 2, seed=step)).log_probs.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    moved = {n: not torch.equal(q, before[n]) for n, q in p.trainable().named_parameters()}
+    assert all(moved[n] == q.requires_grad for n, q in p.trainable().named_parameters())
+    first, again = (
+        p.sample(PROMPTS, 2, seed=9).log_probs,
+        policy(train="lora", dtype=dtype).sample(PROMPTS, 2, seed=9),
+    )
+    assert not torch.equal(first, again.log_probs)
+
+
 def test_bfloat16_log_probs_of_the_rollout_are_those_of_the_training_pass():
     """The sampler's own differ too much there, so they are not trusted."""
     p = policy(dtype="bfloat16")
