@@ -155,7 +155,7 @@ def test_whole_logits_never_exist(monkeypatch):
     h, w = torch.randn(64, 4, requires_grad=True), torch.randn(100, 4, requires_grad=True)
     targets, decision = torch.zeros(64, dtype=torch.long), torch.zeros(64, dtype=torch.long)
     with Watch():
-        score(h, Head(w), targets, Support(), decision, entropy=True).log_probs.sum().backward()
+        score(h, Head(w, cap=30.0), targets, Support(), decision, entropy=True).log_probs.sum().backward()
     assert largest[0] == 8 * 100
 
 
@@ -184,12 +184,14 @@ def test_kept_probabilities_give_the_same_also_twice(temperature, monkeypatch):
     for limit in (10 * 23 * 4, 10 * 23 * 4 - 1):
         monkeypatch.setattr(head_module, "KEPT", limit)
         h, w, bias = inputs
-        made = score(h, Head(w, bias, scale=1.5), targets, Support(temperature=temperature), torch.arange(10)).log_probs
-        loss = (weight * made).sum()
+        given = (h, Head(w, bias, scale=1.5), targets, Support(temperature=temperature), torch.arange(10))
+        made, both = score(*given).log_probs, score(*given, entropy=True)
+        loss = (weight * made).sum() + (weight.square() * both.entropy).sum() + both.log_probs.sum()
         first = torch.autograd.grad(loss, inputs, retain_graph=True)
         second = torch.autograd.grad(loss, inputs)
         assert all(torch.equal(a, b) for a, b in zip(first, second))
-        results.append([made, *first])
+        logged = torch.autograd.grad(score(*given, entropy=True).log_probs.sum(), inputs)
+        results.append([made, both.log_probs, both.entropy, *first, *logged])
     for a, b in zip(*results):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
 
@@ -205,3 +207,9 @@ def test_no_more_probabilities_are_kept_than_allowed(monkeypatch):
             score(h, Head(w), targets, Support(), targets)
     assert kept[0].count(800) == 1
     assert 800 not in kept[1]
+
+
+def test_a_logit_of_minus_infinity_leaves_entropy_a_number():
+    weight = torch.tensor([0.5, 0.5, 0.0]).log()[:, None]
+    made = score(torch.ones(1, 1), Head(weight), ZERO, Support(), ZERO, entropy=True)
+    assert made.entropy.item() == pytest.approx(math.log(2), abs=1e-6)

@@ -138,7 +138,7 @@ class _BlockScores(torch.autograd.Function):
                     head.logits(hidden[s]), targets[s], 1 / o.support.temperature
                 )
             elif ctx.way == "kept":
-                lp[s], norm[s], p = _exponentials(head.logits(hidden[s]), targets[s], o)
+                lp[s], norm[s], entropy[s], p = _exponentials(head.logits(hidden[s]), targets[s], o)
                 kept.append(p)
             else:
                 lp[s], entropy[s], kl[s] = _whole(hidden[s], head, targets[s], decision[s], ref_hidden, s, o)
@@ -150,7 +150,8 @@ class _BlockScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor | None):
         hidden, weight, bias, *_, norm = ctx.saved_tensors[:9]
-        g, a, b = (torch.zeros_like(norm) if x is None else x for x in outer)
+        # An entropy that is only logged sends no gradient back: a is None then.
+        g, a, b = (torch.zeros_like(norm) if x is None and i != 1 else x for i, x in enumerate(outer))
         o: _Options = ctx.options
         need_h, need_w, need_b = ctx.needs_input_grad[:3]
         dh = torch.empty_like(hidden) if need_h else None
@@ -158,7 +159,7 @@ class _BlockScores(torch.autograd.Function):
         dw = torch.zeros_like(weight, dtype=exact) if need_w else None
         db = torch.zeros_like(bias, dtype=exact) if need_b and bias is not None else None
         for index, s in enumerate(_blocks(hidden.shape[0], ctx.way)):
-            dz = _GRADIENTS[ctx.way](ctx, index, s, g[s], a[s], b[s])
+            dz = _GRADIENTS[ctx.way](ctx, index, s, g[s], None if a is None else a[s], b[s])
             half = dz.to(hidden.dtype)
             if dh is not None:
                 dh[s] = half @ weight.to(hidden.dtype)
@@ -177,7 +178,7 @@ def _way(hidden: Tensor, head: Head, o: _Options) -> str:
     if bare and head.precise and hidden.dtype in HALF and fused.works(hidden):
         return "fused"
     small = hidden.shape[0] * head.weight.shape[0] * 4 <= KEPT
-    return "kept" if bare and small and not o.entropy else "general"
+    return "kept" if bare and small else "general"
 
 
 def _blocks(rows: int, way: str) -> list[slice]:
@@ -199,36 +200,50 @@ def _whole(h, head: Head, targets, decision, ref_hidden, s: slice, o: _Options) 
     return lp, entropy, kl
 
 
-def _exponentials(z: Tensor, targets: Tensor, o: _Options) -> tuple[Tensor, Tensor, Tensor]:
-    """(log-prob, sum, exponentials) of a block of raw logits z [n, V], which the exponentials replace in memory."""
+def _exponentials(z: Tensor, targets: Tensor, o: _Options) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(log-prob, sum, entropy where asked for, exponentials) of a block of raw logits z [n, V].
+
+    Without the entropy the exponentials take the logits' place in memory.
+    """
     z = z if z.dtype == torch.float64 else z.float()
     if o.support.temperature != 1.0:
         z /= o.support.temperature
     z -= z.amax(1, keepdim=True)
     chosen = z.gather(1, targets[:, None])[:, 0]
-    total = z.exp_().sum(1)
-    return chosen - total.log(), total, z
+    p = z.exp() if o.entropy else z.exp_()
+    total = p.sum(1)
+    norm = total.log()
+    entropy = torch.zeros_like(norm)
+    if o.entropy:
+        z.clamp_(min=-1e4)  # a logit of -inf has no mass and adds nothing, but 0 x -inf is no number
+        entropy = norm - torch.bmm(p[:, None], z[:, :, None])[:, 0, 0] / total
+    return chosen - norm, total, entropy, p
 
 
-def _fused_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _fused_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor | None, b: Tensor) -> Tensor:
     """Gradient [n, V] of the raw logits of a block."""
     hidden, weight, bias, targets, _, _, entropy, _, lse = ctx.saved_tensors
     o: _Options = ctx.options
     z = Head(weight, bias, o.cap, o.scale, o.precise).logits(hidden[s])
-    given = (z, targets[s], lse[s], entropy[s] if o.entropy else None, g, a)
+    given = (z, targets[s], lse[s], None if a is None else entropy[s], g, g if a is None else a)
     return fused.grad_logits(*given, 1 / o.support.temperature, o.scale, hidden.dtype)
 
 
-def _kept_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _kept_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor | None, b: Tensor) -> Tensor:
     """The same from the exponentials, which stay: a graph may be gone through twice."""
     o: _Options = ctx.options
-    targets, total, exponentials = ctx.saved_tensors[3][s], ctx.saved_tensors[8][s], ctx.saved_tensors[9 + index]
-    g = g * (o.scale / o.support.temperature)
-    dz = exponentials * (-g / total)[:, None]
-    return dz.scatter_add_(1, targets[:, None], g[:, None].to(dz.dtype))
+    chain = o.scale / o.support.temperature
+    targets, entropy, total = (ctx.saved_tensors[i][s] for i in (3, 6, 8))
+    exponentials = ctx.saved_tensors[9 + index]
+    dz = exponentials * (-chain * g / total)[:, None]
+    if a is not None:
+        p = exponentials / total[:, None]
+        dz -= (chain * a)[:, None] * (torch.xlogy(p, p) + p * entropy[:, None])
+    return dz.scatter_add_(1, targets[:, None], (chain * g)[:, None].to(dz.dtype))
 
 
-def _general_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _general_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor | None, b: Tensor) -> Tensor:
+    a = torch.zeros_like(g) if a is None else a
     hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, _ = ctx.saved_tensors
     o: _Options = ctx.options
     head = Head(weight, bias, o.cap, o.scale, o.precise)
