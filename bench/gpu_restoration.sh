@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The restoration comparisons in three seeds each, one process and one thread a seed, side by side.
-#   PARTS="cpu toolbox" CORES=4-15 bash bench/gpu_restoration.sh OUT 430     # seconds for all; twelve cores
-#   PARTS="gpu low_light toolbox" CORES=32-43 CUDA_VISIBLE_DEVICES=2,3 bash bench/gpu_restoration.sh OUT 440
-# cpu       small frequency restorers: "l1" and "l1_ssim" (loss of supervision), "bands" (network without skipped features)
+#   PARTS="cpu toolbox" CORES=34-63 CPU_SECONDS=560 bash bench/gpu_restoration.sh OUT 500     # wall seconds; 21 processes
+#   PARTS="gpu low_light" CORES=32-43 CUDA_VISIBLE_DEVICES=2,3 bash bench/gpu_restoration.sh OUT 440
+# cpu       small frequency restorers: "l1" and "l1_ssim" (loss of supervision), "bands" (network without skipped features), each
+#           with supervision at mean gates alone for the time of warm-up and arm ("scratch")
 # low_light l1 with other shares of supervision beside GRPO
-# bands_scratch  supervision at mean gates alone, for the time of warm-up and arm (l1's is in cpu)
 # gpu       a larger one without skipped features, on larger crops of larger pictures; seeds are dealt over the visible GPUs
-# toolbox   one of nine filters a patch: GRPO from a supervised start; toolbox_scratch: from none
+# toolbox   one of twelve filters a patch: GRPO from a supervised start
+# *_grid    settings to choose from, on seeds of their own (GRID_SEEDS, default 10 11 12; two of them for the GPU)
 # Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors. What is not done in time is left out.
 # Writes OUT/restoration_PARTS.tar.gz: for each comparison summary.json, results.json, table.txt, a log a seed, every arm's
 # quality on every held-out picture and pictures/*.jpg (degraded | supervised | grpo | clean); packed anew every minute, so a
@@ -21,27 +22,39 @@ work="$(mktemp -d)"
 t() { awk -v s="${2:-${CPU_SECONDS:-$total}}" -v x="$1" 'BEGIN { printf "%.2f", s * x }'; }
 
 rates="--concentration 4 --sites */rate --train *.rate.*"
-size="--picture-size ${SIZE:-128} --crops ${CROPS:-32} --best-of 4 --oracles 0"
-quarter="quarter=grpo:.25+supervised/mean:.75" half="half=grpo:.5+supervised/mean:.5"
-l1="$size $rates --warm $(t .32) --seconds $(t .075)"
+size="--picture-size ${SIZE:-128} --crops ${CROPS:-32} --best-of 4"
+l1="$size --oracles 3 $rates --warm $(t .32) --seconds $(t .075)"
 l1_ssim="$l1 --loss l1=1,ssim=0.2"
-bands="$l1 --skip bands --oracles 3"
+bands="$l1 --skip bands"
 low_light="$l1"
-toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .09) --seconds $(t .16) --warm-gates mean
+whole_grid="$size --oracles 0 $rates --skip bands --warm $(t .27) --seconds $(t .06)"
+toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .07) --seconds $(t .23) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
-gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
-  --grpo-prompts 32 --group 8 --rows 512 --best-of 4 --oracles 3 $rates --skip bands
-  --warm $(t .45 "$((total - ${GPU_AFTER:-0}))") --seconds $(t .11 "$((total - ${GPU_AFTER:-0}))")"
+toolbox_grid="$toolbox --oracles 0"
+on_gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
+  --grpo-prompts 32 --group 8 --rows 512 --best-of 4 $rates --skip bands ${GPU_EXTRA:-}"
+gpu="$on_gpu --oracles 3 --warm $(t .45 "$total") --seconds $(t .11 "$total")"
+gpu_grid="$on_gpu --oracles 0 --warm $(t .26 "$total") --seconds $(t .09 "$total")"
+gpu_whole_grid="$on_gpu --oracles 0 --warm $(t .27 "$total") --seconds $(t .08 "$total")"
+quarter="grpo:.25+supervised/mean:.75" wide="grpo_patch=${WIDE:-96}@crops=${WIDE_CROPS:-24}@grpo_prompts=16"
+early="scratch_early=supervised/sampled:.4+grpo:.07+supervised/mean@further_rate=3e-3:.53"
 arms() { # of a comparison, in the order in which they are measured; the first with GRPO is in the pictures
   case "$1" in
-    l1 | bands) echo "supervised/mean $quarter $half grpo" ;;
-    l1_ssim) echo "supervised/mean $quarter" ;;
-    low_light) echo "supervised/mean $quarter after=supervised/mean:.5+grpo:.25+supervised/mean:.25 $half
+    l1 | bands) echo "supervised/mean quarter=$quarter half=grpo:.5+supervised/mean:.5" ;;
+    l1_ssim) echo "supervised/mean quarter=$quarter" ;;
+    l1_scratch | l1_ssim_scratch | bands_scratch) echo scratch ;;
+    low_light) echo "supervised/mean quarter=$quarter after=supervised/mean:.5+grpo:.25+supervised/mean:.25
       fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5" ;;
-    gpu) echo "supervised/mean $quarter $half" ;;
+    gpu) echo "supervised/mean quarter=$quarter" ;;
     toolbox) echo "supervised/mean grpo=grpo@sharpness=4" ;;
-    l1_scratch | bands_scratch) echo scratch ;;
-    toolbox_scratch) echo "scratch_grpo=grpo@grpo_rate=5e-3@entropy=0.003" ;;
+    whole_grid) echo "scratch $early" ;;
+    whole_grid_more) echo "scratch_quarter=supervised/sampled:.78+grpo:.06+supervised/mean:.16
+      scratch_late=supervised/mean:.5+supervised/sampled@further_rate=2e-3:.2+grpo:.06+supervised/mean:.24" ;;
+    toolbox_grid) echo "supervised/mean grpo=grpo@sharpness=4" ;;
+    toolbox_grid_more) echo "groups=grpo@sharpness=4@group=16@grpo_rate=2e-3 entropy=grpo@sharpness=4@entropy=0.002" ;;
+    gpu_grid) echo "supervised/mean quarter=$quarter wide=grpo@$wide:.25+supervised/mean:.75
+      psnr=grpo@$wide@w_psnr=0.75:.25+supervised/mean:.75 eighth=grpo@$wide:.125+supervised/mean:.875" ;;
+    gpu_whole_grid) echo "scratch $early" ;;
   esac
 }
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
@@ -49,47 +62,62 @@ measure() { # name seed arms... : one process, stopped in time for the tables
   local name="$1" seed="$2" left
   shift 2
   mkdir -p "$work/$name"
-  if [ "$name" = gpu ]; then
-    export CUDA_VISIBLE_DEVICES="${gpus[$((seed % ${#gpus[@]}))]}"
-    sleep "${GPU_AFTER:-0}"
-  fi
+  [[ "$name" != gpu* ]] || export CUDA_VISIBLE_DEVICES="${gpus[$((seed % ${#gpus[@]}))]}"
   left=$((${LIMIT:-$total} - 25 - SECONDS))
   [ "$left" -gt 0 ] || return 0
   timeout "$left" taskset -c "$cores" "$python" bench/restoration.py ${!name} --out "$work/$name" --only "$seed" --arms "$@" \
     >> "$work/$name/seed$seed.txt" 2>&1
 }
+after_warm_up() { # name seed arms... : beside the process that measures the warm-up of the same name and seed
+  until [ -f "$work/$1/seed$2/warm/result.json" ] || [ "$SECONDS" -gt "$total" ]; do sleep 1; done
+  measure "$@"
+}
+seeds() { # of a part
+  case "$1" in
+    gpu_whole_grid) echo ${GRID_SEEDS:-10} | cut -d' ' -f1 ;;
+    gpu_grid) echo ${GRID_SEEDS:-10 11} | cut -d' ' -f1,2 ;;
+    *_grid) echo ${GRID_SEEDS:-10 11 12} ;;
+    *) echo ${SEEDS:-0 1 2} ;;
+  esac
+}
 table() { # name arms... : of what was measured
   local name="$1"
   shift
   [ -d "$work/$name" ] || return 0
-  taskset -c "$cores" "$python" bench/restoration.py ${!name} --only ${SEEDS:-0 1 2} --out "$work/$name" --pieces 0 --arms "$@" \
+  taskset -c "$cores" "$python" bench/restoration.py ${!name} --only $(seeds "$name") --out "$work/$name" --pieces 0 --arms "$@" \
     > "$work/$name/table.txt" 2>&1
 }
 file="$out/restoration_${parts// /_}.tar.gz"
 mkdir -p "$out"
 pack() {
-  tar -C "$work" -czf "$file.part" --exclude='seed[1-9]/*.pt' --exclude='gpu/*.pt' --exclude='low_light/*.pt' --exclude=checkpoints --exclude=probe \
+  tar -C "$work" -czf "$file.part" --exclude='seed[1-9]*/*.pt' --exclude='gpu/*.pt' --exclude='*_grid/*.pt' --exclude='low_light/*.pt' --exclude=checkpoints --exclude=probe \
     --exclude=cold --exclude=run . 2> /dev/null
   mv "$file.part" "$file"
 }
 while sleep 60; do pack; done &
 packer=$!
 jobs=()
-for seed in ${SEEDS:-0 1 2}; do
-  for part in $parts; do
+for part in $parts; do
+  for seed in $(seeds "$part"); do
     case "$part" in
-      cpu) for name in l1 l1_ssim bands; do measure "$name" "$seed" $(arms "$name") & jobs+=($!); done
-        measure l1 "$seed" scratch & jobs+=($!) ;;
-      *) measure "${part%_scratch}" "$seed" $(arms "$part") & jobs+=($!) ;;
+      cpu) for name in l1 l1_ssim bands; do
+          measure "$name" "$seed" $(arms "$name") & jobs+=($!)
+          measure "$name" "$seed" scratch & jobs+=($!)
+        done ;;
+      whole_grid) for name in "$part" "${part}_more"; do measure "$part" "$seed" $(arms "$name") & jobs+=($!); done ;;
+      toolbox_grid) measure "$part" "$seed" $(arms "$part") & jobs+=($!)
+        after_warm_up "$part" "$seed" $(arms "${part}_more") & jobs+=($!) ;;
+      *) measure "$part" "$seed" $(arms "$part") & jobs+=($!) ;;
     esac
   done
 done
 wait "${jobs[@]}"
 kill "$packer"
+names="l1 l1_ssim bands low_light toolbox gpu whole_grid toolbox_grid gpu_grid gpu_whole_grid"
 jobs=()
-for name in l1 l1_ssim bands low_light toolbox gpu; do table "$name" $(arms "$name") $(arms "${name}_scratch") & jobs+=($!); done
+for name in $names; do table "$name" $(arms "$name") $(arms "${name}_scratch") $(arms "${name}_more") & jobs+=($!); done
 wait "${jobs[@]}"
-for name in l1 l1_ssim bands low_light toolbox gpu; do cat "$work/$name/table.txt" 2> /dev/null; done
+for name in $names; do cat "$work/$name/table.txt" 2> /dev/null; done
 pack
 rm -rf "$work"
 ls -l "$file"

@@ -88,6 +88,8 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "patch": args.grpo_patch or args.patch if grpo else args.patch,
             "picture_size": args.picture_size,
             "crops": args.crops,
+            "w_psnr": args.w_psnr,
+            "w_ssim": 1 - args.w_psnr,
         },
         "algorithm": {
             "prompts_per_step": args.grpo_prompts if grpo else args.prompts,
@@ -238,7 +240,7 @@ def arguments() -> argparse.Namespace:
         ("warm", 90.0), ("seconds", 60.0), ("rate", 3e-3), ("further-rate", 1e-3), ("grpo-rate", 1e-2), ("final", 0.01),
         ("lambda-pg", 1.0),
         ("lambda-supervised", 0.0), ("concentration", 10.0), ("entropy", 0.0),
-        ("beta", 0.0), ("sharpness", 1.0),
+        ("beta", 0.0), ("sharpness", 1.0), ("w-psnr", 0.5),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=float, default=value)
     p.add_argument("--network", choices=("frequency", "toolbox"), default="frequency")

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from anygrpo.policies.restorer.toolbox import TOOLS
 from anygrpo.policies.stochastic.distributions import middle
 
 
@@ -65,7 +66,7 @@ def oracle(policy: Any, task: Any) -> dict[str, list[float]]:
     sites = [k.removeprefix("site/") for k in policy.greedy(held[:1]).samples if k.startswith("site/")]
     tries = [quality(policy, task, policy.greedy(held))]
     for site in sites:
-        for k in range(9 if "round" in site else 5):
+        for k in range(len(TOOLS) if "round" in site else 5):
 
             def choose(name: str, distribution: Any, site: str = site, k: int = k) -> torch.Tensor:
                 value = middle(distribution, policy.mode)

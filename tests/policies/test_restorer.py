@@ -172,6 +172,21 @@ def test_toolbox_supervision_trains_the_soft_mixture() -> None:
     assert policy.network.choices[0].bias.grad.abs().max() > 0
 
 
+def test_supervised_rows_of_every_size_have_as_many_decisions_as_samples() -> None:
+    policy = small(network="toolbox", patch=8, steps=3)
+    for side, patches in ((16, 4), (32, 16), (16, 4)):
+        p = prompts(2, side, side)
+        rollout = policy.replay(p, Stored([[x["clean"]] for x in p]), seed=0)
+        assert rollout.log_probs.shape == policy.sample(p, 1, 0).log_probs.shape == (2, 1, 3 * patches)
+
+
+def test_one_strong_filter_undoes_a_strong_degradation() -> None:
+    x = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 0.9 + 0.1
+    torch.testing.assert_close(TOOLS["brighten_more"](x**2), x)
+    torch.testing.assert_close(TOOLS["gain_more"](x / 2), x)
+    torch.testing.assert_close(TOOLS["unveil_more"](0.6 * x + 0.4), x)
+
+
 def test_filters_keep_a_constant_and_median_removes_a_dot() -> None:
     flat = torch.full((1, 3, 8, 8), 0.25)
     torch.testing.assert_close(gaussian(flat, 1.5), flat)

@@ -53,9 +53,12 @@ TOOLS = {
     "median": median3,
     "sharpen": lambda x: x + 0.8 * (x - gaussian(x, 1.0)),
     "brighten": lambda x: x.clamp(min=0.004) ** 0.7,
+    "brighten_more": lambda x: x.clamp(min=0.004) ** 0.5,
     "gain": lambda x: 1.4 * x,
+    "gain_more": lambda x: 2 * x,
     "darken": lambda x: x.clamp(min=0.004) ** 1.4,
     "unveil": lambda x: stretched(x, 0.2),
+    "unveil_more": lambda x: stretched(x, 0.4),
 }
 
 

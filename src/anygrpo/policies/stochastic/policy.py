@@ -71,6 +71,7 @@ class StochasticPolicy(BasePolicy):
         self.supervised_gates, self.rows_at_once = supervised_gates, rows_at_once
         state = {name: p for name, p in state_of(network).items() if "lora_" not in name}
         self._frozen = {name: p.clone() for name, p in state.items()}
+        self._decisions: dict[tuple[tuple[int, ...], ...], int] = {}
 
     def trainable(self) -> nn.Module:
         return self.network
@@ -131,12 +132,14 @@ class StochasticPolicy(BasePolicy):
     def _unsampled(self, prompts: list[Any]) -> Rollout:
         """Rows whose gates will follow the mean: nothing is drawn, so log-probs are 0 (and no one reads them)."""
         keys = [*self.inputs, self.target]
-        leaves = {k: padded([p[k][None, None].to(self.device) for p in prompts]) for k in keys}
+        leaves = {k: padded([p[k][None, None] for p in prompts]).to(self.device) for k in keys}
         leaves["shape"] = torch.tensor([[p[self.inputs[0]].shape] for p in prompts], device=self.device)
         leaves["at_mean"] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
-        one = [prompts[0][k][None].to(self.device) for k in self.inputs]
-        decisions = self._run(one, deterministic("mean"))[1].log_probs().shape[1]
-        log_probs = torch.zeros(len(prompts), 1, decisions, device=self.device)
+        shapes = tuple(tuple(prompts[0][k].shape) for k in self.inputs)
+        if shapes not in self._decisions:  # one pass for each shape, not one a step
+            one = [prompts[0][k][None].to(self.device) for k in self.inputs]
+            self._decisions[shapes] = self._run(one, deterministic("mean"))[1].log_probs().shape[1]
+        log_probs = torch.zeros(len(prompts), 1, self._decisions[shapes], device=self.device)
         return Rollout.of(leaves, log_probs, torch.ones_like(log_probs, dtype=torch.bool))
 
     def decode(self, samples: Tree) -> list[list[Tensor]]:
