@@ -105,6 +105,7 @@ class CausalLM(BasePolicy):
         known = self.trust_sampler or (self.corrects and self.trust_sampler is not None)
         if not known or not apart(self.engine):
             return False
+        self.weights.separate()
         self._sync([])
         self._held = True
         return True

@@ -1,9 +1,9 @@
 """The weights of a language model in training: what is trained, what samples, what the reference is.
 
 Trained weights are float32 whatever the matrix products use. Where the body is bfloat16 and the weights themselves are
-trained (not adapters), a *mirror* of the model holds bfloat16 casts made inside the graph, so gradients arrive at the
-float32 weights. For sampling, adapters are merged into the mirror's own copies, made anew from the untouched base
-before each generation: nothing is ever merged into the base, so nothing drifts.
+trained (not adapters), a twin of the model holds bfloat16 casts, from which gradients arrive at the float32 weights; it
+samples with the same casts. Adapters are merged for sampling into a twin's own copies, made anew from the untouched
+base before each generation: nothing is ever merged into the base, so nothing drifts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import frozen_weights
+from anygrpo.policies.causal_lm.narrow import Narrow
 from anygrpo.samplers.fused.gate import fuse_gates
 from anygrpo.samplers.fused.norms import fuse_norms
 from anygrpo.samplers.fused.rotary import fuse_rotary
 from anygrpo.samplers.machine import keep_freed_memory
-from anygrpo.samplers.mirror import bind, mirror
+from anygrpo.samplers.mirror import mirror
 
 
 class Weights:
@@ -40,7 +41,10 @@ class Weights:
     def __init__(
         self, model: nn.Module, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Callable[[], nn.Module]
     ) -> None:
-        self.dtype, self._reload, self._frozen = dtype, reload, None
+        self.dtype, self._reload = dtype, reload
+        self._frozen: dict[str, Tensor] | nn.Module | None = None
+        self._stand_in: nn.Module | None = None
+        self._separate = False
         self._lora = config.train == "lora"
         for p in model.parameters():
             p.requires_grad_(False)
@@ -53,15 +57,16 @@ class Weights:
             for p in model.parameters():
                 p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
         mixed = not self._lora and dtype != torch.float32
-        self._cast = mirror(self._core) if mixed else None
+        self._narrow = Narrow(self._core, dtype) if mixed else None
         if mixed and self._device.type == "cpu":
             keep_freed_memory()
-        self.sampler = mirror(self._core) if self._lora or mixed else self._core
+        trained = self._narrow.model if self._narrow else self._core
+        self.sampler = mirror(trained) if self._lora or mixed else self._core
         if self._device.type == "cuda":
-            for m in {id(m): m for m in (self._core, self._cast, self.sampler) if m is not None}.values():
+            for m in {id(m): m for m in (self._core, trained, self.sampler)}.values():
                 fuse(m)
         if config.gradient_checkpointing:
-            checkpoint_layers(self._cast or self._core)
+            checkpoint_layers(trained)
 
     def own_sampler(self) -> nn.Module:
         """From now on the sampler is a model object of its own, so that the weights may be cut into shards.
@@ -69,7 +74,7 @@ class Weights:
         Raises:
             ConfigError: casts of whole weights are part of the training pass.
         """
-        if self._cast is not None:
+        if self._narrow is not None:
             raise ConfigError(
                 f"policy.dtype = {self.dtype} casts whole weights in the training pass, which shards do not allow",
                 'set policy.dtype = "float32" and training.fsdp_dtype = "bfloat16"',
@@ -86,24 +91,38 @@ class Weights:
 
     def training_model(self) -> nn.Module:
         """The model for a pass with gradients. In eval mode: nothing random is alive while scoring."""
-        if self._cast is None:
+        if self._narrow is None:
             return self._core
-        wide = [p for p in self._core.parameters() if p.dtype != self.dtype]
-        cast = dict(zip(map(id, wide), _Cast.apply(self.dtype, *wide) if wide else ()))
-        for name, p in self._core.named_parameters(remove_duplicate=False):
-            bind(self._cast, name, cast.get(id(p), p))
-        return self._cast
+        return self._stand_in or self._narrow.bind()
+
+    def separate(self) -> None:
+        """From the next `merged` on, a sampler keeps copies of its own, which updates do not reach."""
+        self._separate = True
 
     @torch.no_grad()
     def merged(self) -> Iterator[tuple[str, Tensor]]:
-        """(Hugging Face name, value) of every weight; adapters added in float32. Frozen weights are not copied."""
+        """(Hugging Face name, value) of every weight; adapters added in float32. Frozen weights are not copied, nor are
+        casts of trained ones, up to date from here to the next change of the weights."""
         adapters = dict(_adapter_layers(self._core))
+        casts = self._casts()
         for name, p in self._core.named_parameters(remove_duplicate=False):
             layer, _, leaf = name.rpartition(".base_layer.")
             if layer and leaf == "weight" and layer in adapters:
                 yield f"{layer}.weight", _merge(p, adapters[layer])
             elif ".lora_" not in name:
-                yield name.replace(".base_layer.", "."), p.detach()
+                yield name.replace(".base_layer.", "."), casts.get(name, p.detach())
+
+    def _casts(self) -> dict[str, Tensor]:
+        """Casts of the present weights (in `reference`, of its own), for a sampler that shares them."""
+        if self._narrow is None:
+            return {}
+        if self._stand_in is not None:
+            self._narrow.show(self._stand_in)
+        elif self._separate:
+            return {}
+        else:
+            self._narrow.refresh()
+        return self._narrow.values()
 
     def save_adapters(self, folder: Path) -> None:
         """The adapters alone, in PEFT's format."""
@@ -117,11 +136,27 @@ class Weights:
                 yield
             return
         if self._frozen is None:
-            names = {name for name, p in self._core.named_parameters() if p.requires_grad}
-            source = self._reload().named_parameters()
-            self._frozen = {name: p.detach().to(self._device, torch.float32) for name, p in source if name in names}
-        with frozen_weights(self._core, self._frozen):
-            yield
+            self._frozen = self._first_weights()
+        if isinstance(self._frozen, nn.Module):
+            self._stand_in = self._frozen
+            try:
+                yield
+            finally:
+                self._stand_in = None
+        else:
+            with frozen_weights(self._core, self._frozen):
+                yield
+
+    def _first_weights(self) -> dict[str, Tensor] | nn.Module:
+        """The trained weights as they were: in float32, or as a twin with casts of them."""
+        names = {name for name, p in self._core.named_parameters() if p.requires_grad}
+        source = {name: p.detach() for name, p in self._reload().named_parameters() if name in names}
+        if self._narrow is None:
+            return {name: p.to(self._device, torch.float32) for name, p in source.items()}
+        twin = self._narrow.frozen(source)
+        if self._device.type == "cuda":
+            fuse(twin)
+        return twin
 
     @property
     def _device(self) -> torch.device:
@@ -133,27 +168,6 @@ def fuse(model: nn.Module) -> None:
     fuse_norms(model)
     fuse_rotary(model)
     fuse_gates(model)
-
-
-class _Cast(torch.autograd.Function):
-    """Casts of many weights in a few launches, and of their gradients: a small model on a GPU waits for launches."""
-
-    @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
-        ctx.set_materialize_grads(False)
-        ctx.dtypes = [p.dtype for p in weights]
-        cast = [torch.empty_like(p, dtype=dtype) for p in weights]
-        torch._foreach_copy_(cast, list(weights))
-        return tuple(cast)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        given = [g for g in gradients if g is not None]
-        wide = [torch.empty_like(g, dtype=kind) for g, kind in zip(gradients, ctx.dtypes) if g is not None]
-        if given:
-            torch._foreach_copy_(wide, given)
-        made = iter(wide)
-        return None, *(None if g is None else next(made) for g in gradients)
 
 
 def _with_adapters(model: nn.Module, config: CausalLMConfig, seed: int) -> nn.Module:
