@@ -2,7 +2,7 @@
 # Text to motion at full size, 263 x 196 x 50, measured on held-out captions: supervised on one GPU, then GRPO with LoRA in
 # three seeds beside each other. (The reduced size: motion_grid.sh.)
 #   bash bench/gpu_motion.sh [OUT] [SECONDS]      7 minutes on one GPU
-# CUDA_VISIBLE_DEVICES=2,3: the GPUs that seeds are dealt over; CORES=44-51 (default: all); SEEDS="0 1 2";
+# CUDA_VISIBLE_DEVICES=2,3: the GPUs that seeds are dealt over; CORES=44-51 (default: all); SEEDS="0 1 2"; DEVICE=cuda;
 # SUPERVISED_SECONDS=80; FLAGS: further settings of the GRPO recipe. Needs torch, peft, diffusers and the package's other
 # imports. Leaves OUT/motion.tar.gz: full/summary_*.json, logs' ends, metrics and pictures of each seed.
 . "$(dirname "$0")/motion_env.sh"
@@ -16,7 +16,7 @@ on_gpu() { # LOG ARGUMENTS...
   log="$full/$1"
   shift
   CUDA_VISIBLE_DEVICES="${gpus[$((place % ${#gpus[@]}))]}" taskset -c "${CORES:-0-$(($(nproc) - 1))}" python bench/motion.py \
-    --supervised recipes/motion/full_supervised.toml --grpo recipes/motion/full_grpo.toml --device cuda --out "$full" \
+    --supervised recipes/motion/full_supervised.toml --grpo recipes/motion/full_grpo.toml --device "${DEVICE:-cuda}" --out "$full" \
     --task.data "$data" "$@" > "$log" 2>&1 &
 }
 on_gpu supervised.log --seeds 0 --supervised-seconds "${SUPERVISED_SECONDS:-80}"

@@ -30,8 +30,8 @@ from anygrpo.train.loop import train
 from anygrpo.train.run import Run
 
 HEALTH = ("reward/mean", "ratio/mean", "ratio/max", "log_ratio/abs_max", "kl/behaviour", "kl/reference", "clip/low",
-          "clip/high", "grad_norm/total", "advantage/mean", "loss/policy", "groups/live", "invalid/share",
-          "memory/peak_gb", "time/step")  # fmt: skip
+          "clip/high", "grad_norm/total", "advantage/mean", "advantage/std", "reward/std_within", "loss/policy",
+          "loss/supervised", "groups/live", "invalid/share", "memory/peak_gb", "time/step")  # fmt: skip
 CURVE = ("step", "eval/reward", "eval/component/matching", "eval/motion/judge", "eval/motion/frechet",
          "eval/motion/diversity", "kl/reference")  # fmt: skip
 PICTURES = 6
@@ -78,7 +78,8 @@ def held_out(run: Run) -> tuple[list[list[Any]], dict[str, float]]:
 @torch.no_grad()
 def paired(task: Any, before: list[list[Any]], after: list[list[Any]]) -> dict[str, dict[str, float]]:
     """Change and its standard error over the same prompts and noise: of the reward, of each part of it (weighted or
-    not), of the judge, of the diversity within captions (over captions), and of the Frechet distance (bootstrap)."""
+    not), of the judge, of the diversity within captions (over captions), and of the Frechet distance (bootstrap).
+    `se` is over motions; `se_captions`, over the means of captions, holds for other captions too."""
     prompts = task.held_out()
     values = []
     for outputs in (before, after):
@@ -95,7 +96,9 @@ def paired(task: Any, before: list[list[Any]], after: list[list[Any]]) -> dict[s
     out = {}
     for name, old in values[0].items():
         change = (values[1][name] - old).double()
-        out[name] = {"change": float(change.mean()), "se": float(change.std() / math.sqrt(len(change)))}
+        rows = change.reshape(-1, task.config.held_out_repeats).mean(1) if len(change) == len(prompts) else change
+        se, over_captions = (float(x.std() / math.sqrt(len(x))) for x in (change, rows))
+        out[name] = {"change": float(change.mean()), "se": se, "se_captions": over_captions}
     return out | {"frechet": frechet_change(task, prompts, before, after)}
 
 
@@ -155,6 +158,8 @@ def wait_for_weights(args: argparse.Namespace) -> None:
     recipe = load_recipe(args.grpo, args.flags)
     build_task(recipe.task, recipe.seed)
     while not list(args.weights.glob("checkpoints/step_*/policy.safetensors")):
+        if args.until and time.time() > args.until:
+            raise SystemExit(f"no weights at {args.weights} in time")
         time.sleep(1)
     time.sleep(3)  # the supervised process writes its last checkpoint twice
 
@@ -162,7 +167,11 @@ def wait_for_weights(args: argparse.Namespace) -> None:
 def spread(values: list[float]) -> dict[str, float]:
     if not values:
         return {}
-    return {"first": values[0], "min": min(values), "max": max(values), "last": values[-1]}
+    quarter = max(1, len(values) // 4)
+    means = [
+        sum(part) / len(part) for part in (values[a : a + quarter] for a in range(0, 4 * quarter, quarter)) if part
+    ]
+    return {"first": values[0], "min": min(values), "max": max(values), "last": values[-1], "quarters": means}
 
 
 def main() -> None:

@@ -3,7 +3,8 @@ start, then each setting in several seeds, each job on a CPU core of its own.
 
     bash bench/motion_grid.sh OUT SECONDS        (or: python bench/motion_grid.py --out OUT --seconds 500 --cores 16-27)
 
-All start from the same weights and are measured on the same held-out captions and noise. Writes OUT/NAME.SEED.json for
+All start from the same weights and are measured on the same captions and noise. Further flags (--task.held-out-split
+validation, on which settings are chosen) are the recipe's. Writes OUT/NAME.SEED.json for
 each job as it ends (bench/motion.py's summary of a seed), and OUT/table.md.
 """
 
@@ -25,43 +26,35 @@ from typing import Any
 
 from anygrpo.config.load import load_recipe
 from anygrpo.tasks import build_task
+from anygrpo.tasks.motion.task import PARTS
 
 HERE = Path(__file__).parent
 SUPERVISED, GRPO = (str(HERE.parent / "recipes" / "motion" / f"{kind}.toml") for kind in ("supervised", "grpo"))
 
 
-def rate(value: float) -> list[str]:
-    """A cosine from `value` to 0: at a constant rate the last updates' noise stays in the weights."""
-    return ["--optimizer.learning-rate", f'{{ kind = "cosine", start = {value}, end = 0.0, warmup = 5 }}']
+FLAGS = {"shown": "algorithm.lambda-supervised", "beta": "algorithm.beta", "steps": "training.steps",
+         "prompts": "algorithm.prompts-per-step", "group": "algorithm.group-size",
+         "pg": "algorithm.lambda-pg"} | {n: f"task.{n}" for n in PARTS}  # fmt: skip
+"""Words of a setting and the recipe's fields; `rate` (a cosine from there to 0: at a constant rate the last updates'
+noise stays in the weights) and `physical` (the weight of each of four parts) stand for more than one word."""
 
 
-def parts(physical: float, **own: float) -> list[str]:
-    """Weights of the reward's parts beside matching: `physical` of the four, unless one has its own."""
-    weights = dict.fromkeys(("skating", "floor", "jerk", "limits"), physical) | {"diversity": 0.0} | own
-    return [x for name, weight in weights.items() for x in (f"--task.{name}", str(weight))]
-
-
-def demonstrations(weight: float) -> list[str]:
-    """Captured motion beside the samples: the supervised loss with this weight."""
-    return ["--algorithm.lambda-supervised", str(weight)]
-
-
-def kl(weight: float) -> list[str]:
-    return ["--algorithm.beta", str(weight)]
-
-
-SHORT = [*demonstrations(0.0), *rate(6e-4), "--training.steps", "100"]
-SETTINGS: dict[str, list[str]] = {
-    "recipe": [],
-    "shown_1": demonstrations(1.0),
-    "shown_1_more": [*parts(0.01, diversity=0.04), *demonstrations(1.0)],
-    "only_shown": ["--algorithm.lambda-pg", "0.0"],
-    "kl": [*parts(0.02, diversity=0.15), *kl(10.0), *SHORT],
-    "kl_more": [*parts(0.05, diversity=0.5), *kl(10.0), *SHORT],
-    "former": [*parts(0.03), *SHORT],
-    "matching_alone": [*parts(0.0), *SHORT],
-}
-"""Name -> flags on the recipe; the first are run first."""
+def flags_of(setting: str) -> list[str]:
+    """`recipe`, or changes of it in a row: "beta=10,physical=0.05,jerk=0.1" (a later word overrides an earlier one)."""
+    values: dict[str, str] = {}
+    for word in setting.split(",") if setting != "recipe" else []:
+        name, _, value = word.partition("=")
+        names = ("skating", "floor", "jerk", "limits") if name == "physical" else (name,)
+        values |= dict.fromkeys(names, value)
+    out = []
+    for name, value in values.items():
+        if name == "rate":
+            out += ["--optimizer.learning-rate", f'{{ kind = "cosine", start = {value}, end = 0.0, warmup = 5 }}']
+        elif name in FLAGS:
+            out += [f"--{FLAGS[name]}", value]
+        else:
+            sys.exit(f"{setting}: no {name!r}; there are {', '.join([*FLAGS, 'rate', 'physical'])}")
+    return out
 
 
 def command(args: argparse.Namespace, out: Path, *more: str) -> list[str]:
@@ -78,7 +71,7 @@ def on_core(core: int, words: list[str], log: Path) -> int:
 def run_all(args: argparse.Namespace, weights: Path, deadline: float) -> None:
     """Every core takes the next job until none is left or too little time."""
     jobs: queue.Queue[tuple[str, int]] = queue.Queue()
-    for name in args.settings or SETTINGS:
+    for name in args.settings:
         for seed in args.seeds:
             jobs.put((name, seed))
 
@@ -90,7 +83,9 @@ def run_all(args: argparse.Namespace, weights: Path, deadline: float) -> None:
                 return
             folder = args.out / "jobs" / f"{name}.{seed}"
             flags = ["--weights", str(weights), "--seeds", "1", "--first-seed", str(seed), "--evaluation.every", "1000"]
-            code = on_core(core, command(args, folder, *flags, *SETTINGS[name]), args.out / f"{name}.{seed}.log")
+            code = on_core(
+                core, command(args, folder, *flags, *args.flags, *flags_of(name)), args.out / f"{name}.{seed}.log"
+            )
             print(f"{name}.{seed}: exit {code}", flush=True)
             if code == 0:
                 shutil.copy(folder / f"summary_{seed}.json", args.out / f"{name}.{seed}.json")
@@ -112,7 +107,7 @@ def table(out: Path) -> str:
     for file in sorted(out.glob("*.json")):
         seeds[file.stem.rsplit(".", 1)[0]].append(json.loads(file.read_text())["seeds"][0])
     lines = ["| setting | seeds | " + " | ".join(COLUMNS) + " | KL last |", "| --- |" + " --- |" * (len(COLUMNS) + 2)]
-    for name in sorted(seeds, key=[*SETTINGS, *seeds].index):
+    for name in seeds:
         rows = seeds[name]
         cells = []
         for column in COLUMNS:
@@ -137,11 +132,13 @@ def main() -> None:
     parser.add_argument("--job-seconds", type=float, default=125, help="no job is begun with less time left")
     parser.add_argument("--cores", type=cores_of, default=cores_of("16-27"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12])
-    parser.add_argument("--settings", nargs="*", choices=list(SETTINGS), help="default: all")
+    parser.add_argument("--settings", nargs="+", default=["recipe"], help="recipe, or changes of it: beta=10,jerk=0.1")
     parser.add_argument("--data", type=Path, help="folder of the clips")
     parser.add_argument("--weights", type=Path, help="a run folder of recipes/motion/supervised.toml, trained already")
     parser.add_argument("--table", action="store_true", help="only print the table of what OUT holds")
-    args = parser.parse_args()
+    args, args.flags = parser.parse_known_args()
+    for setting in args.settings:
+        flags_of(setting)
     if not args.table:
         measure(args)
     (args.out / "table.md").write_text(table(args.out) + "\n")
@@ -156,7 +153,7 @@ def measure(args: argparse.Namespace) -> None:
     build_task(recipe.task, 0)  # trains the encoders once, into the cache that all jobs read
     weights = args.weights
     if weights is None:
-        flags = ["--seeds", "0", "--supervised-seconds", f"{args.seconds / 5:.0f}"]
+        flags = ["--seeds", "0", "--supervised-seconds", f"{args.seconds / 5:.0f}", *args.flags]
         if code := on_core(args.cores[0], command(args, args.out / "jobs", *flags), args.out / "supervised.log"):
             sys.exit(f"the supervised start ended with exit code {code}: {args.out / 'supervised.log'}")
         weights = args.out / "jobs" / "supervised"

@@ -53,13 +53,13 @@ def test_jerk_by_hand():
 
 
 def test_diversity_by_hand():
-    still, moved = torch.zeros(6, 4), torch.full((9, 4), rewards.SPREAD / 2)
-    assert rewards.diversity([still]) == [0.0]
-    assert rewards.diversity([still, still]) == [0.0, 0.0]
-    assert rewards.diversity([still, moved]) == pytest.approx([0.5, 0.5])  # over the six frames both have
+    still, moved = torch.zeros(6, 4), torch.full((9, 4), 0.65)
+    assert rewards.diversity([still], 1.3) == [0.0]
+    assert rewards.diversity([still, still], 1.3) == [0.0, 0.0]
+    assert rewards.diversity([still, moved], 1.3) == pytest.approx([0.5, 0.5])  # over the six frames both have
     far = torch.full((6, 4), 10.0)
-    assert rewards.diversity([still, still, far]) == pytest.approx([1.0, 1.0, 1.0])
-    alone, near = rewards.diversity([moved, still, still + 0.01])[:2]
+    assert rewards.diversity([still, still, far], 1.3) == pytest.approx([1.0, 1.0, 1.0])
+    alone, near = rewards.diversity([moved, still, still + 0.01], 1.3)[:2]
     assert alone > near  # what lies apart from the others is the diverse one
 
 

@@ -11,7 +11,9 @@ from anygrpo.config.diffusion import MotionPolicyConfig, MotionTaskConfig
 from anygrpo.policies import motion
 from anygrpo.tasks import build_task
 from anygrpo.tasks.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS
+from anygrpo.tasks.motion.captions import training_captions
 from anygrpo.tasks.motion.clips import CMU_FOLDER, default_folder
+from anygrpo.tasks.motion.measures import diversity
 
 FETCHED = default_folder()
 """Where the fetched clips lie; read here, because a fixture moves the cache."""
@@ -62,6 +64,19 @@ def test_prompts_are_a_function_of_seed_and_step(make):
     assert not asked & {p["caption"] for p in a.held_out()}
 
 
+def test_the_validation_split_shares_neither_captions_nor_seeds_with_the_test_split(make):
+    test, validation = make().held_out(), make(held_out_split="validation").held_out()
+    for key in ("caption", "seed"):
+        assert not {p[key] for p in test} & {p[key] for p in validation}
+    assert all(p["caption"] in training_captions(p["action"]) for p in validation)
+
+
+def test_a_caption_that_comes_again_has_other_seeds(make):
+    turns = [p for p in make(held_out_captions=3).held_out() if p["action"] == "turn_left"]
+    assert len({p["caption"] for p in turns}) == 1  # the hash holds out one
+    assert len({p["seed"] for p in turns}) == len(turns) == 12
+
+
 def test_demonstrations_score_high_and_noise_low(make):
     task = make()
     prompts = task.prompts(0, 6)
@@ -80,7 +95,7 @@ def test_diversity_is_within_a_group_and_within_a_caption_where_samples_are_sing
     task = make(diversity=0.5)
     prompts = task.prompts(0, 2)
     a, b = (task.stored([p]).actions[0][0] for p in prompts)
-    scores = task.score(prompts, [[a, a, a + 1.3], [b, b, torch.zeros(3, 47)]])
+    scores = task.score(prompts, [[a, a, a + task.spread], [b, b, torch.zeros(3, 47)]])
     values = scores.components["diversity"]
     assert values[0] == pytest.approx(torch.tensor([0.5**0.5, 0.5**0.5, 1.0]), abs=1e-5)
     assert values[1].tolist() == [0.0, 0.0, 0.0]  # two alike and an invalid one
@@ -89,8 +104,15 @@ def test_diversity_is_within_a_group_and_within_a_caption_where_samples_are_sing
         expected = expected + 0.1 * scores.components[name]
     assert torch.allclose(scores.rewards[0], expected[0] / 1.9)
     same = prompts[0] | {"seed": 1}
-    held = task.score([prompts[0], same, prompts[1]], [[a], [a + 0.65], [b]]).components["diversity"]
+    held = task.score([prompts[0], same, prompts[1]], [[a], [a + task.spread / 2], [b]]).components["diversity"]
     assert held[:, 0].tolist() == pytest.approx([0.5, 0.5, 0.0])
+
+
+def test_motions_as_far_apart_as_captured_ones_have_full_diversity(make):
+    task = make()
+    windows = [w.features for w in task.bank.windows["walk"]]
+    assert 0.5 < diversity([("", w) for w in windows]) / task.spread < 2
+    assert task.spread != make(layout="humanml").spread
 
 
 def test_what_is_no_motion_is_invalid_with_a_reason(make):

@@ -154,10 +154,12 @@ class MotionTaskConfig(Section):
     "Add the CMU walks in BVH where Debian's assimp-testmodels is installed."
     captions: int = Field(1, ge=1)
     "Captions in a row in one prompt (segment-wise reward)."
+    held_out_split: Literal["test", "validation"] = "test"
+    "Captions that are measured: held-out ones, or training captions with seeds of their own, to choose settings on."
     held_out_captions: int = Field(2, ge=1)
-    "Held-out captions of each action."
+    "Measured captions of each action."
     held_out_repeats: int = Field(4, ge=2)
-    "Seeds for each held-out caption: diversity is measured among them."
+    "Seeds for each measured caption: diversity is measured among them."
     matching: float = Field(1.0, ge=0)
     skating: float = Field(0.1, ge=0)
     floor: float = Field(0.1, ge=0)

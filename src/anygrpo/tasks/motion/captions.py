@@ -46,3 +46,8 @@ def training_captions(action: str) -> list[str]:
 def held_out_captions(action: str) -> list[str]:
     """Never empty: where the hash holds none out, the last caption is."""
     return [c for c in captions(action) if is_held_out(c)] or captions(action)[-1:]
+
+
+def validation_captions(action: str) -> list[str]:
+    """Every fifth training caption: settings are chosen on these, and held-out captions stay unseen until the end."""
+    return training_captions(action)[::5]

@@ -21,8 +21,6 @@ JERK = 1200.0
 """Root mean square jerk (m/s^3) over joints that captured motion reaches (its most acrobatic clips)."""
 STRETCH = 0.1
 """Relative change of a limb's length that is tolerated."""
-SPREAD = 1.3
-"""Root mean square difference of standardised features between captured motions of one caption."""
 BENT = math.radians(165)
 """Largest flexion of knees and elbows."""
 
@@ -58,9 +56,9 @@ def jerk(places: Places, fps: float) -> float:
     return math.exp(-max(0.0, size / JERK - 1))
 
 
-def diversity(motions: list[Tensor]) -> list[float]:
-    """For each motion [F, N] of a group (standardised features) min(1, d / SPREAD), d the root mean square difference
-    to the others over the frames both have. A group of one: 0."""
+def diversity(motions: list[Tensor], spread: float) -> list[float]:
+    """For each motion [F, N] of a group (standardised features) min(1, d / spread), d the root mean square difference
+    to the others over the frames both have, spread that of captured motions. A group of one: 0."""
     if len(motions) < 2:
         return [0.0] * len(motions)
     apart = torch.zeros(len(motions), len(motions))
@@ -69,7 +67,7 @@ def diversity(motions: list[Tensor]) -> list[float]:
             n = min(len(a), len(b))
             apart[i, j] = apart[j, i] = (a[:n] - b[:n]).square().mean()
     d = (apart.sum(1) / (len(motions) - 1)).sqrt()
-    return (d / SPREAD).clamp(max=1.0).tolist()
+    return (d / spread).clamp(max=1.0).tolist()
 
 
 def limits(places: Places) -> float:

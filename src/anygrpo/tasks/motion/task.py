@@ -14,7 +14,7 @@ from anygrpo.rollout import Scores, Stored
 from anygrpo.tasks.base import BaseTask
 from anygrpo.tasks.motion import rewards
 from anygrpo.tasks.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS, Bank, build_bank
-from anygrpo.tasks.motion.captions import held_out_captions, training_captions
+from anygrpo.tasks.motion.captions import held_out_captions, training_captions, validation_captions
 from anygrpo.tasks.motion.clips import default_folder, load_clips
 from anygrpo.tasks.motion.features import LAYOUTS, decode
 from anygrpo.tasks.motion.matcher import Matcher, cached_matcher
@@ -26,6 +26,8 @@ PARTS = (*ALONE, "diversity")
 Prompt = dict[str, Any]
 Sample = tuple[int, int, Tensor]
 """Prompt, place in its group, motion."""
+SPLITS = {"test": (held_out_captions, 1000), "validation": (validation_captions, 500_000)}
+"""Captions that are measured, and the first of their noise seeds."""
 
 
 def build(config: MotionTaskConfig, seed: int) -> MotionTask:
@@ -68,6 +70,7 @@ class MotionTask(BaseTask):
         self.config, self.seed, self.bank, self.kept = config, seed, bank, kept
         self.matcher, self.judge, self.layout = matcher, judge, LAYOUTS[config.layout]
         self.weights = {name: float(getattr(config, name)) for name in PARTS}
+        self.spread = captured_spread(bank)
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
@@ -77,13 +80,15 @@ class MotionTask(BaseTask):
         return [self._prompt(generator, training_captions) for _ in range(count)]
 
     def held_out(self) -> list[Prompt]:
-        """For each action, held-out captions, each with several seeds (in a row: followed by random actions')."""
-        generator = torch.Generator().manual_seed(12345)
+        """For each action, captions of the split, each with several seeds (in a row: followed by random actions')."""
+        captions, start = SPLITS[self.config.held_out_split]
+        generator, repeats = torch.Generator().manual_seed(12345), self.config.held_out_repeats
         out = []
         for action in self.bank.actions:
             for number in range(self.config.held_out_captions):
-                prompt = self._prompt(generator, held_out_captions, action, number)
-                out += [prompt | {"seed": 1000 + r} for r in range(self.config.held_out_repeats)]
+                prompt = self._prompt(generator, captions, action, number)
+                first = start + number // len(captions(action)) * repeats  # a caption that comes again has other seeds
+                out += [prompt | {"seed": first + r} for r in range(repeats)]
         return out
 
     def _prompt(self, generator: torch.Generator, captions: Any, first: str | None = None, number: int = 0) -> Prompt:
@@ -130,7 +135,7 @@ class MotionTask(BaseTask):
                 components[name][p, g] = value
         if self.weights["diversity"]:
             for group in self._groups(prompts, good):
-                for (p, g, _), value in zip(group, rewards.diversity([motion for *_, motion in group])):
+                for (p, g, _), value in zip(group, rewards.diversity([m for *_, m in group], self.spread)):
                     components["diversity"][p, g] = value
         total = sum(self.weights.values())
         reward = sum((components[n] * (w / total) for n, w in self.weights.items()), torch.zeros(shape))
@@ -227,6 +232,13 @@ class MotionTask(BaseTask):
             pair = {"before": self.places(before[i][0]), "after": self.places(after[i][0])}
             made += draw(title, pair, self.layout.bones, self.config.fps, folder / f"motion_{i:02d}")
         return made
+
+
+def captured_spread(bank: Bank) -> float:
+    """How far captured motions of one action are apart (root mean square of standardised features), about a dozen
+    windows of each: 1.3 in the compact layout, 1.6 in the full one; 1 where each action has one window."""
+    some = [(a, w.features) for a, windows in bank.windows.items() for w in windows[:: max(1, len(windows) // 12)]]
+    return diversity(some) or 1.0
 
 
 def rows_of(prompt: Prompt) -> list[tuple[str, str, int, int]]:
