@@ -13,6 +13,7 @@ from anygrpo.doctor import diagnose_log, read
 from anygrpo.doctor.render.page import report as diagnosis_part
 from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
+from anygrpo.report.gains import gains_table
 from anygrpo.report.words import WORDS
 
 _FOOTER = "<footer>anygrpo doctor</footer>"
@@ -22,6 +23,7 @@ _CSS = """<style>
 .answers{width:100%;border-collapse:collapse;font-size:15px}
 .answers td,.answers th{padding:8px 14px 8px 0;border-top:1px solid var(--rule);text-align:left;vertical-align:top;
 overflow-wrap:anywhere;white-space:pre-wrap;width:33%}
+.gains td,.gains th{width:auto;white-space:nowrap;font-variant-numeric:tabular-nums}
 .answers small{color:var(--soft);white-space:nowrap}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:14px;overflow-x:auto;font-size:13px;
 line-height:1.45}
@@ -51,7 +53,8 @@ def run_page(folder: Path, language: str = "en") -> str:
     words = WORDS[language]
     diagnosis = diagnose_log(read(str(folder)))
     body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)
-    parts = [_actions(folder, words), _answers(folder, words), _pictures(folder, words), _settings(folder, words)]
+    sections = (_actions, _gains, _answers, _pictures, _settings)
+    parts = [section(folder, words) for section in sections]
     title = f"{words['title']}: {folder.name}"
     return document(title, _CSS + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
 
@@ -76,6 +79,13 @@ def _action(action: dict[str, Any], words: dict[str, str]) -> str:
     where = [action["checkpoint"]] if action.get("checkpoint") else []
     head = f"{words['step']} {action['step']}: {words[action['kind']]} ({action['rule']})"
     return "; ".join([f"{head}. {action['reason']}", *where, *changes])
+
+
+def _gains(folder: Path, words: dict[str, str]) -> str:
+    """Held-out pictures at the first and the last evaluation, by degradation."""
+    files = sorted((folder / "evaluations").glob("step_*.jsonl"))
+    table = gains_table(_lines(files[0]), _lines(files[-1]), words) if len(files) >= 2 else ""
+    return _section(words["gains"], table) if table else ""
 
 
 def _answers(folder: Path, words: dict[str, str]) -> str:
