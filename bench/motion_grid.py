@@ -5,7 +5,7 @@ start, then each setting in several seeds, each job on a CPU core of its own.
 
 All start from the same weights and are measured on the same captions and noise. Further flags (--task.held-out-split
 validation, on which settings are chosen) are the recipe's. Writes OUT/NAME.SEED.json for
-each job as it ends (bench/motion.py's summary of a seed), and OUT/table.md.
+each job as it ends (bench/motion.py's summary of a seed), OUT/NAME.SEED/ (its log), and OUT/table.md.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ def flags_of(setting: str) -> list[str]:
     return out
 
 
+HEAVY = ("checkpoints", "samples", "evaluations", "pictures")
+"""What is not kept of a job's run folder; the log and the settings are, for `anygrpo doctor`."""
+
+
 def command(args: argparse.Namespace, out: Path, *more: str) -> list[str]:
     base = ["--supervised", SUPERVISED, "--grpo", GRPO, "--out", str(out)]
     data = ["--task.data", str(args.data)] if args.data else []
@@ -89,6 +93,8 @@ def run_all(args: argparse.Namespace, weights: Path, deadline: float) -> None:
             print(f"{name}.{seed}: exit {code}", flush=True)
             if code == 0:
                 shutil.copy(folder / f"summary_{seed}.json", args.out / f"{name}.{seed}.json")
+                kept = args.out / f"{name}.{seed}"
+                shutil.copytree(folder / f"seed_{seed}", kept, ignore=shutil.ignore_patterns(*HEAVY))
 
     threads = [threading.Thread(target=work, args=(core,)) for core in args.cores]
     for thread in threads:

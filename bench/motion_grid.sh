@@ -4,7 +4,7 @@
 #   START=FOLDER: a trained run of recipes/motion/supervised.toml; else it is trained first. SEEDS="10 11 12",
 #   SETTINGS="recipe beta=10,jerk=0.1" (changes of the recipe, words in motion_grid.py), JOB_SECONDS=125: a job that has less
 #   time left is not begun; FLAGS: of the recipe, for all (--task.held-out-split validation to choose among settings).
-# Leaves OUT/motion_grid.tar.gz: one JSON a setting and seed (written as each ends), table.md, the logs' ends.
+# Leaves OUT/motion_grid.tar.gz: one JSON and the log of a setting and seed (written as each ends), table.md, the logs' ends.
 . "$(dirname "$0")/motion_env.sh"
 mkdir -p "$work/motion_grid"
 export XDG_CACHE_HOME="$work/cache" CUDA_VISIBLE_DEVICES=""
