@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from anygrpo.doctor import diagnose_log, read
+from anygrpo.doctor.words.tell import tell
 from tests.support.restoration import toy_run
 
 GATES = {"--policy.sites": '["*"]', "--policy.train": '["*.fusion.*", "*.rate.*"]'}
@@ -34,6 +35,8 @@ FAULTS = {
         "--algorithm.prompts_per_step": "8",
         "--policy.concentration": "3000",
     },
+    # abnormal advantages: all 0, for the output of the untrained network does not depend on the gates that are sampled
+    "constant_reward": {"--policy.sites": '["*/rate"]', "--policy.train": '["*.rate.*"]'},
     # abnormal advantages: a floor far above the rewards' spread
     "advantage_compressed": {"--algorithm.std_floor": "1.0"},
 }
@@ -49,6 +52,17 @@ def test_the_fault_is_named_first(rule: str, tmp_path: Path) -> None:
     found = diagnosis(tmp_path / "run", **FAULTS[rule])
     assert found.first is not None
     assert found.first.rule == rule
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_gates_without_effect_get_a_cure_that_a_restorer_has(lang: str, tmp_path: Path) -> None:
+    path = toy_run("gates", tmp_path / "run", 10, slice(1, None), **(GATES | FAULTS["constant_reward"]))
+    told = diagnose_log(read(str(path)))
+    assert told.first is not None
+    cure = tell(told.first, told.run, lang).prescription
+    assert "policy.sites" in cure
+    assert "algorithm.entropy_coef" in cure
+    assert "temperature" not in cure
 
 
 def test_a_run_without_a_fault_is_not_objected_to(tmp_path: Path) -> None:

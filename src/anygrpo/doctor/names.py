@@ -37,6 +37,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "agg/all/all/solved_none", "baseline_reward/pct_0",
     ),
     "groups/size": ("groups/size",),
+    "restoration/gate_edge_share": ("restoration/gate_edge_share",),
     "advantage/mean": (
         "advantage/mean", "critic/advantages/mean", "advantages/mean", "ppo_actor/advantages/avg",
         "val/advantages_mean",

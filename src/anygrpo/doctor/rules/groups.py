@@ -37,14 +37,16 @@ def constant_reward(run: Run) -> Result:
     if between <= 1e-9 or not still or (dead is not None and dead.mean < 0.95):
         return None
     assert within
+    gates = run.get("restoration/gate_edge_share") is not None  # no texts and no temperature there
     return finding(
         "constant_reward",
         "serious",
         within.rows,
+        variant="gates" if gates else "",
         within=within.mean,
         between=between,
         dead=dead.mean if dead else 1.0,
-        changes=(Change("temperature", 1.0),),
+        changes=(Change("entropy_coef", None),) if gates else (Change("temperature", 1.0),),
         metrics=("reward/std_within", "groups/dead"),
     )
 
