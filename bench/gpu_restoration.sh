@@ -36,6 +36,9 @@ on_gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE
 gpu="$on_gpu --oracles 3 --warm $(t .45 "$total") --seconds $(t .11 "$total")"
 gpu_grid="$on_gpu --oracles 0 --warm $(t .26 "$total") --seconds $(t .09 "$total")"
 gpu_whole_grid="$on_gpu --oracles 0 --warm $(t .27 "$total") --seconds $(t .08 "$total")"
+gpu_toolbox_grid="--device ${DEVICE:-cuda} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
+  --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 64 --group 16 --rows 1024 --best-of 4 --oracles 0 --warm-gates mean
+  --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --warm $(t .1 "$total") --seconds $(t .2 "$total") ${GPU_EXTRA:-}"
 quarter="grpo:.25+supervised/mean:.75" wide="grpo_patch=${WIDE:-96}@crops=${WIDE_CROPS:-24}@grpo_prompts=16"
 early="scratch_early=supervised/sampled:.4+grpo:.07+supervised/mean@further_rate=3e-3:.53"
 arms() { # of a comparison, in the order in which they are measured; the first with GRPO is in the pictures
@@ -55,6 +58,7 @@ arms() { # of a comparison, in the order in which they are measured; the first w
     gpu_grid) echo "supervised/mean quarter=$quarter wide=grpo@$wide:.25+supervised/mean:.75
       psnr=grpo@$wide@w_psnr=0.75:.25+supervised/mean:.75 eighth=grpo@$wide:.125+supervised/mean:.875" ;;
     gpu_whole_grid) echo "scratch $early" ;;
+    gpu_toolbox_grid) echo "supervised/mean grpo=grpo@sharpness=4 mild=grpo@sharpness=2@grpo_rate=2e-3" ;;
   esac
 }
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
@@ -74,7 +78,7 @@ after_warm_up() { # name seed arms... : beside the process that measures the war
 }
 seeds() { # of a part
   case "$1" in
-    gpu_whole_grid) echo ${GRID_SEEDS:-10} | cut -d' ' -f1 ;;
+    gpu_whole_grid | gpu_toolbox_grid) echo ${GRID_SEEDS:-10} | cut -d' ' -f1 ;;
     gpu_grid) echo ${GRID_SEEDS:-10 11} | cut -d' ' -f1,2 ;;
     *_grid) echo ${GRID_SEEDS:-10 11 12} ;;
     *) echo ${SEEDS:-0 1 2} ;;
@@ -113,7 +117,7 @@ for part in $parts; do
 done
 wait "${jobs[@]}"
 kill "$packer"
-names="l1 l1_ssim bands low_light toolbox gpu whole_grid toolbox_grid gpu_grid gpu_whole_grid"
+names="l1 l1_ssim bands low_light toolbox gpu whole_grid toolbox_grid gpu_grid gpu_whole_grid gpu_toolbox_grid"
 jobs=()
 for name in $names; do table "$name" $(arms "$name") $(arms "${name}_scratch") $(arms "${name}_more") & jobs+=($!); done
 wait "${jobs[@]}"

@@ -73,6 +73,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "window": args.window,
             "skip": args.skip,
             "concentration": args.concentration,
+            "patch": args.tool_patch,
             "sharpness": args.sharpness if grpo else 1.0,
             "device": args.device,
             "supervised": dict(args.loss),
@@ -233,7 +234,7 @@ def arguments() -> argparse.Namespace:
     for name, value in (
         ("seeds", 3), ("width", 8), ("blocks", 1), ("patch", 32), ("picture-size", 128), ("crops", 32), ("prompts", 8),
         ("grpo-prompts", 16), ("group", 4), ("rows", 64), ("best-of", 8), ("probe", 16), ("oracles", 1),
-        ("pieces", -1), ("grpo-patch", 0),
+        ("pieces", -1), ("grpo-patch", 0), ("tool-patch", 16),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=value)
     for name, value in (
