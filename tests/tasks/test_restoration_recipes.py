@@ -33,6 +33,17 @@ def test_recipe_trains_every_stage(name: str, tmp_path: Path) -> None:
         assert supervised >= {r["stage"] for r in rows[1:]} - {"grpo"}
 
 
+@pytest.mark.parametrize(
+    ("weight", "expected"), [('{kind = "linear", start = 1.0, end = 0.0}', [1.0, 0.5, 0.0]), ("0.0", [1.0, 1.0, 1.0])]
+)
+def test_a_warm_up_weighs_its_loss_by_the_schedule_and_by_1_where_there_is_none(
+    weight: str, expected: list[float], tmp_path: Path
+) -> None:
+    path = toy_run("progressive", tmp_path / "run", 3, slice(1), **{"--algorithm.lambda_supervised": weight})
+    rows = read_rows(path / "metrics.jsonl")[0][1:]
+    assert [r["loss/total"] / r["loss/supervised"] for r in rows] == pytest.approx(expected)
+
+
 def test_adapt_goes_on_where_gates_ended(tmp_path: Path) -> None:
     gates = toy_run("gates", tmp_path / "gates", steps=4)
     ended = read_rows(gates / "metrics.jsonl")[0][-1]

@@ -77,8 +77,8 @@ def terms_of(
         if name in evaluation.losses:
             value = (block.row_weights * torch.where(block.row_weights > 0, evaluation.losses[name], 0.0)).sum()
             tally.add(f"loss/{name}", value)
-            only = name == "supervised" and stage.method == "supervised"
-            terms[name] = value * ((weight or 1.0) if only else weight)
+            unset = stage.method == "supervised" and not number(stage.algorithm.lambda_supervised)
+            terms[name] = value * (1.0 if unset and name == "supervised" else weight)
     if "supervised" in terms and stage.method == "supervised":
         return terms
     if numbers.lambda_pg:
