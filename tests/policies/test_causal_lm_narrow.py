@@ -1,4 +1,4 @@
-"""Bfloat16 casts of float32 weights: shared with the sampler, made again when weights change, exact in their gradients."""
+"""Bfloat16 casts of float32 weights: shared with the sampler, made again when weights change, gradients exact."""
 
 import sys
 from pathlib import Path

@@ -84,14 +84,28 @@ def test_the_factor_of_raw_logits_is_chained() -> None:
     torch.testing.assert_close(ours, x.grad)
 
 
-def test_the_gate_and_its_gradients() -> None:
+def test_the_gate_and_its_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "usable", lambda x: True)
+    assert gate._tried(torch.device("cpu"), torch.float32)
     a, b = made(2, 3, 1000).requires_grad_()
     out = gate.gated(a, b)
+    assert type(out.grad_fn).__name__ == "_GateBackward"
     torch.testing.assert_close(out, F.silu(a) * b)
     weight = made(3, 1000, seed=1)
     ours = torch.autograd.grad((out * weight).sum(), [a, b])
     theirs = torch.autograd.grad((F.silu(a) * b * weight).sum(), [a, b])
     for x, y in zip(ours, theirs):
+        torch.testing.assert_close(x, y)
+
+
+def test_a_feed_forward_block_and_its_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "usable", lambda x: True)
+    given = [made(*shape, seed=i).requires_grad_() for i, shape in enumerate(((2, 5, 8), (12, 8), (12, 8), (8, 12)))]
+    results = []
+    for function in (gate._FeedForward.apply, lambda x, g, u, d: F.linear(F.silu(F.linear(x, g)) * F.linear(x, u), d)):
+        out = function(*given)
+        results.append([out, *torch.autograd.grad((out * made(2, 5, 8, seed=9)).sum(), given)])
+    for x, y in zip(*results):
         torch.testing.assert_close(x, y)
 
 

@@ -47,6 +47,62 @@ def test_each_fused_module_calls_the_kernel(monkeypatch: pytest.MonkeyPatch) -> 
     assert called == ["rotate", "gated"] * 2
 
 
+def feed_forward(dtype=torch.float32):
+    model = model_of("llama").to(dtype)
+    gate.fuse_gates(model)
+    torch.manual_seed(1)
+    return model.model.layers[0].mlp, torch.randn(2, 5, 64).to(dtype).requires_grad_()
+
+
+def plain_feed_forward(mlp, x):
+    return mlp.down_proj(torch.nn.functional.silu(mlp.gate_proj(x)) * mlp.up_proj(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_feed_forward_block_has_the_gradients_of_its_layers(dtype: torch.dtype) -> None:
+    mlp, x = feed_forward(dtype)
+    weight, results = torch.randn(2, 5, 64).to(dtype), []
+    for out in (mlp(x), plain_feed_forward(mlp, x)):
+        results.append([out, *torch.autograd.grad((out * weight).sum(), [x, *mlp.parameters()])])
+    assert type(mlp(x).grad_fn).__name__ == "_FeedForwardBackward"
+    near = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 1e-2}[dtype]
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, rtol=near, atol=near)
+
+
+def test_a_feed_forward_block_keeps_its_input_and_two_products() -> None:
+    mlp, x = feed_forward()
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        mlp(x)
+    weights = {p.data_ptr() for p in mlp.parameters()}
+    assert sum(t.numel() for t in kept if t.data_ptr() not in weights) == 10 * (64 + 2 * 128)
+
+
+def test_frozen_layers_of_a_block_are_given_no_gradient() -> None:
+    mlp, x = feed_forward()
+    mlp.up_proj.weight.requires_grad_(False)
+    (mlp(x.detach()) ** 2).sum().backward()
+    assert mlp.up_proj.weight.grad is None
+    assert mlp.gate_proj.weight.grad.abs().sum() > 0
+    assert mlp.down_proj.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("change", ["bias", "hook", "kind"])
+def test_layers_that_are_more_than_a_product_are_called_as_they_are(change: str) -> None:
+    mlp, x = feed_forward()
+    called = []
+    if change == "bias":
+        mlp.down_proj.bias = torch.nn.Parameter(torch.ones(64))
+    elif change == "hook":
+        mlp.gate_proj.register_forward_hook(lambda *_: called.append(1))
+    else:
+        mlp.up_proj = torch.nn.Sequential(mlp.up_proj)
+    torch.testing.assert_close(mlp(x), plain_feed_forward(mlp, x))
+    assert type(mlp(x).grad_fn).__name__ != "_FeedForwardBackward"
+    assert len(called) == (3 if change == "hook" else 0)
+
+
 def test_a_kernel_that_differs_or_fails_is_not_used_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     one = torch.ones(2)
 

@@ -181,7 +181,7 @@ def test_kept_probabilities_give_the_same_also_twice(temperature, monkeypatch):
     make = lambda *shape: torch.randn(*shape, dtype=torch.float64).requires_grad_()  # noqa: E731
     inputs, targets = (make(10, 6), make(23, 6), make(23)), torch.randint(0, 23, (10,))
     weight, results = torch.randn(10, dtype=torch.float64), []
-    for limit in (10 * 23 * 4, 10 * 23 * 4 - 1):
+    for limit in (10 * 23 * 8, 10 * 23 * 8 - 1):
         monkeypatch.setattr(head_module, "KEPT", limit)
         h, w, bias = inputs
         given = (h, Head(w, bias, scale=1.5), targets, Support(temperature=temperature), torch.arange(10))
@@ -194,6 +194,33 @@ def test_kept_probabilities_give_the_same_also_twice(temperature, monkeypatch):
         results.append([made, both.log_probs, both.entropy, *first, *logged])
     for a, b in zip(*results):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+
+
+def test_a_sure_target_keeps_its_gradient_in_bfloat16():
+    """1 - p = .0009 is less than half a step of bfloat16 below 1."""
+    hidden = torch.ones(1, 1, dtype=torch.bfloat16)
+    weight = torch.tensor([[7.0], [0.0], [-40.0]]).bfloat16().requires_grad_()
+    score(hidden, Head(weight), ZERO, Support(), ZERO).log_probs.sum().backward()
+    sure = 1 / (1 + math.exp(-7.0))
+    expected = torch.tensor([1 - sure, sure - 1, 0.0])
+    torch.testing.assert_close(weight.grad[:, 0].float(), expected, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("rows", [3, 40])
+def test_kept_bfloat16_exponentials_give_the_gradients_of_a_head_that_keeps_none(monkeypatch, rows, precise):
+    monkeypatch.setattr(head_module, "BLOCK", 16)
+    torch.manual_seed(0)
+    h = torch.randn(rows, 16).bfloat16().requires_grad_()
+    w = torch.randn(90, 16).bfloat16().requires_grad_()
+    targets, results = torch.randint(0, 90, (rows,)), []
+    for limit in (2**28, 0):
+        monkeypatch.setattr(head_module, "KEPT", limit)
+        made = score(h, Head(w, precise=precise), targets, Support(temperature=0.8), targets, entropy=True)
+        loss = made.log_probs.sum() + 0.3 * made.entropy.sum()
+        results.append([made.log_probs, made.entropy, *torch.autograd.grad(loss, (h, w))])
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=1e-2 * float(theirs.detach().abs().max()))
 
 
 def test_no_more_probabilities_are_kept_than_allowed(monkeypatch):

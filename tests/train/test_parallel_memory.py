@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import tiny_lm  # noqa: F401  makes `tiny` known
 import torch
@@ -89,14 +91,18 @@ def test_recomputed_activations_are_an_input_a_layer():
 BIG = shape_of(LlamaConfig(**(SIZES | {"hidden_size": 512, "intermediate_size": 2048}), **HEADS, head_dim=64))
 
 
-def test_full_weights_hold_sixteen_bytes_each_and_two_copies():
+def test_full_weights_hold_sixteen_bytes_each_and_one_copy():
     parts = estimate(recipe(train="all"), BIG, 1, 2)
     w = BIG.weights / GB
     assert parts["weights"] == pytest.approx(4 * w, abs=2e-3)
     assert parts["optimizer"] == pytest.approx(8 * w, abs=2e-3)
     assert parts["gradients"] == pytest.approx(4 * w, abs=2e-3)
-    assert parts["casts"] == parts["sampler"] == pytest.approx(2 * w, abs=2e-3)
+    assert parts["casts"] == pytest.approx(2 * w, abs=2e-3)
+    assert parts["sampler"] == parts["reference"] == 0
     assert estimate(recipe(train="all"), BIG, 1, 4)["casts"] == 0
+    held = recipe(train="all")
+    held = replace(held, algorithm=replace(held.algorithm, beta=0.1))
+    assert [estimate(held, BIG, 1, c)["reference"] for c in (2, 4)] == pytest.approx([2 * w, 4 * w], abs=2e-3)
 
 
 def test_shards_divide_blocks_only():

@@ -20,13 +20,14 @@ from torch import Tensor
 from anygrpo.samplers.base import Support
 from anygrpo.samplers.fused import logits as fused
 from anygrpo.samplers.fused.trial import HALF
+from anygrpo.samplers.kept import Kept, grad_logits, normalise
 from anygrpo.samplers.support import restrict
 
 BLOCK = 512
 """Rows whose logits exist at once: 512 x 49k float32 is 100 MB."""
 
-FUSED_BLOCK = 1024
-"""The same where the kernels keep one copy of them, and not five."""
+_WIDENED = 8192
+"""Words whose gradients, of the head's weights, are widened together."""
 
 KEPT = 2**28
 """Bytes of probabilities that are kept for backward, where that is all there is of them."""
@@ -132,41 +133,43 @@ class _BlockScores(torch.autograd.Function):
         lp = hidden.new_zeros(n, dtype=kind)
         entropy, kl, norm = torch.zeros_like(lp), torch.zeros_like(lp), torch.zeros_like(lp)
         ctx.way, kept = _way(hidden, head, o), []
-        for s in _blocks(n, ctx.way):
+        for s in _blocks(n):
             if ctx.way == "fused":
                 lp[s], norm[s], entropy[s] = fused.normalise(
                     head.logits(hidden[s]), targets[s], 1 / o.support.temperature
                 )
             elif ctx.way == "kept":
-                lp[s], norm[s], entropy[s], p = _exponentials(head.logits(hidden[s]), targets[s], o)
-                kept.append(p)
+                made = normalise(head.logits(hidden[s]), targets[s], o.support.temperature, o.entropy)
+                lp[s], norm[s], entropy[s] = made.log_probs, made.total, made.entropy
+                kept.append(made.exponentials)
             else:
                 lp[s], entropy[s], kl[s] = _whole(hidden[s], head, targets[s], decision[s], ref_hidden, s, o)
-        ctx.save_for_backward(hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, norm, *kept)
+        ctx.save_for_backward(hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, norm, lp, *kept)
         ctx.set_materialize_grads(False)
         ctx.options = o
         return lp, entropy, kl
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor | None):
-        hidden, weight, bias, *_, norm = ctx.saved_tensors[:9]
+        hidden, weight, bias = ctx.saved_tensors[:3]
         # An entropy that is only logged sends no gradient back: a is None then.
-        g, a, b = (torch.zeros_like(norm) if x is None and i != 1 else x for i, x in enumerate(outer))
+        g, a, b = (torch.zeros_like(ctx.saved_tensors[8]) if x is None and i != 1 else x for i, x in enumerate(outer))
         o: _Options = ctx.options
         need_h, need_w, need_b = ctx.needs_input_grad[:3]
         dh = torch.empty_like(hidden) if need_h else None
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        dw = torch.zeros_like(weight, dtype=exact) if need_w else None
+        dw: Tensor | None = None
         db = torch.zeros_like(bias, dtype=exact) if need_b and bias is not None else None
-        for index, s in enumerate(_blocks(hidden.shape[0], ctx.way)):
+        blocks = _blocks(hidden.shape[0])
+        for index, s in enumerate(blocks):
             dz = _GRADIENTS[ctx.way](ctx, index, s, g[s], None if a is None else a[s], b[s])
             half = dz.to(hidden.dtype)
             if dh is not None:
                 dh[s] = half @ weight.to(hidden.dtype)
-            if dw is not None:
+            if need_w:
                 # On a CPU the product of a narrow type rounds each block's sum; of a wide one it costs no more.
                 wide = dz if o.precise and not hidden.is_cuda else half
-                _add_outer(dw, wide, hidden[s].to(wide.dtype))
+                dw = _plus_outer(dw, wide, hidden[s].to(wide.dtype), exact if len(blocks) > 1 else wide.dtype)
             if db is not None:
                 db += dz.sum(0, dtype=exact)
         return dh, None if dw is None else dw.to(weight.dtype), db, None, None, None, None
@@ -177,13 +180,13 @@ def _way(hidden: Tensor, head: Head, o: _Options) -> str:
     bare = o.support.whole and o.reference is None and head.cap is None
     if bare and head.precise and hidden.dtype in HALF and fused.works(hidden):
         return "fused"
-    small = hidden.shape[0] * head.weight.shape[0] * 4 <= KEPT
+    size = hidden.element_size() if not head.precise else max(4, hidden.element_size())
+    small = hidden.shape[0] * head.weight.shape[0] * size <= KEPT
     return "kept" if bare and small else "general"
 
 
-def _blocks(rows: int, way: str) -> list[slice]:
-    size = FUSED_BLOCK if way == "fused" else BLOCK
-    return [slice(start, start + size) for start in range(0, rows, size)]
+def _blocks(rows: int) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, rows, BLOCK)]
 
 
 def _whole(h, head: Head, targets, decision, ref_hidden, s: slice, o: _Options) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,29 +203,9 @@ def _whole(h, head: Head, targets, decision, ref_hidden, s: slice, o: _Options) 
     return lp, entropy, kl
 
 
-def _exponentials(z: Tensor, targets: Tensor, o: _Options) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(log-prob, sum, entropy where asked for, exponentials) of a block of raw logits z [n, V].
-
-    Without the entropy the exponentials take the logits' place in memory.
-    """
-    z = z if z.dtype == torch.float64 else z.float()
-    if o.support.temperature != 1.0:
-        z /= o.support.temperature
-    z -= z.amax(1, keepdim=True)
-    chosen = z.gather(1, targets[:, None])[:, 0]
-    p = z.exp() if o.entropy else z.exp_()
-    total = p.sum(1)
-    norm = total.log()
-    entropy = torch.zeros_like(norm)
-    if o.entropy:
-        z.clamp_(min=-1e4)  # a logit of -inf has no mass and adds nothing, but 0 x -inf is no number
-        entropy = norm - torch.bmm(p[:, None], z[:, :, None])[:, 0, 0] / total
-    return chosen - norm, total, entropy, p
-
-
 def _fused_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor | None, b: Tensor) -> Tensor:
     """Gradient [n, V] of the raw logits of a block."""
-    hidden, weight, bias, targets, _, _, entropy, _, lse = ctx.saved_tensors
+    hidden, weight, bias, targets, _, _, entropy, _, lse, _ = ctx.saved_tensors
     o: _Options = ctx.options
     z = Head(weight, bias, o.cap, o.scale, o.precise).logits(hidden[s])
     given = (z, targets[s], lse[s], None if a is None else entropy[s], g, g if a is None else a)
@@ -232,19 +215,14 @@ def _fused_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor | None, b: 
 def _kept_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor | None, b: Tensor) -> Tensor:
     """The same from the exponentials, which stay: a graph may be gone through twice."""
     o: _Options = ctx.options
-    chain = o.scale / o.support.temperature
-    targets, entropy, total = (ctx.saved_tensors[i][s] for i in (3, 6, 8))
-    exponentials = ctx.saved_tensors[9 + index]
-    dz = exponentials * (-chain * g / total)[:, None]
-    if a is not None:
-        p = exponentials / total[:, None]
-        dz -= (chain * a)[:, None] * (torch.xlogy(p, p) + p * entropy[:, None])
-    return dz.scatter_add_(1, targets[:, None], (chain * g)[:, None].to(dz.dtype))
+    targets, entropy, total, lp = (ctx.saved_tensors[i][s] for i in (3, 6, 8, 9))
+    kept = Kept(ctx.saved_tensors[10 + index], total, lp, entropy)
+    return grad_logits(kept, targets, g, a, o.scale / o.support.temperature)
 
 
 def _general_grad(ctx: Any, index: int, s: slice, g: Tensor, a: Tensor | None, b: Tensor) -> Tensor:
     a = torch.zeros_like(g) if a is None else a
-    hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, _ = ctx.saved_tensors
+    hidden, weight, bias, targets, decision, ref_hidden, entropy, kl, *_ = ctx.saved_tensors
     o: _Options = ctx.options
     head = Head(weight, bias, o.cap, o.scale, o.precise)
     log_p = _log_softmax_block(hidden[s], head, o, targets[s], decision[s])
@@ -269,14 +247,19 @@ def _grad_logits(log_p, g, a, b, targets, entropy, kl, ref_hidden, s, o: _Option
     return dz.scatter_add_(1, targets[:, None], g[:, None].to(dz.dtype))
 
 
-def _add_outer(total: Tensor, dz: Tensor, h: Tensor) -> None:
-    """total [V, H] += dz.T @ h, in place and in the total's type."""
-    if dz.dtype == total.dtype:
-        total.addmm_(dz.t(), h)
-    elif dz.is_cuda:
-        torch.addmm(total, dz.t(), h, out_dtype=total.dtype, out=total)
-    else:
-        total += dz.t() @ h
+def _plus_outer(total: Tensor | None, dz: Tensor, h: Tensor, dtype: torch.dtype) -> Tensor:
+    """total [V, H] + dz.T @ h in `dtype`; a given total is changed in place."""
+    if total is None and dz.dtype == dtype:
+        return dz.t() @ h
+    if total is None:
+        total = torch.zeros(dz.shape[1], h.shape[1], dtype=dtype, device=h.device)
+    if dz.dtype == dtype:
+        return total.addmm_(dz.t(), h)
+    if dz.is_cuda:
+        return torch.addmm(total, dz.t(), h, out_dtype=dtype, out=total)
+    for rows in torch.arange(dz.shape[1]).split(_WIDENED):  # a sum of two types is a copy of the narrow one
+        total[rows[0] : rows[-1] + 1] += dz[:, rows[0] : rows[-1] + 1].t() @ h
+    return total
 
 
 def head_of(model: Any, precise: bool) -> Head:

@@ -4,15 +4,16 @@ What is counted, in bytes (W: weights, A: trained ones, c: bytes of the computin
 of queries and keys, F: width of the MLP):
 
     weights     adapters: W c + 4 A; else 4 A + c (W - A)
-    reference   4 A for a frozen copy, where weights themselves are trained and the KL term is on
-    sampler     copies to generate with: merged weights of adapted layers, or of all trained ones where they are cast
-    casts       c A, where trained weights are cast for the pass
+    reference   a frozen copy, where weights themselves are trained and the KL term is on: c A
+    sampler     copies to generate with: merged weights of adapted layers
+    casts       c A, where trained weights are cast for the passes (the sampler shares them)
     optimizer   8 A (two moments in float32); gradients 4 A
     cache       keys and values, 2 K c a layer and token: of the prompts decoded at once (each once) and of their rows
                 at their longest. On a GPU buffers stay, and when rows have ended the others get smaller ones beside
     activations what the backward pass of one block of tokens reads, a layer: inputs of norms, attention and products,
-                c (4 H + 2 Q + 2 K + 4 F); adapters on a body below float32 keep a float32 copy of each adapted
-                layer's input. Attention holds no square. With gradient checkpointing c H, and one layer whole
+                c (4 H + 2 Q + 2 K + f F), f = 4 under adapters, 2 on a CPU, 0 on a GPU; adapters on a body below
+                float32 keep a float32 copy of each adapted layer's input. Attention holds no square. With gradient
+                checkpointing c H, and one layer whole
     workspace   training: logits of 512 tokens four times over, or the gradients inside one layer, whichever is more;
                 with a trained head its gradient in float32. Sampling: logits of all rows three times over, a layer of
                 the prompts' pass, or the logits of 512 tokens where answers are scored again. Optimizer: roots of the
@@ -172,10 +173,10 @@ def _weights(p: Plan) -> dict[str, float]:
     s, a, c = p.shape, p.trained, p.c
     held = (s.weights - s.blocks) + s.blocks / (p.ranks if p.sharded else 1)
     mixed = not p.lora and c < 4 and not p.sharded
-    merged = c * s.adapted if p.lora else c * a if mixed else 0.0
+    merged = c * s.adapted if p.lora else 0.0
     return {
         "weights": c * held + 4 * a if p.lora else 4 * a + c * (held - a),
-        "reference": 4 * a if not p.lora and number(p.algorithm.beta) > 0 else 0.0,
+        "reference": (c if mixed else 4) * a if not p.lora and number(p.algorithm.beta) > 0 else 0.0,
         "sampler": c * s.weights if p.sharded else merged,
         "casts": c * a if mixed else 0.0,
         "gradients": 4 * a,
@@ -194,8 +195,9 @@ def _activations(p: Plan) -> float:
     s, c, blocks = p.shape, p.c, p.shape.layers
     narrow = p.lora and c < 4
     norm = c if p.gpu else 4 if p.lora else 4 + c  # without the fused kernel a norm keeps its input in float32
-    layer = 2 * norm * s.hidden + c * (2 * s.queries + 2 * s.keys + 3 * s.mlp) + 4 * s.heads
-    layer += 4 * s.inputs if narrow else c * (2 * s.hidden + s.mlp)
+    own = 3 if p.lora else 0 if p.gpu else 2
+    layer = 2 * norm * s.hidden + c * (2 * s.queries + 2 * s.keys + own * s.mlp) + 4 * s.heads
+    layer += 4 * s.inputs if narrow else c * (2 * s.hidden + (s.mlp if p.lora else 0))
     layer += 4 * p.policy.lora.rank * s.modules if p.lora else 0
     ends = 3 * c * s.hidden
     kept = layer * blocks if not p.policy.gradient_checkpointing else c * s.hidden * blocks + layer
@@ -207,7 +209,7 @@ def _training_space(p: Plan) -> float:
     head = 16 * min(BLOCK, p.tokens) * s.vocabulary
     if p.policy.train == "all":
         head += (4 + p.c) * s.vocabulary * s.hidden
-    inside = p.tokens * (p.c * max(4 * s.mlp, 8 * s.queries) + (8 * s.mlp if p.lora and p.c < 4 else 0))
+    inside = p.tokens * (p.c * max(6 * s.mlp, 8 * s.queries) + (8 * s.mlp if p.lora and p.c < 4 else 0))
     return max(head, inside)
 
 

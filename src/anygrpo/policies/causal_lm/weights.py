@@ -62,9 +62,8 @@ class Weights:
             keep_freed_memory()
         trained = self._narrow.model if self._narrow else self._core
         self.sampler = mirror(trained) if self._lora or mixed else self._core
-        if self._device.type == "cuda":
-            for m in {id(m): m for m in (self._core, trained, self.sampler)}.values():
-                fuse(m)
+        for m in {id(m): m for m in (self._core, trained, self.sampler)}.values():
+            fuse(m)
         if config.gradient_checkpointing:
             checkpoint_layers(trained)
 
@@ -81,8 +80,7 @@ class Weights:
             )
         if self.sampler is self._core:
             self.sampler = mirror(self._core)
-            if self._device.type == "cuda":
-                fuse(self.sampler)
+            fuse(self.sampler)
         return self.sampler
 
     @property
@@ -154,8 +152,7 @@ class Weights:
         if self._narrow is None:
             return {name: p.to(self._device, torch.float32) for name, p in source.items()}
         twin = self._narrow.frozen(source)
-        if self._device.type == "cuda":
-            fuse(twin)
+        fuse(twin)
         return twin
 
     @property
@@ -164,10 +161,12 @@ class Weights:
 
 
 def fuse(model: nn.Module) -> None:
-    """Fused kernels in place of the library's many launches; weights are read at each call."""
-    fuse_norms(model)
-    fuse_rotary(model)
+    """Our functions in place of the library's modules where they keep less or launch less; weights are read at each
+    call."""
     fuse_gates(model)
+    if next(model.parameters()).device.type == "cuda":
+        fuse_norms(model)
+        fuse_rotary(model)
 
 
 def _with_adapters(model: nn.Module, config: CausalLMConfig, seed: int) -> nn.Module:

@@ -1,4 +1,8 @@
-"""silu(gate) * up of a feed-forward block in one launch, and both gradients in one; silu(gate) is not kept."""
+"""Gated feed-forward blocks, down(silu(gate(x)) * up(x)), that keep less for backward.
+
+The product and silu(gate) are made again in backward; on a GPU, where a small model waits for launches and not for
+arithmetic, so are gate(x) and up(x), and the gate itself is one launch each way.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ BLOCK = 2048
 
 
 def fuse_gates(model: nn.Module) -> int:
-    """Give every block of `down_proj(silu(gate_proj(x)) * up_proj(x))` the kernel. Returns how many."""
+    """Give every block of `down_proj(silu(gate_proj(x)) * up_proj(x))` the functions below. Returns how many."""
     count = 0
     for module in model.modules():
         if _gated(module):
@@ -37,47 +41,103 @@ def _gated(module: nn.Module) -> bool:
 
 
 def _forward(self: Any, x: Tensor) -> Tensor:
-    a, b = self.gate_proj(x), self.up_proj(x)
-    works = usable(a) and a.dtype == b.dtype and _tried(a.device, a.dtype)
-    return self.down_proj(gated(a, b) if works else self.act_fn(a) * b)
+    layers = (self.gate_proj, self.up_proj, self.down_proj)
+    if torch.is_grad_enabled() and all(_bare(layer, x) for layer in layers):
+        return _FeedForward.apply(x, *(layer.weight for layer in layers))
+    return self.down_proj(gated(self.gate_proj(x), self.up_proj(x)))
+
+
+def _bare(layer: Any, x: Tensor) -> bool:
+    """A plain linear layer: no bias, no adapter, nobody watching."""
+    watched = getattr(layer, "_forward_hooks", None) or getattr(layer, "_forward_pre_hooks", None)
+    return type(layer) is nn.Linear and layer.bias is None and layer.weight.dtype == x.dtype and not watched
 
 
 def gated(a: Tensor, b: Tensor) -> Tensor:
     """silu(a) * b, of any one shape."""
-    return _Gate.apply(a, b)
+    works = usable(a) and a.dtype == b.dtype and _tried(a.device, a.dtype)
+    return _Gate.apply(a, b) if works else F.silu(a) * b
 
 
 class _Gate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        from anygrpo.samplers.fused import kernels
-
         a, b = a.contiguous(), b.contiguous()
         ctx.save_for_backward(a, b)
-        out = torch.empty_like(a)
-        kernels.gate[(-(-a.numel() // BLOCK),)](a, b, out, a.numel(), BLOCK=BLOCK)
-        return out
+        return _launch(a, b)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
-        from anygrpo.samplers.fused import kernels
-
         a, b = ctx.saved_tensors
-        da, db = torch.empty_like(a), torch.empty_like(b)
-        kernels.gate_grad[(-(-a.numel() // BLOCK),)](g.contiguous(), a, b, da, db, a.numel(), BLOCK=BLOCK)
+        _, da, db = _launch_gradients(g.contiguous(), a, b)
         return da, db
+
+
+class _FeedForward(torch.autograd.Function):
+    """The whole block. Saves x and the weights, and on a CPU gate(x) and up(x)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+        flat, ctx.shape = x.reshape(-1, x.shape[-1]), x.shape
+        a, b = flat @ gate.t(), flat @ up.t()
+        ctx.save_for_backward(flat, gate, up, down, *([] if x.is_cuda else [a, b]))
+        return (_product(a, b) @ down.t()).view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        flat, gate, up, down, *kept = ctx.saved_tensors
+        a, b = kept or (flat @ gate.t(), flat @ up.t())
+        need_x, need_gate, need_up, need_down = ctx.needs_input_grad
+        g = g.reshape(-1, g.shape[-1])
+        product, da, db = _gradients(g @ down, a, b)
+        return (
+            (da @ gate).addmm_(db, up).view(ctx.shape) if need_x else None,
+            da.t() @ flat if need_gate else None,
+            db.t() @ flat if need_up else None,
+            g.t() @ product if need_down else None,
+        )
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """silu(a) * b, without a graph."""
+    return _launch(a, b) if usable(a) and _tried(a.device, a.dtype) else F.silu(a).mul_(b)
+
+
+def _gradients(g: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(silu(a) b, and the gradients of a and b from its gradient g, which is overwritten)."""
+    if usable(a) and _tried(a.device, a.dtype):
+        return _launch_gradients(g, a, b)
+    s = F.silu(a)
+    product = s * b
+    db = s.mul_(g)
+    return product, torch.ops.aten.silu_backward(g.mul_(b), a), db
+
+
+def _launch(a: Tensor, b: Tensor) -> Tensor:
+    from anygrpo.samplers.fused import kernels
+
+    out = torch.empty_like(a)
+    kernels.gate[(-(-a.numel() // BLOCK),)](a, b, out, a.numel(), BLOCK=BLOCK)
+    return out
+
+
+def _launch_gradients(g: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    from anygrpo.samplers.fused import kernels
+
+    product, da, db = torch.empty_like(a), torch.empty_like(a), torch.empty_like(b)
+    kernels.gate_grad[(-(-a.numel() // BLOCK),)](g, a, b, product, da, db, a.numel(), BLOCK=BLOCK)
+    return product, da, db
 
 
 @functools.cache
 def _tried(device: torch.device, dtype: torch.dtype) -> bool:
     generator = torch.Generator().manual_seed(0)
-    given = [torch.randn(3, 1000, generator=generator).to(device, dtype) for _ in range(2)]
-
-    def results(function: Any, kind: torch.dtype) -> list[Tensor]:
-        with torch.enable_grad():
-            inputs = [x.to(kind).requires_grad_() for x in given]
-            out = function(*inputs)
-            return [x.detach().to(dtype) for x in (out, *torch.autograd.grad(out.sum(), inputs))]
-
-    plain = lambda: results(lambda a, b: F.silu(a) * b, torch.float32)  # noqa: E731
-    return agrees("gated feed-forward blocks", lambda: results(gated, dtype), plain)
+    given = [torch.randn(3, 1000, generator=generator).to(device, dtype) for _ in range(3)]
+    a, b, g = (x.float() for x in given)
+    s = a.sigmoid()
+    plain = [a * s * b, a * s * b, g * b * s * (1 + a * (1 - s)), g * a * s]
+    return agrees(
+        "gated feed-forward blocks",
+        lambda: [_launch(*given[:2]), *_launch_gradients(given[2], *given[:2])],
+        lambda: [x.to(dtype) for x in plain],
+    )

@@ -136,11 +136,12 @@ def gate(a, b, out, total, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def gate_grad(g, a, b, da, db, total, BLOCK: tl.constexpr):
-    """The gradients of `gate` from g: silu'(a) = s + a s (1 - s) with s = sigmoid(a)."""
+def gate_grad(g, a, b, out, da, db, total, BLOCK: tl.constexpr):
+    """`gate` again, and its gradients from g: silu'(a) = s + a s (1 - s) with s = sigmoid(a)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x, y = tl.load(a + at, mask=at < total).to(tl.float32), tl.load(b + at, mask=at < total).to(tl.float32)
     s, back = 1.0 / (1.0 + tl.exp(-x)), tl.load(g + at, mask=at < total).to(tl.float32)
+    tl.store(out + at, x * s * y, mask=at < total)
     tl.store(da + at, back * y * s * (1.0 + x * (1.0 - s)), mask=at < total)
     tl.store(db + at, back * x * s, mask=at < total)
 
