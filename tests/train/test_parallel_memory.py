@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import tiny_lm  # noqa: F401  makes `tiny` known
 import torch
@@ -101,7 +99,7 @@ def test_full_weights_hold_sixteen_bytes_each_and_one_copy():
     assert parts["sampler"] == parts["reference"] == 0
     assert estimate(recipe(train="all"), BIG, 1, 4)["casts"] == 0
     held = recipe(train="all")
-    held = replace(held, algorithm=replace(held.algorithm, beta=0.1))
+    held = held.model_copy(update={"algorithm": held.algorithm.model_copy(update={"beta": 0.1})})
     assert [estimate(held, BIG, 1, c)["reference"] for c in (2, 4)] == pytest.approx([2 * w, 4 * w], abs=2e-3)
 
 
