@@ -172,6 +172,7 @@ class _BlockScores(torch.autograd.Function):
                 dw = _plus_outer(dw, wide, hidden[s].to(wide.dtype), exact if len(blocks) > 1 else wide.dtype)
             if db is not None:
                 db += dz.sum(0, dtype=exact)
+            dz = half = wide = None  # not beside the next block's
         return dh, None if dw is None else dw.to(weight.dtype), db, None, None, None, None
 
 

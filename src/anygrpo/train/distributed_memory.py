@@ -17,7 +17,8 @@ of queries and keys, F: width of the MLP):
     workspace   training: logits of 512 tokens four times over, or the gradients inside one layer, whichever is more;
                 with a trained head its gradient in float32. Sampling: logits of all rows three times over, a layer of
                 the prompts' pass, or the logits of 512 tokens where answers are scored again. Optimizer: roots of the
-                second moments (GPU), weights before a measured step. On a GPU 0.14 GB for kernels in all three
+                second moments (shards on a GPU), weights before a measured step. On a GPU 0.14 GB for kernels in all
+                three
 
 With parallel = "fsdp" blocks' weights, gradients and moments are divided by the number of ranks. Not counted: what the
 allocator keeps beyond what is asked of it, and vLLM.
@@ -224,7 +225,7 @@ def _sampling_space(p: Plan) -> float:
 
 def _stepping_space(p: Plan) -> float:
     measured = p.recipe.training.gradient_norms_every > 0
-    return (4 * p.trained if p.gpu else 0.0) + (4 * p.trained if measured else 0.0)
+    return (4 * p.trained if p.gpu and p.sharded else 0.0) + (4 * p.trained if measured else 0.0)
 
 
 def estimate(
