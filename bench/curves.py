@@ -27,7 +27,7 @@ from anygrpo.bench.ours import measure
 MODELS = {"shape:smollm2-135m": 0.135, "shape:qwen2.5-0.5b": 0.49}
 """Model shapes by billions of weights."""
 
-Point = dict[str, float]
+Point = dict[str, Any]
 
 
 def axes(base: Case, points: int) -> dict[str, list[tuple[float, Case]]]:
@@ -85,7 +85,7 @@ def _point(case: Case, scratch: str, threads: int) -> Point:
     last = made["steps"][-1]
     phases = {name: wall for name, (wall, _) in last["phases"].items()}
     # A process on a CPU has one peak, that of its largest point.
-    peak = made["peak_gb"] if torch.cuda.is_available() else float("nan")
+    peak = made["peak_gb"] if torch.cuda.is_available() else None
     return {"peak_gb": peak, "tokens": last["tokens"], **phases}
 
 
@@ -97,7 +97,7 @@ def table(rows: dict[str, list[Point]]) -> str:
             numbers = [f"{p['step']:.2f}", f"{p['generate']:.2f}", f"{p['train']:.2f}"]
             lines.append(
                 f"| {axis} | {p['value']:g} | {' | '.join(numbers)} | {p['tokens'] / p['step']:,.0f} | "
-                f"{p['peak_gb']:.1f} |"
+                f"{'' if p['peak_gb'] is None else format(p['peak_gb'], '.1f')} |"
             )
     return "\n".join(lines)
 

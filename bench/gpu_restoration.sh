@@ -6,8 +6,9 @@
 #           l1 and bands also beside supervision at mean gates alone for the time of warm-up and arm ("scratch")
 # low_light l1 with other shares of supervision beside GRPO
 # gpu       a larger one without skipped features, on larger crops of larger pictures; seeds are dealt over the visible GPUs
-# toolbox   one of twelve filters a patch: GRPO from a supervised start
-# *_grid    settings to choose from, on seeds of their own (GRID_SEEDS, default 10 11 12; two of them for the GPU)
+# toolbox   one of twelve filters a patch: GRPO from a supervised start; gpu_toolbox: larger patches, pictures and groups
+# whole_*   l1 or bands without a common warm-up: supervision from the first step against "early", both for the whole time
+# gpu_grid  settings of gpu to choose from, on seeds of their own (GRID_SEEDS, default 10 11)
 # Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors. What is not done in time is left out.
 # Writes OUT/restoration_PARTS.tar.gz: for each comparison summary.json, results.json, table.txt, a log a seed, every arm's
 # quality on every held-out picture and pictures/*.jpg (degraded | supervised | grpo | clean); packed anew every minute, so a
@@ -27,18 +28,17 @@ l1="$size --oracles 3 $rates --warm $(t .32) --seconds $(t .075)"
 l1_ssim="$l1 --loss l1=1,ssim=0.2"
 bands="$l1 --skip bands"
 low_light="$l1"
-whole_grid="$size --oracles 0 $rates --skip bands --warm $(t .27) --seconds $(t .06)"
-toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .07) --seconds $(t .23) --warm-gates mean
+whole_l1="$size --oracles 0 $rates --warm $(t .32) --seconds $(t .07)"
+whole_bands="$whole_l1 --skip bands"
+toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .18) --seconds $(t .22) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
-toolbox_grid="$toolbox --oracles 0"
 on_gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
   --grpo-prompts 32 --group 8 --rows 512 --best-of 4 $rates --skip bands ${GPU_EXTRA:-}"
 gpu="$on_gpu --oracles 3 --warm $(t .45 "$total") --seconds $(t .11 "$total")"
 gpu_grid="$on_gpu --oracles 0 --warm $(t .26 "$total") --seconds $(t .09 "$total")"
-gpu_whole_grid="$on_gpu --oracles 0 --warm $(t .27 "$total") --seconds $(t .08 "$total")"
-gpu_toolbox_grid="--device ${DEVICE:-cuda} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
-  --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 64 --group 16 --rows 1024 --best-of 4 --oracles 0 --warm-gates mean
-  --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --warm $(t .1 "$total") --seconds $(t .2 "$total") ${GPU_EXTRA:-}"
+gpu_toolbox="--device ${DEVICE:-cuda} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
+  --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 32 --group 16 --rows 512 --best-of 4 --oracles 1 --warm-gates mean --probe 12
+  --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --warm $(t .17 "$total") --seconds $(t .27 "$total") ${GPU_EXTRA:-}"
 quarter="grpo:.25+supervised/mean:.75" wide="grpo_patch=${WIDE:-96}@crops=${WIDE_CROPS:-24}@grpo_prompts=16"
 early="scratch_early=supervised/sampled:.4+grpo:.07+supervised/mean@further_rate=3e-3:.53"
 arms() { # of a comparison, in the order in which they are measured; the first with GRPO is in the pictures
@@ -49,16 +49,12 @@ arms() { # of a comparison, in the order in which they are measured; the first w
     low_light) echo "supervised/mean quarter=$quarter after=supervised/mean:.5+grpo:.25+supervised/mean:.25
       fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5" ;;
     gpu) echo "supervised/mean quarter=$quarter" ;;
-    toolbox) echo "supervised/mean grpo=grpo@sharpness=4" ;;
-    whole_grid) echo "scratch $early" ;;
-    whole_grid_more) echo "scratch_quarter=supervised/sampled:.78+grpo:.06+supervised/mean:.16
-      scratch_late=supervised/mean:.5+supervised/sampled@further_rate=2e-3:.2+grpo:.06+supervised/mean:.24" ;;
-    toolbox_grid) echo "supervised/mean grpo=grpo@sharpness=4" ;;
-    toolbox_grid_more) echo "groups=grpo@sharpness=4@group=16@grpo_rate=2e-3 mild=grpo@sharpness=2" ;;
+    toolbox) echo "supervised/mean grpo=supervised/mean:.4+grpo@sharpness=4:.6" ;;
+    toolbox_more) echo "ssim=supervised/mean:.4+grpo@sharpness=4@w_psnr=0.25:.6 sharp=supervised/mean@sharpness=4" ;;
+    gpu_toolbox) echo "supervised/mean grpo=grpo@sharpness=4@w_psnr=0.35" ;;
+    whole_l1 | whole_bands) echo "scratch $early" ;;
     gpu_grid) echo "supervised/mean quarter=$quarter wide=grpo@$wide:.25+supervised/mean:.75
       psnr=grpo@$wide@w_psnr=0.75:.25+supervised/mean:.75 eighth=grpo@$wide:.125+supervised/mean:.875" ;;
-    gpu_whole_grid) echo "scratch $early" ;;
-    gpu_toolbox_grid) echo "supervised/mean grpo=grpo@sharpness=4 mild=grpo@sharpness=2@grpo_rate=2e-3" ;;
   esac
 }
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
@@ -78,9 +74,7 @@ after_warm_up() { # name seed arms... : beside the process that measures the war
 }
 seeds() { # of a part
   case "$1" in
-    gpu_whole_grid | gpu_toolbox_grid) echo ${GRID_SEEDS:-10} | cut -d' ' -f1 ;;
-    gpu_grid) echo ${GRID_SEEDS:-10 11} | cut -d' ' -f1,2 ;;
-    *_grid) echo ${GRID_SEEDS:-10 11 12} ;;
+    gpu_grid) echo ${GRID_SEEDS:-10 11} ;;
     *) echo ${SEEDS:-0 1 2} ;;
   esac
 }
@@ -94,7 +88,7 @@ table() { # name arms... : of what was measured
 file="$out/restoration_${parts// /_}.tar.gz"
 mkdir -p "$out"
 pack() {
-  tar -C "$work" -czf "$file.part" --exclude='seed[1-9]*/*.pt' --exclude='gpu/*.pt' --exclude='*_grid/*.pt' --exclude='low_light/*.pt' --exclude=checkpoints --exclude=probe \
+  tar -C "$work" -czf "$file.part" --exclude='seed[1-9]*/*.pt' --exclude='gpu*/*.pt' --exclude='low_light/*.pt' --exclude=checkpoints --exclude=probe \
     --exclude=cold --exclude=run . 2> /dev/null
   mv "$file.part" "$file"
 }
@@ -108,8 +102,7 @@ for part in $parts; do
           measure "$name" "$seed" $(arms "$name") & jobs+=($!)
           [ "$name" = l1_ssim ] || { measure "$name" "$seed" scratch & jobs+=($!); }
         done ;;
-      whole_grid) for name in "$part" "${part}_more"; do measure "$part" "$seed" $(arms "$name") & jobs+=($!); done ;;
-      toolbox_grid) measure "$part" "$seed" $(arms "$part") & jobs+=($!)
+      toolbox) measure "$part" "$seed" $(arms "$part") & jobs+=($!)
         after_warm_up "$part" "$seed" $(arms "${part}_more") & jobs+=($!) ;;
       *) measure "$part" "$seed" $(arms "$part") & jobs+=($!) ;;
     esac
@@ -117,7 +110,7 @@ for part in $parts; do
 done
 wait "${jobs[@]}"
 kill "$packer"
-names="l1 l1_ssim bands low_light toolbox gpu whole_grid toolbox_grid gpu_grid gpu_whole_grid gpu_toolbox_grid"
+names="l1 l1_ssim bands whole_l1 whole_bands low_light toolbox gpu gpu_toolbox gpu_grid"
 jobs=()
 for name in $names; do table "$name" $(arms "$name") $(arms "${name}_scratch") $(arms "${name}_more") & jobs+=($!); done
 wait "${jobs[@]}"

@@ -15,12 +15,14 @@ scratch=supervised/mean). Toolbox: "soft" is the mixture of filters that supervi
 What was measured is kept in --out: a run goes on where it stopped, --only S measures seed S in a process of its own,
 --pieces N measures N more arms at most; tables and pictures are of what is there (--pieces 0: measure nothing).
 Held-out pictures are whole; gains are paired (same picture, same degradation, same seed), intervals draw pictures.
-Time is CPU time of the process on a CPU, wall time on a GPU; making pictures worse is outside of it.
+Time is CPU time of the process on a CPU, wall time on a GPU; making pictures worse is outside of it. Steps of all parts
+are timed in turn after the warm-up, and an arm gets the steps that fit its time by that.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
@@ -41,8 +43,8 @@ from anygrpo.train.loop import train
 
 SAMPLES: dict[tuple[int, int], dict[int, Any]] = {}
 """Training samples already made, by seed and patch."""
-WARMED: set[str] = set()
-"""Parts that ran once in this process, so that libraries are loaded and kernels chosen."""
+STEP_SECONDS: dict[str, float] = {}
+"""Of each part, measured once in a process, the parts in turn: what else runs on the machine then falls on all alike."""
 
 
 def clock(device: str) -> float:
@@ -74,7 +76,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "skip": args.skip,
             "concentration": args.concentration,
             "patch": args.tool_patch,
-            "sharpness": args.sharpness if grpo else 1.0,
+            "sharpness": args.sharpness,
             "device": args.device,
             "supervised": dict(args.loss),
             "supervised_gates": "sampled" if part == "supervised/sampled" else "mean",
@@ -119,38 +121,47 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
     return Recipe.model_validate(table)
 
 
-def trained(args: argparse.Namespace, seed: int, part: str, seconds: float, out: Path, weights: Path | None) -> Any:
-    """A policy trained for `seconds`: some steps are timed first, then the whole run gets as many as fit."""
-    stamps: list[float] = []
-    rows: list[dict[str, float]] = []
+def run_of(
+    args: argparse.Namespace, seed: int, part: str, steps: int, folder: Path, weights: Path | None
+) -> tuple[Any, list[float], list[dict[str, float]]]:
+    """A finished run of so many steps, the clock before it and after each step, and its rows."""
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
+    run = new_run(recipe_of(args, seed, part, steps, folder, weights))
+    task: Any = run.stages[0].task
+    task.cache = SAMPLES.setdefault((seed, task.config.patch), task.cache)
+    stamps, rows = [clock(args.device)], []
 
     def watch(row: dict[str, float], run: Any) -> None:
         stamps.append(clock(args.device))
         rows.append(row)
 
-    def run_of(steps: int, folder: Path) -> Any:
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
-        run = new_run(recipe_of(args, seed, part, steps, folder, weights))
-        task = run.stages[0].task
-        task.cache = SAMPLES.setdefault((seed, task.config.patch), task.cache)
-        run.observers.append(watch)
-        stamps[:], rows[:] = [clock(args.device)], []
-        train(run)
-        return run
+    run.observers.append(watch)
+    train(run)
+    return run, stamps, rows
 
-    if part not in WARMED:
-        run_of(3, out / "cold")
-        WARMED.add(part)
-    run_of(args.probe, out / "probe")
-    per_step = (stamps[-2] - stamps[1]) / (args.probe - 2)  # the last step evaluates
-    run = run_of(max(1, round(seconds / per_step)), out / "run")
+
+def time_steps(args: argparse.Namespace, seed: int, parts: list[str], out: Path, weights: Path | None) -> None:
+    """Fill `STEP_SECONDS`: every part runs three times in turn, the first time to load libraries and choose kernels."""
+    times: dict[str, list[float]] = {part: [] for part in parts if part not in STEP_SECONDS}
+    for steps in (3, args.probe, args.probe):
+        for part in times:
+            _, stamps, _ = run_of(args, seed, part, steps, out / "probe", weights)
+            times[part] += [b - a for a, b in itertools.pairwise(stamps[1:-1])]  # the last step evaluates
+    STEP_SECONDS.update({part: statistics.median(seconds[1:]) for part, seconds in times.items()})
+
+
+def trained(args: argparse.Namespace, seed: int, part: str, seconds: float, out: Path, weights: Path | None) -> Any:
+    """A policy trained for as many steps as `seconds` hold by `STEP_SECONDS`; the seconds it took, and its steps."""
+    time_steps(args, seed, [part], out, weights)
+    steps = max(1, round(seconds / STEP_SECONDS[part]))
+    run, stamps, rows = run_of(args, seed, part, steps, out / "run", weights)
     spent = stamps[-1] - stamps[0]
     torch.save(run.policy.network.state_dict(), out / "network.pt")
     shares = {
         k: 1000 * statistics.median(row.get(f"time/{k}", 0.0) for row in rows) for k in ("sample", "score", "update")
     }
     told = ", ".join(f"{name} {ms:.0f}" for name, ms in shares.items())
-    print(f"seed {seed} {out.name} {part}: {run.total_steps} steps in {spent:.1f} s (ms a step: {told})", flush=True)
+    print(f"seed {seed} {out.name} {part}: {steps} steps in {spent:.1f} s (ms a step: {told})", flush=True)
     return run.policy, spent, run.total_steps
 
 
@@ -169,14 +180,18 @@ def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str,
     """One arm of one seed (or its warm-up, or the oracles), trained and evaluated."""
     task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
     if arm == "oracle":
-        return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", *trained_by_grpo(args)[:1])}
+        ours = trained_by_grpo(args)[:1] if args.network == "frequency" else []  # the toolbox's takes minutes
+        return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", *ours)}
     if arm == "warm":
         plan, seconds, start = [(f"supervised/{args.warm_gates}", 1.0)], args.warm, None
     elif arm.startswith("scratch"):
         plan, seconds, start = plans_of(args)[arm], args.warm + args.seconds, None
     else:
         plan, seconds, start = plans_of(args)[arm], args.seconds, out / "warm" / "network.pt"
-    make_samples(args, seed, [part for part, _ in plan], out)
+    parts = list(dict.fromkeys(part for p in (plan, *plans_of(args).values()) for part, _ in p))
+    make_samples(args, seed, parts, out)
+    if start:  # before the warm-up no gate moves the output, and GRPO's steps would be empty
+        time_steps(args, seed, parts, out, start)
     spent, steps, folder = 0.0, 0, out / arm.replace("/", "-")
     for i, (part, share) in enumerate(plan):
         where = folder if i == len(plan) - 1 else folder / f"part{i}"
@@ -200,10 +215,10 @@ def trained_by_grpo(args: argparse.Namespace) -> list[str]:
 
 
 def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
-    """The policy an arm ended with, every site in --sites sampled, as sharply as its last part with GRPO did."""
+    """The policy an arm ended with, every site in --sites sampled, as sharply as in its last part."""
     path = out / arm.replace("/", "-") / "network.pt"
-    own = [part.split("@") for part, _ in plans_of(args).get(arm, []) if part.startswith("grpo")]
-    part = "@".join(["grpo", *(setting for setting in (own or [[]])[-1] if setting.startswith("sharpness="))])
+    last = plans_of(args).get(arm, [("", 1.0)])[-1][0].split("@")
+    part = "@".join(["grpo", *(setting for setting in last if setting.startswith("sharpness="))])
     return build_policy(recipe_of(args, seed, part, 1, out, path).policy, seed)
 
 

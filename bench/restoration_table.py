@@ -8,7 +8,13 @@ import torch
 
 from anygrpo.tasks.restoration import paired_interval
 
-RIVALS = ("supervised/mean:greedy", "supervised/sampled:greedy", "scratch:greedy", "supervised/mean:soft")
+RIVALS = (
+    "supervised/mean:greedy",
+    "supervised/sampled:greedy",
+    "scratch:greedy",
+    "sharp:greedy",
+    "supervised/mean:soft",
+)
 
 
 def compared(ours: list[str]) -> list[tuple[str, str]]:

@@ -156,11 +156,12 @@ class Drawing:
     """Chooses by drawing; counts the numbers that the edge guard moved."""
 
     def __init__(self) -> None:
-        self.moved, self.drawn = 0.0, 0
+        self.moved: Tensor | float = 0.0  # stays on the device: reading it at every gate would wait for all before it
+        self.drawn = 0
 
     def __call__(self, name: str, distribution: Distribution) -> Tensor:
         value, moved = draw(distribution)
-        self.moved += float(moved)
+        self.moved = self.moved + moved
         self.drawn += value.numel()
         return value
 

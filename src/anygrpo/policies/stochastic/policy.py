@@ -110,7 +110,7 @@ class StochasticPolicy(BasePolicy):
         drawing = Drawing()
         with self._seeded(seed):
             rollout = self.rollout_with(prompts, group_size, drawing)
-        rollout.info["restoration/gate_edge_share"] = drawing.moved / max(drawing.drawn, 1)
+        rollout.info["restoration/gate_edge_share"] = float(drawing.moved) / max(drawing.drawn, 1)
         return rollout
 
     @torch.no_grad()
