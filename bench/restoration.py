@@ -42,9 +42,9 @@ from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
 SAMPLES: dict[tuple[int, int], dict[int, Any]] = {}
-"""Training samples already made, by seed and patch."""
+"""Already made, by seed and patch."""
 STEP_SECONDS: dict[str, float] = {}
-"""Of each part, measured once in a process, the parts in turn: what else runs on the machine then falls on all alike."""
+"""Of each part, measured once in a process, parts in turn: what else runs on the machine then falls on all alike."""
 
 
 def clock(device: str) -> float:
