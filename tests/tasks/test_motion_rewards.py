@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anygrpo.tasks.motion import rewards
+from anygrpo.tasks.motion.bank import Window, mean_motion
 from anygrpo.tasks.motion.captions import PHRASES, captions, held_out_captions, training_captions
 from anygrpo.tasks.motion.measures import diversity, frechet
 from anygrpo.tasks.motion.skeleton import INDEX, JOINTS, axis_matrix, forward_kinematics
@@ -53,14 +54,21 @@ def test_jerk_by_hand():
 
 
 def test_diversity_by_hand():
-    still, moved = torch.zeros(6, 4), torch.full((9, 4), 0.65)
-    assert rewards.diversity([still], 1.3) == [0.0]
-    assert rewards.diversity([still, still], 1.3) == [0.0, 0.0]
-    assert rewards.diversity([still, moved], 1.3) == pytest.approx([0.5, 0.5])  # over the six frames both have
-    far = torch.full((6, 4), 10.0)
-    assert rewards.diversity([still, still, far], 1.3) == pytest.approx([1.0, 1.0, 1.0])
-    alone, near = rewards.diversity([moved, still, still + 0.01], 1.3)[:2]
-    assert alone > near  # what lies apart from the others is the diverse one
+    mean = torch.zeros(9, 4)
+    assert rewards.diversity(mean[:6], mean, 1.3) == 0.0
+    assert rewards.diversity(torch.full((6, 4), 0.65), mean, 1.3) == pytest.approx(0.5)
+    longer = torch.cat([torch.full((9, 4), 0.65), torch.full((5, 4), 100.0)])
+    assert rewards.diversity(longer, mean, 1.3) == pytest.approx(0.5)  # over the frames both have
+    assert rewards.diversity(torch.full((6, 4), -10.0), mean, 1.3) == 1.0
+
+
+def test_the_mean_motion_by_hand():
+    windows = [Window("walk", torch.full((n, 2), x)) for n, x in ((3, 1.0), (3, -1.0), (4, 3.0))]
+    mean, spread = mean_motion(windows)
+    assert mean.tolist() == [[1.0, 1.0]] * 3 + [[3.0, 3.0]]
+    apart = (0.0, 4.0, 3 * 4.0 / 4)  # mean squares; the last is alone in its fourth frame
+    assert spread == pytest.approx(math.sqrt(sum(apart) / 3))
+    assert mean_motion(windows[:1])[1] == 1.0
 
 
 def test_limits_by_hand():
@@ -76,6 +84,7 @@ def test_duration():
     assert rewards.duration(30, 40) == rewards.duration(40, 30) == 0.75
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.floats(0, 2), st.floats(-1, 1), st.floats(0, 3))
 def test_every_part_lies_between_0_and_1(drift, lift, knee):
     places = body(drift=drift, lift=lift, knee=knee)

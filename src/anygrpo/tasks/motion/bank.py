@@ -76,3 +76,16 @@ def build_bank(
     for action, features in raw:
         windows.setdefault(action, []).append(Window(action, scaler.apply(features)))
     return Bank(windows, scaler)
+
+
+def mean_motion(windows: list[Window]) -> tuple[Tensor, float]:
+    """Mean of an action's windows, frame by frame [L, size], and their root mean square distance to it (1 where all are
+    one)."""
+    longest = max(len(w.features) for w in windows)
+    total, count = windows[0].features.new_zeros(longest, windows[0].features.shape[1]), torch.zeros(longest, 1)
+    for w in windows:
+        total[: len(w.features)] += w.features
+        count[: len(w.features)] += 1
+    mean = total / count
+    apart = [(w.features - mean[: len(w.features)]).square().mean() for w in windows]
+    return mean, float(torch.stack(apart).mean().sqrt()) or 1.0

@@ -56,18 +56,14 @@ def jerk(places: Places, fps: float) -> float:
     return math.exp(-max(0.0, size / JERK - 1))
 
 
-def diversity(motions: list[Tensor], spread: float) -> list[float]:
-    """For each motion [F, N] of a group (standardised features) min(1, d / spread), d the root mean square difference
-    to the others over the frames both have, spread that of captured motions. A group of one: 0."""
-    if len(motions) < 2:
-        return [0.0] * len(motions)
-    apart = torch.zeros(len(motions), len(motions))
-    for i, a in enumerate(motions):
-        for j, b in enumerate(motions[:i]):
-            n = min(len(a), len(b))
-            apart[i, j] = apart[j, i] = (a[:n] - b[:n]).square().mean()
-    d = (apart.sum(1) / (len(motions) - 1)).sqrt()
-    return (d / spread).clamp(max=1.0).tolist()
+def diversity(motion: Tensor, mean: Tensor, spread: float) -> float:
+    """min(1, d / spread), d the root mean square difference of a motion [F, N] (standardised features) to its action's
+    mean motion [L, N] over the frames both have, spread that of captured motions.
+
+    Motions of one caption are far apart if each is far from their mean. To compare those of a group, which may share
+    their start, would pay for reacting to the sampler's noise instead."""
+    n = min(len(motion), len(mean))
+    return min(1.0, float((motion[:n] - mean[:n]).square().mean().sqrt()) / spread)
 
 
 def limits(places: Places) -> float:

@@ -13,7 +13,7 @@ from anygrpo.config.diffusion import MotionTaskConfig
 from anygrpo.rollout import Scores, Stored
 from anygrpo.tasks.base import BaseTask
 from anygrpo.tasks.motion import rewards
-from anygrpo.tasks.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS, Bank, build_bank
+from anygrpo.tasks.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS, Bank, build_bank, mean_motion
 from anygrpo.tasks.motion.captions import held_out_captions, training_captions, validation_captions
 from anygrpo.tasks.motion.clips import default_folder, load_clips
 from anygrpo.tasks.motion.features import LAYOUTS, decode
@@ -24,8 +24,6 @@ ALONE = ("matching", "skating", "floor", "jerk", "limits", "duration")
 """Parts that a motion has by itself."""
 PARTS = (*ALONE, "diversity")
 Prompt = dict[str, Any]
-Sample = tuple[int, int, Tensor]
-"""Prompt, place in its group, motion."""
 SPLITS = {"test": (held_out_captions, 1000), "validation": (validation_captions, 500_000)}
 """Captions that are measured, and the first of their noise seeds."""
 
@@ -70,7 +68,7 @@ class MotionTask(BaseTask):
         self.config, self.seed, self.bank, self.kept = config, seed, bank, kept
         self.matcher, self.judge, self.layout = matcher, judge, LAYOUTS[config.layout]
         self.weights = {name: float(getattr(config, name)) for name in PARTS}
-        self.spread = captured_spread(bank)
+        self.means = {action: mean_motion(windows) for action, windows in bank.windows.items()}
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
@@ -134,21 +132,16 @@ class MotionTask(BaseTask):
             for name, value in parts.items():
                 components[name][p, g] = value
         if self.weights["diversity"]:
-            for group in self._groups(prompts, good):
-                for (p, g, _), value in zip(group, rewards.diversity([m for *_, m in group], self.spread)):
-                    components["diversity"][p, g] = value
+            for p, g, motion in good:
+                components["diversity"][p, g] = self.spread(prompts[p], motion)
         total = sum(self.weights.values())
         reward = sum((components[n] * (w / total) for n, w in self.weights.items()), torch.zeros(shape))
         return Scores(reward, {n: components[n] for n in PARTS if self.weights[n]}, valid, reasons)
 
-    def _groups(self, prompts: list[Prompt], good: list[Sample]) -> list[list[Sample]]:
-        """Samples of one prompt; where prompts have one each (held-out ones), those of the same captions."""
-        single = len({p for p, *_ in good}) == len(good)
-        groups: dict[Any, list[Sample]] = {}
-        for sample in good:
-            captions = tuple(row[0] for row in rows_of(prompts[sample[0]]))
-            groups.setdefault(captions if single else sample[0], []).append(sample)
-        return list(groups.values())
+    def spread(self, prompt: Prompt, motion: Tensor) -> float:
+        """The diversity part: mean over a motion's segments."""
+        scores = [rewards.diversity(piece, *self.means[action]) for _, action, piece in pieces_of(prompt, motion)]
+        return sum(scores) / len(scores)
 
     def _unreadable(self, motion: Any) -> str | None:
         if not isinstance(motion, Tensor) or motion.dim() != 2 or motion.shape[1] != self.layout.size:
@@ -166,13 +159,10 @@ class MotionTask(BaseTask):
         """Mean over a motion's segments of the agreement of each with its own caption."""
         texts, pieces, owner = [], [], []
         for i, (prompt, motion) in enumerate(pairs):
-            start = 0
-            for text, _, length, _ in rows_of(prompt):
-                piece = motion[start : start + length]
+            for text, _, piece in pieces_of(prompt, motion):
                 texts.append(text)
-                pieces.append(piece if len(piece) else motion[-1:])
+                pieces.append(piece)
                 owner.append(i)
-                start += length
         if not pieces:
             return []
         score, index = matcher.score(texts, pieces), torch.tensor(owner)
@@ -234,11 +224,14 @@ class MotionTask(BaseTask):
         return made
 
 
-def captured_spread(bank: Bank) -> float:
-    """How far captured motions of one action are apart (root mean square of standardised features), about a dozen
-    windows of each: 1.3 in the compact layout, 1.6 in the full one; 1 where each action has one window."""
-    some = [(a, w.features) for a, windows in bank.windows.items() for w in windows[:: max(1, len(windows) // 12)]]
-    return diversity(some) or 1.0
+def pieces_of(prompt: Prompt, motion: Tensor) -> list[tuple[str, str, Tensor]]:
+    """(caption, action, its frames) of each of a prompt's captions; of those after a motion's end, its last frame."""
+    out, start = [], 0
+    for text, action, length, _ in rows_of(prompt):
+        piece = motion[start : start + length]
+        out.append((text, action, piece if len(piece) else motion[-1:]))
+        start += length
+    return out
 
 
 def rows_of(prompt: Prompt) -> list[tuple[str, str, int, int]]:
