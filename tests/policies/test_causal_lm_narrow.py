@@ -69,8 +69,8 @@ def weights_of(model):
 
 def test_casts_are_made_again_only_where_weights_have_changed(monkeypatch):
     p, made = policy(), []
-    refresh = narrow.Narrow.refresh
-    monkeypatch.setattr(narrow.Narrow, "refresh", lambda self: made.append(1) or refresh(self))
+    refresh = narrow.Casts.refresh
+    monkeypatch.setattr(narrow.Casts, "refresh", lambda self: made.append(1) or refresh(self))
     r = p.sample(PROMPTS, 2, seed=0)
     made.clear()
     for _ in range(3):

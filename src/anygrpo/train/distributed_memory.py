@@ -11,9 +11,8 @@ of queries and keys, F: width of the MLP):
     cache       keys and values, 2 K c a layer and token: of the prompts decoded at once (each once) and of their rows
                 at their longest. On a GPU buffers stay, and when rows have ended the others get smaller ones beside
     activations what the backward pass of one block of tokens reads, a layer: inputs of norms, attention and products,
-                c (4 H + 2 Q + 2 K + f F), f = 4 under adapters, 2 on a CPU, 0 on a GPU; adapters on a body below
-                float32 keep a float32 copy of each adapted layer's input. Attention holds no square. With gradient
-                checkpointing c H, and one layer whole
+                c (4 H + 2 Q + 2 K + f F), f = 4 under adapters, 2 on a CPU, 0 on a GPU. Attention holds no square.
+                With gradient checkpointing c H, and one layer whole
     workspace   training: logits of 512 tokens four times over, or the gradients inside one layer, whichever is more;
                 with a trained head its gradient in float32. Sampling: logits of all rows three times over, a layer of
                 the prompts' pass, or the logits of 512 tokens where answers are scored again. Optimizer: roots of the
@@ -194,12 +193,11 @@ def _cache(p: Plan) -> float:
 
 def _activations(p: Plan) -> float:
     s, c, blocks = p.shape, p.c, p.shape.layers
-    narrow = p.lora and c < 4
     norm = c if p.gpu else 4 if p.lora else 4 + c  # without the fused kernel a norm keeps its input in float32
     own = 3 if p.lora else 0 if p.gpu else 2
     layer = 2 * norm * s.hidden + c * (2 * s.queries + 2 * s.keys + own * s.mlp) + 4 * s.heads
-    layer += 4 * s.inputs if narrow else c * (2 * s.hidden + (s.mlp if p.lora else 0))
-    layer += 4 * p.policy.lora.rank * s.modules if p.lora else 0
+    layer += c * (2 * s.hidden + (s.mlp if p.lora else 0))
+    layer += c * p.policy.lora.rank * s.modules if p.lora else 0
     ends = 3 * c * s.hidden
     kept = layer * blocks if not p.policy.gradient_checkpointing else c * s.hidden * blocks + layer
     return p.tokens * (kept + ends)
@@ -210,7 +208,7 @@ def _training_space(p: Plan) -> float:
     head = 16 * min(BLOCK, p.tokens) * s.vocabulary
     if p.policy.train == "all":
         head += (4 + p.c) * s.vocabulary * s.hidden
-    inside = p.tokens * (p.c * max(6 * s.mlp, 8 * s.queries) + (8 * s.mlp if p.lora and p.c < 4 else 0))
+    inside = p.tokens * p.c * max(6 * s.mlp, 8 * s.queries)
     return max(head, inside)
 
 

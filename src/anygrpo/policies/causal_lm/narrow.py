@@ -15,72 +15,86 @@ CHUNK = 2**26
 all gradients."""
 
 
+class Casts:
+    """Copies of some float32 weights in a narrower type (or the weights themselves, where they are of that type), made
+    again only when the weights have changed.
+
+    That is told by their version counters; an assignment through `.data` that torch does not count is seen at the next
+    `refresh`.
+    """
+
+    def __init__(self, wide: list[Tensor], dtype: torch.dtype) -> None:
+        self.wide = wide
+        self._same = all(p.dtype == dtype for p in wide)
+        self.copies = [] if self._same else [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in wide]
+        self._seen: list[tuple[int, int]] = []
+        self._chunks = list(_chunks(self.copies))
+
+    @torch.no_grad()
+    def refresh(self, values: list[Tensor] | None = None) -> None:
+        """Make the copies again, or fill them with other values until the next `leads` or `refresh`."""
+        torch._foreach_copy_(self.copies, self.wide if values is None else values)
+        self._seen = self._state() if values is None else []
+
+    def leads(self) -> list[Tensor]:
+        """The copies, up to date, with a graph that leads to the float32 weights."""
+        if self._same:
+            return self.wide
+        if self._seen != self._state():
+            self.refresh()
+        return [x for chunk in self._chunks for x in _Lead.apply(self.copies[chunk], *self.wide[chunk])]
+
+    def _state(self) -> list[tuple[int, int]]:
+        return [(p.data_ptr(), p._version) for p in self.wide]
+
+
 class Narrow:
     """A twin of `core` that computes with casts of its float32 weights.
-
-    The casts are made again only when the weights have changed, which is told by their version counters; an assignment
-    through `.data` that torch does not count is seen at the next `refresh`.
 
     Attributes:
         model: the twin. After `bind` gradients of its weights arrive at `core`'s.
     """
 
     def __init__(self, core: nn.Module, dtype: torch.dtype) -> None:
-        self.model, self.dtype = mirror(core), dtype
-        self._wide = [p for p in core.parameters() if p.dtype != dtype]
-        self._copies = [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in self._wide]
-        self._seen: list[tuple[int, int]] = []
-        place = {id(p): i for i, p in enumerate(self._wide)}
+        self.model = mirror(core)
+        self._casts = Casts([p for p in core.parameters() if p.dtype != dtype], dtype)
+        place = {id(p): i for i, p in enumerate(self._casts.wide)}
         named = list(core.named_parameters(remove_duplicate=False))
         self._places = [(name, place[id(p)]) for name, p in named if id(p) in place]
-        self._chunks = list(_chunks(self._copies))
-        for name, i in self._places:
-            bind(self.model, name, nn.Parameter(self._copies[i], requires_grad=False))
+        self._bind(self.model, self._casts.copies)
 
-    @torch.no_grad()
     def refresh(self) -> None:
         """Make the casts again."""
-        torch._foreach_copy_(self._copies, self._wide)
-        self._seen = self._state()
+        self._casts.refresh()
 
-    @torch.no_grad()
     def show(self, other: nn.Module) -> None:
         """Fill the casts with the weights of another twin, until the next `bind` or `refresh`."""
-        torch._foreach_copy_(self._copies, [_parameter(other, name) for name in self._names()])
-        self._seen = []
+        names = {i: name for name, i in reversed(self._places)}
+        self._casts.refresh([other.get_parameter(names[i]) for i in sorted(names)])
 
     def bind(self) -> nn.Module:
         """The twin, up to date, with a graph that leads to the float32 weights."""
-        if self._seen != self._state():
-            self.refresh()
-        led: list[Tensor] = []
-        for chunk in self._chunks:
-            led += _Lead.apply(self._copies[chunk], *self._wide[chunk])
+        led = self._casts.leads()
         for name, i in self._places:
             bind(self.model, name, led[i])
         return self.model
 
     def values(self) -> dict[str, Tensor]:
         """The casts by name, as they are."""
-        return {name: self._copies[i] for name, i in self._places}
+        return {name: self._casts.copies[i] for name, i in self._places}
 
     def frozen(self, weights: dict[str, Tensor]) -> nn.Module:
         """Another twin, which computes with copies of the given weights (by name) in place of the present ones."""
-        twin, copies = mirror(self.model), {}
+        twin, copies = mirror(self.model), list(self._casts.copies)
         for name, i in self._places:
             if name in weights:
-                copies.setdefault(i, weights[name].to(self._copies[i], copy=True))
-        for name, i in self._places:
-            value = copies.get(i, self._copies[i])
-            bind(twin, name, nn.Parameter(value.detach(), requires_grad=False))
+                copies[i] = weights[name].to(copies[i], copy=True)
+        self._bind(twin, copies)
         return twin
 
-    def _names(self) -> list[str]:
-        """One name of each cast weight, in order."""
-        return [name for _, name in sorted({i: name for name, i in reversed(self._places)}.items())]
-
-    def _state(self) -> list[tuple[int, int]]:
-        return [(p.data_ptr(), p._version) for p in self._wide]
+    def _bind(self, model: nn.Module, values: list[Tensor]) -> None:
+        for name, i in self._places:
+            bind(model, name, nn.Parameter(values[i].detach(), requires_grad=False))
 
 
 class _Lead(torch.autograd.Function):
@@ -112,10 +126,3 @@ def _chunks(copies: list[Tensor]) -> Iterator[slice]:
         size += x.nbytes
     if copies:
         yield slice(start, len(copies))
-
-
-def _parameter(model: nn.Module, name: str) -> Tensor:
-    path, _, leaf = name.rpartition(".")
-    value = model.get_submodule(path)._parameters[leaf]
-    assert value is not None
-    return value

@@ -9,7 +9,6 @@ base before each generation: nothing is ever merged into the base, so nothing dr
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError
 from anygrpo.policies.base import frozen_weights
+from anygrpo.policies.causal_lm.adapters import Adapters, adapter_layers, merge, with_adapters
 from anygrpo.policies.causal_lm.narrow import Narrow
 from anygrpo.samplers.fused.gate import fuse_gates
 from anygrpo.samplers.fused.norms import fuse_norms
@@ -49,10 +49,12 @@ class Weights:
         for p in model.parameters():
             p.requires_grad_(False)
         if self._lora:
-            self.module = _with_adapters(model.to(dtype), config, seed)
+            self.module = with_adapters(model.to(dtype), config, seed)
             self._core = self.module.get_base_model()  # type: ignore[operator]
+            self._adapters: Adapters | None = Adapters(self._core)
         else:
             self.module = self._core = model
+            self._adapters = None
             _unfreeze(model, config)
             for p in model.parameters():
                 p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
@@ -78,6 +80,9 @@ class Weights:
                 f"policy.dtype = {self.dtype} casts whole weights in the training pass, which shards do not allow",
                 'set policy.dtype = "float32" and training.fsdp_dtype = "bfloat16"',
             )
+        if self._adapters is not None:
+            self._adapters.release()
+            self._adapters = None
         if self.sampler is self._core:
             self.sampler = mirror(self._core)
             fuse(self.sampler)
@@ -89,9 +94,11 @@ class Weights:
 
     def training_model(self) -> nn.Module:
         """The model for a pass with gradients. In eval mode: nothing random is alive while scoring."""
-        if self._narrow is None:
-            return self._core
-        return self._stand_in or self._narrow.bind()
+        if self._stand_in is not None:
+            return self._stand_in
+        if self._adapters is not None:
+            self._adapters.bind()
+        return self._core if self._narrow is None else self._narrow.bind()
 
     def separate(self) -> None:
         """From the next `merged` on, a sampler keeps copies of its own, which updates do not reach."""
@@ -101,12 +108,12 @@ class Weights:
     def merged(self) -> Iterator[tuple[str, Tensor]]:
         """(Hugging Face name, value) of every weight; adapters added in float32. Frozen weights are not copied, nor are
         casts of trained ones, up to date from here to the next change of the weights."""
-        adapters = dict(_adapter_layers(self._core))
+        adapters = dict(adapter_layers(self._core))
         casts = self._casts()
         for name, p in self._core.named_parameters(remove_duplicate=False):
             layer, _, leaf = name.rpartition(".base_layer.")
             if layer and leaf == "weight" and layer in adapters:
-                yield f"{layer}.weight", _merge(p, adapters[layer])
+                yield f"{layer}.weight", merge(p, adapters[layer])
             elif ".lora_" not in name:
                 yield name.replace(".base_layer.", "."), casts.get(name, p.detach())
 
@@ -130,20 +137,26 @@ class Weights:
     def reference(self) -> Iterator[None]:
         """Inside, the model is the one training began from: adapters off, or its weights read again from the source."""
         if self._lora:
-            with self.module.disable_adapter():  # type: ignore[operator]
+            with self.module.disable_adapter(), self._standing_in(self._core):  # type: ignore[operator]
                 yield
             return
         if self._frozen is None:
             self._frozen = self._first_weights()
         if isinstance(self._frozen, nn.Module):
-            self._stand_in = self._frozen
-            try:
+            with self._standing_in(self._frozen):
                 yield
-            finally:
-                self._stand_in = None
         else:
             with frozen_weights(self._core, self._frozen):
                 yield
+
+    @contextmanager
+    def _standing_in(self, model: nn.Module) -> Iterator[None]:
+        """`training_model` is `model`. What the policy's own is bound to stays: its graph may be computed again."""
+        self._stand_in = model
+        try:
+            yield
+        finally:
+            self._stand_in = None
 
     def _first_weights(self) -> dict[str, Tensor] | nn.Module:
         """The trained weights as they were: in float32, or as a twin with casts of them."""
@@ -167,30 +180,6 @@ def fuse(model: nn.Module) -> None:
     if next(model.parameters()).device.type == "cuda":
         fuse_norms(model)
         fuse_rotary(model)
-
-
-def _with_adapters(model: nn.Module, config: CausalLMConfig, seed: int) -> nn.Module:
-    import peft
-
-    targets = config.lora.targets
-    lora = peft.LoraConfig(
-        r=config.lora.rank,
-        lora_alpha=config.lora.alpha,  # type: ignore[arg-type]
-        target_modules=targets if isinstance(targets, str) else list(targets),
-        task_type="CAUSAL_LM",
-    )
-    try:
-        with torch.random.fork_rng(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers, not ours to act on
-            torch.manual_seed(seed)
-            adapted = peft.get_peft_model(model, lora).eval()  # type: ignore[arg-type]
-    except ValueError as error:
-        linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
-        raise ConfigError(f"lora.targets = {targets!r}: {error}", f"this model's linear layers: {linear}") from None
-    for p in adapted.parameters():
-        if p.requires_grad:
-            p.data = p.data.float()
-    return adapted
 
 
 def _unfreeze(model: nn.Module, config: CausalLMConfig) -> None:
@@ -233,13 +222,3 @@ def checkpoint_layers(model: nn.Module) -> None:
     for module in model.modules():
         if getattr(module, "gradient_checkpointing", False):
             module.training = True
-
-
-def _adapter_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    for name, module in model.named_modules():
-        if hasattr(module, "lora_A") and hasattr(module, "get_delta_weight"):
-            yield name, module
-
-
-def _merge(weight: Tensor, layer: Any) -> Tensor:
-    return weight.detach().float() + layer.get_delta_weight(layer.active_adapters[0]).float()
