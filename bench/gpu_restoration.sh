@@ -7,6 +7,7 @@
 # low_light l1 with other shares of supervision beside GRPO
 # gpu       a larger one without skipped features, on larger crops of larger pictures; seeds are dealt over the visible GPUs
 # toolbox   one of twelve filters a patch: GRPO from a supervised start; gpu_toolbox: larger patches, pictures and groups
+#           (MORE=0: without its further arms, another reward and a sharper supervision, which need a core each)
 # whole_*   l1 or bands without a common warm-up: supervision from the first step against "early", both for the whole time
 # gpu_grid  settings of gpu to choose from, on seeds of their own (GRID_SEEDS, default 10 11)
 # Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors. What is not done in time is left out.
@@ -103,7 +104,7 @@ for part in $parts; do
           [ "$name" = l1_ssim ] || { measure "$name" "$seed" scratch & jobs+=($!); }
         done ;;
       toolbox) measure "$part" "$seed" $(arms "$part") & jobs+=($!)
-        after_warm_up "$part" "$seed" $(arms "${part}_more") & jobs+=($!) ;;
+        [ "${MORE:-1}" = 0 ] || { after_warm_up "$part" "$seed" $(arms "${part}_more") & jobs+=($!); } ;;
       *) measure "$part" "$seed" $(arms "$part") & jobs+=($!) ;;
     esac
   done
