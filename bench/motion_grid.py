@@ -1,5 +1,5 @@
 """Which setting of recipes/motion/grpo.toml teaches captions and leaves everything else as it was? One supervised
-start, then each setting in several seeds, each job on a CPU core of its own.
+start, then each setting in several seeds, each job on a CPU core of its own (or on --threads of them).
 
     bash bench/motion_grid.sh OUT SECONDS        (or: python bench/motion_grid.py --out OUT --seconds 500 --cores 16-27)
 
@@ -67,19 +67,20 @@ def command(args: argparse.Namespace, out: Path, *more: str) -> list[str]:
     return [sys.executable, str(HERE / "motion.py"), *base, *data, *more]
 
 
-def on_core(core: int, words: list[str], log: Path) -> int:
+def on_cores(cores: list[int], words: list[str], log: Path) -> int:
+    only = ["taskset", "-c", ",".join(map(str, cores))]
     with log.open("w") as file:
-        return subprocess.run(["taskset", "-c", str(core), *words], stdout=file, stderr=subprocess.STDOUT).returncode
+        return subprocess.run([*only, *words], stdout=file, stderr=subprocess.STDOUT).returncode
 
 
 def run_all(args: argparse.Namespace, weights: Path, deadline: float) -> None:
-    """Every core takes the next job until none is left or too little time."""
+    """Every core (or `threads` of them together) takes the next job until none is left or too little time."""
     jobs: queue.Queue[tuple[str, int]] = queue.Queue()
     for name in args.settings:
         for seed in args.seeds:
             jobs.put((name, seed))
 
-    def work(core: int) -> None:
+    def work(cores: list[int]) -> None:
         while deadline - time.monotonic() > args.job_seconds:
             try:
                 name, seed = jobs.get_nowait()
@@ -87,16 +88,16 @@ def run_all(args: argparse.Namespace, weights: Path, deadline: float) -> None:
                 return
             folder = args.out / "jobs" / f"{name}.{seed}"
             flags = ["--weights", str(weights), "--seeds", "1", "--first-seed", str(seed), "--evaluation.every", "1000"]
-            code = on_core(
-                core, command(args, folder, *flags, *args.flags, *flags_of(name)), args.out / f"{name}.{seed}.log"
-            )
+            flags += ["--training.threads", str(len(cores)), *args.flags, *flags_of(name)]
+            code = on_cores(cores, command(args, folder, *flags), args.out / f"{name}.{seed}.log")
             print(f"{name}.{seed}: exit {code}", flush=True)
             if code == 0:
                 shutil.copy(folder / f"summary_{seed}.json", args.out / f"{name}.{seed}.json")
                 kept = args.out / f"{name}.{seed}"
                 shutil.copytree(folder / f"seed_{seed}", kept, ignore=shutil.ignore_patterns(*HEAVY))
 
-    threads = [threading.Thread(target=work, args=(core,)) for core in args.cores]
+    groups = [args.cores[i : i + args.threads] for i in range(0, len(args.cores), args.threads)]
+    threads = [threading.Thread(target=work, args=(group,)) for group in groups]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=500, help="for everything; a start takes a fifth")
     parser.add_argument("--job-seconds", type=float, default=125, help="no job is begun with less time left")
     parser.add_argument("--cores", type=cores_of, default=cores_of("16-27"))
+    parser.add_argument("--threads", type=int, default=1, help="cores of a job")
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12])
     parser.add_argument("--settings", nargs="+", default=["recipe"], help="recipe, or changes of it: beta=10,jerk=0.1")
     parser.add_argument("--data", type=Path, help="folder of the clips")
@@ -160,7 +162,7 @@ def measure(args: argparse.Namespace) -> None:
     weights = args.weights
     if weights is None:
         flags = ["--seeds", "0", "--supervised-seconds", f"{args.seconds / 5:.0f}", *args.flags]
-        if code := on_core(args.cores[0], command(args, args.out / "jobs", *flags), args.out / "supervised.log"):
+        if code := on_cores(args.cores[:1], command(args, args.out / "jobs", *flags), args.out / "supervised.log"):
             sys.exit(f"the supervised start ended with exit code {code}: {args.out / 'supervised.log'}")
         weights = args.out / "jobs" / "supervised"
     run_all(args, weights, deadline)
