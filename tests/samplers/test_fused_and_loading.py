@@ -12,13 +12,34 @@ from anygrpo.samplers import loading, machine, smollm2
 from anygrpo.samplers.fused.norms import fuse_norms
 
 
-@pytest.mark.parametrize(("kind", "norms"), [("llama", 5), ("qwen3", 9), ("gemma", 5), ("gpt2", 0)])
+@pytest.mark.parametrize(("kind", "norms"), [("llama", 5), ("qwen3", 9), ("gemma", 0), ("gpt2", 0)])
 def test_fused_norms_change_nothing_but_the_kernel(kind, norms):
     model = tiny.model(kind)
     ids = torch.tensor([tiny.PROMPTS[1]])
     before = model(ids).logits
     assert fuse_norms(model) == norms
     torch.testing.assert_close(model(ids).logits, before, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_norm_has_the_librarys_gradients_and_keeps_its_input_alone(dtype, near, frozen):
+    model, theirs = tiny.model("llama"), tiny.model("llama")
+    fuse_norms(model)
+    x, weight, results, kept = torch.randn(3, 7, 32), torch.randn(3, 7, 32).to(dtype), [], []
+    for one in (model, theirs):
+        norm = one.model.norm.to(dtype)
+        torch.nn.init.normal_(norm.weight, generator=torch.Generator().manual_seed(1))
+        norm.weight.requires_grad_(not frozen)
+        given = x.to(dtype).requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+            out = norm(given)
+        if one is model:
+            assert sum(t.numel() for t in kept) == 3 * 7 * 32 + 32 + 3 * 7
+        results.append([out, *torch.autograd.grad((out * weight).sum(), [given] + [norm.weight] * (not frozen))])
+    assert not torch.equal(results[0][1], torch.zeros_like(results[0][1]))
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=near, atol=near * float(plain.detach().abs().max()))
 
 
 def test_fused_norms_read_their_weight_at_each_call():

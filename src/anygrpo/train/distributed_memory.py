@@ -193,9 +193,8 @@ def _cache(p: Plan) -> float:
 
 def _activations(p: Plan) -> float:
     s, c, blocks = p.shape, p.c, p.shape.layers
-    norm = c if p.gpu else 4 if p.lora else 4 + c  # without the fused kernel a norm keeps its input in float32
     own = 3 if p.lora else 0 if p.gpu else 2
-    layer = 2 * norm * s.hidden + c * (2 * s.queries + 2 * s.keys + own * s.mlp) + 4 * s.heads
+    layer = c * (2 * s.hidden + 2 * s.queries + 2 * s.keys + own * s.mlp) + 4 * s.heads
     layer += c * (2 * s.hidden + (s.mlp if p.lora else 0))
     layer += c * p.policy.lora.rank * s.modules if p.lora else 0
     ends = 3 * c * s.hidden

@@ -177,8 +177,8 @@ def fuse(model: nn.Module) -> None:
     """Our functions in place of the library's modules where they keep less or launch less; weights are read at each
     call."""
     fuse_gates(model)
+    fuse_norms(model)
     if next(model.parameters()).device.type == "cuda":
-        fuse_norms(model)
         fuse_rotary(model)
 
 

