@@ -11,10 +11,10 @@ of queries and keys, F: width of the MLP):
     cache       keys and values, 2 K c a layer and token: of the prompts decoded at once (each once) and of their rows
                 at their longest. On a GPU buffers stay, and when rows have ended the others get smaller ones beside
     activations what the backward pass of one block of tokens reads, a layer: inputs of norms, attention and products,
-                c (4 H + 2 Q + 2 K + f F), f = 4 under adapters, 2 on a CPU, 0 on a GPU. Attention holds no square.
-                With gradient checkpointing c H, and one layer whole
-    workspace   training: logits of 512 tokens four times over, or the gradients inside one layer, whichever is more;
-                with a trained head its gradient in float32. Sampling: logits of all rows three times over, a layer of
+                c (4 H + 2 Q + 2 K + f F), f = 4 under adapters (3 on a GPU), else 2 (0 on a GPU). Attention holds no
+                square. With gradient checkpointing c H, and one layer whole
+    workspace   training: logits of 512 tokens four times over (twice by the kernels of half precision on a GPU), or the
+                gradients inside one layer, whichever is more; with a trained head its gradient in float32. Sampling: logits of all rows three times over, a layer of
                 the prompts' pass, or the logits of 512 tokens where answers are scored again. Optimizer: roots of the
                 second moments (shards on a GPU), weights before a measured step. On a GPU 0.14 GB for kernels in all
                 three
@@ -193,7 +193,7 @@ def _cache(p: Plan) -> float:
 
 def _activations(p: Plan) -> float:
     s, c, blocks = p.shape, p.c, p.shape.layers
-    own = 3 if p.lora else 0 if p.gpu else 2
+    own = (2 if p.gpu else 3) if p.lora else (0 if p.gpu else 2)
     layer = c * (2 * s.hidden + 2 * s.queries + 2 * s.keys + own * s.mlp) + 4 * s.heads
     layer += c * (2 * s.hidden + (s.mlp if p.lora else 0))
     layer += c * p.policy.lora.rank * s.modules if p.lora else 0
@@ -202,9 +202,13 @@ def _activations(p: Plan) -> float:
     return p.tokens * (kept + ends)
 
 
+def _logits(p: Plan) -> float:
+    return (8 if p.gpu and p.c < 4 else 16) * min(BLOCK, p.tokens) * p.shape.vocabulary
+
+
 def _training_space(p: Plan) -> float:
     s = p.shape
-    head = 16 * min(BLOCK, p.tokens) * s.vocabulary
+    head = _logits(p)
     if p.policy.train == "all":
         head += (4 + p.c) * s.vocabulary * s.hidden
     inside = p.tokens * p.c * max(6 * s.mlp, 8 * s.queries)
@@ -216,7 +220,7 @@ def _sampling_space(p: Plan) -> float:
     copies = 3 + (policy.min_new_tokens > 0) + (8 if number(policy.top_p) < 1 else 0)
     prompts = p.rows // p.algorithm.group_size * p.prompt_tokens
     one_layer = p.c * (4 * s.hidden + 2 * s.queries + 2 * s.keys + 3 * s.mlp) + 2 * s.keys * p.c * s.layers
-    again = 16 * min(BLOCK, p.tokens) * s.vocabulary
+    again = _logits(p)
     return max(4 * copies * p.rows * s.vocabulary, prompts * one_layer, again)
 
 
