@@ -14,10 +14,10 @@ of queries and keys, F: width of the MLP):
                 c (4 H + 2 Q + 2 K + f F), f = 4 under adapters (3 on a GPU), else 2 (0 on a GPU). Attention holds no
                 square. With gradient checkpointing c H, and one layer whole
     workspace   training: logits of 512 tokens four times over (twice by the kernels of half precision on a GPU), or the
-                gradients inside one layer, whichever is more; with a trained head its gradient in float32. Sampling: logits of all rows three times over, a layer of
-                the prompts' pass, or the logits of 512 tokens where answers are scored again. Optimizer: roots of the
-                second moments (shards on a GPU), weights before a measured step. On a GPU 0.14 GB for kernels in all
-                three
+                gradients inside one layer, whichever is more; with a trained head its gradient in float32. Sampling:
+                logits of all rows three times over, a layer of the prompts' pass, or the logits of 512 tokens where
+                answers are scored again. Optimizer: roots of the second moments (shards on a GPU), weights before a
+                measured step. On a GPU 0.14 GB for kernels in all three
 
 With parallel = "fsdp" blocks' weights, gradients and moments are divided by the number of ranks. Not counted: what the
 allocator keeps beyond what is asked of it, and vLLM.
