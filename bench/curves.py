@@ -117,8 +117,8 @@ def picture(rows: dict[str, list[Point]], path: Path, title: str) -> None:
         for phase, label in (("generate", "generation"), ("train", "training"), ("step", "step")):
             panel.plot([p["value"] for p in points], [p[phase] for p in points], marker="o", label=label)
         panel.set_xlabel(axis)
-        panel.set_ylim(bottom=0)
         panel.grid(alpha=0.3)
+    panels[0][0].set_ylim(bottom=0)  # shared; set once all is drawn, since it stops the scaling
     panels[0][0].set_ylabel("seconds")
     panels[0][0].legend(frameon=False)
     figure.suptitle(title, fontsize=10)
