@@ -12,7 +12,7 @@ from anygrpo.doctor import diagnose
 from anygrpo.doctor.autopsy import examine
 from anygrpo.doctor.configs import parse, read_settings
 from anygrpo.doctor.findings import Change, Finding
-from anygrpo.doctor.prescriptions import SETTINGS, concept_of, concepts_of
+from anygrpo.doctor.prescriptions import SETTINGS, advice, concept_of, concepts_of
 from anygrpo.doctor.rules import LEVEL
 from anygrpo.doctor.words import number_text, tell
 from anygrpo.doctor.words.tell import book, row_text
@@ -63,6 +63,16 @@ def test_prescriptions_use_the_frameworks_own_words_and_values() -> None:
         {"critic/score/mean": row["reward"], "response_length/clip_ratio": 0.6, "step": row["step"]} for row in data
     ]
     assert "`data.max_response_length`" in prescription(verl, {}, "truncation")
+
+
+def test_a_cure_that_is_in_force_already_is_not_named() -> None:
+    finding = Finding(
+        "entropy_collapse", "likely", "serious", changes=(Change("clip_high", 0.28), Change("temperature", 1.0))
+    )
+    run = diagnose(FIRES["truncation"][0], {"temperature": 1, "clip_high": 0.2}, format="jsonl").run
+    assert advice(finding, run, EN.advice) == ["Set `epsilon_high` to 0.28 (now 0.2)."]
+    other = diagnose(FIRES["truncation"][0], {"temperature": 0.7, "clip_high": 0.28}, format="jsonl").run
+    assert advice(finding, other, EN.advice) == ["Set `temperature` to 1 (now 0.7)."]
 
 
 def test_every_change_names_a_known_concept() -> None:

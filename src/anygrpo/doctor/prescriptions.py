@@ -218,7 +218,7 @@ def advice(finding: Finding, run: Run, words: dict[str, str]) -> list[str]:
             out.append(words["set_from"].format(name=name, now=plain(now), to=plain(now * change.factor)))
         elif change.factor is not None:
             out.append(words["scale"].format(name=name, factor=f"{change.factor:g}"))
-        else:
+        elif change.value != now:  # a cure that is in force already is none
             out.append(put(change, name, now, words))
     return out
 
