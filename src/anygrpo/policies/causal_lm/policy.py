@@ -100,15 +100,14 @@ class CausalLM(BasePolicy):
         return rollout
 
     def hold_sampler(self) -> bool:
-        """True where the engine's weights are its own memory and its log-probs are taken as they are (by a check that
-        has been made, or because the loop corrects for what differs)."""
+        """True where the engine's weights can be its own memory and its log-probs are taken as they are (by a check
+        that has been made, or because the loop corrects for what differs)."""
         known = self.trust_sampler or (self.corrects and self.trust_sampler is not None)
-        if not known or not apart(self.engine):
-            return False
-        self.weights.separate()
-        self._sync([])
-        self._held = True
-        return True
+        if known and apart(self.engine):
+            self.weights.separate()
+            self._sync([])
+            self._held = True
+        return self._held
 
     def release_sampler(self) -> None:
         self._held = False

@@ -287,8 +287,7 @@ class DiffusionPolicy(BasePolicy):
         if self.faults.attach_actions:
             action = action + (mean - mean.detach())
         noise = flat(samples["noise"][:, times]) if self.reduction.needs_noise else None
-        valid = self.valid_dimensions(condition, mean)
-        return Decisions((n, t), step, x, action, mean, std, noise, valid, condition)
+        return Decisions((n, t), step, x, action, mean, std, noise, self.valid_dimensions(condition, mean), condition)
 
     def _log_prob(self, d: Decisions) -> Tensor:
         return self.reduction.log_prob(d.action, d.mean, d.std, d.valid, d.noise).view(d.shape)
