@@ -10,7 +10,7 @@ from ranks import dealt, on_ranks
 from runs import run_of
 
 from anygrpo.sinks.jsonl import read_rows
-from anygrpo.train import parallel
+from anygrpo.train import distributed, parallel
 from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
 from anygrpo.train.build import resumed_run
 from anygrpo.train.distributed import whole_of
@@ -214,3 +214,16 @@ def test_shares_are_consecutive_and_complete():
     assert shares(1) == [list(range(7))]
     assert shares(3) == [[0, 1, 2], [3, 4], [5, 6]]
     assert shares(9)[7:] == [[], []]
+
+
+def test_weights_from_rank_0_count_as_a_change(monkeypatch):
+    """Casts of weights are made again by torch's count of changes, which a collective on `.data` does not move."""
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed.dist, "broadcast", lambda tensor, src: tensor.fill_(2.0))
+    layer = torch.nn.Linear(2, 2)
+    layer.bias.requires_grad_(False)
+    before, kept = layer.weight._version, layer.bias.clone()
+    distributed.same_weights(layer)
+    assert (layer.weight == 2.0).all()
+    assert layer.weight._version > before
+    assert torch.equal(layer.bias, kept)

@@ -79,7 +79,9 @@ def same_weights(module: nn.Module) -> None:
     if world_size() > 1:
         for p in module.parameters():
             if p.requires_grad:
-                dist.broadcast(p.data, src=0)
+                value = p.detach().clone()
+                dist.broadcast(value, src=0)
+                p.copy_(value)  # a change that torch counts: casts of the weights are made again by that
 
 
 def rank_seed(seed: int) -> int:

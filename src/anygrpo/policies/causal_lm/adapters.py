@@ -74,6 +74,11 @@ class Adapters:
         for layer in found:
             layer.forward = types.MethodType(self._forward_of(layer), layer)
 
+    def refresh(self) -> None:
+        """Make the casts again."""
+        for _, casts in self._groups:
+            casts.refresh()
+
     def bind(self) -> None:
         """Casts of the present adapters, whose gradients arrive at the float32 ones, for the passes that follow."""
         for layers, casts in self._groups:

@@ -33,6 +33,8 @@ class Casts:
     @torch.no_grad()
     def refresh(self, values: list[Tensor] | None = None) -> None:
         """Make the copies again, or fill them with other values until the next `leads` or `refresh`."""
+        if self._same:
+            return
         torch._foreach_copy_(self.copies, self.wide if values is None else values)
         self._seen = self._state() if values is None else []
 

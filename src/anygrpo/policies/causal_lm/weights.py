@@ -110,6 +110,8 @@ class Weights:
         casts of trained ones, up to date from here to the next change of the weights."""
         adapters = dict(adapter_layers(self._core))
         casts = self._casts()
+        if self._adapters is not None:
+            self._adapters.refresh()
         for name, p in self._core.named_parameters(remove_duplicate=False):
             layer, _, leaf = name.rpartition(".base_layer.")
             if layer and leaf == "weight" and layer in adapters:
