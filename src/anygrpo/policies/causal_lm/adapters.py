@@ -64,32 +64,26 @@ class Adapters:
     """Gives each adapted plain linear layer of `core` the function below; any other keeps PEFT's pass."""
 
     def __init__(self, core: nn.Module) -> None:
-        found = [layer for _, layer in adapter_layers(core) if _plain(layer)]
-        pairs = [(layer, *_matrices(layer)) for layer in found]
-        self._groups = []
-        for dtype in {layer.base_layer.weight.dtype for layer in found}:
-            mine = [p for p in pairs if p[0].base_layer.weight.dtype == dtype]
-            self._groups.append(([layer for layer, *_ in mine], Casts([x for _, *ab in mine for x in ab], dtype)))
+        self._layers = [layer for _, layer in adapter_layers(core) if _plain(layer)]
+        dtype = self._layers[0].base_layer.weight.dtype if self._layers else torch.float32
+        self._casts = Casts([matrix for layer in self._layers for matrix in _matrices(layer)], dtype)
         self._led: dict[int, tuple[Tensor, Tensor]] = {}
-        for layer in found:
+        for layer in self._layers:
             layer.forward = types.MethodType(self._forward_of(layer), layer)
 
     def refresh(self) -> None:
         """Make the casts again."""
-        for _, casts in self._groups:
-            casts.refresh()
+        self._casts.refresh()
 
     def bind(self) -> None:
         """Casts of the present adapters, whose gradients arrive at the float32 ones, for the passes that follow."""
-        for layers, casts in self._groups:
-            led = casts.leads()
-            self._led |= {id(layer): (led[2 * i], led[2 * i + 1]) for i, layer in enumerate(layers)}
+        led = self._casts.leads()
+        self._led = {id(layer): (led[2 * i], led[2 * i + 1]) for i, layer in enumerate(self._layers)}
 
     def release(self) -> None:
         """Every layer has PEFT's pass again."""
-        for layers, _ in self._groups:
-            for layer in layers:
-                del layer.forward
+        for layer in self._layers:
+            del layer.forward
 
     def _forward_of(self, layer: Any) -> Any:
         scaling = layer.scaling[layer.active_adapters[0]]
