@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Text to motion at full size, 263 x 196 x 50, measured on held-out captions: supervised on one GPU, then GRPO with LoRA in
 # three seeds beside each other. (The reduced size: motion_grid.sh.)
-#   bash bench/gpu_motion.sh [OUT] [SECONDS]      7 minutes on one GPU
+#   bash bench/gpu_motion.sh [OUT] [SECONDS]      9 minutes on one GPU
 # CUDA_VISIBLE_DEVICES=2,3: the GPUs that seeds are dealt over; CORES=44-51 (default: all); SEEDS="0 1 2"; DEVICE=cuda;
-# SUPERVISED_SECONDS=80; FLAGS: further settings of the GRPO recipe. Needs torch, peft, diffusers and the package's other
-# imports. Leaves OUT/motion.tar.gz: full/summary_*.json, logs' ends, metrics and pictures of each seed.
+# SUPERVISED_SECONDS=80; KL_EVERY=16 steps; MEASURING=65: seconds kept for what follows training; FLAGS: further settings of
+# the GRPO recipe. Needs torch, peft, diffusers and the package's other imports. Leaves OUT/motion.tar.gz:
+# full/summary_*.json, logs' ends, metrics and pictures of each seed.
 . "$(dirname "$0")/motion_env.sh"
-until=$(($(date +%s) + seconds - 35)) # measuring afterwards takes half a minute
+until=$(($(date +%s) + seconds - ${MEASURING:-65})) # measuring takes a minute afterwards
 full="$work/motion/full"
 export XDG_CACHE_HOME="$work/cache"
 mkdir -p "$full"
@@ -21,7 +22,8 @@ on_gpu() { # LOG ARGUMENTS...
 }
 on_gpu supervised.log --seeds 0 --supervised-seconds "${SUPERVISED_SECONDS:-80}"
 for seed in ${SEEDS:-0 1 2}; do
-  on_gpu "seed_$seed.log" --weights "$full/supervised" --wait --first-seed "$seed" --seeds 1 --until "$until" ${FLAGS:-}
+  on_gpu "seed_$seed.log" --weights "$full/supervised" --wait --first-seed "$seed" --seeds 1 --until "$until" \
+    --kl-every "${KL_EVERY:-16}" ${FLAGS:-}
   place=$((place + 1))
 done
 wait

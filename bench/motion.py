@@ -4,9 +4,9 @@ captions and noise seeds before and after.
     python bench/motion.py --supervised recipes/motion/supervised.toml --grpo recipes/motion/grpo.toml --out runs/motion
 
 Prints and writes OUT/summary_N.json (N: the first seed): for each seed the paired change of the held-out reward with
-its standard error, every measure that was not optimised, and the range of each health metric over the whole run.
-OUT/seed_N is the run folder of a seed, with pictures/ before and after. Further flags (--task.data FOLDER) are settings
-of both recipes.
+its standard error, every measure that was not optimised, and the range of each health metric over the whole run; with
+--kl-every also the KL to the start on the same held-out prompts, noise and windows all along. OUT/seed_N is the run
+folder of a seed, with pictures/ before and after. Further flags (--task.data FOLDER) are settings of both recipes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 
 from anygrpo.config.load import load_recipe
 from anygrpo.policies.base import state_of
+from anygrpo.rollout import tree_map
 from anygrpo.tasks import build_task
 from anygrpo.tasks.motion.measures import diversity, frechet
 from anygrpo.train import checkpoint
@@ -35,16 +36,24 @@ HEALTH = ("reward/mean", "ratio/mean", "ratio/max", "log_ratio/abs_max", "kl/beh
 CURVE = ("step", "eval/reward", "eval/component/matching", "eval/motion/judge", "eval/motion/frechet",
          "eval/motion/diversity", "kl/reference")  # fmt: skip
 PICTURES = 6
+KL_PROMPTS = 16
+WINDOW_SEEDS = (105, 47, 68)
+"""These draw an early, a middle and a late window: of 16 places 0, 7 and 15, of 11 places 0, 5 and 10."""
 
 
 class Watch:
-    """Observer: keeps rows, prints one in ten, and stops the run when its seconds are over."""
+    """Observer: keeps rows, prints one in ten, measures the KL every `kl_every` steps (0: never), and stops the run
+    when its seconds are over."""
 
-    def __init__(self, seconds: float | None, began: float):
-        self.seconds, self.began, self.rows = seconds, began, []
+    def __init__(self, seconds: float | None, began: float, kl_every: int = 0):
+        self.seconds, self.began, self.kl_every = seconds, began, kl_every
+        self.rows: list[dict[str, Any]] = []
+        self.kl: dict[int, dict[int, float]] = {}
 
     def __call__(self, row: dict[str, Any], run: Run) -> None:
         self.rows.append(row)
+        if self.kl_every and (row["step"] + 1) % self.kl_every == 0:
+            self.kl[row["step"] + 1] = kl_by_window(run)
         if row["step"] % 10 == 0:
             said = ("reward/mean", "loss/supervised", "kl/reference", "log_ratio/abs_max", "clip/high", "time/step")
             print(row["step"], {k: round(row[k], 5) for k in said if k in row}, flush=True)
@@ -76,10 +85,23 @@ def held_out(run: Run) -> tuple[list[list[Any]], dict[str, float]]:
 
 
 @torch.no_grad()
-def paired(task: Any, before: list[list[Any]], after: list[list[Any]]) -> dict[str, dict[str, float]]:
+def kl_by_window(run: Run) -> dict[int, float]:
+    """First step of the window -> exact KL to the reference a decision; prompts, noise and windows are the same in each
+    call, so that a curve shows the policy's own way, which the training rows' random windows hide."""
+    policy, prompts, out = run.policy, run.stages[-1].task.held_out(), {}
+    for seed in WINDOW_SEEDS:
+        rollout = policy.sample(prompts[:: max(1, len(prompts) // KL_PROMPTS)], 1, seed)
+        rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
+        each = [policy.evaluate(rows, slice(t, t + 1), frozenset({"kl"})).kl for t in range(rows["steps"].shape[1])]
+        out[int(rows["steps"][0, 0])] = float(torch.cat(each, 1).mean())
+    return out
+
+
+@torch.no_grad()
+def paired(task: Any, before: list[list[Any]], after: list[list[Any]]) -> dict[str, dict[str, Any]]:
     """Change and its standard error over the same prompts and noise: of the reward, of each part of it (weighted or
     not), of the judge, of the diversity within captions (over captions), and of the Frechet distance (bootstrap).
-    `se` is over motions; `se_captions`, over the means of captions, holds for other captions too."""
+    `se` is over motions; `se_captions`, over the means of captions (`captions`), holds for other captions too."""
     prompts = task.held_out()
     values = []
     for outputs in (before, after):
@@ -93,12 +115,13 @@ def paired(task: Any, before: list[list[Any]], after: list[list[Any]]) -> dict[s
             groups.setdefault(str(prompt.get("caption", prompt.get("captions"))), []).append(("", motion))
         columns["diversity"] = torch.tensor([diversity(rows) for rows in groups.values()])
         values.append(columns)
-    out = {}
+    out: dict[str, dict[str, Any]] = {}
     for name, old in values[0].items():
         change = (values[1][name] - old).double()
         rows = change.reshape(-1, task.config.held_out_repeats).mean(1) if len(change) == len(prompts) else change
         se, over_captions = (float(x.std() / math.sqrt(len(x))) for x in (change, rows))
         out[name] = {"change": float(change.mean()), "se": se, "se_captions": over_captions}
+        out[name]["captions"] = [round(x, 5) for x in rows.tolist()]
     return out | {"frechet": frechet_change(task, prompts, before, after)}
 
 
@@ -122,7 +145,7 @@ def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str
     flags = ["--seed", str(seed), "--policy.weights", str(weights), "--policy.device", args.device, *args.flags]
     run = new_run(load_recipe(args.grpo, [*flags, "--folder", str(folder)]))
     before, row_before = held_out(run)
-    watch = Watch(seconds_left(args), time.perf_counter())
+    watch = Watch(seconds_left(args), time.perf_counter(), args.kl_every)
     run.observers.append(watch)
     train(run)
     after, row_after = held_out(run)
@@ -143,6 +166,7 @@ def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str
         "after": row_after,
         "health": {k: spread([r[k] for r in watch.rows if k in r]) for k in HEALTH},
         "curve": curve,
+        "kl_by_window": watch.kl,
         "rewards": [round(r["reward/mean"], 4) for r in watch.rows if "reward/mean" in r],
     }
 
@@ -185,6 +209,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--supervised-seconds", type=float)
     parser.add_argument("--seed-seconds", type=float)
+    parser.add_argument("--kl-every", type=int, default=0, help="steps from one measurement of the KL to the next")
     parser.add_argument("--until", type=float, help="stop training at this time (seconds of the epoch)")
     parser.add_argument("--out", type=Path, required=True)
     args, args.flags = parser.parse_known_args()

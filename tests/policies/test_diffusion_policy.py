@@ -138,6 +138,7 @@ def test_a_window_keeps_only_its_steps_and_moves_with_the_seed(sampler):
     assert len(first) > 2
     rollout = policy.sample(PROMPTS, 2, seed=1)
     assert rollout.samples["latents"].shape == (2, 2, 3, 16, 7)
+    assert rollout.info["diffusion/window"] == rollout.samples["steps"][1, 1, 0] == rollout.samples["steps"][0, 0, 0]
     assert torch.allclose(policy.evaluate(rows(rollout), slice(0, 2)).log_probs, torch.zeros(4, 2), atol=1e-5)
     z2, n = policy.z2(rollout.samples)
     assert abs(z2 - 1) < 6 * math.sqrt(2 / n)

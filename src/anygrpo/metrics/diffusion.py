@@ -31,6 +31,17 @@ METRICS: tuple[Metric, ...] = (
         low=1.0,
     ),
     Metric(
+        "diffusion/window",
+        "1",
+        "First stochastic denoising step of the samples: where the window of scored steps was drawn.",
+        "样本的首个随机去噪步，即本次抽取的打分窗口的位置。",
+        "k, drawn once for a rollout; of a rollout sampled in parts, the mean over samples",
+        "within policy.window_starts, another one in each step",
+        "在 policy.window_starts 之内，每步不同",
+        "kl/reference, reward/std_within and advantages depend on it: compare steps whose windows lie alike.",
+        "kl/reference、reward/std_within 与优势随之变化：请比较窗口位置相近的步。",
+    ),
+    Metric(
         "z2",
         "1",
         "Mean square of whitened actions: 1 if and only if the scorer is the sampler. Measured by `anygrpo check`.",

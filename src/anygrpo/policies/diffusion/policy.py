@@ -127,10 +127,8 @@ class DiffusionPolicy(BasePolicy):
         seeds = [int(p.get("seed", i)) if isinstance(p, dict) else i for i, p in enumerate(prompts)]
         each = [torch.Generator().manual_seed(s) for s in seeds]
         draw = lambda: torch.stack([torch.randn(self.parts.shape, generator=g) for g in each]).to(self.device)  # noqa: E731
-        start = self.config.window_starts[0]
-        kept = range(start, start + (self.config.window or self.transitions.stochastic()))
-        if self.config.evaluation == "ode":
-            kept = range(0)
+        start, size = self.config.window_starts[0], self.config.window or self.transitions.stochastic()
+        kept = range(0) if self.config.evaluation == "ode" else range(start, start + size)
         return self._rollout(self.condition_rows(prompts, 1), draw, kept, (len(prompts), 1))
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
@@ -251,6 +249,8 @@ class DiffusionPolicy(BasePolicy):
         log_probs = log_probs.view(*shape, -1) if log_probs.numel() else log_probs.new_zeros(*shape, 0)
         size = dimensions(self.valid_dimensions(tree["condition"], final), final)
         info = {"diffusion/decisions": float(log_probs.shape[-1]), "diffusion/dimensions": float(size.mean())}
+        if "steps" in tree:
+            info["diffusion/window"] = float(tree["steps"][0, 0])
         mask = torch.ones_like(log_probs, dtype=torch.bool)
         return Rollout.of(grid, log_probs, mask, valid=valid, reasons=reasons, info=info)
 
