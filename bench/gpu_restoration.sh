@@ -5,11 +5,11 @@
 # cpu       small frequency restorers: "l1" and "l1_ssim" (loss of supervision), "bands" (network without skipped features);
 #           l1 and bands also beside supervision at mean gates alone for the time of warm-up and arm ("scratch")
 # low_light l1 with other shares of supervision beside GRPO
-# gpu       a larger one without skipped features, on larger crops of larger pictures; seeds are dealt over the visible GPUs
+# gpu       a larger one without skipped features, on larger crops of larger pictures, each degraded three times; seeds are dealt
+#           over the visible GPUs (GRAPHS="": without CUDA graphs)
 # toolbox   one of twelve filters a patch: GRPO from a supervised start; gpu_toolbox: larger patches, pictures and groups
 #           (MORE=0: without its further arms, another reward and a sharper supervision, which need a core each)
 # whole_*   l1 or bands without a common warm-up: supervision from the first step against "early", both for the whole time
-# gpu_grid  settings of gpu to choose from, on seeds of their own (GRID_SEEDS, default 10 11)
 # Needs torch, torchmetrics, scikit-image, scikit-learn, pillow, pydantic, safetensors. What is not done in time is left out.
 # Writes OUT/restoration_PARTS.tar.gz: for each comparison summary.json, results.json, table.txt, a log a seed, every arm's
 # quality on every held-out picture and pictures/*.jpg (degraded | supervised | grpo | clean); packed anew every minute, so a
@@ -33,14 +33,13 @@ whole_l1="$size --oracles 0 $rates --warm $(t .32) --seconds $(t .07)"
 whole_bands="$whole_l1 --skip bands"
 toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .18) --seconds $(t .22) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
-on_gpu="--device ${DEVICE:-cuda} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
-  --grpo-prompts 32 --group 8 --rows 512 --best-of 4 $rates --skip bands ${GPU_EXTRA:-}"
-gpu="$on_gpu --oracles 3 --warm $(t .45 "$total") --seconds $(t .11 "$total")"
-gpu_grid="$on_gpu --oracles 0 --warm $(t .26 "$total") --seconds $(t .09 "$total")"
+on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
+  --grpo-prompts 32 --group 8 --rows 512 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --w-psnr 0.75 ${GPU_EXTRA:-}"
+gpu="$on_gpu --oracles 1 --warm $(t .40 "$total") --seconds $(t .09 "$total")"
 gpu_toolbox="--device ${DEVICE:-cuda} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
   --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 32 --group 16 --rows 512 --best-of 4 --oracles 1 --warm-gates mean --probe 12
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --warm $(t .17 "$total") --seconds $(t .27 "$total") ${GPU_EXTRA:-}"
-quarter="grpo:.25+supervised/mean:.75" wide="grpo_patch=${WIDE:-96}@crops=${WIDE_CROPS:-24}@grpo_prompts=16"
+quarter="grpo:.25+supervised/mean:.75"
 early="scratch_early=supervised/sampled:.4+grpo:.07+supervised/mean@further_rate=3e-3:.53"
 arms() { # of a comparison, in the order in which they are measured; the first with GRPO is in the pictures
   case "$1" in
@@ -49,13 +48,11 @@ arms() { # of a comparison, in the order in which they are measured; the first w
     l1_scratch | bands_scratch) echo scratch ;;
     low_light) echo "supervised/mean quarter=$quarter after=supervised/mean:.5+grpo:.25+supervised/mean:.25
       fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5" ;;
-    gpu) echo "supervised/mean quarter=$quarter" ;;
+    gpu) echo "supervised/mean half=grpo:.5+supervised/mean:.5 quarter=$quarter after=supervised/mean:.6+grpo:.4" ;;
     toolbox) echo "supervised/mean grpo=supervised/mean:.4+grpo@sharpness=4:.6" ;;
     toolbox_more) echo "ssim=supervised/mean:.4+grpo@sharpness=4@w_psnr=0.25:.6 sharp=supervised/mean@sharpness=4" ;;
     gpu_toolbox) echo "supervised/mean grpo=grpo@sharpness=4@w_psnr=0.35" ;;
     whole_l1 | whole_bands) echo "scratch $early" ;;
-    gpu_grid) echo "supervised/mean quarter=$quarter wide=grpo@$wide:.25+supervised/mean:.75
-      psnr=grpo@$wide@w_psnr=0.75:.25+supervised/mean:.75 eighth=grpo@$wide:.125+supervised/mean:.875" ;;
   esac
 }
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-0}"
@@ -73,17 +70,11 @@ after_warm_up() { # name seed arms... : beside the process that measures the war
   until [ -f "$work/$1/seed$2/warm/result.json" ] || [ "$SECONDS" -gt "$total" ]; do sleep 1; done
   measure "$@"
 }
-seeds() { # of a part
-  case "$1" in
-    gpu_grid) echo ${GRID_SEEDS:-10 11} ;;
-    *) echo ${SEEDS:-0 1 2} ;;
-  esac
-}
 table() { # name arms... : of what was measured
   local name="$1"
   shift
   [ -d "$work/$name" ] || return 0
-  taskset -c "$cores" "$python" bench/restoration.py ${!name} --only $(seeds "$name") --out "$work/$name" --pieces 0 --arms "$@" \
+  taskset -c "$cores" "$python" bench/restoration.py ${!name} --only ${SEEDS:-0 1 2} --out "$work/$name" --pieces 0 --arms "$@" \
     > "$work/$name/table.txt" 2>&1
 }
 file="$out/restoration_${parts// /_}.tar.gz"
@@ -97,7 +88,7 @@ while sleep 60; do pack; done &
 packer=$!
 jobs=()
 for part in $parts; do
-  for seed in $(seeds "$part"); do
+  for seed in ${SEEDS:-0 1 2}; do
     case "$part" in
       cpu) for name in l1 l1_ssim bands; do
           measure "$name" "$seed" $(arms "$name") & jobs+=($!)
@@ -111,7 +102,7 @@ for part in $parts; do
 done
 wait "${jobs[@]}"
 kill "$packer"
-names="l1 l1_ssim bands whole_l1 whole_bands low_light toolbox gpu gpu_toolbox gpu_grid"
+names="l1 l1_ssim bands whole_l1 whole_bands low_light toolbox gpu gpu_toolbox"
 jobs=()
 for name in $names; do table "$name" $(arms "$name") $(arms "${name}_scratch") $(arms "${name}_more") & jobs+=($!); done
 wait "${jobs[@]}"

@@ -78,6 +78,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "patch": args.tool_patch,
             "sharpness": args.sharpness,
             "device": args.device,
+            "graphs": args.graphs and args.device != "cpu",
             "supervised": dict(args.loss),
             "supervised_gates": "sampled" if part == "supervised/sampled" else "mean",
             "sites": ["*"] if part == "supervised/mean" else args.sites.split(","),
@@ -91,6 +92,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "patch": args.grpo_patch or args.patch if grpo else args.patch,
             "picture_size": args.picture_size,
             "crops": args.crops,
+            "held_out_draws": args.held_out_draws,
             "w_psnr": args.w_psnr,
             "w_ssim": 1 - args.w_psnr,
         },
@@ -250,6 +252,7 @@ def arguments() -> argparse.Namespace:
         ("seeds", 3), ("width", 8), ("blocks", 1), ("patch", 32), ("picture-size", 128), ("crops", 32), ("prompts", 8),
         ("grpo-prompts", 16), ("group", 4), ("rows", 64), ("best-of", 8), ("probe", 16), ("oracles", 1),
         ("pieces", -1), ("grpo-patch", 0), ("tool-patch", 16),
+        ("held-out-draws", 1),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=value)
     for name, value in (
@@ -266,6 +269,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--warm-gates", choices=("mean", "sampled"), default="sampled")
     p.add_argument("--loss", type=loss, default=[("l1", 1.0)], help="of supervision: l1=1,ssim=0.2")
     p.add_argument("--device", default="cpu")
+    p.add_argument("--graphs", action="store_true", help="CUDA graphs (GPU)")
     p.add_argument("--only", type=int, nargs="*", help="measure these seeds; tables only with --pieces 0")
     p.add_argument("--arms", nargs="*", default=["supervised/mean", "supervised/sampled", "grpo"])
     p.add_argument("--sites", default="*", help="patterns of the sites that are sampled, separated by commas")

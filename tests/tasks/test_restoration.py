@@ -152,6 +152,18 @@ def test_shipped_photographs_split_by_scene() -> None:
     assert {p.name for p in other.test} == test
 
 
+def test_held_out_pictures_are_degraded_anew_as_often_as_asked() -> None:
+    once, thrice = (
+        build(RestorationSection(picture_size=64, patch=32, held_out_draws=n), 0).held_out() for n in (1, 3)
+    )
+    assert len(thrice) == 3 * len(once)
+    for i, first in enumerate(once):
+        draws = thrice[i :: len(once)]
+        assert torch.equal(draws[0]["degraded"], first["degraded"])
+        assert {(p["picture"], p["degradation"]) for p in draws} == {(first["picture"], first["degradation"])}
+        assert len({p["strength"] for p in draws}) == 3
+
+
 def test_split_leaves_someone_to_train_on() -> None:
     pictures = [Picture("motorcycle_left", picture()), Picture("motorcycle_right", picture())]
     with pytest.raises(ConfigError, match="leaves none"):

@@ -48,6 +48,10 @@ class GatedSection(Section):
     "auto: the GPU if there is one."
     rows_at_once: int = Field(64, ge=1)
     "Rows in one forward pass while sampling."
+    graphs: bool = False
+    """Passes over rows of one shape are recorded once and replayed (CUDA graphs): for steps of a thousand kernels, too
+    small to hide their launch, of a network whose Python does the same in every pass. A pass that cannot be recorded
+    runs as it is, with a warning; so do all on a CPU."""
 
 
 class StochasticSection(GatedSection):
@@ -163,6 +167,8 @@ class RestorationSection(Section):
     "None: the photographs that scikit-image and scikit-learn ship."
     held_out_share: float = Field(0.4, gt=0, lt=1)
     "Share of pictures (never of patches) kept for evaluation."
+    held_out_draws: int = Field(1, ge=1)
+    "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
     picture_size: int = Field(128, ge=0)
     "Longer side that pictures are reduced to before anything else; 0 keeps them."
     patch: int = Field(48, ge=16)

@@ -124,7 +124,7 @@ class FrequencyRestorer(nn.Module):
 
     def forward(self, degraded: Tensor) -> Tensor:
         h, w = degraded.shape[-2:]
-        x = F.pad(degraded, (0, -w % 4, 0, -h % 4), mode="replicate")
+        x = F.pad(degraded, (0, -w % 4, 0, -h % 4), mode="replicate") if h % 4 or w % 4 else degraded
         y, skips, told = self.stem(x), [], statistics(x)
         for i, down in enumerate(self.downs):
             y = self.encoders[i](y)

@@ -101,7 +101,8 @@ class ToolboxRestorer(nn.Module):
         h, w = degraded.shape[-2:]
         x = degraded
         for step in range(self.steps):
-            choice = gate(f"round{step}", OneHotCategorical(logits=self.logits(x, step)), per="element")
+            chances = OneHotCategorical(logits=self.logits(x, step), validate_args=False)  # validation reads the device
+            choice = gate(f"round{step}", chances, per="element")
             weights = choice.to(x.dtype).permute(0, 3, 1, 2)
             weights = weights.repeat_interleave(self.patch, 2).repeat_interleave(self.patch, 3)[..., :h, :w]
             tools = torch.stack([tool(x) for tool in TOOLS.values()], 1)

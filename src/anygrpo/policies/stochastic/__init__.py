@@ -42,6 +42,7 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
         supervised_gates=config.supervised_gates,
         rows_at_once=config.rows_at_once,
         sites=tuple(config.sites),
+        graphs=config.graphs,
         **given,
     )
 

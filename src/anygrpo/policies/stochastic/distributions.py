@@ -43,13 +43,13 @@ def middle(distribution: Distribution, kind: str = "mean") -> Tensor:
 
 
 def draw(distribution: Distribution) -> tuple[Tensor, Tensor]:
-    """A draw without gradient from torch's current random state, and how many of its numbers `EDGE` moved."""
+    """A draw without gradient from torch's current random state, and how many numbers of each row `EDGE` moved, [n]."""
     with torch.no_grad():
         value = distribution.sample()
         if not isinstance(base_of(distribution), Beta):
-            return value, torch.zeros((), device=value.device)
+            return value, torch.zeros(value.shape[0], dtype=torch.int64, device=value.device)
         kept = value.clamp(EDGE, 1 - EDGE)
-        return kept, (kept != value).sum()
+        return kept, (kept != value).reshape(value.shape[0], -1).sum(1)
 
 
 def in_support(distribution: Distribution, value: Tensor) -> Tensor:

@@ -95,6 +95,12 @@ class Tape:
             raise AllVisited
         return value
 
+    @property
+    def width(self) -> int:
+        """Decisions T of a row."""
+        sizes = [1 if s.per == "site" else s.distribution.batch_shape[1:].numel() for s in self.sites.values()]
+        return sum(sizes)
+
     def values(self) -> dict[str, Tensor]:
         return {name: site.value.detach() for name, site in self.sites.items()}
 
@@ -156,14 +162,19 @@ class Drawing:
     """Chooses by drawing; counts the numbers that the edge guard moved."""
 
     def __init__(self) -> None:
-        self.moved: Tensor | float = 0.0  # stays on the device: reading it at every gate would wait for all before it
+        self.moved: list[Tensor] = []  # stays on the device: reading it at every gate would wait for all before it
         self.drawn = 0
 
     def __call__(self, name: str, distribution: Distribution) -> Tensor:
         value, moved = draw(distribution)
-        self.moved = self.moved + moved
-        self.drawn += value.numel()
+        self.moved.append(moved)
+        self.drawn += value[0].numel()
         return value
+
+    def counts(self) -> Tensor:
+        """[n, 2] int64: numbers moved and numbers drawn of each row."""
+        moved = torch.stack(self.moved).sum(0)
+        return torch.stack([moved, torch.full_like(moved, self.drawn)], 1)
 
 
 def replaying(values: dict[str, Tensor]) -> Choose:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, ClassVar
 
@@ -20,15 +20,17 @@ from anygrpo.policies.stochastic.gates import (
     recording,
     replaying,
 )
+from anygrpo.policies.stochastic.graphs import Graphs, Named, Pass
+from anygrpo.policies.stochastic.joining import Part, joined, padded
 from anygrpo.policies.stochastic.losses import weighted
 from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
 
 SITE = "site/"
 """Prefix of the leaves that hold a site's values."""
+COUNTS = "drawn"
+"""Numbers that the edge guard moved and numbers drawn, per row; not kept."""
 OF_OUTPUT = frozenset({"supervised", "consistency"})
 """What `evaluate` needs the output for; without them a pass may end at its last gate."""
-Part = tuple[list[int], dict[str, Tensor], Tensor]
-"""Prompt positions, leaves [p, G, ...], log_probs [p, G, T] of prompts of one shape."""
 
 
 class StochasticPolicy(BasePolicy):
@@ -49,6 +51,7 @@ class StochasticPolicy(BasePolicy):
         supervised_gates: "mean" or "sampled", for supervised stages.
         rows_at_once: rows in one forward pass while sampling.
         sites: shell patterns of the sites that are sampled; the others always follow their mean.
+        graphs: replay passes of one shape as CUDA graphs.
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised", "consistency"})
@@ -64,8 +67,10 @@ class StochasticPolicy(BasePolicy):
         supervised_gates: str = "mean",
         rows_at_once: int = 64,
         sites: tuple[str, ...] = ("*",),
+        graphs: bool = False,
     ) -> None:
         self.sites = sites
+        self._graphs = Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
         self.supervised_gates, self.rows_at_once = supervised_gates, rows_at_once
@@ -107,11 +112,15 @@ class StochasticPolicy(BasePolicy):
     @torch.no_grad()
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
         """P x G outputs, gates drawn from `seed`. Prompts may differ in shape (leaves are then padded with zeros)."""
-        drawing = Drawing()
         with self._seeded(seed):
-            rollout = self.rollout_with(prompts, group_size, drawing)
-        rollout.info["restoration/gate_edge_share"] = float(drawing.moved) / max(drawing.drawn, 1)
+            rollout = self._rollout(prompts, group_size, lambda given: self._pass("drawn", self._drawn, given))
+        moved, drawn = rollout.samples.pop(COUNTS).flatten(0, 1).sum(0).tolist()
+        rollout.info["restoration/gate_edge_share"] = moved / max(drawn, 1)
         return rollout
+
+    def _drawn(self, given: Named) -> Named:
+        drawing = Drawing()
+        return self._outcome(given, drawing) | {COUNTS: drawing.counts()}
 
     @torch.no_grad()
     def greedy(self, prompts: list[Any]) -> Rollout:
@@ -138,7 +147,7 @@ class StochasticPolicy(BasePolicy):
         shapes = tuple(tuple(prompts[0][k].shape) for k in self.inputs)
         if shapes not in self._decisions:  # one pass for each shape, not one a step
             one = [prompts[0][k][None].to(self.device) for k in self.inputs]
-            self._decisions[shapes] = self._run(one, deterministic("mean"))[1].log_probs().shape[1]
+            self._decisions[shapes] = self._run(one, deterministic("mean"))[1].width
         log_probs = torch.zeros(len(prompts), 1, self._decisions[shapes], device=self.device)
         return Rollout.of(leaves, log_probs, torch.ones_like(log_probs, dtype=torch.bool))
 
@@ -166,48 +175,53 @@ class StochasticPolicy(BasePolicy):
             ConfigError: rows padded to different shapes; a wanted loss without a target.
         """
         self.check_wanted(want)
-        rows = [samples[key] for key in self.inputs]
-        if not bool((samples["shape"] == samples["shape"][:1]).all()):
-            raise ConfigError("the rows of one step differ in size", "train on crops of one size (task.patch)")
-        reference = self._reference_tape(rows, samples) if "kl" in want else None
-        if want & OF_OUTPUT:
-            output, tape = self._run(rows, self._choice(samples))
-            losses = self._losses(output, rows, samples, want)
-        else:
-            tape, losses = self._visited(rows, samples), {}
-        return Evaluation(
-            tape.log_probs()[:, times],
-            tape.entropy()[:, times] if "entropy" in want else None,
-            None if reference is None else tape.kl_to(reference)[:, times],
-            losses,
-        )
+        given = self._given(samples, want)
+        if "kl" not in want:
+            return evaluation(self._pass(" ".join(sorted(want)), lambda x: self._scored(x, want)[0], given), times)
+        with torch.no_grad(), self.reference():
+            reference = self._scored(given, frozenset())[1]
+        made, tape = self._scored(given, want)
+        return evaluation(made | {"kl": tape.kl_to(reference)}, times)
 
-    def _losses(self, output: Tensor, rows: list[Tensor], samples: Tree, want: frozenset[str]) -> dict[str, Tensor]:
-        losses: dict[str, Tensor] = {}
+    def _given(self, samples: Tree, want: frozenset[str]) -> Named:
+        """What a pass over these rows reads: inputs, the target, and the sites' values (none: they follow the mean)."""
+        same = (samples["shape"] == samples["shape"][:1]).all()
+        alike, at_mean = torch.stack([same, samples["at_mean"].any()]).tolist()
+        if not alike:
+            raise ConfigError("the rows of one step differ in size", "train on crops of one size (task.patch)")
+        keys = set(self.inputs)
         if "supervised" in want:
             if self.target is None or self.target not in samples:
                 raise ConfigError("prompts have no target for the supervised loss", "set lambda_supervised to 0")
-            losses["supervised"] = weighted(self.supervised, output, samples[self.target])
-        if "consistency" in want:
-            with torch.no_grad():
-                fixed, _ = self._run(rows, deterministic(self.mode))
-            losses["consistency"] = weighted({"l1": 1.0}, output, fixed)
-        return losses
+            keys.add(self.target)
+        return {k: x for k, x in samples.items() if k in keys or (k.startswith(SITE) and not at_mean)}
 
-    def _choice(self, samples: Tree) -> Choose:
-        if bool(samples["at_mean"].any()):
-            return deterministic("mean")
-        return replaying({k.removeprefix(SITE): v for k, v in samples.items() if k.startswith(SITE)})
+    def _scored(self, given: Named, want: frozenset[str]) -> tuple[Named, Tape]:
+        """Log-probs, entropy and losses by name, and the sites. Without `OF_OUTPUT` the pass ends at the last site."""
+        values = {k.removeprefix(SITE): x for k, x in given.items() if k.startswith(SITE)}
+        choose = replaying(values) if values else deterministic("mean")
+        rows = [given[key] for key in self.inputs]
+        made: Named = {}
+        if want & OF_OUTPUT:
+            output, tape = self._run(rows, choose)
+            if "supervised" in want:
+                made["supervised"] = weighted(self.supervised, output, given[str(self.target)])
+            if "consistency" in want:
+                with torch.no_grad():
+                    fixed, _ = self._run(rows, deterministic(self.mode))
+                made["consistency"] = weighted({"l1": 1.0}, output, fixed)
+        else:
+            tape = self._visited(rows, choose, len(values))
+        unread = "supervised" in want and not values  # a supervised stage's rows: their log-probs are no one's
+        made["log_probs"] = rows[0].new_zeros(tape.rows, tape.width) if unread else tape.log_probs()
+        return made | ({"entropy": tape.entropy()} if "entropy" in want else {}), tape
 
-    def _reference_tape(self, rows: list[Tensor], samples: Tree) -> Tape:
-        with torch.no_grad(), self.reference():
-            return self._visited(rows, samples)
+    def _pass(self, name: str, function: Pass, given: Named) -> Named:
+        return function(given) if self._graphs is None else self._graphs(name, function, given)
 
-    def _visited(self, rows: list[Tensor], samples: Tree) -> Tape:
-        """The sites with their stored values; the pass ends at the last one, for its output is not read."""
-        count = sum(k.startswith(SITE) for k in samples)
+    def _visited(self, rows: list[Tensor], choose: Choose, count: int) -> Tape:
         self.network.eval()
-        run = recording(rows[0].shape[0], self._choice(samples), self.sites, count or None)
+        run = recording(rows[0].shape[0], choose, self.sites, count or None)
         with run as tape, suppress(AllVisited):
             self.network(*rows)
         return tape
@@ -235,30 +249,38 @@ class StochasticPolicy(BasePolicy):
     @torch.no_grad()
     def rollout_with(self, prompts: list[Any], group_size: int, choose: Choose) -> Rollout:
         """Outputs with gate values by your rule `choose(site name, distribution) -> value` (fixed gates, oracles)."""
+        return self._rollout(prompts, group_size, lambda given: self._outcome(given, choose))
+
+    def _rollout(self, prompts: list[Any], group_size: int, run: Callable[[Named], Named]) -> Rollout:
         by_shape: dict[Any, list[int]] = {}
         for i, prompt in enumerate(prompts):
             by_shape.setdefault(tuple(tuple(prompt[k].shape) for k in self.inputs), []).append(i)
         chunk = max(1, self.rows_at_once // group_size)
         parts = [
-            self._part(prompts, places[a : a + chunk], group_size, choose)
+            self._part(prompts, places[a : a + chunk], group_size, run)
             for places in by_shape.values()
             for a in range(0, len(places), chunk)
         ]
         samples, log_probs, mask = joined(parts)
         return Rollout.of(samples, log_probs, mask)
 
-    def _part(self, prompts: list[Any], places: list[int], group_size: int, choose: Choose) -> Part:
+    def _part(self, prompts: list[Any], places: list[int], group_size: int, run: Callable[[Named], Named]) -> Part:
         keys = [*self.inputs, *([self.target] if self.target and self.target in prompts[places[0]] else [])]
         leaves = {k: torch.stack([prompts[i][k] for i in places]).to(self.device) for k in keys}
         leaves = {k: x.repeat_interleave(group_size, 0) for k, x in leaves.items()}
-        output, tape = self._run([leaves[k] for k in self.inputs], choose)
-        leaves |= {SITE + name: value for name, value in tape.values().items()} | {"restored": output}
+        leaves |= run({k: leaves[k] for k in self.inputs})
+        log_probs, output = leaves.pop("log_probs"), leaves["restored"]
         sizes = leaves[self.inputs[0]].shape
-        leaves["shape"] = torch.tensor([sizes[1:]] * sizes[0], device=output.device)
-        leaves["output_shape"] = torch.tensor([output.shape[1:]] * output.shape[0], device=output.device)
+        leaves["shape"] = torch.tensor([sizes[1:]], device=output.device).expand(sizes[0], -1)
+        leaves["output_shape"] = torch.tensor([output.shape[1:]], device=output.device).expand(sizes[0], -1)
         leaves["at_mean"] = torch.zeros(output.shape[0], dtype=torch.bool, device=output.device)
         group = lambda x: x.reshape(len(places), group_size, *x.shape[1:])  # noqa: E731
-        return places, {k: group(x) for k, x in leaves.items()}, group(tape.log_probs())
+        return places, {k: group(x) for k, x in leaves.items()}, group(log_probs)
+
+    def _outcome(self, given: Named, choose: Choose) -> Named:
+        output, tape = self._run([given[key] for key in self.inputs], choose)
+        values = {SITE + name: value for name, value in tape.values().items()}
+        return values | {"restored": output, "log_probs": tape.log_probs()}
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
@@ -268,23 +290,7 @@ class StochasticPolicy(BasePolicy):
             yield
 
 
-def joined(parts: list[Part]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """Parts in prompt order, leaves padded with zeros to the largest shape: samples, log_probs and mask [P, G, T]."""
-    order = torch.tensor([i for places, _, _ in parts for i in places]).argsort()
-    leaves = {key: padded([p[1][key] for p in parts])[order] for key in parts[0][1]}
-    log_probs = padded([p[2] for p in parts])
-    mask = padded([torch.ones_like(p[2], dtype=torch.bool) for p in parts])
-    return leaves, log_probs[order], mask[order]
-
-
-def padded(pieces: list[Tensor]) -> Tensor:
-    """Concatenate along the first dimension, others padded with zeros at the end to the largest size."""
-    size = [max(p.shape[d] for p in pieces) for d in range(1, pieces[0].dim())]
-    if all(list(p.shape[1:]) == size for p in pieces):
-        return torch.cat(pieces)
-    out = pieces[0].new_zeros(sum(p.shape[0] for p in pieces), *size)
-    at = 0
-    for p in pieces:
-        out[(slice(at, at + p.shape[0]), *(slice(0, k) for k in p.shape[1:]))] = p
-        at += p.shape[0]
-    return out
+def evaluation(made: Named, times: slice) -> Evaluation:
+    """Of passes' results by name: "log_probs", "entropy" and "kl" [n, T], the others losses [n]."""
+    of_decisions = {name: made[name][:, times] for name in ("log_probs", "entropy", "kl") if name in made}
+    return Evaluation(**of_decisions, losses={k: x for k, x in made.items() if k not in of_decisions})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,12 +84,13 @@ class RestorationTask(BaseTask):
         return self._prompt(picture, kind, cut, self.seed * 1_000_003 + index, g) | {"crop": crop}
 
     def held_out(self) -> list[Prompt]:
-        """Every held-out picture, whole, in every degradation."""
+        """Every held-out picture, whole, in every degradation, so many times as the recipe says (pairs: once)."""
         if self._held is None:
             self._held = []
-            for i, picture in enumerate(self.test):
+            draws = 1 if self.test[0].degraded is not None else self.config.held_out_draws
+            for k, (i, picture) in itertools.product(range(draws), enumerate(self.test)):
                 for j, kind in enumerate(self._kinds(picture)):
-                    seed = HELD_OUT + 1009 * i + j
+                    seed = HELD_OUT + 1_000_003 * k + 1009 * i + j
                     g = torch.Generator().manual_seed(seed)
                     self._held.append(self._prompt(picture, kind, lambda image: image, seed, g))
         return self._held
