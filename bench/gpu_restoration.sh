@@ -34,7 +34,7 @@ whole_bands="$whole_l1 --skip bands"
 toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .18) --seconds $(t .22) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
 on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
-  --grpo-prompts 32 --group 8 --rows 512 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --w-psnr 0.75 ${GPU_EXTRA:-}"
+  --grpo-prompts 32 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --w-psnr 0.75 ${GPU_EXTRA:-}"
 gpu="$on_gpu --oracles 1 --warm $(t .40 "$total") --seconds $(t .09 "$total")"
 gpu_toolbox="--device ${DEVICE:-cuda} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
   --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 32 --group 16 --rows 512 --best-of 4 --oracles 1 --warm-gates mean --probe 12
