@@ -115,7 +115,9 @@ def test_a_pass_that_cannot_be_recorded_runs_as_it_is_and_says_so_once(
     assert all(torch.equal(a, b) for a, b in zip(trained("cpu"), trained("cpu", graphs=True), strict=True))
     told = [r.getMessage() for r in caplog.records if "cannot be recorded" in r.getMessage()]
     assert len(tries) == len(told) == 4
-    assert any("'supervised'" in line and "not permitted" in line and "more" not in line for line in told)
+    assert any(
+        "'scored imitated supervised'" in line and "not permitted" in line and "more" not in line for line in told
+    )
 
 
 def test_on_a_cpu_nothing_is_recorded_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:

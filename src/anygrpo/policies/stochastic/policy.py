@@ -27,6 +27,8 @@ from anygrpo.rollout import Evaluation, Rollout, Stored, Tree
 
 SITE = "site/"
 """Prefix of the leaves that hold a site's values."""
+IMITATED = "imitated"
+"""Leaf of a supervised stage's rows: their log-probs are no one's, and not computed beside its loss."""
 COUNTS = "drawn"
 """Numbers that the edge guard moved and numbers drawn, per row; not kept."""
 OF_OUTPUT = frozenset({"supervised", "consistency"})
@@ -119,8 +121,7 @@ class StochasticPolicy(BasePolicy):
         return rollout
 
     def _drawn(self, given: Named) -> Named:
-        drawing = Drawing()
-        return self._outcome(given, drawing) | {COUNTS: drawing.counts()}
+        return self._outcome(given, drawing := Drawing()) | {COUNTS: drawing.counts()}
 
     @torch.no_grad()
     def greedy(self, prompts: list[Any]) -> Rollout:
@@ -136,7 +137,9 @@ class StochasticPolicy(BasePolicy):
         if lengths != {1}:
             raise ConfigError(f"a restorer needs exactly one target a prompt, got {sorted(lengths)}")
         prompts = [{**p, self.target: actions[0]} for p, actions in zip(prompts, stored.actions)]
-        return self._unsampled(prompts) if self.supervised_gates == "mean" else self.sample(prompts, 1, seed)
+        rollout = self._unsampled(prompts) if self.supervised_gates == "mean" else self.sample(prompts, 1, seed)
+        rollout.samples[IMITATED] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
+        return rollout
 
     def _unsampled(self, prompts: list[Any]) -> Rollout:
         """Rows whose gates will follow the mean: nothing is drawn, so log-probs are 0 (and no one reads them)."""
@@ -175,18 +178,22 @@ class StochasticPolicy(BasePolicy):
             ConfigError: rows padded to different shapes; a wanted loss without a target.
         """
         self.check_wanted(want)
-        given = self._given(samples, want)
+        given, terms = self._given(samples, want)
         if "kl" not in want:
-            return evaluation(self._pass(" ".join(sorted(want)), lambda x: self._scored(x, want)[0], given), times)
+            return evaluation(
+                self._pass(" ".join(["scored", *sorted(terms)]), lambda x: self._scored(x, terms)[0], given), times
+            )
         with torch.no_grad(), self.reference():
             reference = self._scored(given, frozenset())[1]
-        made, tape = self._scored(given, want)
+        made, tape = self._scored(given, terms)
         return evaluation(made | {"kl": tape.kl_to(reference)}, times)
 
-    def _given(self, samples: Tree, want: frozenset[str]) -> Named:
-        """What a pass over these rows reads: inputs, the target, and the sites' values (none: they follow the mean)."""
+    def _given(self, samples: Tree, want: frozenset[str]) -> tuple[Named, frozenset[str]]:
+        """What a pass over these rows reads: inputs, the target, and the sites' values (none: they follow the mean);
+        and what it computes, with `IMITATED` where log-probs are left out."""
         same = (samples["shape"] == samples["shape"][:1]).all()
-        alike, at_mean = torch.stack([same, samples["at_mean"].any()]).tolist()
+        imitated = samples[IMITATED].all() if IMITATED in samples else torch.zeros_like(same)
+        alike, at_mean, imitated = torch.stack([same, samples["at_mean"].any(), imitated]).tolist()
         if not alike:
             raise ConfigError("the rows of one step differ in size", "train on crops of one size (task.patch)")
         keys = set(self.inputs)
@@ -194,7 +201,8 @@ class StochasticPolicy(BasePolicy):
             if self.target is None or self.target not in samples:
                 raise ConfigError("prompts have no target for the supervised loss", "set lambda_supervised to 0")
             keys.add(self.target)
-        return {k: x for k, x in samples.items() if k in keys or (k.startswith(SITE) and not at_mean)}
+        given = {k: x for k, x in samples.items() if k in keys or (k.startswith(SITE) and not at_mean)}
+        return given, want | {IMITATED} if imitated and want == {"supervised"} else want
 
     def _scored(self, given: Named, want: frozenset[str]) -> tuple[Named, Tape]:
         """Log-probs, entropy and losses by name, and the sites. Without `OF_OUTPUT` the pass ends at the last site."""
@@ -211,20 +219,15 @@ class StochasticPolicy(BasePolicy):
                     fixed, _ = self._run(rows, deterministic(self.mode))
                 made["consistency"] = weighted({"l1": 1.0}, output, fixed)
         else:
-            tape = self._visited(rows, choose, len(values))
-        unread = "supervised" in want and not values  # a supervised stage's rows: their log-probs are no one's
-        made["log_probs"] = rows[0].new_zeros(tape.rows, tape.width) if unread else tape.log_probs()
+            self.network.eval()
+            run = recording(rows[0].shape[0], choose, self.sites, len(values) or None)
+            with run as tape, suppress(AllVisited):
+                self.network(*rows)
+        made["log_probs"] = rows[0].new_zeros(tape.rows, tape.width) if IMITATED in want else tape.log_probs()
         return made | ({"entropy": tape.entropy()} if "entropy" in want else {}), tape
 
     def _pass(self, name: str, function: Pass, given: Named) -> Named:
         return function(given) if self._graphs is None else self._graphs(name, function, given)
-
-    def _visited(self, rows: list[Tensor], choose: Choose, count: int) -> Tape:
-        self.network.eval()
-        run = recording(rows[0].shape[0], choose, self.sites, count or None)
-        with run as tape, suppress(AllVisited):
-            self.network(*rows)
-        return tape
 
     def _run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:
         """Output [n, ...] and the visited sites.
