@@ -36,9 +36,9 @@ toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .18) --seconds 
 on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
   --grpo-prompts 32 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --w-psnr 0.75 ${GPU_EXTRA:-}"
 gpu="$on_gpu --oracles 1 --warm $(t .40 "$total") --seconds $(t .09 "$total")"
-gpu_toolbox="--device ${DEVICE:-cuda} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
-  --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 32 --group 16 --rows 512 --best-of 4 --oracles 1 --warm-gates mean --probe 12
-  --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --warm $(t .17 "$total") --seconds $(t .27 "$total") ${GPU_EXTRA:-}"
+gpu_toolbox="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
+  --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 32 --group 16 --rows 256 --best-of 4 --oracles 1 --warm-gates mean --probe 12
+  --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --w-psnr 0.35 --warm $(t .36 "$total") --seconds $(t .16 "$total") ${GPU_EXTRA:-}"
 quarter="grpo:.25+supervised/mean:.75"
 early="scratch_early=supervised/sampled:.4+grpo:.07+supervised/mean@further_rate=3e-3:.53"
 arms() { # of a comparison, in the order in which they are measured; the first with GRPO is in the pictures
@@ -51,7 +51,8 @@ arms() { # of a comparison, in the order in which they are measured; the first w
     gpu) echo "supervised/mean half=grpo:.5+supervised/mean:.5 quarter=$quarter after=supervised/mean:.6+grpo:.4" ;;
     toolbox) echo "supervised/mean grpo=supervised/mean:.4+grpo@sharpness=4:.6" ;;
     toolbox_more) echo "ssim=supervised/mean:.4+grpo@sharpness=4@w_psnr=0.25:.6 sharp=supervised/mean@sharpness=4" ;;
-    gpu_toolbox) echo "supervised/mean grpo=grpo@sharpness=4@w_psnr=0.35" ;;
+    gpu_toolbox) echo "supervised/mean grpo=supervised/mean:.3+grpo@sharpness=4:.7
+      near=supervised/mean:.3+grpo@sharpness=12@grpo_rate=5e-4:.7" ;;
     whole_l1 | whole_bands) echo "scratch $early" ;;
   esac
 }

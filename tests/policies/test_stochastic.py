@@ -20,7 +20,7 @@ from torch.distributions import (
 
 from anygrpo.errors import ConfigError
 from anygrpo.policies.stochastic import StochasticPolicy, gate
-from anygrpo.policies.stochastic.distributions import draw, middle
+from anygrpo.policies.stochastic.distributions import draw, in_support, middle
 from anygrpo.policies.stochastic.gates import deterministic, recording, replaying
 from anygrpo.rollout import Stored, tree_map
 
@@ -83,6 +83,23 @@ def test_draw_keeps_beta_off_its_edges_and_counts() -> None:
     assert 0 < value.min() < value.max() < 1
     assert moved.sum() > 500  # nearly all mass lies within 1e-6 of an edge
     assert draw(Beta(torch.full((1000,), 5.0), torch.full((1000,), 5.0)))[1].sum() == 0
+
+
+@pytest.mark.parametrize("family", [Categorical, OneHotCategorical])
+def test_a_choice_is_drawn_as_torch_draws_it(family: type) -> None:
+    chances = family(logits=torch.randn(3, 4, 5, 6, generator=torch.Generator().manual_seed(0)).permute(0, 2, 3, 1))
+    torch.manual_seed(0)
+    expected = chances.sample()
+    torch.manual_seed(0)
+    assert torch.equal(draw(chances)[0], expected)
+
+
+def test_a_soft_choice_is_scored_at_its_mode() -> None:
+    chances = OneHotCategorical(torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]]))
+    values = torch.tensor([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0]])
+    assert in_support(chances, values).tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    coins = Independent(Bernoulli(torch.tensor([[0.9, 0.2]])), 1)
+    assert in_support(coins, torch.tensor([[0.9, 0.0]])).tolist() == [[1.0, 0.0]]
 
 
 def test_unknown_family_is_refused() -> None:

@@ -101,8 +101,7 @@ class ToolboxRestorer(nn.Module):
         h, w = degraded.shape[-2:]
         x = degraded
         for step in range(self.steps):
-            chances = OneHotCategorical(logits=self.logits(x, step), validate_args=False)  # validation reads the device
-            choice = gate(f"round{step}", chances, per="element")
+            choice = gate(f"round{step}", OneHotCategorical(logits=self.logits(x, step)), per="element")
             weights = choice.to(x.dtype).permute(0, 3, 1, 2)
             weights = weights.repeat_interleave(self.patch, 2).repeat_interleave(self.patch, 3)[..., :h, :w]
             tools = torch.stack([tool(x) for tool in TOOLS.values()], 1)

@@ -45,17 +45,30 @@ def middle(distribution: Distribution, kind: str = "mean") -> Tensor:
 def draw(distribution: Distribution) -> tuple[Tensor, Tensor]:
     """A draw without gradient from torch's current random state, and how many numbers of each row `EDGE` moved, [n]."""
     with torch.no_grad():
-        value = distribution.sample()
+        value = sampled(distribution)
         if not isinstance(base_of(distribution), Beta):
             return value, torch.zeros(value.shape[0], dtype=torch.int64, device=value.device)
         kept = value.clamp(EDGE, 1 - EDGE)
         return kept, (kept != value).reshape(value.shape[0], -1).sum(1)
 
 
+def sampled(distribution: Distribution) -> Tensor:
+    """`distribution.sample()`, the same numbers. A choice is drawn as `torch.multinomial` draws one, without its check of
+    the probabilities, which waits for the device."""
+    if not isinstance(distribution, (Categorical, OneHotCategorical)):
+        return distribution.sample()
+    probs = distribution.probs.reshape(-1, distribution.probs.shape[-1])
+    index = (probs / torch.empty_like(probs).exponential_()).argmax(-1).reshape(distribution.batch_shape)
+    if isinstance(distribution, Categorical):
+        return index
+    return torch.zeros_like(distribution.probs).scatter_(-1, index[..., None], 1.0)
+
+
 def in_support(distribution: Distribution, value: Tensor) -> Tensor:
     """`value`, or the mode where `value` is a soft mean that a discrete distribution gives no probability."""
-    discrete = isinstance(base_of(distribution), (OneHotCategorical, Bernoulli))
     support = distribution.support
-    if discrete and support is not None and not bool(support.check(value).all()):
-        return middle(distribution, "mode")
-    return value
+    if support is None or not isinstance(base_of(distribution), (OneHotCategorical, Bernoulli)):
+        return value
+    possible = support.check(value)
+    possible = possible.reshape(*possible.shape, *[1] * (value.dim() - possible.dim()))
+    return torch.where(possible, value, middle(distribution, "mode").to(value.dtype))

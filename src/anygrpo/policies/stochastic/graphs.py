@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 log = logging.getLogger("anygrpo")
 Named = dict[str, Tensor]
@@ -141,12 +142,15 @@ def record(function: Pass, given: Named, learning: list[Tensor]) -> Recorded:
     device = next(iter(given.values())).device
     recorded = Recorded(given, learning)
     state = torch.cuda.get_rng_state(device)
+    validated = Distribution._validate_args
+    Distribution.set_default_validate_args(False)  # it reads the device; ordinary passes have validated
     here = torch.cuda.current_stream(device)
     try:
         with torch.cuda.device(device), torch.cuda.stream(here):  # a recording that fails leaves its own stream current
             _warm_up(function, recorded)
             _record(function, recorded)
     finally:
+        Distribution.set_default_validate_args(validated)
         _usable(device)
         torch.cuda.set_rng_state(state, device)
     return recorded
