@@ -221,7 +221,8 @@ def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
     path = out / arm.replace("/", "-") / "network.pt"
     last = plans_of(args).get(arm, [("", 1.0)])[-1][0].split("@")
     part = "@".join(["grpo", *(setting for setting in last if setting.startswith("sharpness="))])
-    return build_policy(recipe_of(args, seed, part, 1, out, path).policy, seed)
+    whole = argparse.Namespace(**vars(args) | {"graphs": False})  # whole pictures: not worth recording
+    return build_policy(recipe_of(whole, seed, part, 1, out, path).policy, seed)
 
 
 def measured(args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -180,8 +180,7 @@ def fuse(model: nn.Module) -> None:
     call."""
     fuse_gates(model)
     fuse_norms(model)
-    if next(model.parameters()).device.type == "cuda":
-        fuse_rotary(model)
+    fuse_rotary(model)
 
 
 def _unfreeze(model: nn.Module, config: CausalLMConfig) -> None:

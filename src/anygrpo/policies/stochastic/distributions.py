@@ -53,8 +53,8 @@ def draw(distribution: Distribution) -> tuple[Tensor, Tensor]:
 
 
 def sampled(distribution: Distribution) -> Tensor:
-    """`distribution.sample()`, the same numbers. A choice is drawn as `torch.multinomial` draws one, without its check of
-    the probabilities, which waits for the device."""
+    """`distribution.sample()`, the same numbers. A choice is drawn as `torch.multinomial` draws one, without its check
+    of the probabilities, which waits for the device."""
     if not isinstance(distribution, (Categorical, OneHotCategorical)):
         return distribution.sample()
     probs = distribution.probs.reshape(-1, distribution.probs.shape[-1])
