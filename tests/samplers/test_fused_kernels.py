@@ -14,12 +14,18 @@ from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 from anygrpo.samplers import support
 from anygrpo.samplers.cache import GroupCache, Step
 from anygrpo.samplers.fused import gate, logits, rotary
+from anygrpo.samplers.native import library
 
 HEADS = [(14, 2, 64), (9, 3, 64), (4, 4, 96), (8, 1, 128)]
 
 
 def made(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(autouse=True)
+def no_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "usable", lambda x: False)
 
 
 @pytest.mark.parametrize(("heads", "key_heads", "size"), HEADS)

@@ -139,21 +139,19 @@ class Step:
     def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """query [1, H, R, D], key and value [1, KV, R, D] -> [1, R, H, D]."""
         layer = module.layer_idx
-        if decoding.fits(query) and _fused_works(
+        if decoding.fits(query, key, self.place) and _fused_works(
             query.device, query.dtype, query.shape[1], key.shape[1], query.shape[3]
         ):
             return self.fused(layer, query, key, value, scaling)
         return self.plain(layer, query, key, value, scaling)
 
     def fused(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        """`attend` by two kernels, which read the place from the device."""
-        cache, place = self.cache, self.place
-        if isinstance(place, int):
-            place = torch.full((1,), place, device=query.device)
+        """`attend` by kernels, which on a GPU read the place from the device."""
+        cache = self.cache
         prompts = decoding.Prompts(
             cache.prompt_k[layer], cache.prompt_v[layer], cache.lengths, cache.first, cache.count, cache.slots
         )
-        return decoding.attend(query, key, value, prompts, cache.own_k[layer], cache.own_v[layer], place, scaling)
+        return decoding.attend(query, key, value, prompts, cache.own_k[layer], cache.own_v[layer], self.place, scaling)
 
     def plain(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """`attend` by matrix products and one softmax over prompt and own keys."""

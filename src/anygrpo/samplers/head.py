@@ -19,6 +19,7 @@ from torch import Tensor
 
 from anygrpo.samplers.base import Support
 from anygrpo.samplers.fused import logits as fused
+from anygrpo.samplers.fused.linear import linear
 from anygrpo.samplers.fused.trial import HALF
 from anygrpo.samplers.kept import Kept, grad_logits, normalise
 from anygrpo.samplers.support import restrict
@@ -63,7 +64,7 @@ class Head:
 def _project(x: Tensor, weight: Tensor, precise: bool) -> Tensor:
     """x [n, H] times weight [V, H] transposed."""
     if not precise or x.dtype == torch.float32:
-        return F.linear(x, weight.to(x.dtype))
+        return linear(x, weight.to(x.dtype))
     if x.is_cuda:
         return torch.mm(x, weight.to(x.dtype).t(), out_dtype=torch.float32)
     return F.linear(x.float(), weight.float())

@@ -23,6 +23,7 @@ from anygrpo.policies.base import frozen_weights
 from anygrpo.policies.causal_lm.adapters import Adapters, adapter_layers, merge, with_adapters
 from anygrpo.policies.causal_lm.narrow import Narrow
 from anygrpo.samplers.fused.gate import fuse_gates
+from anygrpo.samplers.fused.linear import fuse_linears
 from anygrpo.samplers.fused.norms import fuse_norms
 from anygrpo.samplers.fused.rotary import fuse_rotary
 from anygrpo.samplers.machine import keep_freed_memory
@@ -181,6 +182,8 @@ def fuse(model: nn.Module) -> None:
     fuse_gates(model)
     fuse_norms(model)
     fuse_rotary(model)
+    if next(model.parameters()).device.type == "cpu":
+        fuse_linears(model)
 
 
 def _unfreeze(model: nn.Module, config: CausalLMConfig) -> None:

@@ -1,4 +1,5 @@
-"""Attention of a decode step in two launches, where matrix products, masks, a softmax and copies take twenty.
+"""Attention of a decode step in two launches (on a CPU one pass), where matrix products, masks, a softmax and copies
+take twenty.
 
 The first reads each prompt once for all of its rows, in some splits of its keys; the second reads each row's own keys,
 writes the new one, and joins everything by the log-normalisers.
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.samplers.fused.trial import HALF, usable
+from anygrpo.samplers.native import calls, library
 
 SPLIT = 128
 """Keys of a prompt that one program reads at least; more programs where the prompt is longer."""
@@ -38,20 +40,33 @@ class Prompts:
     most: int
 
 
-def fits(query: Tensor) -> bool:
-    """Whether the kernels take queries [1, H, R, D] of this kind."""
+def fits(query: Tensor, key: Tensor, place: int | Tensor) -> bool:
+    """Whether the kernels take queries [1, H, R, D] and keys [1, KV, R, D] of this kind, at a place of this kind."""
+    if not query.is_cuda:
+        return isinstance(place, int) and usable(query) and query.shape[1] <= calls.WIDE * key.shape[1]
     return usable(query) and query.dtype in HALF and query.shape[-1] <= 256
 
 
 def attend(
-    q: Tensor, key: Tensor, value: Tensor, prompts: Prompts, own_k: Tensor, own_v: Tensor, place: Tensor, scale: float
+    q: Tensor,
+    key: Tensor,
+    value: Tensor,
+    prompts: Prompts,
+    own_k: Tensor,
+    own_v: Tensor,
+    place: int | Tensor,
+    scale: float,
 ) -> Tensor:
     """[1, R, H, D]: softmax attention of each row to its prompt, to its own `place` tokens, and to the new one.
 
     Args:
         q: [1, H, R, D]. key, value: [1, KV, R, D] of the new tokens; written into `own_k`, `own_v` at `place`.
-        own_k, own_v: [R, KV, T, D], contiguous. place: [1] int64.
+        own_k, own_v: [R, KV, T, D], contiguous. place: a number, or on a GPU [1] int64.
     """
+    if isinstance(place, int):
+        if library.usable(q):
+            return calls.attend(q, key, value, prompts, own_k, own_v, place, scale)
+        place = torch.full((1,), place, device=q.device)
     from anygrpo.samplers.fused import attention_kernels, kernels
 
     q, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, key, value))

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anygrpo.samplers.fused.trial import agrees, usable
+from anygrpo.samplers.native import calls, library
 
 BLOCK = 2048
 
@@ -69,7 +70,7 @@ class _Gate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         a, b = ctx.saved_tensors
-        _, da, db = _launch_gradients(g.contiguous(), a, b)
+        _, da, db = _launch_gradients(g.clone(memory_format=torch.contiguous_format), a, b)
         return da, db
 
 
@@ -114,6 +115,8 @@ def _gradients(g: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _launch(a: Tensor, b: Tensor) -> Tensor:
+    if library.usable(a):
+        return calls.gate(a, b)
     from anygrpo.samplers.fused import kernels
 
     out = torch.empty_like(a)
@@ -122,6 +125,8 @@ def _launch(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _launch_gradients(g: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    if library.usable(a):
+        return calls.gate_grad(g, a, b)
     from anygrpo.samplers.fused import kernels
 
     product, da, db = torch.empty_like(a), torch.empty_like(a), torch.empty_like(b)
@@ -138,6 +143,6 @@ def _tried(device: torch.device, dtype: torch.dtype) -> bool:
     plain = [a * s * b, a * s * b, g * b * s * (1 + a * (1 - s)), g * a * s]
     return agrees(
         "gated feed-forward blocks",
-        lambda: [_launch(*given[:2]), *_launch_gradients(given[2], *given[:2])],
+        lambda: [_launch(*given[:2]), *_launch_gradients(given[2].clone(), *given[:2])],
         lambda: [x.to(dtype) for x in plain],
     )

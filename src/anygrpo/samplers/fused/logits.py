@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.samplers.fused.trial import agrees, usable
+from anygrpo.samplers.native import calls, library
 
 BLOCK = 4096
 """Logits that a program reads at once."""
@@ -15,7 +16,12 @@ BLOCK = 4096
 
 def works(z: Tensor) -> bool:
     """Whether the kernels run on the logits' device and agree with torch there."""
-    return usable(z) and _tried(z.device, z.dtype)
+    return z.is_cuda and usable(z) and _tried(z.device, z.dtype)
+
+
+def sums_spans(z: Tensor) -> bool:
+    """The same of `spans` alone, which is there for a CPU too."""
+    return z.dtype == torch.float32 and (works(z) or (library.usable(z) and _spans_tried()))
 
 
 def normalise(z: Tensor, targets: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,6 +72,8 @@ def spans(z: Tensor, size: int) -> tuple[Tensor, Tensor]:
     Args:
         z: [n, V] float32, rows contiguous. size: a power of two that divides V.
     """
+    if library.usable(z):
+        return calls.spans(z.contiguous(), size)
     from anygrpo.samplers.fused import kernels
 
     count, tile = z.shape[1] // size, max(1, BLOCK // size)
@@ -73,6 +81,17 @@ def spans(z: Tensor, size: int) -> tuple[Tensor, Tensor]:
     if len(z):
         kernels.spans[(len(z), -(-count // tile))](z, peak, mass, z.stride(0), count, SIZE=size, TILE=tile)
     return peak, mass
+
+
+@functools.cache
+def _spans_tried() -> bool:
+    z = torch.randn(3, 5120, generator=torch.Generator().manual_seed(0)).mul_(9)
+    parts = z.view(3, -1, 256)
+    return agrees("sums over spans", lambda: spans(z, 256), lambda: [parts.amax(2), _mass(parts)])
+
+
+def _mass(parts: Tensor) -> Tensor:
+    return (parts - parts.amax(2, keepdim=True)).exp().sum(2)
 
 
 @functools.cache

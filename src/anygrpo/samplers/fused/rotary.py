@@ -1,4 +1,4 @@
-"""Rotary position embedding of queries and keys in one launch, where the library launches ten."""
+"""Rotary position embedding of queries and keys in one launch (on a CPU two passes), where the library launches ten."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.samplers.fused.trial import agrees, usable
+from anygrpo.samplers.native import calls, library
 
 NAME = "apply_rotary_pos_emb"
 """What the attention modules of transformers call."""
@@ -70,9 +71,12 @@ class _Rotate(torch.autograd.Function):
 
 
 def _launch(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, back: bool) -> tuple[Tensor, Tensor]:
+    q, k = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k))
+    if library.usable(q):
+        cos, sin = cos.contiguous(), sin.contiguous()
+        return calls.rotate(q, cos, sin, back), calls.rotate(k, cos, sin, back)
     from anygrpo.samplers.fused import kernels
 
-    q, k = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k))
     (_, heads, tokens, size), key_heads = q.shape, k.shape[1]
     made = [x.new_empty(1, tokens, x.shape[1], size) for x in (q, k)]
     lanes, half = kernels.power_of_two(max(heads, key_heads)), size // 2
@@ -84,10 +88,9 @@ def _launch(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, back: bool) -> tuple
 
 
 def _fits(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
-    table = (1, q.shape[2], q.shape[3])
-    return (
-        q.dim() == 4 and cos.shape == sin.shape == table and q.shape[3] % 2 == 0 and max(q.shape[1], k.shape[1]) <= 128
-    )
+    if q.dim() != 4 or not cos.shape == sin.shape == (1, q.shape[2], q.shape[3]) or q.shape[3] % 2:
+        return False
+    return max(q.shape[1], k.shape[1]) <= 128 if q.is_cuda else q.dtype == k.dtype == cos.dtype == sin.dtype
 
 
 def _works(original: Rotary, q: Tensor, k: Tensor, cos: Tensor) -> bool:

@@ -1,4 +1,5 @@
-"""Whether a fused kernel may be used: where Triton runs, and where a trial gives what the plain computation gives."""
+"""Whether a fused kernel may be used: where it runs (Triton on a GPU, compiled ones on a CPU), and where a trial gives
+what the plain computation gives."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from anygrpo.samplers.native import library
+
 log = logging.getLogger("anygrpo")
 
 FAR = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
@@ -19,8 +22,8 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 def usable(x: Tensor) -> bool:
-    """Whether Triton kernels run on this tensor's device."""
-    return x.is_cuda and _installed()
+    """Whether kernels run on this tensor's device."""
+    return _installed() if x.is_cuda else library.usable(x)
 
 
 @functools.cache
