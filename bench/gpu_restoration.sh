@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The restoration comparisons in three seeds each, one process and one thread a seed, side by side.
 #   PARTS="cpu toolbox" CORES=34-63 CPU_SECONDS=560 bash bench/gpu_restoration.sh OUT 500     # wall seconds; 21 processes
-#   PARTS="gpu low_light" CORES=32-43 CUDA_VISIBLE_DEVICES=2,3 bash bench/gpu_restoration.sh OUT 440
+#   PARTS="gpu12 low_light" CORES=32-43 CUDA_VISIBLE_DEVICES=2,3 bash bench/gpu_restoration.sh OUT 440
 # cpu       small frequency restorers: "l1" and "l1_ssim" (loss of supervision), "bands" (network without skipped features);
 #           l1 and bands also beside supervision at mean gates alone for the time of warm-up and arm ("scratch")
 # low_light l1 with other shares of supervision beside GRPO
-# gpu       a larger one without skipped features, on larger crops of larger pictures, each degraded three times; seeds are dealt
-#           over the visible GPUs (GRAPHS="": without CUDA graphs)
+# gpu8, gpu12, gpu24  of width 8, 12, 24, without skipped features, on larger crops of larger pictures, each held-out one degraded
+#           three times; seeds are dealt over the visible GPUs (GRAPHS="": without CUDA graphs)
 # toolbox   one of twelve filters a patch: GRPO from a supervised start; gpu_toolbox: larger patches, pictures and groups
 #           (MORE=0: without its further arms, another reward and a sharper supervision, which need a core each)
 # whole_*   l1 or bands without a common warm-up: supervision from the first step against "early", both for the whole time
@@ -16,7 +16,7 @@
 # cut loses little. Weights of seed 0 of the small networks are in it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-out="$1" total="$2" parts="${PARTS:-cpu toolbox gpu}"
+out="$1" total="$2" parts="${PARTS:-cpu toolbox}"
 cores="${CORES:-0-$(($(nproc) - 1))}" python="${PYTHON:-python}"
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 set -f # patterns below are for names of gates and parameters, not of files
@@ -33,9 +33,12 @@ whole_l1="$size --oracles 0 $rates --warm $(t .32) --seconds $(t .07)"
 whole_bands="$whole_l1 --skip bands"
 toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .18) --seconds $(t .22) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
-on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --width 24 --patch 48 --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
-  --grpo-prompts 32 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --w-psnr 0.75 ${GPU_EXTRA:-}"
-gpu="$on_gpu --oracles 1 --warm $(t .40 "$total") --seconds $(t .09 "$total")"
+on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --patch ${GPU_PATCH:-96} --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-48} --prompts 32
+  --grpo-prompts 24 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --oracles 1
+  --warm $(t .45 "$total") --seconds $(t .17 "$total") ${GPU_EXTRA:-}"
+gpu8="$on_gpu --width 8"
+gpu12="$on_gpu --width 12"
+gpu24="$on_gpu --width 24"
 gpu_toolbox="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --network toolbox --width 32 --patch 64 --tool-patch 32 --picture-size ${GPU_SIZE:-256}
   --crops ${TOOL_CROPS:-64} --prompts 64 --grpo-prompts 32 --group 16 --rows 256 --best-of 4 --oracles 1 --warm-gates mean --probe 12
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --w-psnr 0.35 --warm $(t .36 "$total") --seconds $(t .16 "$total") ${GPU_EXTRA:-}"
@@ -48,7 +51,7 @@ arms() { # of a comparison, in the order in which they are measured; the first w
     l1_scratch | bands_scratch) echo scratch ;;
     low_light) echo "supervised/mean quarter=$quarter after=supervised/mean:.5+grpo:.25+supervised/mean:.25
       fusion=grpo@train=*.rate.*,*.fusion.*@lambda_supervised=1@grpo_rate=5e-3:.5+supervised/mean:.5" ;;
-    gpu) echo "supervised/mean half=grpo:.5+supervised/mean:.5 quarter=$quarter after=supervised/mean:.6+grpo:.4" ;;
+    gpu8 | gpu12 | gpu24) echo "supervised/mean half=grpo:.5+supervised/mean:.5" ;;
     toolbox) echo "supervised/mean grpo=supervised/mean:.4+grpo@sharpness=4:.6" ;;
     toolbox_more) echo "ssim=supervised/mean:.4+grpo@sharpness=4@w_psnr=0.25:.6 sharp=supervised/mean@sharpness=4" ;;
     gpu_toolbox) echo "supervised/mean grpo=supervised/mean:.3+grpo@sharpness=4:.7
@@ -77,6 +80,7 @@ table() { # name arms... : of what was measured
   [ -d "$work/$name" ] || return 0
   taskset -c "$cores" "$python" bench/restoration.py ${!name} --only ${SEEDS:-0 1 2} --out "$work/$name" --pieces 0 --arms "$@" \
     > "$work/$name/table.txt" 2>&1
+  grep -rhs --include "seed*.txt" " steps in " "$work/$name" >> "$work/$name/table.txt"
 }
 file="$out/restoration_${parts// /_}.tar.gz"
 mkdir -p "$out"
@@ -103,11 +107,11 @@ for part in $parts; do
 done
 wait "${jobs[@]}"
 kill "$packer"
-names="l1 l1_ssim bands whole_l1 whole_bands low_light toolbox gpu gpu_toolbox"
+names="l1 l1_ssim bands whole_l1 whole_bands low_light toolbox gpu8 gpu12 gpu24 gpu_toolbox"
 jobs=()
 for name in $names; do table "$name" $(arms "$name") $(arms "${name}_scratch") $(arms "${name}_more") & jobs+=($!); done
 wait "${jobs[@]}"
-for name in $names; do cat "$work/$name/table.txt" 2> /dev/null; done
+for name in $names; do [ ! -f "$work/$name/table.txt" ] || { echo "== $name"; cat "$work/$name/table.txt"; }; done
 pack
 rm -rf "$work"
 ls -l "$file"

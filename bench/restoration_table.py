@@ -19,7 +19,8 @@ RIVALS = (
 
 def compared(ours: list[str]) -> list[tuple[str, str]]:
     """What is compared with what: "ARM:KIND" pairs, gains of the second over the first."""
-    pairs = [("warm:greedy", "warm:best"), ("supervised/mean:greedy", "supervised/mean:oracle")]
+    pairs = [("warm:greedy", f"{arm}:greedy") for arm in ("supervised/mean", *ours)]
+    pairs += [("warm:greedy", "warm:best"), ("supervised/mean:greedy", "supervised/mean:oracle")]
     for arm in ours:
         pairs += [(rival, f"{arm}:greedy") for rival in (*RIVALS, f"{arm}:fixed")]
         pairs += [(f"{arm}:greedy", f"{arm}:{upper}") for upper in ("best", "oracle")]
