@@ -33,8 +33,8 @@ whole_l1="$size --oracles 0 $rates --warm $(t .32) --seconds $(t .07)"
 whole_bands="$whole_l1 --skip bands"
 toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .18) --seconds $(t .22) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
-on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --patch ${GPU_PATCH:-96} --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-48} --prompts 32
-  --grpo-prompts 24 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --oracles 1
+on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --patch ${GPU_PATCH:-64} --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
+  --grpo-prompts 32 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --oracles 1
   --warm $(t .45 "$total") --seconds $(t .17 "$total") ${GPU_EXTRA:-}"
 gpu8="$on_gpu --width 8"
 gpu12="$on_gpu --width 12"
