@@ -89,11 +89,15 @@ def test_a_linear_layer_takes_the_kernel_for_few_rows_without_gradients_alone(mo
     layer = torch.nn.Sequential(torch.nn.Linear(6, 5))
     assert linear.fuse_linears(layer) == 1
     with torch.no_grad():
-        for x in (made(linear.ROWS, 6), made(linear.ROWS + 1, 6), made(0, 6)):
+        for x in (made(linear.ROWS[torch.float32], 6), made(linear.ROWS[torch.float32] + 1, 6), made(0, 6)):
             torch.testing.assert_close(layer(x), F.linear(x, layer[0].weight, layer[0].bias))
     layer(made(3, 6))
-    layer.bfloat16()(made(3, 6, dtype=torch.bfloat16))
-    assert taken == [linear.ROWS]
+    with torch.no_grad():  # in bfloat16 the product is turned, and contiguous all the same
+        x = made(2, 3, 6, dtype=torch.bfloat16)
+        out = layer.bfloat16()(x)
+        assert out.is_contiguous()
+        torch.testing.assert_close(out, F.linear(x, layer[0].weight, layer[0].bias), rtol=0, atol=8e-3)
+    assert taken == [linear.ROWS[torch.float32]]
 
 
 @needs_compiler
@@ -240,3 +244,26 @@ class SimpleRMSNorm(torch.nn.Module):
 
     def forward(self, x):
         return self.weight * (x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt())
+
+
+@needs_compiler
+@both
+def test_log_probs_of_a_block_and_the_gradient_of_its_logits(dtype):
+    z, targets = made(5, 300, dtype=dtype) * 6, torch.tensor([0, 299, 7, 3, 250])
+    z[1, :100], z[2, 7], z[4, 5] = float("-inf"), float("-inf"), float("nan")
+    log_p = (z.double() * 0.7).log_softmax(1)
+    p = z.clone()
+    lp, total, entropy = calls.normalise(p, targets, 0.7)
+    assert lp[2] == float("-inf")
+    assert lp[4].isnan()
+    assert entropy[4].isnan()
+    for got, exact in (
+        (lp, log_p.gather(1, targets[:, None])[:, 0]),
+        (entropy, -torch.xlogy(log_p.exp(), log_p.exp()).sum(1)),
+    ):
+        assert_near(got[[0, 1, 3]], exact[[0, 1, 3]], 2e-6)
+    x = z[:4].double() * 0.7
+    assert_near(p[:4], (x - x.amax(1, keepdim=True)).exp())
+    g = torch.tensor([1.0, -2.0, 0.0, 0.5, 1.0])
+    out = calls.grad_logits(p[:4], total[:4], g[:4], 0.7)
+    assert_near(out, -0.7 * g[:4, None] * log_p[:4].exp(), 2 * NEAR[dtype])

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anygrpo.samplers.fused.linear import turned, turns
 from anygrpo.samplers.fused.trial import agrees, usable
 from anygrpo.samplers.native import calls, library
 
@@ -45,6 +46,9 @@ def _forward(self: Any, x: Tensor) -> Tensor:
     layers = (self.gate_proj, self.up_proj, self.down_proj)
     if torch.is_grad_enabled() and all(_bare(layer, x) for layer in layers):
         return _FeedForward.apply(x, *(layer.weight for layer in layers))
+    if x.dtype == torch.bfloat16 and all(_bare(layer, x) and turns(x, layer.weight) for layer in layers):
+        flat = x.reshape(-1, x.shape[-1]).t()
+        return turned(self.down_proj.weight @ _product(self.gate_proj.weight @ flat, self.up_proj.weight @ flat), x)
     return self.down_proj(gated(self.gate_proj(x), self.up_proj(x)))
 
 
@@ -56,8 +60,9 @@ def _bare(layer: Any, x: Tensor) -> bool:
 
 def gated(a: Tensor, b: Tensor) -> Tensor:
     """silu(a) * b, of any one shape."""
-    works = usable(a) and a.dtype == b.dtype and _tried(a.device, a.dtype)
-    return _Gate.apply(a, b) if works else F.silu(a) * b
+    if not usable(a) or a.dtype != b.dtype or not _tried(a.device, a.dtype):
+        return F.silu(a) * b
+    return _Gate.apply(a, b) if torch.is_grad_enabled() else _launch(a.contiguous(), b.contiguous())
 
 
 class _Gate(torch.autograd.Function):

@@ -28,6 +28,8 @@ def _shifted(self: Any, x: Tensor) -> Tensor:
 
 
 def _on_cpu(self: Any, x: Tensor) -> Tensor:
+    if not torch.is_grad_enabled() and _compiled(x, self.weight):
+        return calls.norm(x, self.weight, self._fused_eps)[0]
     return _Norm.apply(x, self.weight, self._fused_eps)
 
 

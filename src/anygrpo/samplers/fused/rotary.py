@@ -56,7 +56,7 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tens
 
     Results have the same shapes; in memory a token's heads lie side by side.
     """
-    return _Rotate.apply(q, k, cos, sin)
+    return _Rotate.apply(q, k, cos, sin) if torch.is_grad_enabled() else _launch(q, k, cos, sin, back=False)
 
 
 class _Rotate(torch.autograd.Function):

@@ -18,19 +18,24 @@ def call(name: str, *arguments: Any, kind: torch.dtype | None = None) -> None:
     """Run a kernel, with the number of threads that torch uses.
 
     Args:
-        arguments: tensors (contiguous, unless strides are among the arguments), whole numbers, structures.
+        arguments: tensors (contiguous, unless strides are among the arguments), numbers, structures; of the same types
+            at every call.
         kind: type of the tensors, for kernels that come in two.
     """
-    kernel = getattr(library(), name if kind is None else f"{name}_{TYPES[kind]}")
-    kernel(*map(_given, arguments), ctypes.c_int(torch.get_num_threads()))
+    name = name if kind is None else f"{name}_{TYPES[kind]}"
+    kernel = _KERNELS.get(name) or _declared(name, arguments)
+    kernel(*[x.data_ptr() if isinstance(x, Tensor) else x for x in arguments], torch.get_num_threads())
 
 
-def _given(x: Any) -> Any:
-    if isinstance(x, Tensor):
-        return ctypes.c_void_p(x.data_ptr())
-    if isinstance(x, int):
-        return ctypes.c_long(x)
-    return ctypes.c_float(x) if isinstance(x, float) else ctypes.byref(x)
+_KERNELS: dict[str, Any] = {}
+
+
+def _declared(name: str, arguments: tuple[Any, ...]) -> Any:
+    kinds = {int: ctypes.c_long, float: ctypes.c_float, _Decode: ctypes.POINTER(_Decode)}
+    kernel = _KERNELS[name] = getattr(library(), name)
+    kernel.argtypes = [kinds.get(type(x), ctypes.c_void_p) for x in arguments] + [ctypes.c_int]
+    kernel.restype = None
+    return kernel
 
 
 def thin(x: Tensor, weight: Tensor) -> Tensor:
@@ -82,6 +87,20 @@ def spans(z: Tensor, size: int) -> tuple[Tensor, Tensor]:
     peak, mass = (z.new_empty(len(z), z.shape[1] // size) for _ in range(2))
     call("spans", z, peak, mass, *peak.shape, size)
     return peak, mass
+
+
+def normalise(z: Tensor, targets: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-probs of targets, sums, entropies), [n] float32 each; logits z [n, V] become their exponentials."""
+    lp, total, entropy = (torch.empty(len(z), dtype=torch.float32) for _ in range(3))
+    call("normalise", z, targets.contiguous(), lp, total, entropy, factor, *z.shape, kind=z.dtype)
+    return lp, total, entropy
+
+
+def grad_logits(p: Tensor, total: Tensor, g: Tensor, chain: float) -> Tensor:
+    """-chain * g * p / total [n, V]."""
+    out = torch.empty_like(p)
+    call("grad_logits", p, total.contiguous(), g.float().contiguous(), out, chain, *p.shape, kind=p.dtype)
+    return out
 
 
 def attend(

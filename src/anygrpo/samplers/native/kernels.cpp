@@ -170,7 +170,7 @@ template <class T> static void gate_grad(T* g, const T* a, const T* b, T* out, T
 
 // out [n, h, d] from x [h, n, d] (strides given), its halves turned by cos, sin [n, d]; or back, which is the gradient.
 template <class T>
-static void rotate(const T* x, long head, long token, const T* cos, const T* sin, T* out, long h, long n, long d, int back, int threads) {
+static void rotate(const T* x, long head, long token, const T* cos, const T* sin, T* out, long h, long n, long d, long back, int threads) {
     long m = d / 2;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; i++)
@@ -199,6 +199,41 @@ extern "C" void spans(const float* z, float* peak, float* mass, long n, long cou
 #pragma omp simd reduction(+ : sum)
         for (long j = 0; j < size; j++) sum += at[j] == -__builtin_inff() ? 0.f : exponential(at[j] - base);
         peak[i] = top, mass[i] = sum;
+    }
+}
+
+// Logits z [n, v] become exp(factor z - its largest); lp, total, entropy [n] as in kept.py.
+template <class T>
+static void normalise(T* z, const int64_t* targets, float* lp, float* total, float* entropy, float factor, long n, long v, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long i = 0; i < n; i++) {
+        T* row = z + i * v;
+        float top = -__builtin_inff(), sum = 0, along = 0;
+#pragma omp simd reduction(max : top)
+        for (long j = 0; j < v; j++) top = wide(row[j]) > top ? wide(row[j]) : top;
+        float chosen = (wide(row[targets[i]]) - top) * factor;
+#pragma omp simd reduction(+ : sum, along)
+        for (long j = 0; j < v; j++) {
+            float x = (wide(row[j]) - top) * factor;
+            float y = x < -1e4f ? -1e4f : x;  // a logit of -inf has no mass and adds nothing, but 0 x -inf is no number
+            float p = exponential(y);
+            sum += p;
+            along += p * y;
+            put(row[j], p);
+        }
+        float norm = __builtin_logf(sum);
+        lp[i] = chosen - norm, total[i] = sum, entropy[i] = norm - along / sum;
+    }
+}
+
+// out = -chain g p / total, the gradient of logits but for the target's own.
+template <class T>
+static void grad_logits(const T* p, const float* total, const float* g, T* out, float chain, long n, long v, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long i = 0; i < n; i++) {
+        float factor = -chain * g[i] / total[i];
+#pragma omp simd
+        for (long j = 0; j < v; j++) put(out[i * v + j], wide(p[i * v + j]) * factor);
     }
 }
 
@@ -276,6 +311,12 @@ static void attend(const T* q, const T* k, const T* v, const T* pk, const T* pv,
 }
 
 #define EXPORT(T, NAME)                                                                                                        \
+    extern "C" void normalise_##NAME(T* z, const int64_t* y, float* l, float* s, float* h, float f, long n, long v, int t) {   \
+        normalise(z, y, l, s, h, f, n, v, t);                                                                                  \
+    }                                                                                                                          \
+    extern "C" void grad_logits_##NAME(const T* p, const float* s, const float* g, T* o, float c, long n, long v, int t) {     \
+        grad_logits(p, s, g, o, c, n, v, t);                                                                                   \
+    }                                                                                                                          \
     extern "C" void norm_##NAME(const T* x, const T* w, T* o, float* s, float eps, long n, long d, int t) {                    \
         norm(x, w, o, s, eps, n, d, t);                                                                                        \
     }                                                                                                                          \
@@ -286,7 +327,7 @@ static void attend(const T* q, const T* k, const T* v, const T* pk, const T* pv,
     extern "C" void gate_grad_##NAME(T* g, const T* a, const T* b, T* o, T* db, long n, int t) {                  \
         gate_grad(g, a, b, o, db, n, t);                                                                                   \
     }                                                                                                                          \
-    extern "C" void rotate_##NAME(const T* x, long hs, long ts, const T* c, const T* s, T* o, long h, long n, long d, int b, int t) { \
+    extern "C" void rotate_##NAME(const T* x, long hs, long ts, const T* c, const T* s, T* o, long h, long n, long d, long b, int t) { \
         rotate(x, hs, ts, c, s, o, h, n, d, b, t);                                                                             \
     }                                                                                                                          \
     extern "C" void attend_##NAME(const T* q, const T* k, const T* v, const T* pk, const T* pv, T* ok, T* ov, T* o, const Decode* a, int t) { \
