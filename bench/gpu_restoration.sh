@@ -6,7 +6,7 @@
 #           l1 and bands also beside supervision at mean gates alone for the time of warm-up and arm ("scratch")
 # low_light l1 with other shares of supervision beside GRPO
 # gpu8, gpu12, gpu24  of width 8, 12, 24, without skipped features, on larger crops of larger pictures, each held-out one degraded
-#           three times; seeds are dealt over the visible GPUs (GRAPHS="": without CUDA graphs)
+#           three times; seeds are dealt over the visible GPUs (GRAPHS="": without CUDA graphs); three processes a card, no more
 # toolbox   one of twelve filters a patch: GRPO from a supervised start; gpu_toolbox: larger patches, pictures and groups
 #           (MORE=0: without its further arms, another reward and a sharper supervision, which need a core each)
 # whole_*   l1 or bands without a common warm-up: supervision from the first step against "early", both for the whole time
@@ -34,7 +34,7 @@ whole_bands="$whole_l1 --skip bands"
 toolbox="$size --network toolbox --width 16 --group 8 --warm $(t .18) --seconds $(t .22) --warm-gates mean
   --loss l1=1,ssim=0.2 --rate 5e-3 --grpo-rate 1e-3 --oracles 3"
 on_gpu="--device ${DEVICE:-cuda} ${GRAPHS---graphs} --patch ${GPU_PATCH:-64} --picture-size ${GPU_SIZE:-256} --crops ${GPU_CROPS:-96} --prompts 48
-  --grpo-prompts 32 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --oracles 1
+  --grpo-prompts 32 --group 8 --rows 256 --best-of 4 --held-out-draws 3 $rates --skip bands --further-rate 3e-4 --probe 100 --oracles 1
   --warm $(t .45 "$total") --seconds $(t .17 "$total") ${GPU_EXTRA:-}"
 gpu8="$on_gpu --width 8"
 gpu12="$on_gpu --width 12"
