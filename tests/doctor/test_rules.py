@@ -340,3 +340,12 @@ def test_the_size_of_a_group_is_what_was_compared_not_what_was_asked_for(logged:
     rows = [row | ({} if logged is None else {"groups/size": logged}) for row in healthy(advantage__abs_max=3.2)]
     found = rules_of((rows, {"group_size": 10}))
     assert (found.get("group_size_bound") == "warning") is said
+
+
+@pytest.mark.parametrize("rule", ["entropy_collapse", "decision_collapse", "entropy_explosion"])
+def test_no_clip_is_prescribed_where_no_ratio_ever_reaches_one(rule: str) -> None:
+    data, config = FIRES[rule]
+    for clipped, named in ((0.0, False), (0.02, True)):
+        rows = [row | {"clip_ratio/region_mean": clipped} for row in data]
+        found = next(f for f in diagnose(rows, config, format="jsonl").findings if f.rule == rule)
+        assert ("clip_high" in [c.concept for c in found.changes]) is named

@@ -136,6 +136,12 @@ def stale_rollouts(run: Run) -> Result:
     )
 
 
+def clip_high(run: Run, value: float) -> tuple[Change, ...]:
+    """The upper clip at `value`; nothing where the log shows that no ratio ever reaches a clip, so that none can matter."""
+    clipped = run.get("clip/fraction")
+    return () if clipped and max(clipped.values) == 0 else (Change("clip_high", value),)
+
+
 @rule("low_entropy_start", "likely", needs=("entropy",), explains=("entropy_collapse",))
 def low_entropy_start(run: Run) -> Result:
     entropy = run.get("entropy")
@@ -180,7 +186,7 @@ def entropy_collapse(run: Run) -> Result:
     if dead is None or dead.gain <= 0 or (held_out_rose(run) and not p.fell):
         return None
     rows = [r for r, x in zip(entropy.rows, entropy.values) if x < floor]
-    changes = (Change("clip_high", 0.28), Change("temperature", 1.0))
+    changes = (*clip_high(run, 0.28), Change("temperature", 1.0))
     return finding(
         "entropy_collapse",
         "warning",
@@ -216,7 +222,7 @@ def entropy_explosion(run: Run) -> Result:
     width = p.reward.noise * (2 / min(at + 1, p.reward.edge)) ** 0.5
     if smooth[-1] <= 1 or smooth[-1] <= 2 * least or drop <= 2 * width or not (p.reward.gain < 0 or drop > 3 * width):
         return None
-    changes = (Change("entropy_coef", 0.0), Change("clip_high", 0.2))
+    changes = (Change("entropy_coef", 0.0), *clip_high(run, 0.2))
     return finding(
         "entropy_explosion",
         "warning",
@@ -242,7 +248,7 @@ def decision_collapse(run: Run) -> Result:
         "warning",
         answers.rows,
         certainty="likely" if texts else "ask",
-        changes=(Change("clip_high", 0.28),),
+        changes=clip_high(run, 0.28),
         answers=answers.last,
         first=answers.first,
         texts=texts.last if texts else "?",
