@@ -137,7 +137,7 @@ def stale_rollouts(run: Run) -> Result:
 
 
 def clip_high(run: Run, value: float) -> tuple[Change, ...]:
-    """The upper clip at `value`; nothing where the log shows that no ratio ever reaches one, so that none can matter."""
+    """The upper clip at `value`; nothing where the log shows that no ratio reaches one, so that none can matter."""
     clipped = run.get("clip/fraction")
     return () if clipped and max(clipped.values) == 0 else (Change("clip_high", value),)
 
