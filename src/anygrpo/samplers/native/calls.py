@@ -11,7 +11,7 @@ from torch import Tensor
 from anygrpo.samplers.native.library import TYPES, library
 
 WIDE = 32
-"""Columns that kernels compute together, as in kernels.cpp."""
+"""Columns that kernels compute together, as in common.h."""
 
 
 def call(name: str, *arguments: Any, kind: torch.dtype | None = None) -> None:
@@ -119,7 +119,7 @@ def attend(
 
 
 class _Decode(ctypes.Structure):
-    """`Decode` of kernels.cpp."""
+    """`Decode` of tokens.cpp."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("lengths", "first", "count")] + [
         *((name, ctypes.c_long) for name in ("prompts", "keys", "queries", "size", "longest", "width", "place")),

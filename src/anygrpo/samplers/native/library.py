@@ -17,7 +17,8 @@ import torch
 
 log = logging.getLogger("anygrpo")
 
-SOURCE = Path(__file__).with_name("kernels.cpp")
+SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
+HEADER = Path(__file__).with_name("common.h")
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
          "-fopenmp", "-shared", "-fPIC")  # fmt: skip
@@ -56,7 +57,7 @@ def _built(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:  # several processes may do this at once
         made = Path(work) / path.name
-        command = [compiler, *_flags(), str(SOURCE), "-o", str(made)]
+        command = [compiler, *_flags(), *map(str, SOURCES), "-o", str(made)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
         os.replace(made, path)
     return path
@@ -73,7 +74,13 @@ def _key(compiler: str) -> str:
         processor = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     except OSError:
         processor = platform.processor()
-    parts = (SOURCE.read_text(), " ".join(_flags()), compiler, platform.machine(), processor)
+    parts = (
+        *(path.read_text() for path in (HEADER, *SOURCES)),
+        " ".join(_flags()),
+        compiler,
+        platform.machine(),
+        processor,
+    )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 
