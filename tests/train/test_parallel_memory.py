@@ -70,6 +70,8 @@ def saved_bytes(train, dtype, checkpointing):
     own |= {
         p.untyped_storage().data_ptr() for m in models[1].modules() for p in m._parameters.values() if p is not None
     }
+    adapters = policy.weights._adapters
+    own |= {x.untyped_storage().data_ptr() for x in adapters._casts.copies} if adapters else set()
     return sum(x.untyped_storage().nbytes() for at, x in kept.items() if at not in own), 64 + 7 * 31
 
 

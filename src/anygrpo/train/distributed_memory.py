@@ -178,7 +178,7 @@ def _weights(p: Plan) -> dict[str, float]:
         "weights": c * held + 4 * a if p.lora else 4 * a + c * (held - a),
         "reference": (c if mixed else 4) * a if not p.lora and number(p.algorithm.beta) > 0 else 0.0,
         "sampler": c * s.weights if p.sharded else merged,
-        "casts": c * a if mixed else 0.0,
+        "casts": c * a if mixed or (p.lora and c < 4 and not p.sharded) else 0.0,
         "gradients": 4 * a,
         "optimizer": 8 * a,
     }
@@ -193,7 +193,7 @@ def _cache(p: Plan) -> float:
 
 def _activations(p: Plan) -> float:
     s, c, blocks = p.shape, p.c, p.shape.layers
-    own = (2 if p.gpu else 3) if p.lora else (0 if p.gpu else 2)
+    own = 2 if p.lora or not p.gpu else 0
     layer = c * (2 * s.hidden + 2 * s.queries + 2 * s.keys + own * s.mlp) + 4 * s.heads
     layer += c * (2 * s.hidden + (s.mlp if p.lora else 0))
     layer += c * p.policy.lora.rank * s.modules if p.lora else 0

