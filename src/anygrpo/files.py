@@ -1,12 +1,18 @@
-"""Loading a user's own code, named as `path.py:name`."""
+"""Loading a user's own code, named as `path.py:name`; where the user's cache is."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError, suggestion
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/anygrpo, or ~/.cache/anygrpo."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anygrpo"
 
 
 def load_object(spec: str) -> Any:

@@ -121,8 +121,8 @@ def test_smollm2_is_unpacked_whole_or_not_at_all(monkeypatch, tmp_path):
     monkeypatch.setattr(smollm2, "_unpack", broken)
     with pytest.raises(KeyboardInterrupt):
         smollm2.smollm2_path()
-    assert not smollm2.cache_folder().exists()
-    assert list(smollm2.cache_folder().parent.iterdir()) == []
+    assert not smollm2.model_folder().exists()
+    assert list(smollm2.model_folder().parent.iterdir()) == []
 
     def whole(source, target):
         target.mkdir()
@@ -131,7 +131,7 @@ def test_smollm2_is_unpacked_whole_or_not_at_all(monkeypatch, tmp_path):
     monkeypatch.setattr(smollm2, "_unpack", whole)
     assert (smollm2.smollm2_path() / "config.json").is_file()
     monkeypatch.setattr(smollm2, "_unpack", broken)  # not asked again
-    assert smollm2.smollm2_path() == smollm2.cache_folder()
+    assert smollm2.smollm2_path() == smollm2.model_folder()
 
 
 def test_a_float32_way_that_rounds_is_never_taken(monkeypatch):

