@@ -8,21 +8,14 @@ import torch
 
 from anygrpo.tasks.restoration import paired_interval
 
-RIVALS = (
-    "supervised/mean:greedy",
-    "supervised/sampled:greedy",
-    "scratch:greedy",
-    "sharp:greedy",
-    "supervised/mean:soft",
-)
 
-
-def compared(ours: list[str]) -> list[tuple[str, str]]:
-    """What is compared with what: "ARM:KIND" pairs, gains of the second over the first."""
-    pairs = [("warm:greedy", f"{arm}:greedy") for arm in ("supervised/mean", *ours)]
+def compared(arms: list[str], ours: list[str]) -> list[tuple[str, str]]:
+    """What is compared: "ARM:KIND" pairs, gains of the second over the first. `ours` are the arms with GRPO."""
+    rivals = [f"{arm}:greedy" for arm in arms if arm not in ours] + ["supervised/mean:soft"]
+    pairs = [("warm:greedy", f"{arm}:greedy") for arm in arms]
     pairs += [("warm:greedy", "warm:best"), ("supervised/mean:greedy", "supervised/mean:oracle")]
     for arm in ours:
-        pairs += [(rival, f"{arm}:greedy") for rival in (*RIVALS, f"{arm}:fixed")]
+        pairs += [(rival, f"{arm}:greedy") for rival in (*rivals, f"{arm}:fixed")]
         pairs += [(f"{arm}:greedy", f"{arm}:{upper}") for upper in ("best", "oracle")]
     return pairs
 
@@ -58,11 +51,11 @@ def printed(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def tables(
-    results: list[dict[str, Any]], ours: list[str], names: list[str], pictures: list[str]
+    results: list[dict[str, Any]], arms: list[str], ours: list[str], names: list[str], pictures: list[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Every comparison of the arms `ours` that was measured, printed and returned."""
+    """Every comparison that was measured, printed and returned."""
     summary = {}
-    for a, b in compared(ours):
+    for a, b in compared(arms, ours):
         sides = [side.split(":") for side in (a, b)]
         both = [r for r in results if all(kind in r["arms"].get(arm, {}) for arm, kind in sides)]
         if both:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from runs import toml_of
 
@@ -33,6 +36,22 @@ def test_dry_run_prints_the_resolved_recipe_and_starts_nothing(tmp_path, capsys)
     assert "group_size = 16" in out
     assert '"advantage_bound": 3.75' in out
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_tells_of_samples_where_there_are_some(capsys):
+    """A supervised stage has stored rows and no group; its warm-up is one update of its prompts, as was measured."""
+    recipe = Path(__file__).parents[2] / "recipes/restoration/gates_gpu.toml"
+    assert main(["train", str(recipe), "--dry-run"]) == 0
+    told = [json.loads(line[2:]) for line in capsys.readouterr().out.splitlines() if line.startswith('# {"stage"')]
+    warm, grpo = told
+    assert warm == {
+        "stage": "warm-up",
+        "method": "supervised",
+        "length": "8000 steps",
+        "prompts_per_step": 48,
+        "updates_per_step": 1,
+    }
+    assert (grpo["samples_per_step"], grpo["updates_per_step"], grpo["advantage_bound"]) == (256, 2, 2.4749)
 
 
 @pytest.mark.parametrize(

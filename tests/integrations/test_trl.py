@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ import torch
 from anygrpo.errors import ConfigError
 from anygrpo.integrations.acting import Setting
 from anygrpo.integrations.trl import DoctorCallback, TrlLevers
+
+needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL, which is a peer and no dependency")
 
 
 def levers(tmp_path, beta=0.04, ref_model=None):
@@ -75,7 +78,7 @@ def test_without_trl_the_error_says_what_to_install(monkeypatch):
 
 def tiny_trainer(tmp_path, callback, reward, **settings):
     """A one-layer Llama over letters in TRL's own GRPOTrainer."""
-    trl = pytest.importorskip("trl")
+    import trl
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -97,6 +100,7 @@ def tiny_trainer(tmp_path, callback, reward, **settings):
     return trainer
 
 
+@needs_trl
 @pytest.mark.slow
 def test_watching_the_real_trl(tmp_path, capsys):
     """A constant reward: said once, in TRL's words, and written down at the end."""
@@ -113,6 +117,7 @@ def test_watching_the_real_trl(tmp_path, capsys):
     assert [shown.count(f"[{rule},") for rule in said] == [said.count(rule) for rule in said]
 
 
+@needs_trl
 @pytest.mark.slow
 def test_acting_in_the_real_trl(tmp_path):
     """Three steps with a loss that is not finite: the rate goes down, and the log says why."""
@@ -137,6 +142,7 @@ def test_acting_in_the_real_trl(tmp_path):
     assert json.loads((tmp_path / "doctor.json").read_text())["actions"][0]["kind"] == "turn"
 
 
+@needs_trl
 @pytest.mark.slow
 def test_acting_without_the_trainer_is_refused(tmp_path):
     callback = DoctorCallback(mode="act")

@@ -58,7 +58,7 @@ def test_six_sites_and_any_size() -> None:
 def test_without_skipped_features_only_the_bands_carry_detail() -> None:
     """With both strengths at 0, fine detail reaches the output by the encoder's features, hardly past its strides."""
     left = {}
-    for skip in ("features", "bands"):
+    for skip in ("features", "bands", "none"):
         policy = small(skip=skip)
         torch.nn.init.normal_(policy.network.out.weight, generator=torch.Generator().manual_seed(0))
         off = policy.rollout_with(prompts(), 1, lambda name, d: 0 * d.mean if "level0/fusion" in name else d.mean)
@@ -66,6 +66,7 @@ def test_without_skipped_features_only_the_bands_carry_detail() -> None:
         other = policy.rollout_with(noisy, 1, lambda name, d: 0 * d.mean if "level0/fusion" in name else d.mean)
         left[skip] = float((off.samples["restored"] - other.samples["restored"]).abs().mean())
     assert left["bands"] < 0.4 * left["features"]
+    assert left["none"] < 0.4 * left["bands"]
 
 
 def checkerboard() -> torch.Tensor:

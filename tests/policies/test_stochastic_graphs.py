@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Beta
 
 from anygrpo.policies.stochastic import StochasticPolicy, gate, graphs
-from anygrpo.policies.stochastic.graphs import ORDINARY, Graphs, Recorded
+from anygrpo.policies.stochastic.graphs import ORDINARY, Graphs, Recorded, leaves_of_their_own
 from anygrpo.rollout import Stored, tree_map
 
 
@@ -35,32 +35,51 @@ def policy(device: str, **given: object) -> StochasticPolicy:
     return StochasticPolicy(Net().to(device), **given)  # type: ignore[arg-type]
 
 
+def rows_of(p: StochasticPolicy, step: int) -> list[tuple[dict, frozenset[str]]]:
+    """Supervised, sampled and mixed rows of a step, and what is wanted of them."""
+    stored = Stored([[x["clean"]] for x in prompts()])
+    rollouts = [
+        (p.replay(prompts(), stored, step), {"supervised"}),
+        (p.sample(prompts(), 2, seed=step), set()),
+        (p.sample(prompts(), 2, seed=step), {"supervised", "entropy"}),
+    ]
+    return [(tree_map(lambda x: x.flatten(0, 1), r.samples), frozenset(want)) for r, want in rollouts]
+
+
+def scored(p: StochasticPolicy, rows: dict, want: frozenset[str]) -> tuple[Tensor, list[Tensor]]:
+    """The loss with its graph, and it, the log-probs and the gradients of two blocks together."""
+    for _ in range(2):
+        made = p.evaluate(rows, slice(None), want)
+        loss = (made.log_probs * torch.arange(len(made.log_probs))[:, None].to(made.log_probs)).sum()
+        loss = sum((x.sum() for x in made.losses.values()), loss)
+        loss.backward()
+    told = [loss.detach(), made.log_probs.detach()]
+    for weight in p.network.parameters():
+        if weight.grad is not None:
+            told.append(weight.grad)
+        weight.grad = None
+    return loss, told
+
+
 def trained(device: str, steps: int = 6, **given: object) -> list[Tensor]:
-    """Losses, log-probs and gradients of supervised, sampled and mixed rows, step by step."""
+    """Samples, losses, log-probs and gradients of a policy, step by step."""
     p, told = policy(device, **given), []
     for step in range(steps):
-        for rollout, want in (
-            (p.replay(prompts(), Stored([[x["clean"]] for x in prompts()]), step), {"supervised"}),
-            (p.sample(prompts(), 2, seed=step), set()),
-            (p.sample(prompts(), 2, seed=step), {"supervised", "entropy"}),
-        ):
-            rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
-            for _ in range(2):  # gradients of two blocks add up
-                made = p.evaluate(rows, slice(None), frozenset(want))
-                loss = (made.log_probs * torch.arange(len(made.log_probs))[:, None].to(made.log_probs)).sum()
-                loss = sum((x.sum() for x in made.losses.values()), loss)
-                loss.backward()
-            network = p.network
-            told += [loss.detach(), made.log_probs.detach(), rollout.samples["degraded"]]
-            for weight in (network.head.weight, network.head.bias, network.scale):
-                if weight.grad is not None:
-                    told.append(weight.grad)
-                    weight.data -= 0.01 * weight.grad
-                weight.grad = None
+        for rows, want in rows_of(p, step):
+            _, numbers = scored(p, rows, want)
+            told += [*rows.values(), *numbers]
+            learn(p, step)
     return [x.cpu() for x in told]
 
 
-def record_in_python(function, given, learning) -> Recorded:
+def learn(p: StochasticPolicy, step: int) -> None:
+    """Another weight after each pass, the same for every policy: what one did last does not add up in the next."""
+    generator = torch.Generator().manual_seed(step)
+    for weight in p.network.parameters():
+        weight.data.add_(0.1 * torch.randn(weight.shape, generator=generator).to(weight))
+
+
+def record_in_python(function, given, learning, network=None) -> Recorded:
     """As `graphs.record`, with recomputation in place of CUDA graphs."""
     recorded = Recorded(given, learning)
     with torch.random.fork_rng(devices=[]):
@@ -148,8 +167,37 @@ def test_a_backward_pass_after_another_replay_is_refused() -> None:
         first.sum().backward()
 
 
+def test_recording_knows_the_weights_under_leaves_of_their_own() -> None:
+    """Same memory, same gradients; another graph may be alive; afterwards the weights are in their places again."""
+    network = Net()
+    learning = [network.head.weight, network.scale]
+    alive = network.head.weight.sum() + network.scale.sum()
+    with leaves_of_their_own(network, learning) as leaves:
+        assert [a.data_ptr() for a in leaves] == [p.data_ptr() for p in learning]
+        assert network.head.weight is leaves[0]
+        assert network.scale is leaves[1]
+        network.head.weight.sum().backward()
+    assert torch.equal(leaves[0].grad, torch.ones(4, 3))  # type: ignore[arg-type]
+    assert network.head.weight is learning[0]
+    assert learning[0].grad is None
+    alive.backward()
+    assert torch.equal(learning[0].grad, torch.ones(4, 3))  # type: ignore[arg-type]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_replayed_passes_agree_with_plain_ones(caplog: pytest.LogCaptureFixture) -> None:
-    for a, b in zip(trained("cuda"), trained("cuda", graphs=True), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-    assert "cannot be recorded" not in caplog.text
+    plain, replayed = policy("cuda"), policy("cuda", graphs=True)
+    alive = []  # graphs of the last pass: a recording must not meet them
+    for step in range(6):
+        for (rows, want), (same, _) in zip(rows_of(plain, step), rows_of(replayed, step), strict=True):
+            assert rows.keys() == same.keys()
+            for name in rows:
+                torch.testing.assert_close(rows[name], same[name], rtol=1e-4, atol=1e-6, msg=f"{step} {name}")
+            (_, expected), (loss, numbers) = scored(plain, rows, want), scored(replayed, rows, want)
+            alive = [loss]
+            for i, (a, b) in enumerate(zip(expected, numbers, strict=True)):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=f"{step} {sorted(want)} {i}")
+        learn(plain, step)
+        learn(replayed, step)
+    assert alive
+    assert "cannot be recorded" not in caplog.text, caplog.text

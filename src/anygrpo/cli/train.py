@@ -94,10 +94,13 @@ def _dry_run(recipe: Recipe) -> int:
             "stage": stage.name,
             "method": stage.method,
             "length": f"{stage.steps} steps" if stage.steps is not None else f"{stage.epochs} epochs",
-            "samples_per_step": a.prompts_per_step * a.group_size,
+            "prompts_per_step": a.prompts_per_step,
             "updates_per_step": a.epochs * a.minibatches,
-            "advantage_bound": round((a.group_size - 1) / a.group_size**0.5, 4) if a.advantage == "zscore" else None,
         }
+        if stage.source == "policy":  # of stored rows there are as many as the task has for a prompt
+            derived["samples_per_step"] = a.prompts_per_step * a.group_size
+            if a.advantage == "zscore":
+                derived["advantage_bound"] = round((a.group_size - 1) / a.group_size**0.5, 4)
         print("# " + json.dumps(derived))
     if recipe.policy.kind == "causal_lm":
         from anygrpo.train.distributed_memory import report

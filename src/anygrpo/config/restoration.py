@@ -84,9 +84,10 @@ class RestorerSection(GatedSection):
     window: Literal["hard", "soft"] = "hard"
     """hard: the window's side is rounded to whole frequencies, as in AdaIR: no derivative reaches its rate.
     soft: a smooth edge, so supervision trains the rate too."""
-    skip: Literal["features", "bands"] = "features"
+    skip: Literal["features", "bands", "none"] = "features"
     """What reaches full resolution (frequency). features: the encoder's features too. bands: only the low and the high
-    band of the last window, so that its rate decides which detail is treated as signal."""
+    band of the last window, so that its rate decides which detail is treated as signal. none: half resolution, too, has
+    the bands of its window alone; the gates of a wide network then decide more."""
     fusion: Literal["scalar", "channel"] = "scalar"
     "Fusion strengths: one per band, or one per band and channel."
     concentration: float = Field(10.0, gt=0)

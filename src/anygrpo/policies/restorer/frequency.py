@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from anygrpo.policies.restorer.heads import BetaHead, pooled, statistics
 
+SKIPPED = {"features": (0, 1), "bands": (1,), "none": ()}
+"""Levels whose encoder's features are added to the decoder's, by `skip`."""
 EDGE_WIDTH = 0.03
 """Width of the soft window's edge, in cycles per pixel."""
 
@@ -91,8 +93,8 @@ class FrequencyRestorer(nn.Module):
         width: channels at full resolution (2x and 4x below).
         blocks: residual blocks per level.
         window, fusion, concentration, detached: see `FrequencyModule`.
-        skip: "features": the encoder's features reach full resolution. "bands": only the two bands do, so the window
-            decides which detail is treated as signal.
+        skip: "features": the encoder's features reach half and full resolution. "bands": only the two bands reach full
+            resolution, so the window decides which detail is treated as signal. "none": nor do they reach half of it.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class FrequencyRestorer(nn.Module):
         skip: str = "features",
     ) -> None:
         super().__init__()
-        self.skip = skip
+        self.skipped = SKIPPED[skip]
         stack = lambda w: nn.Sequential(*[Block(w) for _ in range(blocks)])  # noqa: E731
         widths = (width, 2 * width, 4 * width)
         self.stem = nn.Conv2d(3, width, 3, padding=1)
@@ -134,7 +136,7 @@ class FrequencyRestorer(nn.Module):
         offset = self.offset(pooled(y))[..., None, None]
         for i in (1, 0):
             y = F.pixel_shuffle(self.ups[i](y), 2)
-            if i or self.skip == "features":
+            if i in self.skipped:
                 y = y + skips[i]
             y, low, high = self.modulators[i](y, F.avg_pool2d(x, 2**i) if i else x, told)
             y = self.decoders[i](y)

@@ -7,7 +7,8 @@ two ordinary passes do. What Python decides inside the pass is decided once, whi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ class Graphs:
         if self._seen[key] <= ORDINARY or len(self._recorded) == KINDS:
             return function(given)
         try:
-            self._recorded[key] = record(function, given, self._learning())
+            self._recorded[key] = record(function, given, self._learning(), self.network)
         except RuntimeError as error:
             self._refused.add(name)
             self._recorded.clear()  # they may follow a generator that is no longer the device's
@@ -133,8 +134,8 @@ class _Replayed(torch.autograd.Function):
         return (None, *(None if g is None else next(own) for g in recorded.gradients))
 
 
-def record(function: Pass, given: Named, learning: list[Tensor]) -> Recorded:
-    """Record `function` on tensors shaped as `given`, with gradients of its outputs for `learning`.
+def record(function: Pass, given: Named, learning: list[Tensor], network: nn.Module) -> Recorded:
+    """Record `function` on tensors shaped as `given`, with gradients of its outputs for `learning`, of `network`.
 
     Raises:
         RuntimeError: it waits for the device, or does something else that cannot be recorded.
@@ -146,9 +147,13 @@ def record(function: Pass, given: Named, learning: list[Tensor]) -> Recorded:
     Distribution.set_default_validate_args(False)  # it reads the device; ordinary passes have validated
     here = torch.cuda.current_stream(device)
     try:
-        with torch.cuda.device(device), torch.cuda.stream(here):  # a recording that fails leaves its own stream current
-            _warm_up(function, recorded)
-            _record(function, recorded)
+        with (
+            torch.cuda.device(device),
+            torch.cuda.stream(here),  # a recording that fails leaves its own stream current
+            leaves_of_their_own(network, learning) as leaves,
+        ):
+            _warm_up(function, recorded, leaves)
+            _record(function, recorded, leaves)
     finally:
         Distribution.set_default_validate_args(validated)
         _usable(device)
@@ -156,7 +161,25 @@ def record(function: Pass, given: Named, learning: list[Tensor]) -> Recorded:
     return recorded
 
 
-def _warm_up(function: Pass, recorded: Recorded) -> None:
+@contextmanager
+def leaves_of_their_own(network: nn.Module, learning: list[Tensor]) -> Iterator[list[Tensor]]:
+    """The weights that learn, as other leaves in the same memory, put into `network`.
+
+    While the graph of an earlier pass is alive, it holds each weight's place in the backward pass on its own stream; a
+    recording that met it there would wait for a stream that is not recorded, and break off.
+    """
+    own = {id(p): nn.Parameter(p.detach()) for p in learning}
+    places = [(m._parameters, k, p) for m in network.modules() for k, p in m._parameters.items() if id(p) in own]
+    for table, name, p in places:
+        table[name] = own[id(p)]
+    try:
+        yield [own[id(p)] for p in learning]
+    finally:
+        for table, name, p in places:
+            table[name] = p
+
+
+def _warm_up(function: Pass, recorded: Recorded, leaves: list[Tensor]) -> None:
     """Kernels are chosen and libraries loaded before anything is recorded, on a stream of their own."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -165,12 +188,12 @@ def _warm_up(function: Pass, recorded: Recorded) -> None:
             outputs = [x for x in function(recorded.given).values() if x.requires_grad]
             if outputs:
                 ones = [torch.ones_like(x) for x in outputs]
-                torch.autograd.grad(outputs, recorded.learning, ones, allow_unused=True)
+                torch.autograd.grad(outputs, leaves, ones, allow_unused=True)
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
 
 
-def _record(function: Pass, recorded: Recorded) -> None:
+def _record(function: Pass, recorded: Recorded, leaves: list[Tensor]) -> None:
     recorded.forward, recorded.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(recorded.forward):
         recorded.outputs = function(recorded.given)
@@ -178,7 +201,7 @@ def _record(function: Pass, recorded: Recorded) -> None:
     recorded.received = [torch.zeros_like(x) for x in outputs]
     if outputs:
         with torch.cuda.graph(recorded.backward, pool=recorded.forward.pool()):
-            gradients = torch.autograd.grad(outputs, recorded.learning, recorded.received, allow_unused=True)
+            gradients = torch.autograd.grad(outputs, leaves, recorded.received, allow_unused=True)
         recorded.gradients = list(gradients)
     recorded.outputs = {name: x.detach().requires_grad_(x.requires_grad) for name, x in recorded.outputs.items()}
 
