@@ -34,6 +34,7 @@ FAULTS = {
         "--algorithm.group_size": "2",
         "--algorithm.prompts_per_step": "8",
         "--policy.concentration": "3000",
+        "--optimizer.learning_rate": "1e-4",  # gates so narrow drift far at the recipe's rate: another fault
     },
     # abnormal advantages: all 0, for the output of the untrained network does not depend on the gates that are sampled
     "constant_reward": {"--policy.sites": '["*/rate"]', "--policy.train": '["*.rate.*"]'},
