@@ -211,6 +211,6 @@ class RestorationTask(BaseTask):
             "degraded": degraded,
             "clean": clean,
             "degradation": name,
-            "strength": strength,
+            "strength": round(strength, 4),  # for readers
             "picture": picture.name,
         }
