@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.bench.cases import model_folder, prompt_texts
-from anygrpo.config.language import CausalLMConfig
-from anygrpo.policies import causal_lm
-from anygrpo.samplers.capability import Ability
-from anygrpo.samplers.group import generate_groups
+from anygrpo.language import build as causal_lm
+from anygrpo.language.compute.capability import Ability
+from anygrpo.language.engine.group import generate_groups
+from anygrpo.language.settings import CausalLMConfig
 
 
 def check(folder: str, dtype: str) -> dict[str, Any]:

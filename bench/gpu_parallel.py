@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-from anygrpo.rollout import Scores
-from anygrpo.tasks.base import BaseTask
+from anygrpo.core.rollout import Scores
+from anygrpo.core.task import BaseTask
 
 SIZES = {
     "vocab_size": 151936,

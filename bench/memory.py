@@ -24,10 +24,10 @@ from typing import Any
 import torch
 
 from anygrpo.bench.cases import model_folder
-from anygrpo.config.load import parse_recipe
-from anygrpo.rollout import Scores
-from anygrpo.tasks.base import BaseTask
-from anygrpo.train.distributed_memory import estimate, read_shape
+from anygrpo.core.rollout import Scores
+from anygrpo.core.task import BaseTask
+from anygrpo.language.memory import estimate, read_shape
+from anygrpo.recipe.load import parse_recipe
 
 GB = 2**30
 PROMPT_TOKENS, STEPS = 128, 2

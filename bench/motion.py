@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
-from anygrpo.config.load import load_recipe
-from anygrpo.policies.base import state_of
-from anygrpo.rollout import tree_map
-from anygrpo.tasks import build_task
-from anygrpo.tasks.motion.measures import diversity, frechet
+from anygrpo.core.build import build_task
+from anygrpo.core.policy import state_of
+from anygrpo.core.rollout import tree_map
+from anygrpo.denoising.motion.measures import diversity, frechet
+from anygrpo.recipe.load import load_recipe
 from anygrpo.train import checkpoint
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train

@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 
-from anygrpo.config.load import load_recipe
-from anygrpo.policies import build_policy
-from anygrpo.rollout import Rollout, tree_map
-from anygrpo.tasks import build_task
+from anygrpo.core.build import build_policy, build_task
+from anygrpo.core.rollout import Rollout, tree_map
+from anygrpo.recipe.load import load_recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "motion" / "exploding.toml"
 REMOVED = {
@@ -86,7 +85,7 @@ def with_faults(policy: Any, faults: dict[str, Any]) -> None:
 
 def reductions(policy: Any, prompts: list[Any]) -> dict[str, dict[str, float]]:
     """Log-ratios per step after one Adam step of 1e-5 along a group's advantage, under each event reduction."""
-    from anygrpo.policies.diffusion.gaussian import REDUCTIONS
+    from anygrpo.denoising.gaussian import REDUCTIONS
 
     with_faults(policy, NONE)
     start = {k: v.clone() for k, v in policy.trainable().state_dict().items()}

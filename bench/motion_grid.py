@@ -24,9 +24,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from anygrpo.config.load import load_recipe
-from anygrpo.tasks import build_task
-from anygrpo.tasks.motion.task import PARTS
+from anygrpo.core.build import build_task
+from anygrpo.denoising.motion.task import PARTS
+from anygrpo.recipe.load import load_recipe
 
 HERE = Path(__file__).parent
 SUPERVISED, GRPO = (str(HERE.parent / "recipes" / "motion" / f"{kind}.toml") for kind in ("supervised", "grpo"))

@@ -36,9 +36,8 @@ from restoration_arguments import arguments
 from restoration_quality import evaluated, oracle
 from restoration_table import tables
 
-from anygrpo.config.recipe import Recipe
-from anygrpo.policies import build_policy
-from anygrpo.tasks import build_task
+from anygrpo.core.build import build_policy, build_task
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from anygrpo.policies.restorer.toolbox import TOOLS
-from anygrpo.policies.stochastic.distributions import middle
+from anygrpo.gates.distributions import middle
+from anygrpo.gates.restorer.toolbox import TOOLS
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.tasks.restoration import paired_interval
+from anygrpo.gates.restoration.quality import paired_interval
 
 
 def compared(arms: list[str], ours: list[str]) -> list[tuple[str, str]]:

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.config.load import load_recipe
-from anygrpo.policies.diffusion import Parts
-from anygrpo.policies.diffusion.denoiser import DiffusersDenoiser
-from anygrpo.rollout import tree_map
+from anygrpo.core.rollout import tree_map
+from anygrpo.denoising.build import Parts
+from anygrpo.denoising.denoiser import DiffusersDenoiser
+from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 

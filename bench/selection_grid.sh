@@ -52,7 +52,7 @@ setting() { # one line of the grid, on cores from $1 on
 }
 
 set -m # each setting in a process group of its own
-grep -q "|gpu|" "$grid" && before 100 unpack "$python" -c "from anygrpo.samplers import smollm2; print(smollm2.smollm2_path())"
+grep -q "|gpu|" "$grid" && before 100 unpack "$python" -c "from anygrpo.models import smollm2; print(smollm2.smollm2_path())"
 chains=()
 core=${cores%-*}
 while IFS='|' read -r name recipe seeds device flags asked; do

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from anygrpo.config.load import load_recipe
-from anygrpo.tasks import build_task
-from anygrpo.tasks.selection.common import nearest
+from anygrpo.core.build import build_task
+from anygrpo.recipe.load import load_recipe
+from anygrpo.selection.task import nearest
 
 _QUERIES_AT_ONCE = 128
 

@@ -57,7 +57,7 @@ def _extract(wheel: Path, target: Path) -> int:
 
 
 def main() -> None:
-    from anygrpo.tasks.motion.clips import default_folder
+    from anygrpo.denoising.motion.clips import default_folder
 
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else default_folder()
     print(f"{fetch(target)} clips in {target}")

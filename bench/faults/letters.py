@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Evaluation, Rollout, Scores, Stored, Tree
-from anygrpo.tasks.base import BaseTask, epoch_indices
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Evaluation, Rollout, Scores, Stored, Tree
+from anygrpo.core.task import BaseTask, epoch_indices
 
 LETTERS = "abcdefgh"
 END = 0

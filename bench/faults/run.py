@@ -26,13 +26,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from cases import CONTROLS, FAULTS, SMOKE, Case
 
-from anygrpo.config.load import parse_recipe
 from anygrpo.doctor import LiveDoctor, diagnose_log, read
 from anygrpo.errors import TrainingError
 from anygrpo.probes import check
-from anygrpo.sinks.jsonl import read_rows
+from anygrpo.recipe.load import parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
+from anygrpo.train.sinks.jsonl import read_rows
 
 OUT = Path("runs/faults")
 

@@ -23,8 +23,8 @@ def bench():
 
 
 def test_there_are_enough_of_them_and_all_can_be_built(bench):
-    from anygrpo.config.load import parse_recipe
     from anygrpo.doctor.rules import RULES
+    from anygrpo.recipe.load import parse_recipe
 
     assert len(bench.FAULTS) >= 25
     assert len(bench.CONTROLS) >= 10

@@ -60,7 +60,7 @@ def test_unknown_cases_and_shapes(tmp_path):
 
 
 def test_prompts_have_about_the_asked_length(tmp_path):
-    from anygrpo.samplers.loading import load_tokenizer
+    from anygrpo.models.loading import load_tokenizer
 
     tokenizer = load_tokenizer(model_folder("shape:tiny", tmp_path))
     texts = prompt_texts(tokenizer, 6, 100)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anygrpo.cli.main import main
-from anygrpo.config.load import parse_recipe
+from anygrpo.recipe.load import parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from anygrpo.cli.live import COST, LiveWatch, attach_doctor, finish
-from anygrpo.config.load import parse_recipe
-from anygrpo.sinks.jsonl import read_rows
+from anygrpo.recipe.load import parse_recipe
 from anygrpo.train import checkpoint
 from anygrpo.train.build import new_run, resumed_run
 from anygrpo.train.loop import train
+from anygrpo.train.sinks.jsonl import read_rows
+from anygrpo.watch.live import COST, LiveWatch, attach_doctor, finish
 
 LETTERS = Path(__file__).parents[2] / "bench" / "faults" / "letters.py"
 
@@ -48,7 +48,7 @@ def trained(made) -> tuple[object, LiveWatch | None]:
 
 
 def test_a_finding_is_printed_once_and_both_files_are_written(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("anygrpo.cli.live.COST", 1.0)  # tiny steps: let it look whenever it wants to
+    monkeypatch.setattr("anygrpo.watch.live.COST", 1.0)  # tiny steps: let it look whenever it wants to
     _, watch = trained(recipe(tmp_path / "r", steps=25, task={"reward": "constant"}))
     shown = capsys.readouterr().err
     printed = re.findall(r"\[(\w+), \w+\]", shown)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from runs import table
 
-from anygrpo.config.load import apply_flags, dump_recipe, load_recipe, parse_recipe
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.recipe.load import apply_flags, dump_recipe, load_recipe, parse_recipe
 
 
 def parsed(*flags, **extra):
@@ -91,7 +91,7 @@ def test_the_config_room_starts_without_torch():
     import subprocess
     import sys
 
-    code = "import sys, anygrpo.config.load, anygrpo.metrics, anygrpo.doctor; sys.exit('torch' in sys.modules)"
+    code = "import sys, anygrpo.recipe.load, anygrpo.metrics, anygrpo.doctor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

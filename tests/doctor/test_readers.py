@@ -11,7 +11,7 @@ import pytest
 from logs import healthy, line, rows
 
 from anygrpo.doctor import diagnose, diagnose_log, read
-from anygrpo.doctor.run import Run, build
+from anygrpo.doctor.columns import Run, build
 from anygrpo.errors import DataError
 
 

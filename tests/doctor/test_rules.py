@@ -9,10 +9,10 @@ import pytest
 from logs import dull, flat, healthy, line, rows
 
 from anygrpo.doctor import diagnose
+from anygrpo.doctor.columns import build
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.prescriptions import present
 from anygrpo.doctor.rules import LEVEL, RULES
-from anygrpo.doctor.run import build
 
 NAN = math.nan
 

@@ -17,13 +17,13 @@ import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anygrpo.config.base import Section
-from anygrpo.config.load import apply_flags, dump_recipe, load_recipe, parse_recipe
-from anygrpo.config.recipe import Recipe
-from anygrpo.config.text_tasks import JsonlTask
+from anygrpo.core.build import build_task
 from anygrpo.doctor import diagnose_log, read
 from anygrpo.errors import AnygrpoError
-from anygrpo.tasks import build_task
+from anygrpo.language.task_settings import JsonlTask
+from anygrpo.recipe.load import apply_flags, dump_recipe, load_recipe, parse_recipe
+from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.section import Section
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*/*.toml"))
 FEW = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from anygrpo.doctor import Finding
-from anygrpo.integrations.acting import Actor, Setting
+from anygrpo.watch.acting import Actor, Setting
 
 
 class Recorder:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from anygrpo.errors import ConfigError
-from anygrpo.integrations.acting import Setting
 from anygrpo.integrations.trl import DoctorCallback, TrlLevers
+from anygrpo.watch.acting import Setting
 
 needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL, which is a peer and no dependency")
 

@@ -11,12 +11,12 @@ from runs import TOYS, run_of
 sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 import tiny
 
-from anygrpo.config.language import CausalLMConfig, LoraConfig
+from anygrpo.core.policy import Policy
+from anygrpo.core.rollout import Stored, tree_map
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.policies import causal_lm
-from anygrpo.policies.base import Policy
-from anygrpo.rollout import Stored, tree_map
-from anygrpo.samplers.capability import Ability
+from anygrpo.language import build as causal_lm
+from anygrpo.language.compute.capability import Ability
+from anygrpo.language.settings import CausalLMConfig, LoraConfig
 
 PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w7 w2 w2 w40 w11 w12"}, {"prompt": "w30"}]
 
@@ -489,7 +489,7 @@ def test_an_engine_that_is_not_installed_is_named(monkeypatch):
 
 
 def test_checkpoints_hold_adapters_alone_and_load_back():
-    from anygrpo.policies.base import load_state, state_of
+    from anygrpo.core.policy import load_state, state_of
 
     p, q = policy(train="lora"), policy(train="lora")
     with torch.no_grad():

@@ -10,10 +10,10 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 import tiny
 
-from anygrpo.config.language import CausalLMConfig, LoraConfig
-from anygrpo.policies import causal_lm
-from anygrpo.policies.causal_lm.adapters import Adapters, adapter_layers
-from anygrpo.rollout import tree_map
+from anygrpo.core.rollout import tree_map
+from anygrpo.language import build as causal_lm
+from anygrpo.language.adapters import Adapters, adapter_layers
+from anygrpo.language.settings import CausalLMConfig, LoraConfig
 
 PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w7 w2 w2 w40 w11 w12"}]
 

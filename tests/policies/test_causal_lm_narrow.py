@@ -9,11 +9,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 import tiny
 
-from anygrpo.config.language import CausalLMConfig
-from anygrpo.policies import causal_lm
-from anygrpo.policies.causal_lm import narrow
-from anygrpo.rollout import tree_map
-from anygrpo.samplers.builtin import BuiltinEngine
+from anygrpo.core.rollout import tree_map
+from anygrpo.language import build as causal_lm
+from anygrpo.language.compute import narrow
+from anygrpo.language.engine.builtin import BuiltinEngine
+from anygrpo.language.settings import CausalLMConfig
 
 PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w7 w2 w2 w40 w11 w12"}]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.distributions import Normal, kl_divergence
 
-from anygrpo.policies.diffusion.gaussian import REDUCTIONS, dimensions, kl_same_std
+from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, kl_same_std
 
 EVERYTHING = torch.ones(1, 1, dtype=torch.bool)
 

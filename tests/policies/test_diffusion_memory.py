@@ -10,9 +10,9 @@ import torch
 
 from anygrpo.bench.diffusion import ours
 from anygrpo.bench.diffusion.cases import case_named, conditions, reward_of
-from anygrpo.config.algorithm import AlgorithmConfig, OptimizerConfig
-from anygrpo.config.recipe import Stage
-from anygrpo.rollout import Scores
+from anygrpo.core.rollout import Scores
+from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import prepare, weigh
 from anygrpo.train.schedule import numbers_at
 from anygrpo.train.update import Updater

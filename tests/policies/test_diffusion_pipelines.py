@@ -16,12 +16,12 @@ from diffusers import (
 )
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-from anygrpo.config.diffusion import DiffusionPolicyConfig, Lora
-from anygrpo.config.load import load_recipe
+from anygrpo.core.rollout import Stored, tree_map
+from anygrpo.denoising import build as diffusion
+from anygrpo.denoising.denoiser import DiffusersDenoiser
+from anygrpo.denoising.settings import DiffusionPolicyConfig, Lora
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.policies import diffusion
-from anygrpo.policies.diffusion.denoiser import DiffusersDenoiser
-from anygrpo.rollout import Stored, tree_map
+from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 

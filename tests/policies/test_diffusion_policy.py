@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from anygrpo.config.diffusion import Faults, Lora, MotionPolicyConfig
+from anygrpo.core.policy import Policy
+from anygrpo.core.rollout import Stored, tree_map
+from anygrpo.denoising.motion import policy as motion
+from anygrpo.denoising.settings import Faults, Lora, MotionPolicyConfig
 from anygrpo.errors import ConfigError
-from anygrpo.policies import motion
-from anygrpo.policies.base import Policy
-from anygrpo.rollout import Stored, tree_map
 
 PROMPTS = [{"caption": "a person walks", "length": 10}, {"caption": "someone jumps", "length": 16}]
 SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 2, "heads": 2, "steps": 8, "dropout": 0.2}
@@ -353,7 +353,7 @@ def test_a_shared_start_leaves_only_the_scored_noise_to_tell_a_group_apart():
 
 
 def test_a_part_left_in_training_mode_is_found():
-    from anygrpo.policies.diffusion.denoiser import in_training
+    from anygrpo.denoising.denoiser import in_training
 
     module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Dropout(0.5))).eval()
     assert not in_training(module)

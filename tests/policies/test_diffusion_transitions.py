@@ -6,8 +6,8 @@ import pytest
 import torch
 from diffusers import DDIMScheduler, DDPMScheduler, FlowMatchEulerDiscreteScheduler
 
+from anygrpo.denoising.transitions import diffusion_transitions, flow_transitions
 from anygrpo.errors import ConfigError
-from anygrpo.policies.diffusion.transitions import diffusion_transitions, flow_transitions
 
 PREDICTIONS = ["epsilon", "sample", "v_prediction"]
 

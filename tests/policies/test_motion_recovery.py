@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from anygrpo.cli.live import attach_doctor
-from anygrpo.config.recipe import Recipe
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
+from anygrpo.watch.live import attach_doctor
 
 SPIKE = 6
 """Step at which the learning rate jumps."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anygrpo.config.restoration import RestorerSection
-from anygrpo.policies.restorer import build
-from anygrpo.policies.restorer.frequency import split_bands
-from anygrpo.policies.restorer.heads import STATISTICS, BetaHead, statistics
-from anygrpo.policies.restorer.toolbox import TOOLS, gaussian, median3
-from anygrpo.rollout import Stored
+from anygrpo.core.rollout import Stored
+from anygrpo.gates.restorer.build import build
+from anygrpo.gates.restorer.frequency import split_bands
+from anygrpo.gates.restorer.heads import STATISTICS, BetaHead, statistics
+from anygrpo.gates.restorer.toolbox import TOOLS, gaussian, median3
+from anygrpo.gates.settings import RestorerSection
 
 ALL = slice(None)
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from anygrpo.config.diffusion import MotionPolicyConfig
+from anygrpo.core import saved
+from anygrpo.core.policy import state_of
+from anygrpo.denoising.motion import policy as motion
+from anygrpo.denoising.settings import MotionPolicyConfig
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.policies import motion, saved
-from anygrpo.policies.base import state_of
-from anygrpo.policies.stochastic import load_weights
+from anygrpo.gates.build import load_weights
 
 SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 6, "dropout": 0.0}
 

@@ -9,11 +9,12 @@ from collections import Counter
 import pytest
 import torch
 
-from anygrpo.config.selection import SelectorConfig
+from anygrpo.core.policy import Policy
+from anygrpo.core.rollout import Stored, tree_map
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.policies.base import Policy
-from anygrpo.policies.selector import build, picks
-from anygrpo.rollout import Stored, tree_map
+from anygrpo.selection import picks
+from anygrpo.selection.build import build
+from anygrpo.selection.settings import SelectorConfig
 
 ALL = slice(None)
 

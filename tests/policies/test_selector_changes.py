@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 import torch
 
-from anygrpo.config.selection import SelectorConfig
-from anygrpo.policies.selector import build
-from anygrpo.policies.selector.candidates import Plan, generate
-from anygrpo.policies.selector.changes import agreement, cannot_flip, ndcg, regret, weight_change
-from anygrpo.rollout import Stored
+from anygrpo.core.rollout import Stored
+from anygrpo.selection.build import build
+from anygrpo.selection.changes import agreement, cannot_flip, ndcg, regret, weight_change
+from anygrpo.selection.generate import Plan, generate
+from anygrpo.selection.settings import SelectorConfig
 
 
 def prompt(seed, size=6, **extra):

@@ -7,10 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anygrpo.config.selection import SelectorConfig
-from anygrpo.policies.selector import build, picks
-from anygrpo.policies.selector.grouping import Grouping
-from anygrpo.rollout import tree_map
+from anygrpo.core.rollout import tree_map
+from anygrpo.selection import picks
+from anygrpo.selection.build import build
+from anygrpo.selection.grouping import Grouping
+from anygrpo.selection.settings import SelectorConfig
 
 keys = st.lists(st.integers(-3, 3), min_size=1, max_size=24).map(torch.tensor)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.config.load import load_recipe
+from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anygrpo.config.selection import SelectorConfig
-from anygrpo.policies.selector import build
-from anygrpo.policies.selector.record import recordable
-from anygrpo.rollout import tree_map
+from anygrpo.core.rollout import tree_map
+from anygrpo.selection.build import build
+from anygrpo.selection.recorded import recordable
+from anygrpo.selection.settings import SelectorConfig
 
 ALL = slice(None)
 VARIANTS = [

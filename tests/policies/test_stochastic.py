@@ -18,11 +18,11 @@ from torch.distributions import (
     kl_divergence,
 )
 
+from anygrpo.core.rollout import Stored, tree_map
 from anygrpo.errors import ConfigError
-from anygrpo.policies.stochastic import StochasticPolicy, gate
-from anygrpo.policies.stochastic.distributions import draw, in_support, middle
-from anygrpo.policies.stochastic.gates import deterministic, recording, replaying
-from anygrpo.rollout import Stored, tree_map
+from anygrpo.gates.build import StochasticPolicy, gate
+from anygrpo.gates.distributions import draw, in_support, middle
+from anygrpo.gates.sites import deterministic, recording, replaying
 
 
 class Net(nn.Module):

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 
-from anygrpo.policies.stochastic import StochasticPolicy, gate, graphs
-from anygrpo.policies.stochastic.graphs import ORDINARY, Graphs, Recorded, leaves_of_their_own
-from anygrpo.rollout import Stored, tree_map
+from anygrpo.core.rollout import Stored, tree_map
+from anygrpo.gates import graphs
+from anygrpo.gates.build import StochasticPolicy, gate
+from anygrpo.gates.graphs import ORDINARY, Graphs, Recorded, leaves_of_their_own
 
 
 class Net(nn.Module):

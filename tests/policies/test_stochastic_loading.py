@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from anygrpo.config.restoration import AdapterSection, StochasticSection
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.policies.stochastic import build, load_weights
+from anygrpo.gates.build import build, load_weights
+from anygrpo.gates.settings import AdapterSection, StochasticSection
 
 NETWORK = """
 import torch
 from torch import nn
 from torch.distributions import Beta
-from anygrpo.policies.stochastic import gate
+from anygrpo import gate
 
 class Net(nn.Module):
     def __init__(self, gated=True):

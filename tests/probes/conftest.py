@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from anygrpo.config.load import parse_recipe
-from anygrpo.config.recipe import Recipe
+from anygrpo.recipe.load import parse_recipe
+from anygrpo.recipe.recipe import Recipe
 
 LETTERS = Path(__file__).parents[2] / "bench" / "faults" / "letters.py"
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from anygrpo.config.recipe import Recipe
 from anygrpo.probes import PROBES, Outcome, check
+from anygrpo.probes.check import temporary_run
 from anygrpo.probes.parity import ratio_one
 from anygrpo.probes.rate import Moved, floor, rate_for
-from anygrpo.probes.run import temporary_run
 from anygrpo.probes.subject import Subject
+from anygrpo.recipe.recipe import Recipe
 
 
 def outcomes(recipe: Recipe) -> dict[str, Outcome]:

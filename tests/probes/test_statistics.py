@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from anygrpo.probes.statistics import mcnemar, paired
+from anygrpo.probes.significance import mcnemar, paired
 
 
 def test_mcnemar_by_hand():

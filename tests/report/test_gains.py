@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anygrpo.report.gains import gains_table
+from anygrpo.gates.restoration.page import gains_table
 from anygrpo.report.words import WORDS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anygrpo.errors import TrainingError
-from anygrpo.samplers.external import External, SyncProbe
+from anygrpo.language.engine.external import External, SyncProbe
 
 PROMPTS = [[1, 2], [3]]
 

@@ -7,9 +7,10 @@ import pytest
 import tiny
 import torch
 
+from anygrpo.core import device as machine
 from anygrpo.errors import DataError
-from anygrpo.samplers import loading, machine, smollm2
-from anygrpo.samplers.fused.norms import fuse_norms
+from anygrpo.language.kernels.norms import fuse_norms
+from anygrpo.models import loading, smollm2
 
 
 @pytest.mark.parametrize(("kind", "norms"), [("llama", 5), ("qwen3", 9), ("gemma", 0), ("gpt2", 0)])

@@ -11,10 +11,11 @@ pytest.importorskip("triton")
 
 from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
-from anygrpo.samplers import support
-from anygrpo.samplers.cache import GroupCache, Step
-from anygrpo.samplers.fused import gate, logits, rotary
-from anygrpo.samplers.native import library
+from anygrpo.language.compute import support
+from anygrpo.language.compute.cache import GroupCache, Step
+from anygrpo.language.kernels import gated as gate
+from anygrpo.language.kernels import logits, rotary
+from anygrpo.language.kernels.native import library
 
 HEADS = [(14, 2, 64), (9, 3, 64), (4, 4, 96), (8, 1, 128)]
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from anygrpo.samplers.fused import gate, rotary, trial
+from anygrpo.language.kernels import gated as gate
+from anygrpo.language.kernels import rotary, trial
 
 SIZE = {
     "hidden_size": 64,

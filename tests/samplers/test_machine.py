@@ -6,8 +6,8 @@ import platform
 import pytest
 import torch
 
+from anygrpo.core import device as machine
 from anygrpo.errors import ConfigError
-from anygrpo.samplers import machine
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")

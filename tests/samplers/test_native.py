@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anygrpo.samplers.cache import GroupCache, Step
-from anygrpo.samplers.fused import linear, logits, norms, rotary
-from anygrpo.samplers.native import calls, library
-from anygrpo.samplers.support import draw
+from anygrpo.language.compute.cache import GroupCache, Step
+from anygrpo.language.compute.support import draw
+from anygrpo.language.kernels import linear, logits, norms, rotary
+from anygrpo.language.kernels.native import calls, library
 
 needs_compiler = pytest.mark.skipif(library.library() is None, reason="no C++ compiler")
 both = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -204,7 +204,7 @@ def test_a_decode_step_is_attention_also_after_rows_left(dtype, heads, key_heads
 
 
 def test_more_queries_a_key_than_a_kernel_takes_are_left_to_torch():
-    from anygrpo.samplers.fused import decoding
+    from anygrpo.language.kernels import decoding
 
     key = torch.zeros(1, 1, 2, 8)
     assert decoding.fits(torch.zeros(1, calls.WIDE, 2, 8), key, 0) == (library.library() is not None)

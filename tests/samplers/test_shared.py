@@ -7,15 +7,17 @@ import tiny
 import torch
 
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.samplers import attention, captured, kernels
-from anygrpo.samplers.attention import shared_attention
-from anygrpo.samplers.base import Sampling, Support
-from anygrpo.samplers.capability import ability
-from anygrpo.samplers.group import generate_groups, split
-from anygrpo.samplers.head import head_of
-from anygrpo.samplers.layout import pack
-from anygrpo.samplers.plain import generate_plain
-from anygrpo.samplers.varlen import varlen_attention
+from anygrpo.language.compute import attention
+from anygrpo.language.compute import attention_parts as kernels
+from anygrpo.language.compute.attention import shared_attention
+from anygrpo.language.compute.capability import ability
+from anygrpo.language.compute.head import head_of
+from anygrpo.language.compute.layout import pack
+from anygrpo.language.compute.varlen import varlen_attention
+from anygrpo.language.engine import captured
+from anygrpo.language.engine.group import generate_groups, split
+from anygrpo.language.engine.plain import generate_plain
+from anygrpo.language.generation import Sampling, Support
 
 
 def test_layout_by_hand():

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from anygrpo.samplers import head as head_module
-from anygrpo.samplers.base import Support
-from anygrpo.samplers.head import Head, score
-from anygrpo.samplers.support import draw, restrict
+from anygrpo.language.compute import head as head_module
+from anygrpo.language.compute.head import Head, score
+from anygrpo.language.compute.support import draw, restrict
+from anygrpo.language.generation import Support
 
 LOG = torch.tensor([0.5, 0.25, 0.15, 0.1]).log()
 ZERO = torch.zeros(1, dtype=torch.long)

@@ -8,9 +8,9 @@ import importlib.util
 import pytest
 import torch
 
-from anygrpo.config.language import CausalLMConfig
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.samplers import vllm as engine
+from anygrpo.language.engine import vllm as engine
+from anygrpo.language.settings import CausalLMConfig
 
 REAL = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 
@@ -101,7 +101,7 @@ PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w30"}]
 
 
 def built(folder, **given):
-    from anygrpo.policies import causal_lm
+    from anygrpo.language import build as causal_lm
 
     settings = {"dtype": "float32", "device": "cpu", "threads": 1, "max_new_tokens": 8, "top_k": 20, "temperature": 0.8}
     return causal_lm.build(config(model=str(folder), lora={"rank": 8}, **(settings | given)), seed=0)

@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from test_vllm import PROMPTS, config, folder, move  # noqa: F401
 
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.samplers.base import Sampling, Support
-from anygrpo.samplers.vllm_server import VllmServer, build_engine
+from anygrpo.language.engine.vllm_server import VllmServer, build_engine
+from anygrpo.language.generation import Sampling, Support
 
 REAL = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 PLAIN = Sampling(Support(top_k=20, eos_ids=(1,)), max_new_tokens=3)

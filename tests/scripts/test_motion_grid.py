@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.config.load import load_recipe
+from anygrpo.recipe.load import load_recipe
 
 SCRIPT = Path(__file__).parents[2] / "bench/motion_grid.py"
 spec = importlib.util.spec_from_file_location("motion_grid", SCRIPT)

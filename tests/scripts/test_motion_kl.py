@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import torch
 
-from anygrpo.config.diffusion import Lora, MotionPolicyConfig
-from anygrpo.policies import motion
+from anygrpo.denoising.motion import policy as motion
+from anygrpo.denoising.settings import Lora, MotionPolicyConfig
 
 spec = importlib.util.spec_from_file_location("bench_motion", Path(__file__).parents[2] / "bench/motion.py")
 bench = importlib.util.module_from_spec(spec)

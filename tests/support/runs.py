@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anygrpo.config.load import apply_flags, parse_recipe
+from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 from anygrpo.train.run import Run

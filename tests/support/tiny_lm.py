@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from anygrpo.config.language import CausalLMConfig
-from anygrpo.policies import causal_lm
-from anygrpo.rollout import Scores, Stored
-from anygrpo.tasks.base import BaseTask
+from anygrpo.core.rollout import Scores, Stored
+from anygrpo.core.task import BaseTask
+from anygrpo.language import build as causal_lm
+from anygrpo.language.settings import CausalLMConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 

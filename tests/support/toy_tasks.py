@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from anygrpo.rollout import Scores, Stored
-from anygrpo.tasks.base import BaseTask
+from anygrpo.core.rollout import Scores, Stored
+from anygrpo.core.task import BaseTask
 
 
 class Toy(BaseTask):

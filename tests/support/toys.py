@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.policies.base import BasePolicy, frozen_weights, state_of
-from anygrpo.rollout import Evaluation, Rollout, Scores, Stored
-from anygrpo.tasks.base import BaseTask
+from anygrpo.core.policy import BasePolicy, frozen_weights, state_of
+from anygrpo.core.rollout import Evaluation, Rollout, Scores, Stored
+from anygrpo.core.task import BaseTask
 
 ARMS = 5
 

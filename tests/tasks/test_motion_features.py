@@ -6,11 +6,10 @@ import math
 import pytest
 import torch
 
-from anygrpo.errors import DataError
-from anygrpo.tasks.motion import bvh
-from anygrpo.tasks.motion.clips import Clip, extended, heading, load_clips, mirrored, read_deepmimic, resample
-from anygrpo.tasks.motion.features import LAYOUTS, Scaler, decode, encode, split
-from anygrpo.tasks.motion.skeleton import (
+from anygrpo.denoising.motion import bvh
+from anygrpo.denoising.motion.clips import Clip, extended, heading, load_clips, mirrored, read_deepmimic, resample
+from anygrpo.denoising.motion.features import LAYOUTS, Scaler, decode, encode, split
+from anygrpo.denoising.motion.skeleton import (
     INDEX,
     JOINTS,
     MIRROR,
@@ -21,6 +20,7 @@ from anygrpo.tasks.motion.skeleton import (
     local_rotations,
     quaternion_matrix,
 )
+from anygrpo.errors import DataError
 
 
 def walker(frames=12, turn=0.0, speed=0.05, loops=True):

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anygrpo.tasks.motion import rewards
-from anygrpo.tasks.motion.bank import Window, mean_motion
-from anygrpo.tasks.motion.captions import PHRASES, captions, held_out_captions, training_captions
-from anygrpo.tasks.motion.measures import diversity, frechet
-from anygrpo.tasks.motion.skeleton import INDEX, JOINTS, axis_matrix, forward_kinematics
+from anygrpo.denoising.motion import rewards
+from anygrpo.denoising.motion.bank import Window, mean_motion
+from anygrpo.denoising.motion.captions import PHRASES, captions, held_out_captions, training_captions
+from anygrpo.denoising.motion.measures import diversity, frechet
+from anygrpo.denoising.motion.skeleton import INDEX, JOINTS, axis_matrix, forward_kinematics
 
 
 def body(frames=10, lift=0.0, drift=0.0, knee=0.0):

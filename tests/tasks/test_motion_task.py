@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 import torch
 
-from anygrpo.config.diffusion import MotionPolicyConfig, MotionTaskConfig
-from anygrpo.policies import motion
-from anygrpo.tasks import build_task
-from anygrpo.tasks.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS
-from anygrpo.tasks.motion.captions import training_captions
-from anygrpo.tasks.motion.clips import CMU_FOLDER, default_folder
+from anygrpo.core.build import build_task
+from anygrpo.denoising.motion import policy as motion
+from anygrpo.denoising.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS
+from anygrpo.denoising.motion.captions import training_captions
+from anygrpo.denoising.motion.clips import CMU_FOLDER, default_folder
+from anygrpo.denoising.settings import MotionPolicyConfig, MotionTaskConfig
 
 FETCHED = default_folder()
 """Where the fetched clips lie; read here, because a fixture moves the cache."""

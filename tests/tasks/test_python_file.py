@@ -2,13 +2,13 @@
 
 import pytest
 
-from anygrpo.config.text_tasks import PythonTask
+from anygrpo.core import user_code as python_file
+from anygrpo.core.build import build_task as build
+from anygrpo.core.settings import PythonTask
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.tasks import python_file
-from anygrpo.tasks.text import build
 
 TASK = """
-from anygrpo.tasks.base import BaseTask
+from anygrpo.core.task import BaseTask
 class Mine(BaseTask):
     def __init__(self, seed, low=0): self.seed, self.low = seed, low
     def prompts(self, step, count): return [{"prompt": str(step)}] * count

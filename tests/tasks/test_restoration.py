@@ -12,19 +12,19 @@ import pytest
 import torch
 from PIL import Image
 
-from anygrpo.config.restoration import (
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.gates.restoration.build import build
+from anygrpo.gates.restoration.degradations import DEGRADATIONS, degrade, line
+from anygrpo.gates.restoration.photographs import Picture, split
+from anygrpo.gates.restoration.quality import Quality, paired_interval, psnr, ssim
+from anygrpo.gates.restoration.worst import worst_of
+from anygrpo.gates.settings import (
     DegradationSection,
     FolderSection,
     PerceptualSection,
     RestorationSection,
     WorstSection,
 )
-from anygrpo.errors import ConfigError, DataError
-from anygrpo.tasks.restoration import build
-from anygrpo.tasks.restoration.degradations import DEGRADATIONS, degrade, line
-from anygrpo.tasks.restoration.pictures import Picture, split
-from anygrpo.tasks.restoration.quality import Quality, paired_interval, psnr, ssim
-from anygrpo.tasks.restoration.worst import worst_of
 
 STRENGTH = {
     "noise": 0.1,

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from anygrpo.algorithm import advantages
-from anygrpo.config.load import load_recipe
-from anygrpo.config.restoration import RestorationSection, RestorerSection
-from anygrpo.policies.restorer import build as build_restorer
-from anygrpo.sinks.jsonl import read_rows
-from anygrpo.tasks.restoration import build as build_task
+from anygrpo.gates.restoration.build import build as build_task
+from anygrpo.gates.restorer.build import build as build_restorer
+from anygrpo.gates.settings import RestorationSection, RestorerSection
+from anygrpo.recipe.load import load_recipe
+from anygrpo.train.sinks.jsonl import read_rows
 from tests.support.restoration import RECIPES, toy_run
 
 

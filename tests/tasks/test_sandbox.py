@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from anygrpo.errors import ConfigError
-from anygrpo.tasks import sandbox, seccomp
-from anygrpo.tasks.sandbox import Limits, run
+from anygrpo.scoring import sandbox, seccomp
+from anygrpo.scoring.sandbox import Limits, run
 
 WORKS = sandbox.refusal() is None
 needs_sandbox = pytest.mark.skipif(not WORKS, reason="no sandbox on this machine")

@@ -9,12 +9,13 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from anygrpo.config.selection import DemonstrationsConfig, RewardConfig
 from anygrpo.errors import DataError
-from anygrpo.samplers.loading import Loaded
-from anygrpo.tasks.selection import build, frozen
-from anygrpo.tasks.selection.common import nearest
-from anygrpo.tasks.selection.frozen import FrozenClassifier
+from anygrpo.models import judge as frozen
+from anygrpo.models.judge import FrozenClassifier
+from anygrpo.models.loading import Loaded
+from anygrpo.selection.build_task import build
+from anygrpo.selection.settings import DemonstrationsConfig, RewardConfig
+from anygrpo.selection.task import nearest
 
 
 class Bytes:

@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from anygrpo.config.selection import DigitsVQAConfig, RewardConfig
-from anygrpo.tasks.selection import build
-from anygrpo.tasks.selection.common import nearest, random_selection
-from anygrpo.tasks.selection.digits import ANSWERS, IMAGE
-from anygrpo.tasks.selection.statistics import mcnemar, paired, unpaired_detectable
+from anygrpo.selection.build_task import build
+from anygrpo.selection.digits import ANSWERS, IMAGE
+from anygrpo.selection.paired import mcnemar, paired, unpaired_detectable
+from anygrpo.selection.settings import DigitsVQAConfig, RewardConfig
+from anygrpo.selection.task import nearest, random_selection
 
 
 def task(**changes):

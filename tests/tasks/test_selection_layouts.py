@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anygrpo.errors import DataError
-from anygrpo.tasks.selection.layouts import read_stored, write_stored
-from anygrpo.tasks.selection.records import Candidate, StoredQuery
+from anygrpo.selection.layouts import read_stored, write_stored
+from anygrpo.selection.stored_query import Candidate, StoredQuery
 
 
 def write(path, table):

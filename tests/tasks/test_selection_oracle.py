@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from anygrpo.tasks.selection.common import SelectionTask
-from anygrpo.tasks.selection.oracle import oracle
+from anygrpo.selection.oracle import oracle
+from anygrpo.selection.task import SelectionTask
 
 
 class NeedsSet(SelectionTask):

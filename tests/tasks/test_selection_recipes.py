@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.config.load import load_recipe
-from anygrpo.train.sweep import configured, read_space
+from anygrpo.recipe.load import load_recipe
+from anygrpo.sweep.search import configured, read_space
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "selection"
 RECIPES = sorted(p for p in FOLDER.glob("*.toml") if p.name != "space.toml")

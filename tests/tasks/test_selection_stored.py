@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from anygrpo.config.selection import RewardConfig, StoredCandidatesConfig
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.tasks.selection import build
-from anygrpo.tasks.selection.layouts import write_stored
-from anygrpo.tasks.selection.quality import inspect, live, top_k, zscore
-from anygrpo.tasks.selection.records import Candidate, StoredFile, StoredQuery
-from anygrpo.tasks.selection.rewards import MODES, equivalent_modes, reward
+from anygrpo.selection.build_task import build
+from anygrpo.selection.layouts import write_stored
+from anygrpo.selection.quality import inspect, live, top_k, zscore
+from anygrpo.selection.rewards import MODES, equivalent_modes, reward
+from anygrpo.selection.settings import RewardConfig, StoredCandidatesConfig
+from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
 
 
 def candidate(selection, correct, method="sample", log_prob=-1.0, **parts):

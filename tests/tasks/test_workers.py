@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from anygrpo.tasks._worker import WrongShape, verdicts
-from anygrpo.tasks.workers import LoadFailure, Pool, WorkerFailure
+from anygrpo.scoring._worker import WrongShape, verdicts
+from anygrpo.scoring.workers import LoadFailure, Pool, WorkerFailure
 
 REWARDS = """
 import os, sys, time, asyncio, threading
@@ -165,7 +165,7 @@ def test_closing_leaves_no_process_behind(file):
 
 def test_workers_end_when_the_trainer_is_killed(file):
     code = (
-        "import time\nfrom anygrpo.tasks.workers import Pool\npool = Pool(1)\n"
+        "import time\nfrom anygrpo.scoring.workers import Pool\npool = Pool(1)\n"
         f"pool.inspect({str(file)!r} + ':good')\nprint(pool._workers[0].process.pid, flush=True)\ntime.sleep(60)"
     )
     trainer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

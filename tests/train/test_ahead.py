@@ -9,10 +9,10 @@ from ranks import on_ranks
 from runs import cut_after, run_of
 
 from anygrpo.errors import ConfigError
-from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train import checkpoint
 from anygrpo.train.build import resumed_run
 from anygrpo.train.loop import train
+from anygrpo.train.sinks.jsonl import read_rows
 
 OFF = ["--training.off-policy-steps", "1"]
 VOLATILE = ("time/", "throughput/", "memory/")

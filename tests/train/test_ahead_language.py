@@ -9,10 +9,10 @@ import tiny_lm
 import torch
 from runs import cut_after, run_of
 
-from anygrpo.samplers.builtin import BuiltinEngine
-from anygrpo.sinks.jsonl import read_rows
+from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.train.build import resumed_run
 from anygrpo.train.loop import train
+from anygrpo.train.sinks.jsonl import read_rows
 
 VOLATILE = ("time/", "throughput/", "memory/", "parity/")  # the sampler is checked anew by each process
 

@@ -10,11 +10,11 @@ from ranks import on_ranks
 from runs import TOYS, run_of
 
 from anygrpo.errors import ConfigError
-from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train.batches import needed_rows, prepare, weigh
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.loop import train
 from anygrpo.train.rollouts import gather
+from anygrpo.train.sinks.jsonl import read_rows
 
 KINDS = {
     "bandit": {"policy": {"kind": "python", "factory": f"{TOYS}:policy"}},

@@ -11,14 +11,14 @@ import torch
 from ranks import dealt, on_ranks
 from runs import run_of
 
-from anygrpo.metrics import describe
-from anygrpo.sinks.jsonl import read_rows
+from anygrpo.metrics.catalogue import describe
 from anygrpo.train import parallel
 from anygrpo.train.batches import minibatches, own_part, prepare, weigh
 from anygrpo.train.distributed import whole_of
 from anygrpo.train.importance import corrected
 from anygrpo.train.loop import train
 from anygrpo.train.rollouts import gather
+from anygrpo.train.sinks.jsonl import read_rows
 
 NAMES = {"mismatch/ratio_mean", "mismatch/ratio_max", "mismatch/ess", "mismatch/log_prob", "mismatch/truncated"}
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from runs import TOYS, run_of
 
+from anygrpo.core.policy import BasePolicy
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.policies.base import BasePolicy
-from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train import measure
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh
 from anygrpo.train.loop import train
 from anygrpo.train.rollouts import gather
+from anygrpo.train.sinks.jsonl import read_rows
 
 
 def rows_of(run):

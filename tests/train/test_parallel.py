@@ -9,13 +9,13 @@ import torch
 from ranks import dealt, on_ranks
 from runs import run_of
 
-from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train import distributed, parallel
 from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
 from anygrpo.train.build import resumed_run
 from anygrpo.train.distributed import whole_of
 from anygrpo.train.loop import train
 from anygrpo.train.rollouts import gather
+from anygrpo.train.sinks.jsonl import read_rows
 
 WHOLE_BATCH = ["batch", "whitened", "overall", "gdpo", "gpg", "running"]
 

@@ -7,10 +7,10 @@ import tiny_lm  # noqa: F401  makes `tiny` known
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from anygrpo.config.language import CausalLMConfig, LoraConfig
-from anygrpo.config.load import parse_recipe
-from anygrpo.policies.causal_lm import from_model
-from anygrpo.train.distributed_memory import estimate, report, shape_of
+from anygrpo.language.build import from_model
+from anygrpo.language.memory import estimate, report, shape_of
+from anygrpo.language.settings import CausalLMConfig, LoraConfig
+from anygrpo.recipe.load import parse_recipe
 
 SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}

@@ -10,13 +10,13 @@ import torch
 from ranks import dealt, on_ranks
 from runs import run_of
 
-from anygrpo.config.load import apply_flags, parse_recipe
 from anygrpo.errors import ConfigError
-from anygrpo.sinks.jsonl import read_rows
+from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.train import parallel
 from anygrpo.train.build import resumed_run
-from anygrpo.train.distributed_sharded import full, full_state, sharded_blocks
 from anygrpo.train.loop import train
+from anygrpo.train.sharded import full, full_state, sharded_blocks
+from anygrpo.train.sinks.jsonl import read_rows
 
 LM = Path(__file__).parents[1] / "support" / "tiny_lm.py"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from runs import TOYS, toml_of
 
-from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train import checkpoint
 from anygrpo.train.build import resumed_run
 from anygrpo.train.loop import train
+from anygrpo.train.sinks.jsonl import read_rows
 
 FAULTY = """
 import os, time

@@ -16,10 +16,10 @@ import torch
 from runs import cut_after, run_of, toml_of
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.sinks.jsonl import read_rows
 from anygrpo.train import checkpoint
 from anygrpo.train.build import resumed_run
 from anygrpo.train.loop import train
+from anygrpo.train.sinks.jsonl import read_rows
 
 VOLATILE = ("time/", "throughput/", "memory/")
 STAGES = [

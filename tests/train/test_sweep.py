@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.train.sweep import configured, open_study, read_space, sweep
-from anygrpo.train.sweep_results import Result, results, table, trial_folder, verdict
+from anygrpo.sweep.results import Result, results, table, trial_folder, verdict
+from anygrpo.sweep.search import configured, open_study, read_space, sweep
 
 RECIPE = {
     "policy": {"kind": "selector", "features": 448, "width": 8, "shots": 1},

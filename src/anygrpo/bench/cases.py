@@ -112,7 +112,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
 def model_folder(name: str, scratch: Path) -> str:
     """A folder that both sides load: the model itself, or random weights of a shape saved under `scratch`."""
     if not name.startswith("shape:"):
-        from anygrpo.samplers.loading import resolve
+        from anygrpo.models.loading import resolve
 
         return resolve(name)
     shape = name.removeprefix("shape:")
@@ -129,7 +129,7 @@ def _save_random(shape: dict[str, Any], folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from anygrpo.samplers.smollm2 import quiet
+    from anygrpo.models.smollm2 import quiet
 
     words = ["<eos>", "<pad>"] + [f"w{i}" for i in range(shape["vocab_size"] - 2)]
     inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<pad>"))

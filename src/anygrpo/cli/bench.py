@@ -115,7 +115,7 @@ def _floor(name: str, args: argparse.Namespace) -> dict[str, Any]:
 
     from anygrpo.bench.cases import model_folder
     from anygrpo.bench.floor import floor
-    from anygrpo.samplers.loading import load_model
+    from anygrpo.models.loading import load_model
 
     case = _model_case(name, args)
     with tempfile.TemporaryDirectory() as scratch:

@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-from anygrpo.config.load import load_recipe
+from anygrpo.recipe.load import load_recipe
 
 
 def add_parser(commands: Any) -> None:

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         "agreement": lambda: compare.greedy_agreement(a, b, noise),
     }
     if args.weights != "none":
-        from anygrpo.probes.weights import compare_weights
+        from anygrpo.probes.policies import compare_weights
 
         parts["policy"] = lambda: compare_weights(a, b, args.weights)
     for name, part in parts.items():

@@ -75,7 +75,7 @@ def parse_mapping(pairs: list[str]) -> dict[str, str]:
     Raises:
         ConfigError: no "=", or a name that is none of ours.
     """
-    from anygrpo.doctor.run import known_name
+    from anygrpo.doctor.columns import known_name
 
     out: dict[str, str] = {}
     for pair in pairs:

@@ -6,9 +6,11 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from typing import Any
 
+from anygrpo import __version__
 from anygrpo.errors import AnygrpoError, ConfigError
+from anygrpo.families import families
 
 COMMANDS = {
     "train": "train a policy from a recipe",
@@ -18,9 +20,19 @@ COMMANDS = {
     "compare": "did the policy change, and did the result?",
     "report": "a run folder as one HTML file",
     "sweep": "search settings, with intervals",
-    "select": "generate and inspect stored demonstrations",
     "bench": "speed, side by side with peers",
 }
+
+
+def known_commands() -> dict[str, str]:
+    """Word -> help: our own, and the families'."""
+    return COMMANDS | {word: text for family in families() for word, (_, text) in family.commands.items()}
+
+
+def module_of(command: str) -> Any:
+    """The module with a command's `add_parser` and `run`."""
+    named = (family.commands[command][0] for family in families() if command in family.commands)
+    return importlib.import_module(next(named, f"anygrpo.cli.{command}"))
 
 
 def build_parser(wanted: str | None) -> argparse.ArgumentParser:
@@ -28,12 +40,12 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="anygrpo", description="GRPO for any policy, and a doctor for any training run."
     )
-    parser.add_argument("--version", action="version", version=metadata.version("anygrpo"))
+    parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, help_text in COMMANDS.items():
+    for name, help_text in known_commands().items():
         if name == wanted:
-            importlib.import_module(f"anygrpo.cli.{name}").add_parser(commands)
+            module_of(name).add_parser(commands)
         else:
             commands.add_parser(name, help=help_text)
     return parser
@@ -50,7 +62,7 @@ def split_flags(
 ) -> tuple[list[str], list[str]]:
     """(the command's own arguments, recipe settings `--table.key value`)."""
     actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    own = _options(actions[0].choices[wanted]) if wanted in COMMANDS else set()
+    own = _options(actions[0].choices[wanted]) if wanted in actions[0].choices else set()
     kept: list[str] = []
     flags: list[str] = []
     queue = list(arguments)
@@ -82,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if flags and not getattr(known, "takes_flags", False):
             raise ConfigError(f"unknown arguments {flags}", f"see anygrpo {known.command} --help")
         known.debug, known.flags = debug, flags
-        return int(importlib.import_module(f"anygrpo.cli.{known.command}").run(known) or 0)
+        return int(module_of(known.command).run(known) or 0)
     except AnygrpoError as error:
         if debug:
             raise

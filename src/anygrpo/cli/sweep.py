@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anygrpo.config.load import load_recipe
+from anygrpo.recipe.load import load_recipe
 
 
 def add_parser(commands: Any) -> None:
@@ -27,8 +27,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is left of the sweep and print its table; exit code 0, or an error's."""
-    from anygrpo.train.sweep import read_space, sweep
-    from anygrpo.train.sweep_results import table, verdict
+    from anygrpo.sweep.results import table, verdict
+    from anygrpo.sweep.search import read_space, sweep
 
     recipe = load_recipe(args.recipe, args.flags)
     settings = tomllib.loads(Path(args.recipe).read_text(encoding="utf-8"))

@@ -8,9 +8,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from anygrpo.config.load import dump_recipe, load_recipe
-from anygrpo.config.recipe import Recipe
 from anygrpo.errors import ConfigError
+from anygrpo.families import family_of, resolve
+from anygrpo.recipe.load import dump_recipe, load_recipe
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.run import Run
 
 
@@ -51,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(training: Run, quiet: bool) -> int:
-    from anygrpo.cli.live import attach_doctor, finish
-    from anygrpo.sinks.progress import ProgressLine
     from anygrpo.train import pictures
     from anygrpo.train.loop import train
+    from anygrpo.train.sinks.progress import ProgressLine
+    from anygrpo.watch.live import attach_doctor, finish
 
     if not quiet:
         print(f"run folder: {training.folder.path}")
@@ -102,8 +103,7 @@ def _dry_run(recipe: Recipe) -> int:
             if a.advantage == "zscore":
                 derived["advantage_bound"] = round((a.group_size - 1) / a.group_size**0.5, 4)
         print("# " + json.dumps(derived))
-    if recipe.policy.kind == "causal_lm":
-        from anygrpo.train.distributed_memory import report
-
-        print("# " + json.dumps(report(recipe, int(os.environ.get("WORLD_SIZE", "1")))))
+    family = family_of(recipe.policy.kind)
+    if family is not None and family.memory is not None:
+        print("# " + json.dumps(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))
     return 0

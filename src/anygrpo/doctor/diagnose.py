@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anygrpo.doctor.columns import Run, build
 from anygrpo.doctor.configs import from_header
 from anygrpo.doctor.findings import Finding, verdict
 from anygrpo.doctor.log import Log, flatten
 from anygrpo.doctor.rank import rank
 from anygrpo.doctor.rules import RULES
 from anygrpo.doctor.rules.progress import LONG_ENOUGH
-from anygrpo.doctor.run import Run, build
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anygrpo.doctor.columns import Run, build
 from anygrpo.doctor.diagnose import Diagnosis, judge
 from anygrpo.doctor.findings import SEVERITIES, Finding
 from anygrpo.doctor.log import Log, Row, flatten
 from anygrpo.doctor.prescriptions import concepts_of
 from anygrpo.doctor.rules import RULES
-from anygrpo.doctor.run import Run, build
 
 URGENT = ("nonfinite", "markov_bound", "saturated_clamp", "log_ratio_explosion", "z2")
 """Said at once, from a single row."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rank import rank
-from anygrpo.doctor.run import Run
 
 COMPARED = ("reward/mean", "loss/total", "loss/policy", "kl/reference", "grad_norm/total", "entropy", "length/mean")
 

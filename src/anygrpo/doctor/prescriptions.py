@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rules.progress import loss_kl_slope
-from anygrpo.doctor.run import Run
 
 SETTINGS: dict[str, dict[str, str]] = {
     "scoring_dropout": {"anygrpo": "policy.dropout_in_scoring"},

@@ -19,11 +19,11 @@ from typing import Any, Literal
 from transformers import TrainerCallback
 
 from anygrpo.doctor import Finding, LiveDoctor, Log
+from anygrpo.doctor.columns import Run, build
 from anygrpo.doctor.render.as_json import as_json
-from anygrpo.doctor.run import Run, build
 from anygrpo.doctor.words import tell
 from anygrpo.errors import ConfigError
-from anygrpo.integrations.acting import Actor, Setting
+from anygrpo.watch.acting import Actor, Setting
 
 
 class TrlDoctor(LiveDoctor):

@@ -3,9 +3,3 @@
 A metric's name is a path: `area/what`. Names ending in `/` are families (`reward/component/` + the component's name).
 `docs/metrics.md` is printed from here, in both languages, and the doctor takes its words from here.
 """
-
-from __future__ import annotations
-
-from anygrpo.metrics.base import Metric as Metric
-from anygrpo.metrics.catalogue import CATALOGUE as CATALOGUE
-from anygrpo.metrics.catalogue import describe as describe

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from anygrpo.metrics import CATALOGUE, Metric
+from anygrpo.metrics.catalogue import CATALOGUE
+from anygrpo.metrics.metric import Metric
 
 _HEADS = {
     "en": (

@@ -1,24 +1,26 @@
-"""All metrics, gathered from each area's own file."""
+"""All metrics: what every policy logs, and what the families add."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from anygrpo.families import families, resolve
+from anygrpo.metrics import groups, offpolicy, runs, updates
+from anygrpo.metrics.metric import Metric
 
-from anygrpo import metrics
-from anygrpo.metrics.base import Metric
+_SHARED = (groups, offpolicy, runs, updates)
 
-_NOT_AREAS = ("__main__", "base", "catalogue")
-_AREAS = [name for _, name, _ in pkgutil.iter_modules(metrics.__path__) if name not in _NOT_AREAS]
 
-CATALOGUE: dict[str, Metric] = {
-    metric.name: metric for area in _AREAS for metric in importlib.import_module(f"anygrpo.metrics.{area}").METRICS
-}
+def _gathered() -> dict[str, Metric]:
+    shared = [metric for area in _SHARED for metric in area.METRICS]
+    added = [metric for family in families() for text in family.metrics for metric in resolve(text)]
+    return {metric.name: metric for metric in (*shared, *added)}
+
+
+CATALOGUE: dict[str, Metric] = _gathered()
 
 
 def describe(name: str) -> Metric | None:
     """The entry of a logged name: its own, or that of the longest family it belongs to. None where unknown."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    families = [key for key in CATALOGUE if key.endswith(("/", "_")) and name.startswith(key)]
-    return CATALOGUE[max(families, key=len)] if families else None
+    prefixes = [key for key in CATALOGUE if key.endswith(("/", "_")) and name.startswith(key)]
+    return CATALOGUE[max(prefixes, key=len)] if prefixes else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anygrpo.metrics.base import Metric
+from anygrpo.metrics.metric import Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(

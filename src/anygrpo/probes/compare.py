@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from anygrpo.doctor import read
+from anygrpo.doctor.columns import build
 from anygrpo.doctor.configs import dotted
 from anygrpo.doctor.pair import no_effect
-from anygrpo.doctor.run import build
 from anygrpo.errors import DataError
-from anygrpo.probes.statistics import mcnemar, paired
+from anygrpo.probes.significance import mcnemar, paired
 
 _JUDGES = ("correct", "accuracy", "exact", "math_verify", "number", "score")
 """Names of 0/1 components that mean "right", in order of preference."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.config.recipe import number
 from anygrpo.probes.outcome import Outcome, Text, not_applicable
 from anygrpo.probes.subject import Subject
+from anygrpo.recipe.recipe import number
 from anygrpo.train.measure import advantage_metrics
 
 _OUT_OF_REACH = 100.0

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.normalisers import ADVANTAGES
+from anygrpo.core.rollout import Rollout, Tree
 from anygrpo.errors import ConfigError
+from anygrpo.families import families, resolve
 from anygrpo.probes.outcome import Outcome, Text, not_applicable
 from anygrpo.probes.subject import Subject
-from anygrpo.rollout import Rollout, Tree
 
 _ENOUGH_GROUPS, _MORE_ROLLOUTS = 32, 3
 _REPLAYED: Text = ("actions are replayed from storage", "动作来自存储")
@@ -171,7 +172,7 @@ def equivalent_settings(subject: Subject) -> Outcome:
     rows = [
         {"setting": f"advantage = {n}", "to": a.advantage, "relation": _relation(mine, v)} for n, v in others.items()
     ]
-    rows += _reward_modes(subject)
+    rows += _of_families(subject)
     equal = [r["setting"] for r in rows if r["relation"] == "equal"]
     direction = [r["setting"] for r in rows if r["relation"] == "proportional"]
     numbers = {"advantage": a.advantage, "equal": ", ".join(equal) or "-", "direction": ", ".join(direction) or "-"}
@@ -193,17 +194,10 @@ def _relation(a: Tensor, b: Tensor) -> str:
     return "proportional" if cosine >= 1 - 1e-9 else "different"
 
 
-def _reward_modes(subject: Subject) -> list[dict[str, Any]]:
-    """Published reward modes of selection tasks that this data cannot tell from the recipe's."""
-    from anygrpo.tasks.selection.common import SelectionTask
-    from anygrpo.tasks.selection.rewards import equivalent_modes
-
-    if not isinstance(subject.task, SelectionTask) or subject.stage.algorithm.advantage != "zscore":
-        return []
-    mode = subject.task.reward.mode
-    classes = equivalent_modes(subject.rollout.components, subject.rollout.valid)
-    same = next((names for names in classes if mode in names), [mode])
-    return [{"setting": f"reward mode {n}", "to": mode, "relation": "equal"} for n in same if n != mode]
+def _of_families(subject: Subject) -> list[dict[str, Any]]:
+    """What the families know of settings that this data cannot tell from the recipe's."""
+    added = [family.probes.get("equivalent_settings") for family in families()]
+    return [row for text in added if text for row in resolve(text)(subject)]
 
 
 def _same(a: Any, b: Any) -> bool:

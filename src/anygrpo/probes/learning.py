@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core.rollout import Batch
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.rate import find_rate
 from anygrpo.probes.subject import Subject
-from anygrpo.rollout import Batch
 from anygrpo.train.schedule import Numbers
 
 _TERMS = {"policy": "lambda_pg", "supervised": "lambda_supervised", "consistency": "lambda_consistency",

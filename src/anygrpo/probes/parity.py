@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from anygrpo.core.rollout import Batch
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
-from anygrpo.rollout import Batch
 
 _FLOAT32, _COARSE = 1e-3, 1e-2
 """Largest |log-ratio| of a decision that rounding explains, in float32 and in bfloat16 or float16."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.probes.outcome import Outcome
 from anygrpo.probes.subject import Subject
-from anygrpo.rollout import Batch, Rollout
 from anygrpo.train.batches import Prepared, weigh
 from anygrpo.train.schedule import at
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.config.recipe import number
-from anygrpo.policies.base import BasePolicy
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Batch, Evaluation, Rollout
 from anygrpo.probes.outcome import Outcome
-from anygrpo.rollout import Batch, Evaluation, Rollout
+from anygrpo.recipe.recipe import number
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.loop import needs_reference

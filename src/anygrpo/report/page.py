@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import mimetypes
+import tomllib
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from anygrpo.doctor import diagnose_log, read
 from anygrpo.doctor.render.page import report as diagnosis_part
 from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
-from anygrpo.report.gains import gains_table
+from anygrpo.families import Family, family_of, resolve
 from anygrpo.report.words import WORDS
 
 _FOOTER = "<footer>anygrpo doctor</footer>"
@@ -53,8 +54,8 @@ def run_page(folder: Path, language: str = "en") -> str:
     words = WORDS[language]
     diagnosis = diagnose_log(read(str(folder)))
     body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)
-    sections = (_actions, _gains, _answers, _pictures, _settings)
-    parts = [section(folder, words) for section in sections]
+    parts = [_actions(folder, words), _of_family(folder, language)]
+    parts += [section(folder, words) for section in (_answers, _pictures, _settings)]
     title = f"{words['title']}: {folder.name}"
     return document(title, _CSS + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
 
@@ -81,11 +82,24 @@ def _action(action: dict[str, Any], words: dict[str, str]) -> str:
     return "; ".join([f"{head}. {action['reason']}", *where, *changes])
 
 
-def _gains(folder: Path, words: dict[str, str]) -> str:
-    """Held-out pictures at the first and the last evaluation, by degradation."""
+def _of_family(folder: Path, language: str) -> str:
+    """What the policy's family shows of the first and the last evaluation."""
     files = sorted((folder / "evaluations").glob("step_*.jsonl"))
-    table = gains_table(_lines(files[0]), _lines(files[-1]), words) if len(files) >= 2 else ""
-    return _section(words["gains"], table) if table else ""
+    family = _family(folder)
+    if family is None or len(files) < 2:
+        return ""
+    first, last = _lines(files[0]), _lines(files[-1])
+    made = (resolve(text)(first, last, language) for text in family.pages)
+    return "".join(_section(*page) for page in made if page is not None)
+
+
+def _family(folder: Path) -> Family | None:
+    """The family of the run's policy, by its recipe; None where that is not here, or of a family that is not."""
+    try:
+        table = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        return family_of(table["policy"]["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _answers(folder: Path, words: dict[str, str]) -> str:

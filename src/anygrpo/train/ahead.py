@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from anygrpo.rollout import Rollout, tree_map
+from anygrpo.core.rollout import Rollout, tree_map
 from anygrpo.train.parallel import gather as gather_objects
 from anygrpo.train.parallel import share
 from anygrpo.train.rollouts import begin, gather

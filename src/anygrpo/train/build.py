@@ -7,21 +7,21 @@ from pathlib import Path
 
 import torch
 
-from anygrpo.config.load import load_recipe
-from anygrpo.config.recipe import Recipe
+from anygrpo.core.build import build_policy
+from anygrpo.core.policy import BasePolicy
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.policies import build_policy
-from anygrpo.policies.base import BasePolicy
-from anygrpo.sinks.base import Sink, build_sink
-from anygrpo.sinks.jsonl import JsonlSink, cut_after
+from anygrpo.recipe.load import load_recipe
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.train import snapshot
 from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
-from anygrpo.train.distributed_sharded import shard
 from anygrpo.train.folder import RunFolder, next_folder
 from anygrpo.train.objective import wanted_at_any_step
 from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.run import Run
+from anygrpo.train.sharded import shard
+from anygrpo.train.sinks.jsonl import JsonlSink, cut_after
+from anygrpo.train.sinks.sink import Sink, build_sink
 from anygrpo.train.stages import PlannedStage, plan_stages
 from anygrpo.train.update import Updater
 

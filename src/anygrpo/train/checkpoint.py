@@ -19,8 +19,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from anygrpo.core import saved
 from anygrpo.errors import DataError
-from anygrpo.policies import saved
 
 PREFIX = "step_"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anygrpo.config.recipe import number
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Batch
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Batch
+from anygrpo.recipe.recipe import number
 from anygrpo.train.batches import own_part, prepare, weigh
 from anygrpo.train.distributed import rank_seed, whole_of
 from anygrpo.train.parallel import share

@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from anygrpo.config.recipe import Recipe
-from anygrpo.rollout import Rollout
+from anygrpo.core.rollout import Rollout
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import gather, is_main, local, rank, world_size

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from anygrpo.config.algorithm import EvaluationConfig
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Rollout, Scores
+from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Rollout, Scores
-from anygrpo.tasks.base import Task
+from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.train.distributed import rank_seed
 from anygrpo.train.parallel import from_main, gather, is_main, share, world_size
 

@@ -14,9 +14,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from anygrpo.config.load import dump_recipe
-from anygrpo.config.recipe import Recipe
 from anygrpo.errors import ConfigError
+from anygrpo.recipe.load import dump_recipe
+from anygrpo.recipe.recipe import Recipe
 
 SCHEMA = 1
 _PACKAGES = ("anygrpo", "torch", "transformers", "peft", "diffusers", "numpy", "torchmetrics", "vllm")

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.correction import Correction, importance_correction, mismatch
-from anygrpo.config.recipe import Stage
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import tree_map
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import tree_map
+from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared, log_probs_of
-from anygrpo.train.distributed_sharded import whole_weights
 from anygrpo.train.parallel import gather
+from anygrpo.train.sharded import whole_weights
 
 
 def corrected(policy: BasePolicy, own: Prepared, stage: Stage, rows: int) -> tuple[Prepared, dict[str, float]]:

@@ -7,13 +7,13 @@ from typing import Any
 from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.distributed import whole_of
-from anygrpo.train.distributed_sharded import whole_weights
 from anygrpo.train.importance import corrected
 from anygrpo.train.measure import entropy_estimate
 from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import total_over_ranks
 from anygrpo.train.run import Run
 from anygrpo.train.schedule import Numbers
+from anygrpo.train.sharded import whole_weights
 
 
 def train(run: Run) -> None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import filters
-from anygrpo.config.recipe import Stage
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Rollout
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Rollout
+from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared
 from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import sum_over_ranks

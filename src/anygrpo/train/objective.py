@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import kl, objectives
-from anygrpo.config.recipe import Stage, number
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Block, Evaluation
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Block, Evaluation
+from anygrpo.recipe.recipe import Stage, number
 from anygrpo.train.schedule import Numbers, numbers_at
 
 

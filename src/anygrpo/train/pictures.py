@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.tasks.base import BaseTask
+from anygrpo.core.task import BaseTask
 from anygrpo.train.run import Run
 
 _SHOWN = 7

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anygrpo.rollout import Rollout
-from anygrpo.tasks.base import Made, Pending
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Made, Pending
 from anygrpo.train.distributed import joined_info, rank_seed
 from anygrpo.train.parallel import share
 from anygrpo.train.stages import PlannedStage

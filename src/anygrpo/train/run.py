@@ -14,23 +14,23 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import kl
-from anygrpo.config.recipe import Recipe
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Task
 from anygrpo.errors import Interrupted, TrainingError
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Rollout
-from anygrpo.sinks.base import Sink
-from anygrpo.tasks.base import Task
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.train import measure, snapshot
 from anygrpo.train.ahead import Ahead
 from anygrpo.train.batches import Prepared
 from anygrpo.train.distributed import rank_seed
-from anygrpo.train.distributed_sharded import full_state, whole_weights
 from anygrpo.train.evaluation import check_metric, evaluate
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.interrupt import interruptible
 from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import gather, max_over_ranks
 from anygrpo.train.schedule import Controls, Numbers, controlled, numbers_at, policy_settings
+from anygrpo.train.sharded import full_state, whole_weights
+from anygrpo.train.sinks.sink import Sink
 from anygrpo.train.stages import PlannedStage, kl_controller
 from anygrpo.train.update import Updater
 

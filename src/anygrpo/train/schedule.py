@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anygrpo.algorithm import schedules
-from anygrpo.config.base import Schedule, Section
-from anygrpo.config.recipe import Stage
-from anygrpo.policies.base import ClipDefaults
+from anygrpo.core.policy import ClipDefaults
+from anygrpo.recipe.recipe import Stage
+from anygrpo.recipe.section import Schedule, Section
 
 
 def at(value: float | Schedule | None, step: int, steps: int) -> float | None:

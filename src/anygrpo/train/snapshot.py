@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from anygrpo.policies import saved
-from anygrpo.policies.base import load_state, state_of
-from anygrpo.sinks.jsonl import cut_after
+from anygrpo.core import saved
+from anygrpo.core.policy import load_state, state_of
 from anygrpo.train import checkpoint
-from anygrpo.train.distributed_sharded import laid_out
 from anygrpo.train.parallel import from_main, is_main, is_sharded
 from anygrpo.train.schedule import Controls
+from anygrpo.train.sharded import laid_out
+from anygrpo.train.sinks.jsonl import cut_after
 
 if TYPE_CHECKING:
     from anygrpo.train.run import Run

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from anygrpo.algorithm import kl
-from anygrpo.config.algorithm import EvaluationConfig
-from anygrpo.config.recipe import Recipe, Stage
+from anygrpo.core.build import build_task
+from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
-from anygrpo.tasks import build_task
-from anygrpo.tasks.base import Task
+from anygrpo.recipe.algorithm import EvaluationConfig
+from anygrpo.recipe.recipe import Recipe, Stage
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.objectives import WHOLE_SEQUENCE
-from anygrpo.config.algorithm import OptimizerConfig
-from anygrpo.config.recipe import Stage
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Batch, Block, Evaluation, Rollout, Tree, tree_map
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.policies.base import BasePolicy
-from anygrpo.rollout import Batch, Block, Evaluation, Rollout, Tree, tree_map
+from anygrpo.recipe.algorithm import OptimizerConfig
+from anygrpo.recipe.recipe import Stage
 from anygrpo.train.demonstrations import Demonstrations
 from anygrpo.train.distributed import tally_of_all
-from anygrpo.train.distributed_sharded import laid_out
 from anygrpo.train.objective import Tally, supervised_term, terms_of, wanted
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.schedule import Numbers
+from anygrpo.train.sharded import laid_out
 
 
 class Updater:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anygrpo.tasks.rewards import builtin
+from anygrpo.scoring import builtin
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from anygrpo.tasks import sandbox
-from anygrpo.tasks.rewards.base import Rows
-from anygrpo.tasks.rewards.code import Call, Code, Program, SandboxFault, extract_code, grade, parse_tests, same
-from anygrpo.tasks.sandbox import Limits
+from anygrpo.scoring import sandbox
+from anygrpo.scoring.code import Call, Code, Program, SandboxFault, extract_code, grade, parse_tests, same
+from anygrpo.scoring.reward import Rows
+from anygrpo.scoring.sandbox import Limits
 
 needs_sandbox = pytest.mark.skipif(sandbox.refusal() is not None, reason="no sandbox on this machine")
 ADD = ["assert add(2, 3) == 5", {"call": "add(-1, 1)", "expected": 0}]

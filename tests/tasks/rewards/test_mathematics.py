@@ -2,8 +2,8 @@
 
 import pytest
 
-from anygrpo.tasks.rewards.base import Remote, Rows
-from anygrpo.tasks.workers import Pool
+from anygrpo.scoring.reward import Remote, Rows
+from anygrpo.scoring.workers import Pool
 
 CASES = [
     (r"So the result is $\frac{1}{2}$", "0.5", 1.0),
@@ -19,7 +19,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def outcomes():
     with Pool(1) as pool:
-        target = "anygrpo.tasks.rewards.mathematics:math_verify"
+        target = "anygrpo.scoring.mathematics:math_verify"
         reward = Remote("math_verify", 1.0, True, target, pool, 30.0, columns={"answer": "answer"}, split=True)
         outputs, answers, _ = zip(*CASES)
         yield reward.start(Rows([""] * len(CASES), list(outputs), {"answer": list(answers)}))()
@@ -32,7 +32,7 @@ def test_cases(outcomes, index):
 
 def test_an_expression_without_end_costs_its_own_sample_alone():
     with Pool(1) as pool:
-        target = "anygrpo.tasks.rewards.mathematics:math_verify"
+        target = "anygrpo.scoring.mathematics:math_verify"
         pool.inspect(target)
         reward = Remote("math_verify", 1.0, True, target, pool, 1.5, columns={"answer": "answer"}, split=True)
         outputs = ["$7$", "$9^{9^{9^9}}$", "$8$"]

@@ -5,10 +5,10 @@ import time
 import pytest
 import torch
 
-from anygrpo.tasks.rewards.base import Inline, Remote
-from anygrpo.tasks.rewards.builtin import number, repetition
-from anygrpo.tasks.rewards.scorer import Scorer
-from anygrpo.tasks.workers import Pool
+from anygrpo.scoring.builtin import number, repetition
+from anygrpo.scoring.reward import Inline, Remote
+from anygrpo.scoring.scorer import Scorer
+from anygrpo.scoring.workers import Pool
 
 FILE = """
 import math, os, time

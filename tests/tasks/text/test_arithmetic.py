@@ -2,10 +2,11 @@
 
 import pytest
 
-from anygrpo.config.text_tasks import ArithmeticTask, LengthReward
+from anygrpo.core.build import build_task as build
+from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
-from anygrpo.tasks.base import Task
-from anygrpo.tasks.text import build
+from anygrpo.language.task_settings import ArithmeticTask
+from anygrpo.scoring.settings import LengthReward
 
 
 def task(seed=0, **given):

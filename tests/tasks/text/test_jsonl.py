@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from anygrpo.config.text_tasks import JsonlTask
+from anygrpo.core.build import build_task as build
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.tasks.text import build
-from anygrpo.tasks.text.jsonl import share_of
+from anygrpo.language.task_settings import JsonlTask
+from anygrpo.language.tasks.jsonl import share_of
 
 NUMBER = ({"kind": "number"},)
 
@@ -197,7 +197,7 @@ def test_no_reward_file(make):
 
 
 def test_tests_of_the_code_reward_are_checked_when_read(make, monkeypatch):
-    from anygrpo.tasks import sandbox
+    from anygrpo.scoring import sandbox
 
     monkeypatch.setattr(sandbox, "require", lambda: None)
     rows = [{"prompt": str(i), "tests": "assert f(1) == 2" if i else "assert f(1) == g(1)"} for i in range(20)]

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from anygrpo.config.text_tasks import ReasoningGymTask
+from anygrpo.core.build import build_task as build
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.tasks.rewards.gym import extract_answer
-from anygrpo.tasks.text import build
+from anygrpo.language.task_settings import ReasoningGymTask
+from anygrpo.language.tasks.gym import extract_answer
 
 
 def task(dataset="chain_sum", seed=0, **given):
@@ -105,9 +105,9 @@ def test_texts_become_members_of_the_data_sets_enumerations():
 
 def test_workers_need_no_torch():
     code = (
-        "import sys, json\nfrom anygrpo.tasks._worker import load\n"
+        "import sys, json\nfrom anygrpo.core.user_code import resolve as load\n"
         "for name in ['gym:score', 'builtin:regex', 'mathematics:math_verify']:\n"
-        "    load('anygrpo.tasks.rewards.' + name)\n"
+        "    load('anygrpo.core.build.rewards.' + name)\n"
         "print(json.dumps('torch' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

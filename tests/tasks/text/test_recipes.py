@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.config.load import load_recipe
-from anygrpo.tasks import build_task, sandbox
-from anygrpo.tasks.python_file import load
+from anygrpo.core.build import build_task
+from anygrpo.core.user_code import load
+from anygrpo.recipe.load import load_recipe
+from anygrpo.scoring import sandbox
 
 ROOT = Path(__file__).parents[3]
 RECIPES = sorted((ROOT / "recipes" / "llm").glob("*.toml"))

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from anygrpo.denoising.denoiser import Condition, DiffusersDenoiser
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.policies.diffusion.denoiser import Condition, DiffusersDenoiser
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def _unet(case: Case) -> nn.Module:
 
 
 def _motion(case: Case) -> nn.Module:
-    from anygrpo.config.diffusion import MotionPolicyConfig
-    from anygrpo.policies.motion.model import MotionDenoiser
+    from anygrpo.denoising.motion.model import MotionDenoiser
+    from anygrpo.denoising.settings import MotionPolicyConfig
 
     config = MotionPolicyConfig(
         features=MOTION_FEATURES,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from anygrpo.bench.diffusion.cases import Case, conditions, denoiser_of, reward_of, scheduler_of
 from anygrpo.bench.meter import Meter, peak_gb
 from anygrpo.bench.rounds import relative_distance
-from anygrpo.policies.diffusion.denoiser import Condition
+from anygrpo.denoising.denoiser import Condition
 
 CLIP, LARGEST_ADVANTAGE = 1e-4, 5.0
 

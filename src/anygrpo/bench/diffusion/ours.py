@@ -10,12 +10,12 @@ import torch
 
 from anygrpo.bench.diffusion.cases import Case, conditions, denoiser_of, reward_of, scheduler_of
 from anygrpo.bench.meter import Meter, peak_gb
-from anygrpo.config.algorithm import AlgorithmConfig, OptimizerConfig
-from anygrpo.config.diffusion import Denoising
-from anygrpo.config.recipe import Stage
-from anygrpo.policies.diffusion import DiffusionPolicy, Parts
-from anygrpo.policies.diffusion.transitions import transitions_of
-from anygrpo.rollout import Batch, Scores
+from anygrpo.core.rollout import Batch, Scores
+from anygrpo.denoising.build import DiffusionPolicy, Parts
+from anygrpo.denoising.settings import Denoising
+from anygrpo.denoising.transitions import transitions_of
+from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import prepare, weigh
 from anygrpo.train.schedule import numbers_at
 from anygrpo.train.update import Updater

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from anygrpo.config.selection import SelectorConfig
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.policies.selector.network import SelectorNetwork
+from anygrpo.selection.network import SelectorNetwork
+from anygrpo.selection.settings import SelectorConfig
 
 
 @dataclass(frozen=True)

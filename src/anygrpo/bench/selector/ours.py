@@ -11,10 +11,10 @@ from torch import Tensor
 
 from anygrpo.bench.meter import Meter, peak_gb
 from anygrpo.bench.selector.cases import Case, config_of, instances, network_of
-from anygrpo.config.algorithm import AlgorithmConfig, OptimizerConfig
-from anygrpo.config.recipe import Stage
-from anygrpo.policies.selector import SelectorPolicy
-from anygrpo.rollout import Batch, Rollout, Scores
+from anygrpo.core.rollout import Batch, Rollout, Scores
+from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.recipe import Stage
+from anygrpo.selection.build import SelectorPolicy
 from anygrpo.train.batches import prepare, weigh
 from anygrpo.train.schedule import numbers_at
 from anygrpo.train.update import Updater

@@ -18,7 +18,7 @@ from tensordict import TensorDict  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn
 
 from anygrpo.bench.selector.cases import Case, instances, network_of
-from anygrpo.policies.selector.network import SelectorNetwork, Stepper
+from anygrpo.selection.network import SelectorNetwork, Stepper
 
 
 class SelectEnv(RL4COEnvBase):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
-from anygrpo.doctor.run import Run
 from anygrpo.doctor.words import tell
 from anygrpo.doctor.words.tell import book
 

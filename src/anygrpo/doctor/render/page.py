@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 
 from anygrpo.doctor.canonical import label
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.render.curves import curve
 from anygrpo.doctor.render.style import document, element, prose
-from anygrpo.doctor.run import Run
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.words import tell, verdict_text
 from anygrpo.doctor.words.tell import book

@@ -7,9 +7,9 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
-from anygrpo.doctor.run import Run
 from anygrpo.doctor.words import tell, verdict_text
 from anygrpo.doctor.words.tell import book
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change
-from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import loss_kl_slope
-from anygrpo.doctor.run import Run
+from anygrpo.doctor.rules.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, paired
 
 CLAMPS = (5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change
-from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import blocks, held_out_rose, progress
+from anygrpo.doctor.rules.rule import Result, finding, rule
 from anygrpo.doctor.rules.steps import COLLAPSES
-from anygrpo.doctor.run import Run
 from anygrpo.doctor.series import mean, median
 
 TIERS = ((20.0, "stop", 1e-7, 2.0), (10.0, "high", 5e-7, 1.0), (5.0, "raised", 1e-6, 0.5))

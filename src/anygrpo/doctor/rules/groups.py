@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from anygrpo.doctor.canonical import label
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rules.answers import NOTHING_FLOWS
-from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import rose
-from anygrpo.doctor.run import Run
+from anygrpo.doctor.rules.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change
-from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import blocks, held_out_rose, outcomes, progress, rounding
-from anygrpo.doctor.run import Run
+from anygrpo.doctor.rules.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 
 

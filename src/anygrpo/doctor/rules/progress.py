@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from anygrpo.doctor.run import Run
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.series import Series, mean
 
 LONG_ENOUGH = 8

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change
-from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.groups import dead_share
 from anygrpo.doctor.rules.progress import held_out_rose, progress
-from anygrpo.doctor.run import Run
+from anygrpo.doctor.rules.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 
 MISMATCHED = ("log_ratio_explosion", "kl_blowup", "no_learning", "late_collapse", "clip_saturated", "lr_too_large")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change
-from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.progress import LONG_ENOUGH, held_out_rose, progress
-from anygrpo.doctor.run import Run
+from anygrpo.doctor.rules.rule import Result, finding, rule
 
 TREND_RULES = (
     "no_learning",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Change
-from anygrpo.doctor.rules.base import Result, finding, rule
 from anygrpo.doctor.rules.groups import dead_share
 from anygrpo.doctor.rules.progress import held_out_rose, loss_kl_slope, progress
-from anygrpo.doctor.run import Run
+from anygrpo.doctor.rules.rule import Result, finding, rule
 from anygrpo.doctor.series import mean, median, paired
 
 COLLAPSES = ("no_learning", "late_collapse", "validation_drop", "entropy_explosion", "entropy_collapse")

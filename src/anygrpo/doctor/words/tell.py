@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from anygrpo.doctor.columns import Run
 from anygrpo.doctor.findings import Fact, Finding
 from anygrpo.doctor.prescriptions import advice
-from anygrpo.doctor.run import Run
 
 LANGUAGES = ("en", "zh")
 Entry = dict[str, str]

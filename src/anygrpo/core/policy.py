@@ -1,0 +1,197 @@
+"""What a policy must be able to do. Five methods train it; the rest have sensible defaults in `BasePolicy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
+from anygrpo.errors import ConfigError
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """The protocol the loop is written against."""
+
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        """P x G samples without gradient; a pure function of (weights, settings, prompts, seed)."""
+        ...
+
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        """Score rows (leaves [n, ...]) at a slice of their decisions, with gradient.
+
+        `want` holds any of "entropy", "kl" (exact, to the reference), "supervised", "consistency"; a policy refuses
+        (ConfigError) what it cannot compute, never leaves it out in silence.
+        """
+        ...
+
+    def decode(self, samples: Tree) -> list[list[Any]]:
+        """Samples [P, G, ...] as what a reward reads: texts, indices, motions, images."""
+        ...
+
+    def reference(self) -> AbstractContextManager[None]:
+        """Inside, `evaluate` scores under the frozen reference policy (LoRA off, or frozen weights)."""
+        ...
+
+    def trainable(self) -> nn.Module:
+        """The module whose parameters with requires_grad are optimised and saved."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClipDefaults:
+    """A policy type's own clip range, where the recipe names none."""
+
+    low: float = 0.2
+    high: float = 0.2
+
+
+class BasePolicy:
+    """Defaults shared by the built-in policies. Subclasses implement the five methods of `Policy`.
+
+    Attributes:
+        clip: this policy type's clip range when the recipe sets none.
+        time_chunk: decisions scored at once (None: all); set where T graphs don't fit in memory.
+        provides: what `evaluate(want=...)` can add.
+        targets_in_samples: a supervised loss beside another objective is that of the sampled rows, which carry their
+            own targets (a clean image, say); otherwise it is that of the task's stored answers, replayed.
+        version: optimizer steps taken; set by the loop.
+        one_update: the loop makes a single update of each rollout, with the weights that sampled it; set by the loop.
+        corrects: the loop scores samples itself and corrects for what differs, so that `log_probs` of a rollout must be
+            the sampler's own, whatever the training pass would say; set by the loop.
+    """
+
+    clip: ClipDefaults = ClipDefaults()
+    time_chunk: int | None = None
+    provides: ClassVar[frozenset[str]] = frozenset()
+    targets_in_samples: ClassVar[bool] = False
+    version: int = 0
+    one_update: bool = False
+    corrects: bool = False
+
+    @property
+    def old_from_training(self) -> bool:
+        """True where the first training pass's own log-probs serve as the behaviour policy's: exact with one update a
+        rollout, and without a second pass for policies whose sampler computes at another precision."""
+        return False
+
+    def hold_sampler(self) -> bool:
+        """Until `release_sampler`, `sample` draws from the weights as they are now; False where that cannot be promised
+        while the weights are trained. It is called from another thread then, and nothing else of the policy is but
+        `decode`, while the first one calls `evaluate`."""
+        return False
+
+    def release_sampler(self) -> None:
+        """From now on `sample` follows the weights again."""
+
+    def greedy(self, prompts: list[Any]) -> Rollout:
+        """One deterministic sample a prompt (G = 1), for evaluation."""
+        raise ConfigError(f"{type(self).__name__} has no deterministic mode")
+
+    def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        """Given actions as a rollout [P, G, ...]; short lists padded with valid = False. Rewards are taken over.
+
+        Randomness that `evaluate` needs (noise levels of a denoising loss, say) is drawn here from `seed` and stored.
+        """
+        raise ConfigError(f"{type(self).__name__} cannot be trained on stored actions")
+
+    def fix_reference(self, anchor: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """From now on `reference()` is the policy as it is (or as `anchor`, a former return value, says).
+
+        Used where a stage's reference is not the policy the run began with. Returns the anchor, for checkpoints.
+        """
+        module = self.trainable()  # type: ignore[attr-defined]
+        fixed = {k: v.clone() for k, v in (state_of(module) if anchor is None else anchor).items()}
+        self.reference = lambda: frozen_weights(module, fixed)
+        return fixed
+
+    def before_sharding(self, dtype: torch.dtype | None) -> None:
+        """The blocks of `trainable()` will be held in shards from now on, and compute in `dtype` (None: as now).
+
+        A policy that keeps views of its weights elsewhere (for sampling, say) gives those weights of their own here.
+        """
+
+    def plan(self, samples: Tree, rows: int) -> Sequence[Tensor] | int:
+        """How to cut N rows into blocks: a number of rows, or index tensors (rows sharing a prompt together, say)."""
+        return rows
+
+    def settings(self, **numbers: float) -> None:
+        """Change numbers that the recipe schedules (temperature, ...). Unknown names are refused."""
+        for name, value in numbers.items():
+            if not hasattr(self, name):
+                raise ConfigError(f"{type(self).__name__} has no setting {name!r}")
+            setattr(self, name, value)
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        """For samples/step_*.jsonl: what JSON can hold; of a conversation the last turn, of a tensor its shape."""
+        return [{"prompt": _question(p), "outputs": [_shown(o) for o in row]} for p, row in zip(prompts, outputs)]
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [p for p in self.trainable().parameters() if p.requires_grad]  # type: ignore[attr-defined]
+
+    def check_prompts(self, prompts: list[Any]) -> None:
+        """Raises: DataError for prompts that the policy could not be given; called once, before the first step."""
+
+    def check_wanted(self, want: frozenset[str]) -> None:
+        if extra := want - self.provides:
+            raise ConfigError(
+                f"{type(self).__name__} cannot compute {sorted(extra)}, only {sorted(self.provides)}",
+                "set that term's weight to 0",
+            )
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """The trainable weights by name: all that a checkpoint of the policy needs (adapters alone under LoRA)."""
+    return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
+
+
+def load_state(module: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Load what `state_of` returned.
+
+    Raises:
+        ConfigError: names or shapes differ; both are named.
+    """
+    own = dict(state_of(module))
+    missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    if missing or unexpected:
+        raise ConfigError(f"checkpoint does not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            value = state[name]
+            if tensor.shape != value.shape:
+                raise ConfigError(f"{name}: checkpoint {tuple(value.shape)}, model {tuple(tensor.shape)}")
+            tensor.copy_(value)
+
+
+@contextmanager
+def frozen_weights(module: nn.Module, frozen: dict[str, Tensor]) -> Iterator[None]:
+    """Swap `frozen` (a copy made by `state_of` at the start) into the module, and back. For full-weight references."""
+    live = {name: p.data for name, p in module.named_parameters() if name in frozen}
+    try:
+        for name, p in module.named_parameters():
+            if name in frozen:
+                p.data = frozen[name].to(p.dtype)
+        yield
+    finally:
+        for name, p in module.named_parameters():
+            if name in live:
+                p.data = live[name]
+
+
+def _question(prompt: Any) -> str:
+    """What is asked, for a reader: of a conversation its last turn, without the worked examples before it."""
+    asked = prompt.get("prompt", prompt) if isinstance(prompt, dict) else prompt
+    if isinstance(asked, list) and asked and isinstance(asked[-1], dict) and "content" in asked[-1]:
+        asked = asked[-1]["content"]
+    return str(asked)
+
+
+def _shown(output: Any) -> str:
+    if not isinstance(output, Tensor) or output.dim() < 2:
+        return str(output)
+    return f"{' x '.join(map(str, output.shape))} numbers, {float(output.min()):.3g} to {float(output.max()):.3g}"

@@ -1,0 +1,15 @@
+"""What the denoising family brings."""
+
+from anygrpo.families import Family, Kind
+
+_SETTINGS = "anygrpo.denoising.settings:"
+
+FAMILY = Family(
+    "denoising",
+    policies={
+        "diffusion": Kind(_SETTINGS + "DiffusionPolicyConfig", "anygrpo.denoising.build:build", "images"),
+        "motion": Kind(_SETTINGS + "MotionPolicyConfig", "anygrpo.denoising.motion.policy:build", "motions"),
+    },
+    tasks={"motion": Kind(_SETTINGS + "MotionTaskConfig", "anygrpo.denoising.motion.task:build", "motions")},
+    metrics=("anygrpo.denoising.metrics:METRICS",),
+)

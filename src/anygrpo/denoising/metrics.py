@@ -1,0 +1,118 @@
+"""Metrics of denoising policies and of motions."""
+
+from __future__ import annotations
+
+from anygrpo.metrics.metric import Metric
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "diffusion/decisions",
+        "1",
+        "Stochastic denoising steps of a sample: the decisions that are clipped one by one.",
+        "每个样本的随机去噪步数，即逐个裁剪的决策数。",
+        "S; steps that follow the ODE are not counted",
+        "constant within a run; at most the number of steps, less the noise-free last one",
+        "运行中不变；不超过总步数减去无噪声的最后一步",
+        "A value that changes means that another sampler is in force than the recipe's.",
+        "若变化，说明实际采样器与配方不符。",
+    ),
+    Metric(
+        "diffusion/dimensions",
+        "1",
+        "Valid dimensions D of one decision (padding left out), mean over samples.",
+        "单个决策的有效维数 D（不含填充），对样本取平均。",
+        "frames x features of a motion; channels x height x width of an image latent",
+        "depends on the data. A log-prob summed over D has log-ratios of sd d sqrt(D), its mean has d / sqrt(D), the "
+        "centred one d, with d the rms shift of the mean in units of the step's std",
+        "取决于数据。对 D 求和的对数比值标准差为 d sqrt(D)，取平均为 d / sqrt(D)，中心化为 d，"
+        "其中 d 为均值位移（以步长标准差为单位）的均方根",
+        "Above about 100, don't use event_reduction = \"sum\".",
+        "D 大于约 100 时不要使用 event_reduction = \"sum\"。",
+        low=1.0,
+    ),
+    Metric(
+        "diffusion/window",
+        "1",
+        "First stochastic denoising step of the samples: where the window of scored steps was drawn.",
+        "样本的首个随机去噪步，即本次抽取的打分窗口的位置。",
+        "k, drawn once for a rollout; of a rollout sampled in parts, the mean over samples",
+        "within policy.window_starts, another one in each step",
+        "在 policy.window_starts 之内，每步不同",
+        "kl/reference, reward/std_within and advantages depend on it: compare steps whose windows lie alike.",
+        "kl/reference、reward/std_within 与优势随之变化：请比较窗口位置相近的步。",
+    ),
+    Metric(
+        "z2",
+        "1",
+        "Mean square of whitened actions: 1 if and only if the scorer is the sampler. Measured by `anygrpo check`.",
+        "白化动作的均方：当且仅当打分者即采样者时为 1。由 `anygrpo check` 测量。",
+        "mean over valid dimensions of ((action - mean) / std)^2; its sd is sqrt(2 / n) over n dimensions",
+        "1 +- 6 sqrt(2 / n): 1 +- 0.003 for the 2.5 million dimensions of a full-size motion trajectory",
+        "1 ± 6 sqrt(2 / n)：完整动作轨迹有约 250 万维，即 1 ± 0.003",
+        "Above: dropout, another guidance or other weights while scoring. Below: noise-free steps are scored. A lower "
+        "learning rate mends neither.",
+        "偏高：打分时有 dropout、引导不同或权重不同。偏低：给无噪声步骤打了分。降低学习率无济于事。",
+    ),
+    Metric(
+        "eval/motion/judge",
+        "1",
+        "Agreement of held-out motions with their captions, by an encoder that never rewards (other windows, other "
+        "weights, all captions).",
+        "由从不参与奖励的评判编码器（不同片段、不同权重、全部描述）给出的留出动作与描述的一致程度。",
+        "mean of (1 + cosine) / 2",
+        "rises with reward/component/matching; captured motion has about 0.96, a motion of another action about 0.47",
+        "与 reward/component/matching 同升；真实动作约 0.96，其他动作约 0.47",
+        "The reward rises and this does not: the policy exploits the reward's encoder. Raise beta, stop earlier.",
+        "奖励升而它不升：策略在钻奖励编码器的空子。增大 beta 或提前停止。",
+        low=0.0,
+        high=1.0,
+    ),
+    Metric(
+        "eval/motion/diversity",
+        "1",
+        "How much motions of one caption differ between seeds.",
+        "同一描述在不同随机种子下动作的差异。",
+        "root mean square difference of standardised features over pairs of one caption",
+        "does not fall by more than about a fifth of its value before training",
+        "相对训练前下降不超过约五分之一",
+        "Falling towards 0 is collapse: raise beta, or lower the learning rate.",
+        "趋近 0 即坍缩：增大 beta 或降低学习率。",
+        low=0.0,
+    ),
+    Metric(
+        "eval/motion/frechet",
+        "1",
+        "Frechet distance between the judge's embeddings of held-out and of captured motions.",
+        "留出动作与真实动作在评判编码器嵌入空间的 Fréchet 距离。",
+        "|m1 - m2|^2 + tr(C1 + C2 - 2 (C1^1/2 C2 C1^1/2)^1/2); biased upwards where samples are few",
+        "does not rise; comparable only at the same number of held-out prompts",
+        "不应上升；仅在留出提示数量相同时可比",
+        "A rise means motions leave what was captured: raise beta.",
+        "上升说明动作偏离真实数据：增大 beta。",
+        low=0.0,
+    ),
+    *(
+        Metric(
+            f"eval/motion/{name}",
+            "1",
+            f"Held-out physical score: {english}.",
+            f"留出动作的物理得分：{chinese}。",
+            formula,
+            "1 is best; not lower than before training",
+            "1 为最佳；不应低于训练前",
+            f"Raise task.{name}.",
+            f"增大 task.{name}。",
+            low=0.0,
+            high=1.0,
+        )
+        for name, english, chinese, formula in (
+            ("skating", "the supporting foot does not slide", "支撑脚不滑动", "exp(-speed / 0.5 m/s)"),
+            ("floor", "nothing sinks below the floor", "不穿透地面", "exp(-mean depth / 2 cm)"),
+            ("jerk", "no jerk beyond captured motion's", "加加速度不超过真实动作",
+             "exp(1 - rms jerk / 1200 m/s^3), at most 1"),
+            ("limits", "limbs keep their length, knees and elbows bend as they can", "肢长不变、膝肘弯曲合理",
+             "share of limb checks that hold"),
+            ("duration", "the length that was asked for", "符合要求的时长", "min / max of both lengths"),
+        )
+    ),
+)  # fmt: skip

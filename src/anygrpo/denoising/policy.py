@@ -1,0 +1,299 @@
+"""A denoiser as a policy: one decision is one stochastic denoising step, a Gaussian over the latent.
+
+Leaves of `samples` after `sample` (S stochastic steps, E the latent's shape):
+    latents [P, G, S+1, *E], steps [P, G, S] index into the sampler's table, timesteps [P, G, S], final [P, G, *E],
+    condition {name: [P, G, ...]}, and noise [P, G, S, *E] where the event reduction needs it.
+Those after `replay` are described in `stored`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.core.device import device_of
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree, tree_map
+from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training
+from anygrpo.denoising.faults import old_log_probs
+from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, kl_same_std, total, whitened
+from anygrpo.denoising.settings import Denoising
+from anygrpo.denoising.stored import denoising_loss, replay_outputs
+from anygrpo.denoising.trajectory import denoise
+from anygrpo.denoising.transitions import Transitions
+from anygrpo.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a denoising policy is made of; your own factory returns this.
+
+    Attributes:
+        denoiser: `denoiser(x [n, *E], timestep [n], **condition) -> [n, *E]`.
+        scheduler: a diffusers DDPM, DDIM or flow-matching Euler scheduler.
+        shape: E, the latent's shape.
+        encode: prompts -> condition with leaves [P, ...], without gradient.
+        decode: (latents [m, *E], condition [m, ...]) -> m outputs, as a reward reads them (images, motions).
+        to_latent: one output -> latent E (the inverse of `decode`), for stored actions; None where there is none.
+        null: the unconditional condition, leaves [1, ...].
+        valid: condition -> bool broadcastable to [n, *E]: dimensions that count. None: all of them.
+    """
+
+    denoiser: nn.Module
+    scheduler: Any
+    shape: tuple[int, ...]
+    encode: Callable[[list[Any]], Condition]
+    decode: Callable[[Tensor, Condition], list[Any]]
+    to_latent: Callable[[Any], Tensor] | None = None
+    null: Condition | None = None
+    valid: Callable[[Condition], Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The Gaussians of t decisions of n rows, flattened to m = n t, as scoring reads them."""
+
+    shape: tuple[int, int]
+    step: Tensor
+    x: Tensor
+    action: Tensor
+    mean: Tensor
+    std: Tensor
+    noise: Tensor | None
+    valid: Tensor
+    condition: Condition
+
+
+class DiffusionPolicy(BasePolicy):
+    """Samples, scores and trains any denoiser.
+
+    Network dropout is off in sampling and scoring (eval mode is set here, whatever the caller did): a scorer with
+    other randomness than the sampler is another policy. Means, stds and log-probs are float32.
+    """
+
+    provides: ClassVar[frozenset[str]] = frozenset({"kl", "supervised"})
+
+    def __init__(self, parts: Parts, transitions: Transitions, config: Denoising, seed: int):
+        self.parts, self.transitions, self.config = parts, transitions, config
+        self.device = device_of(config.device)
+        self.guidance, self.time_chunk, self.faults = config.guidance, config.time_chunk, config.faults
+        self.reduction = REDUCTIONS[config.event_reduction]
+        self.clip = self.reduction.clip(int(torch.Size(parts.shape).numel()))
+        self.denoiser = parts.denoiser.to(torch.bfloat16 if config.dtype == "bfloat16" else torch.float32)
+        if config.gradient_checkpointing:
+            checkpoint_gradients(self.denoiser)
+        self._reference = Reference(self.denoiser, config.lora, seed)
+        self._reference.to(self.device)
+        self.denoiser.eval()
+        self._refuse_what_cannot_be()
+
+    def _refuse_what_cannot_be(self) -> None:
+        if self.guidance != 1.0 and self.parts.null is None:
+            raise ConfigError(f"guidance = {self.guidance}, but this model has no unconditional input", "guidance = 1")
+        possible = self.transitions.stochastic()
+        if possible == 0 or bool((self.transitions.noisy.std[:possible] <= 0).any()):
+            raise ConfigError(
+                f"only {possible} of {len(self.transitions)} steps have noise, and not the first ones",
+                "a stochastic sampler (ddpm, ddim with eta > 0, a flow SDE)",
+            )
+        end = self.config.window_starts[1] + (self.config.window or 0)
+        if end > possible:
+            raise ConfigError(
+                f"the window reaches step {end}, but only the first {possible} steps have noise", "an earlier window"
+            )
+
+    # -- the protocol --------------------------------------------------------------------------------------------
+
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        """P x G trajectories; T = the stochastic steps."""
+        low, high = self.config.window_starts
+        start = low + int(torch.randint(high - low + 1, (1,), generator=torch.Generator().manual_seed(seed)))
+        kept = range(start, start + (self.config.window or self.transitions.stochastic()))
+        generator = torch.Generator(self.device).manual_seed(seed)
+        size = (len(prompts) * group_size, *self.parts.shape)
+        draw = lambda: torch.randn(size, generator=generator, device=self.device)  # noqa: E731
+        together = group_size if self.config.shared_start else 1
+        return self._rollout(self.condition_rows(prompts, group_size), draw, kept, (len(prompts), group_size), together)
+
+    def greedy(self, prompts: list[Any]) -> Rollout:
+        """One sample a prompt, a function of the prompt's "seed" (its position where it has none), by the sampler that
+        trains (`evaluation = "seeded"`) or the noise-free ODE."""
+        seeds = [int(p.get("seed", i)) if isinstance(p, dict) else i for i, p in enumerate(prompts)]
+        each = [torch.Generator().manual_seed(s) for s in seeds]
+        draw = lambda: torch.stack([torch.randn(self.parts.shape, generator=g) for g in each]).to(self.device)  # noqa: E731
+        start, size = self.config.window_starts[0], self.config.window or self.transitions.stochastic()
+        kept = range(0) if self.config.evaluation == "ode" else range(start, start + size)
+        return self._rollout(self.condition_rows(prompts, 1), draw, kept, (len(prompts), 1))
+
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        """log_probs [n, t] by the event reduction; kl [n, t] exact; losses["supervised"] [n] of replayed rows.
+
+        Raises:
+            ConfigError: `want` has what these rows cannot give, or a step without noise is to be scored.
+        """
+        self.check_wanted(want)
+        if "clean" in samples:
+            return denoising_loss(self, samples, want)
+        if "supervised" in want:
+            raise ConfigError(
+                "the denoising loss needs clean demonstrations, and these rows were sampled",
+                "lambda_supervised = 0, or a stage with source = 'stored'",
+            )
+        where = slice(0, samples["steps"].shape[1]) if self.faults.whole_trajectory else times
+        with self._mode():
+            decisions = self._decisions(samples, where)
+        log_probs = self._log_prob(decisions)
+        kl = self._kl(decisions) if "kl" in want else None
+        if self.faults.whole_trajectory:
+            log_probs, kl = log_probs.sum(1, keepdim=True), None if kl is None else kl.sum(1, keepdim=True)
+        return Evaluation(log_probs, kl=kl)
+
+    def decode(self, samples: Tree) -> list[list[Any]]:
+        final = samples["clean"] if "clean" in samples else samples["final"]
+        p, g = final.shape[:2]
+        rows = {k: v.flatten(0, 1) for k, v in samples["condition"].items()}
+        with torch.no_grad():
+            flat = self.parts.decode(final.flatten(0, 1), rows)
+        return [flat[i * g : (i + 1) * g] for i in range(p)]
+
+    def reference(self) -> AbstractContextManager[None]:
+        return self._reference()
+
+    def trainable(self) -> nn.Module:
+        return self.denoiser
+
+    def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        """Clean outputs as rows; noise, noise level and dropout seed are drawn here from `seed` and stored."""
+        return replay_outputs(self, prompts, stored, seed)
+
+    def z2(self, samples: Tree) -> tuple[float, int]:
+        """Mean of ((action - mean) / std)^2 over the valid dimensions, and their number n, of samples [P, G, ...].
+
+        It is 1 +- 6 sqrt(2 / n) if and only if the scorer is the sampler. Scored as in training, faults and all.
+        """
+        rows = tree_map(lambda x: x.flatten(0, 1), samples)
+        squares, count = 0.0, 0.0
+        for t in range(rows["steps"].shape[1]):
+            with torch.no_grad(), self._mode():
+                d = self._decisions(rows, slice(t, t + 1))
+            squares += float(total(whitened(d.action, d.mean, d.std).square(), d.valid).sum())
+            count += float(dimensions(d.valid, d.mean).sum())
+        return squares / count, int(count)
+
+    # -- sampling ------------------------------------------------------------------------------------------------
+
+    def condition_rows(self, prompts: list[Any], group_size: int) -> Condition:
+        """The prompts' condition, each repeated for its group: leaves [P G, ...]."""
+        with torch.no_grad():
+            condition = self.parts.encode(prompts)
+        return {k: v.to(self.device).repeat_interleave(group_size, 0) for k, v in condition.items()}
+
+    def valid_dimensions(self, condition: Condition, like: Tensor) -> Tensor:
+        """Bool, broadcastable to `like` [n, *E]: no padding frames (unless the fault counts them)."""
+        if self.parts.valid is None or self.faults.count_padding:
+            return torch.ones(like.shape[0], *[1] * (like.dim() - 1), dtype=torch.bool, device=like.device)
+        return self.parts.valid(condition)
+
+    def _predict(self, x: Tensor, step: Tensor, condition: Condition) -> Tensor:
+        timestep = self.transitions.timesteps.to(self.device)[step]
+        return guided(self.denoiser, x, timestep, condition, self.parts.null or {}, self.guidance)
+
+    def _rollout(
+        self,
+        condition: Condition,
+        draw: Callable[[], Tensor],
+        kept: range,
+        shape: tuple[int, int],
+        together: int = 1,
+    ) -> Rollout:
+        """Trajectories of the condition's rows; `together` rows in a row go one way up to the first kept step."""
+        x = draw()[::together]
+        valid = self.valid_dimensions(condition, x.new_empty(len(x) * together, *[1] * (x.dim() - 1)))
+        follow = partial(
+            denoise,
+            self.transitions,
+            draw=draw,
+            ode_elsewhere=self.config.window is not None or not kept,
+            reduction=self.reduction,
+            valid=valid,
+        )
+        with self._mode():
+            first = kept.start if together > 1 else 0
+            few = {k: v[::together] for k, v in condition.items()}
+            x, _ = follow(lambda x, step: self._predict(x, step, few), x, steps=range(first), kept=range(0))
+            final, record = follow(
+                lambda x, step: self._predict(x, step, condition),
+                x.repeat_interleave(together, 0),
+                steps=range(first, len(self.transitions)),
+                kept=kept,
+                keep_last=self.faults.score_last_step and bool(kept),
+            )
+        tree: dict[str, Any] = {"final": final, "condition": condition}
+        log_probs = final.new_zeros(final.shape[0], 0)
+        if kept:
+            tree |= record.tree(self.transitions.timesteps)
+            log_probs = old_log_probs(self, tree, record.log_probs)
+        return self._as_rollout(tree, log_probs, shape)
+
+    def _as_rollout(self, tree: Tree, log_probs: Tensor, shape: tuple[int, int]) -> Rollout:
+        final = tree["final"]
+        valid = (torch.isfinite(final).flatten(1).all(1) & torch.isfinite(log_probs).all(1)).view(shape)
+        reasons = {(int(p), int(g)): "the latent is not finite" for p, g in (~valid).nonzero().tolist()}
+        grid = tree_map(lambda x: x.unflatten(0, shape), tree)
+        log_probs = log_probs.view(*shape, -1) if log_probs.numel() else log_probs.new_zeros(*shape, 0)
+        size = dimensions(self.valid_dimensions(tree["condition"], final), final)
+        info = {"diffusion/decisions": float(log_probs.shape[-1]), "diffusion/dimensions": float(size.mean())}
+        if "steps" in tree:
+            info["diffusion/window"] = float(tree["steps"][0, 0])
+        mask = torch.ones_like(log_probs, dtype=torch.bool)
+        return Rollout.of(grid, log_probs, mask, valid=valid, reasons=reasons, info=info)
+
+    # -- scoring -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _mode(self) -> Iterator[None]:
+        """Eval mode, in sampling and in scoring alike; train mode under the fault `dropout_in_replay`."""
+        noisy = self.faults.dropout_in_replay
+        if noisy or in_training(self.denoiser):  # to look is faster than to set
+            self.denoiser.train(noisy)
+        try:
+            yield
+        finally:
+            if noisy:
+                self.denoiser.eval()
+
+    def _decisions(self, samples: Tree, times: slice) -> Decisions:
+        step = samples["steps"][:, times]
+        n, t = step.shape
+        flat = lambda x: x.reshape(n * t, *x.shape[2:])  # noqa: E731
+        first, step = times.indices(samples["steps"].shape[1])[0], flat(step)
+        x = flat(samples["latents"][:, first : first + t])
+        action = flat(samples["latents"][:, first + 1 : first + t + 1]).float().detach()
+        condition = {k: v.repeat_interleave(t, 0) for k, v in samples["condition"].items()}
+        mean, std = self.transitions.gaussian(step, x, self._predict(x, step, condition))
+        if self.faults.score_last_step:
+            std = torch.where(std > 0, std, self.transitions.neighbour_std(step))
+        if not bool((std > 0).all()):
+            raise ConfigError(
+                f"step {int(step[std <= 0][0])} of {len(self.transitions)} has no noise: its action has no density",
+                "score only the stochastic steps, as `sample` returns them",
+            )
+        if self.faults.attach_actions:
+            action = action + (mean - mean.detach())
+        noise = flat(samples["noise"][:, times]) if self.reduction.needs_noise else None
+        return Decisions((n, t), step, x, action, mean, std, noise, self.valid_dimensions(condition, mean), condition)
+
+    def _log_prob(self, d: Decisions) -> Tensor:
+        return self.reduction.log_prob(d.action, d.mean, d.std, d.valid, d.noise).view(d.shape)
+
+    def _kl(self, d: Decisions) -> Tensor:
+        """Exact KL to the reference, [n, t], by a second forward of the same latents under it."""
+        with torch.no_grad(), self.reference():
+            other, _ = self.transitions.gaussian(d.step, d.x, self._predict(d.x, d.step, d.condition))
+        return kl_same_std(d.mean, other, d.std, d.valid, self.reduction.per_dimension).view(d.shape)

@@ -1,0 +1,179 @@
+"""Recipe sections of denoising policies (images, motions, any latents) and of the motion task."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anygrpo.recipe.section import Section
+
+
+class Faults(Section):
+    """Known faults of published training code, off by default. **For reproduction only**: `anygrpo check` refuses them.
+
+    Each one alone makes the log-ratios of the first step, before any update, differ from 0, or kills the gradient.
+    """
+
+    ratio_to: Literal["behaviour", "reference"] = "behaviour"
+    "reference: the old log-probs come from the frozen reference, so the ratio is not 1 even without an update."
+    dropout_in_replay: bool = False
+    "Training mode in sampling and in replay, each with its own dropout: the scorer is another policy than the sampler."
+    attach_actions: bool = False
+    "Let the gradient flow into the sampled action: action - mean is then constant and the score gradient exactly 0."
+    count_padding: bool = False
+    "Sum the log-prob over padding frames too."
+    score_last_step: bool = False
+    "Score the noise-free last step with the neighbouring step's std, as if it had been sampled."
+    whole_trajectory: bool = False
+    "One decision = the whole trajectory: log-probs summed over all steps, T = 1."
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """Names of the faults that are switched on."""
+        normal = Faults.model_construct()
+        return tuple(n for n in type(self).model_fields if getattr(self, n) != getattr(normal, n))
+
+
+class Lora(Section):
+    """Low-rank adapters on attention and feed-forward layers; the reference policy is the same model with them off."""
+
+    rank: int = Field(32, ge=1)
+    alpha: float = Field(64.0, gt=0)
+    targets: tuple[str, ...] | Literal["attention_and_feedforward"] = "attention_and_feedforward"
+    "Names of linear layers (suffixes), or all linear layers inside attention and feed-forward blocks."
+
+
+class Denoising(Section):
+    """How a denoiser is sampled and scored. Shared by `diffusion` and `motion`."""
+
+    steps: int = Field(50, ge=2)
+    "Denoising steps of a sample (stochastic or not)."
+    sampler: Literal["ddpm", "ddim", "flow_grpo", "dance_grpo"] = "ddpm"
+    "The transition between two steps. ddim takes `eta`, the two flow SDEs take `noise_level`."
+    eta: float = Field(1.0, gt=0, le=1)
+    "ddim: share of the DDPM posterior std."
+    noise_level: float = Field(0.7, gt=0)
+    "flow SDE: a in a sqrt(s/(1-s)) (flow_grpo) or the constant sigma (dance_grpo)."
+    window: int | None = Field(None, ge=1)
+    "Stochastic steps of a sample; the rest follow the ODE. None: every step that can have noise."
+    window_starts: tuple[int, int] = (0, 0)
+    "First and last step where the window may begin; drawn for each rollout from its seed."
+    shared_start: bool = False
+    "A group's samples go one way up to the first stochastic step (DanceGRPO): only scored noise tells them apart."
+    guidance: float = Field(1.0, ge=0)
+    "Classifier-free guidance scale w: uncond + w (cond - uncond), in sampling and in scoring. 1: none."
+    event_reduction: Literal["sum", "mean", "centred"] = "centred"
+    "How one decision's dimensions become one number; each has its own default clip range."
+    time_chunk: int | None = Field(1, ge=1)
+    "Steps whose graphs are alive at once in training (None: all)."
+    gradient_checkpointing: bool = False
+    evaluation: Literal["seeded", "ode"] = "seeded"
+    "Held-out samples: the same stochastic sampler with noise from the prompt's seed, or the noise-free ODE."
+    lora: Lora | None = None
+    "None: all weights are trained and the reference is a frozen copy of the weights at the start."
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    "Of the denoiser's weights. Means, stds and log-probs are float32 always."
+    device: str = "cpu"
+    faults: Faults = Faults()
+
+    @model_validator(mode="after")
+    def _trained_weights_are_fine_enough(self) -> Denoising:
+        if self.dtype == "bfloat16" and self.lora is None:
+            raise ValueError(
+                "dtype = bfloat16 rounds small updates away; it needs [policy.lora], whose adapters are float32"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _window_fits(self) -> Denoising:
+        low, high = self.window_starts
+        if self.window is None:
+            if (low, high) != (0, 0):
+                raise ValueError(f"window_starts = {(low, high)} needs window (its number of stochastic steps)")
+        elif not 0 <= low <= high or high + self.window > self.steps - 1:
+            raise ValueError(
+                f"window = {self.window} from step {low}..{high} leaves the {self.steps - 1} steps that can have noise"
+            )
+        return self
+
+
+class DiffusionPolicyConfig(Denoising):
+    """Any diffusers denoiser: a pipeline folder, or parts made by your own function."""
+
+    kind: Literal["diffusion"] = "diffusion"
+    pipeline: str | None = None
+    "Folder of a saved diffusers pipeline with a UNet or transformer, text encoders and a VAE."
+    factory: str | None = None
+    "`module:function`; called with the seed, returns `anygrpo.denoising.build.Parts`."
+    height: int = Field(64, ge=1)
+    width: int = Field(64, ge=1)
+    "Latent height and width (pipeline)."
+    negative_prompt: str = ""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DiffusionPolicyConfig:
+        if (self.pipeline is None) == (self.factory is None):
+            raise ValueError("give exactly one of pipeline and factory")
+        return self
+
+
+class MotionPolicyConfig(Denoising):
+    """An MDM-style transformer over motion features, conditioned on captions."""
+
+    kind: Literal["motion"] = "motion"
+    features: int = Field(263, ge=1)
+    frames: int = Field(196, ge=1)
+    "Longest motion; shorter ones are padded and masked."
+    width: int = Field(512, ge=8)
+    layers: int = Field(8, ge=1)
+    heads: int = Field(4, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    "Of the layers. Off in sampling and in scoring; on only in supervised training steps."
+    condition_dropout: float = Field(0.1, ge=0, lt=1)
+    "Share of demonstrations trained without their caption, which guidance needs; drawn in replay and stored."
+    text: Literal["words", "minilm"] = "words"
+    "Caption encoder: word vectors learned here, or frozen MiniLM sentence vectors."
+    captions: int = Field(1, ge=1)
+    "Most captions in a row that one motion may follow, each over its own frames."
+    weights: str | None = None
+    "Trained weights to start from: a file, or the folder of a checkpoint or a run (whole or sharded)."
+
+
+class MotionTaskConfig(Section):
+    """Text to motion: clips with captions, and a composite reward of parts in [0, 1]."""
+
+    kind: Literal["motion"] = "motion"
+    layout: Literal["humanml", "compact"] = "humanml"
+    "humanml: 263 numbers a frame (22 joints); compact: 47 (14 joints: root, positions, contacts)."
+    frames: int = Field(196, ge=8)
+    fps: float = Field(20.0, gt=0)
+    data: str | None = None
+    "Folder with the fetched clips; the user's cache by default (scripts/fetch_motion.py)."
+    cmu: bool = False
+    "Add the CMU walks in BVH where Debian's assimp-testmodels is installed."
+    captions: int = Field(1, ge=1)
+    "Captions in a row in one prompt (segment-wise reward)."
+    held_out_split: Literal["test", "validation"] = "test"
+    "Captions that are measured: held-out ones, or training captions with seeds of their own, to choose settings on."
+    held_out_captions: int = Field(2, ge=1)
+    "Measured captions of each action."
+    held_out_repeats: int = Field(4, ge=2)
+    "Seeds for each measured caption: diversity is measured among them."
+    matching: float = Field(1.0, ge=0)
+    skating: float = Field(0.1, ge=0)
+    floor: float = Field(0.1, ge=0)
+    jerk: float = Field(0.1, ge=0)
+    limits: float = Field(0.1, ge=0)
+    duration: float = Field(0.0, ge=0)
+    diversity: float = Field(0.0, ge=0)
+    "Weights of the reward's parts; the reward is their weighted mean."
+    matcher_steps: int = Field(150, ge=1)
+    "Training steps of the matching encoder (kept in the cache once trained)."
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> MotionTaskConfig:
+        parts = (self.matching, self.skating, self.floor, self.jerk, self.limits, self.duration, self.diversity)
+        if not any(parts):
+            raise ValueError("every reward weight is 0")
+        return self

@@ -1,0 +1,241 @@
+"""The one place that knows a step's Gaussian. Sampling draws from it and scoring reads it: they cannot differ.
+
+Every supported sampler's mean is
+
+    mean = w_x0 clip(x0) + w_x x + w_out out,     x0 = x0_x x + x0_out out
+
+with six numbers a step (and the std), computed once in float64 from a diffusers scheduler: K steps, seven columns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.denoising.gaussian import expand
+from anygrpo.errors import ConfigError
+
+COLUMNS = ("x0_x", "x0_out", "w_x0", "w_x", "w_out", "std")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The coefficients of K steps, each [K] float32."""
+
+    x0_x: Tensor
+    x0_out: Tensor
+    w_x0: Tensor
+    w_x: Tensor
+    w_out: Tensor
+    std: Tensor
+
+    @staticmethod
+    def of(rows: list[dict[str, float]]) -> Table:
+        return Table(*(torch.tensor([row.get(c, 0.0) for row in rows], dtype=torch.float64).float() for c in COLUMNS))
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """The steps of one sampler.
+
+    Attributes:
+        timesteps: [K] what the denoiser is told, in order of denoising.
+        noisy: the stochastic transition of each step; std 0 where it has none (the last).
+        ode: the noise-free transition of each step.
+        clip: x0 is clamped to [-clip, clip], or None.
+        forward: (clean, noise, u) -> (noised, timestep, target): the training pair at noise level u in [0, 1).
+    """
+
+    timesteps: Tensor
+    noisy: Table
+    ode: Table
+    clip: float | None
+    forward: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+    def __len__(self) -> int:
+        return len(self.timesteps)
+
+    def gaussian(self, step: Tensor, x: Tensor, out: Tensor, ode: bool = False) -> tuple[Tensor, Tensor]:
+        """Mean [n, *E] and std [n] of the next latent.
+
+        Args:
+            step: [n] index of the step of each row.
+            x: [n, *E] latent before the step.
+            out: [n, *E] the denoiser's prediction (guided) for it.
+        """
+        table = self.ode if ode else self.noisy
+        take = lambda column: expand(column.to(x.device)[step], x)  # noqa: E731
+        x, out = x.float(), out.float()
+        x0 = take(table.x0_x) * x + take(table.x0_out) * out
+        if self.clip is not None:
+            x0 = x0.clamp(-self.clip, self.clip)
+        mean = take(table.w_x0) * x0 + take(table.w_x) * x + take(table.w_out) * out
+        return mean, table.std.to(x.device)[step]
+
+    def neighbour_std(self, step: Tensor) -> Tensor:
+        """The std [n] of the step before: what the fault `score_last_step` takes for a step that has none."""
+        return self.noisy.std.to(step.device)[(step - 1).clamp(min=0)]
+
+    def stochastic(self) -> int:
+        """Number of leading steps with noise; they come first, noise-free ones last."""
+        return int((self.noisy.std > 0).sum())
+
+
+def _x0(prediction: str, alpha: float) -> tuple[float, float]:
+    """x0 = a x + b out for a prediction type at cumulative alpha."""
+    root, noise = math.sqrt(alpha), math.sqrt(1 - alpha)
+    forms = {"epsilon": (1 / root, -noise / root), "sample": (0.0, 1.0), "v_prediction": (root, -noise)}
+    return forms[prediction]
+
+
+def _eps(prediction: str, alpha: float) -> tuple[float, float]:
+    """noise = a x + b out for a prediction type at cumulative alpha."""
+    root, noise = math.sqrt(alpha), math.sqrt(1 - alpha)
+    forms = {"epsilon": (0.0, 1.0), "sample": (1 / noise, -root / noise), "v_prediction": (noise, root)}
+    return forms[prediction]
+
+
+def _ddpm_row(prediction: str, alpha: float, before: float, variance: float) -> dict[str, float]:
+    """Posterior q(x_{t-1} | x_t, x0), equation 7 of DDPM (arXiv 2006.11239)."""
+    step = alpha / before
+    a, b = _x0(prediction, alpha)
+    return {
+        "x0_x": a,
+        "x0_out": b,
+        "w_x0": math.sqrt(before) * (1 - step) / (1 - alpha),
+        "w_x": math.sqrt(step) * (1 - before) / (1 - alpha),
+        "std": math.sqrt(variance),
+    }
+
+
+def _ddim_row(prediction: str, alpha: float, before: float, eta: float) -> dict[str, float]:
+    """Equation 12 and 16 of DDIM (arXiv 2010.02502)."""
+    variance = (1 - before) / (1 - alpha) * (1 - alpha / before)
+    std = eta * math.sqrt(max(variance, 0.0))
+    direction = math.sqrt(max(1 - before - std**2, 0.0))
+    a, b = _x0(prediction, alpha)
+    c, d = _eps(prediction, alpha)
+    row = {"x0_x": a, "x0_out": b, "w_x0": math.sqrt(before), "std": std}
+    return row | {"w_x": direction * c, "w_out": direction * d}
+
+
+def _flow_row(s: float, after: float, sigma: float) -> dict[str, float]:
+    """The SDE with the marginals of dx = v ds (Flow-GRPO, arXiv 2505.05470; DanceGRPO, arXiv 2505.07818), dt < 0."""
+    dt = after - s
+    half = sigma**2 / (2 * s)
+    return {"w_x": 1 + half * dt, "w_out": (1 + half * (1 - s)) * dt, "std": sigma * math.sqrt(-dt)}
+
+
+def diffusion_transitions(scheduler: Any, steps: int, sampler: str, eta: float = 1.0) -> Transitions:
+    """Steps of a DDPM or DDIM scheduler of diffusers (predicting noise, sample or velocity).
+
+    Raises:
+        ConfigError: learned variances, thresholding or an unknown prediction type, whose Gaussian is not known here.
+    """
+    cfg = scheduler.config
+    _refuse_unsupported(scheduler, sampler)
+    scheduler.set_timesteps(steps)
+    cumulative = scheduler.alphas_cumprod.double()
+    final = getattr(scheduler, "final_alpha_cumprod", torch.tensor(1.0))
+    timesteps = [int(t) for t in scheduler.timesteps]
+    stride = cfg.num_train_timesteps // steps
+    noisy, ode = [], []
+    for t in timesteps:
+        previous = int(scheduler.previous_timestep(t)) if sampler == "ddpm" else t - stride
+        alpha = float(cumulative[t])
+        before = float(cumulative[previous]) if previous >= 0 else float(final)
+        flat = _ddim_row(cfg.prediction_type, alpha, before, 0.0)
+        if sampler == "ddim":
+            row = _ddim_row(cfg.prediction_type, alpha, before, eta)
+        else:
+            row = _ddpm_row(cfg.prediction_type, alpha, before, _ddpm_variance(cfg.variance_type, alpha, before, t))
+        noisy.append(row)
+        ode.append(flat)
+    clip = float(cfg.clip_sample_range) if cfg.clip_sample else None
+    forward = _diffusion_forward(cumulative, cfg.prediction_type)
+    return Transitions(torch.tensor(timesteps), Table.of(noisy), Table.of(ode), clip, forward)
+
+
+def _ddpm_variance(kind: str, alpha: float, before: float, timestep: int) -> float:
+    """What diffusers adds: nothing at timestep 0, the posterior variance or beta elsewhere. A 1e-20 floor is 0 here."""
+    if timestep == 0:
+        return 0.0
+    beta = 1 - alpha / before
+    return beta if kind == "fixed_large" else (1 - before) / (1 - alpha) * beta
+
+
+def _refuse_unsupported(scheduler: Any, sampler: str) -> None:
+    cfg = scheduler.config
+    wanted = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"}[sampler]
+    if type(scheduler).__name__ != wanted:
+        raise ConfigError(
+            f"sampler = {sampler!r} needs a {wanted}, got {type(scheduler).__name__}",
+            f"{wanted}.from_config(pipeline.scheduler.config), or another sampler",
+        )
+    if cfg.thresholding:
+        raise ConfigError("dynamic thresholding makes the mean depend on the whole batch", "thresholding = false")
+    if cfg.prediction_type not in ("epsilon", "sample", "v_prediction"):
+        raise ConfigError(f"unknown prediction_type {cfg.prediction_type!r}", "epsilon, sample or v_prediction")
+    known = ("fixed_small", "fixed_small_log", "fixed_large")
+    if sampler == "ddpm" and cfg.variance_type not in known:
+        raise ConfigError(f"variance_type {cfg.variance_type!r} is not supported", f"one of {', '.join(known)}")
+
+
+def _diffusion_forward(cumulative: Tensor, prediction: str) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    def forward(clean: Tensor, noise: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        t = (u.double() * len(cumulative)).long().clamp(max=len(cumulative) - 1)
+        alpha = expand(cumulative.to(clean.device)[t].float(), clean)
+        a, b = alpha.sqrt(), (1 - alpha).sqrt()
+        target = {"epsilon": noise, "sample": clean, "v_prediction": a * noise - b * clean}[prediction]
+        return a * clean + b * noise, t, target
+
+    return forward
+
+
+def flow_transitions(scheduler: Any, steps: int, sampler: str, noise_level: float) -> Transitions:
+    """Steps of a flow-matching Euler scheduler of diffusers (velocity = noise - clean, s = 1 is noise), as an SDE.
+
+    The last step, to s = 0, follows the ODE. At s = 1 `flow_grpo` has no finite sigma; as in the published code the
+    next level stands in for s under the root.
+    """
+    if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler":
+        raise ConfigError(
+            f"sampler = {sampler!r} needs a FlowMatchEulerDiscreteScheduler, got {type(scheduler).__name__}",
+            "use ddpm or ddim with a noise-predicting model",
+        )
+    if getattr(scheduler.config, "use_dynamic_shifting", False):
+        raise ConfigError("use_dynamic_shifting makes the levels depend on the image size", "set a fixed shift")
+    scheduler.set_timesteps(steps)
+    levels = [float(s) for s in scheduler.sigmas]
+    train_steps = scheduler.config.num_train_timesteps
+    sigma: dict[str, Callable[[float], float]] = {
+        "flow_grpo": lambda s: noise_level * math.sqrt(s / (1 - (levels[1] if s >= 1.0 else s))),
+        "dance_grpo": lambda s: noise_level,
+    }
+    pairs = list(itertools.pairwise(levels))
+    ode = [_flow_row(s, after, 0.0) for s, after in pairs]
+    noisy = [_flow_row(s, after, sigma[sampler](s)) for s, after in pairs[:-1]] + ode[-1:]
+    forward = _flow_forward(float(scheduler.config.shift), train_steps)
+    return Transitions(scheduler.timesteps.clone(), Table.of(noisy), Table.of(ode), None, forward)
+
+
+def _flow_forward(shift: float, train_steps: int) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    def forward(clean: Tensor, noise: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        level = shift * u / (1 + (shift - 1) * u)
+        s = expand(level, clean)
+        return (1 - s) * clean + s * noise, level * train_steps, noise - clean
+
+    return forward
+
+
+def transitions_of(scheduler: Any, steps: int, sampler: str, eta: float, noise_level: float) -> Transitions:
+    """The transitions a recipe names."""
+    if sampler in ("flow_grpo", "dance_grpo"):
+        return flow_transitions(scheduler, steps, sampler, noise_level)
+    return diffusion_transitions(scheduler, steps, sampler, eta)

@@ -1,0 +1,118 @@
+"""The registry of families: which kinds of policy and task there are, and where each one's parts lie.
+
+A family is a folder with a `family.py` that holds one `FAMILY`: strings "module:name" by purpose, resolved when
+used. Built-in families are found by their file, others by the entry point group `anygrpo.families`, whose values name
+a `FAMILY` too. Standard library only: to know what exists loads nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import ConfigError, suggestion
+
+GROUP = "anygrpo.families"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One `kind` of a recipe's [policy] or [task].
+
+    Attributes:
+        settings: its pydantic section.
+        build: (section, seed) -> the policy or task.
+        form: what the policy puts out, or the task takes: "text", "picks", ... ("any" fits everything).
+    """
+
+    settings: str
+    build: str
+    form: str
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a family brings, as strings "module:name".
+
+    Attributes:
+        policies, tasks: by kind.
+        metrics: tuples of `Metric` for the catalogue.
+        probes: name of a probe of `anygrpo check` -> (subject) -> rows that it adds there.
+        pages: (rows of the first evaluation, of the last, language) -> (heading, HTML) of a section of report.html, or
+            None where it has nothing to show.
+        memory: (recipe, ranks) -> numbers that --dry-run prints, or None for recipes it says nothing about.
+        commands: word of the command line -> (module with `add_parser` and `run`, its help).
+    """
+
+    name: str
+    policies: Mapping[str, Kind] = field(default_factory=dict[str, Kind])
+    tasks: Mapping[str, Kind] = field(default_factory=dict[str, Kind])
+    metrics: tuple[str, ...] = ()
+    probes: Mapping[str, str] = field(default_factory=dict[str, str])
+    pages: tuple[str, ...] = ()
+    memory: str | None = None
+    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+    def strings(self) -> list[str]:
+        """All that it names."""
+        kinds = [*self.policies.values(), *self.tasks.values()]
+        named = [text for kind in kinds for text in (kind.settings, kind.build)]
+        modules = [module for module, _ in self.commands.values()]
+        return [*named, *self.metrics, *self.probes.values(), *self.pages, *modules, *filter(None, [self.memory])]
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """Every family, built-in ones first.
+
+    Raises:
+        ConfigError: a package's entry point names no Family, or two families have one kind.
+    """
+    here = Path(__file__).parent
+    built_in = [f"anygrpo.{file.parent.name}.family:FAMILY" for file in sorted(here.glob("*/family.py"))]
+    found = [resolve(text) for text in built_in]
+    for point in metadata.entry_points(group=GROUP):
+        family = resolve(point.value)
+        if not isinstance(family, Family):
+            raise ConfigError(f"entry point {point.name} of {GROUP}: {point.value} is a {type(family).__name__}")
+        found.append(family)
+    for what in ("policies", "tasks"):
+        kinds = [kind for family in found for kind in getattr(family, what)]
+        if twice := {kind for kind in kinds if kinds.count(kind) > 1}:
+            raise ConfigError(f"two families have {what} of kind {sorted(twice)}", "uninstall one of them")
+    return tuple(found)
+
+
+def resolve(text: str) -> Any:
+    """The object of "module:name", or the module of "module"."""
+    module, _, name = text.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
+
+
+def kinds(table: str) -> dict[str, Kind]:
+    """Every kind of "policy" or "task"."""
+    return {kind: made for f in families() for kind, made in (f.policies if table == "policy" else f.tasks).items()}
+
+
+def kind_of(table: str, name: Any) -> Kind:
+    """What is known of `kind = name` in [policy] or [task].
+
+    Raises:
+        ConfigError: no family has it.
+    """
+    known = kinds(table)
+    if name not in known:
+        cure = suggestion(str(name), known) + "; or install the package that brings it"
+        raise ConfigError(f"{table}.kind = {name!r} is not known: no family here has it", cure)
+    return known[name]
+
+
+def family_of(policy_kind: str) -> Family | None:
+    """The family of a kind of policy."""
+    return next((family for family in families() if policy_kind in family.policies), None)

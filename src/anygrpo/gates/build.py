@@ -1,0 +1,65 @@
+"""Networks with random gates as policies.
+
+>>> import torch
+>>> from torch.distributions import Beta
+>>> from anygrpo.gates.build import gate
+>>> gate("strength", Beta(torch.tensor([2.0]), torch.tensor([6.0])))  # outside of a policy: the mean
+tensor([0.2500])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from anygrpo.core import user_code
+from anygrpo.core.device import device_of
+from anygrpo.errors import ConfigError
+from anygrpo.gates.loading import LoadReport, add_adapter, choose_trainable, load_weights
+from anygrpo.gates.policy import StochasticPolicy
+from anygrpo.gates.settings import GatedSection, StochasticSection
+from anygrpo.gates.sites import gate
+
+__all__ = ["LoadReport", "StochasticPolicy", "build", "gate", "load_weights", "prepared"]
+
+
+def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) -> StochasticPolicy:
+    """A policy of `network` with the section's weights, freezing and adapter applied."""
+    if config.weights:
+        load_weights(network, config.weights, config.strict)
+    everything = [] if config.adapter else ["*"]
+    choose_trainable(network, everything if config.train is None else config.train, config.freeze)
+    if config.adapter is not None:
+        network = add_adapter(network, config.adapter.rank, config.adapter.alpha, config.adapter.targets, seed)
+    if not any(p.requires_grad for p in network.parameters()):
+        raise ConfigError(f"train = {config.train} and freeze = {config.freeze} leave no parameter to train")
+    return StochasticPolicy(
+        network.to(device_of(config.device)),
+        mode=config.deterministic,
+        supervised=dict[str, float](config.supervised.items()),
+        supervised_gates=config.supervised_gates,
+        rows_at_once=config.rows_at_once,
+        sites=tuple(config.sites),
+        graphs=config.graphs,
+        **given,
+    )
+
+
+def build(config: StochasticSection, seed: int) -> StochasticPolicy:
+    """The policy of the user's own network.
+
+    Raises:
+        ConfigError: the factory returned no nn.Module, or (with `probe`) one without a gate.
+    """
+    factory = user_code.load(config.factory)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = factory(**config.arguments)
+    if not isinstance(network, nn.Module):
+        raise ConfigError(f"{config.factory} returned {type(network).__name__}, not an nn.Module")
+    policy = prepared(network, config, seed, inputs=tuple(config.inputs), target=config.target)
+    if config.probe is not None:
+        policy.probe(config.probe)
+    return policy

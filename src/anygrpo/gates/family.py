@@ -1,0 +1,18 @@
+"""What the family of networks with random gates brings."""
+
+from anygrpo.families import Family, Kind
+
+_SETTINGS = "anygrpo.gates.settings:"
+
+FAMILY = Family(
+    "gates",
+    policies={
+        "stochastic": Kind(_SETTINGS + "StochasticSection", "anygrpo.gates.build:build", "tensors"),
+        "restorer": Kind(_SETTINGS + "RestorerSection", "anygrpo.gates.restorer.build:build", "tensors"),
+    },
+    tasks={
+        "restoration": Kind(_SETTINGS + "RestorationSection", "anygrpo.gates.restoration.build:build", "tensors"),
+    },
+    metrics=("anygrpo.gates.metrics:METRICS",),
+    pages=("anygrpo.gates.restoration.page:gains",),
+)

@@ -1,0 +1,100 @@
+"""Metrics of image restoration and of stochastic modules."""
+
+from __future__ import annotations
+
+from anygrpo.metrics.metric import Metric
+
+
+def _standard_error(of: str, unit: str) -> Metric:
+    return Metric(
+        f"{of}_se/",
+        unit,
+        f"Standard error of {of}/NAME over pictures; the mean +- twice it is a 95% interval.",
+        f"{of}/名称 对图像的标准误；均值 ± 2 倍即 95% 区间。",
+        "std over pictures / sqrt(number of pictures)",
+        "small beside the gain that is claimed; a paired difference has a smaller one",
+        "应小于所声称的增益；配对差的标准误更小",
+        "Larger than the gain: hold out more pictures, or compare two runs picture by picture.",
+        "大于增益：留出更多图像，或逐图比较两次运行。",
+        low=0.0,
+    )
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "eval/psnr",
+        "dB",
+        "Peak signal-to-noise ratio of held-out pictures restored with deterministic gates: mean over pictures.",
+        "留出图像在确定性门控下复原的峰值信噪比，对图像取平均。",
+        "mean of -10 log10(MSE per picture); outputs clipped to [0, 1] and rounded to 8 bits",
+        "rises; compare it with the same network trained by supervision alone for the same time",
+        "上升；应与同一网络仅监督训练同样时间的结果比较",
+        "Means hide a degradation that gets worse: look at eval/psnr/NAME.",
+        "平均值会掩盖变差的退化类型：请看 eval/psnr/名称。",
+    ),
+    Metric(
+        "eval/psnr/",
+        "dB",
+        "The same for one degradation.",
+        "单一退化类型的 PSNR。",
+        "mean over held-out pictures with that degradation",
+        "rises; each degradation has its own start",
+        "上升；各退化类型起点不同",
+        "One falls while the mean rises: its prompts are too few or too hard; balance task.degradations.",
+        "均值升而某类下降：该类题目过少或过难；平衡 task.degradations。",
+    ),
+    Metric(
+        "eval/ssim",
+        "1",
+        "Structural similarity of held-out restored pictures: mean over pictures.",
+        "留出图像复原结果的结构相似度，对图像取平均。",
+        "Wang et al. 2004, Gaussian window 11, sigma 1.5, data range 1, borders included",
+        "rises together with eval/psnr; one rising while the other falls means the reward weights trade them",
+        "与 eval/psnr 同升；一升一降说明奖励权重在二者间取舍",
+        "PSNR rises and this falls: blurred pictures; raise task.w_ssim.",
+        "PSNR 升而它降：图像变模糊；增大 task.w_ssim。",
+        low=-1.0,
+        high=1.0,
+    ),
+    Metric(
+        "eval/ssim/",
+        "1",
+        "The same for one degradation.",
+        "单一退化类型的 SSIM。",
+        "mean over held-out pictures with that degradation",
+        "rises; each degradation has its own start",
+        "上升；各退化类型起点不同",
+        "As for eval/psnr/.",
+        "同 eval/psnr/。",
+        low=-1.0,
+        high=1.0,
+    ),
+    _standard_error("eval/psnr", "dB"),
+    _standard_error("eval/ssim", "1"),
+    Metric(
+        "eval/psnr_outside",
+        "1",
+        "Share of held-out pictures whose PSNR lies outside [psnr_low, psnr_high], where its reward term is constant.",
+        "PSNR 落在 [psnr_low, psnr_high] 之外的留出图像比例；此处该奖励项为常数。",
+        "share of held-out pictures",
+        "near 0",
+        "接近 0",
+        "Widen task.psnr_low .. task.psnr_high: outside, better and worse earn the same.",
+        "放宽 task.psnr_low .. task.psnr_high：范围外好坏同分。",
+        low=0.0,
+        high=1.0,
+    ),
+    Metric(
+        "restoration/gate_edge_share",
+        "1",
+        "Share of drawn gate values that were moved off 0 or 1, where a Beta density is infinite.",
+        "为避开 Beta 密度无穷处而从 0 或 1 处移开的门控取值比例。",
+        "numbers moved by 1e-6 / numbers drawn",
+        "0 for unimodal gates",
+        "单峰门控时为 0",
+        "A share above 0.01 means gates with a, b < 1: bound them below, for example a = 1 + ...",
+        "高于 0.01 说明 a、b < 1：请设下界，例如 a = 1 + ...",
+        low=0.0,
+        high=1.0,
+    ),
+)

@@ -1,0 +1,71 @@
+"""What training changed for each kind of degradation: PSNR and SSIM before and after, the gain with its interval."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+_DIGITS = {"psnr": 2, "ssim": 3}
+
+
+_WORDS = {
+    "en": {
+        "gains": "Held-out pictures before and after, with 95% intervals of the paired gain (pictures resampled)",
+        "degradation": "degradation",
+        "held_out": "pictures",
+        "gain": "gain",
+        "all": "all",
+        "before": "before",
+        "after": "after",
+    },
+    "zh": {
+        "gains": "留出图片训练前后对比，配对增益附 95% 区间（按图片重采样）",
+        "degradation": "退化类型",
+        "held_out": "图片数",
+        "gain": "增益",
+        "all": "全部",
+        "before": "之前",
+        "after": "之后",
+    },
+}
+
+
+def gains(first: list[dict[str, Any]], last: list[dict[str, Any]], language: str) -> tuple[str, str] | None:
+    """Heading and table of paired gains from the rows of two evaluations of the same pictures; None where these are no
+    pictures.
+
+    Rows that are invalid in either are left out. Intervals (95%) resample pictures, as everywhere.
+    """
+    words = _WORDS[language]
+    pairs = [(a, b) for a, b in zip(first, last) if _is_picture(a) and a["valid"] and b["valid"]]
+    if not pairs:
+        return None
+    names = list(dict.fromkeys(a["text"]["degradation"] for a, _ in pairs))
+    rows = [_row(name, [p for p in pairs if p[0]["text"]["degradation"] == name]) for name in names]
+    rows += [_row(words["all"], pairs)] if len(names) > 1 else []
+    heads = [words["degradation"], words["held_out"]]
+    heads += [f"{m} {words[w]}" for m in ("PSNR", "SSIM") for w in ("before", "after", "gain")]
+    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+    table = f'<div class="scroll"><table class="answers gains"><tr>{head}</tr>{"".join(rows)}</table></div>'
+    return words["gains"], table
+
+
+def _is_picture(row: dict[str, Any]) -> bool:
+    text, parts = row["text"], row["components"].keys()
+    return isinstance(text, dict) and {"degradation", "picture"} <= text.keys() and parts >= _DIGITS.keys()
+
+
+def _row(name: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
+    import torch  # only where there is a table to make
+
+    from anygrpo.gates.restoration.quality import paired_interval
+
+    cells = [escape(name), str(len(pairs))]
+    clusters = [a["text"]["picture"] for a, _ in pairs]
+    for metric, digits in _DIGITS.items():
+        before, after = (torch.tensor([p[i]["components"][metric] for p in pairs]).double() for i in (0, 1))
+        mean, low, high = paired_interval(after - before, clusters)
+        cells += [f"{x.mean():.{digits}f}" for x in (before, after)]
+        interval = "" if low != low else f" [{low:+.{digits}f}, {high:+.{digits}f}]"  # nan: one picture tells no spread
+        cells.append(f"{mean:+.{digits}f}{interval}")
+    return f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"

@@ -1,0 +1,30 @@
+"""Restorers whose gates GRPO trains: frequency windows and fusion strengths, or a choice of filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from anygrpo.gates.build import StochasticPolicy, prepared
+from anygrpo.gates.restorer.frequency import FrequencyRestorer
+from anygrpo.gates.restorer.toolbox import ToolboxRestorer
+from anygrpo.gates.settings import RestorerSection
+
+__all__ = ["FrequencyRestorer", "ToolboxRestorer", "build"]
+
+NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
+    "frequency": lambda c: FrequencyRestorer(
+        c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached", c.skip
+    ),
+    "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps, c.sharpness),
+}
+
+
+def build(config: RestorerSection, seed: int) -> StochasticPolicy:
+    """The restorer of the recipe, its weights drawn from `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = NETWORKS[config.network](config)
+    return prepared(network, config, seed)

@@ -1,0 +1,197 @@
+"""Recipe sections for stochastic modules, restorers and the restoration task."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from anygrpo.recipe.section import Section
+
+Deterministic = Literal["mean", "mode"]
+Loss = Literal["l1", "mse", "charbonnier", "ssim"]
+DegradationName = Literal["noise", "gaussian_blur", "motion_blur", "jpeg", "rain", "haze", "low_light"]
+
+
+class AdapterSection(Section):
+    """LoRA on the network's convolutions and linear layers; the reference policy is then the network without it."""
+
+    rank: int = Field(8, ge=1)
+    alpha: float = Field(16.0, gt=0)
+    targets: list[str]
+    "Module names (or their endings) that get an adapter."
+
+
+class GatedSection(Section):
+    """What every policy with random gates has."""
+
+    deterministic: Deterministic = "mean"
+    "Gate values of `greedy`, and so of evaluation and of use after training."
+    sites: list[str] = Field(default_factory=lambda: ["*"], min_length=1)
+    """Shell patterns of the sites that are sampled. The others are at their mean with its gradient, for GRPO too: right
+    for gates that a supervised loss trains well, so that only what it cannot reach is left to chance."""
+    supervised: dict[Loss, float] = Field(default_factory=lambda: {"l1": 1.0}, min_length=1)
+    "Weights of the per-row losses between output and target."
+    supervised_gates: Literal["mean", "sampled"] = "mean"
+    """Gate values of a supervised stage. mean: at the mean, with its gradient, so gates that the output depends on
+    smoothly are trained too. sampled: drawn once per row, without gradient, so the network meets all gate values."""
+    train: list[str] | None = None
+    "Shell patterns of parameter names that are trained. None: all, or nothing but the adapter where there is one."
+    freeze: list[str] = Field(default_factory=list)
+    "Shell patterns that are not, after `train`."
+    adapter: AdapterSection | None = None
+    weights: str | None = None
+    "Where to start from: .safetensors or a torch file of tensors, or the folder of a checkpoint or a run."
+    strict: bool = True
+    "false: load what fits by name and shape, and report the rest."
+    device: str = "auto"
+    "auto: the GPU if there is one."
+    rows_at_once: int = Field(64, ge=1)
+    "Rows in one forward pass while sampling."
+    graphs: bool = False
+    """Passes over rows of one shape are recorded once and replayed (CUDA graphs): for steps of a thousand kernels, too
+    small to hide their launch, of a network whose Python does the same in every pass. A pass that cannot be recorded
+    runs as it is, with a warning; so do all on a CPU."""
+
+
+class StochasticSection(GatedSection):
+    """[policy] of a module of the user's own with `gate(...)` in its forward."""
+
+    kind: Literal["stochastic"] = "stochastic"
+    factory: str
+    "path.py:function that returns the nn.Module."
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "Keyword arguments of the factory."
+    inputs: list[str] = Field(default_factory=lambda: ["degraded"], min_length=1)
+    "Keys of a prompt handed to forward, in order, stacked to [n, ...]."
+    target: str | None = "clean"
+    "Key of a prompt that supervised losses compare with; none where there is no target."
+    probe: list[list[int]] | None = None
+    "Shapes of one row of each input: the network is then checked for sites at once, not at the first step."
+
+
+class RestorerSection(GatedSection):
+    """[policy] of the built-in restorers."""
+
+    kind: Literal["restorer"] = "restorer"
+    network: Literal["frequency", "toolbox"] = "frequency"
+    """frequency: encoder-decoder with Beta gates on frequency windows and fusion strengths in three modules.
+    toolbox: a categorical choice of a fixed filter for every patch, several times."""
+    width: int = Field(16, ge=4)
+    "Channels at full resolution."
+    blocks: int = Field(1, ge=1)
+    "Residual blocks per level (frequency)."
+    window: Literal["hard", "soft"] = "hard"
+    """hard: the window's side is rounded to whole frequencies, as in AdaIR: no derivative reaches its rate.
+    soft: a smooth edge, so supervision trains the rate too."""
+    skip: Literal["features", "bands", "none"] = "features"
+    """What reaches full resolution (frequency). features: the encoder's features too. bands: only the low and the high
+    band of the last window, so that its rate decides which detail is treated as signal. none: half resolution, too, has
+    the bands of its window alone; the gates of a wide network then decide more."""
+    fusion: Literal["scalar", "channel"] = "scalar"
+    "Fusion strengths: one per band, or one per band and channel."
+    concentration: float = Field(10.0, gt=0)
+    "a + b - 2 of every Beta gate at the start: larger is narrower."
+    gate_features: Literal["detached", "shared"] = "detached"
+    """frequency: whether gradients of the gates reach the body. detached: a policy gradient trains the gate heads and
+    nothing else, and the body follows the supervised loss. shared: both train everything."""
+    patch: int = Field(16, ge=1)
+    "toolbox: side of a patch in pixels."
+    steps: int = Field(3, ge=1)
+    "toolbox: filters applied one after another."
+    sharpness: float = Field(1.0, gt=0)
+    """toolbox: factor on the logits. Supervision trains a mixture; drawn from as it is, three filters in a row mostly
+    spoil the picture. Above 1, what GRPO draws lies near the most probable choices (which stay the same)."""
+
+
+class DegradationSection(Section):
+    """One degradation and the range its strength is drawn from, uniformly."""
+
+    name: DegradationName
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> DegradationSection:
+        if self.low > self.high:
+            raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
+        return self
+
+
+def _all_degradations() -> list[DegradationSection]:
+    ranges: dict[DegradationName, tuple[float, float]] = {
+        "noise": (0.06, 0.2),
+        "gaussian_blur": (0.8, 2.0),
+        "motion_blur": (5.0, 11.0),
+        "jpeg": (8.0, 30.0),
+        "rain": (0.3, 0.8),
+        "haze": (0.4, 0.8),
+        "low_light": (0.25, 0.5),
+    }
+    return [DegradationSection(name=name, low=low, high=high) for name, (low, high) in ranges.items()]
+
+
+class FolderSection(Section):
+    """Pictures of the user's own."""
+
+    clean: str
+    "Folder of clean pictures."
+    degraded: str | None = None
+    "Folder of degraded pictures with the same file stems: pairs, and no degradation is made."
+    name: str = "pairs"
+    "What to call the degradation of the pairs in tables."
+
+
+class PerceptualSection(Section):
+    """A further reward term."""
+
+    name: str
+    weight: float
+    function: str
+    "path.py:function(restored [n, 3, H, W], clean [n, 3, H, W]) -> [n], higher is better."
+
+
+class WorstSection(Section):
+    """Train on the samples the start model restores worst."""
+
+    share: float = Field(0.3, gt=0, le=1)
+    "Share kept of each degradation's samples."
+    file: str | None = None
+    "JSON written by an earlier ranking; none: rank with the policy at the start."
+
+
+class RestorationSection(Section):
+    """[task] of image restoration."""
+
+    kind: Literal["restoration"] = "restoration"
+    folder: FolderSection | None = None
+    "None: the photographs that scikit-image and scikit-learn ship."
+    held_out_share: float = Field(0.4, gt=0, lt=1)
+    "Share of pictures (never of patches) kept for evaluation."
+    held_out_draws: int = Field(1, ge=1)
+    "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
+    picture_size: int = Field(128, ge=0)
+    "Longer side that pictures are reduced to before anything else; 0 keeps them."
+    patch: int = Field(48, ge=16)
+    "Side of a training crop."
+    crops: int = Field(8, ge=1)
+    "Crops of each picture and degradation in the training pool."
+    degradations: list[DegradationSection] = Field(default_factory=_all_degradations, min_length=1)
+    w_psnr: float = 0.5
+    w_ssim: float = 0.5
+    psnr_low: float = 10.0
+    "dB where the PSNR term is 0."
+    psnr_high: float = 40.0
+    "dB where it is 1; linear between, constant outside (the share outside is reported)."
+    relative: bool = False
+    "Reward the gain over the degraded picture: takes most of a picture's difficulty out of the reward."
+    perceptual: list[PerceptualSection] = Field(default_factory=list)
+    worst: WorstSection | None = None
+
+    @model_validator(mode="after")
+    def _sane(self) -> RestorationSection:
+        if self.psnr_low >= self.psnr_high:
+            raise ValueError(f"psnr_low {self.psnr_low} must be below psnr_high {self.psnr_high}")
+        if len({d.name for d in self.degradations}) != len(self.degradations):
+            raise ValueError("a degradation is named twice; give it one wider range")
+        return self

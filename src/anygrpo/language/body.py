@@ -1,0 +1,228 @@
+"""The weights of a language model in training: what is trained, what samples, what the reference is.
+
+Trained weights are float32 whatever the matrix products use. Where the body is bfloat16 and the weights themselves are
+trained (not adapters), a twin of the model holds bfloat16 casts, from which gradients arrive at the float32 weights; it
+samples with the same casts. Adapters are merged for sampling into a twin's own copies, made anew from the untouched
+base before each generation: nothing is ever merged into the base, so nothing drifts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.core.device import keep_freed_memory
+from anygrpo.core.policy import frozen_weights
+from anygrpo.errors import ConfigError
+from anygrpo.language.adapters import Adapters, adapter_layers, merge, with_adapters
+from anygrpo.language.compute.mirror import mirror
+from anygrpo.language.compute.narrow import Narrow
+from anygrpo.language.kernels.gated import fuse_gates
+from anygrpo.language.kernels.linear import fuse_linears
+from anygrpo.language.kernels.norms import fuse_norms
+from anygrpo.language.kernels.rotary import fuse_rotary
+from anygrpo.language.settings import CausalLMConfig
+
+
+class Weights:
+    """One model, its trainable part, and its copies.
+
+    Attributes:
+        module: what the optimizer and checkpoints see.
+        dtype: of the matrix products.
+        sampler: the model to generate with; brought up to date from `merged` by its engine.
+    """
+
+    def __init__(
+        self, model: nn.Module, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Callable[[], nn.Module]
+    ) -> None:
+        self.dtype, self._reload = dtype, reload
+        self._frozen: dict[str, Tensor] | nn.Module | None = None
+        self._stand_in: nn.Module | None = None
+        self._separate = False
+        self._lora = config.train == "lora"
+        for p in model.parameters():
+            p.requires_grad_(False)
+        if self._lora:
+            self.module = with_adapters(model.to(dtype), config, seed)
+            self._core = self.module.get_base_model()  # type: ignore[operator]
+            self._adapters: Adapters | None = Adapters(self._core)
+        else:
+            self.module = self._core = model
+            self._adapters = None
+            _unfreeze(model, config)
+            for p in model.parameters():
+                p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
+        mixed = not self._lora and dtype != torch.float32
+        self._narrow = Narrow(self._core, dtype) if mixed else None
+        if mixed and self._device.type == "cpu":
+            keep_freed_memory()
+        trained = self._narrow.model if self._narrow else self._core
+        self.sampler = mirror(trained) if self._lora or mixed else self._core
+        for m in {id(m): m for m in (self._core, trained, self.sampler)}.values():
+            fuse(m)
+        if config.gradient_checkpointing:
+            checkpoint_layers(trained)
+
+    def own_sampler(self) -> nn.Module:
+        """From now on the sampler is a model object of its own, so that the weights may be cut into shards.
+
+        Raises:
+            ConfigError: casts of whole weights are part of the training pass.
+        """
+        if self._narrow is not None:
+            raise ConfigError(
+                f"policy.dtype = {self.dtype} casts whole weights in the training pass, which shards do not allow",
+                'set policy.dtype = "float32" and training.fsdp_dtype = "bfloat16"',
+            )
+        if self._adapters is not None:
+            self._adapters.release()
+            self._adapters = None
+        if self.sampler is self._core:
+            self.sampler = mirror(self._core)
+            fuse(self.sampler)
+        return self.sampler
+
+    @property
+    def config(self) -> Any:
+        return self._core.config
+
+    def training_model(self) -> nn.Module:
+        """The model for a pass with gradients. In eval mode: nothing random is alive while scoring."""
+        if self._stand_in is not None:
+            return self._stand_in
+        if self._adapters is not None:
+            self._adapters.bind()
+        return self._core if self._narrow is None else self._narrow.bind()
+
+    def separate(self) -> None:
+        """From the next `merged` on, a sampler keeps copies of its own, which updates do not reach."""
+        self._separate = True
+
+    @torch.no_grad()
+    def merged(self) -> Iterator[tuple[str, Tensor]]:
+        """(Hugging Face name, value) of every weight; adapters added in float32. Frozen weights are not copied, nor are
+        casts of trained ones, up to date from here to the next change of the weights."""
+        adapters = dict(adapter_layers(self._core))
+        casts = self._casts()
+        if self._adapters is not None:
+            self._adapters.refresh()
+        for name, p in self._core.named_parameters(remove_duplicate=False):
+            layer, _, leaf = name.rpartition(".base_layer.")
+            if layer and leaf == "weight" and layer in adapters:
+                yield f"{layer}.weight", merge(p, adapters[layer])
+            elif ".lora_" not in name:
+                yield name.replace(".base_layer.", "."), casts.get(name, p.detach())
+
+    def _casts(self) -> dict[str, Tensor]:
+        """Casts of the present weights (in `reference`, of its own), for a sampler that shares them."""
+        if self._narrow is None:
+            return {}
+        if self._stand_in is not None:
+            self._narrow.show(self._stand_in)
+        elif self._separate:
+            return {}
+        else:
+            self._narrow.refresh()
+        return self._narrow.values()
+
+    def save_adapters(self, folder: Path) -> None:
+        """The adapters alone, in PEFT's format."""
+        self.module.save_pretrained(str(folder), save_embedding_layers=False)  # type: ignore[operator]
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """Inside, the model is the one training began from: adapters off, or its weights read again from the source."""
+        if self._lora:
+            with self.module.disable_adapter(), self._standing_in(self._core):  # type: ignore[operator]
+                yield
+            return
+        if self._frozen is None:
+            self._frozen = self._first_weights()
+        if isinstance(self._frozen, nn.Module):
+            with self._standing_in(self._frozen):
+                yield
+        else:
+            with frozen_weights(self._core, self._frozen):
+                yield
+
+    @contextmanager
+    def _standing_in(self, model: nn.Module) -> Iterator[None]:
+        """`training_model` is `model`. What the policy's own is bound to stays: its graph may be computed again."""
+        self._stand_in = model
+        try:
+            yield
+        finally:
+            self._stand_in = None
+
+    def _first_weights(self) -> dict[str, Tensor] | nn.Module:
+        """The trained weights as they were: in float32, or as a twin with casts of them."""
+        names = {name for name, p in self._core.named_parameters() if p.requires_grad}
+        source = {name: p.detach() for name, p in self._reload().named_parameters() if name in names}
+        if self._narrow is None:
+            return {name: p.to(self._device, torch.float32) for name, p in source.items()}
+        twin = self._narrow.frozen(source)
+        fuse(twin)
+        return twin
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self._core.parameters()).device
+
+
+def fuse(model: nn.Module) -> None:
+    """Our functions in place of the library's modules where they keep less or launch less; weights are read at each
+    call."""
+    fuse_gates(model)
+    fuse_norms(model)
+    fuse_rotary(model)
+    if next(model.parameters()).device.type == "cpu":
+        fuse_linears(model)
+
+
+def _unfreeze(model: nn.Module, config: CausalLMConfig) -> None:
+    """All weights, or the last blocks and what follows them before the head."""
+    if config.train == "all":
+        for p in model.parameters():
+            p.requires_grad_(True)
+        return
+    blocks = _blocks(model)
+    if config.last_n_layers > len(blocks):
+        raise ConfigError(f"last_n_layers = {config.last_n_layers}, but the model has {len(blocks)} layers")
+    prefix, final = next((n, m) for n, m in model.named_modules() if m is blocks)[0], blocks[-config.last_n_layers :]
+    for block in final:
+        block.requires_grad_(True)
+    parent = model.get_submodule(prefix.rpartition(".")[0])
+    for name, child in parent.named_children():
+        if re.search("norm|ln_f", name):
+            child.requires_grad_(True)
+
+
+def _blocks(model: nn.Module) -> nn.ModuleList:
+    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) > 0]
+    if not lists:
+        raise ConfigError("train = last_n: no list of layers found in this model", 'use train = "lora" or "all"')
+    return max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))
+
+
+def checkpoint_layers(model: nn.Module) -> None:
+    """Gradient checkpointing on, with every random layer still off.
+
+    The library checkpoints a block only where that block is in training mode, so the blocks alone are put there; what
+    is inside them (dropout) stays in eval mode.
+    """
+    if not getattr(model, "supports_gradient_checkpointing", False):
+        raise ConfigError("this model does not support gradient checkpointing", "set gradient_checkpointing = false")
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable()  # type: ignore[operator]
+    else:
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+    for module in model.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            module.training = True

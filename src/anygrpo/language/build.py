@@ -1,0 +1,90 @@
+"""Causal language models: generation, training pass and weights behind the policy protocol."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+import torch
+from torch import nn
+
+from anygrpo.core import device as machine
+from anygrpo.errors import ConfigError
+from anygrpo.language.body import Weights
+from anygrpo.language.compute.attention import install
+from anygrpo.language.compute.capability import Ability, ability
+from anygrpo.language.compute.head import head_of
+from anygrpo.language.compute.log_probs import Scorer
+from anygrpo.language.engine.builtin import BuiltinEngine
+from anygrpo.language.generation import Engine
+from anygrpo.language.policy import CausalLM
+from anygrpo.language.prompts import Prompts
+from anygrpo.language.settings import CausalLMConfig
+from anygrpo.models import loading
+
+__all__ = ["CausalLM", "build", "from_model"]
+
+
+def build(config: CausalLMConfig, seed: int) -> CausalLM:
+    """The policy of a recipe's [policy] section. Adapters are initialised from `seed`.
+
+    Raises:
+        DataError: model or tokenizer not found. ConfigError: settings that the model cannot take.
+    """
+    device, dtype = machine.prepare(config.device, config.dtype, config.threads)
+    tokenizer = loading.load_tokenizer(config.model)
+    # Weights in training are float32; a frozen body is loaded in the type it computes in.
+    kind = dtype if config.train == "lora" else torch.float32
+    load = lambda: loading.load_model(config.model, kind, str(device))  # noqa: E731
+    return _assemble(load(), tokenizer, config, dtype, seed, load)
+
+
+def from_model(model: nn.Module, tokenizer: Any, config: CausalLMConfig, seed: int = 0) -> CausalLM:
+    """A policy around a model already in memory (float32 weights); its present weights are the reference."""
+    dtype = torch.float32 if config.dtype == "auto" else getattr(torch, config.dtype)
+    initial = {name: p.detach().clone() for name, p in model.named_parameters()} if config.train != "lora" else {}
+    return _assemble(model.eval(), tokenizer, config, dtype, seed, lambda: _State(initial))
+
+
+class _State(nn.Module):
+    """Named weights without a model: what `Weights` asks of a reference."""
+
+    def __init__(self, weights: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self._weights = weights
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        return iter(self._weights.items())
+
+
+def _assemble(
+    model: nn.Module, tokenizer: Any, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Any
+) -> CausalLM:
+    ends = loading.end_ids(model, tokenizer, config.eos)
+    prompts = Prompts(tokenizer, config, loading.context_length(model), ends)
+    device = next(model.parameters()).device
+    precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
+    weights = Weights(model, config, dtype, seed, reload)
+    can = ability(weights.training_model(), config.attention)
+    engine = _ENGINES[config.engine](config, weights, prompts, precise, can)
+    return CausalLM(config, weights, Scorer(device, precise, can), prompts, engine)
+
+
+def _builtin(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
+    if can.shared:
+        install(weights.sampler)
+    return BuiltinEngine(weights.sampler, weights.dtype, lambda m: head_of(m, precise), prompts.text, can)
+
+
+def _server(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
+    return importlib.import_module("anygrpo.language.engine.vllm_server").build_engine(config, weights.dtype, prompts)
+
+
+def _vllm(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
+    if importlib.util.find_spec("vllm") is None:
+        raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
+    return importlib.import_module("anygrpo.language.engine.vllm").build_engine(config, weights.dtype, prompts)
+
+
+_ENGINES = {"builtin": _builtin, "vllm": _vllm, "vllm_server": _server}

@@ -1,0 +1,112 @@
+"""Can a model take the shared-prompt path? Found out by trying it, not by a list of names."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.errors import ConfigError
+from anygrpo.language.compute import attention
+from anygrpo.language.compute.attention import Packed
+from anygrpo.language.compute.cache import Step
+from anygrpo.language.compute.layout import pack
+from anygrpo.language.engine.group import forward, prefill
+
+log = logging.getLogger("anygrpo")
+
+UNKNOWN = ("softcap", "s_aux", "alibi")
+"""Arguments with which a model asks its attention for more than softmax(q k) v."""
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 6e-2, torch.float16: 1e-2}
+"""Largest difference of hidden states, relative to their largest entry. A model that mixes tokens in another way than
+attention, or places them by another rule than position ids, is off by its whole size."""
+
+
+@dataclass(frozen=True)
+class Ability:
+    """Attributes:
+    shared: the path may be used.
+    limit: for sequences up to this many tokens (sliding windows), None: any.
+    reason: why not, or why only so far.
+    """
+
+    shared: bool
+    limit: int | None = None
+    reason: str = ""
+
+    def fits(self, tokens: int) -> bool:
+        return self.shared and (self.limit is None or tokens <= self.limit)
+
+
+def ability(model: nn.Module, wanted: str) -> Ability:
+    """What the model can take; installs our attention in it where it helps.
+
+    Args:
+        wanted: "auto", "plain" or "shared".
+
+    Raises:
+        ConfigError: "shared" is demanded of a model that cannot.
+    """
+    if wanted == "plain":
+        return Ability(False, reason="attention = plain")
+    found = _try(model)
+    if not found.shared and wanted == "shared":
+        raise ConfigError(f'attention = "shared": {found.reason}', 'set attention = "auto" or "plain"')
+    if found.reason:
+        log.warning("%s: %s", type(model).__name__, found.reason)
+    return found
+
+
+def _try(model: nn.Module) -> Ability:
+    before = model.config._attn_implementation  # type: ignore[union-attr]
+    try:
+        attention.install(model)
+        with attention.watching() as seen, torch.no_grad():
+            error = _difference(model)
+    except Exception as problem:
+        model.config._attn_implementation = before  # type: ignore[union-attr]
+        return Ability(
+            False, reason=f"prompts are not shared, since a trial failed: {type(problem).__name__}: {problem}"
+        )
+    asked = sorted(name for name in UNKNOWN if seen.get(name) is not None)
+    tolerance = TOLERANCE[next(model.parameters()).dtype]
+    if asked or error > tolerance:
+        model.config._attn_implementation = before  # type: ignore[union-attr]
+        why = f"its attention uses {asked[0]}" if asked else f"a trial differs by {error:.1e} (allowed {tolerance:.0e})"
+        return Ability(False, reason=f"prompts are not shared, since {why}")
+    window = seen.get("sliding_window")
+    reason = f"prompts are shared up to {window} tokens, its sliding window; plain passes beyond" if window else ""
+    return Ability(True, window, reason)
+
+
+def _difference(model: nn.Module) -> float:
+    """Largest difference of hidden states between packed, decoded and plain passes over a made-up group."""
+    device = next(model.parameters()).device
+    size = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    ids = torch.randint(0, size, (9,), generator=torch.Generator().manual_seed(0)).to(device)
+    prompt, rows = ids[:4], [ids[4:7], ids[7:9]]
+    packed = pack([4], [[3, 2]], device)
+    ours = forward(model, ids, packed.positions, Packed(packed))
+    decoded = _decoded(model, prompt, torch.stack([ids[4], ids[7]]))
+    worst, scale, at = 0.0, 0.0, 4
+    for i, row in enumerate(rows):
+        whole = _plain(model, torch.cat([prompt, row]))
+        parts = [(whole[:4], ours[:4]), (whole[4:], ours[at : at + len(row)]), (whole[4], decoded[i])]
+        worst = max([worst, *((a - b).abs().max().item() for a, b in parts)])
+        scale, at = max(scale, whole.abs().max().item()), at + len(row)
+    return worst / scale if worst == worst else float("inf")
+
+
+def _plain(model: nn.Module, ids: Tensor) -> Tensor:
+    positions = torch.arange(len(ids), device=ids.device)[None]
+    out = model.base_model(input_ids=ids[None], position_ids=positions, use_cache=False)  # type: ignore[union-attr, operator]
+    return out.last_hidden_state[0]
+
+
+def _decoded(model: nn.Module, prompt: Tensor, tokens: Tensor) -> Tensor:
+    """States [2, H] of one decode step of two rows."""
+    cache, _ = prefill(model, [prompt.tolist()], [2], width=1)
+    return forward(model, tokens, torch.full((2,), len(prompt), device=prompt.device), Step(cache, 0))

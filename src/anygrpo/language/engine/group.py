@@ -1,0 +1,128 @@
+"""Generation that knows groups: a prompt is computed and kept once for all of its rows, and finished rows leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.language.compute.attention import Packed
+from anygrpo.language.compute.cache import GroupCache, Step
+from anygrpo.language.compute.head import Head
+from anygrpo.language.compute.layout import pack
+from anygrpo.language.compute.support import draw, restrict
+from anygrpo.language.engine.rows import Rows, uniforms
+from anygrpo.language.generation import Generation, Sampling, Turn
+
+SHRINK = 0.875
+"""Rows are moved together when this share or less of them is still growing: moving copies their keys and values."""
+
+
+@torch.no_grad()
+def generate_groups(
+    model: nn.Module,
+    head: Head,
+    prompts: list[list[int]],
+    group_size: int,
+    sampling: Sampling,
+    seed: int,
+    turn: Turn | None = None,
+    text: Callable[[list[int]], str] | None = None,
+) -> Generation:
+    """`group_size` completions of each prompt, as `plain.generate_plain` makes them, from the same random numbers."""
+    total = len(prompts) * group_size
+    device = head.weight.device
+    rows = Rows(total, sampling, turn, text)
+    noise = uniforms(total, sampling, seed, device)
+    seconds = {"prefill": 0.0, "decode": 0.0}
+    for part in split(len(prompts), group_size, sampling.rows or total):
+        clock = time.perf_counter()
+        cache, hidden = prefill(
+            model, [prompts[p] for p, _ in part], [len(r) for _, r in part], sampling.max_new_tokens
+        )
+        seconds["prefill"] += time.perf_counter() - clock
+        clock = time.perf_counter()
+        active = torch.tensor([r for _, members in part for r in members], device=device)
+        lengths = torch.tensor([len(prompts[p]) for p, members in part for _ in members], device=device)
+        _decode(model, head, cache, hidden, active, lengths, rows, noise)
+        seconds["decode"] += time.perf_counter() - clock
+    return rows.finish(seconds)
+
+
+def split(prompts: int, group_size: int, limit: int) -> list[list[tuple[int, list[int]]]]:
+    """Parts of at most `limit` rows: lists of (prompt, its rows there). Groups stay whole where they fit."""
+    size = min(group_size, limit)
+    pieces = [
+        (p, list(range(p * group_size + a, p * group_size + min(a + size, group_size))))
+        for p in range(prompts)
+        for a in range(0, group_size, size)
+    ]
+    parts: list[list[tuple[int, list[int]]]] = []
+    room = 0
+    for piece in pieces:
+        if room < len(piece[1]):
+            parts.append([])
+            room = limit
+        parts[-1].append(piece)
+        room -= len(piece[1])
+    return parts
+
+
+def prefill(model: nn.Module, prompts: list[list[int]], rows: list[int], width: int) -> tuple[GroupCache, Tensor]:
+    """The prompts' keys and values, and the states [R, H] that predict each row's first token.
+
+    Args:
+        rows: rows of each prompt. width: completion tokens at most.
+    """
+    device = next(model.parameters()).device
+    lengths = [len(ids) for ids in prompts]
+    packed = Packed(pack(lengths, [[] for _ in prompts], device), keep=True)
+    ids = torch.tensor([i for prompt in prompts for i in prompt], device=device)
+    hidden = forward(model, ids, packed.layout.positions, packed)
+    assert packed.kept is not None
+    cache = GroupCache.of(packed.kept, lengths, rows, width)
+    last = torch.tensor([s.middle - 1 for s in packed.layout.segments], device=device)
+    return cache, hidden[last][cache.prompt_of]
+
+
+def forward(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any) -> Tensor:
+    """Final hidden states [N, H] of N tokens seen by the attention that `layout` describes.
+
+    The mask is a placeholder of the shape that the library passes on untouched: no N x N mask is made.
+    """
+    placeholder = torch.zeros(1, 1, 1, 1, device=ids.device)
+    out = model.base_model(  # type: ignore[union-attr, operator]
+        input_ids=ids[None], attention_mask=placeholder, position_ids=positions[None], use_cache=False, layout=layout
+    )
+    return out.last_hidden_state[0]
+
+
+def _decode(
+    model: nn.Module,
+    head: Head,
+    cache: GroupCache,
+    hidden: Tensor,
+    active: Tensor,
+    lengths: Tensor,
+    rows: Rows,
+    noise: Tensor | None,
+) -> None:
+    """Grow the rows `active` [R] (indices into `rows` and `noise`) to their ends; `lengths` [R] are their prompts'."""
+    sampling, present = rows.sampling, active.tolist()
+    for place in range(sampling.max_new_tokens):
+        decision = torch.full((len(hidden),), place, device=hidden.device)
+        z = restrict(head.logits(hidden), sampling.support, decision)
+        token, log_prob = draw(z, None if noise is None else noise[active, place])
+        token = rows.take(present, token, log_prob)
+        alive = rows.alive(present)
+        if not any(alive):
+            return
+        if sum(alive) <= SHRINK * len(alive):
+            stay = torch.tensor(alive, device=hidden.device).nonzero()[:, 0]
+            cache.keep(stay, place)
+            active, lengths, token = active[stay], lengths[stay], token[stay]
+            present = active.tolist()
+        hidden = forward(model, token, lengths + place, Step(cache, place))

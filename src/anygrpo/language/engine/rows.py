@@ -1,0 +1,99 @@
+"""Bookkeeping of the rows of one generation: what was drawn, who is finished, what an environment inserts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from anygrpo.language.generation import Generation, Sampling, Turn
+
+
+def uniforms(rows: int, sampling: Sampling, seed: int, device: torch.device) -> Tensor | None:
+    """[rows, max_new_tokens] uniform numbers, drawn on the CPU so that every device samples from the same; None for
+    greedy. A row's numbers do not depend on when other rows finish."""
+    if sampling.greedy:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    # 24 bits: the largest is below 1 in float32.
+    return torch.rand(rows, sampling.max_new_tokens, generator=generator).to(device)
+
+
+class Rows:
+    """The completions of N rows as they grow.
+
+    Args:
+        count: N.
+        turn: called when a row gives an end token; see `Turn`.
+        text: ids -> text, needed where `sampling.stop` is set.
+    """
+
+    def __init__(
+        self, count: int, sampling: Sampling, turn: Turn | None = None, text: Callable[[list[int]], str] | None = None
+    ) -> None:
+        self.sampling, self.turn, self.text = sampling, turn, text
+        self.ends = frozenset(sampling.support.eos_ids)
+        self.ids: list[list[int]] = [[] for _ in range(count)]
+        self.chosen: list[list[bool]] = [[] for _ in range(count)]
+        self.log_probs: list[list[float]] = [[] for _ in range(count)]
+        self.done = [False] * count
+        self.ended = [False] * count
+        self.forced: list[list[int]] = [[] for _ in range(count)]
+
+    def take(self, active: list[int], token: Tensor, log_prob: Tensor) -> Tensor:
+        """Record one token for each active row and return what each feeds next: its token, or the inserted one.
+
+        Rows already done may be among them, and are left as they are."""
+        tokens, scores = token.tolist(), log_prob.tolist()
+        for i, row in enumerate(active):
+            if self.done[row]:
+                continue
+            if self.forced[row]:
+                tokens[i] = self.forced[row].pop(0)
+                self._add(row, tokens[i], 0.0, False)
+            else:
+                self._add(row, tokens[i], scores[i], True)
+                self._maybe_end(row, tokens[i])
+            if not self.done[row] and len(self.ids[row]) >= self.sampling.max_new_tokens:
+                self.done[row] = True
+        return torch.tensor(tokens, device=token.device)
+
+    def _add(self, row: int, token: int, log_prob: float, chosen: bool) -> None:
+        self.ids[row].append(token)
+        self.log_probs[row].append(log_prob)
+        self.chosen[row].append(chosen)
+
+    def _maybe_end(self, row: int, token: int) -> None:
+        if token not in self.ends:
+            self.done[row] = self.ended[row] = self._stopped(row)
+            return
+        more = self.turn(row, self.ids[row]) if self.turn else None
+        if more:
+            self.forced[row] = list(more)
+        else:
+            self.done[row] = self.ended[row] = True
+
+    def _stopped(self, row: int) -> bool:
+        """Does the text of the row's last tokens hold a stop text? A token is at least one byte, so this many reach."""
+        if not self.sampling.stop or self.text is None:
+            return False
+        reach = max(len(s.encode()) for s in self.sampling.stop) + 1
+        tail = self.text(self.ids[row][-reach:])
+        return any(stop in tail for stop in self.sampling.stop)
+
+    def alive(self, rows: list[int]) -> list[bool]:
+        return [not self.done[row] for row in rows]
+
+    def finish(self, seconds: dict[str, float]) -> Generation:
+        lengths = torch.tensor([len(ids) for ids in self.ids])
+        width = max(int(lengths.max()), 1)
+        pad = lambda lists, fill: torch.tensor([x + [fill] * (width - len(x)) for x in lists])  # noqa: E731
+        return Generation(
+            pad(self.ids, 0),
+            lengths,
+            pad(self.chosen, False),
+            pad(self.log_probs, 0.0),
+            torch.tensor(self.ended),
+            seconds,
+        )

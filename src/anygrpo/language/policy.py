@@ -1,0 +1,299 @@
+"""A causal language model as a policy: T is the tokens of a completion."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
+from anygrpo.language.body import Weights
+from anygrpo.language.compute.head import score
+from anygrpo.language.compute.log_probs import Scorer, Targets
+from anygrpo.language.conversation import Conversation
+from anygrpo.language.engine.builtin import BuiltinEngine
+from anygrpo.language.engine.external import External, SyncProbe
+from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
+from anygrpo.language.prompts import Prompts
+from anygrpo.language.settings import CausalLMConfig
+
+PARITY = 1e-3
+"""Largest difference between the sampler's and the training pass's log-probs (nats) up to which the sampler's are
+taken as they are."""
+
+
+class CausalLM(BasePolicy):
+    """See `anygrpo.language.build.build`.
+
+    Attributes:
+        temperature, top_p, top_k, min_p: of the sampled *and* scored distribution; may be changed by `settings`.
+        parity: largest difference seen between the sampler's log-probs and the training pass's, None before any check.
+        trust_sampler: do the sampler's log-probs go into the rollout as they are? None until the first check.
+        one_update: set by a loop that makes one optimizer step a rollout and takes `old` from its own first pass;
+            then no extra pass is made for the log-probs of a sampler that failed the check.
+    """
+
+    provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl"})
+
+    def __init__(
+        self, config: CausalLMConfig, weights: Weights, scorer: Scorer, prompts: Prompts, engine: Engine
+    ) -> None:
+        self.config, self.weights, self.scorer, self.prompts, self.engine = config, weights, scorer, prompts, engine
+        self.temperature, self.top_p = _start(config.temperature), _start(config.top_p)
+        self.top_k, self.min_p = int(_start(config.top_k)), _start(config.min_p)
+        self.parity: float | None = None
+        self.trust_sampler: bool | None = None
+        self.one_update = self._held = False
+        self._probe = SyncProbe(self.next_log_probs)
+
+    @property
+    def old_from_training(self) -> bool:
+        """With one update a rollout, a sampler that failed the check is not rescored: the first pass is."""
+        return self.one_update and self.trust_sampler is False
+
+    # -- sampling ----------------------------------------------------------------------------------------------------
+
+    @property
+    def support(self) -> Support:
+        return Support(
+            self.temperature,
+            int(self.top_k),
+            self.top_p,
+            self.min_p,
+            self.config.min_new_tokens,
+            self.prompts.ends,
+        )
+
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        """Completions of each prompt.
+
+        samples: prompt_ids [P, G, Lp], prompt_lengths [P, G], completion_ids [P, G, T], completion_lengths [P, G],
+        group [P, G] (a number for each different prompt). log_probs are those of the training pass.
+        """
+        return self._generate(prompts, group_size, seed, greedy=False)
+
+    def check_prompts(self, prompts: list[Any]) -> None:
+        self.prompts.check(prompts, self.config.max_new_tokens)
+
+    def greedy(self, prompts: list[Any]) -> Rollout:
+        """The likeliest token each time, G = 1."""
+        return self._generate(prompts, 1, seed=0, greedy=True)
+
+    def _generate(self, prompts: list[Any], group_size: int, seed: int, greedy: bool) -> Rollout:
+        start = time.perf_counter()
+        config = self.config
+        ids = self.prompts.encode(prompts, config.max_new_tokens)
+        sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, config.decode_rows)
+        turn = Conversation.of(config, self.prompts, prompts, group_size)
+        if not self._held:
+            self._sync(ids)
+        made = self.engine.generate(ids, group_size, sampling, seed, turn)
+        rollout = self._rollout(ids, group_size, made)
+        rollout.info["time/generate"] = time.perf_counter() - start
+        if not greedy:
+            rollout = self._checked(rollout)
+        return rollout
+
+    def hold_sampler(self) -> bool:
+        """True where the engine's weights can be its own memory and its log-probs are taken as they are (by a check
+        that has been made, or because the loop corrects for what differs)."""
+        known = self.trust_sampler or (self.corrects and self.trust_sampler is not None)
+        if known and apart(self.engine):
+            self.weights.separate()
+            self._sync([])
+            self._held = True
+        return self._held
+
+    def release_sampler(self) -> None:
+        self._held = False
+
+    def _sync(self, prompts: list[list[int]]) -> None:
+        """Bring the engine up to date, and see that one outside of this memory has followed."""
+        if not isinstance(self.engine, External):
+            self.engine.refresh(self.weights.merged())
+            return
+        if self.engine.adapters:
+            self.engine.refresh_adapters(self.weights.save_adapters)
+        else:
+            self.engine.refresh(self.weights.merged())
+        self._probe.check(self.engine, prompts)
+
+    def _rollout(self, prompts: list[list[int]], group_size: int, made: Generation) -> Rollout:
+        count = len(prompts)
+        grid = lambda x: x.reshape(count, group_size, *x.shape[1:])  # noqa: E731
+        width = max(map(len, prompts))
+        padded = torch.tensor([ids + [0] * (width - len(ids)) for ids in prompts])
+        samples = {
+            "prompt_ids": padded[:, None].repeat(1, group_size, 1),
+            "prompt_lengths": torch.tensor([len(ids) for ids in prompts])[:, None].repeat(1, group_size),
+            "completion_ids": grid(made.ids),
+            "completion_lengths": grid(made.lengths),
+            "group": torch.tensor([_number_of(ids) for ids in prompts])[:, None].repeat(1, group_size),
+        }
+        lengths = made.lengths.float()
+        info = {
+            "length/mean": lengths.mean().item(),
+            "length/max": lengths.max().item(),
+            "length/min": lengths.min().item(),
+            "truncated/share": 1.0 - made.ended.float().mean().item(),
+        } | {f"time/{name}": value for name, value in made.seconds.items()}
+        return Rollout.of(
+            samples,
+            grid(made.log_probs),
+            grid(made.chosen),
+            ended=grid(made.ended),
+            version=torch.full((count, group_size), self.version),
+            info=info,
+        )
+
+    def _checked(self, rollout: Rollout) -> Rollout:
+        """The rollout with log-probs that the training pass agrees with: measured at the first call, and again made
+        by the training pass at every call where the sampler's differ by more than `PARITY` (unless the loop corrects
+        for that difference)."""
+        if self.trust_sampler or (self.trust_sampler is False and (self.one_update or self.corrects)):
+            return rollout
+        start = time.perf_counter()
+        rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
+        again = self.rescore(rows).view_as(rollout.log_probs)
+        self.parity = (again - rollout.log_probs).abs()[rollout.mask].max().item() if rollout.mask.any() else 0.0
+        if self.trust_sampler is None:
+            self.trust_sampler = self.parity < PARITY
+        rollout.info["parity/abs_max"] = self.parity
+        rollout.info["time/rescore"] = time.perf_counter() - start
+        if self.trust_sampler or self.corrects:
+            return rollout
+        log_probs = torch.where(rollout.mask, again, 0.0)
+        return Rollout(**{**rollout.__dict__, "log_probs": log_probs})
+
+    @torch.no_grad()
+    def rescore(self, samples: Tree) -> Tensor:
+        """[n, T] log-probs of rows [n, ...] by the training pass, without gradient, in blocks of `token_budget`."""
+        total = samples["completion_ids"].shape[1]
+        out = torch.zeros(samples["completion_ids"].shape)
+        for index in self.plan(samples, len(out)):
+            rows = {name: x[index] for name, x in samples.items()}
+            out[index] = self.evaluate(rows, slice(0, total)).log_probs.float().cpu()
+        return out
+
+    def plan(self, samples: Tree, rows: int) -> list[Tensor]:
+        """Blocks of at most `rows` rows and `token_budget` tokens, rows that share a prompt together."""
+        return self.scorer.plan(samples, rows, self.config.token_budget)
+
+    def before_sharding(self, dtype: torch.dtype | None) -> None:
+        """The built-in engine gets a model of its own, in `dtype`."""
+        sampler = self.weights.own_sampler()
+        if isinstance(self.engine, BuiltinEngine):
+            self.engine = self.engine.with_model(sampler, dtype or self.engine.dtype)
+
+    @torch.no_grad()
+    def next_log_probs(self, prompts: list[list[int]], tokens: list[list[int]]) -> list[list[float]]:
+        """Log-probs by the training pass, at temperature 1, of given next tokens of each prompt."""
+        width, rows = max(map(len, prompts)), [p for p, row in enumerate(tokens) for _ in row]
+        samples = {
+            "prompt_ids": torch.tensor([prompts[p] + [0] * (width - len(prompts[p])) for p in rows]),
+            "prompt_lengths": torch.tensor([len(prompts[p]) for p in rows]),
+            "completion_ids": torch.tensor([[t] for row in tokens for t in row]),
+            "completion_lengths": torch.ones(len(rows), dtype=torch.int64),
+            "group": torch.tensor(rows),
+        }
+        samples = {name: x.to(self.scorer.device) for name, x in samples.items()}
+        targets, model = Targets.of(samples, slice(0, 1)), self.weights.training_model()
+        hidden, head = self.scorer.hidden(model, samples, targets), self.scorer.head(model)
+        flat = score(hidden, head, targets.token, Support(), targets.decision).log_probs.float().cpu()
+        return [part.tolist() for part in flat.split([len(row) for row in tokens])]
+
+    # -- scoring -----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        """Log-probs [n, t] of completion tokens (0 beyond a row's end). With "kl", the exact KL over the vocabulary."""
+        self.check_wanted(want)
+        device = self.scorer.device
+        samples = {name: x.to(device) for name, x in samples.items()}
+        targets = Targets.of(samples, times)
+        model = self.weights.training_model()
+        hidden, head = self.scorer.hidden(model, samples, targets), self.scorer.head(model)
+        reference = self._reference(samples, targets) if "kl" in want else None
+        made = score(hidden, head, targets.token, self.support, targets.decision, "entropy" in want, reference)
+        shape = samples["completion_ids"][:, times].shape
+        column = targets.decision - (times.start or 0)
+        spread = lambda x: None if x is None else x.new_zeros(shape).index_put((targets.row, column), x)  # noqa: E731
+        return Evaluation(spread(made.log_probs), spread(made.entropy), spread(made.kl))  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def _reference(self, samples: Tree, targets: Targets) -> tuple[Tensor, Any]:
+        with self.reference():
+            model = self.weights.training_model()
+            return self.scorer.hidden(model, samples, targets), self.scorer.head(model)
+
+    def reference(self) -> AbstractContextManager[None]:
+        return self.weights.reference()
+
+    def trainable(self) -> nn.Module:
+        return self.weights.module
+
+    # -- texts -------------------------------------------------------------------------------------------------------
+
+    def decode(self, samples: Tree) -> list[list[str]]:
+        """The completions [P, G] as texts, without special tokens."""
+        ids, lengths = samples["completion_ids"].tolist(), samples["completion_lengths"].tolist()
+        return [
+            [self.prompts.text(row[:length]) for row, length in zip(group, sizes)] for group, sizes in zip(ids, lengths)
+        ]
+
+    def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        """Given answers as a rollout, tokenised once, each with the end token; short lists padded with valid = False.
+
+        log_probs are the present weights' own, since text carries none by token. Where `stored.log_probs` gives the
+        propensity of a whole answer, each token's is shifted by the same amount, so that the sum is the given one.
+        """
+        ids = self.prompts.encode(prompts, 0)
+        size = max(map(len, stored.actions))
+        answers = [[self.prompts.answer(a) for a in row] + [[]] * (size - len(row)) for row in stored.actions]
+        rollout = self._rollout(ids, size, _given(answers))
+        valid = torch.tensor([[g < len(row) for g in range(size)] for row in stored.actions])
+        rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
+        log_probs = torch.where(rollout.mask, self.rescore(rows).view_as(rollout.log_probs), 0.0)
+        if stored.log_probs is not None:
+            log_probs = _with_propensity(log_probs, rollout.mask, stored.log_probs)
+        rewards = torch.zeros(valid.shape)
+        components = {name: torch.zeros(valid.shape) for name in stored.components}
+        for p, row in enumerate(stored.actions):
+            if stored.rewards is not None:
+                rewards[p, : len(row)] = torch.tensor(stored.rewards[p], dtype=torch.float32)
+            for name, values in stored.components.items():
+                components[name][p, : len(row)] = torch.tensor(values[p], dtype=torch.float32)
+        new = {"log_probs": log_probs, "valid": valid, "rewards": rewards, "components": components}
+        return Rollout(**{**rollout.__dict__, **new})
+
+
+def _number_of(ids: list[int]) -> int:
+    """The same number for the same prompt, also in another rollout: rows of joined rollouts are told apart."""
+    return int.from_bytes(hashlib.blake2b(repr(ids).encode(), digest_size=7).digest(), "big")
+
+
+def _start(number: Any) -> float:
+    return number if isinstance(number, (int, float)) else number.start
+
+
+def _given(answers: list[list[list[int]]]) -> Generation:
+    flat = [ids for row in answers for ids in row]
+    lengths = torch.tensor([len(ids) for ids in flat])
+    width = max(int(lengths.max()), 1)
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in flat])
+    inside = torch.arange(width) < lengths[:, None]
+    return Generation(ids, lengths, inside, torch.zeros(ids.shape), torch.ones(len(flat), dtype=torch.bool))
+
+
+def _with_propensity(log_probs: Tensor, mask: Tensor, given: list[list[float | None]]) -> Tensor:
+    out = log_probs.clone()
+    for p, row in enumerate(given):
+        for g, total in enumerate(row):
+            here = mask[p, g]
+            if total is not None and here.any():
+                out[p, g, here] += (total - log_probs[p, g, here].sum()) / here.sum()
+    return out

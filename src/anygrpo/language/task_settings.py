@@ -1,0 +1,77 @@
+"""Recipe tables of tasks whose outputs are texts."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from anygrpo.recipe.section import Section
+from anygrpo.scoring.settings import Rewards
+
+
+class Example(Section):
+    """A worked example: a question and the answer as the model should write it."""
+
+    question: str
+    answer: str
+
+
+class TextTask(Section):
+    """What every text task has."""
+
+    system: str | None = None
+    "System message put before the prompt."
+    examples: tuple[Example, ...] = ()
+    "`[[task.examples]]`: put before the prompt as earlier turns. They show the form of an answer, so that it ends."
+    held_out: int = Field(128, ge=1)
+    "Evaluation prompts, at most."
+    workers: int = Field(2, ge=1)
+    "Worker processes for rewards that need one."
+    accuracy: str | None = None
+    "The reward whose full marks are counted as eval/accuracy; the first one that judges correctness where not given."
+
+
+class ArithmeticTask(TextTask):
+    """Endless sums of two numbers of so many digits, scored by the number reward unless others are given."""
+
+    kind: Literal["arithmetic"]
+    digits: int = Field(2, ge=1, le=12)
+    operation: Literal["+", "-", "*"] = "+"
+    system: str | None = "Reply with the number only."
+    "System message; an empty text for none."
+    rewards: Rewards = ()
+
+
+class JsonlTask(TextTask):
+    """A user's JSON Lines file, one object a line."""
+
+    kind: Literal["jsonl"]
+    path: str
+    prompt_column: str = "prompt"
+    "A text, or a list of {role, content} messages."
+    answer_column: str | None = "answer"
+    "Gold answers, where rows have them: demonstrations of supervised stages. Rewards name their own columns."
+    held_out_path: str | None = None
+    "File of evaluation prompts; a share of `path` where not given."
+    held_out_share: float = Field(0.1, gt=0, lt=1)
+    "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
+    rewards: Rewards = Field(min_length=1)
+
+
+class ReasoningGymTask(TextTask):
+    """A generated, verifiable data set of reasoning-gym, scored by its own `score_answer`."""
+
+    kind: Literal["reasoning_gym"]
+    dataset: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    "The data set's own parameters (min_digits, max_terms ...)."
+    weight: float = 1.0
+    "Weight of the data set's own score."
+    extract: Literal["whole", "tag", "first_word", "last_line", "last_number"] = "whole"
+    "What of the output is the answer: all, the text inside <answer>...</answer>, the first word, the last line,"
+    "or the last number."
+    timeout: float = Field(5.0, gt=0)
+    "Seconds a scoring call may take before its worker is killed."
+    rewards: Rewards = ()
+    "Further rewards, added to the data set's own score."

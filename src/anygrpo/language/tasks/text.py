@@ -1,0 +1,111 @@
+"""What every text task shares: scoring, held-out accuracy, stored answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anygrpo.core.rollout import Scores, Stored
+from anygrpo.core.task import BaseTask
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.language.task_settings import TextTask as TextTaskSection
+from anygrpo.scoring.reward import Reward
+from anygrpo.scoring.scorer import Handle, Scorer
+from anygrpo.scoring.workers import Pool
+
+Prompt = dict[str, Any]
+"""{"prompt": text or messages, column: value, ...}."""
+
+FULL_MARKS = 1.0 - 1e-6
+
+
+Messages = list[dict[str, str]]
+
+
+def in_context(config: TextTaskSection, prompt: str | Messages) -> str | Messages:
+    """The prompt with the task's system message and worked examples before it; unchanged where it has neither."""
+    if not config.system and not config.examples:
+        return prompt
+    system = [{"role": "system", "content": config.system}] if config.system else []
+    turns = [
+        {"role": role, "content": text}
+        for example in config.examples
+        for role, text in (("user", example.question), ("assistant", example.answer))
+    ]
+    return [*system, *turns, *([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)]
+
+
+class TextTask(BaseTask):
+    """Subclasses give `prompts` and `held_out`, and call `judge_by` once their rewards exist.
+
+    `score` never raises and never outlives its rewards' time-outs; `score_async` is the same in the background.
+    """
+
+    demonstration = "answer"
+    """The column that holds gold answers."""
+
+    def __init__(self, config: TextTaskSection, seed: int) -> None:
+        self.seed = seed
+        self.pool = Pool(config.workers)
+        self._scored: tuple[list[Prompt], list[list[str]], Scores] | None = None
+
+    def judge_by(self, rewards: list[Reward], accuracy: str | None) -> None:
+        """Score by `rewards`; count eval/accuracy by the one called `accuracy`, or the first that judges correctness.
+
+        Raises:
+            ConfigError: no reward of that name.
+        """
+        names = [reward.name for reward in rewards]
+        if accuracy is not None and accuracy not in names:
+            raise ConfigError(f"accuracy = {accuracy!r} names no reward; {suggestion(accuracy, names)}")
+        judges = [reward.name for reward in rewards if reward.judges]
+        self.accuracy = accuracy or (judges[0] if judges else None)
+        self.scorer = Scorer(rewards)
+
+    def score(self, prompts: list[Prompt], outputs: list[list[str]]) -> Scores:
+        scores = self.scorer.score(prompts, outputs)
+        self._scored = (prompts, outputs, scores)
+        return scores
+
+    def score_async(self, prompts: list[Prompt], outputs: list[list[str]]) -> Handle:
+        """Start scoring in the background; `.result()` waits for the scores."""
+        return self.scorer.score_async(prompts, outputs)
+
+    def measure(self, prompts: list[Prompt], outputs: list[list[str]]) -> dict[str, float]:
+        """{"eval/accuracy": share of outputs with full marks}; an output that could not be scored counts as wrong.
+
+        Outputs that `score` has just seen are not scored again.
+        """
+        if self.accuracy is None or not outputs:
+            return {}
+        known = self._scored
+        seen = known is not None and known[0] == prompts and known[1] == outputs
+        scores = known[2] if known and seen else self.score(prompts, outputs)
+        assert scores.valid is not None
+        right = (scores.components[self.accuracy] >= FULL_MARKS) & scores.valid
+        return {"eval/accuracy": right.float().mean().item()}
+
+    def stored(self, prompts: list[Prompt]) -> Stored:
+        """Candidates with their rewards where the prompts have a column "candidates", else gold answers.
+
+        Raises:
+            ConfigError: neither exists for any of these prompts.
+        """
+        if any(prompt.get("candidates") for prompt in prompts):
+            rows = [prompt.get("candidates") or [] for prompt in prompts]
+            texts = [[candidate["text"] for candidate in row] for row in rows]
+            if not all("reward" in candidate for row in rows for candidate in row):
+                return Stored(actions=texts)
+            return Stored(texts, rewards=[[float(candidate["reward"]) for candidate in row] for row in rows])
+        gold = [prompt.get(self.demonstration) for prompt in prompts]
+        gold = [answer[0] if isinstance(answer, list) and answer else answer for answer in gold]
+        if all(answer is None for answer in gold):
+            raise ConfigError(
+                f"these prompts have neither gold answers (column {self.demonstration!r}) nor candidates",
+                "a supervised or RCE stage needs one of them; a grpo stage with source = 'policy' does not",
+            )
+        return Stored(actions=[[] if answer is None else [str(answer)] for answer in gold])
+
+    def close(self) -> None:
+        """Stop the reward workers."""
+        self.scorer.close()
+        self.pool.close()

@@ -1,0 +1,128 @@
+"""Reading recipes: defaults < recipe file < command-line flags. One validation path for all three."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.recipe.explain import readable
+from anygrpo.recipe.kinds import check_forms, section_of
+from anygrpo.recipe.recipe import Recipe
+
+
+def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and apply flags such as `["--algorithm.clip-high", "0.28"]`.
+
+    Raises:
+        DataError: no such file.
+        ConfigError: not TOML, unknown keys, wrong types, impossible combinations.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no recipe at {path}", "give the path of a .toml file; examples lie in recipes/")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    apply_flags(table, flags)
+    return parse_recipe(table)
+
+
+def parse_recipe(table: dict[str, Any]) -> Recipe:
+    """Validate a table read from TOML, or made in Python, stages included.
+
+    Raises:
+        ConfigError: unknown keys, wrong types, impossible combinations, a list that holds None.
+    """
+    _check_lists(table, "")
+    policy, task = (section_of(name, table.get(name)) for name in ("policy", "task"))
+    made: type[Recipe[Any, Any]] = Recipe[policy, task]  # type: ignore[valid-type]
+    try:
+        recipe = made.model_validate(_stages_by_name(table))
+        check_forms(recipe.policy.kind, recipe.task.kind)
+        recipe.resolved_stages()
+        return recipe
+    except ValidationError as error:
+        raise readable(error, made) from None
+
+
+def _stages_by_name(table: dict[str, Any]) -> dict[str, Any]:
+    """None by name in what stages override: their tables are kept as they are given, and written down so."""
+    stages = table.get("stages")
+    if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
+        return table
+    named = lambda v: {k: "none" if x is None else x for k, x in v.items()} if isinstance(v, dict) else v  # noqa: E731
+    return table | {"stages": [{key: named(value) for key, value in stage.items()} for stage in stages]}
+
+
+def _check_lists(value: Any, where: str) -> None:
+    """None stands for "not given" in a table; in a list, which TOML could not write down again, it has no meaning."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_lists(inner, f"{where}.{key}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            if inner is None:
+                raise ConfigError(f"{where} holds None in a list: {value!r}", "leave it out")
+            _check_lists(inner, where)
+
+
+def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
+    """Set `--a.b-c value` (or `--a.b-c=value`) in a nested table; stages by number: `--stages.0.steps 5`."""
+    queue = list(flags)
+    while queue:
+        flag = queue.pop(0)
+        if not flag.startswith("--"):
+            raise ConfigError(f"unexpected argument {flag!r}", "settings are given as --table.key value")
+        name, equals, text = flag[2:].partition("=")
+        if not equals:
+            if not queue:
+                raise ConfigError(f"--{name} has no value")
+            text = queue.pop(0)
+        _set(table, name.replace("-", "_").split("."), _value(text), flag)
+
+
+def _value(text: str) -> Any:
+    """A TOML value where the text is one, else the text itself."""
+    words = {"none": "none", "null": "none", "True": True, "False": False}
+    if text in words:
+        return words[text]
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _set(table: Any, path: list[str], value: Any, flag: str) -> None:
+    for key in path[:-1]:
+        if isinstance(table, list):
+            if not key.isdigit() or int(key) >= len(table):
+                raise ConfigError(f"{flag}: there is no element {key!r}; the list has {len(table)}")
+            table = table[int(key)]
+        else:
+            table = table.setdefault(key, {})
+        if not isinstance(table, dict | list):
+            raise ConfigError(f"{flag}: {key!r} is a value, not a table")
+    if isinstance(table, list):
+        raise ConfigError(f"{flag}: name the key inside the list's element")
+    table[path[-1]] = value
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The resolved recipe as TOML, readable by `load_recipe` (keys whose value is None are left out)."""
+    import tomli_w
+
+    return tomli_w.dumps(_without_none(recipe.model_dump(mode="json")))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(inner) for inner in value]
+    return value

@@ -1,0 +1,154 @@
+"""The whole recipe, and the stages it resolves to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from anygrpo.errors import ConfigError
+from anygrpo.recipe.algorithm import (
+    AlgorithmConfig,
+    DoctorConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    StageConfig,
+    TrainingConfig,
+)
+from anygrpo.recipe.explain import readable
+from anygrpo.recipe.section import Schedule, Section
+
+P = TypeVar("P", bound=Section)
+T = TypeVar("T", bound=Section)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage with every override applied."""
+
+    name: str
+    method: Literal["grpo", "supervised", "rce"]
+    source: Literal["policy", "stored"]
+    steps: int | None
+    epochs: float | None
+    algorithm: AlgorithmConfig
+    optimizer: OptimizerConfig
+    task: Any
+
+
+class Recipe(Section, Generic[P, T]):
+    """Everything that defines a run. Saved, resolved, as config.toml in the run folder.
+
+    P and T are the sections that the families of the policy and the task define (`recipe.kinds`).
+    """
+
+    name: str = "run"
+    seed: int = Field(0, ge=0)
+    folder: str | None = None
+    "Run folder; default: runs/<name>-<number>."
+    policy: P
+    task: T
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    stages: tuple[StageConfig, ...] = ()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    doctor: DoctorConfig = DoctorConfig()
+
+    @model_validator(mode="after")
+    def _stage_names_differ(self) -> Recipe:
+        names = [stage.name for stage in self.stages]
+        if len(set(names)) < len(names):
+            raise ValueError(f"stages need different names, found {names}")
+        return self
+
+    def resolved_stages(self) -> list[Stage]:
+        """The stages in order; one "grpo" stage of `training.steps` where the recipe lists none.
+
+        Raises:
+            ConfigError: an override that is unknown, or a combination that cannot work.
+        """
+        given = self.stages or (StageConfig(name="grpo", steps=self.training.steps),)
+        stages = [self._resolve(i, stage) for i, stage in enumerate(given)]
+        if self.training.off_policy_steps:
+            _check_off_policy(stages)
+        return stages
+
+    def _resolve(self, index: int, stage: StageConfig) -> Stage:
+        if (stage.steps is None) == (stage.epochs is None):
+            raise ConfigError(
+                f"stage {stage.name!r} has steps = {stage.steps} and epochs = {stage.epochs}",
+                "give exactly one of them",
+            )
+        source = stage.source or ("policy" if stage.method == "grpo" else "stored")
+        if stage.method != "grpo" and source == "policy":
+            raise ConfigError(f"stage {stage.name!r}: method {stage.method!r} trains on stored actions, not on samples")
+        at = f"stages.{index}."
+        algorithm = _override(self.algorithm, stage.algorithm, at + "algorithm.")
+        _check_algorithm(stage.name, stage.method, source, algorithm)
+        return Stage(
+            stage.name,
+            stage.method,
+            source,
+            stage.steps,
+            stage.epochs,
+            algorithm,
+            _override(self.optimizer, stage.optimizer, at + "optimizer."),
+            _override(self.task, stage.task, at + "task."),
+        )
+
+
+def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) -> None:
+    """What pydantic cannot see: settings that make a stage's every gradient 0."""
+    if method != "grpo":
+        return
+    if source == "policy" and a.group_size == 1 and number(a.lambda_pg):
+        raise ConfigError(
+            f"stage {name!r}: group_size = 1 has no baseline, every advantage is 0",
+            "set algorithm.group_size to 4 or more",
+        )
+    if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= a.group_size:
+        raise ConfigError(
+            f"stage {name!r}: pass_k = {a.pass_k} of a group of {a.group_size}: nothing is left to compare",
+            "set algorithm.pass_k below algorithm.group_size",
+        )
+    terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
+    if not any(number(getattr(a, term)) for term in terms):
+        raise ConfigError(f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained", "set one of them")
+
+
+def _check_off_policy(stages: list[Stage]) -> None:
+    sampling = [stage for stage in stages if stage.source == "policy"]
+    if not sampling:
+        raise ConfigError(
+            "training.off_policy_steps = 1, but every stage trains on stored actions: nothing is sampled ahead",
+            "set it to 0",
+        )
+    for stage in sampling:
+        if stage.algorithm.objective == "reinforce" and stage.algorithm.importance == "none":
+            raise ConfigError(
+                f'stage {stage.name!r}: objective = "reinforce" needs samples of the present weights, and with '
+                "training.off_policy_steps = 1 they are a step old",
+                'set algorithm.importance = "truncate", or an objective with a ratio (ppo, gspo, cispo, sapo)',
+            )
+
+
+def number(value: float | Schedule) -> float:
+    """The value furthest from 0 that a number takes, for checks before the run."""
+    return max(value.extremes(), key=abs) if isinstance(value, Schedule) else value
+
+
+def _override(base: Any, changes: dict[str, object], where: str) -> Any:
+    """`base` with the keys of `changes` replaced; tables inside it are merged unless they name a new kind."""
+    if not changes:
+        return base
+    table = base.model_dump(exclude_unset=True)
+    for key, value in changes.items():
+        old = table.get(key)
+        merge = isinstance(old, dict) and isinstance(value, dict) and "kind" not in value
+        table[key] = {**old, **value} if merge else value  # type: ignore[dict-item]
+    try:
+        return type(base).model_validate(table)
+    except ValidationError as error:
+        raise readable(error, type(base), where) from None

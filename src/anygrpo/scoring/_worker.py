@@ -1,0 +1,131 @@
+"""The program of one reward worker: loads functions by name and calls them until its socket closes.
+
+Run as a module that needs little beside the standard library, so that it starts fast and pulls in no torch. Requests are pickled
+(the trainer is trusted), replies are JSON (what comes back is only ever numbers and words). Frames: 8 bytes of length,
+then the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import math
+import os
+import pickle
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from anygrpo.core.user_code import describe, resolve
+
+HEADER = 8
+
+
+class WrongShape(Exception):
+    """A reward function returned no list of one value an output: calling it again for fewer outputs cannot help."""
+
+
+def verdicts(result: Any, count: int) -> list[float | str]:
+    """A reward function's return value as `count` finite numbers, or the reason why a value is none.
+
+    Raises:
+        WrongShape: `result` is not a list of `count` values.
+    """
+    if hasattr(result, "tolist"):
+        result = result.tolist()
+    if not isinstance(result, list | tuple):
+        raise WrongShape(f"returned {_short(result)}, wanted a list of {count} numbers")
+    if len(result) != count:
+        raise WrongShape(f"returned {len(result)} values for {count} outputs")
+    return [_verdict(value) for value in result]
+
+
+def _verdict(value: Any) -> float | str:
+    if value is None or isinstance(value, str | bytes):
+        return f"returned {_short(value)}"
+    try:
+        number = float(value)
+    except Exception:
+        return f"returned {_short(value)}"
+    return number if math.isfinite(number) else f"returned {number}"
+
+
+def _short(value: Any) -> str:
+    return "None" if value is None else f"{str(value)[:40]!r} ({type(value).__name__})"
+
+
+def handle(request: dict[str, Any], loaded: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    """The reply to one request: {"parameters": ...} of a load, {"values": ...} of a call, or {"error": ...}."""
+    try:
+        target = request["target"]
+        if request["op"] == "load":
+            sys.path[:] = request["path"]
+            loaded[target] = function = resolve(target)
+            parameters = inspect.signature(function).parameters.values()
+            names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+            needed = [p.name for p in parameters if p.name in names and p.default is p.empty]
+            return {"parameters": names, "needed": needed, "any": any(p.kind == p.VAR_KEYWORD for p in parameters)}
+        result = loaded[target](**request["arguments"])
+        if inspect.isawaitable(result):
+            result = asyncio.run(_awaited(result))
+        return {"values": verdicts(result, request["count"])}
+    except AttributeError as error:
+        if request["op"] == "load" and len(error.args) == 3:
+            return {"error": error.args[0], "missing": error.args[1], "known": error.args[2]}
+        return {"error": describe(error)}
+    except WrongShape as error:
+        return {"error": str(error), "shape": True}
+    except BaseException as error:  # sys.exit() in a reward is a failed call, not a dead worker
+        return {"error": describe(error)}
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def receive(sock: socket.socket) -> bytes | None:
+    """One frame's body; None when the other side is gone."""
+    header = _exactly(sock, HEADER)
+    return None if header is None else _exactly(sock, int.from_bytes(header, "big"))
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes | None:
+    body = bytearray()
+    while len(body) < size:
+        piece = sock.recv(min(1 << 20, size - len(body)))
+        if not piece:
+            return None
+        body += piece
+    return bytes(body)
+
+
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(HEADER, "big") + body
+
+
+def _die_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(0)
+
+
+def _offer_to_oom_killer() -> None:
+    """Where memory runs out, this process is to die and not the trainer."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def main() -> None:
+    """Serve the socket whose number, with the trainer's process id, stands last on the command line."""
+    fd, parent = map(int, sys.argv[-2:])
+    _offer_to_oom_killer()
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    sock, loaded = socket.socket(fileno=fd), {}
+    while (body := receive(sock)) is not None:
+        sock.sendall(frame(json.dumps(handle(pickle.loads(body), loaded)).encode()))

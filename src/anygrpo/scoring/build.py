@@ -1,0 +1,129 @@
+"""From `[[task.rewards]]` to rewards. Whatever cannot work is refused here, before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from anygrpo.core import user_code as python_file
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.scoring import builtin
+from anygrpo.scoring.reward import Inline, Remote, Reward
+from anygrpo.scoring.settings import CodeReward, FunctionReward, RegexReward
+from anygrpo.scoring.workers import LoadFailure, Pool
+
+JUDGES = {"number", "exact", "math_verify", "code"}
+"""Kinds whose full marks mean a correct answer."""
+
+
+def build_rewards(configs: Iterable[Any], pool: Pool, columns: set[str]) -> list[Reward]:
+    """The rewards of a recipe, in order. `columns` are the data's columns beside the prompt.
+
+    Raises:
+        ConfigError: a column or function that does not exist, two rewards of one name, no working sandbox.
+        DataError: no such file.
+    """
+    rewards: list[Reward] = []
+    for config in configs:
+        default = config.function.rpartition(":")[2] if config.kind == "function" else config.kind
+        name = config.name or default
+        if any(name == other.name for other in rewards):
+            raise ConfigError(f"two rewards are called {name!r}", "give one of them another name")
+        if (column := getattr(config, "column", None)) is not None and column not in columns:
+            raise ConfigError(
+                f"the {config.kind} reward reads column {column!r}, which the data lack; {suggestion(column, columns)}",
+                "set the reward's column",
+            )
+        rewards.append(BUILDERS[config.kind](config, name, pool, columns))
+    return rewards
+
+
+def check_value(config: Any, value: Any) -> str | None:
+    """Why a reward could never give a verdict with `value` in its column, or None. For data that is read once."""
+    if value is None:
+        return f"no {config.column!r}, which the {config.kind} reward reads"
+    if config.kind == "number" and builtin.last_number(str(value)) is None:
+        return f"{config.column} = {str(value)[:60]!r} holds no number"
+    if config.kind == "code":
+        from anygrpo.scoring.code import parse_tests
+
+        try:
+            parse_tests(value)
+        except (ValueError, TypeError) as error:
+            return f"{config.column}: {error}"
+    return None
+
+
+def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
+    def build(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
+        settings = config.model_dump(exclude={"kind", "name", "weight", "column"})
+        read = {"answer": config.column} if hasattr(config, "column") else {}
+        return Inline(name, config.weight, config.kind in JUDGES, function, settings, read)
+
+    return build
+
+
+def _regex(config: RegexReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+    settings = {"pattern": config.pattern, "full": config.full}
+    target = "anygrpo.scoring.builtin:regex"
+    return Remote(name, config.weight, False, target, pool, config.timeout, settings)
+
+
+def _math_verify(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
+    target = "anygrpo.scoring.mathematics:math_verify"
+    read = {"answer": config.column}
+    return Remote(name, config.weight, True, target, pool, config.timeout, columns=read, split=True)
+
+
+def _code(config: CodeReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+    from anygrpo.scoring.code import Code
+
+    return Code.build(config, name)
+
+
+def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+    python_file.check(config.function)
+    try:
+        signature = pool.inspect(config.function)
+    except LoadFailure as failure:
+        if failure.missing:
+            raise python_file.missing(config.function, failure.missing, failure.known) from None
+        raise ConfigError(f"loading {config.function} failed: {failure.reason}", "mend the file") from None
+    given = {"prompts", "outputs"} | columns | set(config.settings)
+    if lacking := [p for p in signature["needed"] if p not in given]:
+        raise ConfigError(
+            f"{config.function} wants {lacking[0]!r}, which is neither a column "
+            f"({', '.join(sorted(columns)) or 'none'}) nor one of its settings",
+            "a reward is called as function(prompts, outputs, **columns)",
+        )
+    if not signature["any"] and (deaf := {"prompts", "outputs"} - set(signature["parameters"])):
+        raise ConfigError(
+            f"{config.function} does not take {sorted(deaf)[0]!r}", "define it as function(prompts, outputs, **columns)"
+        )
+    if both := columns & set(config.settings):
+        raise ConfigError(f"{config.function}: setting {sorted(both)[0]!r} is also a column", "rename the setting")
+    passed = columns if signature["any"] else columns & set(signature["parameters"])
+    return Remote(
+        name,
+        config.weight,
+        False,
+        config.function,
+        pool,
+        config.timeout,
+        dict(config.settings),
+        {column: column for column in passed},
+        retry_alone=config.retry_alone,
+    )
+
+
+BUILDERS: dict[str, Callable[..., Reward]] = {
+    "number": _inline(builtin.number),
+    "exact": _inline(builtin.exact),
+    "length": _inline(builtin.length),
+    "connectives": _inline(builtin.connectives),
+    "repetition": _inline(builtin.repetition),
+    "regex": _regex,
+    "math_verify": _math_verify,
+    "code": _code,
+    "function": _function,
+}

@@ -1,0 +1,65 @@
+"""A selector: a pointer network that picks items from a pool of its query's own."""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.selection.network import SelectorNetwork
+from anygrpo.selection.policy import SelectorPolicy
+from anygrpo.selection.settings import SelectorConfig
+
+__all__ = ["SelectorNetwork", "SelectorPolicy", "build", "freeze"]
+
+
+def build(config: SelectorConfig, seed: int) -> SelectorPolicy:
+    """A selector with weights drawn from `seed`, or read from `config.initial`.
+
+    Raises:
+        ConfigError: a freeze pattern that matches nothing, or all. DataError: no such checkpoint.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = SelectorNetwork(config)
+    if config.initial is not None:
+        _load(network, Path(config.initial))
+    freeze(network, config.freeze)
+    if torch.cuda.is_available():
+        network.cuda()
+    return SelectorPolicy(config, network)
+
+
+def freeze(module: nn.Module, patterns: tuple[str, ...]) -> None:
+    """Fix every parameter whose name matches one of the shell-style `patterns`.
+
+    Raises:
+        ConfigError: a pattern matches no parameter, or nothing trainable is left.
+    """
+    names = [name for name, _ in module.named_parameters()]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            heads = sorted({name.rsplit(".", 1)[0] for name in names})
+            raise ConfigError(f"freeze pattern {pattern!r} matches no parameter", "modules: " + ", ".join(heads))
+    for name, parameter in module.named_parameters():
+        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            parameter.requires_grad_(False)
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ConfigError(f"freeze = {list(patterns)} leaves nothing to train")
+
+
+def _load(network: SelectorNetwork, path: Path) -> None:
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise DataError(f"no selector checkpoint at {path}")
+    report = network.load_state_dict(load_file(path), strict=False)
+    if report.missing_keys or report.unexpected_keys:
+        raise ConfigError(
+            f"{path} does not fit the policy: missing {report.missing_keys[:3]}, "
+            f"unexpected {report.unexpected_keys[:3]}",
+            "use the policy section that the checkpoint was trained with",
+        )

@@ -1,0 +1,24 @@
+"""Selection tasks: which items, put before a frozen model, make it answer well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anygrpo.selection.task import SelectionTask
+
+__all__ = ["SelectionTask", "build"]
+
+
+def build(config: Any, seed: int) -> SelectionTask:
+    """The task of a section of kind digits_vqa, demonstrations or stored_candidates."""
+    if config.kind == "digits_vqa":
+        from anygrpo.selection.digits import DigitsVQA
+
+        return DigitsVQA(config, seed)
+    if config.kind == "demonstrations":
+        from anygrpo.selection.demonstrations import Demonstrations
+
+        return Demonstrations(config, seed)
+    from anygrpo.selection.stored_task import StoredCandidates
+
+    return StoredCandidates(config, seed)

@@ -1,0 +1,196 @@
+"""`anygrpo select generate | inspect | evaluate`: stored candidates, and what a selector is worth."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import ConfigError, DataError
+
+_BATCH = 64
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser("select", help="generate and inspect stored demonstrations")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    generate = actions.add_parser("generate", help="write scored candidates: beams, samples, random, retrieved")
+    generate.add_argument("source", help="a recipe (its policy as it starts), or a run folder (its best checkpoint)")
+    generate.add_argument("--out", required=True, type=Path)
+    generate.add_argument("--queries", type=int, default=800)
+    generate.add_argument("--beams", type=int, default=5)
+    generate.add_argument("--samples", default="1.0:2,1.3:2", help="temperature:count, ...")
+    generate.add_argument("--random", type=int, default=1)
+    generate.add_argument("--retrieved", type=int, default=5)
+    generate.add_argument("--layout", choices=("pool", "fixed", "legacy"), default="pool")
+    generate.add_argument("--seed", type=int, default=0)
+    inspect = actions.add_parser("inspect", help="quality of a file of stored candidates")
+    inspect.add_argument("file", type=Path)
+    inspect.add_argument("--mode", default="hard_plus_soft", help="reward mode")
+    inspect.add_argument("--index", choices=("auto", "global", "local"), default="auto")
+    inspect.add_argument("--min-score-when-wrong", type=float, default=0.0)
+    evaluate = actions.add_parser("evaluate", help="a run's policy beside its start and the baselines, paired")
+    evaluate.add_argument("run", type=Path, nargs="+", help="run folders that differ in their seed")
+    evaluate.add_argument("--split", choices=("validation", "test"), help="demonstrations: which queries")
+    evaluate.add_argument("--queries", type=int, help="held-out queries")
+    evaluate.add_argument("--oracle-sets", type=int, default=600, help="sets of a size tried for a query; 0: no oracle")
+    for one in (inspect, evaluate):
+        one.add_argument("--json", action="store_true")
+    parser.set_defaults(takes_flags=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 0, or an error's."""
+    if args.flags and args.action != "generate":
+        raise ConfigError(f"unknown arguments {args.flags}", f"see anygrpo select {args.action} --help")
+    return {"generate": _generate, "inspect": _inspect, "evaluate": _evaluate}[args.action](args)
+
+
+# --- generate ------------------------------------------------------------------------------------------------
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from anygrpo.selection.generate import Plan, generate
+    from anygrpo.selection.layouts import write_stored
+
+    policy, task, _ = _load(args.source, args.flags)
+    if not hasattr(task, "prompt") or getattr(task, "live", task) is None:
+        raise ConfigError(f"{args.source}: its task cannot judge new selections", "use a task that scores by a model")
+    plan = Plan(args.beams, _temperatures(args.samples), args.random, args.retrieved)
+    stored = []
+    for start in range(0, args.queries, _BATCH):
+        count = min(_BATCH, args.queries - start)
+        prompts = [task.prompt(f"train-{start + i}") for i in range(count)]
+        rows = generate(policy, prompts, plan, args.seed + start)
+        stored += [_judged(task, prompt, row) for prompt, row in zip(prompts, rows)]
+    write_stored(args.out, stored, args.layout)
+    total = sum(len(q.candidates) for q in stored)
+    print(f"{args.out}: {len(stored)} queries, {total} candidates; anygrpo select inspect {args.out}")
+    return 0
+
+
+def _temperatures(text: str) -> tuple[tuple[float, int], ...]:
+    try:
+        pairs = [part.split(":") for part in text.split(",") if part]
+        return tuple((float(t), int(n)) for t, n in pairs)
+    except ValueError:
+        raise ConfigError(f"--samples {text!r} is not a list of temperature:count", "--samples 1.0:2,1.3:2") from None
+
+
+def _judged(task: Any, prompt: dict[str, Any], row: list[Any]) -> Any:
+    """One query's candidates with what the task says of them."""
+    import torch
+
+    from anygrpo.selection.stored_query import Candidate, StoredQuery
+
+    parts = task.judge([prompt], [[g.selection for g in row]])
+    candidates = []
+    for i, g in enumerate(row):
+        known = {name: float(part[0, i]) for name, part in parts.items() if torch.isfinite(part[0, i])}
+        if g.beam_score is not None:
+            known["beam_score"] = g.beam_score
+        failed = len(known) < len(parts)
+        candidates.append(Candidate(g.selection, g.method, known, g.log_prob, g.temperature, g.rank, None, failed))
+    query = {k: prompt[k] for k in ("text", "question") if k in prompt}
+    return StoredQuery(prompt["id"], tuple(prompt["ids"]), tuple(candidates), query)
+
+
+# --- inspect -------------------------------------------------------------------------------------------------
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    from anygrpo.errors import suggestion
+    from anygrpo.selection.layouts import read_stored
+    from anygrpo.selection.quality import inspect
+    from anygrpo.selection.rewards import MODES
+    from anygrpo.selection.settings import RewardConfig
+
+    if args.mode not in MODES:
+        raise ConfigError(f"unknown reward mode {args.mode!r}", suggestion(args.mode, MODES))
+    config = RewardConfig(mode=args.mode)
+    report = inspect(read_stored(args.file, args.index), config, args.min_score_when_wrong)
+    if args.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    findings = report.pop("findings")
+    for name, value in report.items():
+        print(f"{name:22s} {_short(value)}")
+    print("\n" + "\n".join(f"! {finding}" for finding in findings) if findings else "\nNothing stands in the way.")
+    return 0
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "  ".join(f"{k}: {_short(v)}" for k, v in value.items()) or "-"
+    if isinstance(value, list):
+        return "; ".join(_short(v) for v in value) or "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# --- evaluate ------------------------------------------------------------------------------------------------
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    from anygrpo.selection.evaluation import compare_runs
+
+    report = compare_runs([_load(folder, (), args.split, args.queries) for folder in args.run], args.oracle_sets)
+    if args.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    print(f"{report['queries']} held-out queries, {report['runs']} run(s)\n")
+    print(f"{'':14s}" + "".join(f"{k:>10d} shots" for k in report["shots"]))
+    for name, row in report["accuracy"].items():
+        print(f"{name:14s}" + "".join(f"{x:16.3f}" for x in row))
+    if report["oracle"]:
+        print(f"\noracle: {report['oracle']}")
+    for title in ("paired", "more_shots", "change"):
+        print()
+        for name, value in report[title].items():
+            print(f"{name:34s} {_short(value)}")
+    return 0
+
+
+def _load(source: Any, flags: Any, split: str | None = None, queries: int | None = None) -> tuple[Any, Any, Any]:
+    """Policy (a run's best weights), task, and the weights the run began with, from a recipe or a run folder."""
+    from anygrpo.core.build import build_policy, build_task
+    from anygrpo.core.policy import load_state, state_of
+    from anygrpo.recipe.load import load_recipe
+    from anygrpo.train import checkpoint
+
+    path = Path(source)
+    recipe = load_recipe(path / "config.toml" if path.is_dir() else path, list(flags))
+    if recipe.policy.kind != "selector":
+        raise ConfigError(f"{path}: policy.kind = {recipe.policy.kind!r}", "select works on selectors")
+    policy = build_policy(recipe.policy, recipe.seed)
+    start = {name: tensor.clone() for name, tensor in state_of(policy.trainable()).items()}
+    if path.is_dir():
+        best = path / "checkpoints" / "best"
+        weights = best if best.is_dir() else checkpoint.newest(path / "checkpoints")
+        if weights is None:
+            raise DataError(f"{path} holds no complete checkpoint")
+        load_state(policy.trainable(), checkpoint.load(weights)[0])
+    section = recipe.resolved_stages()[-1].task
+    section = getattr(section, "live", None) or section
+    return policy, build_task(_held_out(section, split, queries), recipe.seed), start
+
+
+def _held_out(section: Any, split: str | None, queries: int | None) -> Any:
+    """The task section with another held-out split, or more queries in it.
+
+    Raises:
+        ConfigError: a task that has no such choice.
+    """
+    changes: dict[str, Any] = {}
+    if split:
+        if not hasattr(section, "split"):
+            raise ConfigError(f"--split {split}: task.kind = {section.kind!r} has one held-out set", "leave it out")
+        changes["split"] = split
+    if queries:
+        chosen = split or getattr(section, "split", None)
+        name = f"{chosen}_queries" if chosen else "evaluation_queries"
+        if not hasattr(section, name):
+            cure = "task.validation is its held-out share"
+            raise ConfigError(f"--queries {queries}: task.kind = {section.kind!r} has a fixed number of queries", cure)
+        changes[name] = queries
+    return section.model_copy(update=changes)

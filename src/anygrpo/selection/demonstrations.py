@@ -1,0 +1,145 @@
+"""Choosing labelled examples to put before a query, for a frozen language model that classifies it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.core.rollout import Stored
+from anygrpo.core.task import epoch_indices
+from anygrpo.errors import DataError
+from anygrpo.files import cache_folder
+from anygrpo.models.embedding import embed
+from anygrpo.models.judge import Example, FrozenClassifier
+from anygrpo.selection.rewards import reward
+from anygrpo.selection.settings import DemonstrationsConfig
+from anygrpo.selection.task import Prompt, Selection, SelectionTask, nearest
+
+
+class Demonstrations(SelectionTask):
+    """Prompts: "id" (split and number), "query" [d], "candidates" [M, d], "ids", "text", "label".
+
+    Pool, training, validation and test texts are disjoint, balanced over labels, and fixed by `split_seed`.
+    """
+
+    def __init__(self, config: DemonstrationsConfig, seed: int) -> None:
+        self.config, self.seed = config, seed
+        self.shots, self.reward, self.size = config.shots, config.reward, config.queries
+        self.reward_shots = config.reward_shots
+        sizes = {
+            "pool": config.pool,
+            "train": config.queries,
+            "validation": config.validation_queries,
+            "test": config.test_queries,
+        }
+        self.texts = _split(read_examples(config.data, config.labels), config, sizes)
+        self._embedded: dict[str, Tensor] = {}
+        cache = Path(config.cache) if config.cache else cache_folder() / "answers.sqlite"
+        self.frozen = FrozenClassifier(
+            config.model, config.labels, config.instruction, config.dtype, config.batch, cache
+        )
+
+    def prompts(self, step: int, count: int) -> list[Prompt]:
+        return [self.prompt(f"train-{i}") for i in epoch_indices(self.size, step, count, self.seed)]
+
+    def held_out(self) -> list[Prompt]:
+        """The validation or test queries, as `split` says."""
+        return [self.prompt(f"{self.config.split}-{i}") for i in range(len(self.texts[self.config.split]))]
+
+    def prompt(self, name: str) -> Prompt:
+        """The query called `name` ("train-3", "validation-3", "test-3")."""
+        split, number = name.split("-")
+        text, label = self.texts[split][int(number)]
+        return {
+            "id": name,
+            "query": self._embeddings(split)[int(number)],
+            "candidates": self._embeddings("pool"),
+            "ids": [f"pool-{i}" for i in range(len(self.texts["pool"]))],
+            "text": text,
+            "label": self.config.labels.index(label),
+        }
+
+    def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
+        pool = self.texts["pool"]
+        texts = [
+            self.frozen.prompt([pool[i] for i in selection], prompt["text"])
+            for prompt, row in zip(prompts, selections)
+            for selection in row
+        ]
+        p, g = len(prompts), len(selections[0])
+        log_probs = self.frozen.label_log_probs(texts).view(p, g, -1)
+        labels = torch.tensor([prompt["label"] for prompt in prompts])
+        truth = log_probs.gather(-1, labels[:, None, None].expand(p, g, 1))[..., 0].exp()
+        correct = (log_probs.argmax(-1) == labels[:, None]).float()
+        relevance = torch.tensor([[_relevance(x, s) for s in row] for x, row in zip(prompts, selections)])
+        return {"correct": correct, "accuracy_score": correct.clone(), "gt_prob": truth, "relevance": relevance}
+
+    def stored(self, prompts: list[Prompt]) -> Stored:
+        """One demonstration list a query: its nearest neighbours, nearest last (next to the query)."""
+        actions: list[list[Any]] = [[nearest(p, self.shots)[::-1]] for p in prompts]
+        parts = self.judge(prompts, actions)
+        ragged = {name: part.tolist() for name, part in parts.items()}
+        return Stored(actions, reward(parts, self.reward).tolist(), None, ragged)
+
+    def close(self) -> None:
+        self.frozen.cache.close()
+
+    def _embeddings(self, split: str) -> Tensor:
+        if split not in self._embedded:
+            self._embedded[split] = embed([text for text, _ in self.texts[split]], self.config.embedding)
+        return self._embedded[split]
+
+
+def read_examples(data: str, labels: tuple[str, ...]) -> list[Example]:
+    """Texts and labels from a JSONL file, or from the cache folder of scripts/fetch_sentiment.py.
+
+    Raises:
+        DataError: no such file, a row without text or label, a label not in `labels`.
+    """
+    path = Path(data)
+    if not data.endswith(".jsonl"):
+        path = cache_folder() / "sentiment" / f"{data}.jsonl"
+    if not path.is_file():
+        cure = "python scripts/fetch_sentiment.py" if path.parent.name == "sentiment" else "check task.data"
+        raise DataError(f"no examples at {path}", cure)
+    examples = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            text, label = row["text"], row["label"]
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f'{path}:{number} is not an object with "text" and "label"') from None
+        if label not in labels:
+            raise DataError(f"{path}:{number} has label {label!r}, task.labels are {list(labels)}")
+        examples.append((text, label))
+    return examples
+
+
+def _split(examples: list[Example], config: DemonstrationsConfig, sizes: dict[str, int]) -> dict[str, list[Example]]:
+    """Disjoint splits, each with labels as even as its size allows, in the labels' rotation."""
+    generator = torch.Generator().manual_seed(config.split_seed)
+    order = torch.randperm(len(examples), generator=generator).tolist()
+    by_label = {label: [examples[i] for i in order if examples[i][1] == label] for label in config.labels}
+    out: dict[str, list[Example]] = {}
+    for name, size in sizes.items():
+        words = [config.labels[i % len(config.labels)] for i in range(size)]
+        for label in config.labels:
+            if words.count(label) > len(by_label[label]):
+                raise DataError(
+                    f"{config.data}: {sum(sizes.values())} texts asked for, but {label!r} runs out in {name}",
+                    "ask for fewer queries",
+                )
+        out[name] = [by_label[word].pop() for word in words]
+    return out
+
+
+def _relevance(prompt: Prompt, selection: Selection) -> float:
+    """Mean cosine of the chosen examples to the query, in [0, 1]; 0 for none."""
+    if not selection:
+        return 0.0
+    chosen = prompt["candidates"][list(selection)]
+    return float(torch.cosine_similarity(chosen, prompt["query"][None]).mean().clamp(0, 1))

@@ -1,0 +1,261 @@
+"""`SelectorPolicy`: the pointer network as a policy. T is the number of picks (or 1, where sequences or sets are
+what is clipped)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from anygrpo.core.policy import BasePolicy
+from anygrpo.core.rollout import Evaluation, Rollout, Shared, Stored, Tree, tree_map
+from anygrpo.errors import ConfigError
+from anygrpo.selection import decoding, picks, replay
+from anygrpo.selection import recorded as record
+from anygrpo.selection.decoding import Drawn, Rules
+from anygrpo.selection.grouping import Grouping
+from anygrpo.selection.network import Encoded, SelectorNetwork
+from anygrpo.selection.prompts import Pools, is_range, pools
+from anygrpo.selection.recorded import Recorded
+from anygrpo.selection.settings import SelectorConfig
+
+
+class SelectorPolicy(BasePolicy):
+    """Picks items from a query's own pool, without replacement.
+
+    Sampling is always without dropout. Samples: prompt, a `Shared` leaf with what `Pools` holds, and chosen [P, G, K].
+    """
+
+    provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised"})
+
+    def __init__(self, config: SelectorConfig, network: SelectorNetwork) -> None:
+        self.config, self.network = config, network.eval()
+        self.temperature = config.temperature
+        self.fix_reference()
+        self._met: dict[tuple[int, tuple[int, ...]], Tensor] = {}
+        self._recorded: Recorded | None = None
+        self._may_keep = True
+
+    # --- the protocol -----------------------------------------------------------------------------------------
+
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        pool = self._pools(prompts, self.config.shots)
+        generator = torch.Generator().manual_seed(seed)
+        keep = self.one_update and self._may_keep
+        encoded = self._encode(pool, keep)
+        graph = keep and self.config.decision == "pick" and record.recordable(self.network)
+        drawn = decoding.sample(self.network, encoded, pool.choosable, group_size, self.rules(), generator, graph)
+        if keep:
+            self._recorded = Recorded(vars(pool), encoded, drawn if graph else None, record.versions(self.network))
+        return self._rollout(pool, drawn)
+
+    def greedy(self, prompts: list[Any]) -> Rollout:
+        shots = self.config.evaluation_shots or self.config.shots
+        pool = self._pools(prompts, shots)
+        encoded = self._encode(pool)
+        chosen = decoding.greedy(self.network, encoded, pool.choosable, self.rules(shots))
+        return self._rollout(pool, self._scored(pool, encoded, chosen[:, None]))
+
+    def beam(self, prompts: list[Any], width: int) -> tuple[list[list[tuple[int, ...]]], list[list[float]]]:
+        """The best `width` selections of each prompt and their log-probabilities, best first. Deterministic: these
+        log-probabilities are scores, not propensities."""
+        pool = self._pools(prompts, self.config.shots)
+        chosen, scores = decoding.beams(self.network, self._encode(pool), pool.choosable, self.rules(), width)
+        found = torch.isfinite(scores).tolist()
+        actions = [[a for a, ok in zip(row, keep) if ok] for row, keep in zip(self._tuples(chosen), found)]
+        return actions, [[s for s, ok in zip(row, keep) if ok] for row, keep in zip(scores.tolist(), found)]
+
+    def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        pool = self._pools(prompts, 1)
+        chosen, valid = replay.padded(prompts, stored, self.config.shots, self.config.stop)
+        rollout = self._rollout(pool, self._scored(pool, self._encode(pool), chosen.to(pool.query.device)))
+        return replay.with_behaviour(rollout, prompts, stored, valid, self.config, self._met)
+
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        self.check_wanted(want)
+        if self.config.decision != "pick":
+            return self._evaluate_whole(samples, want)
+        self.network.train(self.config.dropout_in_scoring)
+        if not want and (recorded := self._recorded_log_probs(samples)) is not None:
+            return Evaluation(recorded[:, times])
+        log_probs, _ = self._distributions(samples)
+        chosen = samples["chosen"]
+        mine = self._of_chosen(log_probs, chosen)
+        exact = picks.kl(log_probs, self._reference_distributions(samples)) if "kl" in want else None
+        return Evaluation(
+            mine[:, times],
+            picks.entropy(log_probs)[:, times] if "entropy" in want else None,
+            exact[:, times] if exact is not None else None,
+            {"supervised": self._supervised(samples)} if "supervised" in want else {},
+        )
+
+    def decode(self, samples: Tree) -> list[list[tuple[int, ...]]]:
+        return self._tuples(samples["chosen"])
+
+    def trainable(self) -> SelectorNetwork:
+        return self.network
+
+    # --- beyond the protocol ----------------------------------------------------------------------------------
+
+    def rules(self, shots: int | None = None) -> Rules:
+        return Rules(shots or self.config.shots, self.config.stop, self.config.min_shots, self.temperature)
+
+    def first_pick(self, samples: Tree) -> Tensor:
+        """[n, M + 1] probabilities of the first pick (the last column: STOP), without gradient."""
+        with torch.no_grad():
+            return self._distributions(samples)[0][:, 0].exp()
+
+    def set_log_probs(self, samples: Tree) -> Tensor:
+        """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
+        samples = self._here(samples)
+        chosen = samples["chosen"]
+        if chosen.shape[-1] > 4:
+            raise ConfigError(f"a set of {chosen.shape[-1]} has too many orders", "use sets of at most 4")
+        every = picks.orders(chosen)  # [n, K!, K]
+        options = self._options(_choosable(samples)[:, None], every)
+        log_probs = picks.log_softmax(self._logits(samples, every), options)
+        totals = self._of_chosen(log_probs, every).sum(-1)
+        return totals.logsumexp(-1) - picks.repeats(chosen).log()
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        return [{"prompt": str(p.get("id")), "outputs": [list(o) for o in row]} for p, row in zip(prompts, outputs)]
+
+    @staticmethod
+    def _tuples(chosen: Tensor) -> list[list[tuple[int, ...]]]:
+        """Picks [P, G, K] as tuples of positions, STOP and NOTHING left out."""
+        return [[tuple(i for i in row if i >= 0) for row in group] for group in chosen.tolist()]
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _pools(self, prompts: list[Any], shots: int) -> Pools:
+        found = pools(prompts, self.config.features, 1 if self.config.stop else shots)
+        return found.to(next(self.network.parameters()).device)
+
+    def _encode(self, pool: Pools, graph: bool = False) -> Encoded:
+        self.network.eval()
+        with torch.set_grad_enabled(graph):
+            return self.network.encode(pool.query, pool.candidates, pool.choosable)
+
+    @torch.no_grad()
+    def _scored(self, pool: Pools, encoded: Encoded, chosen: Tensor) -> Drawn:
+        """Given selections [P, G, K] as if they had been drawn."""
+        options = self._options(pool.choosable[:, None], chosen)
+        log_probs = picks.log_softmax(self.network.logits(encoded, chosen) / self.temperature, options)
+        return Drawn(chosen, self._of_chosen(log_probs, chosen), picks.decision_mask(options, chosen))
+
+    def before_sharding(self, dtype: torch.dtype | None) -> None:
+        self._may_keep = False  # whole weights exist in passing only; a graph must not hold them
+
+    def _rollout(self, pool: Pools, drawn: Drawn) -> Rollout:
+        """Selections [P, G, K] as a rollout under the present weights, without dropout."""
+        p, g, _ = drawn.chosen.shape
+        which = torch.arange(p, device=drawn.chosen.device)[:, None].expand(p, g)
+        samples = {"prompt": Shared(vars(pool), which), "chosen": drawn.chosen}
+        mask, log_probs = drawn.free, drawn.log_probs
+        if self.config.decision != "pick":
+            mask, log_probs = mask.any(-1, keepdim=True), log_probs.sum(-1, keepdim=True)
+        if self.config.decision == "set":
+            with torch.no_grad():
+                log_probs = self.set_log_probs(tree_map(lambda x: x.flatten(0, 1), samples)).view(p, g, 1)
+        version = torch.full((p, g), self.version, dtype=torch.int64, device=log_probs.device)
+        return Rollout.of(samples, log_probs, mask, version=version)
+
+    def _options(self, choosable: Tensor, chosen: Tensor) -> Tensor:
+        return picks.open_columns(choosable, chosen, self.config.stop, self.config.min_shots)
+
+    def _distributions(self, samples: Tree) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and open columns [n, K, M + 1]."""
+        samples = self._here(samples)
+        options = self._options(_choosable(samples), samples["chosen"])
+        logits = self._logits(samples, samples["chosen"][:, None])[:, 0]
+        return picks.log_softmax(logits, options), options
+
+    def _encoded_prompts(self, values: dict[str, Tensor], index: Tensor) -> Encoded:
+        """The prompts at `index`, with the graph recorded in sampling where there is one: it serves once."""
+        recorded = self._take_recorded(values)
+        if recorded is None:
+            pool = Pools.of(values, index.device).rows(index)
+            return self.network.encode(pool.query, pool.candidates, pool.choosable)
+        every = is_range(index, len(values["query"]))
+        return recorded.encoded if every else recorded.encoded.map(lambda x: x[index])
+
+    def _recorded_log_probs(self, samples: Tree) -> Tensor | None:
+        """[n, K] as recorded in sampling, where the rows are all of the last rollout's and the weights still those."""
+        prompt = samples["prompt"]
+        recorded = self._take_recorded(prompt.values)
+        if recorded is None:
+            return None
+        made = recorded.log_probs(self.network, prompt.index, samples["chosen"], self.temperature)
+        if made is None:
+            self._recorded = recorded  # the encoded prompts may serve yet
+        return made
+
+    def _take_recorded(self, values: dict[str, Tensor]) -> Recorded | None:
+        recorded = self._recorded
+        if recorded is None or self.network.training or not torch.is_grad_enabled():
+            return None
+        self._recorded = None
+        return recorded if recorded.fits(self.network, values) else None
+
+    def _here(self, samples: Tree) -> Tree:
+        device = next(self.network.parameters()).device
+        return tree_map(lambda x: x.to(device), samples)
+
+    def _logits(self, samples: Tree, chosen: Tensor) -> Tensor:
+        """Tempered logits [n, c, K, M + 1] of c selections [n, c, K] of each row; each prompt is encoded once, however
+        many rows it has."""
+        n, count, _ = chosen.shape
+        own_noise = self.network.training and self.config.dropout > 0
+        prompt = samples["prompt"]
+        grouping = Grouping.of(torch.arange(n, device=chosen.device) if own_noise else prompt.index)
+        encoded = self._encoded_prompts(prompt.values, prompt.index[grouping.first]).map(grouping.cells)
+        grid = grouping.spread(chosen, picks.NOTHING).flatten(1, 2)
+        logits = self.network.logits(encoded, grid) / self.temperature
+        return grouping.rows(logits.unflatten(1, (-1, count)))
+
+    def _reference_distributions(self, samples: Tree) -> Tensor:
+        training = self.network.training
+        self.network.eval()
+        with torch.no_grad(), self.reference():
+            log_probs = self._distributions(samples)[0]
+        self.network.train(training)
+        return log_probs
+
+    @staticmethod
+    def _of_chosen(log_probs: Tensor, chosen: Tensor) -> Tensor:
+        """[..., K] of what was chosen; exactly 0 where nothing was (ended rows have their last column alone)."""
+        chosen = chosen.to(log_probs.device)
+        column = picks.columns(chosen, log_probs.shape[-1] - 1)
+        return log_probs.gather(-1, column[..., None])[..., 0]
+
+    def _supervised(self, samples: Tree) -> Tensor:
+        """Cross-entropy of each row's picks, mean over its decisions, with dropout where configured; [n]."""
+        self.network.train(self.config.dropout > 0)
+        log_probs, options = self._distributions(samples)
+        self.network.eval()
+        chosen = samples["chosen"].to(options.device)
+        mask = picks.decision_mask(options, chosen)
+        return -(self._of_chosen(log_probs, chosen) * mask).sum(-1) / mask.sum(-1).clamp_min(1)
+
+    def _whole(self, samples: Tree) -> Tensor:
+        """[n] log-probability of whole sequences, or of sets."""
+        if self.config.decision == "set":
+            return self.set_log_probs(samples)
+        return self._of_chosen(self._distributions(samples)[0], samples["chosen"]).sum(-1)
+
+    def _evaluate_whole(self, samples: Tree, want: frozenset[str]) -> Evaluation:
+        if exact := sorted(want & {"entropy", "kl"}):
+            raise ConfigError(
+                f"exact {' and '.join(exact)} of whole {self.config.decision}s would be sums over every selection",
+                'set policy.decision = "pick", or kl = "k3" and entropy_coef = 0',
+            )
+        self.network.train(self.config.dropout_in_scoring)
+        supervised = {"supervised": self._supervised(samples)} if "supervised" in want else {}
+        return Evaluation(self._whole(samples)[:, None], losses=supervised)
+
+
+def _choosable(samples: Tree) -> Tensor:
+    """[n, M] bool: what each row could pick first."""
+    prompt = samples["prompt"]
+    return prompt.values["choosable"].to(prompt.index.device)[prompt.index]

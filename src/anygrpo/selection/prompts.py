@@ -1,0 +1,132 @@
+"""Prompts of a selector as tensors, checked: one clear error for each way they can be wrong.
+
+A prompt is a dict: "id", "query" [d], "candidates" [M, d], and optionally "ids" (M global ids), "excluded" (positions
+that may not be picked, such as the query itself), and whatever its task needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.selection.picks import NOTHING, STOP
+
+
+@dataclass(frozen=True)
+class Pools:
+    """P prompts, padded to the largest pool.
+
+    Attributes:
+        query: [P, d]; candidates: [P, M, d]; choosable: [P, M] bool.
+    """
+
+    query: Tensor
+    candidates: Tensor
+    choosable: Tensor
+
+    @staticmethod
+    def of(values: dict[str, Tensor], device: torch.device) -> Pools:
+        """Those of a `Shared` leaf of samples, where the network computes."""
+        return Pools(**{name: x.to(device) for name, x in values.items()})
+
+    def to(self, device: torch.device) -> Pools:
+        return Pools.of(vars(self), device)
+
+    def rows(self, index: Tensor) -> Pools:
+        """The prompts at `index` [u], in that order."""
+        return self if is_range(index, len(self.query)) else Pools(**{name: x[index] for name, x in vars(self).items()})
+
+
+def is_range(index: Tensor, size: int) -> bool:
+    """Whether `index` is 0, 1, ..., size - 1: everything, in order."""
+    return torch.equal(index, torch.arange(size, device=index.device))
+
+
+def pools(prompts: list[dict[str, Any]], features: int, needed: int) -> Pools:
+    """Check and pad.
+
+    Args:
+        features: the d that the network was built for.
+        needed: smallest number of choosable candidates (the picks, or 1 where the policy may stop).
+
+    Raises:
+        ConfigError: features of another size.
+        DataError: NaN, an empty or wholly excluded pool, a pool smaller than `needed`.
+    """
+    own = [_sized(p, "candidates", features) for p in prompts]
+    query = torch.stack([_sized(p, "query", features) for p in prompts])
+    candidates = pad_sequence(own, batch_first=True)
+    choosable = pad_sequence([torch.ones(len(items), dtype=torch.bool) for items in own], batch_first=True)
+    for i, prompt in enumerate(prompts):
+        choosable[i, list(prompt.get("excluded", ()))] = False
+    _finite(prompts, "query", query)
+    _finite(prompts, "candidates", candidates)
+    for prompt, count in zip(prompts, choosable.sum(1).tolist()):
+        _enough(prompt, count, needed)
+    return Pools(query, candidates, choosable)
+
+
+def _sized(prompt: dict[str, Any], name: str, features: int) -> Tensor:
+    x = torch.as_tensor(prompt[name], dtype=torch.float32)
+    if x.shape[-1] != features:
+        raise ConfigError(
+            f"query {prompt.get('id')!r}: {name} has {x.shape[-1]} features, the policy takes {features}",
+            f"set policy.features to {x.shape[-1]}",
+        )
+    return x
+
+
+def _finite(prompts: list[dict[str, Any]], name: str, x: Tensor) -> None:
+    if torch.isfinite(x.sum()):  # a sum is finite only if all its terms are
+        return
+    bad = ~torch.isfinite(x.flatten(1)).all(1)
+    if bad.any():
+        where = prompts[int(bad.nonzero()[0])].get("id")
+        raise DataError(f"query {where!r}: {name} holds NaN or infinite embeddings")
+
+
+def _enough(prompt: dict[str, Any], count: int, needed: int) -> None:
+    if count == 0:
+        raise DataError(f"query {prompt.get('id')!r}: no candidate may be chosen (empty pool, or all excluded)")
+    if count < needed:
+        raise DataError(
+            f"query {prompt.get('id')!r}: {needed} picks from a pool of {count}",
+            "set policy.shots lower, or policy.stop = true so that fewer can be picked",
+        )
+
+
+def content_key(prompt: dict[str, Any]) -> int:
+    """64 bits, equal for prompts with equal features and exclusions, and for no others."""
+    digest = hashlib.sha256(repr(sorted(prompt.get("excluded", ()))).encode())
+    for name in ("query", "candidates"):
+        digest.update(torch.as_tensor(prompt[name], dtype=torch.float32).contiguous().numpy().data)
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def picks_of(prompt: dict[str, Any], action: Any, shots: int, stop: bool) -> list[int]:
+    """A stored selection as `shots` picks, ended by STOP (where the policy can stop) and NOTHING.
+
+    Raises:
+        DataError: a pointer outside its pool, excluded, or given twice; more picks than `shots`.
+    """
+    size, excluded = len(prompt["candidates"]), set(prompt.get("excluded", ()))
+    where = f"query {prompt.get('id')!r}: selection {tuple(action)}"
+    if len(action) > shots:
+        raise DataError(f"{where} has {len(action)} picks, the policy makes {shots}", "set policy.shots higher")
+    for pick in action:
+        if not 0 <= pick < size:
+            raise DataError(f"{where} points outside its pool of {size}", "pointers are positions in the pool, from 0")
+        if pick in excluded:
+            raise DataError(f"{where} holds {pick}, which is excluded from this pool")
+    if len(set(action)) < len(action):
+        raise DataError(f"{where} picks the same candidate twice")
+    tail = [NOTHING] * (shots - len(action))
+    if tail and stop:
+        tail[0] = STOP
+    return [*map(int, action), *tail]

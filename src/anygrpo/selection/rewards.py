@@ -1,0 +1,103 @@
+"""Reward modes by their published names, and which of them cannot differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.selection.settings import RewardConfig
+
+PARTS = ("correct", "accuracy_score", "gt_prob", "relevance", "beam_score")
+"""h, s, g, rho, b: what a scored selection may carry."""
+
+SYNONYMS = {"separated": "hard_plus_soft_v2"}
+"""Two published names of one function."""
+
+_Mode = Callable[[dict[str, Tensor], RewardConfig], Tensor]
+
+
+def _soft(config: RewardConfig) -> float:
+    published = 0.5 if config.mode == "hard_plus_gtprob_plus_rel" else 1.0
+    return published if config.soft is None else config.soft
+
+
+MODES: dict[str, _Mode] = {
+    "hard_plus_soft": lambda x, w: w.hard * x["correct"] + _soft(w) * x["accuracy_score"],
+    "hard_plus_soft_v2": lambda x, w: 2 * w.hard * x["correct"] + _soft(w) * x["accuracy_score"],
+    "hard_only": lambda x, w: w.hard * x["correct"],
+    "soft_only": lambda x, w: _soft(w) * x["accuracy_score"],
+    "hard01_plus_gtprob": lambda x, w: w.hard * x["correct"] + _soft(w) * x["gt_prob"],
+    "hard01_plus_gtprob_separated": lambda x, w: 2 * w.hard * x["correct"] + _soft(w) * x["gt_prob"],
+    "hard_plus_gtprob_plus_rel": lambda x, w: (
+        w.hard * x["correct"] + _soft(w) * x["gt_prob"] + w.relevance * (1 - x["correct"]) * x["relevance"]
+    ),
+    "legacy": lambda x, w: w.beam * x["beam_score"] + w.hard * x["correct"],
+    "legacy_pm1": lambda x, w: w.beam * x["beam_score"] + w.hard * (2 * x["correct"] - 1),
+}
+MODES["separated"] = MODES["hard_plus_soft_v2"]
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "hard_plus_soft": ("correct", "accuracy_score"),
+    "hard_plus_soft_v2": ("correct", "accuracy_score"),
+    "separated": ("correct", "accuracy_score"),
+    "hard_only": ("correct",),
+    "soft_only": ("accuracy_score",),
+    "hard01_plus_gtprob": ("correct", "gt_prob"),
+    "hard01_plus_gtprob_separated": ("correct", "gt_prob"),
+    "hard_plus_gtprob_plus_rel": ("correct", "gt_prob", "relevance"),
+    "legacy": ("correct", "beam_score"),
+    "legacy_pm1": ("correct", "beam_score"),
+}
+
+
+def reward(parts: dict[str, Tensor], config: RewardConfig) -> Tensor:
+    """The reward of selections from their parts (tensors of one shape).
+
+    Raises:
+        ConfigError: an unknown mode, or a part that these selections don't carry.
+    """
+    if config.mode not in MODES:
+        raise ConfigError(f"unknown reward mode {config.mode!r}", suggestion(config.mode, MODES))
+    missing = [name for name in NEEDS[config.mode] if name not in parts]
+    if missing:
+        possible = sorted(mode for mode, needs in NEEDS.items() if all(n in parts for n in needs))
+        raise ConfigError(
+            f"reward mode {config.mode!r} needs {missing}, these selections carry {sorted(parts)}",
+            "modes that these data allow: " + ", ".join(possible),
+        )
+    return MODES[config.mode](parts, config)
+
+
+def equivalent_modes(parts: dict[str, Tensor], valid: Tensor, tolerance: float = 1e-4) -> list[list[str]]:
+    """Published modes (at their default weights) that give the same z-scored advantages on these groups.
+
+    With two reward levels in a group every increasing map of them is affine, and z-scores do not see it.
+
+    Args:
+        parts: [P, G] each. valid: [P, G].
+
+    Returns:
+        Classes of two modes and more, each in the order of `MODES`.
+    """
+    classes: list[tuple[Tensor, list[str]]] = []
+    for mode in MODES:
+        if any(name not in parts for name in NEEDS[mode]):
+            continue
+        z = _zscore(reward(parts, RewardConfig(mode=mode)), valid)  # type: ignore[arg-type]
+        same = next((names for other, names in classes if (z - other).abs().max() <= tolerance), None)
+        if same is None:
+            classes.append((z, [mode]))
+        else:
+            same.append(mode)
+    return [names for _, names in classes if len(names) > 1]
+
+
+def _zscore(rewards: Tensor, valid: Tensor) -> Tensor:
+    n = valid.sum(-1, keepdim=True).clamp_min(1)
+    rewards = rewards.double()
+    centred = torch.where(valid, rewards - torch.where(valid, rewards, 0.0).sum(-1, keepdim=True) / n, 0.0)
+    std = (centred.square().sum(-1, keepdim=True) / n).sqrt()
+    return torch.where(std > 1e-9, centred / std.clamp_min(1e-30), 0.0)

@@ -1,0 +1,192 @@
+"""Recipe sections of selection: the pointer policy, and the tasks that judge its picks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from anygrpo.recipe.section import Section
+
+RewardMode = Literal[
+    "hard_plus_soft",
+    "hard_plus_soft_v2",
+    "separated",
+    "hard_only",
+    "soft_only",
+    "hard01_plus_gtprob",
+    "hard01_plus_gtprob_separated",
+    "hard_plus_gtprob_plus_rel",
+    "legacy",
+    "legacy_pm1",
+]
+
+
+class SelectorConfig(Section):
+    """A pointer network that picks items, one after the other, from a query's own pool."""
+
+    kind: Literal["selector"]
+    features: int = Field(ge=1)
+    "d: size of query and candidate embeddings (the task's documentation names it)."
+    width: int = Field(256, ge=1)
+    hidden: int = Field(0, ge=0)
+    """Units of a hidden layer between embeddings and width; 0: one linear map. Cosines of linear maps cannot say "the
+    same question *and* the same answer"; with a hidden layer they can."""
+    heads: int = Field(1, ge=1)
+    "Heads of the query's cross-attention over its pool."
+    shots: int = Field(2, ge=1)
+    "K: most picks in training."
+    evaluation_shots: int | None = Field(None, ge=1)
+    "Picks of the greedy decoder (every shorter selection is its prefix); None: shots."
+    decoder: Literal["none", "gated", "gru"] = "gated"
+    "How the query's state takes in what was picked."
+    logits: Literal["cosine", "additive"] = "cosine"
+    logit_temperature: float = Field(0.1, gt=0)
+    "Cosines are divided by this (additive logits are not)."
+    diversity: bool = False
+    "Subtract a learnt lambda_t times the largest cosine to what was picked."
+    stop: bool = False
+    "A STOP action: fewer than K picks, or none."
+    stop_bias: float = 0.0
+    """Start of STOP's logit, added to what the network says. Cosines start near .7: at a temperature of .1 each open
+    candidate has a logit of 7, and with a bias much below 7 + log(candidates) STOP is never sampled."""
+    min_shots: int = Field(0, ge=0)
+    "STOP is not allowed before this many picks."
+    temperature: float = Field(1.0, gt=0)
+    "Sampling temperature; log-probabilities are those of the tempered policy."
+    decision: Literal["pick", "sequence", "set"] = "pick"
+    "What is clipped separately: each pick, the whole sequence, or the set in any order (K <= 4)."
+    freeze: tuple[str, ...] = ()
+    'Name patterns of parameters that stay fixed, such as "encoder.*".'
+    dropout: float = Field(0.0, ge=0, lt=1)
+    "Acts on the supervised loss alone, unless dropout_in_scoring is set."
+    dropout_in_scoring: bool = False
+    "Score with dropout what was sampled without it. This is the fault of recipes/selection/flat_line.toml."
+    behaviour: Literal["current", "first", "stored"] = "current"
+    """Stored actions: whose log-probabilities the ratio divides by. current: the policy's own at replay; nothing then
+    bounds how far many epochs go. first: the policy's own when it first met the action, so that clipping bounds the
+    whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
+    initial: str | None = None
+    "A selector checkpoint (.safetensors) to start from."
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> SelectorConfig:
+        if self.width % self.heads:
+            raise ValueError(f"width = {self.width} is not a multiple of heads = {self.heads}")
+        if self.min_shots > self.shots:
+            raise ValueError(f"min_shots = {self.min_shots} is more than shots = {self.shots}")
+        if self.decision == "set" and self.shots > 4:
+            raise ValueError(f'decision = "set" sums over shots! orders; shots = {self.shots} is more than 4')
+        if self.dropout_in_scoring and not self.dropout:
+            raise ValueError("dropout_in_scoring = true, but dropout = 0")
+        return self
+
+
+class RewardConfig(Section):
+    """h = correct 0/1, s = accuracy score, g = probability of the true answer, rho = relevance, b = beam score."""
+
+    mode: RewardMode = "hard_only"
+    """hard_plus_soft: w_h h + w_s s. hard_plus_soft_v2 and separated (synonyms): 2 w_h h + w_s s. hard01_plus_gtprob:
+    w_h h + w_s g. hard01_plus_gtprob_separated: 2 w_h h + w_s g. hard_plus_gtprob_plus_rel: w_h h + w_s g +
+    w_rel (1 - h) rho. legacy: w_beam b + w_h h; legacy_pm1 with 2h - 1 in place of h."""
+    hard: float = 1.0
+    "w_h"
+    soft: float | None = None
+    "w_s; None: 1, or .5 in hard_plus_gtprob_plus_rel (as published)."
+    relevance: float = 0.3
+    "w_rel"
+    beam: float = 0.2
+    "w_beam"
+    per_shot: float = Field(default=0.0, ge=0)
+    "Taken off for each pick that counts: where one more changes nothing, STOP is better by this much."
+
+
+class DigitsVQAConfig(Section):
+    """Choosing demonstrations for questions about handwritten digits; the frozen learner is a kernel average."""
+
+    kind: Literal["digits_vqa"]
+    pool: int = Field(32, ge=2)
+    "Candidates a query."
+    ragged: bool = False
+    "Pools of different sizes (pool / 2 to pool), padded and masked."
+    shots: int = Field(2, ge=1)
+    "Picks that count for the reward."
+    reward_shots: tuple[int, ...] = ()
+    "Average the reward over these prefixes of a selection, (1, 2, 4) say; empty: all `shots` picks alone."
+    queries: int = Field(0, ge=0)
+    "Training queries in an epoch (0: endless)."
+    evaluation_queries: int = Field(500, ge=1)
+    embedding: str = "minilm"
+    """Question embeddings: "minilm", "ngrams" (hashed character n-grams), a path or Hub name of a sentence encoder, or
+    an npz of `texts` and `embeddings` made beforehand."""
+    image_sharpness: float = Field(12.0, gt=0)
+    text_sharpness: float = Field(12.0, gt=0)
+    "Inverse temperatures of the frozen learner's kernel."
+    reward: RewardConfig = RewardConfig()
+
+
+class DemonstrationsConfig(Section):
+    """Choosing labelled examples to put before a query, for a frozen language model."""
+
+    kind: Literal["demonstrations"]
+    data: str = "movie"
+    'JSONL with "text" and "label", or a name that scripts/fetch_sentiment.py fetched ("movie", "amazon").'
+    labels: tuple[str, ...] = ("negative", "positive")
+    instruction: str = "Classify the sentiment of each review as negative or positive."
+    pool: int = Field(32, ge=2)
+    "Candidate demonstrations, the same for every query."
+    shots: int = Field(4, ge=1)
+    "Picks that count for the reward."
+    reward_shots: tuple[int, ...] = ()
+    "Average the reward over these prefixes of a selection; empty: all `shots` picks alone."
+    queries: int = Field(128, ge=1)
+    "Training queries."
+    validation_queries: int = Field(100, ge=1)
+    test_queries: int = Field(200, ge=1)
+    split: Literal["validation", "test"] = "validation"
+    "Which queries held-out evaluation uses."
+    split_seed: int = 1
+    "Which texts are pool, training, validation and test: fixed, whatever the run's seed."
+    model: str = "smollm2"
+    "The frozen language model: smollm2, a path, or a Hub name."
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    batch: int = Field(16, ge=1)
+    "Prompts a forward pass of the frozen model."
+    embedding: str = "minilm"
+    "As in digits_vqa."
+    cache: str | None = None
+    "SQLite file of the frozen model's answers; None: in the user's cache folder."
+    reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
+
+
+LiveTask = Annotated[DigitsVQAConfig | DemonstrationsConfig, Field(discriminator="kind")]
+
+
+class StoredCandidatesConfig(Section):
+    """Offline training on scored candidates from a file (`anygrpo select generate` writes one)."""
+
+    kind: Literal["stored_candidates"]
+    file: str
+    features: str | None = None
+    "npz with `ids` [n] and `embeddings` [n, d] for queries and candidates; None: the live task makes them."
+    live: LiveTask | None = None
+    "The task that the candidates came from: scores what the file does not hold, and held-out queries."
+    index: Literal["auto", "global", "local"] = "auto"
+    "What `pointer` means; auto: detected, and refused where both readings fit and differ."
+    validation: float = Field(0.2, ge=0, lt=1)
+    "Share of queries held out, where there is no live task."
+    queries: Literal["all", "positive"] = "all"
+    "positive: only queries with at least one candidate that is correct (h = 1, whatever the reward)."
+    methods: tuple[str, ...] = ()
+    "Only candidates of these generation methods (beam, sample, retrieval, random); empty: all."
+    min_score_when_wrong: float = Field(0.0, ge=0)
+    "Quality filter: leave out candidates with h = 0 and s below this."
+    propensities: bool = False
+    "Give the file's behaviour log-probabilities to the policy; beams have none."
+    reward: RewardConfig = RewardConfig()
+
+    @model_validator(mode="after")
+    def _features_from_somewhere(self) -> StoredCandidatesConfig:
+        if self.features is None and self.live is None:
+            raise ValueError("neither features nor live is given: nothing says what the ids in the file look like")
+        return self

@@ -1,0 +1,64 @@
+"""TensorBoard, Weights & Biases and Trackio, each an optional extra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from anygrpo.train.sinks.sink import Sink
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    return {k: v for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool) and k != "step"}
+
+
+class TensorBoardSink:
+    def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def write(self, row: dict[str, Any]) -> None:
+        for key, value in _numbers(row).items():
+            self._writer.add_scalar(key, value, row["step"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandbSink:
+    """Online, or offline where WANDB_MODE says so. A resumed run continues the same curve."""
+
+    def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=project, name=name, dir=str(folder), config=config, id=folder.name, resume="allow"
+        )
+
+    def write(self, row: dict[str, Any]) -> None:
+        self._run.log(_numbers(row), step=row["step"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class TrackioSink:
+    def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
+        import trackio
+
+        self._run = trackio.init(project=project, name=name, config=config, resume="allow")
+
+    def write(self, row: dict[str, Any]) -> None:
+        self._run.log(_numbers(row), step=row["step"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+TRACKERS: dict[str, Callable[[Path, str, str, dict[str, Any]], Sink]] = {
+    "tensorboard": TensorBoardSink,
+    "wandb": WandbSink,
+    "trackio": TrackioSink,
+}

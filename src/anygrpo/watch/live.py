@@ -1,0 +1,177 @@
+"""What stands beside a training run: the doctor while it runs, the report when it ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from anygrpo.doctor import Diagnosis, Finding, LiveDoctor, diagnose_log, read
+from anygrpo.doctor.words import tell
+from anygrpo.train import checkpoint
+from anygrpo.train.run import Run
+from anygrpo.train.schedule import Controls
+from anygrpo.watch.acting import TIERS_CLIP, Actor, Setting
+
+COST = 0.01
+"""Largest share of the run's time that the doctor may take; it looks less often before it takes more."""
+
+
+class RunLevers:
+    """The doctor's levers on one of our own runs."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.went_back_to = run, 0
+
+    def turn(self, setting: Setting) -> None:
+        self.run.controls = Controls(
+            learning_rate=setting.learning_rate,
+            beta=setting.beta,
+            beta_at_least=setting.beta_at_least,
+            clip=setting.clip,
+        )
+
+    def roll_back(self, step: int) -> str | None:
+        """To the newest sound checkpoint that was made before `step` was over."""
+        folder = self.run.folder.checkpoints
+        candidates = [p for p in (*checkpoint.complete(folder), folder / "best") if checkpoint.is_complete(p)]
+        early = [(checkpoint.step_of(p), p) for p in candidates if checkpoint.step_of(p) <= step + 1]
+        if not early:
+            return None
+        self.went_back_to, chosen = max(early, key=lambda pair: pair[0])
+        self.run.roll_back_to(chosen)
+        return chosen.name
+
+    def stop(self, reason: str) -> None:
+        self.run.stop(f"the doctor: {reason}")
+
+
+class LiveWatch:
+    """An observer of a run: says each finding once, acts where it may, and keeps its own cost in bounds.
+
+    Attributes:
+        doctor: the rules, fed with each row.
+        actor: None unless the recipe lets the doctor act.
+        seconds, step_seconds: the time taken by the doctor, and by the steps it watched.
+        broken: why it stopped looking, should it fail itself.
+    """
+
+    def __init__(self, run: Run) -> None:
+        config = run.recipe.doctor
+        self.language = config.language
+        self.doctor = LiveDoctor(_settings(run), every=config.every)
+        self.levers = RunLevers(run)
+        unit = run.policy.clip.high / TIERS_CLIP
+        self.actor = Actor(self.levers, config.max_actions, unit=unit) if config.mode == "act" else None
+        self.seconds = self.step_seconds = 0.0
+        self.broken = ""
+        self._waiting: list[dict[str, Any]] = []
+        self._dearest = 0.0
+
+    def __call__(self, row: dict[str, Any], run: Run) -> None:
+        """Look at a step. The doctor's own failure is reported once and never ends a training run."""
+        if self.broken:
+            return
+        began = time.perf_counter()
+        try:
+            self._look(row, run)
+        except Exception as error:
+            self.broken = f"{type(error).__name__}: {error}"
+            self._tell(run, f"the live doctor failed and is off from here on: {self.broken}")
+        taken = time.perf_counter() - began
+        self.seconds, self._dearest = self.seconds + taken, max(self._dearest, taken)
+
+    def _look(self, row: dict[str, Any], run: Run) -> None:
+        self.step_seconds += float(row.get("time/step", 0.0))
+        if row.get("step", 0) >= 0:
+            self._waiting.append(row)
+        findings: list[Finding] = []
+        if self._affordable():
+            findings = [f for waiting in self._waiting for f in self.doctor.observe(waiting)]
+            self._waiting = []
+        for finding in findings:
+            if finding.severity != "info":
+                self._say(finding, run)
+        if self.actor is not None and row.get("step", 0) >= 0:
+            self._act(row, findings, run)
+
+    def _affordable(self) -> bool:
+        """Whether one more look, at the price of the dearest so far, keeps the doctor under its share of the time. Rows
+        before the first full look are checked one by one, which costs next to nothing."""
+        early = self.doctor.seen < self.doctor.every - 1 and not self._waiting[1:]
+        return early or self.seconds + self._dearest <= COST * self.step_seconds
+
+    def _say(self, finding: Finding, run: Run) -> None:
+        told = tell(finding, self.doctor.run(), self.language)
+        text = f"doctor: {told.title} [{finding.rule}, {finding.certainty}] {told.evidence} -> {told.prescription}"
+        self._tell(run, text)
+
+    def _act(self, row: dict[str, Any], findings: list[Finding], run: Run) -> None:
+        assert self.actor is not None
+        action = self.actor.consider(row, findings, self._first_step(findings))
+        if action is None:
+            return
+        self._tell(run, action.text())
+        if action.kind == "roll_back":  # those steps are taken again: what was logged of them is no longer this run's
+            self.doctor.said.pop(action.rule, None)  # should it come back, it is said again
+            self.doctor.rows = [r for r in self.doctor.rows if r["step"] < self.levers.went_back_to]
+
+    @staticmethod
+    def _tell(run: Run, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+        run.folder.log(text)
+
+    def _first_step(self, findings: list[Finding]) -> int | None:
+        """The step of the earliest row that any of these findings names."""
+        rows = [r for f in findings for r in f.rows]
+        steps = [row.get("step") for row in self.doctor.rows]
+        return int(steps[min(rows) - 1]) if rows and min(rows) <= len(steps) else None  # type: ignore[arg-type]
+
+    def as_dict(self, diagnosis: Diagnosis) -> dict[str, Any]:
+        """doctor.json: the schema of `anygrpo doctor --json`, what was done, and what the watching cost."""
+        from anygrpo.doctor.render.as_json import as_json
+
+        actions = [] if self.actor is None else [a.as_dict() for a in self.actor.actions]
+        share = self.seconds / self.step_seconds if self.step_seconds else 0.0
+        cost = {"seconds": round(self.seconds, 3), "share_of_step": round(share, 5)}
+        extra = {"actions": actions, "cost": cost} | ({"failed": self.broken} if self.broken else {})
+        return as_json(diagnosis, self.language) | extra
+
+
+def attach_doctor(run: Run) -> LiveWatch | None:
+    """Observe the run with the live doctor, in the mode its recipe says. None where it is off.
+
+    In mode "act" the state at the start is saved first, so that there is always somewhere to go back to.
+    """
+    if run.recipe.doctor.mode == "off":
+        return None
+    watch = LiveWatch(run)
+    run.observers.append(watch)
+    if watch.actor is not None and not checkpoint.complete(run.folder.checkpoints):
+        run.save()
+    return watch
+
+
+def finish(run: Run, doctor: LiveWatch | None) -> None:
+    """doctor.json and report.html in the run folder; a run that logged nothing gets neither."""
+    folder = run.folder.path
+    if doctor is None or not run.folder.metrics.is_file() or not run.folder.metrics.stat().st_size:
+        return
+    diagnosis = diagnose_log(read(str(folder)))
+    (folder / "doctor.json").write_text(_json(doctor.as_dict(diagnosis)), encoding="utf-8")
+    from anygrpo.report import write_report
+
+    write_report(folder, folder / "report.html", doctor.language)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """The recipe's settings as the doctor reads them from a run folder."""
+    from anygrpo.doctor.configs import read_settings
+
+    return read_settings(str(Path(run.folder.path) / "config.toml"))
