@@ -25,8 +25,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.rollout import Scores
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import BaseTask, Scores
 
 SIZES = {
     "vocab_size": 151936,

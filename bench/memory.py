@@ -24,8 +24,7 @@ from typing import Any
 import torch
 
 from anygrpo.bench.cases import model_folder
-from anygrpo.core.rollout import Scores
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import BaseTask, Scores
 from anygrpo.language.memory import estimate, read_shape
 from anygrpo.recipe.load import parse_recipe
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.rollout import Scores, Stored
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import BaseTask, Scores, Stored
 
 
 class Parity(BaseTask):

@@ -14,7 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from anygrpo.train.sinks.jsonl import read_rows
+from anygrpo.train.folder import read_rows
 
 MEASURE = "eval/accuracy"
 

@@ -21,23 +21,27 @@ SOURCE = str(ROOT / "src" / "anygrpo") + "/"
 _INNER = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>", "<module>")
 
 
-def traced_step(step: int = 3) -> set[tuple[str, str]]:
-    """(file, function) of our package's code that runs from the begin of `step` to the begin of the next one."""
+def traced_step(step: int = 5) -> set[tuple[str, str]]:
+    """(file, function) of our package's code that runs from the begin of `step` until its row is written."""
     sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "src")]
     import runs  # tests/support/runs.py: the toy recipe
 
     seen: set[CodeType] = set()
     with tempfile.TemporaryDirectory() as folder:
         training = runs.run_of(Path(folder) / "run")
-        steps = training.remaining_steps
+        enter = training.enter
 
-        def counted() -> Any:
-            for now in steps():
-                sys.setprofile(_recorder(seen) if now == step else None)
-                yield now
-            sys.setprofile(None)
+        def entered(now: int) -> Any:
+            if now == step:
+                frame = sys._getframe(1)  # the loop itself
+                while frame is not None and frame.f_code.co_filename.startswith(SOURCE):
+                    seen.add(frame.f_code)
+                    frame = frame.f_back  # type: ignore[assignment]
+                sys.setprofile(_recorder(seen))
+            return enter(now)
 
-        training.remaining_steps = counted  # type: ignore[method-assign]
+        training.enter = entered  # type: ignore[method-assign]
+        training.observers.append(lambda row, run: sys.setprofile(None))
         runs.train(training)
         training.close()
     return {(code.co_filename.removeprefix(SOURCE), code.co_qualname) for code in seen}

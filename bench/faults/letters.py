@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Evaluation, Rollout, Scores, Stored, Tree
-from anygrpo.core.task import BaseTask, epoch_indices
+from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.task import BaseTask, Scores, Stored, epoch_indices
 
 LETTERS = "abcdefgh"
 END = 0

@@ -31,8 +31,8 @@ from anygrpo.errors import TrainingError
 from anygrpo.probes import check
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.train.build import new_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 
 OUT = Path("runs/faults")
 

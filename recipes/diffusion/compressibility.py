@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Scores
-from anygrpo.core.task import BaseTask, epoch_indices
+from anygrpo.core.task import BaseTask, Scores, epoch_indices
 
 ANIMALS = ("cat", "dog", "horse", "monkey", "rabbit", "zebra", "spider", "bird", "sheep", "deer", "cow", "goat", "lion",
            "tiger", "bear", "raccoon")  # fmt: skip

@@ -20,16 +20,14 @@ _WHERE = {
     "filters": "anygrpo.algorithm.filters",
     "kl": "anygrpo.algorithm.kl",
     "objectives": "anygrpo.algorithm.objectives",
-    "ratios": "anygrpo.algorithm.ratios",
     "schedules": "anygrpo.algorithm.schedules",
     "weights": "anygrpo.algorithm.weights",
     # records and protocols
     "Batch": "anygrpo.core.rollout:Batch",
-    "Block": "anygrpo.core.rollout:Block",
     "Evaluation": "anygrpo.core.rollout:Evaluation",
     "Rollout": "anygrpo.core.rollout:Rollout",
-    "Scores": "anygrpo.core.rollout:Scores",
-    "Stored": "anygrpo.core.rollout:Stored",
+    "Scores": "anygrpo.core.task:Scores",
+    "Stored": "anygrpo.core.task:Stored",
     "BasePolicy": "anygrpo.core.policy:BasePolicy",
     "Policy": "anygrpo.core.policy:Policy",
     "BaseTask": "anygrpo.core.task:BaseTask",
@@ -46,7 +44,7 @@ _WHERE = {
     "resumed_run": "anygrpo.train.build:resumed_run",
     "train": "anygrpo.train.loop:train",
     # the doctor and the metrics
-    "CATALOGUE": "anygrpo.metrics:CATALOGUE",
+    "CATALOGUE": "anygrpo.metrics.catalogue:CATALOGUE",
     "diagnose": "anygrpo.doctor:diagnose",
 }
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from compare import main
+from peers import diffusion
+from peers.diffusion import ddpo_peer, ours
+from peers.diffusion.cases import Case, case_named, conditions, denoiser_of, reward_of, scheduler_of
 
-from anygrpo.bench import diffusion
-from anygrpo.bench.diffusion import ddpo_peer, ours
-from anygrpo.bench.diffusion.cases import Case, case_named, conditions, denoiser_of, reward_of, scheduler_of
 from anygrpo.bench.rounds import Worker
-from anygrpo.cli.main import main
 from anygrpo.errors import ConfigError, DataError
 
 TINY = {name: case_named(f"tiny-{name}") for name in ("unet", "motion")}
@@ -80,7 +80,7 @@ def here(worker, arguments, threads, name):
 
 def test_the_command_beside_the_plain_loop(monkeypatch, capsys):
     monkeypatch.setattr(Worker, "run", here)
-    command = ["bench", "diffusion", "--case", "tiny-motion", "--denoising-steps", "2", "--rounds", "1", "--json"]
+    command = ["diffusion", "--case", "tiny-motion", "--denoising-steps", "2", "--rounds", "1", "--json"]
     assert main(command) == 0
     (row,) = json.loads(capsys.readouterr().out)
     fields = {"case", "ours_s", "peer_s", "ratio", "ratio_min", "ratio_max", "ours_peak_gb", "peer_peak_gb", "phases"}
@@ -93,7 +93,7 @@ def test_the_command_beside_the_plain_loop(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_command_in_processes_of_their_own(capsys):
-    assert main(["bench", "diffusion", "--case", "tiny-motion", "--rounds", "1"]) == 0
+    assert main(["diffusion", "--case", "tiny-motion", "--rounds", "1"]) == 0
     assert "same work: 24 decisions each" in capsys.readouterr().out
 
 
@@ -103,7 +103,7 @@ PEER = os.environ.get("ANYGRPO_DDPO_PYTHON", "")
 @pytest.mark.slow
 @pytest.mark.skipif(not Path(PEER).is_file(), reason="ANYGRPO_DDPO_PYTHON names no environment with TRL 0.23.1")
 def test_the_tiny_case_against_trl(capsys):
-    command = ["bench", "diffusion", "--case", "tiny-unet", "--vs", "trl", "--rounds", "1", "--json"]
+    command = ["diffusion", "--case", "tiny-unet", "--vs", "trl", "--rounds", "1", "--json"]
     assert main([*command, "--peer-python", PEER]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["gradient_relative_difference"] < 1e-4

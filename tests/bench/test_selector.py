@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from compare import main
+from peers import selector
+from peers.selector import ours
+from peers.selector.cases import CASES, case_named, instances, network_of
 
-from anygrpo.bench import selector
 from anygrpo.bench.rounds import Worker
-from anygrpo.bench.selector import ours
-from anygrpo.bench.selector.cases import CASES, case_named, instances, network_of
-from anygrpo.cli.main import main
 from anygrpo.errors import ConfigError, DataError
 
 TINY = case_named("tiny")
@@ -86,7 +86,7 @@ def test_gradients_are_compared_only_of_the_same_network(monkeypatch):
 
 def test_the_command_alone(monkeypatch, capsys):
     monkeypatch.setattr(Worker, "run", lambda self, arguments, threads, name: ours.measure(TINY, 2))
-    assert main(["bench", "selector", "--case", "tiny", "--vs", "none", "--rounds", "1", "--json"]) == 0
+    assert main(["selector", "--case", "tiny", "--vs", "none", "--rounds", "1", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     fields = {"case", "ours_s", "ours_cpu_s", "ours_peak_gb", "phases", "decisions", "parameters", "network"}
     assert fields <= row.keys()
@@ -99,7 +99,7 @@ PEER = os.environ.get("ANYGRPO_RL4CO_PYTHON", "")
 @pytest.mark.slow
 @pytest.mark.skipif(not Path(PEER).is_file(), reason="ANYGRPO_RL4CO_PYTHON names no environment with RL4CO")
 def test_the_tiny_case_against_rl4co(capsys):
-    command = ["bench", "selector", "--case", "tiny", "--case", "tiny-am", "--rounds", "1", "--json"]
+    command = ["selector", "--case", "tiny", "--case", "tiny-am", "--rounds", "1", "--json"]
     assert main([*command, "--peer-python", PEER]) == 0
     same, own = json.loads(capsys.readouterr().out)
     assert same["gradient_relative_difference"] < 1e-5

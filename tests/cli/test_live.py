@@ -13,8 +13,8 @@ import torch
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.train import checkpoint
 from anygrpo.train.build import new_run, resumed_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 from anygrpo.watch.live import COST, LiveWatch, attach_doctor, finish
 
 LETTERS = Path(__file__).parents[2] / "bench" / "faults" / "letters.py"

@@ -9,7 +9,7 @@ import pytest
 from runs import toml_of
 
 from anygrpo.cli.main import main
-from anygrpo.train.sinks.jsonl import read_rows
+from anygrpo.train.folder import read_rows
 
 
 def test_train_from_a_file_with_flags(tmp_path, capsys):

@@ -10,8 +10,8 @@ from runs import run_of
 
 from anygrpo.metrics.__main__ import page
 from anygrpo.metrics.catalogue import CATALOGUE, describe
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 
 
 def test_everything_a_run_logs_is_in_the_catalogue(tmp_path):

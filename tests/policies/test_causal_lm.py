@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 import tiny
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Stored, tree_map
+from anygrpo.core.rollout import tree_map
+from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.language import build as causal_lm
 from anygrpo.language.compute.capability import Ability

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from peers.diffusion import ours
+from peers.diffusion.cases import case_named, conditions, reward_of
 
-from anygrpo.bench.diffusion import ours
-from anygrpo.bench.diffusion.cases import case_named, conditions, reward_of
-from anygrpo.core.rollout import Scores
+from anygrpo.core.task import Scores
 from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import prepare, weigh
-from anygrpo.train.schedule import numbers_at
+from anygrpo.train.stages import numbers_at
 from anygrpo.train.update import Updater
 
 

@@ -16,7 +16,8 @@ from diffusers import (
 )
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-from anygrpo.core.rollout import Stored, tree_map
+from anygrpo.core.rollout import tree_map
+from anygrpo.core.task import Stored
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.denoiser import DiffusersDenoiser
 from anygrpo.denoising.settings import DiffusionPolicyConfig, Lora

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anygrpo.core.rollout import Stored
+from anygrpo.core.task import Stored
 from anygrpo.gates.restorer.build import build
 from anygrpo.gates.restorer.frequency import split_bands
 from anygrpo.gates.restorer.heads import STATISTICS, BetaHead, statistics

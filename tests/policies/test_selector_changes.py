@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from anygrpo.core.rollout import Stored
+from anygrpo.core.task import Stored
 from anygrpo.selection.build import build
 from anygrpo.selection.changes import agreement, cannot_flip, ndcg, regret, weight_change
 from anygrpo.selection.generate import Plan, generate

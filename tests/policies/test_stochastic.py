@@ -18,7 +18,8 @@ from torch.distributions import (
     kl_divergence,
 )
 
-from anygrpo.core.rollout import Stored, tree_map
+from anygrpo.core.rollout import tree_map
+from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
 from anygrpo.gates.build import StochasticPolicy, gate
 from anygrpo.gates.distributions import draw, in_support, middle

@@ -8,9 +8,9 @@ import math
 import pytest
 
 from anygrpo.errors import ConfigError
-from anygrpo.train.sinks.jsonl import JsonlSink, cut_after, read_rows
-from anygrpo.train.sinks.progress import ProgressLine
-from anygrpo.train.sinks.sink import build_sink
+from anygrpo.train.folder import JsonlSink, cut_after, read_rows
+from anygrpo.train.trackers import build_sink
+from anygrpo.watch.progress import ProgressLine
 
 
 def test_rows_come_back_with_nan_and_infinity(tmp_path):

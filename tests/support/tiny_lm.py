@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.rollout import Scores, Stored
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import BaseTask, Scores, Stored
 from anygrpo.language import build as causal_lm
 from anygrpo.language.settings import CausalLMConfig
 

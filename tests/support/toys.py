@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import BasePolicy, frozen_weights, state_of
-from anygrpo.core.rollout import Evaluation, Rollout, Scores, Stored
-from anygrpo.core.task import BaseTask
+from anygrpo.core.rollout import Evaluation, Rollout
+from anygrpo.core.task import BaseTask, Scores, Stored
 
 ARMS = 5
 

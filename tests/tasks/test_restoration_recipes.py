@@ -12,7 +12,7 @@ from anygrpo.gates.restoration.build import build as build_task
 from anygrpo.gates.restorer.build import build as build_restorer
 from anygrpo.gates.settings import RestorationSection, RestorerSection
 from anygrpo.recipe.load import load_recipe
-from anygrpo.train.sinks.jsonl import read_rows
+from anygrpo.train.folder import read_rows
 from tests.support.restoration import RECIPES, toy_run
 
 

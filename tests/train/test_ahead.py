@@ -11,8 +11,8 @@ from runs import cut_after, run_of
 from anygrpo.errors import ConfigError
 from anygrpo.train import checkpoint
 from anygrpo.train.build import resumed_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 
 OFF = ["--training.off-policy-steps", "1"]
 VOLATILE = ("time/", "throughput/", "memory/")
@@ -134,7 +134,7 @@ def test_a_run_resumed_without_it_draws_anew(tmp_path):
     run.close()
     assert checkpoint.load(checkpoint.newest(run.folder.checkpoints))[1]["ahead"] is not None
     again = resumed_run(tmp_path / "run", ["--training.off-policy-steps", "0"])
-    assert again.ahead.rollout is None
+    assert again.ahead is None
     train(again)
     again.close()
     assert rows_of(tmp_path / "run")[2]["ratio/max"] == pytest.approx(1, abs=1e-6)
@@ -153,7 +153,7 @@ def on_two(folder):
 
 def went_on(folder):
     run = resumed_run(folder, ["--training.steps", "6"])
-    start, ahead = run.step, run.ahead.rollout
+    start, ahead = run.step, run.ahead
     train(run)
     run.close()
     return start, None if ahead is None else ahead.shape[0], {n: p.tolist() for n, p in weights_of(run).items()}
@@ -221,7 +221,7 @@ def test_every_kind_of_policy_trains_a_step_off_and_resumes(tmp_path, kind):
     train(cut)
     cut.close()
     again = resumed_run(tmp_path / "cut")
-    assert again.ahead.rollout is not None
+    assert again.ahead is not None
     train(again)
     again.close()
     same_weights(whole, again)

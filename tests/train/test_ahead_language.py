@@ -11,8 +11,8 @@ from runs import cut_after, run_of
 
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.train.build import resumed_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 
 VOLATILE = ("time/", "throughput/", "memory/", "parity/")  # the sampler is checked anew by each process
 
@@ -73,7 +73,7 @@ def test_a_language_model_stopped_a_step_off_resumes_exactly(tmp_path, monkeypat
     assert all(row["ratio/max"] > 1.0001 for row in rows[1:])  # the weights that sampled are not those that train
     cut_after(lm_run(tmp_path / "cut", monkeypatch, beside, train=train_what), stop_at)
     again = resumed_run(tmp_path / "cut")
-    assert (again.step, again.ahead.rollout is None) == ((0, True) if stop_at == 1 else (2, False))
+    assert (again.step, again.ahead is None) == ((0, True) if stop_at == 1 else (2, False))
     train(again)
     again.close()
     same_weights(whole, again)

@@ -11,10 +11,10 @@ from runs import TOYS, run_of
 
 from anygrpo.errors import ConfigError
 from anygrpo.train.batches import needed_rows, prepare, weigh
+from anygrpo.train.collect import begin
 from anygrpo.train.demonstrations import with_demonstrations
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.rollouts import gather
-from anygrpo.train.sinks.jsonl import read_rows
 
 KINDS = {
     "bandit": {"policy": {"kind": "python", "factory": f"{TOYS}:policy"}},
@@ -40,7 +40,9 @@ def gradient(run, *, demonstrations=True):
         numbers, taught = with_demonstrations(run, planned, numbers)
     else:
         taught = None
-    batch = needed_rows(weigh(prepare(gather(run, planned, 0), planned.stage, numbers, None), planned.stage), numbers)
+    batch = needed_rows(
+        weigh(prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None), planned.stage), numbers
+    )
     tally = run.updater.accumulate(batch, planned.stage, numbers, 7, True, taught)
     run.close()
     given = [torch.zeros_like(p) if p.grad is None else p.grad for p in run.updater.parameters]

@@ -18,8 +18,8 @@ from runs import run_of
 from anygrpo.errors import TrainingError
 from anygrpo.train import checkpoint
 from anygrpo.train.build import resumed_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 
 VOLATILE = ("time/", "throughput/", "memory/")
 STEPS = 24

@@ -14,11 +14,10 @@ from runs import run_of
 from anygrpo.metrics.catalogue import describe
 from anygrpo.train import parallel
 from anygrpo.train.batches import minibatches, own_part, prepare, weigh
-from anygrpo.train.distributed import whole_of
+from anygrpo.train.collect import begin, whole_of
+from anygrpo.train.folder import read_rows
 from anygrpo.train.importance import corrected
 from anygrpo.train.loop import train
-from anygrpo.train.rollouts import gather
-from anygrpo.train.sinks.jsonl import read_rows
 
 NAMES = {"mismatch/ratio_mean", "mismatch/ratio_max", "mismatch/ess", "mismatch/log_prob", "mismatch/truncated"}
 
@@ -31,7 +30,7 @@ def mismatched(rollout, shift):
 def ready(folder, shift, *flags):
     run = run_of(folder, "--policy.options", "{picks = 2}", *flags)
     planned, numbers = run.enter(0)
-    rollout = mismatched(gather(run, planned, 0), shift)
+    rollout = mismatched(begin(run, planned, 0, run.clock)(), shift)
     prepared = prepare(rollout, planned.stage, numbers, None)
     own, metrics = corrected(run.policy, prepared, planned.stage, 16)
     batch = weigh(own, planned.stage)
@@ -94,7 +93,7 @@ def ready_moved(folder, shift, *flags):
     planned, numbers = run.enter(0)
     with torch.no_grad():
         run.policy.net.bias += torch.arange(5) / 5
-    rollout = mismatched(gather(run, planned, 0), shift)
+    rollout = mismatched(begin(run, planned, 0, run.clock)(), shift)
     own, metrics = corrected(run.policy, prepare(rollout, planned.stage, numbers, None), planned.stage, 16)
     batch = with_reference(run.policy, weigh(own, planned.stage), 16)
     run.updater.accumulate(batch, planned.stage, numbers, 16, measure=False)
@@ -119,7 +118,7 @@ def two_ranks(folder):
     run = run_of(folder / f"r{torch.distributed.is_initialized()}", "--algorithm.importance", "truncate")
     planned, numbers = run.enter(0)
     size, parallel.dist.get_world_size = parallel.dist.get_world_size, lambda: 1
-    every = gather(run, planned, 0)  # as a single process would draw it
+    every = begin(run, planned, 0, run.clock)()  # as a single process would draw it
     parallel.dist.get_world_size = size
     spread = torch.linspace(-1, 1, every.log_probs.numel()).view_as(every.log_probs)
     rollout = dealt(mismatched(every, spread))

@@ -13,9 +13,9 @@ from anygrpo.core.policy import BasePolicy
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.train import measure
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh
+from anygrpo.train.collect import begin
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.rollouts import gather
-from anygrpo.train.sinks.jsonl import read_rows
 
 
 def rows_of(run):
@@ -84,7 +84,7 @@ def test_ratio_is_one_before_the_first_update(tmp_path):
 
 def gradients(run, rows_per_block):
     planned, numbers = run.enter(0)
-    rollout = gather(run, planned, 0)
+    rollout = begin(run, planned, 0, run.clock)()
     prepared = prepare(rollout, planned.stage, numbers, None)
     batch = needed_rows(weigh(prepared, planned.stage), numbers)
     run.updater.accumulate(batch, planned.stage, numbers, rows_per_block, measure=False)
@@ -102,7 +102,7 @@ def test_any_split_into_blocks_gives_the_same_gradient(tmp_path, reduction):
 def test_rows_without_advantage_are_dropped_exactly(tmp_path):
     run = run_of(tmp_path / "a")
     planned, numbers = run.enter(0)
-    prepared = prepare(gather(run, planned, 0), planned.stage, numbers, None)
+    prepared = prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None)
     batch = weigh(prepared, planned.stage)
     few = needed_rows(batch, numbers)
     assert 0 < len(few) < len(batch)
@@ -116,7 +116,7 @@ def test_rows_without_advantage_are_dropped_exactly(tmp_path):
 def test_minibatches_hold_each_group_once_a_pass(tmp_path):
     run = run_of(tmp_path / "a", "--algorithm.minibatches", "3", "--algorithm.epochs", "2")
     planned, numbers = run.enter(0)
-    prepared = prepare(gather(run, planned, 0), planned.stage, numbers, None)
+    prepared = prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None)
     parts = list(minibatches(prepared, planned.stage, seed=1))
     assert len(parts) == 6
     for one_pass in (parts[:3], parts[3:]):
@@ -170,7 +170,7 @@ def test_a_gradient_that_is_not_finite_is_refused(tmp_path):
     run = run_of(tmp_path / "run", "--training.steps", "1")
     before = run.policy.net.weight.detach().clone()
     planned, numbers = run.enter(0)
-    prepared = prepare(gather(run, planned, 0), planned.stage, numbers, None)
+    prepared = prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None)
     batch = weigh(prepared, planned.stage)
     run.updater.accumulate(batch, planned.stage, numbers, 64, measure=False)
     run.policy.net.weight.grad[0, 0] = float("nan")
@@ -210,7 +210,7 @@ def test_out_of_memory_halves_the_block_and_keeps_the_gradient(tmp_path):
 def test_refill_replaces_groups_without_spread(tmp_path):
     run = run_of(tmp_path / "a", "--algorithm.refill", "6", "--algorithm.group-size", "3")
     planned, _ = run.enter(0)
-    rollout = gather(run, planned, 0)
+    rollout = begin(run, planned, 0, run.clock)()
     assert rollout.shape[0] == 8
     assert bool(rollout.live_groups().all())
 
@@ -333,7 +333,7 @@ def test_a_schedule_can_stand_for_any_number(tmp_path):
 def test_parts_that_cancel_in_the_sum_still_teach(tmp_path):
     run = run_of(tmp_path / "run", "--algorithm.advantage", "components")
     planned, numbers = run.enter(0)
-    rollout = gather(run, planned, 0)
+    rollout = begin(run, planned, 0, run.clock)()
     hit = rollout.components["hit"]
     rollout = replace(rollout, rewards=torch.ones_like(hit), components={"hit": hit, "miss": 1 - hit})
     weighted = planned.stage.algorithm.model_copy(update={"component_weights": {"hit": 2.0}})

@@ -12,10 +12,9 @@ from runs import run_of
 from anygrpo.train import distributed, parallel
 from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
 from anygrpo.train.build import resumed_run
-from anygrpo.train.distributed import whole_of
-from anygrpo.train.loop import train
-from anygrpo.train.rollouts import gather
-from anygrpo.train.sinks.jsonl import read_rows
+from anygrpo.train.collect import begin, whole_of
+from anygrpo.train.folder import read_rows
+from anygrpo.train.loop import remaining_steps, train
 
 WHOLE_BATCH = ["batch", "whitened", "overall", "gdpo", "gpg", "running"]
 
@@ -36,7 +35,7 @@ def gradients(folder, *flags):
     """Gradients and tallies of all updates of a step, without taking them; the same samples for any number of ranks."""
     run = run_of(folder / f"run{parallel.world_size()}", *flags, "--policy.options", "{picks = 3}")
     planned, numbers = run.enter(0)
-    every = ragged(alone(gather, run, planned, 0))
+    every = ragged(alone(lambda: begin(run, planned, 0, run.clock)()))
     rollout = dealt(every)
     whole, first = whole_of(rollout)
     prepared = prepare(whole, planned.stage, numbers, None)
@@ -149,7 +148,7 @@ def refused(folder):
     run = run_of(folder)
     before = run.policy.net.weight.detach().clone()
     planned, numbers = run.enter(0)
-    rollout = gather(run, planned, 0)
+    rollout = begin(run, planned, 0, run.clock)()
     whole, first = whole_of(rollout)
     part = own_part(prepare(whole, planned.stage, numbers, None), rollout, first)
     if parallel.rank() == 1:
@@ -167,7 +166,7 @@ def test_a_broken_gradient_on_one_rank_is_refused_by_all(tmp_path):
 def stopped_on_one_rank(folder):
     run = run_of(folder, "--training.steps", "50")
     run.observers.append(lambda row, run: None)
-    for step in run.remaining_steps():
+    for step in remaining_steps(run):
         if step == 3 and parallel.rank() == 1:
             run.stop("asked on rank 1")
     run.close()

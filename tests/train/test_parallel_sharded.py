@@ -14,9 +14,9 @@ from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.train import parallel
 from anygrpo.train.build import resumed_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
 from anygrpo.train.sharded import full, full_state, sharded_blocks
-from anygrpo.train.sinks.jsonl import read_rows
 
 LM = Path(__file__).parents[1] / "support" / "tiny_lm.py"
 

@@ -14,8 +14,8 @@ from runs import TOYS, toml_of
 
 from anygrpo.train import checkpoint
 from anygrpo.train.build import resumed_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 
 FAULTY = """
 import os, time

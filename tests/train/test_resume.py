@@ -16,10 +16,10 @@ import torch
 from runs import cut_after, run_of, toml_of
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.train import checkpoint
+from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.build import resumed_run
+from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
-from anygrpo.train.sinks.jsonl import read_rows
 
 VOLATILE = ("time/", "throughput/", "memory/")
 STAGES = [
@@ -147,7 +147,7 @@ def test_a_corrupt_metrics_line_is_dropped_on_resume(uninterrupted, tmp_path):
 def test_a_full_disk_while_saving_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     run = run_of(tmp_path / "run")
     run.enter(0)
-    run.save()
+    snapshot.save(run)
     before = checkpoint.newest(run.folder.checkpoints)
 
     def full(*_, **__):
@@ -156,7 +156,7 @@ def test_a_full_disk_while_saving_leaves_the_last_checkpoint(tmp_path, monkeypat
     monkeypatch.setattr(checkpoint.torch, "save", full)
     run.step = 5
     with pytest.raises(OSError, match="No space"):
-        run.save()
+        snapshot.save(run)
     assert checkpoint.newest(run.folder.checkpoints) == before
     assert [p.name for p in run.folder.checkpoints.iterdir()] == [before.name]
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from runs import run_of
 
+from anygrpo.train.collect import begin
 from anygrpo.train.loop import train
-from anygrpo.train.rollouts import gather
 
 
 class Slow:
@@ -55,7 +55,7 @@ def test_the_next_chunk_is_sampled_while_rewards_are_made(tmp_path):
     run, slow = slow_run(tmp_path / "run")
     planned, _ = run.enter(0)
     threading.Timer(0.2, lambda: [gate.set() for gate in slow.gates]).start()
-    gather(run, planned, 0)
+    begin(run, planned, 0, run.clock)()
     order = {event: i for i, event in enumerate(slow.events)}
     for chunk in range(3):
         assert order[f"score {chunk} begins"] < order[f"sample {chunk + 1}"] < order[f"score {chunk} ends"]
@@ -80,11 +80,11 @@ def test_the_results_are_those_of_rewards_in_turn(tmp_path):
     run, slow = slow_run(tmp_path / "beside")
     planned, _ = run.enter(0)
     threading.Timer(0.05, lambda: [gate.set() for gate in reversed(slow.gates)]).start()
-    beside = gather(run, planned, 0)
+    beside = begin(run, planned, 0, run.clock)()
     run.close()
     flags = ["--training.sample-chunk", "2", "--training.overlap-rewards", "false"]
     run = plain(run_of(tmp_path / "turn", *flags))
-    turn = gather(run, run.enter(0)[0], 0)
+    turn = begin(run, run.enter(0)[0], 0, run.clock)()
     run.close()
     for name in ("rewards", "valid", "log_probs", "mask", "ended", "version"):
         assert torch.equal(getattr(beside, name), getattr(turn, name)), name
@@ -100,7 +100,7 @@ def test_chunks_draw_with_seeds_of_their_own_and_one_chunk_is_the_whole(tmp_path
     for size in (None, 8, 4):
         flags = [] if size is None else ["--training.sample-chunk", str(size)]
         run = run_of(tmp_path / str(size), *flags)
-        rollout = gather(run, run.enter(0)[0], 0)
+        rollout = begin(run, run.enter(0)[0], 0, run.clock)()
         drawn[size] = rollout.samples["arms"]
         run.close()
     assert torch.equal(drawn[None], drawn[8])
@@ -123,7 +123,7 @@ def test_a_reward_that_raises_beside_ends_the_run_with_its_own_message(tmp_path)
 def test_everything_but_samples_is_on_the_host(tmp_path):
     run = run_of(tmp_path / "run")
     planned, _ = run.enter(0)
-    rollout = gather(run, planned, 0)
+    rollout = begin(run, planned, 0, run.clock)()
     meta = {name: getattr(rollout, name).device.type for name in ("log_probs", "mask", "rewards", "valid", "ended")}
     assert set(meta.values()) == {"cpu"}
     run.close()
@@ -145,7 +145,7 @@ def test_an_update_reads_one_number(tmp_path):
     flags = ["--algorithm.beta", "0.1", "--algorithm.kl", "exact", "--algorithm.entropy-coef", "0.01"]
     run = run_of(tmp_path / "run", *flags)
     planned, numbers = run.enter(0)
-    batch = weigh(prepare(gather(run, planned, 0), planned.stage, numbers, None), planned.stage)
+    batch = weigh(prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None), planned.stage)
     run.updater.optimizer.step = lambda: None  # on a CPU torch's own step reads its counters
     with Reads() as reads:
         run.updater.accumulate(batch, planned.stage, numbers, 16, measure=False)

@@ -24,8 +24,15 @@ from anygrpo.algorithm.kl import (
     update,
 )
 from anygrpo.algorithm.normalisers import ADVANTAGES, AdvantageOptions, expected_max
-from anygrpo.algorithm.objectives import OBJECTIVES, WHOLE_SEQUENCE, ClipSettings, PerDecision
-from anygrpo.algorithm.ratios import log_ratio, ratio_stats, sequence_log_ratio
+from anygrpo.algorithm.objectives import (
+    OBJECTIVES,
+    WHOLE_SEQUENCE,
+    ClipSettings,
+    PerDecision,
+    log_ratio,
+    ratio_stats,
+    sequence_log_ratio,
+)
 from anygrpo.algorithm.schedules import value_at
 from anygrpo.algorithm.statistics import TOLERANCE, RunningState, is_constant
 from anygrpo.algorithm.weights import REDUCTIONS, counts, loss_weights, row_weights

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.ratios import log_ratio, ratio_stats
+from anygrpo.algorithm.objectives import log_ratio, ratio_stats
 from anygrpo.errors import ConfigError
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.ratios import log_ratio
+from anygrpo.algorithm.objectives import log_ratio
 from anygrpo.errors import ConfigError, suggestion
 
 GUARD = 20.0

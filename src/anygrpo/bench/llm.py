@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.bench.cases import Case, model_folder
-from anygrpo.bench.rounds import Run, Worker, measured
+from anygrpo.bench.rounds import Measured, Worker, measured
 from anygrpo.errors import TrainingError
 
 WORKERS = {side: Worker(side, f"anygrpo.bench.{name}") for side, name in (("anygrpo", "ours"), ("trl", "trl_peer"))}
@@ -41,7 +41,7 @@ def compare(
     with tempfile.TemporaryDirectory() as scratch:
         model = model_folder(case.model, Path(scratch))
         saved, check = Path(scratch) / "rows.pt", gradient and peer == "trl"
-        sides: dict[str, list[Run]] = {"anygrpo": []} | ({peer: []} if peer else {})
+        sides: dict[str, list[Measured]] = {"anygrpo": []} | ({peer: []} if peer else {})
         work = ["--case", json.dumps(case.as_dict()), "--model", model]
         for index in range(rounds):
             for side, runs in sides.items():
@@ -53,7 +53,7 @@ def compare(
     return record(case, sides, peer, threads) | agreement
 
 
-def record(case: Case, sides: dict[str, list[Run]], peer: str | None, threads: int) -> dict[str, Any]:
+def record(case: Case, sides: dict[str, list[Measured]], peer: str | None, threads: int) -> dict[str, Any]:
     """The record of measured runs: medians over all counted steps, ratios round by round."""
     ours, theirs = sides["anygrpo"], sides[peer] if peer else []
     tokens, prompts = _tokens(ours), ours[0]["prompt_tokens"]
@@ -67,5 +67,5 @@ def record(case: Case, sides: dict[str, list[Run]], peer: str | None, threads: i
     return row | work | {"tokens_per_s": tokens / row["ours_s"]}
 
 
-def _tokens(runs: list[Run]) -> int:
+def _tokens(runs: list[Measured]) -> int:
     return runs[0]["steps"][0]["tokens"]

@@ -10,13 +10,14 @@ import torch
 
 from anygrpo.bench.cases import Case, prompt_texts, reward_of
 from anygrpo.bench.meter import Meter, peak_gb
-from anygrpo.core.rollout import Rollout, Scores
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Scores
 from anygrpo.language import build as causal_lm
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import prepare, weigh
-from anygrpo.train.schedule import numbers_at
+from anygrpo.train.stages import numbers_at
 from anygrpo.train.update import Updater
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from anygrpo.errors import DataError, TrainingError
 
-Run = dict[str, Any]
+Measured = dict[str, Any]
 """What a worker process prints: "steps" (each with "phases": name -> [wall, CPU seconds], "step" among them, and counts
 of what was trained on), "peak_gb", and what the comparison wants to know of the work."""
 
@@ -25,13 +25,15 @@ class Worker:
 
     Attributes:
         name: of the side, for messages.
-        module: run as `python -m module`; prints a `Run` as its last line.
+        module: run as `python -m module`; prints a `Measured` as its last line.
         python: interpreter of the side's environment.
+        home: folder that the module is found in, where it is not of this package.
     """
 
     name: str
     module: str
     python: str = sys.executable
+    home: str = ""
 
     def need(self, packages: tuple[str, ...], install: str) -> None:
         """Raises DataError where the side's environment lacks a package."""
@@ -53,7 +55,7 @@ class Worker:
         look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
         return subprocess.run([self.python, "-P", "-c", look], check=False, env=self._environment(1)).returncode == 0
 
-    def run(self, arguments: list[str], threads: int, case: str) -> Run:
+    def run(self, arguments: list[str], threads: int, case: str) -> Measured:
         """One process to its end.
 
         Raises:
@@ -68,12 +70,14 @@ class Worker:
         return json.loads(lines[-1])
 
     def _environment(self, threads: int) -> dict[str, str]:
-        own = {} if self.python == sys.executable else {"PYTHONPATH": str(Path(__file__).parents[2])}
+        package = [] if self.python == sys.executable else [str(Path(__file__).parents[2])]
+        places = [place for place in (*package, self.home, os.environ.get("PYTHONPATH")) if place]
+        own = {"PYTHONPATH": os.pathsep.join(places)}
         fixed = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         return os.environ | own | fixed
 
 
-def measured(case: str, ours: list[Run], peer: str | None, theirs: list[Run]) -> dict[str, Any]:
+def measured(case: str, ours: list[Measured], peer: str | None, theirs: list[Measured]) -> dict[str, Any]:
     """The part of a record that all comparisons share: medians over all counted steps, ratios round by round."""
     row: dict[str, Any] = {
         "case": case,
@@ -102,17 +106,17 @@ def measured(case: str, ours: list[Run], peer: str | None, theirs: list[Run]) ->
     }
 
 
-def counted(run: Run) -> list[dict[str, Any]]:
+def counted(run: Measured) -> list[dict[str, Any]]:
     """The steps that count: all but the first, where there are several."""
     return run["steps"][1:] or run["steps"]
 
 
-def median(runs: list[Run], clock: int) -> float:
+def median(runs: list[Measured], clock: int) -> float:
     """Median seconds of a step: wall (clock 0) or CPU (1)."""
     return statistics.median(step["phases"]["step"][clock] for run in runs for step in counted(run))
 
 
-def phases(runs: list[Run]) -> dict[str, dict[str, float]]:
+def phases(runs: list[Measured]) -> dict[str, dict[str, float]]:
     """Median wall and CPU seconds of each phase."""
     names = [name for name in counted(runs[0])[0]["phases"] if name != "step"]
     steps = [step for run in runs for step in counted(run)]
@@ -140,7 +144,7 @@ def relative_distance(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str,
 
 def alternate(
     name: str, case: dict[str, Any], workers: dict[str, Worker], rounds: int, steps: int, threads: int, gradient: bool
-) -> tuple[dict[str, list[Run]], dict[str, Any]]:
+) -> tuple[dict[str, list[Measured]], dict[str, Any]]:
     """Runs of each side in turn, and how far the gradients of one step differ.
 
     Args:
@@ -148,7 +152,7 @@ def alternate(
         workers: the first one is ours; it saves the actions and the gradient of its first step.
         gradient: let the other one compute the gradient of the same actions (`--check`), and compare.
     """
-    sides: dict[str, list[Run]] = {side: [] for side in workers}
+    sides: dict[str, list[Measured]] = {side: [] for side in workers}
     (ours, *others), agreement = workers, {}
     with tempfile.TemporaryDirectory() as scratch:
         saved = str(Path(scratch) / "first_step.pt")
@@ -162,7 +166,7 @@ def alternate(
     return sides, agreement
 
 
-def record(name: str, sides: dict[str, list[Run]], threads: int) -> dict[str, Any]:
+def record(name: str, sides: dict[str, list[Measured]], threads: int) -> dict[str, Any]:
     """The record of a comparison counted in decisions.
 
     Raises:

@@ -1,21 +1,12 @@
-"""`anygrpo bench llm|selector|diffusion|floor`: speed on this machine, beside a peer on the same work."""
+"""`anygrpo bench llm|floor`: speed on this machine, beside a peer on the same work."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
-PEERS = {"llm": ("trl",), "selector": ("rl4co",), "diffusion": ("ddpo", "trl")}
-"""What each comparison runs against; the first where none is named."""
-
-CASES = {
-    "llm": "short, long, reply, gpu-short, gpu-long, tiny",
-    "floor": "short, long, reply, gpu-short, gpu-long, tiny",
-    "selector": "recipe, large, recipe-am, large-am, tiny, tiny-am",
-    "diffusion": "unet, motion, tiny-unet, tiny-motion",
-}
+CASES = "short, long, reply, gpu-short, gpu-long, tiny"
 
 
 def add_parser(commands: Any) -> None:
@@ -27,32 +18,25 @@ def add_parser(commands: Any) -> None:
     whats = parser.add_subparsers(dest="what", required=True)
     helps = {
         "llm": "a language model's step beside TRL's GRPOTrainer",
-        "selector": "a selection step beside RL4CO's REINFORCE",
-        "diffusion": "a diffusion step beside DDPO: a plain loop, or TRL's trainer of old",
         "floor": "what the machine's matmul and copy rates allow",
     }
     for what, text in helps.items():
         one = whats.add_parser(what, help=text, description=text)
-        one.add_argument("--case", action="append", help=f"{CASES[what]}; may be repeated")
+        one.add_argument("--case", action="append", help=f"{CASES}; may be repeated")
         one.add_argument("--json", action="store_true")
-        if what in PEERS:
-            _add_comparison(one, what)
-        if what in ("llm", "floor"):
-            _add_model(one)
+        if what == "llm":
+            add_comparison(one, ("trl",))
+            one.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
+        _add_model(one)
 
 
-def _add_comparison(one: argparse.ArgumentParser, what: str) -> None:
-    one.add_argument("--vs", choices=(*PEERS[what], "none"), default=PEERS[what][0])
+def add_comparison(one: argparse.ArgumentParser, peers: tuple[str, ...]) -> None:
+    """How two sides are compared; the first peer where none is named."""
+    one.add_argument("--vs", choices=(*peers, "none"), default=peers[0])
     one.add_argument("--rounds", type=int, default=2, help="alternations")
     one.add_argument("--steps", type=int, default=2, help="optimizer steps in a process; the first is warm-up")
     one.add_argument("--threads", type=int, default=1, help="CPU threads of both sides")
     one.add_argument("--no-gradient", action="store_true", help="do not compare the gradients of one step")
-    if what == "llm":
-        one.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
-    else:
-        one.add_argument("--peer-python", default=sys.executable, help="interpreter of the peer's environment")
-    if what == "diffusion":
-        one.add_argument("--denoising-steps", type=int, help="T, in place of the case's")
 
 
 def _add_model(one: argparse.ArgumentParser) -> None:
@@ -63,18 +47,18 @@ def _add_model(one: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure each case and print it."""
-    measure = {"llm": _llm, "floor": _floor, "selector": _selector, "diffusion": _diffusion}[args.what]
-    first = CASES[args.what].partition(",")[0]
-    records = [measure(name, args) for name in args.case or [first]]
-    if args.json:
-        print(json.dumps(records, indent=1))
-        return 0
-    for row in records:
-        print("\n".join(_lines(row)))
+    measure = {"llm": _llm, "floor": _floor}[args.what]
+    show([measure(name, args) for name in args.case or ["short"]], args.json)
     return 0
 
 
-def _peer(args: argparse.Namespace) -> str | None:
+def show(records: list[dict[str, Any]], as_json: bool) -> None:
+    """Print each case's record."""
+    print(json.dumps(records, indent=1) if as_json else "\n".join(line for row in records for line in _lines(row)))
+
+
+def peer_of(args: argparse.Namespace) -> str | None:
+    """The peer's name, or None."""
     return None if args.vs == "none" else args.vs
 
 
@@ -82,23 +66,9 @@ def _llm(name: str, args: argparse.Namespace) -> dict[str, Any]:
     from anygrpo.bench.llm import compare
 
     case = _model_case(name, args)
-    return compare(case, _peer(args), args.rounds, args.steps, args.threads, args.peer_precision, not args.no_gradient)
-
-
-def _selector(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    from anygrpo.bench.selector import compare
-    from anygrpo.bench.selector.cases import case_named
-
-    given = (args.rounds, args.steps, args.threads, not args.no_gradient, args.peer_python)
-    return compare(case_named(name), _peer(args), *given)
-
-
-def _diffusion(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    from anygrpo.bench.diffusion import compare
-    from anygrpo.bench.diffusion.cases import case_named
-
-    given = (args.rounds, args.steps, args.threads, not args.no_gradient, args.peer_python)
-    return compare(case_named(name, steps=args.denoising_steps), _peer(args), *given)
+    return compare(
+        case, peer_of(args), args.rounds, args.steps, args.threads, args.peer_precision, not args.no_gradient
+    )
 
 
 def _model_case(name: str, args: argparse.Namespace) -> Any:

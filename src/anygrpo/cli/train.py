@@ -47,15 +47,15 @@ def run(args: argparse.Namespace) -> int:
         else:
             training = new_run(load_recipe(args.recipe, flags))
         if training.recipe.doctor.mode == "act" and snapshot.newest(training.folder.checkpoints) is None:
-            training.save()  # somewhere to go back to; every rank takes part where weights are sharded
+            snapshot.save(training)  # somewhere to go back to; every rank takes part where weights are sharded
         return _train(training, quiet=args.quiet) if is_main() else _follow(training)
 
 
 def _train(training: Run, quiet: bool) -> int:
     from anygrpo.train import pictures
     from anygrpo.train.loop import train
-    from anygrpo.train.sinks.progress import ProgressLine
     from anygrpo.watch.live import attach_doctor, finish
+    from anygrpo.watch.progress import ProgressLine
 
     if not quiet:
         print(f"run folder: {training.folder.path}")

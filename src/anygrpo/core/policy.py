@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
+from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
 
 

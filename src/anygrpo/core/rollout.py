@@ -1,12 +1,13 @@
 """The records that every policy shares. Letters: P prompts, G group, T decisions, N = P x G rows.
 
-A policy fills a `Rollout`; the trainer scores it, turns it into `Batch`es (one per optimizer step) and cuts those
-into `Block`s, as small as memory asks. Weights are fixed before the cut, so any cut gives the same gradient.
+A policy fills a `Rollout`; the trainer scores it and turns it into a `Batch` of rows for each optimizer step. What
+memory holds at once is a batch too, of some rows and a slice of their decisions: weights are fixed before the cut, so
+any cut gives the same gradient. Samples are trees of tensors; a leaf that many rows share is held once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -14,48 +15,65 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.filters import live_groups
-from anygrpo.core.tree import Shared as Shared
-from anygrpo.core.tree import Tree as Tree
-from anygrpo.core.tree import grown
-from anygrpo.core.tree import tree_map as tree_map
-from anygrpo.core.tree import tree_map2 as tree_map2
+from anygrpo.core.task import Scores
 from anygrpo.errors import ConfigError
 
 _TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version")
 
-
-@dataclass(frozen=True)
-class Scores:
-    """What a task says of P x G outputs.
-
-    Attributes:
-        rewards: [P, G] float32; anything where `valid` is False.
-        components: named parts of the reward before weighting, each [P, G] float32.
-        valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
-        reasons: (p, g) -> why that sample is invalid.
-    """
-
-    rewards: Tensor
-    components: dict[str, Tensor] = field(default_factory=dict)
-    valid: Tensor | None = None
-    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
+Tree = Any
+"""Nested dicts whose leaves are tensors, lists of plain objects (one per prompt or per row), or `Shared`."""
 
 
-@dataclass(frozen=True)
-class Stored:
-    """Given actions in place of sampled ones: demonstrations (supervised) or scored candidates (RCE, offline GRPO).
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """A leaf of which rows hold but an index, so that what they share (their prompt's features, say) is held once
+    however many rows there are. Functions of rows act on the index.
 
     Attributes:
-        actions: P lists of actions in the form `Policy.decode` returns; ragged lists are padded by the policy.
-        rewards: P lists of floats, or None for plain demonstrations.
-        log_probs: P lists of behaviour log-probs of whole actions (None where there is no propensity), or None.
-        components: named reward parts, each P lists of floats.
+        values: tensors [U, ...] by name, one entry a prompt.
+        index: [P, G] or [n] int64: which entry each row has.
     """
 
-    actions: list[list[Any]]
-    rewards: list[list[float]] | None = None
-    log_probs: list[list[float | None]] | None = None
-    components: dict[str, list[list[float]]] = field(default_factory=dict)
+    values: dict[str, Tensor]
+    index: Tensor
+
+    def joined(self, other: Shared, cat: Callable[[Tensor, Tensor], Tensor]) -> Shared:
+        """The rows of both; entries of different sizes are padded at the end with zeros (False)."""
+        first = len(next(iter(self.values.values())))
+        values = {name: torch.cat([grown(x, y), grown(y, x)]) for name, x, y in self._pairs(other)}
+        return Shared(values, cat(self.index, other.index + first))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Shared) or not torch.equal(self.index, other.index):
+            return False
+        return all(torch.equal(x, y) for _, x, y in self._pairs(other))
+
+    def _pairs(self, other: Shared) -> list[tuple[str, Tensor, Tensor]]:
+        return [(name, x, other.values[name]) for name, x in self.values.items()]
+
+
+def tree_map(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    """Apply `fn` to every tensor leaf; other leaves (None, numbers, strings) pass through."""
+    if isinstance(tree, dict):
+        return {key: tree_map(fn, value) for key, value in tree.items()}
+    if isinstance(tree, Shared):
+        return Shared(tree.values, fn(tree.index))
+    return fn(tree) if isinstance(tree, Tensor) else tree
+
+
+def tree_map2(fn: Callable[[Tensor, Tensor], Tensor], a: Tree, b: Tree) -> Tree:
+    """Apply `fn` to the tensor leaves of two trees of the same form and join shared ones; others are the first's."""
+    if isinstance(a, dict):
+        return {key: tree_map2(fn, value, b[key]) for key, value in a.items()}
+    if isinstance(a, Shared):
+        return a.joined(b, fn)
+    return fn(a, b) if isinstance(a, Tensor) else a
+
+
+def grown(x: Tensor, like: Tensor) -> Tensor:
+    """`x` padded with zeros at the end of every dimension but the first, up to the larger size of the two."""
+    pads = [n for i in range(x.dim() - 1, 0, -1) for n in (0, max(0, like.shape[i] - x.shape[i]))]
+    return torch.nn.functional.pad(x, pads) if any(pads) else x
 
 
 @dataclass(frozen=True)
@@ -154,12 +172,7 @@ class Rollout:
         return replace(
             self,
             samples=tree_map(take, self.samples),
-            log_probs=take(self.log_probs),
-            mask=take(self.mask),
-            rewards=take(self.rewards),
-            valid=take(self.valid),
-            ended=take(self.ended),
-            version=take(self.version),
+            **{name: take(getattr(self, name)) for name in _TENSORS},
             components={name: take(x) for name, x in self.components.items()},
             reasons={(position[p], g): why for (p, g), why in self.reasons.items() if p in position},
         )
@@ -183,23 +196,8 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Some rows of a batch, and a slice of their decisions."""
-
-    samples: Tree
-    times: slice
-    old: Tensor  # [n, t]
-    ref: Tensor | None  # [n, t]
-    mask: Tensor  # [n, t]
-    advantages: Tensor  # [n, 1] or [n, t]
-    weights: Tensor  # [n, t]
-    row_weights: Tensor  # [n]
-    importance: Tensor | None = None  # [n, t]
-
-
-@dataclass(frozen=True)
 class Batch:
-    """The rows of one optimizer step. Weights already carry every denominator.
+    """Rows on their way to an update: those of an optimizer step, or some of them. Weights carry every denominator.
 
     Attributes:
         samples: tree with leaves [N, ...].
@@ -210,6 +208,7 @@ class Batch:
         weights: [N, T]: the loss is (weights * per_decision).sum() over any split.
         row_weights: [N]: the same for losses that a row has once; sums to 1 (0 where a row does not count).
         importance: [N, T] factors old / behaviour of losses that samples estimate, or None where both are one.
+        times: which of the samples' decisions the T columns are.
     """
 
     samples: Tree
@@ -220,30 +219,29 @@ class Batch:
     weights: Tensor
     row_weights: Tensor
     importance: Tensor | None = None
+    times: slice = field(default_factory=lambda: slice(None))
 
     def __len__(self) -> int:
         return self.old.shape[0]
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on the device where the policy computes."""
-        move = lambda x: x.to(device)  # noqa: E731
-        moved: dict[str, Any] = {name: None if x is None else move(x) for name, x in self._tensors().items()}
-        return Batch(samples=tree_map(move, self.samples), **moved)
+        return self._map(lambda x: x.to(device), samples=True)
 
     def rows(self, index: Tensor | slice) -> Batch:
         """The rows at `index`, weights unchanged."""
-        take = lambda x: x[index]  # noqa: E731
-        taken: dict[str, Any] = {name: None if x is None else take(x) for name, x in self._tensors().items()}
-        return Batch(samples=tree_map(take, self.samples), **taken)
+        return self._map(lambda x: x[index], samples=True)
 
-    def _tensors(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "samples"}
+    def _map(self, fn: Callable[[Tensor], Tensor], samples: bool) -> Batch:
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("samples", "times")}
+        mapped: dict[str, Any] = {name: None if x is None else fn(x) for name, x in tensors.items()}
+        return replace(self, samples=tree_map(fn, self.samples) if samples else self.samples, **mapped)
 
     def blocks(
         self, rows: int | Sequence[Tensor], time: int | None = None, whole_sequences: bool = False
-    ) -> Iterator[Block]:
-        """Cut into blocks of at most `time` decisions (None: all of them) and of `rows` rows: a number, or a plan
-        (index tensors that together name each row once).
+    ) -> Iterator[Batch]:
+        """Cut into batches of at most `time` decisions (None: all of them) and of `rows` rows: a number, or a plan
+        (index tensors that together name each row once). Losses that a row has once go with its first decisions.
 
         Raises:
             ConfigError: `whole_sequences` (a ratio over the sequence) with a policy scored in slices of time.
@@ -255,19 +253,10 @@ class Batch:
                 f"{time} at a time",
                 "use a decision-level objective (ppo), or set the policy's time_chunk to none",
             )
-        plan = [slice(a, a + rows) for a in range(0, n, rows)] if isinstance(rows, int) else rows
-        for index in plan:
+        for index in [slice(a, a + rows) for a in range(0, n, rows)] if isinstance(rows, int) else rows:
             part = self.rows(index)
             for t in range(0, total, time or max(total, 1)):
                 s = slice(t, min(t + (time or total), total))
-                yield Block(
-                    part.samples,
-                    s,
-                    part.old[:, s],
-                    None if part.ref is None else part.ref[:, s],
-                    part.mask[:, s],
-                    part.advantages if part.advantages.shape[1] == 1 else part.advantages[:, s],
-                    part.weights[:, s],
-                    part.row_weights if t == 0 else torch.zeros_like(part.row_weights),
-                    None if part.importance is None else part.importance[:, s],
-                )
+                cut = part._map(lambda x, s=s: x[:, s] if x.dim() > 1 and x.shape[1] == total else x, samples=False)
+                once = part.row_weights if t == 0 else torch.zeros_like(part.row_weights)
+                yield replace(cut, times=s, row_weights=once)

@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from torch import Tensor
 
-from anygrpo.core.rollout import Scores, Stored
+
+@dataclass(frozen=True)
+class Scores:
+    """What a task says of P x G outputs.
+
+    Attributes:
+        rewards: [P, G] float32; anything where `valid` is False.
+        components: named parts of the reward before weighting, each [P, G] float32.
+        valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
+        reasons: (p, g) -> why that sample is invalid.
+    """
+
+    rewards: Tensor
+    components: dict[str, Tensor] = field(default_factory=dict)
+    valid: Tensor | None = None
+    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Given actions in place of sampled ones: demonstrations (supervised) or scored candidates (RCE, offline GRPO).
+
+    Attributes:
+        actions: P lists of actions in the form `Policy.decode` returns; ragged lists are padded by the policy.
+        rewards: P lists of floats, or None for plain demonstrations.
+        log_probs: P lists of behaviour log-probs of whole actions (None where there is no propensity), or None.
+        components: named reward parts, each P lists of floats.
+    """
+
+    actions: list[list[Any]]
+    rewards: list[list[float]] | None = None
+    log_probs: list[list[float | None]] | None = None
+    components: dict[str, list[list[float]]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -35,6 +68,7 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
 class Pending(Protocol):
     """Scores that are being made."""
 
@@ -43,25 +77,16 @@ class Pending(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Made:
-    """Scores that are there already, as a `Pending`."""
-
-    scores: Scores
-
-    def result(self) -> Scores:
-        return self.scores
-
-
 class BaseTask:
-    """Defaults: an endless task without stored actions."""
+    """Defaults: an endless task without stored actions.
+
+    Attributes:
+        score_async: begins `score` and returns before it is done: for tasks whose rewards run in processes of their
+            own. None: a reward of this process may share random state or a device with the sampler.
+    """
 
     size: int = 0
-
-    def score_async(self, prompts: list[Any], outputs: list[list[Any]]) -> Pending:
-        """Begin `score`; tasks whose rewards run in processes of their own return before it is done. This one does not:
-        a reward of this process may share random state or a device with the sampler."""
-        return Made(self.score(prompts, outputs))  # type: ignore[attr-defined]
+    score_async: Callable[[list[Any], list[list[Any]]], Pending] | None = None
 
     def stored(self, prompts: list[Any]) -> Stored:
         """Demonstrations or scored candidates of these prompts, for supervised and RCE stages."""

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from anygrpo.core.device import device_of
 from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
+from anygrpo.core.task import Stored
 from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training
 from anygrpo.denoising.faults import old_log_probs
 from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, kl_same_std, total, whitened

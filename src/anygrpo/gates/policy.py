@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import BasePolicy, frozen_weights, state_of
-from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
+from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.graphs import Graphs, Named, Pass
 from anygrpo.gates.joining import Part, joined, padded

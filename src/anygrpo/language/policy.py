@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
+from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.task import Stored
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets

@@ -12,7 +12,7 @@ from anygrpo.core.rollout import Batch
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.rate import find_rate
 from anygrpo.probes.subject import Subject
-from anygrpo.train.schedule import Numbers
+from anygrpo.train.stages import Numbers
 
 _TERMS = {"policy": "lambda_pg", "supervised": "lambda_supervised", "consistency": "lambda_consistency",
           "entropy": "entropy_coef", "kl": "beta"}  # fmt: skip

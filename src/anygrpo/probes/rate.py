@@ -13,7 +13,7 @@ from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.probes.outcome import Outcome
 from anygrpo.probes.subject import Subject
 from anygrpo.train.batches import Prepared, weigh
-from anygrpo.train.schedule import at
+from anygrpo.train.stages import at
 
 RATES = tuple(1e-6 * 10 ** (5 * i / 7) for i in range(8))
 """1e-6 to 1e-1, a factor of 5.2 apart."""

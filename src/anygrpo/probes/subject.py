@@ -17,13 +17,12 @@ from anygrpo.core.rollout import Batch, Evaluation, Rollout
 from anygrpo.probes.outcome import Outcome
 from anygrpo.recipe.recipe import number
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference
+from anygrpo.train.collect import begin_once
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.loop import needs_reference
-from anygrpo.train.objective import Tally
-from anygrpo.train.rollouts import begin_once
 from anygrpo.train.run import Run
-from anygrpo.train.schedule import Numbers, numbers_at
-from anygrpo.train.stages import PlannedStage
+from anygrpo.train.stages import Numbers, PlannedStage, numbers_at
+from anygrpo.train.terms import Tally
 from anygrpo.train.update import Updater
 
 _PASSES = 80

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.rollout import Scores
+from anygrpo.core.task import Scores
 from anygrpo.scoring.reward import Outcome, Reward, Rows
 
 log = logging.getLogger(__name__)

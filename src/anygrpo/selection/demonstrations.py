@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Stored
-from anygrpo.core.task import epoch_indices
+from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import DataError
 from anygrpo.files import cache_folder
 from anygrpo.models.embedding import embed

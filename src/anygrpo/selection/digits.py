@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anygrpo.core.rollout import Stored
-from anygrpo.core.task import epoch_indices
+from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.models.embedding import embed
 from anygrpo.selection.rewards import reward
 from anygrpo.selection.settings import DigitsVQAConfig

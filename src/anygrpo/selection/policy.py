@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Evaluation, Rollout, Shared, Stored, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout, Shared, Tree, tree_map
+from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
 from anygrpo.selection import decoding, picks, replay
 from anygrpo.selection import recorded as record

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Rollout, Stored
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
 from anygrpo.selection.changes import ndcg, regret
 from anygrpo.selection.prompts import content_key, picks_of

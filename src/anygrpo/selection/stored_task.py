@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Stored
-from anygrpo.core.task import epoch_indices
+from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.layouts import read_stored
 from anygrpo.selection.rewards import NEEDS, PARTS, reward

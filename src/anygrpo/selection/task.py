@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anygrpo.core.rollout import Scores
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import BaseTask, Scores
 from anygrpo.selection.rewards import NEEDS, reward
 from anygrpo.selection.settings import RewardConfig
 

@@ -13,8 +13,8 @@ from anygrpo.core.policy import BasePolicy
 from anygrpo.core.rollout import Batch, Rollout, Tree, tree_map
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.parallel import sum_over_ranks, world_size
-from anygrpo.train.schedule import Numbers
 from anygrpo.train.sharded import whole_weights
+from anygrpo.train.stages import Numbers
 
 _OF_PARTS = ("components", "gdpo")
 """Normalisers that judge a group by its reward's parts: a total without spread is no reason to drop it."""

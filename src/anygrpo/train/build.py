@@ -15,14 +15,13 @@ from anygrpo.recipe.recipe import Recipe
 from anygrpo.train import snapshot
 from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
-from anygrpo.train.folder import RunFolder, next_folder
-from anygrpo.train.objective import wanted_at_any_step
+from anygrpo.train.folder import JsonlSink, RunFolder, cut_after, next_folder
 from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import shard
-from anygrpo.train.sinks.jsonl import JsonlSink, cut_after
-from anygrpo.train.sinks.sink import Sink, build_sink
 from anygrpo.train.stages import PlannedStage, plan_stages
+from anygrpo.train.terms import wanted_at_any_step
+from anygrpo.train.trackers import Sink, build_sink
 from anygrpo.train.update import Updater
 
 
@@ -48,7 +47,7 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     run = _assemble(recipe, folder_of(path, resume=True))
     newest = snapshot.newest(run.folder.checkpoints)
     if newest is not None:
-        run.restore(newest)
+        snapshot.restore(run, newest)
     elif is_main():
         cut_after(run.folder.metrics, -2)
     return run

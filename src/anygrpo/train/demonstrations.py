@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Batch
 from anygrpo.recipe.recipe import number
 from anygrpo.train.batches import own_part, prepare, weigh
-from anygrpo.train.distributed import rank_seed, whole_of
-from anygrpo.train.parallel import share
-from anygrpo.train.rollouts import rounds_of
-from anygrpo.train.schedule import Numbers
-from anygrpo.train.stages import PlannedStage
-
-if TYPE_CHECKING:
-    from anygrpo.train.run import Run
-
-
-@dataclass(frozen=True)
-class Demonstrations:
-    """Rows whose weighted cross-entropy (or the policy's own supervised loss) is added to each update of a step.
-
-    Attributes:
-        batch: of the whole step, as a supervised stage would train on it.
-        weight: lambda_supervised at this step.
-    """
-
-    batch: Batch
-    weight: float
+from anygrpo.train.collect import whole_of
+from anygrpo.train.parallel import rank_seed, share
+from anygrpo.train.run import Run
+from anygrpo.train.stages import Numbers, PlannedStage
+from anygrpo.train.update import Demonstrations
 
 
 def check_demonstrations(policy: BasePolicy, stages: list[PlannedStage]) -> None:
@@ -51,13 +34,13 @@ def with_demonstrations(run: Run, planned: PlannedStage, numbers: Numbers) -> tu
     """What lambda_supervised asks for beside another objective: of each prompt of the step its stored answers (the
     best, where they have rewards). The numbers returned then leave lambda_supervised out of the sampled rows' loss.
 
-    Policies whose samples carry their own targets (`targets_in_samples`) need none: their loss is computed there.
+    Called for stages that teach (`Run.teaches`); policies whose samples carry their own targets have that loss there.
     """
     stage, policy = planned.stage, run.policy
-    if stage.method == "supervised" or not numbers.lambda_supervised or policy.targets_in_samples:
+    if not numbers.lambda_supervised:
         return numbers, None
     step = run.step
-    index = (step - planned.begin) * rounds_of(planned)
+    index = (step - planned.begin) * planned.rounds
     every: list[Any] = planned.task.prompts(index, stage.algorithm.prompts_per_step)
     prompts = share(every)
     some = prompts or every[:1]

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 
 from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Rollout, Scores
-from anygrpo.core.task import Task
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.algorithm import EvaluationConfig
-from anygrpo.train.distributed import rank_seed
-from anygrpo.train.parallel import from_main, gather, is_main, share, world_size
+from anygrpo.train.parallel import from_main, gather, is_main, rank_seed, share, world_size
 
 _PROMPTS_AT_ONCE = 64
 

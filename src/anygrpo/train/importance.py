@@ -17,11 +17,9 @@ from anygrpo.train.sharded import whole_weights
 
 
 def corrected(policy: BasePolicy, own: Prepared, stage: Stage, rows: int) -> tuple[Prepared, dict[str, float]]:
-    """This rank's rows with the old policy's log-probs and the factors old / behaviour, where the stage asks for them;
-    and what is to be logged about all ranks' (see `algorithm.correction.mismatch`)."""
+    """This rank's rows with the old policy's log-probs and the factors old / behaviour; and what is to be logged about
+    all ranks' (see `algorithm.correction.mismatch`)."""
     a = stage.algorithm
-    if a.importance == "none" or stage.method != "grpo":
-        return own, {}
     mask, behaviour = own.mask.flatten(0, 1), own.rollout.log_probs.flatten(0, 1)
     with whole_weights(policy):
         old = _old(policy, own, mask, behaviour, rows)

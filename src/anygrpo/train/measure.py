@@ -13,8 +13,8 @@ from anygrpo.core.policy import BasePolicy
 from anygrpo.core.rollout import Rollout
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared
-from anygrpo.train.objective import Tally
 from anygrpo.train.parallel import sum_over_ranks
+from anygrpo.train.terms import Tally
 
 
 def rollout_metrics(rollout: Rollout) -> dict[str, float]:

@@ -31,6 +31,11 @@ def is_main() -> bool:
     return rank() == 0
 
 
+def rank_seed(seed: int) -> int:
+    """A seed of this rank's own; rank 0 keeps the given one."""
+    return (seed + rank() * 15_485_863) % (2**31 - 1)
+
+
 def sum_over_ranks(values: Tensor) -> Tensor:
     """The element-wise sum of a tensor over all ranks (in float64)."""
     if world_size() == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,17 @@ from anygrpo.algorithm import kl
 from anygrpo.core.policy import BasePolicy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Task
-from anygrpo.errors import Interrupted, TrainingError
-from anygrpo.recipe.recipe import Recipe
-from anygrpo.train import measure, snapshot
-from anygrpo.train.ahead import Ahead
+from anygrpo.errors import TrainingError
+from anygrpo.recipe.recipe import Recipe, number
+from anygrpo.train import measure
 from anygrpo.train.batches import Prepared
-from anygrpo.train.distributed import rank_seed
 from anygrpo.train.evaluation import check_metric, evaluate
 from anygrpo.train.folder import RunFolder
-from anygrpo.train.interrupt import interruptible
-from anygrpo.train.objective import Tally
-from anygrpo.train.parallel import gather, max_over_ranks
-from anygrpo.train.schedule import Controls, Numbers, controlled, numbers_at, policy_settings
+from anygrpo.train.parallel import max_over_ranks, rank_seed
 from anygrpo.train.sharded import full_state, whole_weights
-from anygrpo.train.sinks.sink import Sink
-from anygrpo.train.stages import PlannedStage, kl_controller
+from anygrpo.train.stages import Controls, Numbers, PlannedStage, controlled, kl_controller, numbers_at, policy_settings
+from anygrpo.train.terms import Tally
+from anygrpo.train.trackers import Sink
 from anygrpo.train.update import Updater
 
 _REFUSALS_IN_A_ROW = 20
@@ -48,6 +44,10 @@ class Run:
 
     Attributes:
         observers: called with (row, run) after each step; the doctor and the progress line are such observers.
+        ahead: with `training.off_policy_steps` the rollout of the step to come, complete and scored; None: nothing is.
+        back_to: the checkpoint to go on from once this step is over.
+        measures_updates: whether the size of each update is measured, which takes a copy of the trained weights.
+        teaches: demonstrations are learnt beside the present stage's samples.
     """
 
     def __init__(
@@ -63,37 +63,13 @@ class Run:
         self.running: Any = None
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
-        self.ahead = Ahead()
+        self.ahead: Rollout | None = None
         self.stop_reason: str | None = None
-        self._ending: str | None = None
-        self._back_to: Path | None = None
-        self.entered = -1
+        self.back_to: Path | None = None
+        self.measures_updates = recipe.training.gradient_norms_every > 0
+        self.entered, self.teaches = -1, False
         self._refused_in_a_row = 0
         self._seconds: dict[str, float] = {}
-
-    def remaining_steps(self) -> Iterator[int]:
-        """Steps not yet taken; ends early when something asked to stop. Saves on the recipe's rhythm and at the end.
-
-        After `roll_back_to` the steps since that checkpoint are given again.
-        """
-        with interruptible(self):
-            self._agree()
-            while self.step < self.total_steps and self._ending is None:
-                yield self.step
-                self._agree()
-                if self._back_to is not None:
-                    back_to, self._back_to = self._back_to, None
-                    snapshot.roll_back(self, back_to)
-                    continue
-                self.step += 1
-                if self.step % self.recipe.training.checkpoint_every == 0:
-                    self.save()
-        if self.entered >= 0 or snapshot.newest(self.folder.checkpoints) is None:  # else that checkpoint has more
-            self.save()
-        if self._ending == "interrupted":
-            raise Interrupted(
-                f"stopped by the user after step {self.step}", f"continue with --resume {self.folder.path}"
-            )
 
     def enter(self, step: int) -> tuple[PlannedStage, Numbers]:
         """The stage at `step`, prepared, and its scheduled numbers under the doctor's controls.
@@ -130,6 +106,8 @@ class Run:
         if fresh and index > 0:
             self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))  # type: ignore[attr-defined]
             self.running = None
+        beside = stage.method != "supervised" and not self.policy.targets_in_samples
+        self.teaches = beside and bool(number(a.lambda_supervised))
         self.entered = index
 
     def seed(self, step: int, salt: int = 0) -> int:
@@ -143,10 +121,9 @@ class Run:
         yield
         self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
 
-    @property
-    def measures_updates(self) -> bool:
-        """Whether the size of each update is measured, which takes a copy of the trained weights."""
-        return self.recipe.training.gradient_norms_every > 0
+    def whole_weights(self) -> AbstractContextManager[None]:
+        """Inside, passes without gradient need no other rank."""
+        return whole_weights(self.policy) if self.updater.sharded else nullcontext()
 
     def measuring(self, step: int) -> bool:
         """Whether each term's own gradient norm is measured at this step."""
@@ -200,8 +177,6 @@ class Run:
         row["throughput/decisions_per_s"] = float(rollout.mask.sum()) / max(row["time/step"], 1e-9)
         row["memory/peak_gb"] = float(max_over_ranks(torch.tensor(measure.memory_gb())))
         self.emit(row)
-        if self.best_step == step:  # after its row: a run killed in between takes the step again
-            self.save(best=True, step=step + 1)
 
     def evaluated(self, task: Task, step: int) -> dict[str, float]:
         """Held-out numbers; notes whether they are the best so far, and stops the run when patience is over."""
@@ -232,7 +207,8 @@ class Run:
                 row["components"] = {name: part[p].tolist() for name, part in rollout.components.items()}
                 row["invalid"] = {str(g): why for (q, g), why in rollout.reasons.items() if q == p}
             self.folder.write_samples(step, rows)
-        self.folder.log_invalid(step, rollout.reasons)
+        if rollout.reasons:
+            self.folder.log_invalid(step, rollout.reasons)
 
     def evaluate_start(self) -> None:
         """The held-out numbers before the first step, as row -1."""
@@ -260,33 +236,18 @@ class Run:
         self.stop_reason = reason
         self.folder.log(f"stopping: {reason}")
 
-    def save(self, *, best: bool = False, step: int | None = None) -> None:
-        """A checkpoint of the state before `step` (default: the next step to take)."""
-        snapshot.save(self, self.step if step is None else step, best)
-
-    def restore(self, path: Path) -> None:
-        """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
-        snapshot.restore(self, path)
-
     def roll_back_to(self, path: Path) -> None:
         """Once this step is over, go on from a checkpoint of this run, under the controls in force then.
 
         Raises:
             DataError: (when the step is over) the checkpoint is damaged or absent.
         """
-        self._back_to = path
-
-    def _agree(self) -> None:
-        """What one rank was asked (by a signal, or by the doctor beside rank 0) holds on all; called between steps."""
-        asked = gather((self.stop_reason, self.controls, self._back_to))
-        self._ending = next((reason for reason, _, _ in asked if reason), None)
-        _, self.controls, self._back_to = asked[0]
+        self.back_to = path
 
     def stage_index(self, step: int) -> int:
         return next(i for i, planned in enumerate(self.stages) if planned.begin <= step < planned.end)
 
     def close(self) -> None:
-        self.ahead.close()
         for sink in self.sinks:
             sink.close()
         for planned in self.stages:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from anygrpo.core import saved
 from anygrpo.core.policy import load_state, state_of
+from anygrpo.core.rollout import Rollout, tree_map
 from anygrpo.train import checkpoint
-from anygrpo.train.parallel import from_main, is_main, is_sharded
-from anygrpo.train.schedule import Controls
+from anygrpo.train.folder import cut_after
+from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, share
+from anygrpo.train.run import Run
 from anygrpo.train.sharded import laid_out
-from anygrpo.train.sinks.jsonl import cut_after
-
-if TYPE_CHECKING:
-    from anygrpo.train.run import Run
+from anygrpo.train.stages import Controls
 
 
-def save(run: Run, step: int, best: bool) -> None:
-    """A checkpoint of the state before `step`."""
+def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
+    """A checkpoint of the state before `step` (default: the next step to take)."""
+    step = run.step if step is None else step
     state = {
         "step": step,
         "samples_seen": run.samples_seen,
@@ -33,7 +34,7 @@ def save(run: Run, step: int, best: bool) -> None:
         "best": (run.best, run.best_step, run.evaluations_since_best),
         "updater": run.updater.state() if run.entered >= 0 else None,
         "anchor": run.anchor,
-        "ahead": run.ahead.state(),
+        "ahead": _whole_ahead(run.ahead),
     }
     weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints  # type: ignore[attr-defined]
     if any(map(is_sharded, weights.values())):
@@ -71,7 +72,7 @@ def restore(run: Run, path: Path) -> None:
     run.controls = Controls(**state["controls"])
     if state["anchor"] is not None:
         run.anchor = run.policy.fix_reference(state["anchor"])
-    run.ahead.load(state.get("ahead") if run.recipe.training.off_policy_steps else None)
+    run.ahead = _own_ahead(state.get("ahead") if run.recipe.training.off_policy_steps else None)
     run.entered = -1
     if state["updater"] is not None and run.step < run.total_steps:
         index = run.stage_index(run.step)
@@ -95,3 +96,24 @@ def roll_back(run: Run, path: Path) -> None:
 def newest(folder: Path) -> Path | None:
     """The newest checkpoint that verifies, the same for every rank."""
     return from_main(checkpoint.newest(folder) if is_main() else None)
+
+
+def _whole_ahead(mine: Rollout | None) -> Rollout | None:
+    """The rollout sampled ahead of all ranks, on the CPU. Every rank calls this."""
+    if mine is not None:
+        mine = replace(mine.on_host(), samples=tree_map(lambda x: x.cpu(), mine.samples))
+    parts = [part for part in gather(mine) if part is not None]
+    whole = parts[0] if parts else None
+    for part in parts[1:]:
+        assert whole is not None
+        whole = whole.joined(part)
+    return whole
+
+
+def _own_ahead(whole: Rollout | None) -> Rollout | None:
+    """This rank's share of what `_whole_ahead` gave, on any number of ranks."""
+    if whole is None or len(share(range(whole.shape[0]))) == whole.shape[0]:
+        return whole
+    keep = torch.zeros(whole.shape[0], dtype=torch.bool)
+    keep[torch.tensor(share(range(whole.shape[0])), dtype=torch.int64)] = True
+    return whole.groups(keep)

@@ -1,26 +1,40 @@
-"""The stages of a recipe with their tasks built, and where each begins and ends in the run's steps."""
+"""The stages of a recipe: their tasks, where each begins and ends in the run's steps, and its numbers at a step."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
-from anygrpo.algorithm import kl
+from anygrpo.algorithm import kl, schedules
 from anygrpo.core.build import build_task
+from anygrpo.core.policy import ClipDefaults
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.recipe.recipe import Recipe, Stage
+from anygrpo.recipe.section import Schedule, Section
 
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage with its task: steps `begin` to `end` - 1 of the run."""
+    """A stage with its task: steps `begin` to `end` - 1 of the run.
+
+    Attributes:
+        sampled_ahead: its rollouts are drawn while the step before is trained on.
+    """
 
     stage: Stage
     task: Task
     begin: int
     end: int
+    sampled_ahead: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """Draws of prompts that a step may take: numbers step x rounds, step x rounds + 1, ... of the stage."""
+        return 1 + (self.stage.algorithm.refill if self.stage.source == "policy" else 0)
 
     @property
     def steps(self) -> int:
@@ -57,7 +71,8 @@ def plan_stages(recipe: Recipe) -> list[PlannedStage]:
             if not size:
                 raise ConfigError(f"stage {stage.name!r} has epochs, but its task is endless", "give steps instead")
             steps = math.ceil((stage.epochs or 0) * size / stage.algorithm.prompts_per_step)
-        planned.append(PlannedStage(stage, task, begin, begin + steps))  # type: ignore[arg-type]
+        ahead = recipe.training.off_policy_steps > 0 and stage.source == "policy"
+        planned.append(PlannedStage(stage, task, begin, begin + steps, ahead))  # type: ignore[arg-type]
         begin += steps
     return planned
 
@@ -68,3 +83,93 @@ def kl_controller(stage: Stage, beta: float) -> kl.Controller:
     if a.kl_controller == "proportional":
         return kl.AdaptiveKL(beta, a.kl_target, a.kl_horizon)
     return kl.BandKL(beta, a.kl_low, a.kl_high) if a.kl_controller == "band" else kl.FixedKL(beta)
+
+
+def at(value: float | Schedule | None, step: int, steps: int) -> float | None:
+    """A number of the recipe at `step` (counted from 0) of a stage of `steps`."""
+    if not isinstance(value, Schedule):
+        return value
+    length = value.steps or steps
+    return schedules.value_at(
+        value.kind,
+        value.start,
+        value.end,
+        min(step, length - 1),
+        length,
+        warmup=value.warmup,
+        milestones=value.milestones,
+        factor=value.factor,
+    )
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Everything scheduled, evaluated for one step. Weights are those of the loss's terms."""
+
+    learning_rate: float
+    temperature: float | None
+    clip_low: float | None
+    clip_high: float | None
+    lambda_pg: float
+    lambda_supervised: float
+    lambda_consistency: float
+    entropy_coef: float
+    beta: float
+    rce_temperature: float
+    filters: tuple[tuple[str, dict[str, Any]], ...]
+
+
+@dataclass
+class Controls:
+    """Factors on the schedules, turned by the doctor; 1 means untouched. Saved with the run."""
+
+    learning_rate: float = 1.0
+    beta: float = 1.0
+    beta_at_least: float = 0.0
+    clip: float = 1.0
+
+
+def controlled(numbers: Numbers, c: Controls, default: ClipDefaults) -> Numbers:
+    """The numbers under the doctor's controls, with the policy type's clip range where the recipe names none."""
+    low = default.low if numbers.clip_low is None else numbers.clip_low
+    high = default.high if numbers.clip_high is None else numbers.clip_high
+    return replace(
+        numbers,
+        learning_rate=numbers.learning_rate * c.learning_rate,
+        beta=max(numbers.beta * c.beta, c.beta_at_least),
+        clip_low=low * c.clip,
+        clip_high=high * c.clip,
+    )
+
+
+def numbers_at(stage: Stage, step: int, steps: int) -> Numbers:
+    def now(value: Any) -> Any:
+        return at(value, step, steps)
+
+    a = stage.algorithm
+    return Numbers(
+        learning_rate=now(stage.optimizer.learning_rate),
+        temperature=now(a.temperature),
+        clip_low=now(a.clip_low),
+        clip_high=now(a.clip_high),
+        lambda_pg=now(a.lambda_pg),
+        lambda_supervised=now(a.lambda_supervised),
+        lambda_consistency=now(a.lambda_consistency),
+        entropy_coef=now(a.entropy_coef),
+        beta=now(a.beta),
+        rce_temperature=now(a.rce_temperature),
+        filters=tuple((f.kind, _settings(f, now)) for f in a.filters),
+    )
+
+
+def _settings(config: Section, now: Callable[[Any], Any]) -> dict[str, Any]:
+    """A filter's settings at this step; counts are whole numbers."""
+    values = {name: now(getattr(config, name)) for name in type(config).model_fields if name != "kind"}
+    return {name: max(1, round(v)) if name == "k" else v for name, v in values.items()}
+
+
+def policy_settings(section: Section, step: int, steps: int) -> dict[str, float]:
+    """The policy section's scheduled numbers at `step` of the whole run; plain ones need no change."""
+    scheduled = {name: getattr(section, name) for name in type(section).model_fields}
+    values = {name: at(v, step, steps) for name, v in scheduled.items() if isinstance(v, Schedule)}
+    return {name: v for name, v in values.items() if v is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,16 +12,28 @@ from torch import Tensor
 
 from anygrpo.algorithm.objectives import WHOLE_SEQUENCE
 from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Batch, Block, Evaluation, Rollout, Tree, tree_map
+from anygrpo.core.rollout import Batch as Batch
+from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.algorithm import OptimizerConfig
 from anygrpo.recipe.recipe import Stage
-from anygrpo.train.demonstrations import Demonstrations
-from anygrpo.train.distributed import tally_of_all
-from anygrpo.train.objective import Tally, supervised_term, terms_of, wanted
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
-from anygrpo.train.schedule import Numbers
 from anygrpo.train.sharded import laid_out
+from anygrpo.train.stages import Numbers
+from anygrpo.train.terms import Tally, supervised_term, terms_of, wanted
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Rows whose weighted cross-entropy (or the policy's own supervised loss) is added to each update of a step.
+
+    Attributes:
+        batch: of the whole step, as a supervised stage would train on it.
+        weight: lambda_supervised at this step.
+    """
+
+    batch: Batch
+    weight: float
 
 
 class Updater:
@@ -66,20 +78,20 @@ class Updater:
         numbers: Numbers,
         rows: int,
         measure: bool,
-        taught: Demonstrations | None = None,
+        demonstrations: Demonstrations | None = None,
     ) -> Tally:
-        """Gradients of the batch's loss, and of the weighted supervised loss of `taught`, into `.grad`, in blocks of at
-        most `rows` rows (halved when memory ends).
+        """Gradients of the batch's loss, and of the weighted supervised loss of `demonstrations`, into `.grad`, in
+        blocks of at most `rows` rows (halved when memory ends).
 
         With `measure`, each term's own gradient norm is tallied too: "grad_norm/<term>". With several ranks each gives
         its own rows (none, maybe); gradients and tally are sums over all of them.
         """
         batch = batch.to(self.device)
-        if taught is not None:
-            taught = replace(taught, batch=taught.batch.to(self.device))
+        if demonstrations is not None:
+            demonstrations = replace(demonstrations, batch=demonstrations.batch.to(self.device))
         while True:
             try:
-                tally, parts = self._accumulate(batch, stage, numbers, rows, measure, taught)
+                tally, parts = self._accumulate(batch, stage, numbers, rows, measure, demonstrations)
                 break
             except torch.OutOfMemoryError as error:
                 if rows == 1 or self.sharded:
@@ -87,7 +99,7 @@ class Updater:
                         f"out of memory with {rows} row(s) a block: {error}",
                         "shorter samples, gradient checkpointing, a smaller policy, or (sharded) fewer rows_per_block",
                     ) from None
-                rows = max(1, min(rows, max(len(batch), len(taught.batch) if taught else 0)) // 2)
+                rows = max(1, min(rows, max(len(batch), len(demonstrations.batch) if demonstrations else 0)) // 2)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
         return self._over_ranks(tally, parts, measure and not self.sharded)
@@ -96,7 +108,7 @@ class Updater:
         summed = sum_gradients([p.grad for p in self.parameters], self.parameters)
         for p, gradient in zip(self.parameters, summed):
             p.grad = gradient
-        tally = tally_of_all(tally)
+        tally = tally.over_ranks()
         nothing: list[Tensor | None] = [None] * len(self.parameters)
         measured = sorted({name for names in gather(list(parts)) for name in names})
         for name in measured:
@@ -108,7 +120,13 @@ class Updater:
         return tally
 
     def _accumulate(
-        self, batch: Batch, stage: Stage, numbers: Numbers, rows: int, measure: bool, taught: Demonstrations | None
+        self,
+        batch: Batch,
+        stage: Stage,
+        numbers: Numbers,
+        rows: int,
+        measure: bool,
+        demonstrations: Demonstrations | None,
     ) -> tuple[Tally, dict[str, list[Tensor | None]]]:
         self.optimizer.zero_grad(set_to_none=True)
         tally = Tally()
@@ -119,16 +137,16 @@ class Updater:
             if self.policy.old_from_training:
                 block = replace(block, old=torch.where(block.mask, evaluation.log_probs.detach(), block.old))
             terms = terms_of(self.policy, evaluation, block, stage, numbers, tally)
-            self._backward(terms, tally, parts if measure and (len(terms) > 1 or taught) else None)
-        if taught is not None:
+            self._backward(terms, tally, parts if measure and (len(terms) > 1 or demonstrations) else None)
+        if demonstrations is not None:
             want = frozenset({"supervised"}) & self.policy.provides
-            for block, evaluation in self._scored(taught.batch, rows, want, whole=False):
-                terms = supervised_term(evaluation, block, taught.weight, tally)
+            for block, evaluation in self._scored(demonstrations.batch, rows, want, whole=False):
+                terms = supervised_term(evaluation, block, demonstrations.weight, tally)
                 self._backward(terms, tally, parts if measure else None)
         return tally, parts
 
-    def _scored(self, batch: Batch, rows: int, want: frozenset[str], whole: bool) -> Iterator[tuple[Block, Evaluation]]:
-        """Blocks of a batch with what the policy says of them. Graphs must not outlive a turn of the caller's loop."""
+    def _scored(self, batch: Batch, rows: int, want: frozenset[str], whole: bool) -> Iterator[tuple[Batch, Evaluation]]:
+        """Batchs of a batch with what the policy says of them. Graphs must not outlive a turn of the caller's loop."""
         plan = self.policy.plan(batch.samples, rows) if len(batch) else []
         blocks = batch.blocks(plan, self.policy.time_chunk, whole)
         for block in self._filled_up(list(blocks), want) if self.sharded else blocks:
@@ -152,7 +170,7 @@ class Updater:
         if self.sharded:
             self._spare = tree_map(lambda x: x[:1, 0].clone().to(self.device), rollout.samples), rollout.shape[2]
 
-    def _filled_up(self, blocks: list[Block], want: frozenset[str]) -> Iterator[Block]:
+    def _filled_up(self, blocks: list[Batch], want: frozenset[str]) -> Iterator[Batch]:
         """As many blocks as the rank with most has; after its own come passes whose gradient is zero."""
         most = int(max_over_ranks(torch.tensor(len(blocks))))
         yield from blocks

@@ -10,9 +10,9 @@ from typing import Any
 
 from anygrpo.doctor import Diagnosis, Finding, LiveDoctor, diagnose_log, read
 from anygrpo.doctor.words import tell
-from anygrpo.train import checkpoint
+from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.run import Run
-from anygrpo.train.schedule import Controls
+from anygrpo.train.stages import Controls
 from anygrpo.watch.acting import TIERS_CLIP, Actor, Setting
 
 COST = 0.01
@@ -150,7 +150,7 @@ def attach_doctor(run: Run) -> LiveWatch | None:
     watch = LiveWatch(run)
     run.observers.append(watch)
     if watch.actor is not None and not checkpoint.complete(run.folder.checkpoints):
-        run.save()
+        snapshot.save(run)
     return watch
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Scores, Stored
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import BaseTask, Scores, Stored
 from anygrpo.denoising.motion import rewards
 from anygrpo.denoising.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS, Bank, build_bank, mean_motion
 from anygrpo.denoising.motion.captions import held_out_captions, training_captions, validation_captions

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Scores, Stored
-from anygrpo.core.task import BaseTask, epoch_indices
+from anygrpo.core.task import BaseTask, Scores, Stored, epoch_indices
 from anygrpo.errors import ConfigError
 from anygrpo.gates.restoration import worst
 from anygrpo.gates.restoration.degradations import degrade, uniform

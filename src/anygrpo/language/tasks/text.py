@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.core.rollout import Scores, Stored
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import BaseTask, Scores, Stored
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
 from anygrpo.scoring.reward import Reward

@@ -1,0 +1,229 @@
+"""Where a step's rollout comes from: sampled in chunks while rewards of the last chunk are made, replayed, or sampled
+one step ahead.
+
+Ahead (`training.off_policy_steps = 1`) means drawn by the weights as the step before found them. Sampling comes first
+and training second, so that one device gives the same numbers as a sampler that really works beside the updates: with
+weights of its own (`BasePolicy.hold_sampler`) it does, in a thread. Rewards that run in workers are made beside the
+updates in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Pending, Scores
+from anygrpo.train.parallel import gather, rank, rank_seed, share, world_size
+from anygrpo.train.run import Run
+from anygrpo.train.stages import PlannedStage
+
+Clock = Callable[[str], AbstractContextManager[None]]
+
+
+class Collector:
+    """Gives each step its rollout. Stages do not reach into one another: a stage's first rollout is its present
+    weights' own. `run.ahead` holds the rollout of the step to come between `finish` and `take`; it is part of a
+    checkpoint.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._waiting: Callable[[], Rollout] | None = None
+        self._version = 0
+        self._threads: ThreadPoolExecutor | None = None
+
+    def take(self, planned: PlannedStage, step: int) -> Rollout:
+        """This step's scored rollout: the one sampled ahead, or one sampled now."""
+        run = self.run
+        ahead, run.ahead = run.ahead, None
+        rollout = begin(run, planned, step, run.clock)() if ahead is None else ahead
+        if not planned.sampled_ahead or not rollout.shape[0]:
+            return rollout
+        stale = (run.version - rollout.version).double()
+        return replace(rollout, info=rollout.info | {"staleness": float(stale.mean())})
+
+    def start(self, planned: PlannedStage, step: int) -> None:
+        """Sample the rollout of step + 1, or begin to, where the stage samples ahead."""
+        run = self.run
+        if not planned.sampled_ahead or step + 1 >= planned.end:
+            return
+        self._version = run.version
+        now, then = run.settings_at(step), run.settings_at(step + 1)
+        if now == then and not run.updater.sharded and run.policy.hold_sampler():
+            self._threads = self._threads or ThreadPoolExecutor(1, thread_name_prefix="ahead")
+            self._waiting = self._threads.submit(_beside, run, planned, step + 1).result
+            return
+        run.policy.settings(**then)
+        self._waiting = begin(run, planned, step + 1, run.clock)
+        run.policy.settings(**now)
+
+    def finish(self) -> None:
+        """Wait for it. After this the sampler is free: for evaluation, and to take new weights."""
+        if self._waiting is None:
+            return
+        with self.run.clock("wait"):
+            rollout, self._waiting = self._waiting(), None
+        self.run.policy.release_sampler()
+        self.run.ahead = replace(rollout, version=torch.full_like(rollout.version, self._version))
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._threads is not None:
+            self._threads.shutdown()
+
+
+def _beside(run: Run, planned: PlannedStage, step: int) -> Rollout:
+    device = run.updater.device
+    if device.type == "cuda":  # a new thread's current device is the first one
+        torch.cuda.set_device(device)
+    return begin(run, planned, step, lambda phase: nullcontext())()  # seconds beside the updates are not the step's
+
+
+def begin(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Callable[[], Rollout]:
+    """Samples a step's rollout; the returned function waits for its rewards. With `refill` nothing is left to wait for:
+    what is drawn next depends on the rewards."""
+    rounds = planned.rounds
+    if rounds == 1:
+        return begin_once(run, planned, step - planned.begin, run.seed(step, salt=10), clock, shown=step)
+    wanted = len(share(range(planned.stage.algorithm.prompts_per_step)))
+    rollout: Rollout | None = None
+    fresh: Rollout | None = None
+    for attempt in range(rounds):
+        index, seed = (step - planned.begin) * rounds + attempt, run.seed(step, salt=10 + attempt)
+        fresh = begin_once(run, planned, index, seed, clock, shown=step if attempt == 0 else None)()
+        live = fresh.live_groups()
+        if rollout is not None:
+            live[live.nonzero()[wanted - rollout.shape[0] :, 0]] = False
+        kept = fresh.groups(live)
+        rollout = kept if rollout is None else rollout.joined(kept)
+        if rollout.shape[0] >= wanted:
+            break
+    assert rollout is not None
+    assert fresh is not None
+    made = rollout if rollout.shape[0] else fresh
+    return lambda: made
+
+
+def begin_once(
+    run: Run, planned: PlannedStage, index: int, seed: int, clock: Clock, shown: int | None = None
+) -> Callable[[], Rollout]:
+    """This rank's share of prompts number `index` of this stage, sampled (or replayed); the returned function gives it
+    scored, with all but the samples on the CPU. `shown`: the step under which samples are written, if at all.
+
+    A rank whose share is empty works on one prompt of another rank's, and keeps none of its groups.
+    """
+    stage, task = planned.stage, planned.task
+    every: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
+    prompts, seed, version = share(every), rank_seed(seed), run.version
+    some = prompts or every[:1]
+    if stage.source == "stored":
+        chunks = [_replayed(run, planned, some, seed, clock)]
+    else:
+        chunks = list(_sampled(run, planned, some, seed, clock))
+    if run.updater.sharded:
+        run.updater.keep_spare(chunks[0].rollout)
+
+    def finish() -> Rollout:
+        rollout = _joined(chunks, clock)
+        if not prompts:
+            return rollout.groups(torch.zeros(1, dtype=torch.bool))
+        if stage.source == "stored":
+            return rollout
+        if shown is not None:
+            run.show(shown, prompts, [row for chunk in chunks for row in chunk.outputs], rollout)
+        return replace(rollout, version=torch.full_like(rollout.version, version))
+
+    return finish
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some prompts' outputs, and their scores as they come (None: the rollout has them)."""
+
+    outputs: list[list[Any]]
+    rollout: Rollout
+    scores: Scores | Pending | None
+
+
+def _replayed(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, clock: Clock) -> Chunk:
+    with clock("sample"), torch.no_grad():
+        rollout = run.policy.replay(prompts, planned.task.stored(prompts), seed)  # type: ignore[attr-defined]
+    return Chunk([], rollout.on_host(), None)
+
+
+def _sampled(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, clock: Clock) -> Iterator[Chunk]:
+    """`sample_chunk` prompts at a time, each with a seed of its own; scoring has begun when the next is sampled."""
+    training, policy, task = run.recipe.training, run.policy, planned.task
+    size = training.sample_chunk or len(prompts)
+    beside = getattr(task, "score_async", None) if training.overlap_rewards else None
+    for number, first in enumerate(range(0, len(prompts), size)):
+        some = prompts[first : first + size]
+        with clock("sample"), torch.no_grad():
+            rollout = policy.sample(
+                some, planned.stage.algorithm.group_size, (seed + number * 32_452_843) % (2**31 - 1)
+            )  # type: ignore[attr-defined]
+            outputs = policy.decode(rollout.samples)  # type: ignore[attr-defined]
+        with clock("score"):
+            scores = beside(some, outputs) if beside else task.score(some, outputs)
+        yield Chunk(outputs, rollout.on_host(), scores)
+
+
+def _joined(chunks: list[Chunk], clock: Clock) -> Rollout:
+    with clock("score"):
+        made = [c.scores.result() if isinstance(c.scores, Pending) else c.scores for c in chunks]
+        parts = [c.rollout if scores is None else c.rollout.scored(scores) for c, scores in zip(chunks, made)]
+    rollout = parts[0]
+    for part in parts[1:]:
+        rollout = rollout.joined(part)
+    return replace(rollout, info=joined_info(parts, seconds=sum)) if len(parts) > 1 else rollout
+
+
+def whole_of(rollout: Rollout) -> tuple[Rollout, int]:
+    """(the step's groups of all ranks in rank order, index of this rank's first one).
+
+    With several ranks the whole has no samples and no log-probs; its tensors are on this rank's device.
+    """
+    if world_size() == 1:
+        return rollout, 0
+    parts = gather(_light(rollout))
+    filled = [p for p in parts if p.shape[0]] or parts[:1]
+    whole = filled[0]
+    for part in filled[1:]:
+        whole = whole.joined(part)
+    device = rollout.rewards.device
+    moved = {name: getattr(whole, name).to(device) for name in ("log_probs", "mask", "rewards", "valid", "ended")}
+    components = {name: x.to(device) for name, x in whole.components.items()}
+    whole = replace(whole, **moved, components=components, info=joined_info(parts))
+    return whole, sum(p.shape[0] for p in parts[: rank()])
+
+
+def _light(rollout: Rollout) -> Rollout:
+    """On the CPU, without samples; of the log-probs only their shape is kept."""
+    cpu = {name: getattr(rollout, name).cpu() for name in ("mask", "rewards", "valid", "ended", "version")}
+    components = {name: x.cpu() for name, x in rollout.components.items()}
+    return replace(rollout, samples={}, log_probs=torch.zeros(()).expand(rollout.shape), components=components, **cpu)
+
+
+def joined_info(parts: list[Rollout], seconds: Callable[[list[float]], float] = max) -> dict[str, float]:
+    """Numbers about the sampling: largest of maxima, smallest of minima, means weighted by samples; of seconds the
+    largest, or what `seconds` makes of them."""
+    parts = [p for p in parts if p.shape[0]]
+    out: dict[str, float] = {}
+    for name in dict.fromkeys(name for p in parts for name in p.info):
+        values = [(p.info[name], p.valid.numel()) for p in parts if name in p.info]
+        numbers = [v for v, _ in values]
+        if name.startswith("time/"):
+            out[name] = seconds(numbers)
+        elif name.endswith("max"):
+            out[name] = max(numbers)
+        elif name.endswith("min"):
+            out[name] = min(numbers)
+        else:
+            out[name] = sum(v * n for v, n in values) / sum(n for _, n in values)
+    return out

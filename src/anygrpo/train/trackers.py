@@ -1,0 +1,84 @@
+"""Where a run's numbers go besides metrics.jsonl: TensorBoard, Weights & Biases and Trackio, each an optional extra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from anygrpo.errors import ConfigError
+
+
+class Sink(Protocol):
+    """Receives one flat dict of numbers (and a few strings) a step."""
+
+    def write(self, row: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def build_sink(kind: str, folder: Path, project: str, name: str, config: dict[str, Any]) -> Sink:
+    """A sink by name.
+
+    Raises:
+        ConfigError: the extra it needs is not installed; names the pip command.
+    """
+    try:
+        return TRACKERS[kind](folder, project, name, config)
+    except ImportError as error:
+        raise ConfigError(f"sink {kind!r} needs a package: {error}", f"pip install 'anygrpo[{kind}]'") from None
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    return {k: v for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool) and k != "step"}
+
+
+class TensorBoardSink:
+    def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def write(self, row: dict[str, Any]) -> None:
+        for key, value in _numbers(row).items():
+            self._writer.add_scalar(key, value, row["step"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandbSink:
+    """Online, or offline where WANDB_MODE says so. A resumed run continues the same curve."""
+
+    def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=project, name=name, dir=str(folder), config=config, id=folder.name, resume="allow"
+        )
+
+    def write(self, row: dict[str, Any]) -> None:
+        self._run.log(_numbers(row), step=row["step"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class TrackioSink:
+    def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
+        import trackio
+
+        self._run = trackio.init(project=project, name=name, config=config, resume="allow")
+
+    def write(self, row: dict[str, Any]) -> None:
+        self._run.log(_numbers(row), step=row["step"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+TRACKERS: dict[str, Callable[[Path, str, str, dict[str, Any]], Sink]] = {
+    "tensorboard": TensorBoardSink,
+    "wandb": WandbSink,
+    "trackio": TrackioSink,
+}
