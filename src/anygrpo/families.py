@@ -107,7 +107,7 @@ def kind_of(table: str, name: Any) -> Kind:
         ConfigError: no family has it.
     """
     known = kinds(table)
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         cure = suggestion(str(name), known) + "; or install the package that brings it"
         raise ConfigError(f"{table}.kind = {name!r} is not known: no family here has it", cure)
     return known[name]

@@ -62,7 +62,7 @@ def test_a_dry_run_tells_of_samples_where_there_are_some(capsys):
         (["train", "--resume", "nowhere"], 3, "no run to continue"),
         (["train", "RECIPE", "--algorithm.bta", "1"], 2, "did you mean 'beta'"),
         (["train", "RECIPE", "--policy.factory", "missing.py:f"], 3, "no file missing.py"),
-        (["train", "RECIPE", "--policy.factory", "TOYS:nothing"], 2, "defines no 'nothing'"),
+        (["train", "RECIPE", "--policy.factory", "TOYS:nothing"], 2, "has no 'nothing'"),
         (["train", "RECIPE", "--policy.factory", "TOYS:BestArm"], 2, "lacks"),
     ],
 )

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from anygrpo.core.build import build_task as build
 from anygrpo.errors import DataError
 from anygrpo.models import judge as frozen
 from anygrpo.models.judge import FrozenClassifier
 from anygrpo.models.loading import Loaded
-from anygrpo.selection.build_task import build
 from anygrpo.selection.settings import DemonstrationsConfig, RewardConfig
 from anygrpo.selection.task import nearest
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anygrpo.selection.build_task import build
+from anygrpo.core.build import build_task as build
 from anygrpo.selection.digits import ANSWERS, IMAGE
 from anygrpo.selection.paired import mcnemar, paired, unpaired_detectable
 from anygrpo.selection.settings import DigitsVQAConfig, RewardConfig

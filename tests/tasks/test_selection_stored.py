@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from anygrpo.core.build import build_task as build
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.build_task import build
 from anygrpo.selection.layouts import write_stored
 from anygrpo.selection.quality import inspect, live, top_k, zscore
 from anygrpo.selection.rewards import MODES, equivalent_modes, reward

@@ -32,7 +32,7 @@ def ready(folder, shift, *flags):
     planned, numbers = run.enter(0)
     rollout = mismatched(begin(run, planned, 0, run.clock)(), shift)
     prepared = prepare(rollout, planned.stage, numbers, None)
-    own, metrics = corrected(run.policy, prepared, planned.stage, 16)
+    own, metrics = corrected(run.policy, prepared, planned.stage, 16) if run.policy.corrects else (prepared, {})
     batch = weigh(own, planned.stage)
     run.updater.accumulate(batch, planned.stage, numbers, 16, measure=False)
     gradient = torch.cat([p.grad.flatten() for p in run.updater.parameters])

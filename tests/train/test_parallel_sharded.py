@@ -37,18 +37,18 @@ def run(folder, *flags, **options):
 
 def one_step(folder, options, flags=()):
     """The same rows on any number of ranks: sampled with one seed by all, then dealt."""
-    from anygrpo.train import ahead, rollouts
+    from anygrpo.train import collect
 
     made = run(folder / f"ranks{parallel.world_size()}", *flags, **options)
-    share, seed = rollouts.share, rollouts.rank_seed
-    rollouts.share, rollouts.rank_seed = list, lambda s: s
-    gather, grads, norms = ahead.gather, [], []
-    ahead.gather = lambda *a: dealt(gather(*a))
+    share, seed = collect.share, collect.rank_seed
+    collect.share, collect.rank_seed = list, lambda s: s
+    begin, grads, norms = collect.begin, [], []
+    collect.begin = lambda *a: lambda: dealt(begin(*a)())
     accumulate, step = made_updater(grads, norms)
     try:
         train(made)
     finally:
-        rollouts.share, rollouts.rank_seed, ahead.gather = share, seed, gather
+        collect.share, collect.rank_seed, collect.begin = share, seed, begin
         restore_updater(accumulate, step)
     blocks = len(sharded_blocks(made.policy.trainable()))
     weights = {n: p.tolist() for n, p in full_state(made.policy.trainable()).items()}

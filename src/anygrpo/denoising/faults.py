@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from anygrpo.core.rollout import Tree
 
-if TYPE_CHECKING:
-    from anygrpo.denoising.policy import DiffusionPolicy
 
-
-def old_log_probs(policy: DiffusionPolicy, tree: Tree, sampled: list[Tensor]) -> Tensor:
+def old_log_probs(policy: Any, tree: Tree, sampled: list[Tensor]) -> Tensor:
     """[n, T] log-probs that ratios are taken to: as sampled, unless a fault says otherwise.
 
     Args:
@@ -25,7 +22,7 @@ def old_log_probs(policy: DiffusionPolicy, tree: Tree, sampled: list[Tensor]) ->
     return log_probs.sum(1, keepdim=True) if policy.faults.whole_trajectory else log_probs
 
 
-def _of_reference(policy: DiffusionPolicy, tree: Tree) -> Tensor:
+def _of_reference(policy: Any, tree: Tree) -> Tensor:
     """The fault `ratio_to = "reference"`: from the frozen policy, in eval mode."""
     given, policy.faults = policy.faults, policy.faults.model_copy(update={"dropout_in_replay": False})
     count = 1 if given.whole_trajectory else tree["steps"].shape[1]

@@ -7,7 +7,7 @@ the denoiser has it, is drawn from the seed of a block's first row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +17,8 @@ from anygrpo.core.task import Stored
 from anygrpo.denoising.gaussian import dimensions, total
 from anygrpo.errors import ConfigError, DataError
 
-if TYPE_CHECKING:
-    from anygrpo.denoising.policy import DiffusionPolicy
 
-
-def replay_outputs(policy: DiffusionPolicy, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+def replay_outputs(policy: Any, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
     """P lists of outputs as a rollout [P, G]; short lists padded with their first output, valid = False there.
 
     Raises:
@@ -59,7 +56,7 @@ def replay_outputs(policy: DiffusionPolicy, prompts: list[Any], stored: Stored, 
     )
 
 
-def denoising_loss(policy: DiffusionPolicy, samples: Tree, want: frozenset[str]) -> Evaluation:
+def denoising_loss(policy: Any, samples: Tree, want: frozenset[str]) -> Evaluation:
     """Mean squared error of the prediction over the valid dimensions at the stored level and noise, [n].
 
     log_probs is minus that loss [n, 1]: the bound on the log-likelihood up to scale, so that a reward-weighted

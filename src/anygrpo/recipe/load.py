@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ def parse_recipe(table: dict[str, Any]) -> Recipe:
     Raises:
         ConfigError: unknown keys, wrong types, impossible combinations, a list that holds None.
     """
-    _check_lists(table, "")
+    _check_values(table, "")
     policy, task = (section_of(name, table.get(name)) for name in ("policy", "task"))
     made: type[Recipe[Any, Any]] = Recipe[policy, task]  # type: ignore[valid-type]
     try:
@@ -60,16 +61,19 @@ def _stages_by_name(table: dict[str, Any]) -> dict[str, Any]:
     return table | {"stages": [{key: named(value) for key, value in stage.items()} for stage in stages]}
 
 
-def _check_lists(value: Any, where: str) -> None:
-    """None stands for "not given" in a table; in a list, which TOML could not write down again, it has no meaning."""
+def _check_values(value: Any, where: str) -> None:
+    """None stands for "not given" in a table; in a list, which TOML could not write down again, it has no meaning.
+    Numbers are finite, also where a table is free."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _check_lists(inner, f"{where}.{key}".lstrip("."))
+            _check_values(inner, f"{where}.{key}".lstrip("."))
     elif isinstance(value, list | tuple):
         for inner in value:
             if inner is None:
                 raise ConfigError(f"{where} holds None in a list: {value!r}", "leave it out")
-            _check_lists(inner, where)
+            _check_values(inner, where)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where} = {value} is not a finite number", "give a number, or leave it out")
 
 
 def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:

@@ -2,16 +2,18 @@
 
 from anygrpo.families import Family, Kind
 
-_SETTINGS = "anygrpo.selection.settings:"
-_BUILD_TASK = "anygrpo.selection.build_task:build"
+_HERE = "anygrpo.selection."
+_SETTINGS = _HERE + "settings:"
 
 FAMILY = Family(
     "selection",
     policies={"selector": Kind(_SETTINGS + "SelectorConfig", "anygrpo.selection.build:build", "picks")},
     tasks={
-        "digits_vqa": Kind(_SETTINGS + "DigitsVQAConfig", _BUILD_TASK, "picks"),
-        "demonstrations": Kind(_SETTINGS + "DemonstrationsConfig", _BUILD_TASK, "picks"),
-        "stored_candidates": Kind(_SETTINGS + "StoredCandidatesConfig", _BUILD_TASK, "picks"),
+        "digits_vqa": Kind(_SETTINGS + "DigitsVQAConfig", _HERE + "digits:DigitsVQA", "picks"),
+        "demonstrations": Kind(_SETTINGS + "DemonstrationsConfig", _HERE + "demonstrations:Demonstrations", "picks"),
+        "stored_candidates": Kind(
+            _SETTINGS + "StoredCandidatesConfig", _HERE + "stored_task:StoredCandidates", "picks"
+        ),
     },
     metrics=("anygrpo.selection.metrics:METRICS",),
     probes={"equivalent_settings": "anygrpo.selection.probes:reward_modes"},

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core.build import build_task
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.layouts import read_stored
@@ -154,13 +155,11 @@ class StoredCandidates(SelectionTask):
 
 
 def _build_live(config: StoredCandidatesConfig, shots: int) -> Any:
-    from anygrpo.selection.build_task import build
-
     live = config.live
     needs = NEEDS[config.reward.mode]
     if "beam_score" in needs:
         raise ConfigError(f"reward mode {config.reward.mode!r} needs beam scores, which a live task does not give")
-    return build(live.model_copy(update={"shots": shots, "reward": config.reward}), 0)  # type: ignore[union-attr]
+    return build_task(live.model_copy(update={"shots": shots, "reward": config.reward}), 0)  # type: ignore[union-attr]
 
 
 def _read_features(path: Path) -> tuple[dict[str, int], Tensor]:

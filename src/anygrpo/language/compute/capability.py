@@ -13,7 +13,7 @@ from anygrpo.language.compute import attention
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.cache import Step
 from anygrpo.language.compute.layout import pack
-from anygrpo.language.engine.group import forward, prefill
+from anygrpo.language.compute.passes import forward, prefill
 
 log = logging.getLogger("anygrpo")
 

@@ -12,7 +12,7 @@ from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.head import Head, head_of
 from anygrpo.language.compute.layout import pack
-from anygrpo.language.engine.group import forward
+from anygrpo.language.compute.passes import forward
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from anygrpo.language.compute.cache import GroupCache, Step
 from anygrpo.language.compute.head import Head
+from anygrpo.language.compute.passes import forward, prefill
 from anygrpo.language.compute.support import draw, restrict
-from anygrpo.language.engine.group import forward, prefill
 from anygrpo.language.engine.rows import uniforms
 from anygrpo.language.generation import Generation, Sampling
 
