@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.task import BaseTask, Scores
+from anygrpo.core.task import Scores, Task
 
 SIZES = {
     "vocab_size": 151936,
@@ -54,7 +54,7 @@ RUNS: list[tuple[str, int, dict[str, str]]] = [
 ]  # fmt: skip
 
 
-class Words(BaseTask):
+class Words(Task):
     """Prompts of random words; a reward that differs between any two answers."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -95,7 +95,7 @@ def recipe(model: Path, run: Path) -> dict[str, Any]:
             "kind": "causal_lm", "model": str(model), "max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS,
             "token_budget": 16384, "gradient_checkpointing": True,
         },
-        "task": {"kind": "python", "task": f"{Path(__file__).resolve()}:Words"},
+        "task": {"kind": "python", "function": f"{Path(__file__).resolve()}:Words"},
         "algorithm": {"prompts_per_step": PROMPTS, "group_size": GROUP},
         "training": {"steps": STEPS, "checkpoint_every": 1000, "gradient_norms_every": 0, "samples_every": 0},
         "evaluation": {"at_start": False},

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from anygrpo.bench.cases import model_folder
-from anygrpo.core.task import BaseTask, Scores
+from anygrpo.core.task import Scores, Task
 from anygrpo.language.memory import estimate, read_shape
 from anygrpo.recipe.load import parse_recipe
 
@@ -39,7 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
 """Two kinds of training, two sizes of groups, with and without recomputed activations."""
 
 
-class Words(BaseTask):
+class Words(Task):
     """Prompts of `PROMPT_TOKENS` numbered words; a reward that differs between answers."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -66,7 +66,7 @@ def recipe(case: dict[str, Any], model: str, run: Path, gpu: bool) -> dict[str, 
             "max_new_tokens": new, "min_new_tokens": new, "token_budget": 8192 if gpu else 512,
             "gradient_checkpointing": case.get("checkpointing", False), "dtype": "bfloat16" if gpu else "float32",
         },
-        "task": {"kind": "python", "task": f"{Path(__file__).resolve()}:Words"},
+        "task": {"kind": "python", "function": f"{Path(__file__).resolve()}:Words"},
         "algorithm": {"prompts_per_step": 8 if gpu else 1, "group_size": case["group"]},
         "training": {"steps": STEPS, "checkpoint_every": 1000, "gradient_norms_every": 1, "samples_every": 0},
         "evaluation": {"at_start": False},

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.task import BaseTask, Scores, Stored
+from anygrpo.core.task import Scores, Stored, Task
 
 
-class Parity(BaseTask):
+class Parity(Task):
     """Is a number even or odd? Training numbers end in anything; held-out numbers are never trained on."""
 
     def __init__(self, seed: int, largest: int = 9999, held_out: int = 64) -> None:

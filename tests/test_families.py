@@ -102,7 +102,7 @@ class CoinSettings(Section):
 class HeadsSettings(Section):
     kind: Literal["heads"]
 
-class Coin(anygrpo.BasePolicy):
+class Coin(anygrpo.Policy):
     def __init__(self, bias):
         self.net = nn.Module()
         self.net.logit = nn.Parameter(torch.tensor(bias))
@@ -118,7 +118,7 @@ class Coin(anygrpo.BasePolicy):
         return anygrpo.Evaluation(self._logs()[samples["heads"]][:, times])
     def decode(self, samples): return samples["heads"][..., 0].tolist()
 
-class Heads(anygrpo.BaseTask):
+class Heads(anygrpo.Task):
     def prompts(self, step, count): return [None] * count
     def held_out(self): return []
     def score(self, prompts, outputs): return anygrpo.Scores(torch.tensor(outputs).float())

@@ -40,8 +40,8 @@ class Case:
 def _letters(case: Case) -> Table:
     return {
         "seed": case.seed,
-        "policy": {"kind": "python", "factory": f"{HERE}/letters.py:build", "options": case.policy},
-        "task": {"kind": "python", "task": f"{HERE}/letters.py:Letters", "arguments": case.task},
+        "policy": {"kind": "python", "function": f"{HERE}/letters.py:build", "arguments": case.policy},
+        "task": {"kind": "python", "function": f"{HERE}/letters.py:Letters", "arguments": case.task},
         "algorithm": {"prompts_per_step": 16, "group_size": 8, "beta": 0.01, "entropy_coef": 1e-3} | case.algorithm,
         "optimizer": {"learning_rate": 5e-3} | case.optimizer,
         "training": {"steps": 60, "threads": 1, "checkpoint_every": 1000} | case.training,

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
-from anygrpo.core.task import BaseTask, Scores, Stored, epoch_indices
+from anygrpo.core.task import Scores, Stored, Task, epoch_indices
 
 LETTERS = "abcdefgh"
 END = 0
@@ -38,7 +38,7 @@ class Network(nn.Module):
         return self.head(self.dropout(self.rnn(self.dropout(self.embed(ids)))[0]))
 
 
-class CharLM(BasePolicy):
+class CharLM(Policy):
     """samples: ids [P, G, 1 + T], the prompt's letter and then the answer, of one letter at least.
 
     Options (all healthy by default): width, length, temperature; scoring_temperature, dropout (on while scoring only),
@@ -166,7 +166,7 @@ class CharLM(BasePolicy):
             p.data = live[n]
 
 
-class Letters(BaseTask):
+class Letters(Task):
     """A letter in, the same letter out, then the end. Reward in [0, 1]: half for the letter, half for the length.
 
     Arguments: letters: how many of them are trained on (all are held out). reward:
@@ -244,5 +244,5 @@ def _categorical(log_probs: Tensor, generator: torch.Generator) -> Tensor:
     return (log_probs - torch.log(-torch.log(noise))).argmax(-1)
 
 
-def build(options: dict[str, Any], seed: int) -> CharLM:
+def build(seed: int, **options: Any) -> CharLM:
     return CharLM(options, seed)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.task import BaseTask, Scores, epoch_indices
+from anygrpo.core.task import Scores, Task, epoch_indices
 
 ANIMALS = ("cat", "dog", "horse", "monkey", "rabbit", "zebra", "spider", "bird", "sheep", "deer", "cow", "goat", "lion",
            "tiger", "bear", "raccoon")  # fmt: skip
 
 
-class Compressibility(BaseTask):
+class Compressibility(Task):
     """Prompts "a photo of a cat" ...; reward exp(-bytes / (pixels x scale)) of the image as JPEG at quality 95.
 
     Args:

@@ -28,13 +28,15 @@ _WHERE = {
     "Rollout": "anygrpo.core.rollout:Rollout",
     "Scores": "anygrpo.core.task:Scores",
     "Stored": "anygrpo.core.task:Stored",
-    "BasePolicy": "anygrpo.core.policy:BasePolicy",
     "Policy": "anygrpo.core.policy:Policy",
-    "BaseTask": "anygrpo.core.task:BaseTask",
     "Task": "anygrpo.core.task:Task",
     "gate": "anygrpo.gates.build:gate",
     # training
+    "frozen_weights": "anygrpo.core.policy:frozen_weights",
+    "load_state": "anygrpo.core.policy:load_state",
+    "state_of": "anygrpo.core.policy:state_of",
     "Recipe": "anygrpo.recipe.recipe:Recipe",
+    "parse_recipe": "anygrpo.recipe.load:parse_recipe",
     "load_recipe": "anygrpo.recipe.load:load_recipe",
     "Run": "anygrpo.train.run:Run",
     "Updater": "anygrpo.train.update:Updater",
@@ -42,7 +44,7 @@ _WHERE = {
     "build_task": "anygrpo.core.build:build_task",
     "new_run": "anygrpo.train.build:new_run",
     "resumed_run": "anygrpo.train.build:resumed_run",
-    "train": "anygrpo.train.loop:train",
+    "train": "anygrpo.train",  # a room that can be called: watch.session.train
     # the doctor and the metrics
     "CATALOGUE": "anygrpo.metrics.catalogue:CATALOGUE",
     "diagnose": "anygrpo.doctor:diagnose",

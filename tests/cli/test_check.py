@@ -19,10 +19,10 @@ def recipe(tmp_path):
         f"""
 [policy]
 kind = "python"
-factory = "{LETTERS}:build"
+function = "{LETTERS}:build"
 [task]
 kind = "python"
-task = "{LETTERS}:Letters"
+function = "{LETTERS}:Letters"
 [algorithm]
 prompts_per_step = 8
 [optimizer]
@@ -40,7 +40,7 @@ def test_a_healthy_recipe_exits_0_and_prints_rates(recipe, capsys):
 
 
 def test_a_serious_fault_given_by_a_flag_exits_5(recipe, capsys):
-    assert main(["check", recipe, "--seconds", "1", "--json", "--policy.options.scoring-temperature", "0.3"]) == 5
+    assert main(["check", recipe, "--seconds", "1", "--json", "--policy.arguments.scoring-temperature", "0.3"]) == 5
     report = json.loads(capsys.readouterr().out)
     assert report["verdict"] == "serious"
     first = report["findings"][1]

@@ -22,8 +22,8 @@ def trained(folder, seed=0, rate=1e-2, steps=8, width=16, **options):
             {
                 "folder": str(folder),
                 "seed": seed,
-                "policy": {"kind": "python", "factory": f"{LETTERS}:build", "options": {"width": width, **options}},
-                "task": {"kind": "python", "task": f"{LETTERS}:Letters"},
+                "policy": {"kind": "python", "function": f"{LETTERS}:build", "arguments": {"width": width, **options}},
+                "task": {"kind": "python", "function": f"{LETTERS}:Letters"},
                 "algorithm": {"prompts_per_step": 8, "group_size": 8},
                 "optimizer": {"learning_rate": rate},
                 "training": {"steps": steps, "threads": 1},
@@ -55,7 +55,7 @@ def compared(capsys, *arguments):
 
 def test_a_knob_that_is_not_wired_is_found(runs, capsys):
     report = compared(capsys, runs["a"], runs["inert"])
-    assert [r["setting"] for r in report["settings"]] == ["policy.options.unread_option"]
+    assert [r["setting"] for r in report["settings"]] == ["policy.arguments.unread_option"]
     assert report["no_effect"]["rule"] == "no_effect"
     assert report["agreement"]["a_to_b"]["same"] == 1.0
     assert report["results"]["reward"]["difference"] == 0.0

@@ -4,12 +4,12 @@ import pytest
 
 from anygrpo.core import user_code as python_file
 from anygrpo.core.build import build_task as build
-from anygrpo.core.settings import PythonTask
+from anygrpo.core.settings import OwnTask
 from anygrpo.errors import ConfigError, DataError
 
 TASK = """
-from anygrpo.core.task import BaseTask
-class Mine(BaseTask):
+from anygrpo.core.task import Task
+class Mine(Task):
     def __init__(self, seed, low=0): self.seed, self.low = seed, low
     def prompts(self, step, count): return [{"prompt": str(step)}] * count
     def held_out(self): return [{"prompt": "x"}]
@@ -51,12 +51,12 @@ def test_missing_file_name_and_broken_file(file, tmp_path):
 
 
 def test_a_users_task(file):
-    task = build(PythonTask(kind="python", task=f"{file}:Mine", arguments={"low": 3}), 7)
+    task = build(OwnTask(kind="python", function=f"{file}:Mine", arguments={"low": 3}), 7)
     assert (task.seed, task.low, task.size) == (7, 3, 0)
 
 
 def test_a_users_task_that_does_not_fit(file):
     with pytest.raises(ConfigError, match="cannot be called with seed and \\['high'\\]"):
-        build(PythonTask(kind="python", task=f"{file}:Mine", arguments={"high": 3}), 0)
-    with pytest.raises(ConfigError, match="lacks size, held_out, score, stored, measure, prepare, pictures, close"):
-        build(PythonTask(kind="python", task=f"{file}:Half"), 0)
+        build(OwnTask(kind="python", function=f"{file}:Mine", arguments={"high": 3}), 0)
+    with pytest.raises(ConfigError, match=r"does not derive from anygrpo\.Task, and lacks held_out, score"):
+        build(OwnTask(kind="python", function=f"{file}:Half"), 0)

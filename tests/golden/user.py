@@ -14,7 +14,7 @@ import anygrpo
 ARMS = 5
 
 
-class Bandit(anygrpo.BasePolicy):
+class Bandit(anygrpo.Policy):
     """Two independent draws of one arm of five from softmax(W x)."""
 
     provides = frozenset({"entropy", "kl"})
@@ -68,11 +68,11 @@ class Bandit(anygrpo.BasePolicy):
         return anygrpo.Evaluation(logs.gather(-1, samples["arms"])[:, times], entropy, kl)
 
 
-def bandit(options: dict[str, Any], seed: int) -> Bandit:
+def bandit(seed: int, **options: Any) -> Bandit:
     return Bandit(seed, **options)
 
 
-class Drawn(anygrpo.BaseTask):
+class Drawn(anygrpo.Task):
     """Prompts from (seed, step) alone."""
 
     def __init__(self, seed: int = 0) -> None:

@@ -423,7 +423,7 @@ def test_prompts_that_do_not_fit_are_found_before_the_first_step(tmp_path):
     file = tmp_path / "data.jsonl"
     rows = [{"prompt": f"w{i % 60} " * (130 if i in (17, 23) else 3) + f"w{i}"} for i in range(30)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lm = {"kind": "python", "factory": f"{TOYS.with_name('tiny_lm.py')}:policy"}
+    lm = {"kind": "python", "function": f"{TOYS.with_name('tiny_lm.py')}:policy"}
     length = {"kind": "length", "target": 3}
     with pytest.raises(DataError, match=r"has 131 tokens.*context is 128, and 1 more are too long"):
         run_of(tmp_path / "run", policy=lm, task={"kind": "jsonl", "path": str(file), "rewards": [length]})

@@ -22,8 +22,8 @@ def letters_recipe(
     **top: Any,
 ) -> Recipe:
     table: dict[str, Any] = {
-        "policy": {"kind": "python", "factory": f"{LETTERS}:build", "options": policy or {}},
-        "task": {"kind": "python", "task": f"{LETTERS}:Letters", "arguments": task or {}},
+        "policy": {"kind": "python", "function": f"{LETTERS}:build", "arguments": policy or {}},
+        "task": {"kind": "python", "function": f"{LETTERS}:Letters", "arguments": task or {}},
         "algorithm": {"prompts_per_step": 8, "group_size": 8, **(algorithm or {})},
         "optimizer": {"learning_rate": 5e-3},
         "training": {"steps": 60},

@@ -19,8 +19,8 @@ def table(folder: Path | None = None, **extra: Any) -> dict[str, Any]:
     """A toy recipe as a table; keyword arguments replace whole tables."""
     base: dict[str, Any] = {
         "name": "toy",
-        "policy": {"kind": "python", "factory": f"{TOYS}:policy"},
-        "task": {"kind": "python", "task": f"{TOYS}:BestArm"},
+        "policy": {"kind": "python", "function": f"{TOYS}:policy"},
+        "task": {"kind": "python", "function": f"{TOYS}:BestArm"},
         "algorithm": {"prompts_per_step": 8, "group_size": 8},
         "optimizer": {"learning_rate": 0.02},
         "training": {"steps": 10, "checkpoint_every": 4},

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.task import BaseTask, Scores, Stored
+from anygrpo.core.task import Scores, Stored, Task
 from anygrpo.language import build as causal_lm
 from anygrpo.language.settings import CausalLMConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 
 
-def policy(options: dict[str, Any], seed: int) -> causal_lm.CausalLM:
+def policy(seed: int, **options: Any) -> causal_lm.CausalLM:
     import tiny
 
     settings = {"train": "all", "max_new_tokens": 6, "dtype": "float32", "device": "cpu", "threads": 1} | options
@@ -23,7 +23,7 @@ def policy(options: dict[str, Any], seed: int) -> causal_lm.CausalLM:
     return causal_lm.from_model(tiny.model("llama", scale=4.0), tiny.tokenizer(), config, seed=seed)
 
 
-class Even(BaseTask):
+class Even(Task):
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.task import BaseTask, Scores, Stored
+from anygrpo.core.task import Scores, Stored, Task
 
 
-class Toy(BaseTask):
+class Toy(Task):
     """Prompts from (step, number) alone; subclasses say of what, and which reward an output has."""
 
     def __init__(self, seed: int = 0) -> None:

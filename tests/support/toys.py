@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import BasePolicy, frozen_weights, state_of
+from anygrpo.core.policy import Policy, frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout
-from anygrpo.core.task import BaseTask, Scores, Stored
+from anygrpo.core.task import Scores, Stored, Task
 
 ARMS = 5
 
 
-class Bandit(BasePolicy):
+class Bandit(Policy):
     """T = `picks` independent draws of one arm from softmax(W x)."""
 
     provides = frozenset({"entropy", "kl"})
@@ -72,7 +72,7 @@ class Bandit(BasePolicy):
         return Evaluation(logs.gather(-1, samples["arms"])[:, times], entropy, kl)
 
 
-class BestArm(BaseTask):
+class BestArm(Task):
     """Reward: the share of picks that are the largest input's arm. `sign = -1` rewards everything else."""
 
     def __init__(self, seed: int = 0, sign: int = 1, size: int = 0, broken: str = "") -> None:
@@ -101,7 +101,7 @@ class BestArm(BaseTask):
         return Stored([[[b], [(b + 1) % ARMS]] for b in best], [[1.0, 0.0] for _ in best])
 
 
-def frozen_policy(options: dict[str, Any], seed: int) -> Bandit:
+def frozen_policy(seed: int, **options: Any) -> Bandit:
     made = Bandit(seed, **options)
     made.net.requires_grad_(False)
     return made
@@ -112,5 +112,5 @@ class NothingHeldOut(BestArm):
         return []
 
 
-def policy(options: dict[str, Any], seed: int) -> Bandit:
+def policy(seed: int, **options: Any) -> Bandit:
     return Bandit(seed, **options)

@@ -202,7 +202,7 @@ def test_every_kind_of_policy_trains_a_step_off_and_resumes(tmp_path, kind):
             folder,
             *OFF,
             policy={"kind": kind, **options},
-            task={"kind": "python", "task": f"{toy_tasks.__file__}:{task}"},
+            task={"kind": "python", "function": f"{toy_tasks.__file__}:{task}"},
             algorithm={"prompts_per_step": 3, "group_size": 4, "importance": "truncate"},
             training={"steps": 4, "checkpoint_every": 1, "sample_chunk": 2},
             evaluation={"at_start": False},

@@ -32,14 +32,14 @@ def lm_run(folder, monkeypatch=None, beside=False, **options):
     if monkeypatch is not None:
         monkeypatch.setattr(BuiltinEngine, "apart", beside)
     factory = f"{tiny_lm.__file__}:policy"
-    policy = {"kind": "python", "factory": factory, "options": {"train": "lora", **options}}
+    policy = {"kind": "python", "function": factory, "arguments": {"train": "lora", **options}}
     algorithm = {"prompts_per_step": 3, "group_size": 4, "advantage": "overall"}
     return run_of(
         folder,
         "--training.off-policy-steps",
         "1",
         policy=policy,
-        task={"kind": "python", "task": f"{tiny_lm.__file__}:Even"},
+        task={"kind": "python", "function": f"{tiny_lm.__file__}:Even"},
         algorithm=algorithm,
         training={"steps": 4, "checkpoint_every": 2},
         optimizer={"learning_rate": 0.02},

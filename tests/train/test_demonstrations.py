@@ -17,15 +17,15 @@ from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
 
 KINDS = {
-    "bandit": {"policy": {"kind": "python", "factory": f"{TOYS}:policy"}},
+    "bandit": {"policy": {"kind": "python", "function": f"{TOYS}:policy"}},
     "causal_lm": {
-        "policy": {"kind": "python", "factory": f"{tiny_lm.__file__}:policy"},
-        "task": {"kind": "python", "task": f"{tiny_lm.__file__}:Taught"},
+        "policy": {"kind": "python", "function": f"{tiny_lm.__file__}:policy"},
+        "task": {"kind": "python", "function": f"{tiny_lm.__file__}:Taught"},
         "algorithm": {"prompts_per_step": 3, "group_size": 4, "advantage": "overall"},
     },
     "selector": {
         "policy": {"kind": "selector", "features": 6, "width": 16, "shots": 2},
-        "task": {"kind": "python", "task": f"{toy_tasks.__file__}:Nearest"},
+        "task": {"kind": "python", "function": f"{toy_tasks.__file__}:Nearest"},
     },
 }
 
@@ -93,7 +93,7 @@ def test_a_recipe_follows_its_demonstrations(tmp_path, kind):
 
 
 def test_demonstrations_teach_where_no_group_has_spread(tmp_path):
-    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
+    task = {"kind": "python", "function": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
     flags = ["--algorithm.lambda-supervised", "1.0", "--training.steps", "40", "--optimizer.learning-rate", "0.05"]
     run = run_of(tmp_path / "run", *flags, task=task)
     train(run)
@@ -104,7 +104,7 @@ def test_demonstrations_teach_where_no_group_has_spread(tmp_path):
 
 
 def test_a_task_without_answers_is_refused_in_one_sentence(tmp_path):
-    task = {"kind": "python", "task": f"{tiny_lm.__file__}:Even"}
+    task = {"kind": "python", "function": f"{tiny_lm.__file__}:Even"}
     with pytest.raises(ConfigError, match="no stored answers"):
         run_of(tmp_path / "run", "--algorithm.lambda-supervised", "1.0", **(KINDS["causal_lm"] | {"task": task}))
 

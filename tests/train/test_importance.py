@@ -28,7 +28,7 @@ def mismatched(rollout, shift):
 
 
 def ready(folder, shift, *flags):
-    run = run_of(folder, "--policy.options", "{picks = 2}", *flags)
+    run = run_of(folder, "--policy.arguments", "{picks = 2}", *flags)
     planned, numbers = run.enter(0)
     rollout = mismatched(begin(run, planned, 0, run.clock)(), shift)
     prepared = prepare(rollout, planned.stage, numbers, None)
@@ -89,7 +89,7 @@ def test_the_sampled_kl_is_weighted(tmp_path):
 def ready_moved(folder, shift, *flags):
     from anygrpo.train.batches import with_reference
 
-    run = run_of(folder, "--policy.options", "{picks = 2}", *flags)
+    run = run_of(folder, "--policy.arguments", "{picks = 2}", *flags)
     planned, numbers = run.enter(0)
     with torch.no_grad():
         run.policy.net.bias += torch.arange(5) / 5
@@ -144,8 +144,8 @@ def test_a_language_models_engine_is_corrected_or_scored_again(tmp_path, importa
     """An engine whose log-probs are .1 too low: its own numbers stay where the loop corrects, and only there."""
     run = run_of(
         tmp_path / "run",
-        policy={"kind": "python", "factory": f"{tiny_lm.__file__}:policy"},
-        task={"kind": "python", "task": f"{tiny_lm.__file__}:Even"},
+        policy={"kind": "python", "function": f"{tiny_lm.__file__}:policy"},
+        task={"kind": "python", "function": f"{tiny_lm.__file__}:Even"},
         algorithm={"prompts_per_step": 3, "group_size": 4, "advantage": "overall", "importance": importance},
         training={"steps": 2},
         evaluation={"at_start": False},

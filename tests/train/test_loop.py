@@ -9,7 +9,7 @@ import pytest
 import torch
 from runs import TOYS, run_of
 
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.train import measure
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh
@@ -38,7 +38,7 @@ def test_it_learns(tmp_path):
 
 
 def test_a_flipped_sign_unlearns(tmp_path):
-    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"sign": -1}}
+    task = {"kind": "python", "function": f"{TOYS}:BestArm", "arguments": {"sign": -1}}
     _, rows = learn(tmp_path, "--training.steps", "40", "--optimizer.learning-rate", "0.05", task=task)
     assert rows[-1]["reward/component/hit"] < 0.1
 
@@ -93,7 +93,14 @@ def gradients(run, rows_per_block):
 
 @pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "prompt_mean", "constant"])
 def test_any_split_into_blocks_gives_the_same_gradient(tmp_path, reduction):
-    flags = ["--algorithm.reduction", reduction, "--algorithm.entropy-coef", "0.01", "--policy.options", "{picks = 3}"]
+    flags = [
+        "--algorithm.reduction",
+        reduction,
+        "--algorithm.entropy-coef",
+        "0.01",
+        "--policy.arguments",
+        "{picks = 3}",
+    ]
     whole = gradients(run_of(tmp_path / "a", *flags), 64)
     for rows in (1, 7, 33):
         torch.testing.assert_close(gradients(run_of(tmp_path / str(rows), *flags), rows), whole, rtol=1e-5, atol=1e-8)
@@ -136,7 +143,7 @@ def test_target_kl_stops_the_inner_updates(tmp_path):
 def test_constant_rewards_take_no_step(tmp_path):
     from runs import TOYS
 
-    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
+    task = {"kind": "python", "function": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
     run, rows = learn(tmp_path, "--training.steps", "3", task=task)
     assert run.version == 0
     assert rows[-1]["groups/live"] == 0
@@ -146,7 +153,7 @@ def test_constant_rewards_take_no_step(tmp_path):
 def test_an_invalid_reward_leaves_its_group_and_is_counted(tmp_path):
     from runs import TOYS
 
-    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "nan"}}
+    task = {"kind": "python", "function": f"{TOYS}:BestArm", "arguments": {"broken": "nan"}}
     run, rows = learn(tmp_path, "--training.steps", "3", task=task)
     assert rows[1]["invalid/share"] == pytest.approx(1 / 64)
     assert rows[1]["invalid/reward is not finite"] == pytest.approx(1 / 64)
@@ -155,7 +162,7 @@ def test_an_invalid_reward_leaves_its_group_and_is_counted(tmp_path):
 
 
 def test_rewards_that_all_fail_leave_the_trainer_running(tmp_path, capfd):
-    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "every"}}
+    task = {"kind": "python", "function": f"{TOYS}:BestArm", "arguments": {"broken": "every"}}
     flags = ["--evaluation.every", "1", "--evaluation.pass-k", "2", "--evaluation.patience", "2"]
     run, rows = learn(tmp_path, *flags, "--training.steps", "3", task=task)
     assert rows[-1]["step"] == 2
@@ -218,7 +225,7 @@ def test_refill_replaces_groups_without_spread(tmp_path):
 def test_refill_that_cannot_fill_goes_on_with_fewer(tmp_path):
     from runs import TOYS
 
-    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
+    task = {"kind": "python", "function": f"{TOYS}:BestArm", "arguments": {"broken": "constant"}}
     _, rows = learn(tmp_path, "--algorithm.refill", "2", "--training.steps", "2", task=task)
     assert len(rows) == 4 - 1
 
@@ -249,7 +256,7 @@ def test_a_term_the_policy_cannot_compute_is_refused_before_the_first_step(tmp_p
 
 def test_a_policy_without_trainable_weights_is_refused_before_anything_is_sampled(tmp_path):
     with pytest.raises(ConfigError, match="no trainable weights"):
-        run_of(tmp_path / "run", policy={"kind": "python", "factory": f"{TOYS}:frozen_policy"})
+        run_of(tmp_path / "run", policy={"kind": "python", "function": f"{TOYS}:frozen_policy"})
 
 
 EVERY_STEP = """loss/policy loss/total grad_norm/total update/relative_norm reward/mean reward/max reward/std
@@ -284,7 +291,7 @@ def test_a_metric_that_is_never_measured_cannot_decide_what_is_best(tmp_path):
 
 
 def test_patience_without_held_out_prompts_is_refused(tmp_path):
-    task = {"kind": "python", "task": f"{TOYS}:NothingHeldOut"}
+    task = {"kind": "python", "function": f"{TOYS}:NothingHeldOut"}
     with pytest.raises(ConfigError, match="patience = 2"):
         run_of(tmp_path / "run", task=task, evaluation={"patience": 2})
     run_of(tmp_path / "other", task=task).close()
@@ -382,7 +389,7 @@ def test_losses_and_norms_of_terms_are_means_over_the_updates_of_a_step(tmp_path
 
 def test_evaluation_follows_epochs_of_each_stage(tmp_path):
     """20 prompts, 8 a step: an epoch is 2.5 steps, counted from the start of its stage."""
-    task = {"kind": "python", "task": f"{TOYS}:BestArm", "arguments": {"size": 20}}
+    task = {"kind": "python", "function": f"{TOYS}:BestArm", "arguments": {"size": 20}}
     stages = [{"name": "sft", "method": "supervised", "epochs": 2}, {"name": "rl", "epochs": 2.4}]
     _, rows = learn(tmp_path, "--evaluation.every-epochs", "1", task=task, stages=stages)
     assert [r["step"] for r in rows if "eval/reward" in r] == [-1, 2, 4, 7, 9, 10]
@@ -394,5 +401,5 @@ def test_evaluation_follows_epochs_of_each_stage(tmp_path):
 
 def test_of_a_conversation_the_question_is_shown():
     turns = [{"role": "assistant", "content": "46"}, {"role": "user", "content": "What is 3 + 4?"}]
-    shown = BasePolicy.show(None, [{"prompt": turns, "answer": "7"}, "plain"], [["7"], ["x"]])
+    shown = Policy.show(None, [{"prompt": turns, "answer": "7"}, "plain"], [["7"], ["x"]])
     assert [row["prompt"] for row in shown] == ["What is 3 + 4?", "plain"]

@@ -33,7 +33,7 @@ def ragged(rollout):
 
 def gradients(folder, *flags):
     """Gradients and tallies of all updates of a step, without taking them; the same samples for any number of ranks."""
-    run = run_of(folder / f"run{parallel.world_size()}", *flags, "--policy.options", "{picks = 3}")
+    run = run_of(folder / f"run{parallel.world_size()}", *flags, "--policy.arguments", "{picks = 3}")
     planned, numbers = run.enter(0)
     every = ragged(alone(lambda: begin(run, planned, 0, run.clock)()))
     rollout = dealt(every)

@@ -25,8 +25,8 @@ def run(folder, *flags, **options):
     return run_of(
         folder,
         *flags,
-        policy={"kind": "python", "factory": f"{LM}:policy", "options": options},
-        task={"kind": "python", "task": f"{LM}:Taught"},
+        policy={"kind": "python", "function": f"{LM}:policy", "arguments": options},
+        task={"kind": "python", "function": f"{LM}:Taught"},
         algorithm={"prompts_per_step": 3, "group_size": 4, "beta": 0.1, "minibatches": 2},
         training={"steps": 2, "checkpoint_every": 1, "rows_per_block": 3, "gradient_norms_every": 0}
         | ({"parallel": "fsdp"} if parallel.world_size() > 1 else {}),

@@ -47,7 +47,7 @@ def start(ranks: int, *arguments: str) -> subprocess.Popen:
 
 def faulty(folder: Path, name: str) -> dict:
     (folder / "faulty.py").write_text(FAULTY)
-    return {"kind": "python", "task": f"{folder / 'faulty.py'}:{name}"}
+    return {"kind": "python", "function": f"{folder / 'faulty.py'}:{name}"}
 
 
 @pytest.mark.slow

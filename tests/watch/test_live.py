@@ -23,8 +23,8 @@ LETTERS = Path(__file__).parents[2] / "bench" / "faults" / "letters.py"
 def recipe(folder, steps=12, doctor="watch", task=None, **tables):
     table = {
         "folder": str(folder),
-        "policy": {"kind": "python", "factory": f"{LETTERS}:build", "options": {"width": 16, "length": 4}},
-        "task": {"kind": "python", "task": f"{LETTERS}:Letters", "arguments": task or {}},
+        "policy": {"kind": "python", "function": f"{LETTERS}:build", "arguments": {"width": 16, "length": 4}},
+        "task": {"kind": "python", "function": f"{LETTERS}:Letters", "arguments": task or {}},
         "algorithm": {"prompts_per_step": 8, "group_size": 4},
         "optimizer": {"learning_rate": 5e-3},
         "training": {"steps": steps, "threads": 1, "checkpoint_every": 4},

@@ -7,7 +7,8 @@ import json
 import math
 from typing import Any
 
-from anygrpo.recipe.load import load_recipe
+from anygrpo.errors import ConfigError
+from anygrpo.recipe.load import apply_flags, load_recipe
 
 
 def add_parser(commands: Any) -> None:
@@ -16,7 +17,9 @@ def add_parser(commands: Any) -> None:
         help="test a recipe in a minute, before it runs",
         description="Probes the recipe's real policy, data and rewards. Exit code 5 on a serious fault.",
     )
-    parser.add_argument("recipe", help="a .toml file; settings can be given as flags: --algorithm.beta 0.01")
+    parser.add_argument("recipe", help="a .toml file, or path.py:factory of a policy of your own; settings as flags")
+    parser.add_argument("--task", metavar="PATH.PY:CLASS", help="the task that a policy of your own is tried on")
+    parser.add_argument("--prompts", metavar="PATH.PY:NAME", help="prompts to try it on, where there is no task")
     parser.add_argument("--stage", help="which stage; default: the first that samples")
     parser.add_argument(
         "--kl-per-update", type=float, default=1e-3, help="KL that the recommended rate moves in one update"
@@ -31,12 +34,26 @@ def run(args: argparse.Namespace) -> int:
     """Probe and print; 5 on a serious fault, else 0."""
     from anygrpo.probes import check
 
-    report = check(load_recipe(args.recipe, args.flags), args.stage, args.kl_per_update, args.seconds)
+    recipe, task, only = _tried(args)
+    report = check(recipe, args.stage, args.kl_per_update, args.seconds, task, only)
     if args.json:
         print(json.dumps(as_json(args.recipe, report, args.lang), ensure_ascii=False, indent=2))
     else:
         print_report(report, args.lang)
     return 5 if report.serious else 0
+
+
+def _tried(args: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """The recipe and all probes; or, of a policy of the user's own, a recipe and task to try it on, and its probes."""
+    if ".py:" not in args.recipe:
+        if args.task or args.prompts:
+            raise ConfigError(f"{args.recipe} has a task of its own", "leave --task and --prompts out")
+        return load_recipe(args.recipe, args.flags), None, ()
+    from anygrpo.probes.conformance import KIT, kit
+
+    tables: dict[str, Any] = {}
+    apply_flags(tables, args.flags)
+    return *kit(args.recipe, args.task, args.prompts, tables), KIT
 
 
 def as_json(source: str, report: Any, language: str) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import sysconfig
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from anygrpo import __version__
@@ -78,6 +80,19 @@ def split_flags(
     return kept, flags
 
 
+def users_place(error: BaseException) -> str | None:
+    """ "file.py:12 in score", where an exception came out of a file that is neither ours nor an installed package's."""
+    trace, place = error.__traceback__, None
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    ours = str(Path(__file__).parents[1])
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith((*installed, ours, "<")) and "site-packages" not in code.co_filename:
+            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+    return place
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code that `anygrpo.errors` lists."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -109,6 +124,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if (where := users_place(error)) is not None:
+            print(f"anygrpo: {where}: {type(error).__name__}: {error}\n  -> mend it there", file=sys.stderr)
+            return ConfigError.exit_code
         print(f"anygrpo: internal error: {type(error).__name__}: {error}\n  -> run again with --debug", file=sys.stderr)
         return 1
 

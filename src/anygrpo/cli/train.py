@@ -12,7 +12,6 @@ from anygrpo.errors import ConfigError
 from anygrpo.families import family_of, resolve
 from anygrpo.recipe.load import dump_recipe, load_recipe
 from anygrpo.recipe.recipe import Recipe
-from anygrpo.train.run import Run
 
 
 def add_parser(commands: Any) -> None:
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from anygrpo.train import snapshot
     from anygrpo.train.build import new_run, resumed_run
     from anygrpo.train.distributed import process_group
-    from anygrpo.train.parallel import is_main
+    from anygrpo.watch.session import go
 
     with process_group():
         if args.resume:
@@ -48,41 +47,7 @@ def run(args: argparse.Namespace) -> int:
             training = new_run(load_recipe(args.recipe, flags))
         if training.recipe.doctor.mode == "act" and snapshot.newest(training.folder.checkpoints) is None:
             snapshot.save(training)  # somewhere to go back to; every rank takes part where weights are sharded
-        return _train(training, quiet=args.quiet) if is_main() else _follow(training)
-
-
-def _train(training: Run, quiet: bool) -> int:
-    from anygrpo.train import pictures
-    from anygrpo.train.loop import train
-    from anygrpo.watch.live import attach_doctor, finish
-    from anygrpo.watch.progress import ProgressLine
-
-    if not quiet:
-        print(f"run folder: {training.folder.path}")
-        training.sinks.append(ProgressLine(training.total_steps))
-    doctor = attach_doctor(training)
-    try:
-        training.evaluate_start()
-        pictures.remember(training)
-        train(training)
-        pictures.draw(training)
-        if training.stop_reason:
-            print(f"stopped: {training.stop_reason}")
-    finally:
-        training.close()
-        finish(training, doctor)
-    return 0
-
-
-def _follow(training: Run) -> int:
-    """Train as one of the ranks that show and write nothing."""
-    from anygrpo.train.loop import train
-
-    try:
-        training.evaluate_start()
-        train(training)
-    finally:
-        training.close()
+        go(training, quiet=args.quiet)
     return 0
 
 

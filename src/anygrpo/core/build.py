@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from anygrpo.errors import ConfigError
 from anygrpo.families import kind_of, resolve
+
+OWN = ("python", "object")
+"""Kinds whose code is the user's own: what it returns is tried at the border (`core.border`)."""
 
 
 def build_policy(config: Any, seed: int) -> Any:
@@ -15,3 +19,11 @@ def build_policy(config: Any, seed: int) -> Any:
 def build_task(config: Any, seed: int) -> Any:
     """The task of a recipe's [task] section."""
     return resolve(kind_of("task", config.kind).build)(config, seed)
+
+
+def absent(config: Any, seed: int) -> Any:
+    """Raises: ConfigError, since an object that was in memory is not here any more."""
+    raise ConfigError(
+        f"{config.name} was an object in memory, which a recipe cannot make again",
+        "hand it over again: anygrpo.train(policy, task, resume=folder)",
+    )

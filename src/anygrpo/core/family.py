@@ -1,9 +1,17 @@
-"""Policies and tasks of the user's own, from a Python file."""
+"""Policies and tasks of the user's own: from a Python file, or handed over as objects."""
 
 from anygrpo.families import Family, Kind
 
+_SETTINGS, _OBJECT = "anygrpo.core.settings:", "anygrpo.core.settings:ObjectInMemory"
+
 FAMILY = Family(
     "python",
-    policies={"python": Kind("anygrpo.core.settings:PythonPolicyConfig", "anygrpo.core.user_policy:build", "any")},
-    tasks={"python": Kind("anygrpo.core.settings:PythonTask", "anygrpo.core.user_task:build", "any")},
+    policies={
+        "python": Kind(_SETTINGS + "OwnPolicy", "anygrpo.core.user:build_policy", "any"),
+        "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
+    },
+    tasks={
+        "python": Kind(_SETTINGS + "OwnTask", "anygrpo.core.user:build_task", "any"),
+        "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
+    },
 )

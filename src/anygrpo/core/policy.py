@@ -1,11 +1,12 @@
-"""What a policy must be able to do. Five methods train it; the rest have sensible defaults in `BasePolicy`."""
+"""What a policy must be able to do. Four methods and a fixed reference train it; the rest have defaults."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,35 +14,6 @@ from torch import Tensor, nn
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
 from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
-
-
-@runtime_checkable
-class Policy(Protocol):
-    """The protocol the loop is written against."""
-
-    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
-        """P x G samples without gradient; a pure function of (weights, settings, prompts, seed)."""
-        ...
-
-    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
-        """Score rows (leaves [n, ...]) at a slice of their decisions, with gradient.
-
-        `want` holds any of "entropy", "kl" (exact, to the reference), "supervised", "consistency"; a policy refuses
-        (ConfigError) what it cannot compute, never leaves it out in silence.
-        """
-        ...
-
-    def decode(self, samples: Tree) -> list[list[Any]]:
-        """Samples [P, G, ...] as what a reward reads: texts, indices, motions, images."""
-        ...
-
-    def reference(self) -> AbstractContextManager[None]:
-        """Inside, `evaluate` scores under the frozen reference policy (LoRA off, or frozen weights)."""
-        ...
-
-    def trainable(self) -> nn.Module:
-        """The module whose parameters with requires_grad are optimised and saved."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -52,8 +24,8 @@ class ClipDefaults:
     high: float = 0.2
 
 
-class BasePolicy:
-    """Defaults shared by the built-in policies. Subclasses implement the five methods of `Policy`.
+class Policy(ABC):
+    """What the loop is written against: four methods to define, a reference to fix, and defaults for the rest.
 
     Attributes:
         clip: this policy type's clip range when the recipe sets none.
@@ -74,6 +46,32 @@ class BasePolicy:
     version: int = 0
     one_update: bool = False
     corrects: bool = False
+
+    @abstractmethod
+    def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
+        """P x G samples without gradient; a pure function of (weights, settings, prompts, seed)."""
+
+    @abstractmethod
+    def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
+        """Score rows (leaves [n, ...]) at a slice of their decisions, with gradient.
+
+        `want` holds any of "entropy", "kl" (exact, to the reference), "supervised", "consistency"; a policy refuses
+        (ConfigError) what it cannot compute, never leaves it out in silence.
+        """
+
+    @abstractmethod
+    def decode(self, samples: Tree) -> list[list[Any]]:
+        """Samples [P, G, ...] as what a reward reads: texts, indices, motions, images."""
+
+    def reference(self) -> AbstractContextManager[None]:
+        """Inside, `evaluate` scores under the frozen reference policy (LoRA off, or frozen weights)."""
+        raise ConfigError(
+            f"{type(self).__name__} has no reference policy", "call self.fix_reference() where it is built"
+        )
+
+    @abstractmethod
+    def trainable(self) -> nn.Module:
+        """The module whose parameters with requires_grad are optimised and saved."""
 
     @property
     def old_from_training(self) -> bool:
@@ -106,7 +104,7 @@ class BasePolicy:
 
         Used where a stage's reference is not the policy the run began with. Returns the anchor, for checkpoints.
         """
-        module = self.trainable()  # type: ignore[attr-defined]
+        module = self.trainable()
         fixed = {k: v.clone() for k, v in (state_of(module) if anchor is None else anchor).items()}
         self.reference = lambda: frozen_weights(module, fixed)
         return fixed
@@ -133,7 +131,7 @@ class BasePolicy:
         return [{"prompt": _question(p), "outputs": [_shown(o) for o in row]} for p, row in zip(prompts, outputs)]
 
     def parameters(self) -> list[nn.Parameter]:
-        return [p for p in self.trainable().parameters() if p.requires_grad]  # type: ignore[attr-defined]
+        return [p for p in self.trainable().parameters() if p.requires_grad]
 
     def check_prompts(self, prompts: list[Any]) -> None:
         """Raises: DataError for prompts that the policy could not be given; called once, before the first step."""

@@ -76,6 +76,14 @@ def grown(x: Tensor, like: Tensor) -> Tensor:
     return torch.nn.functional.pad(x, pads) if any(pads) else x
 
 
+def expect(scores: Scores, shape: tuple[int, int]) -> None:
+    """Raises: ConfigError for scores of another shape than [P, G]."""
+    for name, x in {"rewards": scores.rewards, "valid": scores.valid, **scores.components}.items():
+        if x is not None and tuple(x.shape) != shape:
+            wanted = f"it has to be [P, G] = {list(shape)}"
+            raise ConfigError(f"the task's score returned {name} {list(x.shape)}", wanted)
+
+
 @dataclass(frozen=True)
 class Rollout:
     """P x G samples of a policy. Never holds anything with a gradient.
@@ -123,7 +131,12 @@ class Rollout:
         return p, g, t
 
     def scored(self, scores: Scores) -> Rollout:
-        """This rollout with a task's scores; what either side called invalid stays invalid."""
+        """This rollout with a task's scores; what either side called invalid stays invalid.
+
+        Raises:
+            ConfigError: scores of another shape than [P, G].
+        """
+        expect(scores, self.shape[:2])
         valid = self.valid if scores.valid is None else self.valid & scores.valid.to(self.valid.device)
         rewards = scores.rewards.to(self.rewards.device, torch.float32)
         finite = torch.isfinite(rewards)

@@ -9,18 +9,29 @@ from pydantic import Field
 from anygrpo.recipe.section import Section
 
 
-class PythonPolicyConfig(Section):
-    """A policy of the user's own: a function `(options, seed) -> Policy` in a Python file."""
+class OwnPolicy(Section):
+    """A policy of the user's own: `path.py:function`, called as function(seed=seed, **arguments)."""
 
     kind: Literal["python"]
-    factory: str
-    "path.py:function"
-    options: dict[str, Any] = Field(default_factory=dict)
-
-
-class PythonTask(Section):
-    """A user's class: `task = "path.py:Class"`, built as Class(seed=seed, **arguments), with the Task protocol."""
-
-    kind: Literal["python"]
-    task: str
+    function: str
+    "path.py:name of a function that returns a policy, or of a class."
     arguments: dict[str, Any] = Field(default_factory=dict)
+    "What the function is given besides the seed."
+
+
+class OwnTask(Section):
+    """A task of the user's own: `path.py:Class`, built as Class(seed=seed, **arguments)."""
+
+    kind: Literal["python"]
+    function: str
+    "path.py:name of a class, or of a function that returns a task."
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "What it is given besides the seed."
+
+
+class ObjectInMemory(Section):
+    """A policy or task that was handed to `anygrpo.train` as an object. A recipe cannot make it again."""
+
+    kind: Literal["object"]
+    name: str
+    "Module and class, for the record."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,29 +47,6 @@ class Stored:
 
 
 @runtime_checkable
-class Task(Protocol):
-    """Prompts are any objects the policy of the same recipe understands.
-
-    Attributes:
-        size: number of training prompts in an epoch (0: endless).
-    """
-
-    size: int
-
-    def prompts(self, step: int, count: int) -> list[Any]:
-        """`count` training prompts of this step: a pure function of (seed, step, count), so resume is exact."""
-        ...
-
-    def held_out(self) -> list[Any]:
-        """Evaluation prompts, disjoint from training, always the same."""
-        ...
-
-    def score(self, prompts: list[Any], outputs: list[list[Any]]) -> Scores:
-        """Rewards [P, G] of decoded outputs. Never raises for a bad sample: it is invalid, with a reason."""
-        ...
-
-
-@runtime_checkable
 class Pending(Protocol):
     """Scores that are being made."""
 
@@ -77,16 +55,30 @@ class Pending(Protocol):
         ...
 
 
-class BaseTask:
-    """Defaults: an endless task without stored actions.
+class Task(ABC):
+    """Three methods to define; by default a task is endless and has no stored actions. Prompts are any objects that the
+    policy of the same recipe understands.
 
     Attributes:
+        size: number of training prompts in an epoch (0: endless).
         score_async: begins `score` and returns before it is done: for tasks whose rewards run in processes of their
             own. None: a reward of this process may share random state or a device with the sampler.
     """
 
     size: int = 0
     score_async: Callable[[list[Any], list[list[Any]]], Pending] | None = None
+
+    @abstractmethod
+    def prompts(self, step: int, count: int) -> list[Any]:
+        """`count` training prompts of this step: a pure function of (seed, step, count), so resume is exact."""
+
+    @abstractmethod
+    def held_out(self) -> list[Any]:
+        """Evaluation prompts, disjoint from training, always the same."""
+
+    @abstractmethod
+    def score(self, prompts: list[Any], outputs: list[list[Any]]) -> Scores:
+        """Rewards [P, G] of decoded outputs. Never raises for a bad sample: it is invalid, with a reason."""
 
     def stored(self, prompts: list[Any]) -> Stored:
         """Demonstrations or scored candidates of these prompts, for supervised and RCE stages."""

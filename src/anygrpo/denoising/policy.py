@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.device import device_of
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
 from anygrpo.core.task import Stored
 from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training
@@ -71,7 +71,7 @@ class Decisions:
     condition: Condition
 
 
-class DiffusionPolicy(BasePolicy):
+class DiffusionPolicy(Policy):
     """Samples, scores and trains any denoiser.
 
     Network dropout is off in sampling and scoring (eval mode is set here, whatever the caller did): a scorer with

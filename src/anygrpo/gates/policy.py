@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import BasePolicy, frozen_weights, state_of
+from anygrpo.core.policy import Policy, frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
 from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError, suggestion
@@ -28,7 +28,7 @@ OF_OUTPUT = frozenset({"supervised", "consistency"})
 """What `evaluate` needs the output for; without them a pass may end at its last gate."""
 
 
-class StochasticPolicy(BasePolicy):
+class StochasticPolicy(Policy):
     """Samples the gates of `network`, and scores given gate values.
 
     The network always runs in eval mode: dropout or batch statistics would make the scored policy another one than

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
 from anygrpo.core.task import Stored
 from anygrpo.language.body import Weights
@@ -28,7 +28,7 @@ PARITY = 1e-3
 taken as they are."""
 
 
-class CausalLM(BasePolicy):
+class CausalLM(Policy):
     """See `anygrpo.language.build.build`.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
+from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.probes import effect, groups, learning, parity, payment, rate
+from anygrpo.probes import conformance, effect, groups, learning, parity, payment, rate
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
@@ -29,6 +30,8 @@ PROBES: dict[str, Probe] = {
     "replay_parity": parity.replay_parity,
     "markov_bound": parity.markov_bound,
     "z2": parity.z2,
+    "time_slices": conformance.time_slices,
+    "state_restored": conformance.state_restored,
     "reference_kl": parity.reference_kl,
     "sampling": groups.sampling,
     "truncation": payment.truncation,
@@ -45,6 +48,8 @@ PROBES: dict[str, Probe] = {
 }
 """In the order of causes: what explains comes before what follows."""
 
+_ASKED_BY_OTHERS = ("replay_parity", "learning_rate")
+"""Probes whose outcome others read."""
 _NEEDS_A_SCORER = ("reference_kl", "learning_rate", "steering", "gradient_terms")
 """Probes that mean nothing while the same rows are scored differently each time."""
 
@@ -63,7 +68,12 @@ class Report:
 
 
 def check(
-    recipe: Recipe, stage: str | None = None, kl_per_update: float = rate.TARGET, seconds: float = 60.0
+    recipe: Recipe,
+    stage: str | None = None,
+    kl_per_update: float = rate.TARGET,
+    seconds: float = 60.0,
+    task: Task | None = None,
+    only: Collection[str] = (),
 ) -> Report:
     """Probe a recipe; nothing is written, and random state is left as it was.
 
@@ -71,24 +81,29 @@ def check(
         stage: its name; the first one that samples where not given, else the first.
         kl_per_update: what the recommended learning rate moves in one update, per decision.
         seconds: time the probes may take, roughly: sets how many groups the gradient probes use.
+        task: an object in the place of the recipe's task.
+        only: names of the probes to run; all where empty.
 
     Raises:
         ConfigError, DataError: the recipe cannot be built, or has no such stage.
     """
     began = time.perf_counter()
-    with torch.random.fork_rng(), temporary_run(recipe) as run:
+    with torch.random.fork_rng(), temporary_run(recipe, task) as run:
         index = _stage_index(run, stage)
-        outcomes = probe_stage(Subject(run, index, seconds), kl_per_update)
+        outcomes = probe_stage(Subject(run, index, seconds), kl_per_update, only or PROBES)
         return Report(run.stages[index].stage.name, outcomes, time.perf_counter() - began)
 
 
-def probe_stage(subject: Subject, kl_per_update: float = rate.TARGET) -> list[Outcome]:
+def probe_stage(
+    subject: Subject, kl_per_update: float = rate.TARGET, only: Collection[str] = tuple(PROBES)
+) -> list[Outcome]:
     """Every probe in turn. One that fails by an exception is a serious outcome: training would fail there too."""
     for name, probe in PROBES.items():
         if name == "learning_rate":
             probe = partial(rate.find_rate, target=kl_per_update)
-        subject.outcomes[name] = _outcome(name, probe, subject)
-    return list(subject.outcomes.values())
+        if name in only or name in _ASKED_BY_OTHERS:
+            subject.outcomes[name] = _outcome(name, probe, subject)
+    return [outcome for name, outcome in subject.outcomes.items() if name in only]
 
 
 def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
@@ -105,13 +120,13 @@ def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
 
 
 @contextmanager
-def temporary_run(recipe: Recipe) -> Iterator[Run]:
+def temporary_run(recipe: Recipe, task: Task | None = None) -> Iterator[Run]:
     """The recipe's run in a folder that goes afterwards, without trackers."""
     with tempfile.TemporaryDirectory(prefix="anygrpo-check-") as folder:
         quiet: dict[str, Any] = {"sinks": (), "samples_every": 0}
         training = recipe.training.model_copy(update=quiet)
         changed = recipe.model_copy(update={"folder": str(Path(folder) / "run"), "training": training})
-        run = new_run(changed)
+        run = new_run(changed, task=task)
         try:
             yield run
         finally:

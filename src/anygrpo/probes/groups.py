@@ -25,7 +25,7 @@ def sampling(subject: Subject) -> Outcome:
         return not_applicable("sampling", _REPLAYED)
     prompts, group = subject.answers.prompts[:2], subject.stage.algorithm.group_size
     with torch.no_grad():
-        first, again, other = (subject.policy.sample(prompts, group, seed) for seed in (11, 11, 12))  # type: ignore[attr-defined]
+        first, again, other = (subject.policy.sample(prompts, group, seed) for seed in (11, 11, 12))
     same, fixed = _equal(first.samples, again.samples), _equal(first.samples, other.samples)
     numbers = {"same_seed_equal": same, "other_seed_equal": fixed}
     if fixed:
@@ -109,7 +109,7 @@ def _rollouts(subject: Subject) -> list[Rollout]:
 
 
 def _groups_of_equal_outputs(subject: Subject, rollout: Rollout) -> int:
-    outputs = subject.policy.decode(rollout.samples)  # type: ignore[attr-defined]
+    outputs = subject.policy.decode(rollout.samples)
     return sum(len(row) > 1 and all(_same(row[0], o) for o in row[1:]) for row in outputs)
 
 

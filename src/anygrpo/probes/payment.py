@@ -22,7 +22,7 @@ def gold_and_wrong(subject: Subject) -> Outcome:
     step_size = subject.stage.algorithm.prompts_per_step
     prompts = subject.task.prompts(0, min(max(step_size, _AT_LEAST), _AT_MOST))
     try:
-        actions, rewards = (s := subject.task.stored(prompts)).actions, s.rewards  # type: ignore[attr-defined]
+        actions, rewards = (s := subject.task.stored(prompts)).actions, s.rewards
     except AnygrpoError as error:
         return not_applicable("gold_and_wrong", (f"no gold answers: {error.what}", f"没有标准答案:{error.what}"))
     kept = [p for p in range(len(prompts)) if actions[p]]

@@ -38,7 +38,7 @@ def compare_weights(a: Path, b: Path, which: str = "newest") -> dict[str, Any]:
     recipe = load_recipe(a / "config.toml")
     with torch.random.fork_rng(), temporary_run(recipe) as run:
         last = len(run.stages) - 1
-        start = {name: p.clone() for name, p in state_of(run.policy.trainable()).items()}  # type: ignore[attr-defined]
+        start = {name: p.clone() for name, p in state_of(run.policy.trainable()).items()}
         _fits(start, states, (a, b))
         start_b = start if _same_start(a, b) else _fresh_state(b)
         subject = Subject(run, last, seconds=20)
@@ -122,7 +122,7 @@ def _samples(subject: Subject, prompts: list[Any]) -> Batch:
     if not subject.samples_itself or not prompts:
         return subject.everything(subject.draw(0))
     with torch.no_grad():
-        rollout: Rollout = subject.policy.sample(prompts, _GROUP, subject.run.seed(0, salt=91))  # type: ignore[attr-defined]
+        rollout: Rollout = subject.policy.sample(prompts, _GROUP, subject.run.seed(0, salt=91))
     return subject.everything(rollout)
 
 

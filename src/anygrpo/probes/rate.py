@@ -176,6 +176,6 @@ def _held_out(subject: Subject) -> Batch:
         return subject.everything()
     with torch.no_grad():
         group = min(4, subject.stage.algorithm.group_size)
-        rollout: Rollout = subject.policy.sample(prompts, group, subject.run.seed(0, salt=77))  # type: ignore[attr-defined]
+        rollout: Rollout = subject.policy.sample(prompts, group, subject.run.seed(0, salt=77))
     mask = rollout.mask & rollout.valid[..., None]
     return weigh(Prepared(rollout, torch.zeros_like(rollout.rewards), mask, {}), subject.stage)

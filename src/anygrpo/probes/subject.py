@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Evaluation, Rollout
 from anygrpo.probes.outcome import Outcome
 from anygrpo.recipe.recipe import number
@@ -61,8 +61,8 @@ class Subject:
         self.outcomes: dict[str, Outcome] = {}
         self.planned: PlannedStage = run.stages[stage]
         self.stage, self.task = self.planned.stage, self.planned.task
-        self.policy: BasePolicy = run.policy
-        self.module: nn.Module = run.policy.trainable()  # type: ignore[attr-defined]
+        self.policy: Policy = run.policy
+        self.module: nn.Module = run.policy.trainable()
         run.step = self.planned.begin
         run.enter(self.planned.begin)
         numbers = numbers_at(self.stage, self.planned.steps // 2, self.planned.steps)
@@ -73,13 +73,24 @@ class Subject:
         self.rollout = self.draw(0)
         self.sampling_seconds = time.perf_counter() - began
         prompts = self.task.prompts(0, self.stage.algorithm.prompts_per_step)
-        self.answers = Answers(prompts, self.policy.decode(self.rollout.samples))  # type: ignore[attr-defined]
+        self.answers = Answers(prompts, self.policy.decode(self.rollout.samples))
         self.small = self._affordable_groups()
 
     @property
     def samples_itself(self) -> bool:
         """Whether this stage's actions are drawn by the policy (not replayed from storage)."""
         return self.stage.source == "policy"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the policy computes."""
+        return self.policy.parameters()[0].device
+
+    @property
+    def exact(self) -> bool:
+        """Whether weights and buffers are all float32 or finer, so that sums in another order agree to 1e-4."""
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        return not any(t.dtype in (torch.bfloat16, torch.float16) for t in tensors)
 
     def draw(self, index: int) -> Rollout:
         """The stage's rollout number `index`, as the loop would gather it."""
@@ -155,7 +166,7 @@ class Subject:
             for index in plan:
                 index = index.to(out.device)
                 for block in batch.blocks([index], self.policy.time_chunk):
-                    value = pick(self.policy.evaluate(block.samples, block.times, want))  # type: ignore[attr-defined]
+                    value = pick(self.policy.evaluate(block.samples, block.times, want))
                     assert value is not None
                     out[index, block.times] = value.detach().double().to(out.device)
         return out

@@ -100,7 +100,7 @@ def _parse_assert(node: ast.stmt) -> Call:
             except (ValueError, TypeError, SyntaxError):
                 continue
     expected = not (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
-    call = test if expected else test.operand  # type: ignore[attr-defined]
+    call = test if expected else test.operand
     if isinstance(call, ast.Call):
         return Call(f"True if {ast.unparse(call)} else False", expected)
     raise refused

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Shared, Tree, tree_map
 from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
@@ -22,7 +22,7 @@ from anygrpo.selection.recorded import Recorded
 from anygrpo.selection.settings import SelectorConfig
 
 
-class SelectorPolicy(BasePolicy):
+class SelectorPolicy(Policy):
     """Picks items from a query's own pool, without replacement.
 
     Sampling is always without dropout. Samples: prompt, a `Shared` leaf with what `Pools` holds, and chosen [P, G, K].

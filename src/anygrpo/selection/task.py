@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anygrpo.core.task import BaseTask, Scores
+from anygrpo.core.task import Scores, Task
 from anygrpo.selection.rewards import NEEDS, reward
 from anygrpo.selection.settings import RewardConfig
 
@@ -28,7 +28,7 @@ class Judge(Protocol):
         ...
 
 
-class SelectionTask(BaseTask):
+class SelectionTask(Task):
     """Scores selections of candidate positions; subclasses say how one is judged.
 
     Attributes:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import advantages, filters, weights
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Rollout, Tree, tree_map
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.parallel import sum_over_ranks, world_size
@@ -181,15 +181,15 @@ def needed_rows(batch: Batch, numbers: Numbers) -> Batch:
     return batch if bool(live.all()) else batch.rows(live.nonzero()[:, 0])
 
 
-def with_reference(policy: BasePolicy, batch: Batch, rows: int) -> Batch:
+def with_reference(policy: Policy, batch: Batch, rows: int) -> Batch:
     """The batch, on the policy's device, with its rows' log-probs under the frozen reference policy."""
     batch = batch.to(policy.parameters()[0].device)
-    with whole_weights(policy), policy.reference():  # type: ignore[attr-defined]
+    with whole_weights(policy), policy.reference():
         return replace(batch, ref=log_probs_of(policy, batch.samples, batch.old, rows))
 
 
 @torch.no_grad()
-def log_probs_of(policy: BasePolicy, samples: Tree, like: Tensor, rows: int) -> Tensor:
+def log_probs_of(policy: Policy, samples: Tree, like: Tensor, rows: int) -> Tensor:
     """Log-probs of n rows by the training pass, shaped and placed as `like` [n, T], in blocks of at most `rows`."""
     out = torch.zeros_like(like)
     n, total = out.shape
@@ -201,5 +201,5 @@ def log_probs_of(policy: BasePolicy, samples: Tree, like: Tensor, rows: int) -> 
         part = tree_map(lambda x, index=index: x[index], samples)
         for a in range(0, total, chunk):
             times = slice(a, min(a + chunk, total))
-            out[index, times] = policy.evaluate(part, times).log_probs.to(out)  # type: ignore[attr-defined]
+            out[index, times] = policy.evaluate(part, times).log_probs.to(out)
     return out

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import torch
 
-from anygrpo.core.build import build_policy
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core import border
+from anygrpo.core.build import OWN, build_policy
+from anygrpo.core.policy import Policy
+from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
@@ -25,17 +27,17 @@ from anygrpo.train.trackers import Sink, build_sink
 from anygrpo.train.update import Updater
 
 
-def new_run(recipe: Recipe) -> Run:
-    """A fresh run in its own folder.
+def new_run(recipe: Recipe, policy: Policy | None = None, task: Task | None = None) -> Run:
+    """A fresh run in its own folder, of the recipe's policy and task or of objects that are here already.
 
     Raises:
         ConfigError, DataError: anything that cannot work is found here, before the first step.
     """
     path = Path(recipe.folder) if recipe.folder else from_main(next_folder(Path("runs"), recipe.name))
-    return _assemble(recipe, folder_of(path, resume=False))
+    return _assemble(recipe, folder_of(path, resume=False), policy, task)
 
 
-def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
+def resumed_run(path: Path, flags: Sequence[str] = (), policy: Policy | None = None, task: Task | None = None) -> Run:
     """The run in `path`, continued from its newest complete checkpoint (from the start where there is none).
 
     Raises:
@@ -44,7 +46,7 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     if not (path / "config.toml").is_file():
         raise DataError(f"{path} holds no run to continue", "give the folder that contains config.toml")
     recipe = load_recipe(path / "config.toml", flags)
-    run = _assemble(recipe, folder_of(path, resume=True))
+    run = _assemble(recipe, folder_of(path, resume=True), policy, task)
     newest = snapshot.newest(run.folder.checkpoints)
     if newest is not None:
         snapshot.restore(run, newest)
@@ -53,7 +55,7 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     return run
 
 
-def check_stages(policy: BasePolicy, stages: list[PlannedStage], recipe: Recipe) -> None:
+def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> None:
     """What later stages will ask of the policy, asked now.
 
     Raises:
@@ -63,7 +65,7 @@ def check_stages(policy: BasePolicy, stages: list[PlannedStage], recipe: Recipe)
     for planned in stages:
         Updater(policy, planned.stage.optimizer)
         policy.check_wanted(wanted_at_any_step(planned.stage, planned.steps, policy))
-    looks = type(policy).check_prompts is not BasePolicy.check_prompts
+    looks = type(policy).check_prompts is not Policy.check_prompts
     for task in {id(planned.task): planned.task for planned in stages}.values() if looks else ():
         policy.check_prompts([*(task.prompts(0, task.size) if task.size else []), *task.held_out()])
     patience = recipe.evaluation.patience
@@ -73,20 +75,32 @@ def check_stages(policy: BasePolicy, stages: list[PlannedStage], recipe: Recipe)
         )
 
 
-def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
+def _try_own(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> None:
+    """What a user's own policy and tasks return, tried before the first step (`core.border`)."""
+    own = recipe.policy.kind in OWN
+    for planned in {id(planned.task): planned for planned in stages}.values():
+        if own or planned.stage.task.kind in OWN:
+            prompts = border.check_task(planned.task, planned.stage.algorithm.prompts_per_step)
+            if own and planned.stage.source == "policy":
+                border.check_policy(policy, prompts, greedy=bool(planned.task.held_out()))
+
+
+def _assemble(recipe: Recipe, folder: RunFolder, policy: Policy | None, task: Task | None) -> Run:
     torch.manual_seed(recipe.seed)
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
     if recipe.training.deterministic != torch.are_deterministic_algorithms_enabled():  # the call imports a compiler
         torch.use_deterministic_algorithms(recipe.training.deterministic)
-    policy = build_policy(recipe.policy, recipe.seed)
-    same_weights(policy.trainable())  # type: ignore[attr-defined]
+    policy = build_policy(recipe.policy, recipe.seed) if policy is None else policy
+    border.instance(policy, Policy, type(policy).__name__)
+    same_weights(policy.trainable())
     if recipe.training.parallel == "fsdp":
         shard(policy, recipe)
-    stages = plan_stages(recipe)
+    stages = plan_stages(recipe, task)
+    _try_own(recipe, policy, stages)
     folder.describe(recipe)
     for task in {id(planned.task): planned.task for planned in stages}.values():
-        task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)  # type: ignore[attr-defined]
+        task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)
     check_demonstrations(policy, stages)
     check_stages(policy, stages, recipe)
     t = recipe.training

@@ -3,7 +3,7 @@ one step ahead.
 
 Ahead (`training.off_policy_steps = 1`) means drawn by the weights as the step before found them. Sampling comes first
 and training second, so that one device gives the same numbers as a sampler that really works beside the updates: with
-weights of its own (`BasePolicy.hold_sampler`) it does, in a thread. Rewards that run in workers are made beside the
+weights of its own (`Policy.hold_sampler`) it does, in a thread. Rewards that run in workers are made beside the
 updates in either case.
 """
 
@@ -153,7 +153,7 @@ class Chunk:
 
 def _replayed(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, clock: Clock) -> Chunk:
     with clock("sample"), torch.no_grad():
-        rollout = run.policy.replay(prompts, planned.task.stored(prompts), seed)  # type: ignore[attr-defined]
+        rollout = run.policy.replay(prompts, planned.task.stored(prompts), seed)
     return Chunk([], rollout.on_host(), None)
 
 
@@ -167,8 +167,8 @@ def _sampled(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, clo
         with clock("sample"), torch.no_grad():
             rollout = policy.sample(
                 some, planned.stage.algorithm.group_size, (seed + number * 32_452_843) % (2**31 - 1)
-            )  # type: ignore[attr-defined]
-            outputs = policy.decode(rollout.samples)  # type: ignore[attr-defined]
+            )
+            outputs = policy.decode(rollout.samples)
         with clock("score"):
             scores = beside(some, outputs) if beside else task.score(some, outputs)
         yield Chunk(outputs, rollout.on_host(), scores)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.recipe.recipe import number
 from anygrpo.train.batches import own_part, prepare, weigh
 from anygrpo.train.collect import whole_of
@@ -17,7 +17,7 @@ from anygrpo.train.stages import Numbers, PlannedStage
 from anygrpo.train.update import Demonstrations
 
 
-def check_demonstrations(policy: BasePolicy, stages: list[PlannedStage]) -> None:
+def check_demonstrations(policy: Policy, stages: list[PlannedStage]) -> None:
     """Ask the tasks for the demonstrations that later stages will need.
 
     Raises:
@@ -27,7 +27,7 @@ def check_demonstrations(policy: BasePolicy, stages: list[PlannedStage]) -> None
         a = planned.stage.algorithm
         beside = planned.stage.method != "supervised" and not policy.targets_in_samples
         if beside and planned.steps and number(a.lambda_supervised):
-            planned.task.stored(planned.task.prompts(0, a.prompts_per_step))  # type: ignore[attr-defined]
+            planned.task.stored(planned.task.prompts(0, a.prompts_per_step))
 
 
 def with_demonstrations(run: Run, planned: PlannedStage, numbers: Numbers) -> tuple[Numbers, Demonstrations | None]:
@@ -45,7 +45,7 @@ def with_demonstrations(run: Run, planned: PlannedStage, numbers: Numbers) -> tu
     prompts = share(every)
     some = prompts or every[:1]
     with run.clock("sample"), torch.no_grad():
-        rollout = policy.replay(some, planned.task.stored(some), rank_seed(run.seed(step, salt=2))).on_host()  # type: ignore[attr-defined]
+        rollout = policy.replay(some, planned.task.stored(some), rank_seed(run.seed(step, salt=2))).on_host()
     if not prompts:
         rollout = rollout.groups(torch.zeros(1, dtype=torch.bool))
     whole, first = whole_of(rollout)

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.policy import BasePolicy
-from anygrpo.core.rollout import Rollout
+from anygrpo.core.policy import Policy
+from anygrpo.core.rollout import Rollout, expect
 from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.algorithm import EvaluationConfig
@@ -21,7 +21,7 @@ _PROMPTS_AT_ONCE = 64
 
 @torch.no_grad()
 def evaluate(
-    policy: BasePolicy, task: Task, config: EvaluationConfig, seed: int, file: Path | None = None
+    policy: Policy, task: Task, config: EvaluationConfig, seed: int, file: Path | None = None
 ) -> dict[str, float]:
     """Numbers named "eval/...", on the task's held-out prompts: the greedy answers' mean reward with standard error,
     the task's own measures, and with `pass_k` the share of prompts where one of k samples succeeds.
@@ -33,6 +33,7 @@ def evaluate(
     if not prompts:
         return {}
     outputs, scores = _answers(policy, task, prompts)
+    expect(scores, (len(prompts), 1))
     rewards = scores.rewards[:, 0].double()
     valid = rewards.isfinite() if scores.valid is None else scores.valid[:, 0] & rewards.isfinite()
     if file is not None and is_main():
@@ -42,18 +43,18 @@ def evaluate(
         row["eval/reward"] = float(rewards[valid].mean())
         n = int(valid.sum())
         row["eval/reward_se"] = float(rewards[valid].std(correction=1)) / math.sqrt(n) if n > 1 else 0.0
-    row |= from_main(task.measure(prompts, outputs) if is_main() else {})  # type: ignore[attr-defined]
+    row |= from_main(task.measure(prompts, outputs) if is_main() else {})
     if config.pass_k:
         row[f"eval/pass_at_{config.pass_k}"] = _pass_at_k(policy, task, prompts, config.pass_k, seed)
     return row
 
 
-def _answers(policy: BasePolicy, task: Task, prompts: list[Any]) -> tuple[list[list[Any]], Scores]:
+def _answers(policy: Policy, task: Task, prompts: list[Any]) -> tuple[list[list[Any]], Scores]:
     """Greedy outputs and scores of all prompts; each rank answers and scores its share."""
     mine = share(prompts)
     outputs: list[list[Any]] = []
     for chunk in _chunks(mine):
-        outputs += policy.decode(policy.greedy(chunk).samples)  # type: ignore[attr-defined]
+        outputs += policy.decode(policy.greedy(chunk).samples)
     if world_size() == 1:
         return outputs, task.score(prompts, outputs)
     scores = task.score(mine, outputs) if mine else None
@@ -97,14 +98,14 @@ def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch
             out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
 
-def _pass_at_k(policy: BasePolicy, task: Task, prompts: list[Any], k: int, seed: int) -> float:
+def _pass_at_k(policy: Policy, task: Task, prompts: list[Any], k: int, seed: int) -> float:
     """Share of prompts with at least one success among k samples; success: at least half of the best reward seen. What
     could not be scored is no success."""
     best: list[torch.Tensor] = []
     seed = rank_seed(seed)
     for i, chunk in enumerate(_chunks(share(prompts))):
-        rollout: Rollout = policy.sample(chunk, k, seed + i)  # type: ignore[attr-defined]
-        rollout = rollout.scored(task.score(chunk, policy.decode(rollout.samples)))  # type: ignore[attr-defined]
+        rollout: Rollout = policy.sample(chunk, k, seed + i)
+        rollout = rollout.scored(task.score(chunk, policy.decode(rollout.samples)))
         best.append(torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1))
     top = torch.cat([part for parts in gather([b.cpu() for b in best]) for part in parts])
     highest = max([float(x) for x in top if torch.isfinite(x)], default=0.0)

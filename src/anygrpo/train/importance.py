@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.correction import Correction, importance_correction, mismatch
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import tree_map
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared, log_probs_of
@@ -16,7 +16,7 @@ from anygrpo.train.parallel import gather
 from anygrpo.train.sharded import whole_weights
 
 
-def corrected(policy: BasePolicy, own: Prepared, stage: Stage, rows: int) -> tuple[Prepared, dict[str, float]]:
+def corrected(policy: Policy, own: Prepared, stage: Stage, rows: int) -> tuple[Prepared, dict[str, float]]:
     """This rank's rows with the old policy's log-probs and the factors old / behaviour; and what is to be logged about
     all ranks' (see `algorithm.correction.mismatch`)."""
     a = stage.algorithm
@@ -30,7 +30,7 @@ def corrected(policy: BasePolicy, own: Prepared, stage: Stage, rows: int) -> tup
     return replace(own, old=grid(old), importance=grid(made.weights)), _metrics(made, mask)
 
 
-def _old(policy: BasePolicy, own: Prepared, mask: Tensor, behaviour: Tensor, rows: int) -> Tensor:
+def _old(policy: Policy, own: Prepared, mask: Tensor, behaviour: Tensor, rows: int) -> Tensor:
     """[n, T] log-probs under the present weights, of the rows that can count."""
     live = mask.any(-1).nonzero()[:, 0]
     device = policy.parameters()[0].device

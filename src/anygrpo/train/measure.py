@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import filters
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared
@@ -41,7 +41,7 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     return row
 
 
-def entropy_estimate(rollout: Rollout, stage: Stage, policy: BasePolicy) -> dict[str, float]:
+def entropy_estimate(rollout: Rollout, stage: Stage, policy: Policy) -> dict[str, float]:
     """Mean of -log p over the decisions that all ranks sampled: the mean entropy of their distributions, in
     expectation, at no cost. Of policies alone whose log-probs and entropy are of one kind."""
     if stage.source != "policy" or "entropy" not in policy.provides:

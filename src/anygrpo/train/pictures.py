@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.task import BaseTask
+from anygrpo.core.task import Task
 from anygrpo.train.run import Run
 
 _SHOWN = 7
@@ -34,10 +34,10 @@ def draw(run: Run) -> None:
 def _task(run: Run) -> Any:
     """The last stage's task, if it can make pictures."""
     task = run.stages[-1].task if run.stages else None
-    return task if task is not None and getattr(type(task), "pictures", None) not in (None, BaseTask.pictures) else None
+    return task if task is not None and getattr(type(task), "pictures", None) not in (None, Task.pictures) else None
 
 
 @torch.no_grad()
 def _outputs(run: Run, prompts: list[Any]) -> list[list[Any]]:
-    rows = run.policy.decode(run.policy.greedy(prompts).samples)  # type: ignore[attr-defined]
+    rows = run.policy.decode(run.policy.greedy(prompts).samples)
     return [[x.cpu() if isinstance(x, torch.Tensor) else x for x in row] for row in rows]

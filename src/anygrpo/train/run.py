@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import kl
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Task
 from anygrpo.errors import TrainingError
@@ -51,7 +51,7 @@ class Run:
     """
 
     def __init__(
-        self, recipe: Recipe, policy: BasePolicy, stages: list[PlannedStage], folder: RunFolder, sinks: list[Sink]
+        self, recipe: Recipe, policy: Policy, stages: list[PlannedStage], folder: RunFolder, sinks: list[Sink]
     ) -> None:
         self.recipe, self.policy, self.stages, self.folder, self.sinks = recipe, policy, stages, folder, sinks
         self.observers: list[Callable[[dict[str, Any], Run], None]] = []
@@ -104,7 +104,7 @@ class Run:
         on_policy = stage.source == "policy" and not self.recipe.training.off_policy_steps and not self.policy.corrects
         self.policy.one_update = on_policy and a.epochs * a.minibatches == 1
         if fresh and index > 0:
-            self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))  # type: ignore[attr-defined]
+            self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))
             self.running = None
         beside = stage.method != "supervised" and not self.policy.targets_in_samples
         self.teaches = beside and bool(number(a.lambda_supervised))
@@ -251,5 +251,5 @@ class Run:
         for sink in self.sinks:
             sink.close()
         for planned in self.stages:
-            planned.task.close()  # type: ignore[attr-defined]
+            planned.task.close()
         self.folder.close()

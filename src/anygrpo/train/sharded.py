@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import BasePolicy, state_of
+from anygrpo.core.policy import Policy, state_of
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Recipe, number
 from anygrpo.train.parallel import is_sharded, world_size
 
 
-def shard(policy: BasePolicy, recipe: Recipe) -> None:
+def shard(policy: Policy, recipe: Recipe) -> None:
     """Shard the policy's blocks over all ranks; nothing to do for one rank.
 
     Raises:
@@ -35,7 +35,7 @@ def shard(policy: BasePolicy, recipe: Recipe) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    module: nn.Module = policy.trainable()  # type: ignore[attr-defined]
+    module: nn.Module = policy.trainable()
     blocks = _blocks(module)
     dtype = recipe.training.fsdp_dtype
     _check(policy, recipe, blocks)
@@ -57,8 +57,8 @@ def _blocks(module: nn.Module) -> list[nn.Module]:
     return list(max(lists, key=lambda m: sum(p.numel() for p in m.parameters())))
 
 
-def _check(policy: BasePolicy, recipe: Recipe, blocks: list[nn.Module]) -> None:
-    trained = any(p.requires_grad and ".lora_" not in n for n, p in policy.trainable().named_parameters())  # type: ignore[attr-defined]
+def _check(policy: Policy, recipe: Recipe, blocks: list[nn.Module]) -> None:
+    trained = any(p.requires_grad and ".lora_" not in n for n, p in policy.trainable().named_parameters())
     for stage in recipe.resolved_stages():
         if trained and stage.algorithm.kl == "exact" and number(stage.algorithm.beta) > 0:
             raise ConfigError(
@@ -81,9 +81,9 @@ def sharded_blocks(module: nn.Module) -> list[Any]:
 
 
 @contextmanager
-def whole_weights(policy: BasePolicy) -> Iterator[None]:
+def whole_weights(policy: Policy) -> Iterator[None]:
     """Inside, every rank has all weights, and passes without gradient need no other rank."""
-    blocks = sharded_blocks(policy.trainable())  # type: ignore[attr-defined]
+    blocks = sharded_blocks(policy.trainable())
     for block in blocks:
         block.set_reshard_after_forward(False)
         block.unshard()
@@ -111,4 +111,4 @@ def laid_out(tensor: Tensor, like: Tensor) -> Tensor:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)  # type: ignore[attr-defined]
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)

@@ -36,7 +36,7 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "anchor": run.anchor,
         "ahead": _whole_ahead(run.ahead),
     }
-    weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints  # type: ignore[attr-defined]
+    weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints
     if any(map(is_sharded, weights.values())):
         _save_parts(run, step, weights, state, keep, best)
     elif is_main():
@@ -63,7 +63,7 @@ def _save_parts(run: Run, step: int, weights: dict[str, Tensor], state: dict[str
 def restore(run: Run, path: Path) -> None:
     """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
     weights, state = checkpoint.load(path)
-    module = run.policy.trainable()  # type: ignore[attr-defined]
+    module = run.policy.trainable()
     own = state_of(module)
     load_state(module, {name: laid_out(w, own[name]) if name in own else w for name, w in weights.items()})
     run.step, run.samples_seen, run.version = state["step"], state["samples_seen"], state["version"]

@@ -51,17 +51,17 @@ class PlannedStage:
         return math.floor(done / steps) > math.floor((done - 1) / steps)
 
 
-def plan_stages(recipe: Recipe) -> list[PlannedStage]:
-    """Stages with their tasks built (one task for all stages that share its section) and their step ranges."""
-    tasks: dict[str, object] = {}
+def plan_stages(recipe: Recipe, task: Task | None = None) -> list[PlannedStage]:
+    """Stages with their tasks built (one task for all stages that share its section, or the one that is here already)
+    and their step ranges."""
+    tasks: dict[str, Task] = {}
     planned: list[PlannedStage] = []
     begin = 0
     for stage in recipe.resolved_stages():
         key = repr(stage.task)
         if key not in tasks:
-            tasks[key] = build_task(stage.task, recipe.seed)
-        task = tasks[key]
-        steps, size = stage.steps, task.size  # type: ignore[attr-defined]
+            tasks[key] = build_task(stage.task, recipe.seed) if task is None else task
+        steps, size = stage.steps, tasks[key].size
         if not size and recipe.evaluation.every_epochs is not None:
             raise ConfigError(
                 f"evaluation.every_epochs is set, but the task of stage {stage.name!r} is endless",
@@ -72,7 +72,7 @@ def plan_stages(recipe: Recipe) -> list[PlannedStage]:
                 raise ConfigError(f"stage {stage.name!r} has epochs, but its task is endless", "give steps instead")
             steps = math.ceil((stage.epochs or 0) * size / stage.algorithm.prompts_per_step)
         ahead = recipe.training.off_policy_steps > 0 and stage.source == "policy"
-        planned.append(PlannedStage(stage, task, begin, begin + steps, ahead))  # type: ignore[arg-type]
+        planned.append(PlannedStage(stage, tasks[key], begin, begin + steps, ahead))
         begin += steps
     return planned
 

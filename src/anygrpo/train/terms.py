@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import kl, objectives
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Evaluation
 from anygrpo.recipe.recipe import Stage, number
 from anygrpo.train.parallel import gather, local, world_size
@@ -55,7 +55,7 @@ def _plain(values: dict[str, Tensor]) -> dict[str, float]:
     return dict(zip(values, torch.stack([local(v).reshape(()) for v in values.values()]).tolist()))
 
 
-def wanted(stage: Stage, numbers: Numbers, policy: BasePolicy) -> frozenset[str]:
+def wanted(stage: Stage, numbers: Numbers, policy: Policy) -> frozenset[str]:
     """What the policy must compute for the terms in force; refused by the policy where it cannot."""
     want = set()
     if numbers.entropy_coef:
@@ -70,7 +70,7 @@ def wanted(stage: Stage, numbers: Numbers, policy: BasePolicy) -> frozenset[str]
     return frozenset(want)
 
 
-def wanted_at_any_step(stage: Stage, steps: int, policy: BasePolicy) -> frozenset[str]:
+def wanted_at_any_step(stage: Stage, steps: int, policy: Policy) -> frozenset[str]:
     """What `wanted` may ask for in the course of a stage. Demonstrations beside it are a batch of their own."""
     a = stage.algorithm
     largest = replace(
@@ -84,7 +84,7 @@ def wanted_at_any_step(stage: Stage, steps: int, policy: BasePolicy) -> frozense
 
 
 def terms_of(
-    policy: BasePolicy, evaluation: Evaluation, block: Batch, stage: Stage, numbers: Numbers, tally: Tally
+    policy: Policy, evaluation: Evaluation, block: Batch, stage: Stage, numbers: Numbers, tally: Tally
 ) -> dict[str, Tensor]:
     """The weighted loss terms of a block, by name; their sum is what is differentiated.
 
@@ -123,7 +123,7 @@ def supervised_term(evaluation: Evaluation, block: Batch, weight: float, tally: 
     return {"supervised": weight * value}
 
 
-def _policy_term(policy: BasePolicy, new: Tensor, block: Batch, stage: Stage, numbers: Numbers, tally: Tally) -> Tensor:
+def _policy_term(policy: Policy, new: Tensor, block: Batch, stage: Stage, numbers: Numbers, tally: Tally) -> Tensor:
     name = stage.algorithm.objective if stage.method == "grpo" else stage.method
     settings = objectives.ClipSettings(
         low=policy.clip.low if numbers.clip_low is None else numbers.clip_low,

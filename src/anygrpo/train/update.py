@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.objectives import WHOLE_SEQUENCE
-from anygrpo.core.policy import BasePolicy
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch as Batch
 from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
 from anygrpo.errors import ConfigError, TrainingError
@@ -47,7 +47,7 @@ class Updater:
         ConfigError: nothing to train, or weights too coarse to be trained.
     """
 
-    def __init__(self, policy: BasePolicy, config: OptimizerConfig) -> None:
+    def __init__(self, policy: Policy, config: OptimizerConfig) -> None:
         self.policy, self.config = policy, config
         self.parameters = policy.parameters()
         if not self.parameters:
@@ -150,7 +150,7 @@ class Updater:
         plan = self.policy.plan(batch.samples, rows) if len(batch) else []
         blocks = batch.blocks(plan, self.policy.time_chunk, whole)
         for block in self._filled_up(list(blocks), want) if self.sharded else blocks:
-            yield block, self.policy.evaluate(block.samples, block.times, want)  # type: ignore[attr-defined]
+            yield block, self.policy.evaluate(block.samples, block.times, want)
 
     def _backward(self, terms: dict[str, Tensor], tally: Tally, parts: dict[str, list[Tensor | None]] | None) -> None:
         """Add the terms' gradients to `.grad`, and where `parts` is given each term's own to it."""
@@ -178,7 +178,7 @@ class Updater:
         samples, width = self._spare
         times = slice(0, min(self.policy.time_chunk or width, width))
         for _ in range(most - len(blocks)):
-            made = self.policy.evaluate(samples, times, want)  # type: ignore[attr-defined]
+            made = self.policy.evaluate(samples, times, want)
             given = [made.log_probs, made.entropy, made.kl, *made.losses.values()]
             (0.0 * sum(x.sum() for x in given if x is not None)).backward()  # type: ignore[union-attr]
 

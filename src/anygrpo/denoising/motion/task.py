@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.task import BaseTask, Scores, Stored
+from anygrpo.core.task import Scores, Stored, Task
 from anygrpo.denoising.motion import rewards
 from anygrpo.denoising.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS, Bank, build_bank, mean_motion
 from anygrpo.denoising.motion.captions import held_out_captions, training_captions, validation_captions
@@ -50,7 +50,7 @@ def _material(
     return bank, kept, matcher, cached_matcher(kept, steps, seed=1, all_captions=True)
 
 
-class MotionTask(BaseTask):
+class MotionTask(Task):
     """Endless training prompts; held-out captions with fixed seeds.
 
     A prompt is {"caption", "action", "length", "window"} or, with several captions in a row, {"captions", "actions",

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.task import BaseTask, Scores, Stored, epoch_indices
+from anygrpo.core.task import Scores, Stored, Task, epoch_indices
 from anygrpo.errors import ConfigError
 from anygrpo.gates.restoration import worst
 from anygrpo.gates.restoration.degradations import degrade, uniform
@@ -27,7 +27,7 @@ HELD_OUT = 2_000_000_011
 CACHED = 8192
 
 
-class RestorationTask(BaseTask):
+class RestorationTask(Task):
     """Prompts are crops (training) or whole pictures (held out) with their clean versions.
 
     The training pool is finite: index -> (picture, degradation, crop, strength) is a pure function of the seed, so a

@@ -45,7 +45,7 @@ def refresh(model: nn.Module, weights: Iterable[tuple[str, Tensor]], dtype: torc
             held.copy_(value)
         else:
             own = nn.Parameter(value.to(dtype, copy=True), requires_grad=False)
-            own._own_memory = True  # type: ignore[attr-defined]
+            own._own_memory = True
             owner._parameters[leaf] = own
 
 

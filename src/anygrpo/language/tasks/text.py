@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.core.task import BaseTask, Scores, Stored
+from anygrpo.core.task import Scores, Stored, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
 from anygrpo.scoring.reward import Reward
@@ -33,7 +33,7 @@ def in_context(config: TextTaskSection, prompt: str | Messages) -> str | Message
     return [*system, *turns, *([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)]
 
 
-class TextTask(BaseTask):
+class TextTask(Task):
     """Subclasses give `prompts` and `held_out`, and call `judge_by` once their rewards exist.
 
     `score` never raises and never outlives its rewards' time-outs; `score_async` is the same in the background.

@@ -1,0 +1,153 @@
+"""The border to a user's own code: what a policy and a task return is tried once, before the first step.
+
+An error names *their* class and method, the shape found and the shape wanted. Behind the border nobody checks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.core.policy import Policy
+from anygrpo.core.rollout import Evaluation, Rollout, Shared, Tree, tree_map
+from anygrpo.core.task import Task
+from anygrpo.core.user_code import describe
+from anygrpo.errors import AnygrpoError, ConfigError
+
+_P, _G = 2, 3
+"""Prompts and group of the trial: different sizes, so that swapped axes are seen."""
+_SEED = 2**31 - 2
+
+
+def instance(made: Any, base: type, where: str) -> None:
+    """Raises: ConfigError where what a user's factory made does not derive from `base` (Policy or Task), or lacks a
+    method of it."""
+    methods = sorted(getattr(base, "__abstractmethods__", ()))
+    missing = [name for name in methods if not callable(getattr(made, name, None))]
+    name = type(made).__name__
+    if not isinstance(made, base):
+        lacks = f", and lacks {', '.join(missing)}" if missing else ""
+        raise ConfigError(
+            f"{where} returned a {name}, which does not derive from anygrpo.{base.__name__}{lacks}",
+            f"write class {name}(anygrpo.{base.__name__}) and define {', '.join(methods)}",
+        )
+    if missing:
+        raise ConfigError(f"{name} ({where}) has {missing[0]} = None", f"define {', '.join(missing)}")
+
+
+def called(by: Any, method: str, *arguments: Any) -> Any:
+    """What the user's method returns.
+
+    Raises:
+        ConfigError: it is no method, or raised something; the place is named.
+    """
+    function: Callable[..., Any] | None = getattr(by, method, None)
+    if not callable(function):
+        raise ConfigError(f"{type(by).__name__}.{method} is {function!r}, not a method", "define it")
+    try:
+        return function(*arguments)
+    except AnygrpoError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{type(by).__name__}.{method} raised {describe(error)}", "mend it") from error
+
+
+def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
+    """Sample, decode and score again a few of the task's prompts; nothing is kept, random state neither.
+
+    Args:
+        greedy: held-out answers will be asked for, so `greedy` is tried too.
+
+    Raises:
+        ConfigError: a method that is missing, raises, or returns another shape or type.
+    """
+    some = (prompts * _P)[:_P]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        rollout = called(policy, "sample", some, _G, _SEED)
+        check_rollout(policy, "sample", rollout, (_P, _G))
+        check_outputs(policy, called(policy, "decode", rollout.samples), (_P, _G))
+        rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
+        total = rollout.shape[2]
+        for t in dict.fromkeys((total, min(1, total))):
+            made = called(policy, "evaluate", rows, slice(0, t))
+            check_evaluation(policy, made, (_P * _G, t))
+        if greedy:
+            check_rollout(policy, "greedy", called(policy, "greedy", some), (_P, 1))
+
+
+def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, int]) -> None:
+    """Raises: ConfigError where it is no Rollout of `shape` [P, G]."""
+    _type(policy, method, rollout, Rollout)
+    p, g = shape
+    found = tuple(rollout.log_probs.shape)
+    if len(found) != 3 or found[:2] != shape:
+        swapped = "; prompts and group are swapped" if found[:2] == (g, p) else ""
+        _wrong(policy, method, f"log_probs {list(found)}{swapped}", f"[P, G, T] = [{p}, {g}, T]")
+    if tuple(rollout.mask.shape) != found:
+        _wrong(policy, method, f"mask {list(rollout.mask.shape)}", f"{list(found)}, as log_probs")
+    for name in ("rewards", "valid", "ended", "version"):
+        if tuple(getattr(rollout, name).shape) != shape:
+            _wrong(policy, method, f"{name} {list(getattr(rollout, name).shape)}", f"[P, G] = [{p}, {g}]")
+    for name, leaf in _leaves(rollout.samples):
+        if tuple(leaf.shape[:2]) != shape:
+            _wrong(policy, method, f"samples{name} {list(leaf.shape)}", f"[P, G, ...] = [{p}, {g}, ...]")
+
+
+def check_outputs(policy: Policy, outputs: Any, shape: tuple[int, int]) -> None:
+    """Raises: ConfigError where they are no P lists of G outputs."""
+    p, g = shape
+    sizes = [len(row) if hasattr(row, "__len__") else None for row in outputs] if hasattr(outputs, "__len__") else None
+    if sizes != [g] * p:
+        found = f"a {type(outputs).__name__}" if sizes is None else f"{len(sizes)} rows of {sizes}"
+        _wrong(policy, "decode", found, f"{p} lists of {g} outputs")
+
+
+def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
+    """Raises: ConfigError where it is no Evaluation of `shape` [n, t]."""
+    _type(policy, "evaluate", made, Evaluation)
+    n, t = shape
+    for name in ("log_probs", "entropy", "kl"):
+        value = getattr(made, name)
+        if value is not None and tuple(value.shape) != shape:
+            found = f"{name} {list(value.shape)} for {n} rows and a slice of {t}"
+            _wrong(policy, "evaluate", found, f"[n, t] = [{n}, {t}]")
+    for name, value in made.losses.items():
+        if tuple(value.shape) != (n,):
+            _wrong(policy, "evaluate", f"losses[{name!r}] {list(value.shape)}", f"[n] = [{n}]")
+
+
+def check_task(task: Task, count: int) -> list[Any]:
+    """The prompts of the first step.
+
+    Raises:
+        ConfigError: `prompts` or `held_out` is missing, raises, or returns no list of that many.
+    """
+    prompts = called(task, "prompts", 0, count)
+    if not isinstance(prompts, list) or len(prompts) != count:
+        size = f"{type(prompts).__name__} of {len(prompts)}" if hasattr(prompts, "__len__") else repr(prompts)[:60]
+        _wrong(task, "prompts", f"a {size}", f"a list of {count} prompts")
+    held_out = called(task, "held_out")
+    if not isinstance(held_out, list):
+        _wrong(task, "held_out", f"a {type(held_out).__name__}", "a list (an empty one: nothing is evaluated)")
+    if not callable(getattr(task, "score", None)):
+        raise ConfigError(f"{type(task).__name__}.score is {getattr(task, 'score', None)!r}", "define it")
+    return prompts
+
+
+def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
+    if isinstance(tree, dict):
+        return [leaf for key, value in tree.items() for leaf in _leaves(value, f"{at}[{key!r}]")]
+    tree = tree.index if isinstance(tree, Shared) else tree
+    return [(at, tree)] if isinstance(tree, Tensor) else []
+
+
+def _type(by: Any, method: str, found: Any, wanted: type) -> None:
+    if not isinstance(found, wanted):
+        _wrong(by, method, f"a {type(found).__name__}", f"an anygrpo.{wanted.__name__}")
+
+
+def _wrong(by: Any, method: str, found: str, wanted: str) -> None:
+    raise ConfigError(f"{type(by).__name__}.{method} returned {found}", f"it has to be {wanted}")

@@ -1,0 +1,48 @@
+"""Policies and tasks of the user's own, from a Python file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anygrpo.core import border, user_code
+from anygrpo.core.policy import Policy
+from anygrpo.core.settings import OwnPolicy, OwnTask
+from anygrpo.core.task import Task
+from anygrpo.errors import ConfigError
+
+
+def build_policy(config: OwnPolicy, seed: int) -> Policy:
+    """What `function(seed=seed, **arguments)` of path.py:function returns.
+
+    Raises:
+        DataError: no such file.
+        ConfigError: it cannot be called so, raises, or returns no policy; the missing methods are named.
+    """
+    return _built(config.function, config.arguments, seed, Policy)
+
+
+def build_task(config: OwnTask, seed: int) -> Task:
+    """What `function(seed=seed, **arguments)` of path.py:Class makes.
+
+    Raises:
+        DataError: no such file.
+        ConfigError: it cannot be called so, raises, or is no task; the missing methods are named.
+    """
+    return _built(config.function, config.arguments, seed, Task)
+
+
+def _built(spec: str, arguments: dict[str, Any], seed: int, base: type) -> Any:
+    factory = user_code.load(spec)
+    if isinstance(factory, type) and (lacking := sorted(getattr(factory, "__abstractmethods__", ()))):
+        raise ConfigError(f"{spec} does not define {', '.join(lacking)}", f"anygrpo.{base.__name__} says what they do")
+    try:
+        made = factory(seed=seed, **arguments)
+    except TypeError as error:
+        raise ConfigError(
+            f"{spec} cannot be called with seed and {sorted(arguments)}: {user_code.describe(error)}",
+            f"it is called as {spec.rpartition(':')[2]}(seed=seed, **arguments)",
+        ) from error
+    except Exception as error:
+        raise ConfigError(f"{spec} raised {user_code.describe(error)}", "mend it") from error
+    border.instance(made, base, spec)
+    return made

@@ -1,0 +1,92 @@
+"""A run from its first step to its report, as `anygrpo train` and `anygrpo.train` make it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from anygrpo.core.policy import Policy
+from anygrpo.core.task import Task
+from anygrpo.errors import ConfigError
+from anygrpo.recipe.load import parse_recipe
+from anygrpo.train import pictures
+from anygrpo.train.build import new_run, resumed_run
+from anygrpo.train.loop import train as take_steps
+from anygrpo.train.parallel import is_main
+from anygrpo.train.run import Run
+from anygrpo.watch.live import attach_doctor, finish
+from anygrpo.watch.progress import ProgressLine
+
+TABLES = ("algorithm", "optimizer", "stages", "training", "evaluation", "doctor")
+
+
+def train(
+    policy: Policy,
+    task: Task,
+    *,
+    name: str = "run",
+    seed: int = 0,
+    folder: str | Path | None = None,
+    resume: str | Path | None = None,
+    quiet: bool = False,
+    **tables: Any,
+) -> Run:
+    """Train a policy object on a task object; all that a recipe does, with its tables as keyword arguments.
+
+    Args:
+        folder: the run's; runs/<name>-<number> where not given.
+        resume: a run's folder: go on from its newest complete checkpoint, with the objects given again.
+        quiet: no progress line.
+        tables: algorithm, optimizer, stages, training, evaluation, doctor, as in a recipe.
+
+    Returns:
+        The run, closed: its `policy`, and `folder.path` with metrics, checkpoints and report.html.
+
+    Raises:
+        ConfigError: a setting that cannot be meant, or an object that is no Policy or Task.
+
+    >>> run = anygrpo.train(policy, task, training={"steps": 100}, algorithm={"group_size": 8})  # doctest: +SKIP
+    """
+    if resume is not None:
+        if tables or folder:
+            raise ConfigError("resume goes on with the settings of its own folder", "leave the others out")
+        run = resumed_run(Path(resume), policy=policy, task=task)
+    else:
+        if unknown := sorted(set(tables) - set(TABLES)):
+            raise ConfigError(f"train has no {unknown[0]!r}", f"its tables are {', '.join(TABLES)}")
+        table: dict[str, Any] = {"name": name, "seed": seed, **tables}
+        table |= {"policy": _object(policy), "task": _object(task)} | (
+            {} if folder is None else {"folder": str(folder)}
+        )
+        run = new_run(parse_recipe(table), policy, task)
+    go(run, quiet=quiet)
+    return run
+
+
+def go(run: Run, quiet: bool = False) -> None:
+    """Take a run's steps with progress, doctor, pictures and report; under torchrun the first rank shows and writes."""
+    if not is_main():
+        try:
+            run.evaluate_start()
+            take_steps(run)
+        finally:
+            run.close()
+        return
+    if not quiet:
+        print(f"run folder: {run.folder.path}")
+        run.sinks.append(ProgressLine(run.total_steps))
+    doctor = attach_doctor(run)
+    try:
+        run.evaluate_start()
+        pictures.remember(run)
+        take_steps(run)
+        pictures.draw(run)
+        if run.stop_reason:
+            print(f"stopped: {run.stop_reason}")
+    finally:
+        run.close()
+        finish(run, doctor)
+
+
+def _object(made: Any) -> dict[str, str]:
+    return {"kind": "object", "name": f"{type(made).__module__}.{type(made).__qualname__}"}

@@ -1,0 +1,138 @@
+"""What a user's own policy or task returns wrongly is told by class, method, shape found and shape wanted."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+import anygrpo
+from anygrpo.cli.main import main
+from anygrpo.core import border
+from anygrpo.errors import ConfigError
+
+HEAD = """
+import torch, anygrpo
+from toys import Bandit, BestArm
+from anygrpo import Evaluation, Rollout
+"""
+FAULTS = {
+    "sample drops its last axis": (
+        "def sample(self, p, g, s):\n        r = super().sample(p, g, s)\n"
+        "        return Rollout.of(r.samples, r.log_probs[..., 0], r.mask[..., 0])",
+        r"Own\.sample returned log_probs \[2, 3\].*\[P, G, T\] = \[2, 3, T\]",
+    ),
+    "sample swaps prompts and group": (
+        "def sample(self, p, g, s):\n        r = super().sample(p, g, s)\n"
+        "        return Rollout.of(r.samples, r.log_probs.transpose(0, 1), r.mask.transpose(0, 1))",
+        r"Own\.sample returned log_probs \[3, 2, 1\]; prompts and group are swapped",
+    ),
+    "samples have another order": (
+        "def sample(self, p, g, s):\n        r = super().sample(p, g, s)\n"
+        "        x = r.samples | {'x': r.samples['x'].transpose(0, 1)}\n"
+        "        return Rollout.of(x, r.log_probs, r.mask)",
+        r"Own\.sample returned samples\['x'\] \[3, 2, 5\]",
+    ),
+    "sample returns no rollout": ("def sample(self, p, g, s): return 1", r"Own\.sample returned a int"),
+    "sample raises": (
+        "def sample(self, p, g, s): return p[0]['y']",
+        r"Own\.sample raised KeyError: 'y' \(own\.py:\d+\)",
+    ),
+    "decode flattens": (
+        "def decode(self, samples): return super().decode(samples)[0]",
+        r"Own\.decode returned 3 rows of \[1, 1, 1\].*2 lists of 3 outputs",
+    ),
+    "evaluate drops the last axis": (
+        "def evaluate(self, x, t, want=frozenset()):\n        e = super().evaluate(x, t, want)\n"
+        "        return Evaluation(e.log_probs[:, 0])",
+        r"Own\.evaluate returned log_probs \[6\] for 6 rows and a slice of 1.*\[n, t\] = \[6, 1\]",
+    ),
+    "evaluate returns a tensor": (
+        "def evaluate(self, x, t, want=frozenset()): return super().evaluate(x, t).log_probs",
+        r"Own\.evaluate returned a Tensor.*anygrpo\.Evaluation",
+    ),
+    "a loss for each decision": (
+        "def evaluate(self, x, t, want=frozenset()):\n        e = super().evaluate(x, t, want)\n"
+        "        return Evaluation(e.log_probs, losses={'supervised': e.log_probs})",
+        r"losses\['supervised'\] \[6, 1\].*\[n\] = \[6\]",
+    ),
+    "greedy is missing": ("greedy = None", r"Own\.greedy is None, not a method"),
+    "greedy draws a group": (
+        "def greedy(self, prompts): return super().sample(prompts, 4, 0)",
+        r"Own\.greedy returned log_probs \[2, 4, 1\].*\[2, 1, T\]",
+    ),
+}
+TASK_FAULTS = {
+    "too few prompts": (
+        "def prompts(self, step, count): return super().prompts(step, 1)",
+        r"Mine\.prompts returned a list of 1",
+    ),
+    "held_out is a tensor": ("def held_out(self): return torch.zeros(3)", r"Mine\.held_out returned a Tensor"),
+    "scores of another shape": (
+        "def score(self, prompts, outputs): return anygrpo.Scores(torch.zeros(len(outputs)))",
+        r"score returned rewards \[200\].*\[P, G\] = \[200, 1\]",
+    ),
+}
+
+
+def recipe(folder, own: str = "pass", mine: str = "pass") -> list[str]:
+    (folder / "own.py").write_text(
+        f"{HEAD}\nclass Own(Bandit):\n    {own}\ndef own(seed): return Own(seed)\nclass Mine(BestArm):\n    {mine}\n"
+    )
+    path = folder / "recipe.toml"
+    path.write_text(f"""
+policy = {{ kind = "python", function = "{folder}/own.py:own" }}
+task = {{ kind = "python", function = "{folder}/own.py:Mine" }}
+algorithm = {{ group_size = 4 }}
+training = {{ steps = 2 }}
+doctor = {{ mode = "off" }}
+""")
+    return ["train", str(path), "--folder", str(folder / "run"), "--quiet"]
+
+
+@pytest.mark.parametrize(("own", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_policys_fault_is_named(tmp_path, capsys, own, message):
+    assert main(recipe(tmp_path, own)) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "internal error" not in said
+    assert re.search(message, said), said
+
+
+@pytest.mark.parametrize(("mine", "message"), TASK_FAULTS.values(), ids=TASK_FAULTS)
+def test_a_tasks_fault_is_named(tmp_path, capsys, mine, message):
+    assert main(recipe(tmp_path, mine=mine)) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "internal error" not in said
+    assert re.search(message, said), said
+
+
+def test_a_fault_that_shows_later_names_the_users_line(tmp_path, capsys):
+    mine = "def score(self, prompts, outputs):\n        return prompts[0]['nothing']"
+    assert main(recipe(tmp_path, mine=mine)) == 2
+    said = capsys.readouterr().err
+    assert "own.py:" in said
+    assert "in score: KeyError: 'nothing'" in said
+
+
+def test_a_sound_policy_trains_and_the_trial_leaves_no_trace(tmp_path):
+    before = torch.random.get_rng_state()
+    assert main(recipe(tmp_path)) == 0
+    torch.random.set_rng_state(before)
+
+
+def test_what_a_factory_returns_derives_from_the_contract():
+    class Half:
+        def prompts(self, step, count):
+            return []
+
+    with pytest.raises(ConfigError, match=r"does not derive from anygrpo\.Task, and lacks held_out, score"):
+        border.instance(Half(), anygrpo.Task, "mine.py:Half")
+
+
+def test_a_contract_that_is_not_filled_is_named_before_anything_runs(tmp_path):
+    (tmp_path / "own.py").write_text("import anygrpo\nclass P(anygrpo.Policy):\n    def decode(self, x): return x\n")
+    recipe = {"policy": {"kind": "python", "function": f"{tmp_path}/own.py:P"}}
+    recipe |= {"task": {"kind": "python", "function": f"{tmp_path}/own.py:P"}, "folder": str(tmp_path / "run")}
+    with pytest.raises(ConfigError, match=r"does not define evaluate, sample, trainable"):
+        anygrpo.new_run(anygrpo.parse_recipe(recipe))
