@@ -17,7 +17,6 @@ PROMPTS = [{"x": torch.randn(ARMS, generator=torch.Generator().manual_seed(i))} 
 FAULTS = {
     "time_slices": "def evaluate(self, x, t, want=frozenset()):\n        e = super().evaluate(x, t, want)\n"
     "        return Evaluation(e.log_probs + 0.1 * (t.start or 0))",
-    "sampling": "def sample(self, p, g, s): return super().sample(p, g, __import__('random').SystemRandom().randrange(1 << 30))",
     "state_restored": "def evaluate(self, x, t, want=frozenset()):\n"
     "        self.copy = getattr(self, 'copy', 0.0) + 1e-3\n        e = super().evaluate(x, t, want)\n"
     "        return Evaluation(e.log_probs + self.copy)",
@@ -62,6 +61,13 @@ def test_a_broken_promise_is_found(tmp_path, capsys, probe):
     code, found = checked(tmp_path, capsys, FAULTS[probe], "--prompts", f"{tmp_path}/own.py:PROMPTS", *flags)
     assert code == 5, found
     assert found[probe] == "serious", found
+
+
+def test_randomness_beside_the_seed_is_a_warning(tmp_path, capsys):
+    body = "def sample(self, p, g, s):\n        import random\n"
+    body += "        return super().sample(p, g, random.SystemRandom().randrange(1 << 30))"
+    code, found = checked(tmp_path, capsys, body, "--prompts", f"{tmp_path}/own.py:PROMPTS")
+    assert (code, found["sampling"]) == (0, "warning")
 
 
 def test_a_policy_alone_asks_for_prompts(tmp_path, capsys):
