@@ -35,22 +35,25 @@ def test_paired_numbers_by_hand():
     b = torch.tensor([1.0, 0.0, 1.0, 1.0])
     found = paired(a, b)
     assert (found.n, found.mean_a, found.mean_b, found.difference) == (4, 0.5, 0.75, 0.25)
-    assert found.low == 0.0  # resamples without the first prompt have no difference
-    assert found.detectable == pytest.approx(2.801585 * 0.5 / 2, rel=1e-5)
+    assert found.low == pytest.approx(0.25 - 3.182446 * 0.25, abs=1e-5)  # t of 3 degrees of freedom, se = .5 / 2
+    assert found.detectable == pytest.approx((3.182446 + 0.841621) * 0.5 / 2, rel=1e-5)
     assert found.needed == math.ceil((2.801585 * 0.5 / 0.25) ** 2)
 
 
 def test_equal_runs_have_no_width_and_no_needed_number():
     found = paired(torch.ones(10), torch.ones(10))
-    assert (found.difference, found.low, found.high, found.needed) == (0.0, 0.0, 0.0, None)
+    bound = 1 - 0.025**0.1  # of ten equal pairs: so many could differ by 1 and not be among them
+    assert (found.difference, found.needed) == (0.0, None)
+    assert (-found.low, found.high) == (pytest.approx(bound), pytest.approx(bound))
+    assert found.detectable > 0
 
 
 def test_the_interval_covers_the_truth_about_95_times_in_100():
     generator = torch.Generator().manual_seed(3)
     hits = 0
-    for seed in range(100):
+    for _ in range(100):
         a = torch.randn(40, generator=generator)
-        found = paired(a, a + 0.3 + torch.randn(40, generator=generator), seed)
+        found = paired(a, a + 0.3 + torch.randn(40, generator=generator))
         hits += found.low <= 0.3 <= found.high
     assert 88 <= hits <= 99
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy, frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout
-from anygrpo.core.task import Scores, Stored, Task
+from anygrpo.core.task import Scores, Stored, Success, Task
 
 ARMS = 5
 
@@ -74,6 +74,8 @@ class Bandit(Policy):
 
 class BestArm(Task):
     """Reward: the share of picks that are the largest input's arm. `sign = -1` rewards everything else."""
+
+    success = Success("hit", 1.0)
 
     def __init__(self, seed: int = 0, sign: int = 1, size: int = 0, broken: str = "") -> None:
         self.seed, self.sign, self.size, self.broken = seed, sign, size, broken

@@ -1,4 +1,4 @@
-"""`anygrpo compare RUN_A RUN_B`: did the policy change, did the result?"""
+"""`anygrpo compare A B`, or `anygrpo compare A/* B/*` over seeds: did the policy change, did the result?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anygrpo.errors import AnygrpoError
+from anygrpo.errors import AnygrpoError, ConfigError
 
 
 def add_parser(commands: Any) -> None:
@@ -16,8 +16,9 @@ def add_parser(commands: Any) -> None:
         help="did the policy change, and did the result?",
         description="Pairs the held-out answers of two runs, prompt by prompt, and compares their weights.",
     )
-    parser.add_argument("a", help="run folder")
-    parser.add_argument("b", help="run folder")
+    parser.add_argument(
+        "runs", nargs="+", help="two run folders; or the runs of two recipes over their seeds, in any order: A/* B/*"
+    )
     parser.add_argument("--noise", metavar="RUN", help="A with another seed: what chance alone changes")
     parser.add_argument(
         "--weights", choices=("newest", "best", "none"), default="newest", help="checkpoints to compare"
@@ -30,9 +31,11 @@ def run(args: argparse.Namespace) -> int:
     """Compare and print. A part that these runs do not allow is left out with its reason."""
     from anygrpo.probes import compare
 
-    a, b = Path(args.a), Path(args.b)
+    if len(args.runs) != 2:
+        return _recipes([Path(run) for run in args.runs], args)
+    a, b = map(Path, args.runs)
     noise = Path(args.noise) if args.noise else None
-    report: dict[str, Any] = {"a": args.a, "b": args.b, "settings": compare.settings_that_differ(a, b), "left_out": {}}
+    report: dict[str, Any] = {"a": str(a), "b": str(b), "settings": compare.settings_that_differ(a, b), "left_out": {}}
     parts = {
         "no_effect": lambda: compare.inert_setting(a, b),
         "results": lambda: compare.results(a, b),
@@ -52,6 +55,52 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(sentences(report, args.lang == "zh")))
     return 0
+
+
+def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
+    """Two recipes over their seeds."""
+    from anygrpo.probes import compare
+
+    found = compare.recipes(runs)
+    if len(found) != 2:
+        sides = "; ".join(", ".join(run.name for run in side) for side in found)
+        raise ConfigError(
+            f"{len(runs)} runs of {len(found)} recipe(s): {sides}",
+            "give two runs, or the runs of two recipes that differ in nothing but their seeds",
+        )
+    settings = compare.settings_that_differ(found[0][0], found[1][0])
+    settings = [row for row in settings if row["setting"] != "seed"]
+    results = compare.results_of_recipes(*found)
+    names = [[str(run) for run in side] for side in found]
+    if args.json:
+        report = {"a": names[0], "b": names[1], "settings": settings, "results": results}
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+        return 0
+    zh = args.lang == "zh"
+    print(_settings(settings, zh))
+    print("\n".join(_of_recipes(results, zh)))
+    return 0
+
+
+def _of_recipes(results: dict[str, Any], zh: bool) -> list[str]:
+    lines = []
+    for name, x in results.items():
+        sure = x["low"] > 0 or x["high"] < 0
+        verdict = ("有差异" if sure else "无法判定有差异") if zh else ("differs" if sure else "no difference shown")
+        interval = f"{x['mean_a']:.4f} | {x['mean_b']:.4f}, {x['difference']:+.4f} [{x['low']:+.4f}, {x['high']:+.4f}]"
+        over = (
+            f"{x['seeds_a']} + {x['seeds_b']} {'个种子' if zh else 'seeds'}, {x['prompts']} {'题' if zh else 'prompts'}"
+        )
+        lines.append(f"{name} ({over}): {interval}: {verdict}")
+        needed = "-" if x["seeds_needed"] is None else x["seeds_needed"]
+        lines.append(
+            f"  种子间标准差 {x['between_seeds']:.4f};可检出的最小差异 {x['detectable']:.4f};"
+            f"要证实所测差异每个配方需 {needed} 个种子"
+            if zh
+            else f"  from seed to seed {x['between_seeds']:.4f}; smallest difference these could show: "
+            f"{x['detectable']:.4f}; to show the measured one: {needed} seeds of each"
+        )
+    return lines
 
 
 def sentences(report: dict[str, Any], zh: bool) -> list[str]:
@@ -98,6 +147,11 @@ def _results(found: dict[str, Any], zh: bool) -> list[str]:
             else f"  smallest difference these prompts could show: {x['detectable']:.4f}; "
             f"to show the measured one: {needed} prompts"
         )
+    lines.append(
+        "  区间只覆盖题目,不覆盖种子:每个配方跑三个以上种子后用 anygrpo compare A/* B/*"
+        if zh
+        else "  the interval covers prompts, not seeds: for recipes run three seeds or more and compare A/* B/*"
+    )
     if "accuracy" in found:
         m = found["accuracy"]["mcnemar"]
         words = ("仅 A 对", "仅 B 对") if zh else ("only A right", "only B right")

@@ -98,6 +98,7 @@ class Rollout:
         ended: [P, G] bool: finished by itself, not cut off.
         version: [P, G] int64: optimizer steps taken by the weights that sampled.
         reasons: (p, g) -> why invalid.
+        discarded: groups that were drawn for this step too and replaced (`refill`), without their samples.
         info: plain numbers about the sampling, logged as they are (names of `anygrpo.metrics`).
     """
 
@@ -111,6 +112,7 @@ class Rollout:
     components: dict[str, Tensor] = field(default_factory=dict)
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
+    discarded: Rollout | None = None
 
     @staticmethod
     def of(samples: Tree, log_probs: Tensor, mask: Tensor, **given: Any) -> Rollout:
@@ -165,6 +167,12 @@ class Rollout:
             torch.cuda.synchronize(self.log_probs.device)  # once for all of them
         return replace(self, **moved)
 
+    def light(self) -> Rollout:
+        """On the CPU, without samples; of the log-probs only their shape is kept."""
+        moved: dict[str, Any] = {name: getattr(self, name).cpu() for name in _TENSORS[1:]}
+        moved["components"] = {name: x.cpu() for name, x in self.components.items()}
+        return replace(self, samples={}, log_probs=torch.zeros(()).expand(self.shape), **moved)
+
     def joined(self, other: Rollout) -> Rollout:
         """Both rollouts' groups; tensors of different sizes are padded at the end with zeros (False)."""
         first = self.shape[0]
@@ -175,6 +183,7 @@ class Rollout:
             **{name: cat(getattr(self, name), getattr(other, name)) for name in _TENSORS},
             components={name: cat(x, other.components[name]) for name, x in self.components.items()},
             reasons=self.reasons | {(p + first, g): why for (p, g), why in other.reasons.items()},
+            discarded=_both(self.discarded, other.discarded),
         )
 
     def groups(self, keep: Tensor) -> Rollout:
@@ -189,6 +198,10 @@ class Rollout:
             components={name: take(x) for name, x in self.components.items()},
             reasons={(position[p], g): why for (p, g), why in self.reasons.items() if p in position},
         )
+
+
+def _both(a: Rollout | None, b: Rollout | None) -> Rollout | None:
+    return a if b is None else b if a is None else a.joined(b)
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,14 @@ class Scores:
         components: named parts of the reward before weighting, each [P, G] float32.
         valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
         reasons: (p, g) -> why that sample is invalid.
+        faults: [P, G] bool: invalid through no fault of the answer (a machine, a tool, an endpoint failed); None: none.
     """
 
     rewards: Tensor
     components: dict[str, Tensor] = field(default_factory=dict)
     valid: Tensor | None = None
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
+    faults: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,14 @@ class Stored:
     components: dict[str, list[list[float]]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Success:
+    """An answer is right where a component of its score (or "reward" itself) is at least so much."""
+
+    component: str
+    at_least: float
+
+
 @runtime_checkable
 class Pending(Protocol):
     """Scores that are being made."""
@@ -61,11 +71,16 @@ class Task(ABC):
 
     Attributes:
         size: number of training prompts in an epoch (0: endless).
+        lowest_reward: what an answer that cannot be scored is worth wherever results are compared (or less, where a
+            scored answer got less).
+        success: when an answer is right, where the task can say.
         score_async: begins `score` and returns before it is done: for tasks whose rewards run in processes of their
             own. None: a reward of this process may share random state or a device with the sampler.
     """
 
     size: int = 0
+    lowest_reward: float = 0.0
+    success: Success | None = None
     score_async: Callable[[list[Any], list[list[Any]]], Pending] | None = None
 
     @abstractmethod

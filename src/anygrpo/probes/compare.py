@@ -10,24 +10,30 @@ from typing import Any
 
 import torch
 
+from anygrpo.core.intervals import arms, hierarchical
 from anygrpo.doctor import read
 from anygrpo.doctor.columns import build
 from anygrpo.doctor.configs import dotted
 from anygrpo.doctor.pair import no_effect
 from anygrpo.errors import DataError
 from anygrpo.probes.significance import mcnemar, paired
+from anygrpo.train.run import MOST_FAULTS
 
 _JUDGES = ("correct", "accuracy", "exact", "math_verify", "number", "score")
 """Names of 0/1 components that mean "right", in order of preference."""
 _IGNORED = ("folder", "name")
+MANY = 10
+"""Seeds of each recipe from which a bootstrap over seeds is worth showing."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """One evaluation: by prompt number, the prompt, the greedy output and its scores. Invalid ones left out."""
+    """One evaluation: by prompt number, the prompt, the greedy output and its scores. An answer that could not be
+    scored has the lowest reward; what failed through no fault of the answer is left out, and counted."""
 
     step: int
     rows: dict[int, dict[str, Any]]
+    faults: float = 0.0
 
 
 def evaluations(run: Path) -> list[Answers]:
@@ -46,7 +52,19 @@ def evaluations(run: Path) -> list[Answers]:
 
 def _answers(file: Path) -> Answers:
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return Answers(int(file.stem.removeprefix("step_")), {row["prompt"]: row for row in lines if row["valid"]})
+    rows = {row["prompt"]: row for row in lines if not row.get("fault")}
+    return Answers(int(file.stem.removeprefix("step_")), rows, 1 - len(rows) / max(len(lines), 1))
+
+
+def _sound(answers: Answers, run: Path) -> Answers:
+    """Raises: DataError where too many answers were not scored through no fault of theirs."""
+    if answers.faults > MOST_FAULTS:
+        raise DataError(
+            f"{run}: {answers.faults:.1%} of the held-out answers were not scored through no fault of theirs "
+            f"(at most {MOST_FAULTS:.0%})",
+            "evaluate again when the machine, tool or endpoint works",
+        )
+    return answers
 
 
 def settings_that_differ(a: Path, b: Path) -> list[dict[str, Any]]:
@@ -73,7 +91,7 @@ def results(a: Path, b: Path) -> dict[str, Any]:
     Raises:
         DataError: no evaluations, or not one prompt in common.
     """
-    first, second = evaluations(a)[-1], evaluations(b)[-1]
+    first, second = _sound(evaluations(a)[-1], a), _sound(evaluations(b)[-1], b)
     common = [i for i in first.rows if i in second.rows and first.rows[i]["text"] == second.rows[i]["text"]]
     if not common:
         raise DataError(f"{a} and {b} have no held-out prompt in common", "compare runs of the same task and split")
@@ -88,6 +106,48 @@ def results(a: Path, b: Path) -> dict[str, Any]:
     return out
 
 
+def recipes(runs: list[Path]) -> list[list[Path]]:
+    """Runs that differ in nothing but their seed (and name), in the order given.
+
+    Raises:
+        DataError: one of them is no run.
+    """
+    found: dict[str, list[Path]] = {}
+    for run in runs:
+        settings = {key: value for key, value in _settings(run).items() if key not in (*_IGNORED, "seed")}
+        found.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(run)
+    return list(found.values())
+
+
+def results_of_recipes(a: list[Path], b: list[Path]) -> dict[str, Any]:
+    """The last evaluations of two recipes over their seeds, on the prompts that all runs share.
+
+    Raises:
+        DataError: no evaluations, no prompt in common, or a recipe with a single seed.
+    """
+    sides = [[_sound(evaluations(run)[-1], run) for run in side] for side in (a, b)]
+    if min(map(len, sides)) < 2:
+        raise DataError(
+            f"{len(a)} and {len(b)} runs: of a recipe with one seed nothing is known about seeds",
+            "run each recipe with three seeds or more",
+        )
+    every = [answers for side in sides for answers in side]
+    texts = every[0].rows
+    common = [i for i in texts if all(i in x.rows and x.rows[i]["text"] == texts[i]["text"] for x in every)]
+    if not common:
+        raise DataError("these runs have no held-out prompt in common", "compare runs of the same task and split")
+    name = judge([x.rows[i] for x in every for i in common])
+    out: dict[str, Any] = {}
+    for what, measure in (("reward", "reward"), ("accuracy", name)):
+        if measure is not None:
+            tables = [torch.tensor([[_part(x.rows[i], measure) for i in common] for x in side]) for side in sides]
+            found = asdict(arms(*tables))
+            if min(map(len, sides)) >= MANY:
+                found["bootstrap"] = hierarchical(*tables)
+            out[what] = found | ({"measure": name} if what == "accuracy" else {})
+    return out
+
+
 def judge(rows: list[dict[str, Any]]) -> str | None:
     """The score that says right or wrong: a 0/1 component with a telling name, else a 0/1 reward, else none."""
     names = [*(n for n in _JUDGES if all(n in row["components"] for row in rows)), "reward"]
@@ -95,7 +155,8 @@ def judge(rows: list[dict[str, Any]]) -> str | None:
 
 
 def _part(row: dict[str, Any], name: str) -> float:
-    return float(row["reward"] if name == "reward" else row["components"][name])
+    value = row["reward"] if name == "reward" else row["components"][name]
+    return float(value) if value is not None and row["valid"] else 0.0 if name != "reward" else float(row["reward"])
 
 
 def agreement(one: Answers, two: Answers) -> dict[str, Any]:

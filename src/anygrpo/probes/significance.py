@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_RESAMPLES = 10_000
+from anygrpo.core.intervals import interval
+
 _SEEN = 1.959964 + 0.841621
 """z of a two-sided 5% test plus z of 80% power."""
 
@@ -18,8 +19,8 @@ class Paired:
     """Mean of b - a over n pairs.
 
     Attributes:
-        low, high: 95% percentile bootstrap over prompts.
-        detectable: smallest true difference that n prompts show with 80% power at 5%.
+        low, high: 95%, over prompts: another seed of either run is not covered.
+        detectable: smallest true difference that n prompts show with 80% power at 5%; never 0.
         needed: prompts needed to show the difference that was measured; None where it is 0.
     """
 
@@ -33,31 +34,19 @@ class Paired:
     needed: int | None
 
 
-def paired(a: Tensor, b: Tensor, seed: int = 0) -> Paired:
-    """Compare values [n] of the same n prompts.
+def paired(a: Tensor, b: Tensor) -> Paired:
+    """Compare values [n] of the same n prompts: Student's t interval of the mean gap (`core.intervals.interval`).
 
-    The interval resamples prompts, 10,000 times. detectable = (z.975 + z.8) sd(b - a) / sqrt(n), and needed is the n
-    at which that equals the measured difference.
+    needed is the number of prompts at which z.975 + z.8 standard errors equal the measured difference.
     """
     gap = (b - a).double()
-    n = len(gap)
-    generator = torch.Generator().manual_seed(seed)
-    means = torch.cat([_resampled(gap, count, generator) for count in _chunks(_RESAMPLES, n)])
-    low, high = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    sd, mean = float(gap.std()) if n > 1 else 0.0, float(gap.mean())
-    needed = math.ceil((_SEEN * sd / mean) ** 2) if mean else None
-    detectable = _SEEN * sd / math.sqrt(n)
-    return Paired(n, float(a.double().mean()), float(b.double().mean()), mean, low, high, detectable, needed)
-
-
-def _resampled(gap: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    return gap[torch.randint(len(gap), (count, len(gap)), generator=generator)].mean(1)
-
-
-def _chunks(total: int, n: int) -> list[int]:
-    """`total` in pieces whose index tables stay small."""
-    size = max(1, min(total, 2_000_000 // max(n, 1)))
-    return [min(size, total - done) for done in range(0, total, size)]
+    found = interval(gap, span=float(torch.cat([a, b]).double().abs().max()))
+    sd = float(gap.std()) if len(gap) > 1 else 0.0
+    needed = math.ceil((_SEEN * sd / found.mean) ** 2) if found.mean and sd else None
+    return Paired(
+        len(gap), float(a.double().mean()), float(b.double().mean()), found.mean, found.low, found.high,
+        found.detectable, needed,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,15 @@ class OptimizerConfig(Section):
     "Largest gradient norm; None: no clipping."
 
 
+class SuccessConfig(Section):
+    """When a held-out answer is right."""
+
+    component: str = "reward"
+    "A component of the reward, or the reward itself."
+    at_least: float = 1.0
+    "The smallest value that is a success."
+
+
 class EvaluationConfig(Section):
     """Held-out evaluation: greedy, and pass@k by sampling."""
 
@@ -176,8 +185,12 @@ class EvaluationConfig(Section):
     "Passes over a stage's training prompts between evaluations, in place of `every`."
     prompts: int | None = Field(None, ge=1)
     "At most this many held-out prompts."
-    pass_k: int | None = Field(None, ge=2)
-    "Also sample this many answers a prompt and report how often at least one succeeds."
+    pass_k: int | None = Field(None, ge=1)
+    "Also report how often at least one of this many samples succeeds (pass@k)."
+    pass_samples: int | None = Field(None, ge=1)
+    "Samples a prompt that pass@k is estimated from; pass_k of them where not given."
+    success: SuccessConfig | None = None
+    "When an answer is right, for pass@k; the task's own rule where it has one."
     metric: str = "eval/reward"
     "What decides the best checkpoint: the largest value."
     smaller_is_better: bool = False
@@ -185,6 +198,12 @@ class EvaluationConfig(Section):
     patience: int | None = Field(None, ge=1)
     "Stop after this many evaluations without a new best."
     at_start: bool = True
+
+    @model_validator(mode="after")
+    def _enough_samples(self) -> EvaluationConfig:
+        if self.pass_samples is not None and self.pass_samples < (self.pass_k or 1):
+            raise ValueError(f"pass_samples = {self.pass_samples} is less than pass_k = {self.pass_k}")
+        return self
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> EvaluationConfig:

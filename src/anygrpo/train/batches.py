@@ -72,6 +72,12 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
     return Prepared(rollout, value, rollout.mask & rollout.valid[..., None], {}, groups=groups, width=width)
 
 
+def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filtered:
+    groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
+    of_parts = stage.algorithm.advantage in _OF_PARTS
+    return filters.apply(groups, [f for f in numbers.filters if f[0] != "drop_constant" or not of_parts])
+
+
 def _prepare_grpo(
     rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None
 ) -> Prepared:
@@ -79,9 +85,7 @@ def _prepare_grpo(
     if a.overlong_buffer:
         penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), rollout.mask.shape[-1], a.overlong_buffer)
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
-    groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
-    chain = [f for f in numbers.filters if f[0] != "drop_constant" or a.advantage not in _OF_PARTS]
-    filtered = filters.apply(groups, chain)
+    filtered = _filtered(rollout, stage, numbers)
     options = advantages.AdvantageOptions(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
@@ -96,6 +100,11 @@ def _prepare_grpo(
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
     mask = rollout.mask & filtered.keep[..., None]
     return Prepared(rollout, result.values, mask, counts, running=result.running)
+
+
+def kept_groups(rollout: Rollout, stage: Stage, numbers: Numbers) -> Tensor:
+    """[P] bool: groups of which the stage's filters keep a sample."""
+    return _filtered(rollout, stage, numbers).keep.any(1)
 
 
 def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
 from anygrpo.train.folder import JsonlSink, RunFolder, cut_after, next_folder
 from anygrpo.train.parallel import from_main, is_main
+from anygrpo.train.passing import unanswerable
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import shard
 from anygrpo.train.stages import PlannedStage, plan_stages
@@ -103,6 +105,9 @@ def _assemble(recipe: Recipe, folder: RunFolder, policy: Policy | None, task: Ta
         task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)
     check_demonstrations(policy, stages)
     check_stages(policy, stages, recipe)
+    if stages and is_main() and (why := unanswerable(stages[-1].task, recipe.evaluation)):
+        print(why, file=sys.stderr, flush=True)
+        folder.log(why)
     t = recipe.training
     sinks: list[Sink] = []
     if is_main():

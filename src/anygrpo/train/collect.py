@@ -19,9 +19,10 @@ import torch
 
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
-from anygrpo.train.parallel import gather, rank, rank_seed, share, world_size
+from anygrpo.train.batches import kept_groups
+from anygrpo.train.parallel import gather, most_over_ranks, rank, rank_seed, share, world_size
 from anygrpo.train.run import Run
-from anygrpo.train.stages import PlannedStage
+from anygrpo.train.stages import PlannedStage, numbers_at
 
 Clock = Callable[[str], AbstractContextManager[None]]
 
@@ -55,7 +56,8 @@ class Collector:
             return
         self._version = run.version
         now, then = run.settings_at(step), run.settings_at(step + 1)
-        if now == then and not run.updater.sharded and run.policy.hold_sampler():
+        alone = world_size() == 1 or not planned.refills  # refilling asks the other ranks, which a thread must not
+        if now == then and alone and not run.updater.sharded and run.policy.hold_sampler():
             self._threads = self._threads or ThreadPoolExecutor(1, thread_name_prefix="ahead")
             self._waiting = self._threads.submit(_beside, run, planned, step + 1).result
             return
@@ -88,26 +90,36 @@ def _beside(run: Run, planned: PlannedStage, step: int) -> Rollout:
 def begin(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Callable[[], Rollout]:
     """Samples a step's rollout; the returned function waits for its rewards. With `refill` nothing is left to wait for:
     what is drawn next depends on the rewards."""
-    rounds = planned.rounds
-    if rounds == 1:
+    if not planned.refills:
         return begin_once(run, planned, step - planned.begin, run.seed(step, salt=10), clock, shown=step)
-    wanted = len(share(range(planned.stage.algorithm.prompts_per_step)))
-    rollout: Rollout | None = None
-    fresh: Rollout | None = None
-    for attempt in range(rounds):
-        index, seed = (step - planned.begin) * rounds + attempt, run.seed(step, salt=10 + attempt)
-        fresh = begin_once(run, planned, index, seed, clock, shown=step if attempt == 0 else None)()
-        live = fresh.live_groups()
-        if rollout is not None:
-            live[live.nonzero()[wanted - rollout.shape[0] :, 0]] = False
-        kept = fresh.groups(live)
-        rollout = kept if rollout is None else rollout.joined(kept)
-        if rollout.shape[0] >= wanted:
-            break
-    assert rollout is not None
-    assert fresh is not None
-    made = rollout if rollout.shape[0] else fresh
+    made = _refilled(run, planned, step, clock)
     return lambda: made
+
+
+def _refilled(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Rollout:
+    """As many groups that the stage's filters keep as it asks for, while draws last; what was drawn beside them comes
+    along as `discarded`. Prompts follow one another whatever was refilled (`run.draws`): none is passed over."""
+    wanted = len(share(range(planned.stage.algorithm.prompts_per_step)))
+    kept: Rollout | None = None
+    discarded: Rollout | None = None
+    numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
+    run.first_draws = {s: n for s, n in run.first_draws.items() if s >= step - 1} | {step: run.draws}
+    for attempt in range(1 + planned.refills):
+        seed = run.seed(step, salt=10 + attempt)
+        fresh = begin_once(run, planned, run.draws, seed, clock, shown=step if attempt == 0 else None)()
+        run.draws += 1
+        keep = kept_groups(fresh, planned.stage, numbers)
+        if kept is not None:
+            keep[keep.nonzero()[wanted - kept.shape[0] :, 0]] = False
+        kept = fresh.groups(keep) if kept is None else kept.joined(fresh.groups(keep))
+        rest = fresh.groups(~keep).light()
+        discarded = rest if discarded is None else discarded.joined(rest)
+        if most_over_ranks(wanted - kept.shape[0]) <= 0:  # every rank makes as many draws
+            break
+    assert kept is not None
+    if not kept.shape[0]:
+        kept, discarded = fresh, discarded.groups(torch.arange(discarded.shape[0]) < 0)  # type: ignore[union-attr]
+    return replace(kept, discarded=discarded)
 
 
 def begin_once(
@@ -191,7 +203,7 @@ def whole_of(rollout: Rollout) -> tuple[Rollout, int]:
     """
     if world_size() == 1:
         return rollout, 0
-    parts = gather(_light(rollout))
+    parts = gather(rollout.light())
     filled = [p for p in parts if p.shape[0]] or parts[:1]
     whole = filled[0]
     for part in filled[1:]:
@@ -201,13 +213,6 @@ def whole_of(rollout: Rollout) -> tuple[Rollout, int]:
     components = {name: x.to(device) for name, x in whole.components.items()}
     whole = replace(whole, **moved, components=components, info=joined_info(parts))
     return whole, sum(p.shape[0] for p in parts[: rank()])
-
-
-def _light(rollout: Rollout) -> Rollout:
-    """On the CPU, without samples; of the log-probs only their shape is kept."""
-    cpu = {name: getattr(rollout, name).cpu() for name in ("mask", "rewards", "valid", "ended", "version")}
-    components = {name: x.cpu() for name, x in rollout.components.items()}
-    return replace(rollout, samples={}, log_probs=torch.zeros(()).expand(rollout.shape), components=components, **cpu)
 
 
 def joined_info(parts: list[Rollout], seconds: Callable[[list[float]], float] = max) -> dict[str, float]:

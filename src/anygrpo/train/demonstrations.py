@@ -40,7 +40,7 @@ def with_demonstrations(run: Run, planned: PlannedStage, numbers: Numbers) -> tu
     if not numbers.lambda_supervised:
         return numbers, None
     step = run.step
-    index = (step - planned.begin) * planned.rounds
+    index = run.first_draws[step] if planned.refills else step - planned.begin
     every: list[Any] = planned.task.prompts(index, stage.algorithm.prompts_per_step)
     prompts = share(every)
     some = prompts or every[:1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.train.parallel import from_main, gather, is_main, rank_seed, share, world_size
+from anygrpo.train.passing import pass_at_k, right, success_of
 
 _PROMPTS_AT_ONCE = 64
 
@@ -34,19 +36,67 @@ def evaluate(
         return {}
     outputs, scores = _answers(policy, task, prompts)
     expect(scores, (len(prompts), 1))
-    rewards = scores.rewards[:, 0].double()
-    valid = rewards.isfinite() if scores.valid is None else scores.valid[:, 0] & rewards.isfinite()
+    scores = _without_faults(task, prompts, outputs, scores)
     if file is not None and is_main():
-        _write(file, policy.show(prompts, outputs), scores, valid)
-    row = {"eval/prompts": float(len(prompts)), "eval/invalid": float((~valid).double().mean())}
-    if bool(valid.any()):
-        row["eval/reward"] = float(rewards[valid].mean())
-        n = int(valid.sum())
-        row["eval/reward_se"] = float(rewards[valid].std(correction=1)) / math.sqrt(n) if n > 1 else 0.0
+        _write(file, policy.show(prompts, outputs), scores, task)
+    row = {"eval/prompts": float(len(prompts))} | _means(scores, task)
     row |= from_main(task.measure(prompts, outputs) if is_main() else {})
-    if config.pass_k:
-        row[f"eval/pass_at_{config.pass_k}"] = _pass_at_k(policy, task, prompts, config.pass_k, seed)
+    if config.pass_k and success_of(task, config) is not None:
+        row[f"eval/pass_at_{config.pass_k}"] = _pass_at_k(policy, task, prompts, config, seed)
     return row
+
+
+def _means(scores: Scores, task: Task) -> dict[str, float]:
+    """eval/reward counts an answer that cannot be scored as the worst; what failed through no fault of the answer is
+    left out, and counted."""
+    valid, faults = valid_of(scores)[:, 0], faults_of(scores)[:, 0]
+    row = {"eval/invalid": float((~valid).double().mean())}
+    if bool(faults.any()):
+        row["eval/faults"] = float(faults.double().mean())
+    values = counted(scores, task)[:, 0][~faults]
+    if bool(valid.any()):
+        n = len(values)
+        row["eval/reward"] = float(values.mean())
+        row["eval/reward_se"] = float(values.std(correction=1)) / math.sqrt(n) if n > 1 else 0.0
+        if not bool((valid | faults).all()):
+            row["eval/reward_valid"] = float(scores.rewards[:, 0].double()[valid].mean())
+    return row
+
+
+def valid_of(scores: Scores) -> torch.Tensor:
+    """[P, G] bool: scored, and with a finite reward."""
+    finite = scores.rewards.isfinite()
+    return finite if scores.valid is None else scores.valid & finite
+
+
+def faults_of(scores: Scores) -> torch.Tensor:
+    """[P, G] bool: not scored, through no fault of the answer."""
+    return torch.zeros_like(scores.rewards, dtype=torch.bool) if scores.faults is None else scores.faults
+
+
+def counted(scores: Scores, task: Task) -> torch.Tensor:
+    """[P, G] float64 rewards as they are compared: an answer that cannot be scored has the task's lowest reward, or
+    the lowest that was given where that is less, so that what is unscorable raises no mean."""
+    rewards, valid = scores.rewards.double(), valid_of(scores)
+    worst = min([task.lowest_reward, *rewards[valid].tolist()])
+    return torch.where(valid, rewards, worst)
+
+
+def _without_faults(task: Task, prompts: list[Any], outputs: list[list[Any]], scores: Scores) -> Scores:
+    """The scores, with what failed through no fault of the answer scored once more."""
+    again = faults_of(scores)[:, 0].nonzero()[:, 0].tolist()
+    if not again or world_size() > 1:
+        return scores
+    fresh = task.score([prompts[i] for i in again], [outputs[i] for i in again])
+    index = torch.tensor(again)
+    put = lambda old, new: old.index_copy(0, index, new.to(old))  # noqa: E731
+    return replace(
+        scores,
+        rewards=put(scores.rewards, fresh.rewards),
+        components={name: put(x, fresh.components[name]) for name, x in scores.components.items()},
+        valid=put(valid_of(scores), valid_of(fresh)),
+        faults=put(faults_of(scores), faults_of(fresh)),
+    )
 
 
 def _answers(policy: Policy, task: Task, prompts: list[Any]) -> tuple[list[list[Any]], Scores]:
@@ -65,6 +115,7 @@ def _answers(policy: Policy, task: Task, prompts: list[Any]) -> tuple[list[list[
         torch.cat([s.rewards for s in given]),
         {name: torch.cat([s.components[name] for s in given]) for name in given[0].components},
         torch.cat([ones(s) for s in given]),
+        faults=torch.cat([faults_of(s) for s in given]),
     )
     return [row for rows, _ in parts for row in rows], joined
 
@@ -83,33 +134,36 @@ def _scores_on_cpu(scores: Scores) -> Scores:
         scores.rewards.cpu(),
         {name: part.cpu() for name, part in scores.components.items()},
         None if scores.valid is None else scores.valid.cpu(),
+        faults=faults_of(scores).cpu(),
     )
 
 
-def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch.Tensor) -> None:
-    """One line a prompt: its number, the prompt and the greedy output as text, reward, components, validity."""
+def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, task: Task) -> None:
+    """One line a prompt: its number, the prompt and the greedy output as text, reward as it is compared, components,
+    whether it could be scored, and whether that was the machine's fault."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    rewards = scores.rewards[:, 0].tolist()
+    rewards, valid, faults = (x[:, 0].tolist() for x in (counted(scores, task), valid_of(scores), faults_of(scores)))
     parts = {name: part[:, 0].tolist() for name, part in scores.components.items()}
     with file.open("w", encoding="utf-8") as out:
         for i, row in enumerate(shown):
             line = {"prompt": i, "text": row.get("prompt"), "output": row["outputs"][0], "reward": rewards[i]}
-            line |= {"components": {name: part[i] for name, part in parts.items()}, "valid": bool(valid[i])}
+            line["components"] = {name: part[i] if math.isfinite(part[i]) else None for name, part in parts.items()}
+            line |= {"valid": valid[i]} | ({"fault": True} if faults[i] else {})
             out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
 
-def _pass_at_k(policy: Policy, task: Task, prompts: list[Any], k: int, seed: int) -> float:
-    """Share of prompts with at least one success among k samples; success: at least half of the best reward seen. What
-    could not be scored is no success."""
-    best: list[torch.Tensor] = []
-    seed = rank_seed(seed)
+def _pass_at_k(policy: Policy, task: Task, prompts: list[Any], config: EvaluationConfig, seed: int) -> float:
+    """The mean over prompts of the unbiased pass@k. What could not be scored is no success."""
+    rule = success_of(task, config)
+    assert config.pass_k is not None
+    assert rule is not None
+    seed, each = rank_seed(seed), config.pass_samples or config.pass_k
+    passed: list[torch.Tensor] = []
     for i, chunk in enumerate(_chunks(share(prompts))):
-        rollout: Rollout = policy.sample(chunk, k, seed + i)
-        rollout = rollout.scored(task.score(chunk, policy.decode(rollout.samples)))
-        best.append(torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1))
-    top = torch.cat([part for parts in gather([b.cpu() for b in best]) for part in parts])
-    highest = max([float(x) for x in top if torch.isfinite(x)], default=0.0)
-    return float((top >= max(highest, 1e-12) * 0.5).double().mean())
+        rollout: Rollout = policy.sample(chunk, each, seed + i)
+        scores = task.score(chunk, policy.decode(rollout.samples))
+        passed.append(right(scores, rule).cpu() & rollout.valid.cpu())
+    return float(pass_at_k(torch.cat([part for parts in gather(passed) for part in parts]), config.pass_k).mean())
 
 
 def check_metric(row: dict[str, float], metric: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -39,6 +40,18 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     row.setdefault("length/min", float(lengths.min()) if lengths.numel() else 0.0)
     row.setdefault("truncated/share", 1 - _mean(rollout.ended.float()))
     return row
+
+
+def kept_metrics(prepared: Prepared, drawn: Rollout) -> dict[str, float]:
+    """The same numbers of what is left after filters and refilling, under "kept/...", where that is not all that was
+    drawn; and how many groups were drawn for the step."""
+    keep = prepared.mask.any(-1)
+    if int(keep.sum()) == int(drawn.valid.sum()):
+        return {}
+    rollout = replace(prepared.rollout, valid=keep, info={}, reasons={})
+    kept = {f"kept/{name}": value for name, value in rollout_metrics(rollout.groups(keep.any(1))).items()}
+    del kept["kept/invalid/share"]
+    return kept | {"groups/drawn": float(drawn.shape[0]), "groups/kept": float(keep.any(1).sum())}
 
 
 def entropy_estimate(rollout: Rollout, stage: Stage, policy: Policy) -> dict[str, float]:

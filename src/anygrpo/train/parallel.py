@@ -54,6 +54,11 @@ def max_over_ranks(values: Tensor) -> Tensor:
     return largest
 
 
+def most_over_ranks(number: float) -> float:
+    """The largest of all ranks' numbers."""
+    return float(max_over_ranks(torch.tensor(float(number), dtype=torch.float64)))
+
+
 def total_over_ranks(number: float) -> float:
     """The sum of one number over all ranks."""
     return float(sum_over_ranks(torch.tensor(float(number), dtype=torch.float64)))

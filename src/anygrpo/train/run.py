@@ -31,6 +31,8 @@ from anygrpo.train.trackers import Sink
 from anygrpo.train.update import Updater
 
 _REFUSALS_IN_A_ROW = 20
+MOST_FAULTS = 0.01
+"""Share of held-out answers that may go unscored through no fault of theirs in a comparison."""
 
 
 class Run:
@@ -44,6 +46,8 @@ class Run:
 
     Attributes:
         observers: called with (row, run) after each step; the doctor and the progress line are such observers.
+        draws: draws of prompts that the present stage has made, where it refills.
+        first_draws: step -> number of its first draw, of the present and the next step.
         ahead: with `training.off_policy_steps` the rollout of the step to come, complete and scored; None: nothing is.
         back_to: the checkpoint to go on from once this step is over.
         measures_updates: whether the size of each update is measured, which takes a copy of the trained weights.
@@ -64,6 +68,8 @@ class Run:
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
         self.ahead: Rollout | None = None
+        self.draws = 0
+        self.first_draws: dict[int, int] = {}
         self.stop_reason: str | None = None
         self.back_to: Path | None = None
         self.measures_updates = recipe.training.gradient_norms_every > 0
@@ -106,6 +112,7 @@ class Run:
         if fresh and index > 0:
             self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))
             self.running = None
+            self.draws, self.first_draws = 0, {}
         beside = stage.method != "supervised" and not self.policy.targets_in_samples
         self.teaches = beside and bool(number(a.lambda_supervised))
         self.entered = index
@@ -153,14 +160,18 @@ class Run:
         update: dict[str, float],
     ) -> None:
         """One flat row of numbers to metrics.jsonl, sinks and observers; evaluation where it is due."""
-        self.samples_seen += rollout.valid.numel()
+        self.samples_seen += rollout.valid.numel() + (
+            0 if rollout.discarded is None else rollout.discarded.valid.numel()
+        )
         row: dict[str, Any] = {
             "step": step,
             "stage": planned.stage.name,
             "lr": numbers.learning_rate,
             "beta": numbers.beta,
         }
-        sampled = measure.rollout_metrics(rollout)
+        every = rollout if rollout.discarded is None else rollout.light().joined(rollout.discarded)
+        self.samples_seen += every.valid.numel()
+        sampled = measure.rollout_metrics(every) | measure.kept_metrics(prepared, every)
         method = planned.stage.method
         if planned.stage.source != "policy":
             sampled = measure.of_stored_actions(sampled, imitated=method == "supervised")
@@ -187,6 +198,11 @@ class Run:
         if value is None:
             if task is self.stages[-1].task:  # earlier stages may have tasks that do not measure it
                 check_metric(row, settings.metric)
+            return row
+        if row.get("eval/faults", 0.0) > MOST_FAULTS:
+            self.folder.log(
+                f"step {step}: {row['eval/faults']:.1%} of the held-out answers went unscored; none is called best"
+            )
             return row
         value = -value if settings.smaller_is_better else value
         if value > self.best:

@@ -32,9 +32,9 @@ class PlannedStage:
     sampled_ahead: bool = False
 
     @property
-    def rounds(self) -> int:
-        """Draws of prompts that a step may take: numbers step x rounds, step x rounds + 1, ... of the stage."""
-        return 1 + (self.stage.algorithm.refill if self.stage.source == "policy" else 0)
+    def refills(self) -> int:
+        """Further draws of prompts that a step may take, to replace groups that its filters leave out."""
+        return self.stage.algorithm.refill if self.stage.source == "policy" else 0
 
     @property
     def steps(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.core.task import Scores, Stored, Task
+from anygrpo.core.task import Scores, Stored, Success, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
 from anygrpo.scoring.reward import Reward
@@ -58,6 +58,7 @@ class TextTask(Task):
             raise ConfigError(f"accuracy = {accuracy!r} names no reward; {suggestion(accuracy, names)}")
         judges = [reward.name for reward in rewards if reward.judges]
         self.accuracy = accuracy or (judges[0] if judges else None)
+        self.success = None if self.accuracy is None else Success(self.accuracy, FULL_MARKS)
         self.scorer = Scorer(rewards)
 
     def score(self, prompts: list[Prompt], outputs: list[list[str]]) -> Scores:

@@ -1,0 +1,53 @@
+"""pass@k: how often at least one of k samples succeeds."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from anygrpo.core.task import Scores, Success, Task
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.recipe.algorithm import EvaluationConfig
+
+
+def pass_at_k(right: Tensor, k: int) -> Tensor:
+    """The unbiased estimate of pass@k for each prompt, [P], from n >= k samples [P, n] bool, of which c are right:
+    1 - C(n - c, k) / C(n, k) (Chen et al., arXiv 2107.03374, eq. 1)."""
+    n = right.shape[1]
+    wrong = (n - right.sum(1)).tolist()
+    return torch.tensor([1.0 - math.comb(w, k) / math.comb(n, k) for w in wrong], dtype=torch.float64)
+
+
+def success_of(task: Task, config: EvaluationConfig) -> Success | None:
+    """What counts as a success: the recipe's word, else the task's; None where nothing says so."""
+    if config.success is not None:
+        return Success(config.success.component, config.success.at_least)
+    return task.success
+
+
+def unanswerable(task: Task, config: EvaluationConfig) -> str | None:
+    """Why pass@k, which the recipe asks for, is left out; None where it is not."""
+    if not config.pass_k or success_of(task, config) is not None:
+        return None
+    return (
+        f"evaluation.pass_k = {config.pass_k} is left out: nothing says when an answer of {type(task).__name__} is "
+        'right; set evaluation.success = {component = "reward", at_least = 1.0}, with the component that judges'
+    )
+
+
+def right(scores: Scores, success: Success) -> Tensor:
+    """[P, G] bool: valid and at least `success.at_least` in the component that judges.
+
+    Raises:
+        ConfigError: there is no such component.
+    """
+    if success.component != "reward" and success.component not in scores.components:
+        raise ConfigError(
+            f"evaluation.success.component = {success.component!r} is not among the scores",
+            suggestion(success.component, ["reward", *scores.components]),
+        )
+    value = scores.rewards if success.component == "reward" else scores.components[success.component]
+    passed = value >= success.at_least
+    return passed if scores.valid is None else passed & scores.valid
