@@ -40,9 +40,8 @@ def gradient(run, *, demonstrations=True):
         numbers, taught = with_demonstrations(run, planned, numbers)
     else:
         taught = None
-    batch = needed_rows(
-        weigh(prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None), planned.stage), numbers
-    )
+    prepared = prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None)
+    batch = needed_rows(weigh(prepared, planned.stage), numbers, planned.stage)
     tally = run.updater.accumulate(batch, planned.stage, numbers, 7, True, taught)
     run.close()
     given = [torch.zeros_like(p) if p.grad is None else p.grad for p in run.updater.parameters]

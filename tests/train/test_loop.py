@@ -86,7 +86,7 @@ def gradients(run, rows_per_block):
     planned, numbers = run.enter(0)
     rollout = begin(run, planned, 0, run.clock)()
     prepared = prepare(rollout, planned.stage, numbers, None)
-    batch = needed_rows(weigh(prepared, planned.stage), numbers)
+    batch = needed_rows(weigh(prepared, planned.stage), numbers, planned.stage)
     run.updater.accumulate(batch, planned.stage, numbers, rows_per_block, measure=False)
     return torch.cat([p.grad.flatten() for p in run.updater.parameters])
 
@@ -104,7 +104,7 @@ def test_rows_without_advantage_are_dropped_exactly(tmp_path):
     planned, numbers = run.enter(0)
     prepared = prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None)
     batch = weigh(prepared, planned.stage)
-    few = needed_rows(batch, numbers)
+    few = needed_rows(batch, numbers, planned.stage)
     assert 0 < len(few) < len(batch)
     got = []
     for b in (batch, few):

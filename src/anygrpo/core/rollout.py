@@ -91,6 +91,8 @@ class Rollout:
         version: [P, G] int64: optimizer steps taken by the weights that sampled.
         reasons: (p, g) -> why invalid.
         info: plain numbers about the sampling, logged as they are (names of `anygrpo.metrics`).
+        limit: the most decisions a sample could have had (max_new_tokens, say): what a length is measured against. None:
+            not said; then T is, where every sample has all T decisions.
     """
 
     samples: Tree
@@ -103,6 +105,7 @@ class Rollout:
     components: dict[str, Tensor] = field(default_factory=dict)
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
+    limit: int | None = None
 
     @staticmethod
     def of(samples: Tree, log_probs: Tensor, mask: Tensor, **given: Any) -> Rollout:
@@ -162,6 +165,7 @@ class Rollout:
             **{name: cat(getattr(self, name), getattr(other, name)) for name in _TENSORS},
             components={name: cat(x, other.components[name]) for name, x in self.components.items()},
             reasons=self.reasons | {(p + first, g): why for (p, g), why in other.reasons.items()},
+            limit=None if self.limit is None or other.limit is None else max(self.limit, other.limit),
         )
 
     def groups(self, keep: Tensor) -> Rollout:
