@@ -324,7 +324,7 @@ def test_a_schedule_can_stand_for_any_number(tmp_path):
     ]  # fmt: skip
     run, rows = learn(tmp_path, *flags)
     assert [round(r["lr"], 4) for r in rows[1:3]] == [0.05, 0.1]
-    assert rows[-1]["lr"] == pytest.approx(0)
+    assert rows[-1]["lr"] == pytest.approx(0.05 * (1 + math.cos(8 * math.pi / 9)))  # a step above 0
     assert rows[1]["beta"] == 0
     assert rows[-1]["beta"] == pytest.approx(0.9)
     assert run.policy.temperature == pytest.approx(0.5)

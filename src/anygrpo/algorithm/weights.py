@@ -71,13 +71,6 @@ def loss_weights(
     """
     if isinstance(reduction, str) and reduction not in REDUCTIONS:
         raise ConfigError(f"unknown reduction {reduction!r}", suggestion(reduction, REDUCTIONS))
-    if reduction == "constant" and (horizon is None or horizon <= 0):
-        raise ConfigError(
-            f'reduction "constant" with horizon = {horizon}',
-            "give the length that counts as 1, > 0 (algorithm.horizon, or the limit of the policy's rollouts)",
-        )
-    if reduction == "prompt_mean" and prompt_ids is None:
-        raise ConfigError('reduction "prompt_mean" without prompt ids', "give the prompt of each row")
     used = _used(mask, valid)
     sums = totals if totals is not None else counts(mask, valid, prompt_ids)
     divisor = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
@@ -114,14 +107,19 @@ def sequence_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor |
 
 def prompt_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
     """Prompts x decisions of the own prompt."""
-    assert ids is not None  # seen to by `loss_weights`
+    if ids is None:
+        raise ConfigError('reduction "prompt_mean" without prompt ids', "give the prompt of each row")
     same = ids[:, None] == ids[None, :]  # [N, N]
     return sums["prompts"] * (same * used.sum(1)).sum(1, keepdim=True)
 
 
 def constant(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
     """Valid rows x horizon."""
-    assert horizon is not None  # seen to by `loss_weights`
+    if horizon is None or horizon <= 0:
+        raise ConfigError(
+            f'reduction "constant" with horizon = {horizon}',
+            "give the length that counts as 1, > 0 (algorithm.horizon, or the limit of the policy's rollouts)",
+        )
     return sums["rows"] * horizon
 
 

@@ -91,8 +91,8 @@ class Rollout:
         version: [P, G] int64: optimizer steps taken by the weights that sampled.
         reasons: (p, g) -> why invalid.
         info: plain numbers about the sampling, logged as they are (names of `anygrpo.metrics`).
-        limit: the most decisions a sample could have had (max_new_tokens, say): what a length is measured against. None:
-            not said; then T is, where every sample has all T decisions.
+        limit: the most decisions a sample could have had (max_new_tokens, say): what a length is measured against.
+            None: not said; then T is, where every sample has all T decisions.
     """
 
     samples: Tree

@@ -154,7 +154,7 @@ def number(value: float | Schedule) -> float:
 
 
 def _override(base: Any, changes: dict[str, object], where: str) -> Any:
-    """`base` with the keys of `changes` replaced; tables inside it are merged unless they name a new kind or function."""
+    """`base` with the keys of `changes` replaced; tables inside are merged unless they name a new kind or function."""
     if not changes:
         return base
     table = base.model_dump(exclude_unset=True)
