@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
     PlainValidator,
     SerializationInfo,
     SerializerFunctionWrapHandler,
@@ -107,9 +108,13 @@ def _one_of(kind: str) -> Callable[[Any], Any]:
     return check
 
 
+def _plain(value: str | UserFunction) -> str | dict[str, Any]:
+    return value if isinstance(value, str) else value.model_dump()
+
+
 def choice_of(kind: str) -> Any:
     """The type of a key that names a card of this kind, or a user's own function."""
-    return Annotated[str | UserFunction, PlainValidator(_one_of(kind))]
+    return Annotated[str | UserFunction, PlainValidator(_one_of(kind)), PlainSerializer(_plain, return_type=Any)]
 
 
 class Schedule(Section):
