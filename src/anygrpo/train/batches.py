@@ -105,6 +105,7 @@ def _prepare_grpo(
     result = advantages.compute(name, rollout.rewards, filtered.counted, options)
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
     mask = rollout.mask & filtered.counted[..., None]
+    rollout = replace(rollout, valid=filtered.counted)  # a row that leaves is in no denominator, of whatever reduction
     return Prepared(rollout, result.values, mask, counts, running=result.running)
 
 
