@@ -17,15 +17,22 @@ from anygrpo.choices.settings import SETTINGS
 from anygrpo.core.choices import chosen
 from anygrpo.families import resolve
 from anygrpo.metrics.catalogue import describe
-from anygrpo.recipe.algorithm import AlgorithmConfig, FilterConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
+from anygrpo.recipe.filters import FilterConfig
 from anygrpo.recipe.section import Schedule
+from anygrpo.scoring.settings import RewardConfig
 
 EVERY = [card for cards in CARDS.values() for card in cards.values()]
 BY_ID = pytest.mark.parametrize("card", EVERY, ids=lambda c: f"{c.kind}-{c.name}")
-FILTER_SECTIONS = {
-    typing.get_args(section.model_fields["kind"].annotation)[0]: section
-    for section in typing.get_args(typing.get_args(FilterConfig)[0])
-}
+
+
+def sections(union):
+    """Kind -> section of a union of tables."""
+    each = typing.get_args(typing.get_args(union)[0])
+    return {typing.get_args(section.model_fields["kind"].annotation)[0]: section for section in each}
+
+
+FILTER_SECTIONS, REWARD_SECTIONS = sections(FilterConfig), sections(RewardConfig)
 
 
 @BY_ID
@@ -46,6 +53,9 @@ def test_its_settings_are_keys_of_its_table(card):
     if card.kind == "filter":
         keys = set(FILTER_SECTIONS[card.name].model_fields) - {"kind"}
         assert set(card.settings) == keys
+    if card.kind == "reward":
+        keys = set(REWARD_SECTIONS[card.name].model_fields) - {"kind", "name", "weight"}
+        assert set(card.settings) == keys
     if card.kind == "schedule":
         keys = set(Schedule.model_fields)
     assert set(card.settings) <= keys
@@ -62,6 +72,7 @@ def test_the_cards_are_what_the_algorithm_room_has():
     assert CARDS["schedule"].keys() == schedules.SHAPES.keys() | {"constant", "step"}
     assert CARDS["schedule"].keys() == set(typing.get_args(Schedule.model_fields["kind"].annotation)) - {"function"}
     assert CARDS["correction"].keys() == RULES.keys() | {"none"}
+    assert CARDS["reward"].keys() == REWARD_SECTIONS.keys() - {"function"}
     for kind, table in (("advantage", normalisers.ADVANTAGES), ("objective", objectives.OBJECTIVES)):
         assert all(resolve(CARDS[kind][name].function) is function for name, function in table.items())
     assert all(resolve(CARDS["reduction"][name].function) is f for name, f in weights.REDUCTIONS.items())
@@ -75,7 +86,7 @@ def test_what_a_card_says_of_its_function_is_what_the_function_says():
     assert {c.name for c in CARDS["filter"].values() if c.neutral} == filters.NEUTRAL
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("filter", "schedule")])
+@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("filter", "schedule", "reward")])
 def test_every_name_is_one_a_recipe_may_use(kind):
     key = KINDS[kind][0].removeprefix("algorithm.")
     for name in names(kind):

@@ -15,6 +15,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "schedule": ("kind of any scheduled number", "how a number moves over a stage", "数值在一个阶段中如何变化"),
     "controller": ("algorithm.kl_controller", "how the KL's weight follows the KL", "KL 系数如何随 KL 调整"),
     "correction": ("algorithm.importance", "the factor old / behaviour on losses", "损失上的系数 旧策略 / 行为策略"),
+    "reward": ("task.rewards[].kind", "what a text earns", "文本得到的奖励"),
 }
 """Kind -> (where a recipe names it, what it is in English, in Chinese)."""
 

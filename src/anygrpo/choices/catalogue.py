@@ -10,11 +10,12 @@ from anygrpo.choices.card import KINDS, Card
 from anygrpo.choices.objectives import METHODS, OBJECTIVES
 from anygrpo.choices.others import CONTROLLERS, CORRECTIONS, ESTIMATORS, FILTERS, REDUCTIONS, SCHEDULES
 from anygrpo.choices.presets import PRESETS
+from anygrpo.choices.rewards import REWARDS
 
 CARDS: dict[str, dict[str, Card]] = {
     kind: {card.name: card for card in cards}
     for kind, cards in zip(
-        KINDS, (ADVANTAGES, OBJECTIVES, ESTIMATORS, REDUCTIONS, FILTERS, SCHEDULES, CONTROLLERS, CORRECTIONS)
+        KINDS, (ADVANTAGES, OBJECTIVES, ESTIMATORS, REDUCTIONS, FILTERS, SCHEDULES, CONTROLLERS, CORRECTIONS, REWARDS)
     )
 }
 """Kind -> name -> card, in the order of the documents."""

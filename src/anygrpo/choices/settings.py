@@ -118,5 +118,22 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "steps": ("Length; the stage's own where not given.", "长度；未给出时为阶段长度。"),
     "milestones": ("Steps at which the value is multiplied by factor.", "在这些步乘以 factor。"),
     "factor": ("The factor at each milestone.", "每个里程碑处的系数。"),
+    "column": ("The data's column with the answer (or the tests).", "数据中答案（或测试）所在的列。"),
+    "tolerance": ("Largest absolute difference still called equal.", "仍视为相等的最大绝对差。"),
+    "ignore_case": ("Whether capitals count.", "是否忽略大小写。"),
+    "pattern": ("The regular expression.", "正则表达式。"),
+    "full": ("Whether it must describe the whole output.", "是否须匹配整个输出。"),
+    "timeout": ("Seconds a call may take.", "一次调用的秒数上限。"),
+    "target": ("What is aimed at.", "目标值。"),
+    "width": (
+        "Distance at which the reward reaches 0; the target where not given.",
+        "奖励降到 0 的距离；未给出时为目标值。",
+    ),
+    "unit": ("Words or characters.", "按词或按字符。"),
+    "language": ("Language of the connective words.", "连接词的语言。"),
+    "ngram": ("Length of the sequences compared.", "比较的片段长度。"),
+    "partial": ("Whether the share of passed tests counts.", "是否按通过测试的比例计。"),
+    "memory_mb": ("Memory of each process.", "每个进程的内存上限。"),
+    "processes": ("Processes alive at once.", "同时存在的进程数上限。"),
 }
 """Key -> (English, Chinese)."""

@@ -61,7 +61,7 @@ def explained(word: str | None, lang: str = "en") -> list[dict[str, Any]]:
         lists = [_of_kind(kind, lang, short=True) for kind in KINDS]
         return [*lists, {"title": _word("presets" if lang == "en" else "preset", lang), "names": list(PRESETS)}]
     word = word.replace("-", "_").removeprefix("algorithm.")
-    kinds = {"filters": "filter", "kl_controller": "controller", "importance": "correction"}
+    kinds = {"filters": "filter", "kl_controller": "controller", "importance": "correction", "rewards": "reward"}
     kind = kinds.get(word, word)
     out = [_of_card(cards[word], lang) for cards in CARDS.values() if word in cards]
     out += [_of_preset(PRESETS[word], lang)] if word in PRESETS else []
@@ -75,7 +75,7 @@ def explained(word: str | None, lang: str = "en") -> list[dict[str, Any]]:
 
 def _of_card(card: Card, lang: str) -> dict[str, Any]:
     where = KINDS[card.kind][0]
-    spelt = f'filters = [{{ kind = "{card.name}" }}]' if card.kind == "filter" else f'{where} = "{card.name}"'
+    spelt = _spelt(card)
     used = [p.name for p in PRESETS.values() if p.values.get(where.removeprefix("algorithm.")) == card.name]
     entry: dict[str, Any] = {
         "title": f"{card.name}: {card.kind}",
@@ -86,10 +86,19 @@ def _of_card(card: Card, lang: str) -> dict[str, Any]:
         "settings": {key: SETTINGS[key][lang == "zh"] for key in card.settings},
         "metrics": list(card.metrics),
         "presets": used,
-        "recipe": spelt if card.kind != "schedule" else f'{{ kind = "{card.name}", start = ..., end = ... }}',
+        "recipe": spelt,
         "function": card.function,
     }
     return {name: value for name, value in entry.items() if value}
+
+
+def _spelt(card: Card) -> str:
+    tables = {
+        "filter": f'filters = [{{ kind = "{card.name}" }}]',
+        "reward": f'[[task.rewards]] kind = "{card.name}"',
+        "schedule": f'{{ kind = "{card.name}", start = ..., end = ... }}',
+    }
+    return tables.get(card.kind, f'{KINDS[card.kind][0]} = "{card.name}"')
 
 
 def _of_preset(preset: Preset, lang: str) -> dict[str, Any]:

@@ -8,14 +8,13 @@ from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, model_val
 from pydantic_core import PydanticCustomError
 
 from anygrpo.choices.catalogue import PRESETS, filled
+from anygrpo.recipe.filters import DropConstant, Filters
 from anygrpo.recipe.section import (
     NotNegative,
     Number,
     Positive,
     Rate,
     Section,
-    Share,
-    TwoOrMore,
     UserFunction,
     choice_of,
 )
@@ -35,61 +34,6 @@ if TYPE_CHECKING:
 else:
     Advantage, Objective, Estimator = choice_of("advantage"), choice_of("objective"), choice_of("kl")
     Reduction, Controller, Correction = choice_of("reduction"), choice_of("controller"), choice_of("correction")
-
-
-class DropConstant(Section):
-    """Groups without reward spread are skipped where that is exact, and replaced by `refill`; nothing else changes."""
-
-    kind: Literal["drop_constant"]
-
-
-class PassRateBand(Section):
-    """Groups whose share of samples with reward >= threshold lies in the band stay."""
-
-    kind: Literal["pass_rate_band"]
-    low: Share = 0.0
-    high: Share = 1.0
-    threshold: Number = 0.5
-
-
-class ComponentAtLeast(Section):
-    """Groups where a sample reaches `threshold` in one reward component stay."""
-
-    kind: Literal["component_at_least"]
-    component: str
-    threshold: Number
-
-
-class MinimumSpread(Section):
-    """Groups whose best and worst rewards differ by `spread` stay."""
-
-    kind: Literal["minimum_spread"]
-    spread: NotNegative
-
-
-class TopKByReward(Section):
-    """The k best samples of each group stay (early/late by a schedule)."""
-
-    kind: Literal["top_k_by_reward"]
-    k: TwoOrMore
-
-
-class OverlongMask(Section):
-    """Samples cut off at the limit leave."""
-
-    kind: Literal["overlong_mask"]
-
-
-class FunctionFilter(UserFunction):
-    """A user's `path.py:function`, called with (groups, **arguments) -> keep [P, G] bool."""
-
-    kind: Literal["function"]
-
-
-FilterConfig = Annotated[
-    DropConstant | PassRateBand | ComponentAtLeast | MinimumSpread | TopKByReward | OverlongMask | FunctionFilter,
-    Field(discriminator="kind"),
-]
 
 
 class AlgorithmConfig(Section):
@@ -173,7 +117,7 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     rce_temperature: Positive = 1.0
     rce_variant: Literal["softmax", "rank", "top1"] = "softmax"
 
-    filters: tuple[FilterConfig, ...] = (DropConstant(kind="drop_constant"),)
+    filters: Filters = (DropConstant(kind="drop_constant"),)
     "Run in order, before advantages are computed; each one's effect on live groups is logged."
     overlong_buffer: int = Field(0, ge=0)
     "Soft overlong penalty: the last so many decisions before the policy's limit (max_new_tokens) lower the reward \

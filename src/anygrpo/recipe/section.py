@@ -94,6 +94,18 @@ def is_user_code(text: str) -> bool:
     return path.endswith(".py") and name.isidentifier()
 
 
+def by_function(table: Any) -> Any:
+    """A table whose function says its kind: "path.py:name", `{function = ...}` or `{kind = "path.py:name"}` is
+    `{kind = "function", function = ...}`."""
+    if isinstance(table, str) and is_user_code(table):
+        return {"kind": "function", "function": table}
+    if not isinstance(table, dict):
+        return table
+    if isinstance(kind := table.get("kind"), str) and is_user_code(kind):
+        return {**table, "kind": "function", "function": kind}
+    return {**table, "kind": "function"} if "function" in table and "kind" not in table else table
+
+
 def _one_of(kind: str) -> Callable[[Any], Any]:
     known = names(kind)
 
@@ -122,6 +134,11 @@ class Schedule(Section):
 
     Evaluated by `anygrpo.algorithm.schedules.value_at(kind, start, end, step, steps, warmup, milestones, factor)`.
     """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_a_function(cls, data: Any) -> Any:
+        return by_function(data) if isinstance(data, dict) else data
 
     kind: Literal["constant", "linear", "cosine", "exponential", "step", "function"] = "linear"
     start: float
