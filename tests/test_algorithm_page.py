@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
+import torch
+
+from anygrpo.choices.catalogue import CARDS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "algorithm.md").read_text(encoding="utf-8")
@@ -36,10 +41,32 @@ def test_every_detail_names_a_function_that_exists(number: str, text: str):
         assert name == "NAME" or name in names(file), f"{number}: {file}:{name}"
 
 
-def test_every_table_of_choices_is_complete():
-    """Names of advantages, objectives, reductions and filters as the page lists them are those of the code."""
-    from anygrpo.algorithm import filters, normalisers, objectives, weights
+def test_the_tables_are_those_of_the_cards():
+    """`python scripts/algorithm_page.py` writes them."""
+    spec = importlib.util.spec_from_file_location("algorithm_page", ROOT / "scripts" / "algorithm_page.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.written(PAGE) == PAGE
+    kinds = CARDS.keys() - {"reward"}  # docs/rewards.md
+    assert set(re.findall(r"<!-- cards: (\w+) -->", PAGE)) == {*kinds, "presets", "settings"}
+    for cards in (CARDS[kind] for kind in kinds):
+        assert all(f"| `{name}` |" in PAGE for name in cards)
 
-    listed = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
-    for table in (normalisers.ADVANTAGES, objectives.OBJECTIVES, weights.REDUCTIONS, filters.FILTERS):
-        assert set(table) <= listed, set(table) - listed
+
+def test_the_snippet_that_opens_the_page_runs():
+    """And its gradient is that of the loss over all rows at once, written out here."""
+    block = re.search(r"\(a test runs these lines\):\n\n((?:    .*\n|\n)+)", PAGE)[1]
+    torch.manual_seed(0)
+    new = (torch.randn(8, 3, dtype=torch.float64) * 0.05 - 1).requires_grad_()
+    old, ref = torch.full((8, 3), -1.0, dtype=torch.float64), torch.full((8, 3), -1.1, dtype=torch.float64)
+    rewards, valid = torch.tensor([[0.0, 1, 1, 0], [1, 0, 2, 3]]), torch.ones(2, 4, dtype=torch.bool)
+    mask = torch.arange(3) < torch.tensor([3, 1, 2, 3, 3, 3, 1, 2])[:, None]
+    names = {"rewards": rewards, "valid": valid, "mask": mask, "new": new, "old": old, "ref": ref, "beta": 0.1}
+    exec(textwrap.dedent(block), names)
+    a = ((rewards - rewards.mean(1, keepdim=True)) / rewards.std(1, keepdim=True)).double().flatten()[:, None]
+    ratio = (new.detach() - old).exp()
+    acts = (ratio - 1) * a <= torch.where(a > 0, 0.28 * a, -0.2 * a)  # unclipped
+    expected = (
+        torch.where(mask, -torch.where(acts, ratio * a, 0.0) + 0.1 * ratio * (new.detach() - ref), 0.0) / mask.sum()
+    )
+    torch.testing.assert_close(new.grad, expected, rtol=1e-5, atol=1e-9)

@@ -27,7 +27,7 @@ def kept(name, data, **options):
 def test_drop_constant():
     data = groups([[0.0, 1], [0.3, 0.3], [5, 9]], [[T, T], [T, T], [T, F]])
     assert kept("drop_constant", data) == [[T, T], [F, F], [F, F]]
-    assert kept("drop_constant", groups([[1.0, 1.001]]), tolerance=0.01) == [[F, F]]
+    assert kept("drop_constant", groups([[1.0, 1.001]])) == [[T, T]]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,29 @@ def test_nothing_left_is_an_answer_not_an_error():
 def test_all_truncated_and_masked_is_told():
     result = apply_filters(groups([[1.0, 0], [0, 1]], ended=[[F, F], [F, F]]), [("overlong_mask", {})])
     assert result.counts == {"groups/live": 1.0, "groups/live_after/overlong_mask": 0.0}
+
+
+def test_a_neutral_filter_leaves_what_the_update_is_made_of():
+    """drop_constant says which groups a refill replaces; statistics, terms and denominators keep every row."""
+    data = groups([[1.0, 0], [1, 1], [3, 3]], [[T, T], [T, T], [T, F]])
+    result = apply_filters(data, [("drop_constant", {})])
+    assert result.keep.tolist() == [[T, T], [F, F], [F, F]]
+    assert result.counted.tolist() == [[T, T], [T, T], [T, F]]
+    assert result.live.tolist() == [T, F, F]
+    both = apply_filters(data, [("drop_constant", {}), ("minimum_spread", {"spread": 0.0})])
+    assert both.keep.tolist() == [[T, T], [F, F], [F, F]]
+    assert both.counted.tolist() == [[T, T], [T, T], [T, F]]  # what comes later sees the groups that stay
+    removed = apply_filters(data, [("minimum_spread", {"spread": 0.5}), ("drop_constant", {})])
+    assert removed.counted.tolist() == [[T, T], [F, F], [F, F]]
+
+
+def test_a_function_of_ones_own_is_a_filter_by_its_name():
+    def first_only(groups, *, n):
+        return torch.arange(groups.valid.shape[1]).expand(groups.valid.shape) < n
+
+    result = apply_filters(groups([[1.0, 0, 2]]), [(first_only, {"n": 1})])
+    assert result.counted.tolist() == result.keep.tolist() == [[T, F, F]]
+    assert result.counts == {"groups/live": 1.0, "groups/live_after/first_only": 0.0}
 
 
 def test_no_filters_keep_the_valid():

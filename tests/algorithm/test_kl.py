@@ -13,6 +13,7 @@ from anygrpo.algorithm import (
     AdaptiveKL,
     BandKL,
     FixedKL,
+    RuleKL,
     categorical_kl,
     estimate,
     exact,
@@ -215,15 +216,42 @@ def test_proportional(kl, factor):
 
 
 def test_an_update_counts_one_sample_unless_told():
-    assert update(AdaptiveKL(1.0, target=1.0, horizon=0.5), 1.1).beta == pytest.approx(1.2)
+    assert update(AdaptiveKL(1.0, target=1.0, horizon=2.0), 1.1).beta == pytest.approx(1.05)
 
 
 def test_the_horizon_is_ten_thousand_samples_unless_told():
     assert update(AdaptiveKL(1.0, target=1.0), 2.0, samples=10_000).beta == pytest.approx(1.2)
 
 
-def test_proportional_never_turns_negative():
-    assert update(AdaptiveKL(0.5, target=1.0, horizon=10), 0.0, samples=100).beta == 0.0
+@pytest.mark.parametrize("samples", [10, 64, 1024, 10**9])
+def test_a_step_moves_beta_by_a_fifth_at_most(samples):
+    """1 - .2 x 100 / 10 = -1 once set beta to 0, where it stayed."""
+    assert update(AdaptiveKL(0.5, target=1.0, horizon=10), 0.0, samples).beta == pytest.approx(0.5 * 0.8)
+    assert update(AdaptiveKL(0.5, target=1.0, horizon=10), 9.0, samples).beta == pytest.approx(0.5 * 1.2)
+
+
+@pytest.mark.parametrize("state", [AdaptiveKL(0.0, target=0.1, horizon=1), BandKL(0.0)])
+def test_beta_returns_from_zero(state):
+    for _ in range(100):
+        state = update(state, 5.0, samples=64)
+    assert state.beta == 10.0
+    for _ in range(200):
+        state = update(state, 0.0, samples=64)
+    assert state.beta == 1e-6
+
+
+def test_limits_of_beta_can_be_set():
+    assert update(AdaptiveKL(0.5, 0.1, 1, minimum=0.45), 0.0).beta == 0.45
+    assert update(AdaptiveKL(0.5, 0.1, 1, maximum=0.55), 1.0).beta == 0.55
+    assert update(BandKL(0.5, minimum=0.4, maximum=0.6), 0.0).beta == 0.4
+    assert update(BandKL(0.5, minimum=0.4, maximum=0.6), 1.0).beta == 0.6
+
+
+def test_a_rule_of_ones_own():
+    state = RuleKL(0.5, lambda beta, kl, samples: beta + kl - samples)
+    assert update(state, 2.0, 1).beta == 1.5
+    assert update(state, 0.0, 64).beta == 0.0  # never below
+    assert update(state, math.nan, 1) == state
 
 
 @pytest.mark.parametrize(("kl", "beta"), [(0.005, 0.2 / 1.5), (0.01, 0.2), (0.05, 0.2), (0.1, 0.2), (0.2, 0.3)])
@@ -254,6 +282,8 @@ def test_a_broken_kl_does_not_move_beta(state, kl):
         lambda: BandKL(1, low=0.2, high=0.1),
         lambda: BandKL(1, low=-0.1),
         lambda: BandKL(1, factor=1.0),
+        lambda: BandKL(1, minimum=0.0),
+        lambda: AdaptiveKL(1, target=1, minimum=2.0, maximum=1.0),
     ],
 )
 def test_impossible_controllers(make):

@@ -281,3 +281,24 @@ def test_ratio_stats_hide_nothing():
     assert ratio_stats(torch.tensor([[-3.0]]), torch.ones(1, 1).bool())["log_ratio/abs_max"].item() == 3.0
     empty = ratio_stats(torch.tensor([[5.0]]), torch.zeros(1, 1).bool())
     assert [v.item() for v in empty.values()] == [0, 0, 1, 1, 1]
+
+
+# --- shapes of advantages
+
+
+@pytest.mark.parametrize("name", sorted(set(OBJECTIVES) - {"supervised"}))
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (4, 4, 1), (3, 1), (4, 2), ()])
+def test_advantages_of_another_shape_are_refused(name, shape):
+    """[4] beside [4, 4] broadcasts, along the axis of decisions."""
+    zero, mask = torch.zeros(4, 4), torch.ones(4, 4, dtype=torch.bool)
+    with pytest.raises(AnygrpoError, match=r"4 rows of 4 decisions\n.*\[n, 1\] = \[4, 1\]"):
+        OBJECTIVES[name](zero, zero, torch.ones(shape), mask, ClipSettings())
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_advantages_may_be_one_a_row_or_one_a_decision(name):
+    new, mask = torch.full((3, 2), -0.5), torch.ones(3, 2, dtype=torch.bool)
+    rows = torch.tensor([[1.0], [2.0], [0.5]])
+    one = OBJECTIVES[name](new, new, rows, mask, ClipSettings()).loss
+    each = OBJECTIVES[name](new, new, rows.expand(3, 2), mask, ClipSettings()).loss
+    torch.testing.assert_close(one, each)

@@ -18,9 +18,10 @@ KINDS = ["linear", "cosine", "exponential"]
     ("kind", "end", "expected"),
     [
         ("constant", 0.0, [8, 8, 8, 8, 8]),
-        ("linear", 0.0, [8, 6, 4, 2, 0]),
+        ("linear", 0.0, [8, 6.4, 4.8, 3.2, 1.6]),  # 0 comes a step later: no last step is wasted
         ("linear", 16.0, [8, 10, 12, 14, 16]),
-        ("cosine", 0.0, [8, 4 + 4 / math.sqrt(2), 4, 4 - 4 / math.sqrt(2), 0]),
+        ("cosine", 1.0, [8, 4.5 + 3.5 / math.sqrt(2), 4.5, 4.5 - 3.5 / math.sqrt(2), 1]),
+        ("cosine", 0.0, [4 + 4 * math.cos(math.pi * i / 5) for i in range(5)]),
         ("exponential", 0.5, [8, 4, 2, 1, 0.5]),
     ],
 )
@@ -35,7 +36,9 @@ def test_steps_fall_at_their_milestones():
 
 
 def test_warm_up_starts_above_zero_and_ends_at_start():
-    assert [value_at("linear", 8.0, 0.0, i, 8, warmup=4) for i in range(8)] == [2, 4, 6, 8, 6, 4, 2, 0]
+    assert [value_at("linear", 8.0, 0.0, i, 8, warmup=4) for i in range(9)] == pytest.approx(
+        [2, 4, 6, 8, 6.4, 4.8, 3.2, 1.6, 0]
+    )
     assert [value_at("constant", 8.0, 0.0, i, 4, warmup=2) for i in range(4)] == [4, 8, 8, 8]
     assert [value_at("step", 8.0, 0.0, i, 4, warmup=2, milestones=(3,)) for i in range(4)] == [4, 8, 8, 4]
 
@@ -64,6 +67,34 @@ def test_values_lie_between_and_move_one_way(kind, start, end, steps, warmup, da
     slack = 1e-9 * max(start, end)
     assert all(min(start, end) - slack <= v <= max(start, end) + slack for v in after)
     assert all((b - a) * (end - start) >= -slack for a, b in itertools.pairwise(after))
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+@pytest.mark.parametrize("steps", [2, 3, 10])
+def test_a_fall_to_zero_wastes_no_step(kind, steps):
+    values = [value_at(kind, 2.0, 0.0, i, steps) for i in range(steps + 2)]
+    assert values[0] == 2.0
+    assert min(values[:steps]) > 0
+    assert values[steps:] == [0.0, 0.0]
+    assert [-v for v in values] == [value_at(kind, -2.0, 0.0, i, steps) for i in range(steps + 2)]
+
+
+def test_a_function_of_ones_own():
+    def square(start, end, progress):
+        return start + (end - start) * progress**2
+
+    assert [value_at(square, 1.0, 3.0, i, 5) for i in range(6)] == pytest.approx([1, 1.125, 1.5, 2.125, 3, 3])
+    assert [value_at(square, 1.0, 3.0, i, 5, warmup=2) for i in range(2)] == [0.5, 1.0]
+    with pytest.raises(ConfigError, match=r"'below' from 1.0 to 0.0 gives -1.0 at step 1"):
+        value_at(_named(lambda *_: -1.0, "below"), 1.0, 0.0, 1, 5)
+    with pytest.raises(ConfigError, match="gives nan"):
+        value_at(_named(lambda *_: math.nan, "n"), 1.0, 0.0, 1, 5)
+    assert value_at(_named(lambda *_: -0.5, "n"), -1.0, 0.0, 1, 5) == -0.5
+
+
+def _named(function, name):
+    function.__name__ = name
+    return function
 
 
 def test_errors():

@@ -40,9 +40,8 @@ def gradient(run, *, demonstrations=True):
         numbers, taught = with_demonstrations(run, planned, numbers)
     else:
         taught = None
-    batch = needed_rows(
-        weigh(prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None), planned.stage), numbers
-    )
+    prepared = prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None)
+    batch = needed_rows(weigh(prepared, planned.stage), numbers, planned.stage)
     tally = run.updater.accumulate(batch, planned.stage, numbers, 7, True, taught)
     run.close()
     given = [torch.zeros_like(p) if p.grad is None else p.grad for p in run.updater.parameters]
@@ -79,14 +78,14 @@ def test_by_hand(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_recipe_follows_its_demonstrations(tmp_path, kind):
-    flags = ["--algorithm.lambda-supervised", "{kind = 'linear', start = 1.0, end = 0.0}", "--training.steps", "6"]
+    flags = ["--algorithm.lambda-supervised", "{kind = 'linear', start = 1.0, steps = 5}", "--training.steps", "6"]
     more = ["--algorithm.minibatches", "2", "--optimizer.learning-rate", "0.1", "--training.gradient-norms-every", "1"]
     run = run_with(tmp_path / "run", kind, *flags, *more)
     train(run)
     run.close()
     rows = read_rows(run.folder.metrics)[0]
     losses = [row["loss/supervised"] for row in rows if "loss/supervised" in row]
-    assert len(losses) == 5  # the last step's weight is 0
+    assert len(losses) == 5  # the schedule is over: the last step's weight is 0
     assert losses[-1] < losses[0]
     assert rows[0]["grad_norm/supervised"] > 0
     assert "reward/mean" in rows[0]

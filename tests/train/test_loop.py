@@ -86,7 +86,7 @@ def gradients(run, rows_per_block):
     planned, numbers = run.enter(0)
     rollout = begin(run, planned, 0, run.clock)()
     prepared = prepare(rollout, planned.stage, numbers, None)
-    batch = needed_rows(weigh(prepared, planned.stage), numbers)
+    batch = needed_rows(weigh(prepared, planned.stage), numbers, planned.stage)
     run.updater.accumulate(batch, planned.stage, numbers, rows_per_block, measure=False)
     return torch.cat([p.grad.flatten() for p in run.updater.parameters])
 
@@ -111,7 +111,7 @@ def test_rows_without_advantage_are_dropped_exactly(tmp_path):
     planned, numbers = run.enter(0)
     prepared = prepare(begin(run, planned, 0, run.clock)(), planned.stage, numbers, None)
     batch = weigh(prepared, planned.stage)
-    few = needed_rows(batch, numbers)
+    few = needed_rows(batch, numbers, planned.stage)
     assert 0 < len(few) < len(batch)
     got = []
     for b in (batch, few):
@@ -331,7 +331,7 @@ def test_a_schedule_can_stand_for_any_number(tmp_path):
     ]  # fmt: skip
     run, rows = learn(tmp_path, *flags)
     assert [round(r["lr"], 4) for r in rows[1:3]] == [0.05, 0.1]
-    assert rows[-1]["lr"] == pytest.approx(0)
+    assert rows[-1]["lr"] == pytest.approx(0.05 * (1 + math.cos(8 * math.pi / 9)))  # a step above 0
     assert rows[1]["beta"] == 0
     assert rows[-1]["beta"] == pytest.approx(0.9)
     assert run.policy.temperature == pytest.approx(0.5)

@@ -41,7 +41,7 @@ def gradients(folder, *flags):
     prepared = prepare(whole, planned.stage, numbers, None)
     out = []
     for part in minibatches(own_part(prepared, rollout, first), planned.stage, 3):
-        batch = needed_rows(weigh(part, planned.stage), numbers)
+        batch = needed_rows(weigh(part, planned.stage), numbers, planned.stage)
         batch = with_reference(run.policy, batch, 16)
         tally = run.updater.accumulate(batch, planned.stage, numbers, 5, measure=True)
         sums = {name: float(v) for name, v in {**tally.sums, **tally.maxima}.items()}

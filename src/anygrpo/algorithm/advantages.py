@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, rank
+from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, Normaliser, rank
 from anygrpo.algorithm.statistics import RunningState, is_constant
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 
@@ -39,11 +39,13 @@ class Advantages:
     running: RunningState
 
 
-def compute(name: str, rewards: Tensor, valid: Tensor, options: AdvantageOptions | None = None) -> Advantages:
+def compute(
+    name: str | Normaliser, rewards: Tensor, valid: Tensor, options: AdvantageOptions | None = None
+) -> Advantages:
     """Advantages of all groups of one step. The batch-wide normalisers need the groups of all ranks at once.
 
     Args:
-        name: a key of `ADVANTAGES`.
+        name: a key of `ADVANTAGES`, or a function of one's own with a normaliser's signature.
         rewards: [P, G], any float type.
         valid: [P, G] bool.
 
@@ -51,7 +53,7 @@ def compute(name: str, rewards: Tensor, valid: Tensor, options: AdvantageOptions
         ConfigError: an unknown name, or an option that this normaliser cannot use.
         AnygrpoError: shapes that do not agree.
     """
-    if name not in ADVANTAGES:
+    if isinstance(name, str) and name not in ADVANTAGES:
         raise ConfigError(f"unknown advantage {name!r}", suggestion(name, ADVANTAGES))
     if rewards.dim() != 2 or rewards.shape != valid.shape:
         raise AnygrpoError(f"rewards {tuple(rewards.shape)} and valid {tuple(valid.shape)} must both be [P, G]")
@@ -60,10 +62,11 @@ def compute(name: str, rewards: Tensor, valid: Tensor, options: AdvantageOptions
     x = torch.where(valid, rewards.double(), 0.0)
     if name == "running":
         o = replace(o, running=o.running.updated(x[valid]))
-    values = torch.where(valid, ADVANTAGES[name](x, valid, o), 0.0)
+    normaliser = ADVANTAGES[name] if isinstance(name, str) else name
+    values = torch.where(valid, normaliser(x, valid, o), 0.0)
     clip = math.inf if o.clip is None else o.clip
     parts = list(o.components.values()) if name in BY_PART else [x]
-    constant = [is_constant(part, valid & torch.isfinite(part), o.tolerance) for part in parts]
+    constant = [is_constant(part, valid & torch.isfinite(part)) for part in parts]
     return Advantages(values.clamp(-clip, clip).float(), torch.stack(constant).all(0), values.abs() > clip, o.running)
 
 

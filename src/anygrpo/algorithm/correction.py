@@ -14,6 +14,7 @@ al., "Your efficient RL framework secretly brings you off-policy RL training", 2
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,7 +43,13 @@ class Correction:
 
 
 def importance_correction(
-    old: Tensor, behaviour: Tensor, mask: Tensor, *, cap: float = 2.0, mode: str = "truncate", level: str = "decision"
+    old: Tensor,
+    behaviour: Tensor,
+    mask: Tensor,
+    *,
+    cap: float = 2.0,
+    mode: str | Rule = "truncate",
+    level: str = "decision",
 ) -> Correction:
     """Weights min(old / behaviour, cap) that make samples of `behaviour` count as samples of `old`.
 
@@ -51,13 +58,14 @@ def importance_correction(
             pass, and under whatever sampled them, as it reported them.
         mask: [n, t] bool.
         cap: largest weight, >= 1.
-        mode: "truncate" (limit to cap) or "mask" (weight 0 above cap).
+        mode: "truncate" (limit to cap), "mask" (weight 0 above cap), or a rule of one's own.
         level: "decision", or "sequence" (one weight a row, the product over its decisions; needs whole rows).
 
     Raises:
         ConfigError: cap below 1, or an unknown mode or level.
     """
-    if cap < 1 or mode not in ("truncate", "mask") or level not in ("decision", "sequence"):
+    rule = RULES.get(mode) if isinstance(mode, str) else mode
+    if cap < 1 or rule is None or level not in ("decision", "sequence"):
         raise ConfigError(
             f"correction with cap {cap}, mode {mode!r}, level {level!r}",
             'cap >= 1, mode "truncate" or "mask", level "decision" or "sequence"',
@@ -65,10 +73,31 @@ def importance_correction(
     logs = log_ratio(old.detach(), behaviour, mask)
     used = logs.sum(1, keepdim=True).expand_as(logs) if level == "sequence" else logs
     above = mask & (used > math.log(cap))
-    weights = used.clamp(max=math.log(cap)).exp()
-    if mode == "mask":
-        weights = torch.where(above, 0.0, weights)
+    weights = rule(used, mask, cap)
     return Correction(torch.where(mask, weights, 0.0), logs, torch.where(mask, used, 0.0), above)
+
+
+Rule = Callable[[Tensor, Tensor, float], Tensor]
+"""(log-ratio that weights come from [n, t], mask [n, t], cap) -> weights [n, t]."""
+
+
+def truncate(logs: Tensor, mask: Tensor, cap: float) -> Tensor:
+    """min(old / behaviour, cap): truncated importance sampling."""
+    return logs.clamp(max=math.log(cap)).exp()
+
+
+def mask_above(logs: Tensor, mask: Tensor, cap: float) -> Tensor:
+    """old / behaviour, and 0 above the cap: masked importance sampling."""
+    return torch.where(logs > math.log(cap), 0.0, truncate(logs, mask, cap))
+
+
+def none(logs: Tensor, mask: Tensor, cap: float) -> Tensor:
+    """1: ratios are to the behaviour policy itself, so nothing is left to correct."""
+    return torch.ones_like(logs)
+
+
+RULES: dict[str, Rule] = {"truncate": truncate, "mask": mask_above}
+"""Every rule by the name used in recipes."""
 
 
 def mismatch(log_ratio: Tensor, used: Tensor, above: Tensor) -> dict[str, Tensor]:

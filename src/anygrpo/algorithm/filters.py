@@ -2,6 +2,10 @@
 
 A filter is `filter(groups, **settings) -> keep [P, G] bool`. It never raises because nothing is left: an empty step is
 the caller's to report, and `apply` says after which filter the groups died.
+
+What a filter removes leaves the step: its advantages, its terms and every denominator. The filters in `NEUTRAL` remove
+nothing of an update: they name groups whose own policy gradient is 0, to be skipped where that is exact (see
+`train.batches.needed_rows`) and replaced where a recipe refills.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.statistics import TOLERANCE, is_constant
+from anygrpo.algorithm.statistics import is_constant
 from anygrpo.errors import ConfigError, suggestion
 
 
@@ -39,24 +43,27 @@ class Filtered:
     """What `apply` returns.
 
     Attributes:
-        keep: [P, G] bool: valid samples that passed every filter.
+        keep: [P, G] bool: valid samples that passed every filter, neutral ones too: what a refill need not replace.
+        counted: [P, G] bool: valid samples that passed every filter but the neutral ones: what advantages, terms and
+            denominators are made of.
         live: [P] bool: groups with spread among the kept samples.
         counts: "groups/live" before any filter and "groups/live_after/NAME" after each: shares of all P groups.
     """
 
     keep: Tensor
+    counted: Tensor
     live: Tensor
     counts: dict[str, float]
 
 
-def live_groups(rewards: Tensor, valid: Tensor, tolerance: float = TOLERANCE) -> Tensor:
+def live_groups(rewards: Tensor, valid: Tensor) -> Tensor:
     """[P] bool: groups whose valid rewards have spread."""
-    return ~is_constant(rewards, valid, tolerance)
+    return ~is_constant(rewards, valid)
 
 
-def drop_constant(groups: Groups, *, tolerance: float = TOLERANCE) -> Tensor:
-    """Groups with spread (dynamic sampling; DAPO, arXiv 2503.14476)."""
-    return _whole(live_groups(groups.rewards, groups.valid, tolerance), groups)
+def drop_constant(groups: Groups) -> Tensor:
+    """Groups with spread (dynamic sampling; DAPO, arXiv 2503.14476). Neutral: changes no update by itself."""
+    return _whole(live_groups(groups.rewards, groups.valid), groups)
 
 
 def pass_rate_band(groups: Groups, *, low: float, high: float, threshold: float = 0.5) -> Tensor:
@@ -124,27 +131,35 @@ FILTERS: dict[str, Filter] = {
 }
 """Every filter by the name used in recipes."""
 
+NEUTRAL: frozenset[str] = frozenset({"drop_constant"})
+"""Filters whose groups stay in every statistic, term and denominator."""
 
-def apply(groups: Groups, chain: Sequence[tuple[str, Mapping[str, Any]]]) -> Filtered:
-    """Run the named filters in order, each on what the ones before it left.
+
+def apply(groups: Groups, chain: Sequence[tuple[str | Filter, Mapping[str, Any]]]) -> Filtered:
+    """Run the filters in order, each on what the ones before it left (neutral ones leave all). A filter is a name of
+    `FILTERS` or a function of one's own, counted by the function's name.
 
     Raises:
         ConfigError: an unknown filter, or settings it does not have.
     """
     total = max(groups.rewards.shape[0], 1)
-    live = live_groups(groups.rewards, groups.valid)
+    live, dropped = live_groups(groups.rewards, groups.valid), torch.zeros_like(groups.valid)
     counts = {"groups/live": int(live.sum()) / total}
-    for name, settings in chain:
-        if name not in FILTERS:
-            raise ConfigError(f"unknown filter {name!r}", suggestion(name, FILTERS))
+    for given, settings in chain:
+        if isinstance(given, str) and given not in FILTERS:
+            raise ConfigError(f"unknown filter {given!r}", suggestion(given, FILTERS))
+        run, name = (FILTERS[given], given) if isinstance(given, str) else (given, given.__name__)
         try:
-            keep = FILTERS[name](groups, **settings)
+            keep = run(groups, **settings)
         except TypeError as error:
             raise ConfigError(f"filter {name!r}: {error}", "see docs/algorithm.md for its settings") from error
-        groups = replace(groups, valid=groups.valid & keep)
-        live = live_groups(groups.rewards, groups.valid)
+        if name in NEUTRAL:
+            dropped = dropped | ~keep
+        else:
+            groups = replace(groups, valid=groups.valid & keep)
+        live = live_groups(groups.rewards, groups.valid & ~dropped)
         counts[f"groups/live_after/{name}"] = int(live.sum()) / total
-    return Filtered(groups.valid, live, counts)
+    return Filtered(groups.valid & ~dropped, groups.valid, live, counts)
 
 
 def _whole(keep: Tensor, groups: Groups) -> Tensor:

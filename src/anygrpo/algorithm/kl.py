@@ -84,10 +84,30 @@ def estimate(kind: str, new: Tensor, ref: Tensor, old: Tensor | None, mask: Tens
     return KL(value, loss, far | lost)
 
 
+def sampled_k1(new: Tensor, ref: Tensor, old: Tensor | None, mask: Tensor) -> KL:
+    """`estimate` with the value k1."""
+    return estimate("k1", new, ref, old, mask)
+
+
+def sampled_k2(new: Tensor, ref: Tensor, old: Tensor | None, mask: Tensor) -> KL:
+    """`estimate` with the value k2."""
+    return estimate("k2", new, ref, old, mask)
+
+
+def sampled_k3(new: Tensor, ref: Tensor, old: Tensor | None, mask: Tensor) -> KL:
+    """`estimate` with the value k3."""
+    return estimate("k3", new, ref, old, mask)
+
+
+def of_loss(loss: Tensor, mask: Tensor) -> KL:
+    """A loss [n, t] of one's own as a `KL`: what is differentiated, and what is logged."""
+    loss = torch.where(mask, loss, 0.0)
+    return KL(loss.detach(), loss, torch.zeros_like(mask))
+
+
 def exact(kl: Tensor, mask: Tensor) -> KL:
     """A KL [n, t] that the policy computed exactly, with its own gradient, as a `KL`."""
-    loss = torch.where(mask, kl, 0.0)
-    return KL(loss.detach(), loss, torch.zeros_like(mask))
+    return of_loss(kl, mask)
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, ref_mean: Tensor, ref_log_std: Tensor) -> Tensor:
@@ -122,16 +142,21 @@ class FixedKL:
 class AdaptiveKL:
     """Proportional controller: beta x (1 + clip(kl / target - 1, -.2, .2) x samples / horizon).
 
-    Ziegler et al., arXiv 1909.08593, section 2.2. `horizon` counts samples.
+    Ziegler et al., arXiv 1909.08593, section 2.2. `horizon` counts samples; a step of more samples than that counts as
+    one horizon, so that the factor stays within [.8, 1.2] whatever the size of a step. Beta stays within its limits,
+    the lower one above 0: what is multiplied could not return from there.
     """
 
     beta: float
     target: float
     horizon: float = 10_000.0
+    minimum: float = 1e-6
+    maximum: float = 10.0
 
     def __post_init__(self) -> None:
         if self.target <= 0 or self.horizon <= 0:
             raise ConfigError(f"KL target {self.target}, horizon {self.horizon}", "both must be > 0")
+        _check_limits(self.minimum, self.maximum)
 
 
 @dataclass(frozen=True)
@@ -148,20 +173,37 @@ class BandKL:
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high or self.factor <= 1:
             raise ConfigError(f"KL band [{self.low}, {self.high}], factor {self.factor}", "low <= high, factor > 1")
+        _check_limits(self.minimum, self.maximum)
 
 
-Controller = FixedKL | AdaptiveKL | BandKL
+def _check_limits(minimum: float, maximum: float) -> None:
+    if not 0 < minimum <= maximum:
+        raise ConfigError(f"KL weight within [{minimum}, {maximum}]", "need 0 < minimum <= maximum: 0 stays 0 for ever")
+
+
+@dataclass(frozen=True)
+class RuleKL:
+    """A rule of one's own: (beta, kl, samples) -> the next beta, >= 0."""
+
+    beta: float
+    rule: Callable[[float, float, int], float]
+
+
+Controller = FixedKL | AdaptiveKL | BandKL | RuleKL
 
 
 def update(state: Controller, kl: float, samples: int = 1) -> Controller:
     """The controller after a step whose mean KL was `kl` over `samples` samples. A non-finite KL changes nothing."""
     if isinstance(state, FixedKL) or not math.isfinite(kl):
         return state
+    if isinstance(state, RuleKL):
+        return replace(state, beta=max(state.rule(state.beta, kl, samples), 0.0))
+    beta = max(state.beta, state.minimum)  # from 0 too
     if isinstance(state, AdaptiveKL):
         error = min(max(kl / state.target - 1.0, -0.2), 0.2)
-        return replace(state, beta=state.beta * max(1.0 + error * samples / state.horizon, 0.0))
-    if kl > state.high:
-        return replace(state, beta=min(state.beta * state.factor, state.maximum))
-    if kl < state.low:
-        return replace(state, beta=max(state.beta / state.factor, state.minimum))
-    return state
+        beta *= 1.0 + error * min(samples / state.horizon, 1.0)
+    elif kl > state.high:
+        beta *= state.factor
+    elif kl < state.low:
+        beta /= state.factor
+    return replace(state, beta=min(max(beta, state.minimum), state.maximum))

@@ -30,7 +30,6 @@ class AdvantageOptions:
         k: for "pass_at_k".
         ddof: 1 divides variances by n - 1, 0 by n.
         epsilon: added to standard deviations (and to the mean in "maxrl"). 0 is right; others exist for comparison.
-        tolerance: see `is_constant`.
     """
 
     std_floor: float = 0.0
@@ -41,7 +40,6 @@ class AdvantageOptions:
     k: int = 1
     ddof: int = 1
     epsilon: float = 0.0
-    tolerance: float = TOLERANCE
 
 
 Normaliser = Callable[[Tensor, Tensor, AdvantageOptions], Tensor]
@@ -55,7 +53,7 @@ def _divide(x: Tensor, std: Tensor, o: AdvantageOptions) -> Tensor:
 
 
 def _live(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
-    return ~is_constant(x, valid, o.tolerance)[:, None]
+    return ~is_constant(x, valid)[:, None]
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -89,7 +87,7 @@ def leave_one_out_std(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     rows = x[:, None, :].expand(others.shape).reshape(-1, group)
     mask = others.reshape(-1, group)
     std = group_std(rows, mask, o.ddof).reshape(x.shape)
-    flat = is_constant(rows, mask, o.tolerance).reshape(x.shape)
+    flat = is_constant(rows, mask).reshape(x.shape)
     difference = leave_one_out(x, valid, o)
     return torch.where(flat, difference, _divide(difference, std, o))
 
@@ -131,7 +129,7 @@ def running(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     Prompts of unequal difficulty get advantages of one sign within a group; a group of one has a baseline here.
     """
     std = math.sqrt(o.running.variance)
-    if std <= o.tolerance * max(abs(o.running.mean), std):
+    if std <= TOLERANCE * max(abs(o.running.mean), std):
         return torch.zeros_like(x)
     return _divide(x - o.running.mean, x.new_tensor(std), o)
 

@@ -119,13 +119,30 @@ def _guarded_ratio(logs: Tensor, mask: Tensor, settings: ClipSettings) -> tuple[
     return torch.where(guarded, 0.0, logs).exp(), guarded
 
 
-def _plain(loss: Tensor, mask: Tensor) -> PerDecision:
+def _credit(advantages: Tensor, mask: Tensor) -> Tensor:
+    """The advantages, which are one a row or one a decision.
+
+    Raises:
+        AnygrpoError: neither: [n] beside n decisions would credit decisions with rows' advantages.
+    """
+    n, t = mask.shape
+    if advantages.shape != (n, 1) and advantages.shape != (n, t):
+        raise AnygrpoError(
+            f"advantages {tuple(advantages.shape)} for {n} rows of {t} decisions",
+            f"give [n, 1] = [{n}, 1] (one a row: advantages[:, None]) or [n, t] = [{n}, {t}]",
+        )
+    return advantages
+
+
+def plain(loss: Tensor, mask: Tensor) -> PerDecision:
+    """A loss [n, t] that nothing clips, as a `PerDecision`."""
     none = torch.zeros_like(mask)
     return PerDecision(torch.where(mask, loss, 0.0), none, none, none, none)
 
 
 def _clipped(logs: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
     """-min(r A, clip(r) A), given log r."""
+    advantages = _credit(advantages, mask)
     ratio, guarded = _guarded_ratio(logs, mask, settings)
     inside = ratio.clamp(1 - settings.low, 1 + settings.high)
     loss = -torch.minimum(ratio * advantages, inside * advantages)
@@ -161,9 +178,9 @@ def cispo(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: 
     """
     ratio = log_ratio(new, old, mask).detach().exp()
     weight = ratio.clamp(1 - settings.low, 1 + settings.high)
-    plain = _plain(-weight * advantages * new, mask)
+    bare = plain(-weight * _credit(advantages, mask) * new, mask)
     low, high = mask & (ratio < 1 - settings.low), mask & (ratio > 1 + settings.high)
-    return PerDecision(plain.loss, low, high, plain.clipped_dual, plain.guarded)
+    return PerDecision(bare.loss, low, high, bare.clipped_dual, bare.guarded)
 
 
 def sapo(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
@@ -171,6 +188,7 @@ def sapo(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: C
 
     Its gradient at r = 1 is that of r A, and fades on both sides; tau depends on the sign of A. Nothing is clipped.
     """
+    advantages = _credit(advantages, mask)
     ratio, guarded = _guarded_ratio(log_ratio(new, old, mask), mask, settings)
     tau = torch.where(advantages > 0, settings.tau_positive, settings.tau_negative)
     loss = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantages
@@ -180,12 +198,12 @@ def sapo(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: C
 
 def reinforce(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
     """-A log new. Right for samples of the present policy alone: `old` plays no part. Williams 1992."""
-    return _plain(-advantages * new, mask)
+    return plain(-_credit(advantages, mask) * new, mask)
 
 
 def supervised(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
     """-log new: cross-entropy of given actions. `old` and `advantages` play no part."""
-    return _plain(-new, mask)
+    return plain(-new, mask)
 
 
 def rce(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: ClipSettings) -> PerDecision:
@@ -196,7 +214,7 @@ def rce(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: Cl
     """
     if bool((advantages < 0).any()):
         raise ConfigError(f"RCE with a weight of {float(advantages.min()):.4g}", "use reward_weights, not advantages")
-    return _plain(-advantages * new, mask)
+    return plain(-_credit(advantages, mask) * new, mask)
 
 
 OBJECTIVES: dict[str, Objective] = {

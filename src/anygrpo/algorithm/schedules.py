@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 
 from anygrpo.errors import ConfigError, suggestion
 
+Shape = Callable[[float, float, float], float]
+"""(start, end, progress in (0, 1)) -> value."""
+
 
 def value_at(
-    kind: str,
+    kind: str | Shape,
     start: float,
     end: float,
     step: int,
@@ -22,16 +25,19 @@ def value_at(
 
     Warm-up climbs linearly: (step + 1) / warmup x start: no step is wasted at 0, and step warmup - 1 has `start`.
     From there "linear", "cosine" and "exponential" move to `end`, reached exactly at the last step and kept after it;
-    "constant" stays; "step" multiplies by `factor` at each milestone (a step of the stage). A stage of one step has
-    `start`.
+    an end of 0 is reached one step later, so that no last step is sampled and thrown away at a rate of 0. "constant"
+    stays; "step" multiplies by `factor` at each milestone (a step of the stage). A stage of one step has `start`. A
+    function (start, end, progress in (0, 1)) -> value stands for a kind of one's own.
 
-    >>> [round(value_at("linear", 1.0, 0.0, i, 5, warmup=2), 3) for i in range(5)]
-    [0.5, 1.0, 0.667, 0.333, 0.0]
+    >>> [round(value_at("linear", 1.0, 0.0, i, 5, warmup=2), 3) for i in range(6)]
+    [0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
+    >>> [value_at("linear", 1.0, 0.5, i, 3) for i in range(3)]
+    [1.0, 0.75, 0.5]
 
     Raises:
-        ConfigError: an unknown kind, steps < 1, or an exponential through 0.
+        ConfigError: an unknown kind, steps < 1, an exponential through 0, or a function's value that is not finite.
     """
-    if kind not in SHAPES and kind not in ("constant", "step"):
+    if isinstance(kind, str) and kind not in SHAPES and kind not in ("constant", "step"):
         raise ConfigError(f"unknown schedule {kind!r}", suggestion(kind, [*SHAPES, "constant", "step"]))
     if steps < 1 or warmup < 0:
         raise ConfigError(f"schedule over {steps} steps with {warmup} of warm-up", "need steps >= 1, warmup >= 0")
@@ -44,9 +50,15 @@ def value_at(
     first = max(warmup - 1, 0)  # the step that has `start`
     if step <= first:
         return start
-    if step >= steps - 1:
+    last = steps if end == 0 else steps - 1  # the step that has `end`
+    if step >= last:
         return end
-    return SHAPES[kind](start, end, (step - first) / (steps - 1 - first))
+    shape = SHAPES[kind] if isinstance(kind, str) else kind
+    value = float(shape(start, end, (step - first) / (last - first)))
+    if not math.isfinite(value) or (value < 0 <= min(start, end)):
+        name = kind if isinstance(kind, str) else kind.__name__
+        raise ConfigError(f"schedule {name!r} from {start} to {end} gives {value} at step {step}", "keep it in range")
+    return value
 
 
 def _linear(start: float, end: float, progress: float) -> float:
@@ -63,9 +75,9 @@ def _exponential(start: float, end: float, progress: float) -> float:
     return start * (end / start) ** progress
 
 
-SHAPES: dict[str, Callable[[float, float, float], float]] = {
+SHAPES: dict[str, Shape] = {
     "linear": _linear,
     "cosine": _cosine,
     "exponential": _exponential,
 }
-"""(start, end, progress in (0, 1)) -> value."""
+"""Those that move from start to end."""

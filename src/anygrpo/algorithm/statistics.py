@@ -10,7 +10,8 @@ from torch import Tensor
 
 TOLERANCE = 2e-7
 """Relative spread at or below which a group counts as constant: between one and two float32 spacings, so that rewards
-that differ only by the rounding of a float32 sum are equal, and 1e7 + {0, 1, 2, 3} are not."""
+that differ only by the rounding of a float32 sum are equal, and 1e7 + {0, 1, 2, 3} are not. A fact of float32, not a
+setting: the filter `minimum_spread` takes out groups whose spread is noise of the reward's own."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class RunningState:
         return RunningState(self.mean + b * gap, variance, total, self.decay)
 
 
-def is_constant(rewards: Tensor, valid: Tensor, tolerance: float = TOLERANCE) -> Tensor:
-    """[P] bool: max - min <= tolerance x max |reward| among the valid rewards of a group.
+def is_constant(rewards: Tensor, valid: Tensor) -> Tensor:
+    """[P] bool: max - min <= TOLERANCE x max |reward| among the valid rewards of a group.
 
     Groups with fewer than two valid samples are constant: nothing in them can be compared.
     """
@@ -50,7 +51,7 @@ def is_constant(rewards: Tensor, valid: Tensor, tolerance: float = TOLERANCE) ->
     high = torch.where(valid, x, -math.inf).amax(1)
     low = torch.where(valid, x, math.inf).amin(1)
     scale = torch.where(valid, x.abs(), 0.0).amax(1)
-    return high - low <= tolerance * scale  # one valid sample: 0; none: -inf
+    return high - low <= TOLERANCE * scale  # one valid sample: 0; none: -inf
 
 
 def group_mean(x: Tensor, valid: Tensor) -> Tensor:

@@ -15,6 +15,9 @@ from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 
 Totals = dict[str, Tensor]
 
+Reduction = Callable[[Tensor, Totals, "int | None", "Tensor | None"], Tensor]
+"""(used [N, T], totals, horizon, prompt ids) -> divisor of a decision's weight: a scalar, [N, 1] or [N, T]."""
+
 
 def counts(mask: Tensor, valid: Tensor, prompt_ids: Tensor | None = None) -> Totals:
     """What the denominators need, as float64 scalars that may be summed over ranks.
@@ -36,7 +39,7 @@ def counts(mask: Tensor, valid: Tensor, prompt_ids: Tensor | None = None) -> Tot
 def loss_weights(
     mask: Tensor,
     valid: Tensor,
-    reduction: str,
+    reduction: str | Reduction,
     *,
     horizon: int | None = None,
     prompt_ids: Tensor | None = None,
@@ -51,10 +54,14 @@ def loss_weights(
     | prompt_mean | 1 / (prompts x decisions of own prompt) | 1 | ScaleRL, arXiv 2510.13786 |
     | constant | 1 / (valid rows x horizon) | mean length / horizon | Dr. GRPO, arXiv 2503.20783 |
 
+    A reduction of one's own is a function (used [N, T] bool, totals, horizon, prompt_ids) -> what 1 is divided by to
+    give a decision's weight: a scalar, [N, 1] or [N, T], above 0 wherever `used`.
+
     Args:
         mask: [N, T] bool.
         valid: [N] bool.
-        horizon: for "constant": the length that counts as 1; 1 gives the mean over rows of sums.
+        horizon: for "constant": the length that counts as 1, the same for every step (a limit of the policy, never
+            the longest sample); 1 gives the mean over rows of sums.
         prompt_ids: [N] int, for "prompt_mean".
         totals: `counts` summed over all ranks; by default of these rows alone.
 
@@ -62,15 +69,12 @@ def loss_weights(
         ConfigError: an unknown reduction, or one whose argument is missing.
         AnygrpoError: shapes that do not agree.
     """
-    if reduction not in REDUCTIONS:
+    if isinstance(reduction, str) and reduction not in REDUCTIONS:
         raise ConfigError(f"unknown reduction {reduction!r}", suggestion(reduction, REDUCTIONS))
-    if reduction == "constant" and (horizon is None or horizon <= 0):
-        raise ConfigError(f'reduction "constant" with horizon = {horizon}', "give the length that counts as 1, > 0")
-    if reduction == "prompt_mean" and prompt_ids is None:
-        raise ConfigError('reduction "prompt_mean" without prompt ids', "give the prompt of each row")
     used = _used(mask, valid)
     sums = totals if totals is not None else counts(mask, valid, prompt_ids)
-    each = REDUCTIONS[reduction](used, sums, horizon, prompt_ids)  # [N, 1] or scalar, float64; 0 in unused rows alone
+    divisor = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
+    each = divisor(used, sums, horizon, prompt_ids)  # [N, 1] or scalar, float64; 0 in unused rows alone
     return torch.where(used, 1.0 / each, 0.0).float()
 
 
@@ -91,29 +95,38 @@ def _used(mask: Tensor, valid: Tensor) -> Tensor:
     return mask & valid[:, None]
 
 
-def _token_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+def token_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+    """Decisions of the step."""
     return sums["decisions"]
 
 
-def _sequence_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+def sequence_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+    """Rows with a decision x own length."""
     return sums["filled_rows"] * used.sum(1, keepdim=True)
 
 
-def _prompt_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
-    assert ids is not None  # seen to by `loss_weights`
+def prompt_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+    """Prompts x decisions of the own prompt."""
+    if ids is None:
+        raise ConfigError('reduction "prompt_mean" without prompt ids', "give the prompt of each row")
     same = ids[:, None] == ids[None, :]  # [N, N]
     return sums["prompts"] * (same * used.sum(1)).sum(1, keepdim=True)
 
 
-def _constant(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
-    assert horizon is not None  # seen to by `loss_weights`
+def constant(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
+    """Valid rows x horizon."""
+    if horizon is None or horizon <= 0:
+        raise ConfigError(
+            f'reduction "constant" with horizon = {horizon}',
+            "give the length that counts as 1, > 0 (algorithm.horizon, or the limit of the policy's rollouts)",
+        )
     return sums["rows"] * horizon
 
 
-REDUCTIONS: dict[str, Callable[[Tensor, Totals, int | None, Tensor | None], Tensor]] = {
-    "token_mean": _token_mean,
-    "sequence_mean": _sequence_mean,
-    "prompt_mean": _prompt_mean,
-    "constant": _constant,
+REDUCTIONS: dict[str, Reduction] = {
+    "token_mean": token_mean,
+    "sequence_mean": sequence_mean,
+    "prompt_mean": prompt_mean,
+    "constant": constant,
 }
 """Every reduction by the name used in recipes."""

@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "train a policy from a recipe",
     "doctor": "diagnose anybody's training log",
     "autopsy": "what a few logged numbers prove",
+    "explain": "what a choice, a preset or a setting of the algorithm is",
     "check": "test a recipe in a minute, before it runs",
     "compare": "did the policy change, and did the result?",
     "report": "a run folder as one HTML file",

@@ -68,6 +68,9 @@ def _dry_run(recipe: Recipe) -> int:
             if a.advantage == "zscore":
                 derived["advantage_bound"] = round((a.group_size - 1) / a.group_size**0.5, 4)
         print("# " + json.dumps(derived))
+        if follows := a.follows():
+            source = f'preset "{a.preset}"' if a.preset else f'objective "{a.objective}"'
+            print(f"# {stage.name}: {source} sets {json.dumps(follows)}")
     family = family_of(recipe.policy.kind)
     if family is not None and family.memory is not None:
         print("# " + json.dumps(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))

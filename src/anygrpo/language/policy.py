@@ -150,6 +150,7 @@ class CausalLM(Policy):
             ended=grid(made.ended),
             version=torch.full((count, group_size), self.version),
             info=info,
+            limit=self.config.max_new_tokens,
         )
 
     def _checked(self, rollout: Rollout) -> Rollout:

@@ -6,7 +6,7 @@ from typing import Any
 
 from anygrpo.probes.outcome import Outcome, Text, not_applicable
 from anygrpo.probes.subject import Subject
-from anygrpo.recipe.recipe import number
+from anygrpo.recipe.recipe import largest_beta
 from anygrpo.train.measure import advantage_metrics
 
 _OUT_OF_REACH = 100.0
@@ -50,7 +50,7 @@ def _clip(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
 
 def _reference(subject: Subject) -> list[Text]:
     a = subject.stage.algorithm
-    if number(a.beta) or not a.model_fields_set & {"beta", "kl", "kl_controller"}:
+    if largest_beta(a) or not a.model_fields_set & {"beta", "kl", "kl_controller"}:
         return []
     return [("a KL to the reference: beta = 0", "对参考策略的 KL:beta = 0")]
 

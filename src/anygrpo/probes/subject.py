@@ -126,7 +126,7 @@ class Subject:
     @cached_property
     def batch(self) -> Batch:
         """The rows that the loop would train on, of the affordable groups."""
-        return self.ready(needed_rows(weigh(self.prepared(), self.stage), self.numbers))
+        return self.ready(needed_rows(weigh(self.prepared(), self.stage), self.numbers, self.stage))
 
     @cached_property
     def preference(self) -> Batch:

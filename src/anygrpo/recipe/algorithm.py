@@ -2,66 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, model_validator
+from pydantic_core import PydanticCustomError
 
-from anygrpo.recipe.section import NotNegative, Number, Positive, Rate, Section, Share, TwoOrMore
-
-
-class DropConstant(Section):
-    """Groups without reward spread leave (exact where no other term needs them)."""
-
-    kind: Literal["drop_constant"]
-    tolerance: float = Field(1e-9, ge=0)
-
-
-class PassRateBand(Section):
-    """Groups whose share of samples with reward >= threshold lies in the band stay."""
-
-    kind: Literal["pass_rate_band"]
-    low: Share = 0.0
-    high: Share = 1.0
-    threshold: Number = 0.5
+from anygrpo.choices.catalogue import PRESETS, filled
+from anygrpo.recipe.filters import DropConstant, Filters
+from anygrpo.recipe.section import (
+    NotNegative,
+    Number,
+    Positive,
+    Rate,
+    Section,
+    UserFunction,
+    choice_of,
+)
 
 
-class ComponentAtLeast(Section):
-    """Groups where a sample reaches `threshold` in one reward component stay."""
-
-    kind: Literal["component_at_least"]
-    component: str
-    threshold: Number
-
-
-class MinimumSpread(Section):
-    """Groups whose best and worst rewards differ by `spread` stay."""
-
-    kind: Literal["minimum_spread"]
-    spread: NotNegative
+def _known_preset(name: str) -> str:
+    if name not in PRESETS:
+        expected = ", ".join(f"'{known}'" for known in PRESETS)
+        raise PydanticCustomError("literal_error", "must be one of {expected}", {"expected": expected})
+    return name
 
 
-class TopKByReward(Section):
-    """The k best samples of each group stay (early/late by a schedule)."""
-
-    kind: Literal["top_k_by_reward"]
-    k: TwoOrMore
-
-
-class OverlongMask(Section):
-    """Samples cut off at the limit leave."""
-
-    kind: Literal["overlong_mask"]
-
-
-FilterConfig = Annotated[
-    DropConstant | PassRateBand | ComponentAtLeast | MinimumSpread | TopKByReward | OverlongMask,
-    Field(discriminator="kind"),
-]
+Preset = Annotated[str, AfterValidator(_known_preset)]
+if TYPE_CHECKING:
+    Chosen: TypeAlias = str | UserFunction
+    Advantage = Objective = Estimator = Reduction = Controller = Correction = Chosen
+else:
+    Advantage, Objective, Estimator = choice_of("advantage"), choice_of("objective"), choice_of("kl")
+    Reduction, Controller, Correction = choice_of("reduction"), choice_of("controller"), choice_of("correction")
 
 
 class AlgorithmConfig(Section):
-    """How rewards become a gradient. Every number of kind `Number` may follow a schedule."""
+    """How rewards become a gradient. Every number of kind `Number` may follow a schedule.
 
+    Keys that are not given have the values of `preset`, then those that the objective's paper has for it, then the
+    defaults below. What is named by a word may be a user's "path.py:name" (or a table with `function`, `arguments`).
+    """
+
+    preset: Preset | None = None
+    "A published method: sets the keys that the recipe does not give (`anygrpo explain dapo`)."
     prompts_per_step: int = Field(8, ge=1)
     "P: prompts sampled in a step."
     group_size: int = Field(8, ge=1)
@@ -69,23 +52,7 @@ class AlgorithmConfig(Section):
     temperature: Positive | None = None
     "Sampling temperature, where it follows a schedule; the policy's own setting otherwise."
 
-    advantage: Literal[
-        "zscore",
-        "centred",
-        "leave_one_out",
-        "leave_one_out_std",
-        "rank",
-        "batch",
-        "whitened",
-        "overall",
-        "running",
-        "components",
-        "gdpo",
-        "maxrl",
-        "gpg",
-        "pass_at_k",
-        "best_gap",
-    ] = "zscore"
+    advantage: Advantage = "zscore"
     std_floor: float = Field(0.0, ge=0)
     "Smallest standard deviation that advantages are divided by."
     advantage_clip: float | None = Field(None, gt=0)
@@ -100,20 +67,26 @@ class AlgorithmConfig(Section):
     epsilon: float = Field(0.0, ge=0)
     "Added to the standard deviation; 0 is safe, since constant groups are recognised before any division."
 
-    objective: Literal["ppo", "gspo", "cispo", "sapo", "reinforce"] = "ppo"
+    objective: Objective = "ppo"
     clip_low: NotNegative | None = None
     "Ratio clip below 1; the policy type's default where not given."
     clip_high: NotNegative | None = None
     dual_clip: float | None = Field(None, gt=1)
-    importance: Literal["none", "truncate", "mask"] = "none"
+    "For negative advantages the loss stays below this times their size (clip/dual counts where)."
+    tau_positive: Positive = 1.0
+    "objective = sapo: steepness of the gate where the advantage is positive."
+    tau_negative: Positive = 1.05
+    ratio_guard: float = Field(20.0, gt=0)
+    "Decisions whose log-ratio exceeds this leave the loss and are counted (metric guarded)."
+    importance: Correction = "none"
     "Factor old / behaviour on losses where samples are not the old policy's own (another engine or precision, \
 off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the behaviour policy itself."
     importance_cap: float = Field(2.0, ge=1)
     importance_level: Literal["decision", "sequence"] = "decision"
     "One factor a decision, or one a sample: the product over its decisions."
-    reduction: Literal["token_mean", "sequence_mean", "prompt_mean", "constant"] = "token_mean"
+    reduction: Reduction = "token_mean"
     horizon: int | None = Field(None, ge=1)
-    "reduction = constant: the fixed number of decisions that sums are divided by (default: T)."
+    "reduction = constant: the fixed number of decisions that sums are divided by (default: the policy's limit)."
 
     epochs: int = Field(1, ge=1)
     "Passes over each rollout."
@@ -128,21 +101,27 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     entropy_coef: Number = 0.0
     beta: NotNegative = 0.0
     "Weight of the KL to the reference policy."
-    kl: Literal["k1", "k2", "k3", "exact"] = "k3"
-    kl_controller: Literal["fixed", "proportional", "band"] = "fixed"
-    "proportional: towards kl_target (Ziegler 2019). band: x or / 1.5 outside [kl_low, kl_high]."
+    kl: Estimator = "k3"
+    kl_controller: Controller = "fixed"
+    "proportional: towards kl_target (Ziegler 2019). band: x or / kl_factor outside [kl_low, kl_high]."
     kl_target: float = Field(0.05, gt=0)
-    kl_horizon: int = Field(100, ge=1)
+    kl_horizon: int = Field(10_000, ge=1)
+    "kl_controller = proportional: samples over which the weight moves by at most a fifth."
     kl_low: float = Field(0.01, gt=0)
     kl_high: float = Field(0.1, gt=0)
+    kl_factor: float = Field(1.5, gt=1)
+    beta_min: float = Field(1e-6, gt=0)
+    "A controller keeps the weight of the KL within these."
+    beta_max: float = Field(10.0, gt=0)
 
     rce_temperature: Positive = 1.0
     rce_variant: Literal["softmax", "rank", "top1"] = "softmax"
 
-    filters: tuple[FilterConfig, ...] = (DropConstant(kind="drop_constant"),)
+    filters: Filters = (DropConstant(kind="drop_constant"),)
     "Run in order, before advantages are computed; each one's effect on live groups is logged."
     overlong_buffer: int = Field(0, ge=0)
-    "Soft overlong penalty: the last so many decisions before the limit lower the reward linearly to -1 (0: off)."
+    "Soft overlong penalty: the last so many decisions before the policy's limit (max_new_tokens) lower the reward \
+linearly to -1 (0: off)."
     refill: int = Field(0, ge=0)
     "Dynamic sampling: up to this many further draws replace groups that filters removed; then goes on with fewer."
 
@@ -150,7 +129,24 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     def _band_has_width(self) -> AlgorithmConfig:
         if self.kl_low >= self.kl_high:
             raise ValueError(f"kl_low = {self.kl_low} is not below kl_high = {self.kl_high}")
+        if self.beta_min > self.beta_max:
+            raise ValueError(f"beta_min = {self.beta_min} is above beta_max = {self.beta_max}")
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _filled(cls, data: Any, handler: ModelWrapValidatorHandler[AlgorithmConfig]) -> AlgorithmConfig:
+        """With the keys that preset and objective set; these count as not given, so that a stage can change either."""
+        if not isinstance(data, dict):
+            return handler(data)
+        extra = filled(data)
+        made = handler({**data, **extra})
+        made.__pydantic_fields_set__.difference_update(extra)
+        return made
+
+    def follows(self) -> dict[str, Any]:
+        """What preset and objective set here, by key."""
+        return filled({key: getattr(self, key) for key in self.model_fields_set})
 
 
 Decay = Annotated[float, Field(ge=0, lt=1)]

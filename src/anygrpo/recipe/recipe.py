@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
+from anygrpo.choices.catalogue import card_of
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.algorithm import (
     AlgorithmConfig,
@@ -103,10 +104,18 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
     """What pydantic cannot see: settings that make a stage's every gradient 0."""
     if method != "grpo":
         return
-    if source == "policy" and a.group_size == 1 and number(a.lambda_pg):
+    advantage = card_of("advantage", a.advantage)
+    if source == "policy" and a.group_size == 1 and number(a.lambda_pg) and advantage and advantage.baseline == "group":
         raise ConfigError(
-            f"stage {name!r}: group_size = 1 has no baseline, every advantage is 0",
-            "set algorithm.group_size to 4 or more",
+            f'stage {name!r}: group_size = 1 has no baseline with advantage = "{a.advantage}", every advantage is 0',
+            'set algorithm.group_size to 4 or more, or advantage = "overall" or "running"',
+        )
+    if a.overlong_buffer and advantage and (advantage.by_part or a.advantage == "maxrl"):
+        why = "compares the parts of a reward" if advantage.by_part else "needs rewards >= 0"
+        raise ConfigError(
+            f"stage {name!r}: overlong_buffer = {a.overlong_buffer} lowers the total reward, and advantage = "
+            f'"{a.advantage}" {why}: the penalty cannot act',
+            "set overlong_buffer = 0 (a length reward can be a part of its own), or another advantage",
         )
     if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= a.group_size:
         raise ConfigError(
@@ -114,7 +123,7 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
             "set algorithm.pass_k below algorithm.group_size",
         )
     terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
-    if not any(number(getattr(a, term)) for term in terms):
+    if not any(number(getattr(a, term)) for term in terms) and a.kl_controller == "fixed":
         raise ConfigError(f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained", "set one of them")
 
 
@@ -134,19 +143,24 @@ def _check_off_policy(stages: list[Stage]) -> None:
             )
 
 
+def largest_beta(a: AlgorithmConfig) -> float:
+    """The weight of the KL furthest from 0 that may be in force; a controller starts above 0."""
+    return number(a.beta) if a.kl_controller == "fixed" else max(number(a.beta), a.beta_min)
+
+
 def number(value: float | Schedule) -> float:
     """The value furthest from 0 that a number takes, for checks before the run."""
     return max(value.extremes(), key=abs) if isinstance(value, Schedule) else value
 
 
 def _override(base: Any, changes: dict[str, object], where: str) -> Any:
-    """`base` with the keys of `changes` replaced; tables inside it are merged unless they name a new kind."""
+    """`base` with the keys of `changes` replaced; tables inside are merged unless they name a new kind or function."""
     if not changes:
         return base
     table = base.model_dump(exclude_unset=True)
     for key, value in changes.items():
         old = table.get(key)
-        merge = isinstance(old, dict) and isinstance(value, dict) and "kind" not in value
+        merge = isinstance(old, dict) and isinstance(value, dict) and not {"kind", "function"} & value.keys()
         table[key] = {**old, **value} if merge else value  # type: ignore[dict-item]
     try:
         return type(base).model_validate(table)

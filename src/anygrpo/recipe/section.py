@@ -11,12 +11,16 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
+    PlainValidator,
     SerializationInfo,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from anygrpo.choices.catalogue import names
 
 
 def _leaves(annotation: Any) -> set[Any]:
@@ -66,17 +70,85 @@ class Section(BaseModel):
         return table
 
 
+class UserFunction(Section):
+    """A function of the user's own: `{ function = "path.py:name", arguments = { ... } }`; "path.py:name" alone is the
+    same without arguments. Loaded when the run is built (`anygrpo.core.choices`), from the file as it then is."""
+
+    function: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "Further keyword arguments."
+
+    def __hash__(self) -> int:
+        return hash((self.function, repr(sorted(self.arguments.items()))))
+
+    @model_validator(mode="after")
+    def _names_a_file(self) -> UserFunction:
+        if not is_user_code(self.function):
+            raise ValueError(f'function = "{self.function}" does not name a function in a file: "path.py:function"')
+        return self
+
+
+def is_user_code(text: str) -> bool:
+    """Whether a text is spelt as "path.py:name"."""
+    path, _, name = text.rpartition(":")
+    return path.endswith(".py") and name.isidentifier()
+
+
+def by_function(table: Any) -> Any:
+    """A table whose function says its kind: "path.py:name", `{function = ...}` or `{kind = "path.py:name"}` is
+    `{kind = "function", function = ...}`."""
+    if isinstance(table, str) and is_user_code(table):
+        return {"kind": "function", "function": table}
+    if not isinstance(table, dict):
+        return table
+    if isinstance(kind := table.get("kind"), str) and is_user_code(kind):
+        return {**table, "kind": "function", "function": kind}
+    return {**table, "kind": "function"} if "function" in table and "kind" not in table else table
+
+
+def _one_of(kind: str) -> Callable[[Any], Any]:
+    known = names(kind)
+
+    def check(value: Any) -> Any:
+        if isinstance(value, dict | UserFunction):
+            return UserFunction.model_validate(value)
+        if isinstance(value, str) and (value in known or is_user_code(value)):
+            return value
+        expected = ", ".join(f"'{name}'" for name in known)
+        raise PydanticCustomError("literal_error", "must be one of {expected}, or path.py:name", {"expected": expected})
+
+    return check
+
+
+def _plain(value: str | UserFunction) -> str | dict[str, Any]:
+    return value if isinstance(value, str) else value.model_dump()
+
+
+def choice_of(kind: str) -> Any:
+    """The type of a key that names a card of this kind, or a user's own function."""
+    return Annotated[str | UserFunction, PlainValidator(_one_of(kind)), PlainSerializer(_plain, return_type=Any)]
+
+
 class Schedule(Section):
     """A number that changes over a stage's progress: `{kind = "cosine", start = 1e-4, end = 0.0, warmup = 10}`.
 
     Evaluated by `anygrpo.algorithm.schedules.value_at(kind, start, end, step, steps, warmup, milestones, factor)`.
     """
 
-    kind: Literal["constant", "linear", "cosine", "exponential", "step"] = "linear"
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_a_function(cls, data: Any) -> Any:
+        return by_function(data) if isinstance(data, dict) else data
+
+    kind: Literal["constant", "linear", "cosine", "exponential", "step", "function"] = "linear"
     start: float
     "Value after warm-up."
     end: float = 0.0
-    "Value at the last step."
+    "Value at the last step; 0 would be reached a step later, so that no step is wasted."
+    function: str | None = None
+    'kind = "function": path.py:name, called with (start, end, progress in (0, 1)).'
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "Further keyword arguments of the function."
     warmup: int = Field(0, ge=0)
     "Steps that climb linearly from 0 (first step: start / warmup) to `start`."
     steps: int | None = Field(None, ge=1)
@@ -91,6 +163,8 @@ class Schedule(Section):
             raise ValueError(
                 f"exponential from {self.start} to {self.end} (end is 0 where not given): both must be of one sign"
             )
+        if (self.kind == "function") != (self.function is not None and is_user_code(self.function)):
+            raise ValueError(f'kind = "{self.kind}" and function = {self.function}: give both, as "path.py:name"')
         if (self.kind == "step") != bool(self.milestones):
             raise ValueError(
                 f'kind = "{self.kind}" and milestones = {list(self.milestones)}: milestones are the steps at which '

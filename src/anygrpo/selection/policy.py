@@ -160,7 +160,7 @@ class SelectorPolicy(Policy):
             with torch.no_grad():
                 log_probs = self.set_log_probs(tree_map(lambda x: x.flatten(0, 1), samples)).view(p, g, 1)
         version = torch.full((p, g), self.version, dtype=torch.int64, device=log_probs.device)
-        return Rollout.of(samples, log_probs, mask, version=version)
+        return Rollout.of(samples, log_probs, mask, version=version, limit=log_probs.shape[-1])
 
     def _options(self, choosable: Tensor, chosen: Tensor) -> Tensor:
         return picks.open_columns(choosable, chosen, self.config.stop, self.config.min_shots)

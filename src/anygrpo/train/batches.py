@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import advantages, filters, weights
+from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Rollout, Tree, tree_map
+from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.parallel import sum_over_ranks, world_size
 from anygrpo.train.sharded import whole_weights
 from anygrpo.train.stages import Numbers
-
-_OF_PARTS = ("components", "gdpo")
-"""Normalisers that judge a group by its reward's parts: a total without spread is no reason to drop it."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Prepared:
         running: the next state of running statistics, or None.
         first, groups, width: index of the first group here, number of groups and of decisions T in the whole step,
             of which other ranks hold the rest.
+        limit: the most decisions that a sample could have had; None: not known.
     """
 
     rollout: Rollout
@@ -46,6 +46,7 @@ class Prepared:
     first: int = 0
     groups: int = 0
     width: int = 0
+    limit: int | None = None
 
 
 def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None) -> Prepared:
@@ -55,8 +56,10 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
     Takes the groups of all ranks: filters and advantages may compare across the whole step.
     """
     groups, _, width = rollout.shape
+    full = bool((rollout.mask | ~rollout.valid[..., None]).all())  # T is the same for every sample: it is the limit
+    limit = rollout.limit if rollout.limit is not None else width if full else None
     if stage.method == "grpo":
-        return replace(_prepare_grpo(rollout, stage, numbers, running), groups=groups, width=width)
+        return replace(_prepare_grpo(rollout, stage, numbers, running, limit), groups=groups, width=width, limit=limit)
     if stage.method == "supervised":
         best = torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1, keepdim=True)
         rollout = replace(rollout, valid=rollout.valid & (rollout.rewards >= best))
@@ -79,13 +82,23 @@ def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filte
 
 
 def _prepare_grpo(
-    rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None
+    rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None, limit: int | None
 ) -> Prepared:
     a = stage.algorithm
     if a.overlong_buffer:
-        penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), rollout.mask.shape[-1], a.overlong_buffer)
+        if limit is None:
+            raise ConfigError(
+                f"overlong_buffer = {a.overlong_buffer}, but the policy does not say how long a sample may become",
+                "give Rollout.of(..., limit=...) in its sample(), or set overlong_buffer = 0",
+            )
+        penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, a.overlong_buffer)
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
+<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
     filtered = _filtered(rollout, stage, numbers)
+=======
+    groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
+    filtered = filters.apply(groups, numbers.filters)
+>>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
     options = advantages.AdvantageOptions(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
@@ -96,9 +109,13 @@ def _prepare_grpo(
         ddof=a.ddof,
         epsilon=a.epsilon,
     )
-    result = advantages.compute(a.advantage, rollout.rewards, filtered.keep, options)
+    advantage = chosen("advantage", a.advantage)
+    # a card's name, since some normalisers need more than their function (moving statistics)
+    name = advantage.function if advantage.card is None else advantage.name
+    result = advantages.compute(name, rollout.rewards, filtered.counted, options)
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
-    mask = rollout.mask & filtered.keep[..., None]
+    mask = rollout.mask & filtered.counted[..., None]
+    rollout = replace(rollout, valid=filtered.counted)  # a row that leaves is in no denominator, of whatever reduction
     return Prepared(rollout, result.values, mask, counts, running=result.running)
 
 
@@ -142,8 +159,8 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
         weights=weights.loss_weights(
             mask,
             valid,
-            "constant" if whole_rows else a.reduction,
-            horizon=1 if whole_rows else a.horizon or prepared.width,
+            weights.constant if whole_rows else chosen("reduction", a.reduction).function,
+            horizon=1 if whole_rows else a.horizon or prepared.limit,
             prompt_ids=prompt,
             totals=totals,
         ),
@@ -180,9 +197,11 @@ def _groups(prepared: Prepared, index: Tensor) -> Prepared:
     )
 
 
-def needed_rows(batch: Batch, numbers: Numbers) -> Batch:
-    """Without the rows that can add nothing: exact, since the weights keep their denominators."""
-    live = batch.mask.any(-1) & (batch.advantages != 0).any(-1) & bool(numbers.lambda_pg)
+def needed_rows(batch: Batch, numbers: Numbers, stage: Stage) -> Batch:
+    """Without the rows that can add nothing: exact, since the weights keep their denominators. Rows with advantage 0
+    stay where another term is theirs, and where an objective of the user's own may have a gradient there."""
+    idle = stage.method != "grpo" or chosen("objective", stage.algorithm.objective).idle_at_zero
+    live = batch.mask.any(-1) & ((batch.advantages != 0).any(-1) | (not idle)) & bool(numbers.lambda_pg)
     if numbers.beta or numbers.entropy_coef:
         live = live | batch.mask.any(-1)
     if numbers.lambda_supervised or numbers.lambda_consistency:

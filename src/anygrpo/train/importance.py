@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.correction import Correction, importance_correction, mismatch
+from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import tree_map
 from anygrpo.recipe.recipe import Stage
@@ -23,9 +24,8 @@ def corrected(policy: Policy, own: Prepared, stage: Stage, rows: int) -> tuple[P
     mask, behaviour = own.mask.flatten(0, 1), own.rollout.log_probs.flatten(0, 1)
     with whole_weights(policy):
         old = _old(policy, own, mask, behaviour, rows)
-    made = importance_correction(
-        old, behaviour, mask, cap=a.importance_cap, mode=a.importance, level=a.importance_level
-    )
+    rule = chosen("correction", a.importance).function
+    made = importance_correction(old, behaviour, mask, cap=a.importance_cap, mode=rule, level=a.importance_level)
     grid = lambda x: x.view(own.rollout.log_probs.shape)  # noqa: E731
     return replace(own, old=grid(old), importance=grid(made.weights)), _metrics(made, mask)
 

@@ -42,7 +42,7 @@ def train(run: Run) -> None:
                 if run.policy.corrects:
                     own, mismatch = corrected(run.policy, own, stage, rows)
                 for part in minibatches(own, stage, run.seed(step, salt=1)):
-                    batch = needed_rows(weigh(part, stage), numbers)
+                    batch = needed_rows(weigh(part, stage), numbers, stage)
                     if demonstrations is None and total_over_ranks(len(batch)) == 0:
                         continue  # no group has spread: no gradient, no step
                     if needs_reference(stage, numbers):

@@ -151,6 +151,7 @@ _MEANS = {
     "kl/behaviour": ("kl/behaviour/sum", "count"),
     "clip/low": ("clip/low/sum", "count"),
     "clip/high": ("clip/high/sum", "count"),
+    "clip/dual": ("clip/dual/sum", "count"),
     "kl/reference": ("kl/reference/sum", "kl/count"),
     "entropy": ("entropy/sum", "entropy/count"),
 }

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy, state_of
 from anygrpo.errors import ConfigError
-from anygrpo.recipe.recipe import Recipe, number
+from anygrpo.recipe.recipe import Recipe, largest_beta
 from anygrpo.train.parallel import is_sharded, world_size
 
 
@@ -60,7 +60,7 @@ def _blocks(module: nn.Module) -> list[nn.Module]:
 def _check(policy: Policy, recipe: Recipe, blocks: list[nn.Module]) -> None:
     trained = any(p.requires_grad and ".lora_" not in n for n, p in policy.trainable().named_parameters())
     for stage in recipe.resolved_stages():
-        if trained and stage.algorithm.kl == "exact" and number(stage.algorithm.beta) > 0:
+        if trained and stage.algorithm.kl == "exact" and largest_beta(stage.algorithm) > 0:
             raise ConfigError(
                 f'stage {stage.name!r}: kl = "exact" swaps the reference in during the training pass, which sharded '
                 "weights do not allow",

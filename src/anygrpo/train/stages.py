@@ -7,14 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anygrpo.algorithm import kl, schedules
+from anygrpo.algorithm import filters, kl, schedules
 from anygrpo.core.build import build_task
+from anygrpo.core.choices import chosen, forget, resolve_all
 from anygrpo.core.policy import ClipDefaults
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.recipe.recipe import Recipe, Stage
-from anygrpo.recipe.section import Schedule, Section
+from anygrpo.recipe.section import Schedule, Section, UserFunction
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,21 @@ class PlannedStage:
         return math.floor(done / steps) > math.floor((done - 1) / steps)
 
 
+<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
 def plan_stages(recipe: Recipe, task: Task | None = None) -> list[PlannedStage]:
     """Stages with their tasks built (one task for all stages that share its section, or the one that is here already)
     and their step ranges."""
     tasks: dict[str, Task] = {}
+=======
+def plan_stages(recipe: Recipe) -> list[PlannedStage]:
+    """Stages with their tasks built (one task for all stages that share its section) and their step ranges."""
+    forget()
+    tasks: dict[str, object] = {}
+>>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
     planned: list[PlannedStage] = []
     begin = 0
     for stage in recipe.resolved_stages():
+        resolve_all(stage.algorithm)
         key = repr(stage.task)
         if key not in tasks:
             tasks[key] = build_task(stage.task, recipe.seed) if task is None else task
@@ -78,23 +87,25 @@ def plan_stages(recipe: Recipe, task: Task | None = None) -> list[PlannedStage]:
 
 
 def kl_controller(stage: Stage, beta: float) -> kl.Controller:
-    """The controller of the KL weight that the stage names, starting at `beta`."""
+    """The controller of the KL weight that the stage names, starting at `beta` (one that moves it: above 0)."""
     a = stage.algorithm
-    if a.kl_controller == "proportional":
-        return kl.AdaptiveKL(beta, a.kl_target, a.kl_horizon)
-    return kl.BandKL(beta, a.kl_low, a.kl_high) if a.kl_controller == "band" else kl.FixedKL(beta)
+    made = chosen("controller", a.kl_controller)
+    settings = {} if made.card is None else {name: getattr(a, key) for name, key in made.card.takes.items()}
+    return made.function(beta if a.kl_controller == "fixed" else max(beta, a.beta_min), **settings)
 
 
 def at(value: float | Schedule | None, step: int, steps: int) -> float | None:
     """A number of the recipe at `step` (counted from 0) of a stage of `steps`."""
     if not isinstance(value, Schedule):
         return value
-    length = value.steps or steps
+    length, kind = value.steps or steps, value.kind
+    if value.function is not None:
+        kind = chosen("schedule", UserFunction(function=value.function, arguments=value.arguments)).function
     return schedules.value_at(
-        value.kind,
+        kind,
         value.start,
         value.end,
-        min(step, length - 1),
+        min(step, length),
         length,
         warmup=value.warmup,
         milestones=value.milestones,
@@ -115,8 +126,10 @@ class Numbers:
     lambda_consistency: float
     entropy_coef: float
     beta: float
+    tau_positive: float
+    tau_negative: float
     rce_temperature: float
-    filters: tuple[tuple[str, dict[str, Any]], ...]
+    filters: tuple[tuple[str | filters.Filter, dict[str, Any]], ...]
 
 
 @dataclass
@@ -157,15 +170,21 @@ def numbers_at(stage: Stage, step: int, steps: int) -> Numbers:
         lambda_consistency=now(a.lambda_consistency),
         entropy_coef=now(a.entropy_coef),
         beta=now(a.beta),
+        tau_positive=now(a.tau_positive),
+        tau_negative=now(a.tau_negative),
         rce_temperature=now(a.rce_temperature),
-        filters=tuple((f.kind, _settings(f, now)) for f in a.filters),
+        filters=tuple(_filter(f, now) for f in a.filters),
     )
 
 
-def _settings(config: Section, now: Callable[[Any], Any]) -> dict[str, Any]:
-    """A filter's settings at this step; counts are whole numbers."""
+def _filter(config: Section, now: Callable[[Any], Any]) -> tuple[str | filters.Filter, dict[str, Any]]:
+    """A filter (a user's own: its function) and its settings at this step; counts are whole numbers."""
+    if isinstance(config, UserFunction):
+        own = UserFunction(function=config.function, arguments=config.arguments)
+        return chosen("filter", own).function, {}
     values = {name: now(getattr(config, name)) for name in type(config).model_fields if name != "kind"}
-    return {name: max(1, round(v)) if name == "k" else v for name, v in values.items()}
+    settings = {name: max(1, round(v)) if name == "k" else v for name, v in values.items()}
+    return config.kind, settings
 
 
 def policy_settings(section: Section, step: int, steps: int) -> dict[str, float]:

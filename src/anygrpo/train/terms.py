@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import kl, objectives
+from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Evaluation
-from anygrpo.recipe.recipe import Stage, number
+from anygrpo.recipe.recipe import Stage, largest_beta, number
 from anygrpo.train.parallel import gather, local, world_size
 from anygrpo.train.stages import Numbers, numbers_at
 
@@ -76,7 +77,7 @@ def wanted_at_any_step(stage: Stage, steps: int, policy: Policy) -> frozenset[st
     largest = replace(
         numbers_at(stage, 0, max(steps, 1)),
         entropy_coef=number(a.entropy_coef),
-        beta=number(a.beta),
+        beta=largest_beta(a),
         lambda_consistency=number(a.lambda_consistency),
         lambda_supervised=number(a.lambda_supervised) if policy.targets_in_samples else 0.0,
     )
@@ -124,17 +125,23 @@ def supervised_term(evaluation: Evaluation, block: Batch, weight: float, tally: 
 
 
 def _policy_term(policy: Policy, new: Tensor, block: Batch, stage: Stage, numbers: Numbers, tally: Tally) -> Tensor:
-    name = stage.algorithm.objective if stage.method == "grpo" else stage.method
+    a = stage.algorithm
     settings = objectives.ClipSettings(
         low=policy.clip.low if numbers.clip_low is None else numbers.clip_low,
         high=policy.clip.high if numbers.clip_high is None else numbers.clip_high,
-        dual=stage.algorithm.dual_clip,
+        dual=a.dual_clip,
+        tau_positive=numbers.tau_positive,
+        tau_negative=numbers.tau_negative,
+        guard=a.ratio_guard,
     )
-    result = objectives.OBJECTIVES[name](new, block.old, block.advantages, block.mask, settings)
+    objective = chosen("objective", a.objective if stage.method == "grpo" else stage.method).function
+    result = objective(new, block.old, block.advantages, block.mask, settings)
     value = (_as_sampled(block) * result.loss).sum()
     tally.add("loss/policy", value)
     if stage.method == "grpo":
         _tally_ratio(new.detach(), block, result, tally)
+        if a.dual_clip is not None:
+            tally.add("clip/dual/sum", (result.clipped_dual & block.mask).sum())
     return value
 
 
@@ -163,7 +170,8 @@ def _kl_term(evaluation: Evaluation, block: Batch, stage: Stage, tally: Tally) -
         weights = block.weights
     else:
         assert block.ref is not None
-        estimate = kl.estimate(stage.algorithm.kl, evaluation.log_probs, block.ref, block.old, block.mask)
+        measure = chosen("kl", stage.algorithm.kl).function
+        estimate: kl.KL = measure(evaluation.log_probs, block.ref, block.old, block.mask)
         value, loss, weights = estimate.value, estimate.loss, _as_sampled(block)
         tally.add("guarded", estimate.guarded.sum())
     tally.add("kl/reference/sum", value.sum())

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.objectives import WHOLE_SEQUENCE
+from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch as Batch
 from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
@@ -132,7 +132,7 @@ class Updater:
         tally = Tally()
         parts: dict[str, list[Tensor | None]] = {}
         measure = measure and not self.sharded
-        whole = stage.method == "grpo" and stage.algorithm.objective in WHOLE_SEQUENCE
+        whole = stage.method == "grpo" and chosen("objective", stage.algorithm.objective).whole_sequence
         for block, evaluation in self._scored(batch, rows, wanted(stage, numbers, self.policy), whole):
             if self.policy.old_from_training:
                 block = replace(block, old=torch.where(block.mask, evaluation.log_probs.detach(), block.old))

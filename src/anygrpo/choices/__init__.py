@@ -1,0 +1,1 @@
+"""Every choice of an algorithm as a card. Standard library only."""

@@ -1,0 +1,76 @@
+"""A card: all that is known of one choice, and the function it names. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KINDS: dict[str, tuple[str, str, str]] = {
+    "advantage": ("algorithm.advantage", "rewards [P, G] to advantages [P, G]", "由奖励 [P, G] 得到优势 [P, G]"),
+    "objective": ("algorithm.objective", "the loss of each decision", "每个决策的损失"),
+    "kl": ("algorithm.kl", "KL(policy || reference) of each decision", "每个决策的 KL(策略 || 参考策略)"),
+    "reduction": ("algorithm.reduction", "what a decision's loss is divided by", "每个决策的损失除以什么"),
+    "filter": ("algorithm.filters[].kind", "which groups and samples are used", "使用哪些组和样本"),
+    "schedule": ("kind of any scheduled number", "how a number moves over a stage", "数值在一个阶段中如何变化"),
+    "controller": ("algorithm.kl_controller", "how the KL's weight follows the KL", "KL 系数如何随 KL 调整"),
+    "correction": ("algorithm.importance", "the factor old / behaviour on losses", "损失上的系数 旧策略 / 行为策略"),
+    "reward": ("task.rewards[].kind", "what a text earns", "文本得到的奖励"),
+}
+"""Kind -> (where a recipe names it, what it is in English, in Chinese)."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One choice.
+
+    Attributes:
+        kind, name: a key of `KINDS`, and the word that recipes use.
+        function: "module:name" of what computes it.
+        formula, source: as docs/algorithm.md prints them; a source may be empty.
+        en, zh: what it does, a sentence in each language.
+        settings: keys it reads: of [algorithm], or of the choice's own table (filters, schedules).
+        takes: for controllers: field of the function -> key of [algorithm].
+        defaults: keys of [algorithm] that this choice sets where neither the recipe nor its preset does: its paper's.
+        metrics: names of the metrics it writes.
+        baseline: of an advantage: "group" (a sample alone gets 0), "batch" or "running".
+        whole_sequence: needs all decisions of a row at once.
+        needs_limit: needs the most decisions a sample could have had.
+        by_part: compares the parts of a reward, and never their sum.
+        neutral: of a filter: leaves every statistic, term and denominator as it is.
+    """
+
+    kind: str
+    name: str
+    function: str
+    formula: str
+    en: str
+    zh: str
+    source: str = ""
+    settings: tuple[str, ...] = ()
+    takes: Mapping[str, str] = field(default_factory=dict[str, str])
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metrics: tuple[str, ...] = ()
+    baseline: str = ""
+    whole_sequence: bool = False
+    needs_limit: bool = False
+    by_part: bool = False
+    neutral: bool = False
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A published method: keys of [algorithm], set where the recipe does not.
+
+    Attributes:
+        values: what it sets; never the size of a batch, a length or a learning rate, which are the experiment's.
+        source: where the values were read.
+        beside: what else was published with it, for the reader to set, and what differs here.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    source: str
+    en: str
+    zh: str
+    beside: str = ""

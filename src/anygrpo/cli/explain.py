@@ -1,0 +1,183 @@
+"""`anygrpo explain [WORD]`: what a choice, a preset or a key of [algorithm] is, from its card."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from anygrpo.choices.card import KINDS, Card, Preset
+from anygrpo.choices.catalogue import CARDS, PRESETS
+from anygrpo.choices.settings import SETTINGS
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.recipe.algorithm import AlgorithmConfig
+from anygrpo.recipe.section import Schedule
+
+_WORDS = {
+    "formula": "公式",
+    "source": "出处",
+    "sets": "默认设定",
+    "settings": "设置",
+    "metrics": "指标",
+    "recipe": "配方写法",
+    "function": "函数",
+    "presets": "用到它的预设",
+    "beside": "另注",
+    "type": "类型",
+    "default": "默认值",
+    "read by": "由谁使用",
+    "preset": "预设",
+}
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "explain",
+        help="what a choice, a preset or a setting of the algorithm is",
+        description="anygrpo explain | anygrpo explain gspo | explain reduction | explain clip_low",
+    )
+    parser.add_argument("word", nargs="?", help="a choice, a kind of choices, a preset or a key of [algorithm]")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it; exit code 0, or 2 for an unknown word."""
+    found = explained(args.word, args.lang)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        print("\n\n".join(_text(entry, args.lang) for entry in found))
+    return 0
+
+
+def explained(word: str | None, lang: str = "en") -> list[dict[str, Any]]:
+    """Everything of that name, each as a table of what is known; no word: the kinds with their names.
+
+    Raises:
+        ConfigError: nothing of that name.
+    """
+    if word is None:
+        lists = [_of_kind(kind, lang, short=True) for kind in KINDS]
+        return [*lists, {"title": _word("presets" if lang == "en" else "preset", lang), "names": list(PRESETS)}]
+    word = word.replace("-", "_").removeprefix("algorithm.")
+    kinds = {"filters": "filter", "kl_controller": "controller", "importance": "correction", "rewards": "reward"}
+    kind = kinds.get(word, word)
+    out = [_of_card(cards[word], lang) for cards in CARDS.values() if word in cards]
+    out += [_of_preset(PRESETS[word], lang)] if word in PRESETS else []
+    out += [_of_kind(kind, lang)] if kind in KINDS else []
+    out += [_of_setting(word, lang)] if word in SETTINGS else []
+    if not out:
+        known = {*PRESETS, *KINDS, *SETTINGS, *(name for cards in CARDS.values() for name in cards)}
+        raise ConfigError(f"{word!r} is no choice, preset or key of [algorithm]", suggestion(word, known))
+    return out
+
+
+def _of_card(card: Card, lang: str) -> dict[str, Any]:
+    where = KINDS[card.kind][0]
+    spelt = _spelt(card)
+    used = [p.name for p in PRESETS.values() if p.values.get(where.removeprefix("algorithm.")) == card.name]
+    entry: dict[str, Any] = {
+        "title": f"{card.name}: {card.kind}",
+        "sentence": card.zh if lang == "zh" else card.en,
+        "formula": card.formula,
+        "source": card.source,
+        "sets": _values(card.defaults),
+        "settings": {key: SETTINGS[key][lang == "zh"] for key in card.settings},
+        "metrics": list(card.metrics),
+        "presets": used,
+        "recipe": spelt,
+        "function": card.function,
+    }
+    return {name: value for name, value in entry.items() if value}
+
+
+def _spelt(card: Card) -> str:
+    tables = {
+        "filter": f'filters = [{{ kind = "{card.name}" }}]',
+        "reward": f'[[task.rewards]] kind = "{card.name}"',
+        "schedule": f'{{ kind = "{card.name}", start = ..., end = ... }}',
+    }
+    return tables.get(card.kind, f'{KINDS[card.kind][0]} = "{card.name}"')
+
+
+def _of_preset(preset: Preset, lang: str) -> dict[str, Any]:
+    return {
+        "title": f"{preset.name}: {_word('preset', lang)}",
+        "sentence": preset.zh if lang == "zh" else preset.en,
+        "sets": _values(preset.values),
+        "source": preset.source,
+        "recipe": f'[algorithm] preset = "{preset.name}"',
+    } | ({"beside": preset.beside} if preset.beside else {})
+
+
+def _of_kind(kind: str, lang: str, short: bool = False) -> dict[str, Any]:
+    where, en, zh = KINDS[kind]
+    cards = CARDS[kind]
+    entry: dict[str, Any] = {"title": f"{kind} ({where}): {zh if lang == 'zh' else en}"}
+    own = "path.py:name"
+    if short:
+        return entry | {"names": [*cards, own]}
+    return entry | {"settings": {c.name: c.zh if lang == "zh" else c.en for c in cards.values()}}
+
+
+def _of_setting(key: str, lang: str) -> dict[str, Any]:
+    field = AlgorithmConfig.model_fields.get(key)
+    entry: dict[str, Any] = {"title": f"algorithm.{key}" if field else key, "sentence": SETTINGS[key][lang == "zh"]}
+    if field is not None:
+        entry |= {"type": type_of(key), "default": _shown(field.get_default(call_default_factory=True))}
+    readers = [c.name for cards in CARDS.values() for c in cards.values() if key in c.settings]
+    return entry | ({"read by": readers} if readers else {})
+
+
+def type_of(key: str) -> str:
+    """What a key of [algorithm] may be, in words: for this command and the page of settings."""
+    text = json.dumps(AlgorithmConfig.model_json_schema(), default=str)
+    schema: dict[str, Any] = json.loads(text)["properties"].get(key, {})
+    options = schema.get("anyOf", [schema])
+    return " | ".join(dict.fromkeys(_option(option) for option in options))
+
+
+def _option(option: dict[str, Any]) -> str:
+    if "enum" in option:
+        return " | ".join(map(str, option["enum"]))
+    if "$ref" in option:
+        return "schedule" if option["$ref"].endswith("/Schedule") else "table"
+    limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    bounds = "".join(f" {sign} {option[name]:g}" for name, sign in limits.items() if name in option)
+    words = {"null": "none", "object": "table", "array": "list", "string": "name or path.py:name"}
+    return words.get(option.get("type", ""), option.get("type", "name or path.py:name")) + bounds
+
+
+def _values(values: Any) -> dict[str, Any]:
+    return {key: _shown(value) for key, value in values.items()}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_shown(v) for v in value]
+    if isinstance(value, Schedule) or hasattr(value, "kind"):
+        return {"kind": value.kind}
+    return "none" if value is None else value
+
+
+def _word(word: str, lang: str) -> str:
+    return _WORDS.get(word, word) if lang == "zh" else word
+
+
+def _text(entry: dict[str, Any], lang: str) -> str:
+    lines = [entry["title"]]
+    for name, value in entry.items():
+        if name == "title":
+            continue
+        if name in ("sentence", "names"):
+            lines.append("  " + (", ".join(value) if isinstance(value, list) else value))
+        elif name == "settings":
+            width = max(map(len, value), default=0)
+            lines += [f"  {key:<{width}}  {text}" for key, text in value.items()]
+        else:
+            pairs = [f"{k} = {json.dumps(v)}" for k, v in value.items()] if isinstance(value, dict) else value
+            many = pairs if isinstance(pairs, list) else [pairs]
+            shown = ", ".join(v if isinstance(v, str) else json.dumps(v) for v in many)
+            lines.append(f"  {_word(name, lang)}: {shown}")
+    return "\n".join(lines)

@@ -1,0 +1,216 @@
+"""From what a recipe names to the function that computes it: a card's, or the user's own from `path.py:name`.
+
+Resolved once a run and kept; `forget` is called where a run is built, so that a user's file is read as it then is. A
+user's function is checked here, at the border: that it can be called as its kind is, and the shape of what it returns.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm import kl, objectives
+from anygrpo.choices.card import Card
+from anygrpo.choices.catalogue import card_of, names
+from anygrpo.core import user_code
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.families import resolve
+from anygrpo.recipe.algorithm import AlgorithmConfig
+from anygrpo.recipe.section import UserFunction, is_user_code
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A resolved choice.
+
+    Attributes:
+        function: called as the cards of its kind are.
+        card: None for a user's own function.
+        whole_sequence: an objective needs all decisions of a row at once. A user's does unless its function says
+            otherwise (`mine.whole_sequence = False`), since a slice would be wrong without a word.
+        idle_at_zero: an objective's gradient is exactly 0 where the advantage is. Not known of a user's.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    card: Card | None
+    whole_sequence: bool = False
+    idle_at_zero: bool = True
+
+
+CALLED: dict[str, tuple[str, ...]] = {
+    "advantage": ("rewards", "valid", "options"),
+    "objective": ("new", "old", "advantages", "mask", "settings"),
+    "kl": ("new", "ref", "old", "mask"),
+    "reduction": ("used", "totals", "horizon", "prompt_ids"),
+    "filter": ("groups",),
+    "schedule": ("start", "end", "progress"),
+    "controller": ("beta", "kl", "samples"),
+    "correction": ("log_ratio", "mask", "cap"),
+}
+"""Kind -> the arguments, in order, that a user's function of it is called with."""
+
+
+@cache
+def chosen(kind: str, choice: str | UserFunction) -> Chosen:
+    """The function that `choice` stands for.
+
+    Raises:
+        ConfigError: an unknown name; a user's file without that function, or one that cannot be called as this kind is.
+        DataError: no such file.
+    """
+    if isinstance(choice, UserFunction) or is_user_code(choice):
+        return _own(kind, UserFunction(function=choice) if isinstance(choice, str) else choice)
+    card = card_of(kind, choice)
+    if card is None:
+        raise ConfigError(f"unknown {kind} {choice!r}", suggestion(choice, names(kind)))
+    return Chosen(card.name, resolve(card.function), card, card.whole_sequence)
+
+
+forget = chosen.cache_clear
+"""Read users' files again from now on."""
+
+
+def resolve_all(a: AlgorithmConfig) -> None:
+    """Resolve every choice of [algorithm], so that what cannot work is said before the first sample.
+
+    Raises: as `chosen`.
+    """
+    for kind, choice in (
+        ("advantage", a.advantage),
+        ("objective", a.objective),
+        ("kl", a.kl),
+        ("reduction", a.reduction),
+        ("controller", a.kl_controller),
+        ("correction", a.importance),
+    ):
+        chosen(kind, choice)
+    for f in a.filters:
+        if isinstance(f, UserFunction):
+            chosen("filter", UserFunction(function=f.function, arguments=f.arguments))
+    for name in type(a).model_fields:
+        value = getattr(a, name)
+        if getattr(value, "function", None) and getattr(value, "kind", None) == "function":
+            chosen("schedule", UserFunction(function=value.function, arguments=value.arguments))
+
+
+def _own(kind: str, choice: UserFunction) -> Chosen:
+    function, wanted = user_code.load(choice.function), CALLED[kind]
+    call = f"{choice.function.rpartition(':')[2]}({', '.join((*wanted, *(f'{k}=...' for k in choice.arguments)))})"
+    if not callable(function):
+        raise ConfigError(f"{choice.function} is {type(function).__name__}, no function", f"define {call}")
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*wanted, **choice.arguments)
+    except TypeError as error:
+        raise ConfigError(
+            f"{choice.function} cannot be called as {kind}: {error} (it takes {signature})",
+            f"a {kind} is called {call}",
+        ) from None
+    name = choice.function.rpartition(":")[2]
+    made = _CHECKED[kind](choice.function, partial(function, **choice.arguments))
+    made.__name__ = name
+    whole = kind == "objective" and getattr(function, "whole_sequence", True)
+    return Chosen(name, made, None, whole, idle_at_zero=False)
+
+
+def _tensor(spec: str, value: Any, wanted: Any, like: str) -> Tensor:
+    """`value`, a tensor of the wanted shape.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not isinstance(value, Tensor) or value.shape != torch.Size(wanted):
+        found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ConfigError(f"{spec} returned {found}", f"return a tensor {like} = {list(wanted)}")
+    return value
+
+
+def _advantage(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, valid, o: _tensor(spec, run(x, valid, o), x.shape, "[P, G]").to(x)
+
+
+def _objective(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def called(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: Any) -> objectives.PerDecision:
+        made = run(new, old, advantages, mask, settings)
+        if isinstance(made, objectives.PerDecision):
+            return made
+        return objectives.plain(_tensor(spec, made, mask.shape, "[n, t] (or a PerDecision)"), mask)
+
+    return called
+
+
+def _kl(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def called(new: Tensor, ref: Tensor, old: Tensor, mask: Tensor) -> kl.KL:
+        made = run(new, ref, old, mask)
+        return made if isinstance(made, kl.KL) else kl.of_loss(_tensor(spec, made, mask.shape, "[n, t]"), mask)
+
+    return called
+
+
+def _reduction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def called(used: Tensor, totals: dict[str, Tensor], horizon: int | None, ids: Tensor | None) -> Tensor:
+        each = torch.as_tensor(run(used, totals, horizon, ids), dtype=torch.float64)
+        try:
+            each = each.expand(used.shape)
+        except RuntimeError:
+            _tensor(spec, each, used.shape, "[N, T], [N, 1] or a number")
+        if bool((each[used] <= 0).any()) or not bool(torch.isfinite(each[used]).all()):
+            raise ConfigError(f"{spec} returned a divisor of {float(each[used].min()):.4g}", "it must be above 0")
+        return each
+
+    return called
+
+
+def _filter(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def called(groups: Any) -> Tensor:
+        keep = _tensor(spec, run(groups), groups.valid.shape, "[P, G] of bool")
+        if keep.dtype != torch.bool:
+            raise ConfigError(f"{spec} returned {keep.dtype}", "return a tensor [P, G] of bool: what to keep")
+        return keep & groups.valid
+
+    return called
+
+
+def _schedule(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda start, end, progress: _number(spec, run(start, end, progress))
+
+
+def _controller(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    rule: Callable[[float, float, int], float] = lambda beta, measured, samples: _number(  # noqa: E731
+        spec, run(beta, measured, samples)
+    )
+    return lambda beta, **limits: kl.RuleKL(beta, rule)
+
+
+def _correction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda logs, mask, cap: _tensor(spec, run(logs, mask, cap), logs.shape, "[n, t]").to(logs)
+
+
+def _number(spec: str, value: Any) -> float:
+    try:
+        made = float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{spec} returned {type(value).__name__}", "return a number") from None
+    if not math.isfinite(made):
+        raise ConfigError(f"{spec} returned {made}", "return a finite number")
+    return made
+
+
+_CHECKED: dict[str, Callable[[str, Callable[..., Any]], Callable[..., Any]]] = {
+    "advantage": _advantage,
+    "objective": _objective,
+    "kl": _kl,
+    "reduction": _reduction,
+    "filter": _filter,
+    "schedule": _schedule,
+    "controller": _controller,
+    "correction": _correction,
+}

@@ -1,0 +1,69 @@
+"""The tables of [algorithm].filters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from anygrpo.recipe.section import NotNegative, Number, Section, Share, TwoOrMore, UserFunction, by_function
+
+
+class DropConstant(Section):
+    """Groups without reward spread are skipped where that is exact, and replaced by `refill`; nothing else changes."""
+
+    kind: Literal["drop_constant"]
+
+
+class PassRateBand(Section):
+    """Groups whose share of samples with reward >= threshold lies in the band stay."""
+
+    kind: Literal["pass_rate_band"]
+    low: Share = 0.0
+    high: Share = 1.0
+    threshold: Number = 0.5
+
+
+class ComponentAtLeast(Section):
+    """Groups where a sample reaches `threshold` in one reward component stay."""
+
+    kind: Literal["component_at_least"]
+    component: str
+    threshold: Number
+
+
+class MinimumSpread(Section):
+    """Groups whose best and worst rewards differ by `spread` stay."""
+
+    kind: Literal["minimum_spread"]
+    spread: NotNegative
+
+
+class TopKByReward(Section):
+    """The k best samples of each group stay (early/late by a schedule)."""
+
+    kind: Literal["top_k_by_reward"]
+    k: TwoOrMore
+
+
+class OverlongMask(Section):
+    """Samples cut off at the limit leave."""
+
+    kind: Literal["overlong_mask"]
+
+
+class FunctionFilter(UserFunction):
+    """A user's `path.py:function`, called with (groups, **arguments) -> keep [P, G] bool."""
+
+    kind: Literal["function"]
+
+
+FilterConfig = Annotated[
+    DropConstant | PassRateBand | ComponentAtLeast | MinimumSpread | TopKByReward | OverlongMask | FunctionFilter,
+    Field(discriminator="kind"),
+]
+Filters = Annotated[
+    tuple[FilterConfig, ...],
+    BeforeValidator(lambda given: tuple(map(by_function, given)) if isinstance(given, list | tuple) else given),
+]
+"""Tables in order; "path.py:name" stands for a user's own."""
