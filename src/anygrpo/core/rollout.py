@@ -114,11 +114,8 @@ class Rollout:
     components: dict[str, Tensor] = field(default_factory=dict)
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
-<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
     discarded: Rollout | None = None
-=======
     limit: int | None = None
->>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
 
     @staticmethod
     def of(samples: Tree, log_probs: Tensor, mask: Tensor, **given: Any) -> Rollout:
@@ -189,11 +186,8 @@ class Rollout:
             **{name: cat(getattr(self, name), getattr(other, name)) for name in _TENSORS},
             components={name: cat(x, other.components[name]) for name, x in self.components.items()},
             reasons=self.reasons | {(p + first, g): why for (p, g), why in other.reasons.items()},
-<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
             discarded=_both(self.discarded, other.discarded),
-=======
             limit=None if self.limit is None or other.limit is None else max(self.limit, other.limit),
->>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
         )
 
     def groups(self, keep: Tensor) -> Rollout:

@@ -75,10 +75,9 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
     return Prepared(rollout, value, rollout.mask & rollout.valid[..., None], {}, groups=groups, width=width)
 
 
-def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filtered:
+def _filtered(rollout: Rollout, numbers: Numbers) -> filters.Filtered:
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
-    of_parts = stage.algorithm.advantage in _OF_PARTS
-    return filters.apply(groups, [f for f in numbers.filters if f[0] != "drop_constant" or not of_parts])
+    return filters.apply(groups, numbers.filters)
 
 
 def _prepare_grpo(
@@ -93,12 +92,7 @@ def _prepare_grpo(
             )
         penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, a.overlong_buffer)
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
-<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
-    filtered = _filtered(rollout, stage, numbers)
-=======
-    groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
-    filtered = filters.apply(groups, numbers.filters)
->>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
+    filtered = _filtered(rollout, numbers)
     options = advantages.AdvantageOptions(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
@@ -119,9 +113,9 @@ def _prepare_grpo(
     return Prepared(rollout, result.values, mask, counts, running=result.running)
 
 
-def kept_groups(rollout: Rollout, stage: Stage, numbers: Numbers) -> Tensor:
+def kept_groups(rollout: Rollout, numbers: Numbers) -> Tensor:
     """[P] bool: groups of which the stage's filters keep a sample."""
-    return _filtered(rollout, stage, numbers).keep.any(1)
+    return _filtered(rollout, numbers).keep.any(1)
 
 
 def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:

@@ -161,19 +161,10 @@ def _pass_at_k(policy: Policy, task: Task, prompts: list[Any], config: Evaluatio
     seed, each = rank_seed(seed), config.pass_samples or config.pass_k
     passed: list[torch.Tensor] = []
     for i, chunk in enumerate(_chunks(share(prompts))):
-<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
-        rollout: Rollout = policy.sample(chunk, each, seed + i)
+        rollout: Rollout = policy.sample(chunk, each, held_out_seed(seed, i))
         scores = task.score(chunk, policy.decode(rollout.samples))
         passed.append(right(scores, rule).cpu() & rollout.valid.cpu())
     return float(pass_at_k(torch.cat([part for parts in gather(passed) for part in parts]), config.pass_k).mean())
-=======
-        rollout: Rollout = policy.sample(chunk, k, held_out_seed(seed, i))
-        rollout = rollout.scored(task.score(chunk, policy.decode(rollout.samples)))
-        best.append(torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1))
-    top = torch.cat([part for parts in gather([b.cpu() for b in best]) for part in parts])
-    highest = max([float(x) for x in top if torch.isfinite(x)], default=0.0)
-    return float((top >= max(highest, 1e-12) * 0.5).double().mean())
->>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
 
 
 def held_out_seed(seed: int, chunk: int) -> int:

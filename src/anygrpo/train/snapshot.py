@@ -29,12 +29,8 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "samples_seen": run.samples_seen,
         "version": run.version,
         "running": run.running,
-<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
         "draws": (run.draws, run.first_draws),
-        "kl_state": run.kl_state if run.entered >= 0 else None,
-=======
         "beta": run.kl_state.beta if run.entered >= 0 else None,
->>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
         "controls": asdict(run.controls),
         "best": (run.best, run.best_step, run.evaluations_since_best),
         "updater": run.updater.state() if run.entered >= 0 else None,
@@ -84,12 +80,8 @@ def restore(run: Run, path: Path) -> None:
         if run.step > run.stages[index].begin:  # at a stage's first step everything begins anew
             run.begin_stage(index, fresh=False)
             run.updater.load(state["updater"])
-<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
-            run.kl_state, run.running = state["kl_state"], state["running"]
-            run.draws, run.first_draws = state["draws"]
-=======
             run.kl_state, run.running = replace(run.kl_state, beta=state["beta"]), state["running"]
->>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
+            run.draws, run.first_draws = state["draws"]
     dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
     run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
 

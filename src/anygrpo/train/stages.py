@@ -52,17 +52,11 @@ class PlannedStage:
         return math.floor(done / steps) > math.floor((done - 1) / steps)
 
 
-<<<<<<< 2f9253d623c724b2ed939fdd499f071449e7ae4b
 def plan_stages(recipe: Recipe, task: Task | None = None) -> list[PlannedStage]:
     """Stages with their tasks built (one task for all stages that share its section, or the one that is here already)
     and their step ranges."""
-    tasks: dict[str, Task] = {}
-=======
-def plan_stages(recipe: Recipe) -> list[PlannedStage]:
-    """Stages with their tasks built (one task for all stages that share its section) and their step ranges."""
     forget()
-    tasks: dict[str, object] = {}
->>>>>>> 0a05e6eba3603c22f4e274caa46fd4954048b063
+    tasks: dict[str, Task] = {}
     planned: list[PlannedStage] = []
     begin = 0
     for stage in recipe.resolved_stages():
