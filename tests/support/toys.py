@@ -112,5 +112,16 @@ class NothingHeldOut(BestArm):
         return []
 
 
+class Renamed(Bandit):
+    """Its library calls the weight otherwise."""
+
+    def saved_names(self) -> dict[str, str]:
+        return {"weight": "unet.to_q.weight"}
+
+
+def renamed(options: dict[str, Any], seed: int) -> Bandit:
+    return Renamed(seed, **options)
+
+
 def policy(options: dict[str, Any], seed: int) -> Bandit:
     return Bandit(seed, **options)

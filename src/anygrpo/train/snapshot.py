@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,17 @@ from torch import Tensor
 from anygrpo.core import saved
 from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Rollout, tree_map
+from anygrpo.errors import DataError
 from anygrpo.train import checkpoint
 from anygrpo.train.folder import cut_after
-from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, share
+from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, rank, share
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import laid_out
 from anygrpo.train.stages import Controls
+
+_KEYS = frozenset(
+    ("step", "samples_seen", "version", "running", "kl_state", "controls", "best", "updater", "anchor", "ahead")
+)
 
 
 def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
@@ -33,52 +39,81 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "controls": asdict(run.controls),
         "best": (run.best, run.best_step, run.evaluations_since_best),
         "updater": run.updater.state() if run.entered >= 0 else None,
-        "anchor": run.anchor,
+        "anchor": None if run.anchor is None else dict(run.anchor),
         "ahead": _whole_ahead(run.ahead),
     }
     weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints  # type: ignore[attr-defined]
-    if any(map(is_sharded, weights.values())):
-        _save_parts(run, step, weights, state, keep, best)
-    elif is_main():
-        checkpoint.save(run.folder.checkpoints, step, weights, state, keep, best)
-
-
-def _save_parts(run: Run, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool) -> None:
-    """Each rank writes its shards of weights and moments; rank 0 the rest, and makes it a checkpoint."""
-    moments: list[dict[str, Tensor]] = []
+    names = saved.library_names(run.policy.saved_names(), weights)
     if state["updater"] is not None:
-        moments = state["updater"].pop("moments")
-        state["updater"]["parameters"] = len(moments)
+        state["updater"]["moments"] = dict(zip(_keys(run, names), state["updater"]["moments"]))
+    if any(map(is_sharded, weights.values())):
+        _save_parts(run, step, {names[n]: w for n, w in weights.items()}, state, keep, best, names)
+    elif is_main():
+        checkpoint.save(run.folder.checkpoints, step, weights, state, keep, best, names)
+
+
+def _keys(run: Run, names: dict[str, str]) -> list[str]:
+    """A name for each weight that the optimizer holds, in its order."""
+    own = {id(p): name for name, p in run.policy.trainable().named_parameters()}  # type: ignore[attr-defined]
+    return [names.get(own.get(id(p), ""), f"parameter.{i}") for i, p in enumerate(run.updater.parameters)]
+
+
+def _save_parts(
+    run: Run, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool, names: dict[str, str]
+) -> None:
+    """Each rank writes its shards of weights and moments; rank 0 the rest, and makes it a checkpoint."""
+    moments = {} if state["updater"] is None else state["updater"].pop("moments")
     temporary = from_main(checkpoint.begin(run.folder.checkpoints, step) if is_main() else None)
     assert temporary is not None
     try:
-        saved.write(temporary, weights, moments)
-        if is_main():
-            checkpoint.finish(temporary, step, state, keep, best)
+        together(lambda: saved.write(temporary, weights, moments, rank()))
+        together(lambda: checkpoint.finish(temporary, step, state, keep, best, names) if is_main() else None)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
+def together(act: Callable[[], object]) -> None:
+    """Act on every rank; where it fails on one, all raise, so that none waits for another.
+
+    Raises:
+        OSError: a rank could not write; says which.
+    """
+    failed: str | None = None
+    code = 0
+    try:
+        act()
+    except OSError as error:
+        failed, code = f"rank {rank()}: {error}", error.errno or 5
+    for why, number in gather((failed, code)):
+        if why is not None:
+            raise OSError(number, why)
+
+
 def restore(run: Run, path: Path) -> None:
     """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
     weights, state = checkpoint.load(path)
+    if lacking := _KEYS - state.keys():
+        raise DataError(f"{path} lacks {sorted(lacking)}", "resume from another checkpoint of the same run")
     module = run.policy.trainable()  # type: ignore[attr-defined]
     own = state_of(module)
-    load_state(module, {name: laid_out(w, own[name]) if name in own else w for name, w in weights.items()})
+    whole = saved.own_names(weights, saved.library_names(run.policy.saved_names(), own))
+    load_state(module, {name: laid_out(w, own[name]) if name in own else w for name, w in whole.items()})
     run.step, run.samples_seen, run.version = state["step"], state["samples_seen"], state["version"]
     run.policy.version = run.version
     run.best, run.best_step, run.evaluations_since_best = state["best"]
     run.controls = Controls(**state["controls"])
     if state["anchor"] is not None:
         run.anchor = run.policy.fix_reference(state["anchor"])
-    run.ahead = _own_ahead(state.get("ahead") if run.recipe.training.off_policy_steps else None)
+    run.ahead = _own_ahead(state["ahead"] if run.recipe.training.off_policy_steps else None)
     run.entered = -1
     if state["updater"] is not None and run.step < run.total_steps:
         index = run.stage_index(run.step)
         if run.step > run.stages[index].begin:  # at a stage's first step everything begins anew
             run.begin_stage(index, fresh=False)
-            run.updater.load(state["updater"])
+            moments = state["updater"]["moments"]
+            keys = _keys(run, saved.library_names(run.policy.saved_names(), own))
+            run.updater.load(state["updater"] | {"moments": [dict(moments.get(key, {})) for key in keys]})
             run.kl_state, run.running = state["kl_state"], state["running"]
     dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
     run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
