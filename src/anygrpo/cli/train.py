@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(training: Run, quiet: bool) -> int:
-    from anygrpo.train import pictures
+    from anygrpo.train import pictures, snapshot
     from anygrpo.train.loop import train
     from anygrpo.watch.live import attach_doctor, finish
     from anygrpo.watch.progress import ProgressLine
@@ -60,17 +60,18 @@ def _train(training: Run, quiet: bool) -> int:
     if not quiet:
         print(f"run folder: {training.folder.path}")
         training.sinks.append(ProgressLine(training.total_steps))
-    doctor = attach_doctor(training)
-    try:
-        training.evaluate_start()
-        pictures.remember(training)
-        train(training)
-        pictures.draw(training)
-        if training.stop_reason:
-            print(f"stopped: {training.stop_reason}")
-    finally:
-        training.close()
-        finish(training, doctor)
+    with snapshot.accounted(training):
+        doctor = attach_doctor(training)
+        try:
+            training.evaluate_start()
+            pictures.remember(training)
+            train(training)
+            pictures.draw(training)
+            if training.stop_reason:
+                print(f"stopped: {training.stop_reason}")
+        finally:
+            training.close()
+            finish(training, doctor)
     return 0
 
 

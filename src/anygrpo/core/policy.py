@@ -122,6 +122,14 @@ class BasePolicy:
         Checkpoints are written under those; weights left out keep their names. Both are understood when loading."""
         return {}
 
+    def identity(self) -> dict[str, Any]:
+        """What else than weights makes this policy what it is, for the record of a run: the chat template of a
+        tokenizer that it, or a part of it, holds."""
+        parts = (getattr(part, "tokenizer", None) for part in (self, *vars(self).values()))
+        templates = (getattr(tokenizer, "chat_template", None) for tokenizer in parts)
+        found = [template for template in templates if isinstance(template, str)]
+        return {"template": found} if found else {}
+
     def plan(self, samples: Tree, rows: int) -> Sequence[Tensor] | int:
         """How to cut N rows into blocks: a number of rows, or index tensors (rows sharing a prompt together, say)."""
         return rows

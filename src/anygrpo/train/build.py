@@ -12,10 +12,10 @@ from anygrpo.core.policy import BasePolicy
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
-from anygrpo.train import snapshot
+from anygrpo.train import record, snapshot
 from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
-from anygrpo.train.folder import JsonlSink, RunFolder, cut_after, next_folder
+from anygrpo.train.folder import JsonlSink, RunFolder, cut_after, environment, next_folder
 from anygrpo.train.parallel import from_main, is_main
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import shard
@@ -32,7 +32,10 @@ def new_run(recipe: Recipe) -> Run:
         ConfigError, DataError: anything that cannot work is found here, before the first step.
     """
     path = Path(recipe.folder) if recipe.folder else from_main(next_folder(Path("runs"), recipe.name))
-    return _assemble(recipe, folder_of(path, resume=False))
+    run, prints = _assemble(recipe, folder_of(path, resume=False))
+    if is_main():
+        run.folder.keep_fingerprints(prints | {"environment": record.environment_digest(environment())})
+    return run
 
 
 def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
@@ -43,13 +46,15 @@ def resumed_run(path: Path, flags: Sequence[str] = ()) -> Run:
     """
     if not (path / "config.toml").is_file():
         raise DataError(f"{path} holds no run to continue", "give the folder that contains config.toml")
-    recipe = load_recipe(path / "config.toml", flags)
-    run = _assemble(recipe, folder_of(path, resume=True))
+    before, recipe = load_recipe(path / "config.toml"), load_recipe(path / "config.toml", flags)
+    run, prints = _assemble(recipe, folder_of(path, resume=True))
     newest = snapshot.newest(run.folder.checkpoints)
     if newest is not None:
         snapshot.restore(run, newest)
     elif is_main():
         cut_after(run.folder.metrics, -2)
+    if is_main():
+        record.resumed(run, before, prints, environment())
     return run
 
 
@@ -73,7 +78,8 @@ def check_stages(policy: BasePolicy, stages: list[PlannedStage], recipe: Recipe)
         )
 
 
-def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
+def _assemble(recipe: Recipe, folder: RunFolder) -> tuple[Run, dict[str, str]]:
+    """The run, and (rank 0) the fingerprints of what it is made of."""
     torch.manual_seed(recipe.seed)
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
@@ -81,9 +87,10 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
         torch.use_deterministic_algorithms(recipe.training.deterministic)
     policy = build_policy(recipe.policy, recipe.seed)
     same_weights(policy.trainable())  # type: ignore[attr-defined]
+    stages = plan_stages(recipe)
+    prints = record.fingerprints(recipe, policy, stages) if is_main() else {}
     if recipe.training.parallel == "fsdp":
         shard(policy, recipe)
-    stages = plan_stages(recipe)
     folder.describe(recipe)
     for task in {id(planned.task): planned.task for planned in stages}.values():
         task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)  # type: ignore[attr-defined]
@@ -95,4 +102,4 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> Run:
         config = recipe.model_dump(mode="json")
         sinks = [JsonlSink(folder.metrics)]
         sinks += [build_sink(kind, folder.path, t.project, recipe.name, config) for kind in t.sinks]
-    return Run(recipe, policy, stages, folder, sinks)
+    return Run(recipe, policy, stages, folder, sinks), prints

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from torch import Tensor
 from anygrpo.core import saved
 from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Rollout, tree_map
-from anygrpo.errors import DataError
+from anygrpo.errors import DataError, Interrupted
 from anygrpo.train import checkpoint
-from anygrpo.train.folder import cut_after
-from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, rank, share
+from anygrpo.train.folder import cut_after, writing
+from anygrpo.train.interrupt import GraceOver
+from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, rank, share, world_size
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import laid_out
 from anygrpo.train.stages import Controls
@@ -126,6 +128,47 @@ def roll_back(run: Run, path: Path) -> None:
     run.controls = controls
     if is_main():
         checkpoint.drop_after(run.folder.checkpoints, run.step)
+
+
+@contextmanager
+def accounted(run: Run) -> Iterator[None]:
+    """Around the steps: an end by disk, memory or clock says what was saved and what is lost.
+
+    Raises:
+        TrainingError: the disk cannot be written, or memory has ended.
+        Interrupted: the scheduler's time was over before the step was.
+    """
+    began = run.version, run.step
+
+    def note(row: dict[str, Any], _: Run) -> None:
+        nonlocal began
+        began = run.version, run.step + 1
+
+    run.observers.append(note)
+    try:
+        with writing(run.folder.path, lambda: _account(run)):
+            yield
+    except GraceOver:
+        ahead = any(planned.sampled_ahead for planned in run.stages)
+        if began == (run.version, run.step) and world_size() == 1 and not ahead:
+            run.running = run.running_before
+            save(run)
+        raise Interrupted(
+            f"the grace time is over; {_account(run)}", f"continue with --resume {run.folder.path}"
+        ) from None
+    finally:
+        run.observers.remove(note)
+
+
+def _account(run: Run) -> str:
+    """What there is to go on from, and what will have to be done again."""
+    folder = run.folder.checkpoints
+    last = checkpoint.newest(folder) if is_main() and folder.is_dir() else None
+    if last is None:
+        return "no checkpoint was saved"
+    lost = run.step - checkpoint.step_of(last)
+    again = "nothing is lost" if lost <= 0 else f"{lost} step(s) since then are lost"
+    return f"saved: {last}, whole; {again}"
 
 
 def newest(folder: Path) -> Path | None:
