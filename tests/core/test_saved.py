@@ -16,8 +16,7 @@ SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 1, "heads": 2, "ste
 
 def sharded(folder, tensors):
     folder.mkdir(parents=True)
-    with pytest.warns(UserWarning, match="single process"):
-        saved.write(folder, tensors, [{"exp_avg": torch.zeros(3)}])
+    saved.write(folder, tensors, {"w": {"exp_avg": torch.zeros(3)}})
 
 
 def test_a_motion_policy_starts_from_a_sharded_checkpoint_as_from_a_whole_one(tmp_path):

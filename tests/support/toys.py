@@ -114,5 +114,20 @@ class NothingHeldOut(BestArm):
         return []
 
 
+<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
 def policy(seed: int, **options: Any) -> Bandit:
+=======
+class Renamed(Bandit):
+    """Its library calls the weight otherwise."""
+
+    def saved_names(self) -> dict[str, str]:
+        return {"weight": "unet.to_q.weight"}
+
+
+def renamed(options: dict[str, Any], seed: int) -> Bandit:
+    return Renamed(seed, **options)
+
+
+def policy(options: dict[str, Any], seed: int) -> Bandit:
+>>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
     return Bandit(seed, **options)

@@ -146,6 +146,6 @@ def test_half_written_checkpoint_folders_are_never_resumed_from(tmp_path):
     good = checkpoint.newest(folder)
     left = folder / f".step_00000009.{os.getpid()}"  # a process killed between writing and renaming
     left.mkdir()
-    (left / "state.pt").write_bytes(b"half")
+    (left / "state.json").write_bytes(b"half")
     (folder / "step_00000008").mkdir()
     assert checkpoint.newest(folder) == good

@@ -165,7 +165,7 @@ def test_damaged_parts_are_passed_over(tmp_path):
     on_ranks(2, sampled, tmp_path / "run", 2, seconds=60)
     last = tmp_path / "run" / "checkpoints" / "step_00000002"
     assert checkpoint.newest(last.parent) == last
-    files = [f for f in (last / "parts").iterdir() if f.suffix == ".distcp"]
+    files = [f for f in (last / "parts").iterdir() if f.suffix == ".safetensors"]
     assert len(files) == 2  # each rank wrote its own
     files[1].write_bytes(files[1].read_bytes()[:-1])
     assert checkpoint.newest(last.parent).name == "step_00000001"

@@ -123,8 +123,8 @@ def test_a_checkpoint_cut_in_half_is_passed_over(uninterrupted, tmp_path):
     shutil.copytree(uninterrupted, tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     newest = checkpoint.newest(folder)
-    data = (newest / "state.pt").read_bytes()
-    (newest / "state.pt").write_bytes(data[: len(data) // 2])
+    data = (newest / "state.json").read_bytes()
+    (newest / "state.json").write_bytes(data[: len(data) // 2])
     assert checkpoint.newest(folder) != newest
     with pytest.raises(DataError, match="damaged"):
         checkpoint.load(newest)
@@ -153,7 +153,7 @@ def test_a_full_disk_while_saving_leaves_the_last_checkpoint(tmp_path, monkeypat
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.torch, "save", full)
+    monkeypatch.setattr(checkpoint, "_seal", full)
     run.step = 5
     with pytest.raises(OSError, match="No space"):
         snapshot.save(run)
@@ -206,3 +206,23 @@ def test_the_run_folder_says_what_was_run(uninterrupted):
     assert environment["packages"]["torch"] == torch.__version__.split("+")[0] or torch.__version__
     assert 'kind = "python"' in (uninterrupted / "config.toml").read_text()
     assert (uninterrupted / "samples" / "step_00000010.jsonl").is_file()
+
+
+def test_a_resume_under_the_librarys_names_is_exact(uninterrupted, tmp_path):
+    """policy.safetensors bears the names that `saved_names` gives; a run resumes from it as from its own."""
+    from runs import TOYS
+    from safetensors.torch import load_file
+
+    policy = {"kind": "python", "function": f"{TOYS}:renamed"}
+    training = {"checkpoint_every": 3}
+    run = run_of(tmp_path / "run", stages=STAGES, evaluation={"every": 5}, training=training, policy=policy)
+    run.evaluate_start()
+    cut_after(run, 9)
+    newest = checkpoint.newest(tmp_path / "run" / "checkpoints")
+    assert set(load_file(newest / "policy.safetensors")) == {"unet.to_q.weight", "bias"}
+    assert "unet.to_q.weight/exp_avg" in load_file(newest / "optimizer.safetensors")
+    assert set(weights(tmp_path / "run")) == {"weight", "bias"}
+    again = resumed_run(tmp_path / "run")
+    train(again)
+    again.close()
+    same(uninterrupted, tmp_path / "run")

@@ -22,6 +22,8 @@ COMMANDS = {
     "check": "test a recipe in a minute, before it runs",
     "compare": "did the policy change, and did the result?",
     "report": "a run folder as one HTML file",
+    "verify": "what of a run folder is whole",
+    "chaos": "blows to your own recipe's run: is the resumed run the same?",
     "sweep": "search settings, with intervals",
     "bench": "speed, side by side with peers",
 }

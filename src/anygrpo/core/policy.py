@@ -115,6 +115,19 @@ class Policy(ABC):
         A policy that keeps views of its weights elsewhere (for sampling, say) gives those weights of their own here.
         """
 
+    def saved_names(self) -> dict[str, str]:
+        """Trainable weight (its name in `trainable()`) -> the key that its library reads in files (PEFT's, diffusers').
+        Checkpoints are written under those; weights left out keep their names. Both are understood when loading."""
+        return {}
+
+    def identity(self) -> dict[str, Any]:
+        """What else than weights makes this policy what it is, for the record of a run: the chat template of a
+        tokenizer that it, or a part of it, holds."""
+        parts = (getattr(part, "tokenizer", None) for part in (self, *vars(self).values()))
+        templates = (getattr(tokenizer, "chat_template", None) for tokenizer in parts)
+        found = [template for template in templates if isinstance(template, str)]
+        return {"template": found} if found else {}
+
     def plan(self, samples: Tree, rows: int) -> Sequence[Tensor] | int:
         """How to cut N rows into blocks: a number of rows, or index tensors (rows sharing a prompt together, say)."""
         return rows
@@ -149,13 +162,17 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
 
 
-def load_state(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Load what `state_of` returned.
+def load_state(module: nn.Module, state: Mapping[str, Tensor], names: Mapping[str, str] | None = None) -> None:
+    """Load what `state_of` returned, by its names or (`names`, of `saved_names`) by the library's.
 
     Raises:
         ConfigError: names or shapes differ; both are named.
     """
     own = dict(state_of(module))
+    if names and own.keys() - state.keys():
+        state = {name: state[key] for name in own if (key := name if name in state else names.get(name)) in state} | {
+            name: value for name, value in state.items() if name not in own and name not in names.values()
+        }
     missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     if missing or unexpected:
         raise ConfigError(f"checkpoint does not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")

@@ -14,13 +14,15 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.explain import readable
 from anygrpo.recipe.kinds import check_forms, section_of
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.written import apply_changes, is_in_run_folder, refuse_own_code
 
 
 def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and apply flags such as `["--algorithm.clip-high", "0.28"]`.
+    """Read a recipe and apply flags such as `["--algorithm.clip-high", "0.28"]`. Of a run folder's config.toml, which
+    stays as it was written, the settings now in force: with what resumes changed.
 
     Raises:
-        DataError: no such file.
+        DataError: no such file; a run folder's recipe that names code inside that folder.
         ConfigError: not TOML, unknown keys, wrong types, impossible combinations.
     """
     path = Path(path)
@@ -30,7 +32,11 @@ def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    if is_in_run_folder(path):
+        apply_changes(table, path.parent)
     apply_flags(table, flags)
+    if is_in_run_folder(path):
+        refuse_own_code(table, path.parent)
     return parse_recipe(table)
 
 
@@ -122,6 +128,11 @@ def dump_recipe(recipe: Recipe) -> str:
     import tomli_w
 
     return tomli_w.dumps(_without_none(recipe.model_dump(mode="json")))
+
+
+def plain_table(recipe: Recipe) -> dict[str, Any]:
+    """The resolved recipe as `dump_recipe` writes it, as a table."""
+    return tomllib.loads(dump_recipe(recipe))
 
 
 def _without_none(value: Any) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.doctor import diagnose_log, read
+from anygrpo.doctor.render.curves import cut_at
 from anygrpo.doctor.render.page import report as diagnosis_part
 from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
@@ -53,7 +54,8 @@ def run_page(folder: Path, language: str = "en") -> str:
         raise DataError(f"{folder} holds no run", "give the folder that contains metrics.jsonl")
     words = WORDS[language]
     diagnosis = diagnose_log(read(str(folder)))
-    body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)
+    with cut_at(_resumed_rows(folder)):
+        body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)
     parts = [_actions(folder, words), _of_family(folder, language)]
     parts += [section(folder, words) for section in (_answers, _pictures, _settings)]
     title = f"{words['title']}: {folder.name}"
@@ -64,14 +66,21 @@ def _section(heading: str, inside: str) -> str:
     return f"<h2>{escape(heading)}</h2>{inside}"
 
 
+def _resumed_rows(folder: Path) -> tuple[int, ...]:
+    """Rows (from 1) at which the run went on with something changed: curves are cut there."""
+    changed = [r["step"] for r in _lines(folder / "resumes.jsonl") if r.get("said") and isinstance(r.get("step"), int)]
+    steps = [row.get("step") for row in _lines(folder / "metrics.jsonl")]
+    return tuple(i for i, step in enumerate(steps, 1) if step in set(changed))
+
+
 def _actions(folder: Path, words: dict[str, str]) -> str:
     """What the doctor did, in order."""
-    file = folder / "doctor.json"
-    actions = json.loads(file.read_text(encoding="utf-8")).get("actions", []) if file.is_file() else []
-    if not actions:
-        return ""
-    rows = "".join(f"<li>{escape(_action(a, words))}</li>" for a in actions)
-    return _section(words["actions"], f'<ul class="notes">{rows}</ul>')
+    try:
+        actions = json.loads((folder / "doctor.json").read_text(encoding="utf-8")).get("actions", [])
+        rows = "".join(f"<li>{escape(_action(a, words))}</li>" for a in actions)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""  # absent, or not what the doctor writes
+    return _section(words["actions"], f'<ul class="notes">{rows}</ul>') if rows else ""
 
 
 def _action(action: dict[str, Any], words: dict[str, str]) -> str:
@@ -88,7 +97,7 @@ def _of_family(folder: Path, language: str) -> str:
     family = _family(folder)
     if family is None or len(files) < 2:
         return ""
-    first, last = _lines(files[0]), _lines(files[-1])
+    first, last = paired(_answer_lines(files[0]), _answer_lines(files[-1]))
     made = (resolve(text)(first, last, language) for text in family.pages)
     return "".join(_section(*page) for page in made if page is not None)
 
@@ -106,7 +115,9 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
     """The same held-out prompts at the first and the last evaluation; else samples of the first and the last step."""
     files = sorted((folder / "evaluations").glob("step_*.jsonl"))
     if len(files) >= 2:
-        first, last = _lines(files[0]), _lines(files[-1])
+        first, last = paired(_answer_lines(files[0]), _answer_lines(files[-1]))
+        if not first:
+            return _section(words["answers"], f"<p>{escape(words['unpaired'])}</p>")
         # the first prompts, so that none is picked for its looks
         pairs = list(zip(first, last))[:_SHOWN]
         rows = [(a["text"], _cell(a["output"], a["reward"]), _cell(b["output"], b["reward"])) for a, b in pairs]
@@ -119,18 +130,40 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
     rows = [
         (
             row.get("prompt", ""),
-            _cell(row["outputs"][0], row.get("rewards", [0.0])[0]),
+            _cell(row["outputs"][0], (row.get("rewards") or [0.0])[0]),
             escape(words["step"] + f" {_step(file)}"),
         )
         for file in dict.fromkeys((samples[0], samples[-1]))
         for row in _lines(file)
+        if isinstance(row.get("outputs"), list) and row["outputs"]
     ]
     return _section(words["samples"], _table((words["prompt"], words["sample"], words["step"]), rows[:_SHOWN]))
 
 
-def _cell(output: Any, reward: float) -> str:
+def paired(
+    first: list[dict[str, Any]], last: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of both that answer the same prompt, in the first's order: what was asked is compared, not its number
+    (a resume with other data, or another held-out share, numbers other prompts the same)."""
+    waiting: dict[str, list[dict[str, Any]]] = {}
+    for row in last:
+        waiting.setdefault(_asked(row), []).append(row)
+    pairs = [(row, waiting[_asked(row)].pop(0)) for row in first if waiting.get(_asked(row))]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def _asked(row: dict[str, Any]) -> str:
+    return json.dumps(row["text"], sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _answer_lines(file: Path) -> list[dict[str, Any]]:
+    return [row for row in _lines(file) if {"text", "output", "reward"} <= row.keys()]
+
+
+def _cell(output: Any, reward: Any) -> str:
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)
-    return f"{escape(text[:_LONGEST])}<br><small>{reward:.3g}</small>"
+    shown = f"{reward:.3g}" if isinstance(reward, int | float) else escape(str(reward)[:20])
+    return f"{escape(text[:_LONGEST])}<br><small>{shown}</small>"
 
 
 def _table(heads: tuple[str, str, str], rows: list[tuple[Any, str, str]]) -> str:
@@ -169,14 +202,23 @@ def _settings(folder: Path, words: dict[str, str]) -> str:
     for name, heading in (("config.toml", "config"), ("command.txt", "command"), ("environment.json", "environment")):
         file = folder / name
         if file.is_file():
-            text = escape(file.read_text(encoding="utf-8"))
+            text = escape(file.read_text(encoding="utf-8", errors="replace"))
             out += f"<details><summary>{escape(words[heading])} ({name})</summary><pre>{text}</pre></details>"
     return _section(words["settings"], out) if out else ""
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    """The tables of a file of lines; what cannot be read is left out."""
+    found = []
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ():
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
 
 
-def _step(file: Path) -> int:
-    return int(file.stem.removeprefix("step_"))
+def _step(file: Path) -> str:
+    return file.stem.removeprefix("step_").lstrip("0") or "0"

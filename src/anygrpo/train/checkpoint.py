@@ -1,40 +1,59 @@
-"""Checkpoints that are complete or absent: written beside, flushed, renamed; verified before use.
+"""Checkpoints that are complete or absent: written beside, flushed, renamed; verified before use. No pickle in them.
 
-A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights by name; adapters alone under LoRA),
-state.pt (optimizer, controllers, counters, random state) and manifest.json (size and CRC of each file). Where weights
-are sharded, the folder parts/ holds them and the optimizer's moments (see `policies.saved`).
+A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights by the library's own key names; adapters
+alone under LoRA), optimizer.safetensors (moments), state.json (controllers, counters; schema 2) with state.safetensors
+(its tensors), and manifest.json (size and SHA-256 of each file). Where weights are sharded, the folder parts/ holds
+them and the moments (see `anygrpo.core.saved`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from anygrpo.core import saved
+from anygrpo.core.packing import pack, unpack
 from anygrpo.errors import DataError
 
 PREFIX = "step_"
+SCHEMA = saved.SCHEMA
+MANIFEST, OPTIMIZER, TENSORS = "manifest.json", "optimizer.safetensors", "state.safetensors"
+_NAME = re.compile(PREFIX + r"\d{8}")
 
 
-def save(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool) -> Path:
+def save(
+    folder: Path,
+    step: int,
+    weights: Mapping[str, Tensor],
+    state: dict[str, Any],
+    keep: int,
+    best: bool,
+    names: Mapping[str, str] | None = None,
+) -> Path:
     """Write the checkpoint of `step`; older ones beyond `keep` go, the best one stays (as `best/`).
+
+    Args:
+        weights: by the policy's own names.
+        state: plain data and tensors (`anygrpo.core.packing`); state["updater"]["moments"] is name -> moments.
+        names: own name -> the library's, under which a weight is written (`Policy.saved_names`).
 
     Raises:
         OSError: the disk is full; nothing half-written is left behind.
     """
+    table = saved.library_names(names or {}, weights)
     temporary = begin(folder, step)
     try:
-        save_file({k: v.detach().cpu().contiguous().clone() for k, v in weights.items()}, temporary / saved.WHOLE)
-        return finish(temporary, step, state, keep, best)
+        saved.write_tensors(temporary / saved.WHOLE, {table[name]: value for name, value in weights.items()})
+        return finish(temporary, step, state, keep, best, table)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -48,13 +67,17 @@ def begin(folder: Path, step: int) -> Path:
     return temporary
 
 
-def finish(temporary: Path, step: int, state: dict[str, Any], keep: int, best: bool) -> Path:
+def finish(
+    temporary: Path, step: int, state: dict[str, Any], keep: int, best: bool, names: Mapping[str, str] | None = None
+) -> Path:
     """Add the state to what `begin` gave and make it the checkpoint of `step`; see `save`."""
     folder = temporary.parent
     target = folder / f"{PREFIX}{step:08d}"
-    _seal(temporary, state)
+    _write_state(temporary, state, {own: name for own, name in (names or {}).items() if own != name})
+    _seal(temporary)
     shutil.rmtree(target, ignore_errors=True)
     temporary.rename(target)
+    flush(folder)
     if best:
         _copy_as_best(folder, target)
     for old in complete(folder)[:-keep]:
@@ -62,52 +85,128 @@ def finish(temporary: Path, step: int, state: dict[str, Any], keep: int, best: b
     return target
 
 
-def _seal(folder: Path, state: dict[str, Any]) -> None:
-    torch.save(state, folder / "state.pt")
+def _write_state(folder: Path, state: dict[str, Any], names: dict[str, str]) -> None:
+    """state.json with state.safetensors, and the moments of weights that are not sharded."""
+    updater = state.get("updater")
+    if updater is not None and "moments" in updater:
+        moments = {f"{name}/{key}": x for name, one in updater["moments"].items() for key, x in one.items()}
+        saved.write_tensors(folder / OPTIMIZER, moments)
+        state = state | {"updater": {key: x for key, x in updater.items() if key != "moments"}}
+    tensors: dict[str, Tensor] = {}
+    packed = {key: pack(value, tensors, key) for key, value in state.items()}
+    if tensors:
+        saved.write_tensors(folder / TENSORS, tensors)
+    text = json.dumps({"schema": SCHEMA, "names": names, "state": packed}, ensure_ascii=False, allow_nan=False)
+    (folder / saved.STATE).write_text(text, encoding="utf-8")
+
+
+def _seal(folder: Path) -> None:
     files = sorted(f for f in folder.rglob("*") if f.is_file())
-    manifest = {str(f.relative_to(folder)): [f.stat().st_size, _crc(f)] for f in files}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    for file in [*files, folder / "manifest.json"]:
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
+    table = {f.relative_to(folder).as_posix(): {"size": f.stat().st_size, "sha256": _sha256(f)} for f in files}
+    (folder / MANIFEST).write_text(json.dumps({"schema": SCHEMA, "files": table}, indent=1), encoding="utf-8")
+    for path in [*files, folder / MANIFEST, *(f for f in folder.rglob("*") if f.is_dir()), folder]:
+        flush(path)
+
+
+def flush(path: Path) -> None:
+    """A file's bytes, or a folder's entries, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _copy_as_best(folder: Path, source: Path) -> None:
-    fresh = folder / ".best"
-    shutil.rmtree(fresh, ignore_errors=True)
+    fresh, old = folder / ".best", folder / ".best.old"
+    for left in (fresh, old):
+        shutil.rmtree(left, ignore_errors=True)
     shutil.copytree(source, fresh)
-    shutil.rmtree(folder / "best", ignore_errors=True)
+    for path in [*fresh.rglob("*"), fresh]:
+        flush(path)
+    if (folder / "best").exists():  # two renames: at any moment one of the two is whole
+        (folder / "best").rename(old)
     fresh.rename(folder / "best")
+    flush(folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
-def _crc(file: Path) -> int:
-    value = 0
+def _sha256(file: Path) -> str:
     with file.open("rb") as handle:
-        while chunk := handle.read(1 << 22):
-            value = zlib.crc32(chunk, value)
-    return value
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def problems(checkpoint: Path) -> list[str]:
+    """Why a checkpoint cannot be used; empty where it is whole. Only reads, never past the folder."""
+    return list(_problems(checkpoint))
+
+
+def _problems(checkpoint: Path) -> Iterator[str]:
+    if (checkpoint / "state.pt").exists() and not (checkpoint / saved.STATE).exists():
+        yield "it is of an older version, whose state.pt is a pickle: weights can be read, the state cannot"
+        return
+    try:
+        files = saved.read_json(checkpoint / MANIFEST).get("files")
+    except DataError as error:
+        yield error.what
+        return
+    if not isinstance(files, dict) or not files:
+        yield f"{MANIFEST} names no files"
+        return
+    for name, about in files.items():
+        if why := _damage(checkpoint, name, about):
+            yield f"{name} {why}"
+    needed = [saved.STATE, *([] if any(n.startswith(saved.FOLDER + "/") for n in files) else [saved.WHOLE])]
+    yield from (f"{name} is not in {MANIFEST}" for name in needed if name not in files)
+    unlisted = sorted(name for name in _read(checkpoint) if name not in files)
+    yield from (f"{name} is not in {MANIFEST}" for name in unlisted)
+
+
+def _read(checkpoint: Path) -> Iterator[str]:
+    """Files that `load` would read if they are there."""
+    yield from (name for name in (OPTIMIZER, TENSORS) if (checkpoint / name).exists())
+    yield from (f.relative_to(checkpoint).as_posix() for f in checkpoint.glob(f"{saved.FOLDER}/rank_*"))
+
+
+def _damage(checkpoint: Path, name: str, about: Any) -> str | None:
+    """What is wrong with one file of the manifest."""
+    path = checkpoint / name
+    inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+    if not inside or not isinstance(about, dict):
+        return "cannot be meant"
+    try:
+        if path.is_symlink() or not path.is_file():
+            return "is missing"
+        if path.stat().st_size != about.get("size"):
+            return f"has {path.stat().st_size} bytes, {about.get('size')} were written"
+        if _sha256(path) != about.get("sha256"):
+            return "has other bytes than were written"
+        if path.suffix == ".safetensors":
+            with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+                file.keys()
+        if path.suffix == ".json":
+            schema = saved.read_json(path).get("schema")
+            if schema != SCHEMA:
+                return f"has schema {schema}; this version reads {SCHEMA}"
+    except (OSError, SafetensorError, ValueError, DataError) as error:
+        return f"cannot be read: {error}"
+    return None
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Every file of the manifest is there, with its size and checksum."""
-    try:
-        manifest = json.loads((checkpoint / "manifest.json").read_text())
-        return all(
-            (checkpoint / name).stat().st_size == size and _crc(checkpoint / name) == crc
-            for name, (size, crc) in manifest.items()
-        )
-    except (OSError, ValueError):
-        return False
+    """Every file of the manifest is there, with its size and checksum, and can be read."""
+    return not problems(checkpoint)
 
 
 def complete(folder: Path) -> list[Path]:
-    """Checkpoint folders, oldest first, by name; not verified."""
-    return sorted(p for p in folder.glob(f"{PREFIX}*") if p.is_dir())
+    """Checkpoint folders that runs make, oldest first, by name; not verified. A user's own copies are not."""
+    own = (p for p in folder.glob(f"{PREFIX}*") if _NAME.fullmatch(p.name))
+    return sorted(p for p in own if p.is_dir() and not p.is_symlink())
 
 
 def step_of(checkpoint: Path) -> int:
     """The step a checkpoint continues at, from its name; `best/` says it in its state."""
-    if checkpoint.name.startswith(PREFIX):
+    if _NAME.fullmatch(checkpoint.name):
         return int(checkpoint.name.removeprefix(PREFIX))
     return int(load(checkpoint)[1]["step"])
 
@@ -125,17 +224,33 @@ def newest(folder: Path) -> Path | None:
 
 
 def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
-    """Weights and state; whole tensors, whatever number of ranks wrote them (parts are read when asked for).
+    """Weights by the policy's own names, and state; whole tensors, whatever number of ranks wrote them (parts are read
+    when asked for). No code of the files is run.
 
     Raises:
         DataError: damaged or absent.
     """
-    if not is_complete(checkpoint):
-        raise DataError(f"{checkpoint} is incomplete or damaged", "resume from another checkpoint of the same run")
-    # Mapped, not read: ranks of one host share its pages, and take what is theirs.
-    state = torch.load(checkpoint / "state.pt", weights_only=False, map_location="cpu", mmap=True)
-    if not (checkpoint / saved.FOLDER).is_dir():
-        return load_file(checkpoint / saved.WHOLE), state
-    if state["updater"] is not None:
-        state["updater"]["moments"] = saved.moments(checkpoint, state["updater"]["parameters"])
+    if wrong := problems(checkpoint):
+        raise DataError(
+            f"{checkpoint} is incomplete or damaged: {wrong[0]}", "resume from another checkpoint of the same run"
+        )
+    packed = saved.read_json(checkpoint / saved.STATE).get("state")
+    if not isinstance(packed, dict):
+        raise DataError(f"{checkpoint / saved.STATE} holds no state", "resume from another checkpoint of the same run")
+    tensors = saved.read_tensors(checkpoint / TENSORS) if (checkpoint / TENSORS).is_file() else {}
+    state = {key: unpack(value, tensors) for key, value in packed.items()}
+    if (updater := state.get("updater")) is not None:
+        if not isinstance(updater, dict):
+            raise DataError(f"{checkpoint / saved.STATE}: updater is no table", "resume from another checkpoint")
+        updater["moments"] = _moments(checkpoint)
     return saved.weights(checkpoint), state
+
+
+def _moments(checkpoint: Path) -> Mapping[str, Mapping[str, Tensor]]:
+    if (checkpoint / saved.FOLDER).is_dir():
+        return saved.moments(checkpoint)
+    made: dict[str, dict[str, Tensor]] = {}
+    for full, value in saved.read_tensors(checkpoint / OPTIMIZER).items():
+        name, _, key = full.rpartition("/")
+        made.setdefault(name, {})[key] = value
+    return made

@@ -17,12 +17,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from anygrpo.errors import TrainingError
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.parallel import is_main, world_size
 
 _PATIENCE = timedelta(hours=1)
 """Longest wait for another rank: sampling and evaluation may take that much longer elsewhere."""
+_LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Socket Timeout")
 
 
 @contextmanager
@@ -39,7 +41,15 @@ def process_group() -> Iterator[None]:
         dist.init_process_group("cpu:gloo,cuda:nccl", timeout=_PATIENCE)
     else:
         dist.init_process_group("gloo", timeout=_PATIENCE)
-    yield
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and not any(word in str(error) for word in _LOST):
+            raise
+        raise TrainingError(
+            f"rank {dist.get_rank()}: another rank is gone, or was silent for {_PATIENCE}: {str(error)[:200]}",
+            "see the first rank that ended above for the cause; then --resume, with any number of ranks",
+        ) from error
     dist.destroy_process_group()
 
 
@@ -50,6 +60,9 @@ class Follower(RunFolder):
         self.path = path
 
     def describe(self, recipe: Recipe) -> None:
+        """Rank 0 does."""
+
+    def keep_fingerprints(self, prints: dict[str, str]) -> None:
         """Rank 0 does."""
 
     def write_samples(self, step: int, rows: list[dict[str, object]]) -> None:

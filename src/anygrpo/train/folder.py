@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import math
@@ -11,16 +12,83 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from anygrpo.errors import ConfigError
+import torch
+
+from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.recipe.recipe import Recipe
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of the run folder. 2: checkpoints without pickle, fingerprints.json, resumes.jsonl, config.toml as it was begun."""
+FINGERPRINTS = "fingerprints.json"
+_DISK = {
+    errno.ENOSPC: "full", errno.EDQUOT: "full", errno.EFBIG: "full", errno.EROFS: "closed", errno.EACCES: "closed",
+    errno.EPERM: "closed", errno.ENOTDIR: "closed", errno.EEXIST: "closed", errno.ENAMETOOLONG: "closed",
+    errno.ENOENT: "gone", errno.EIO: "broken", errno.ESTALE: "broken", errno.ENODEV: "broken",
+}  # fmt: skip
+_CURES = {
+    "full": "free space there (older checkpoints: training.keep_checkpoints), or name another folder; then --resume",
+    "closed": "make it writable, or name a folder that is: --folder PATH",
+    "gone": "somebody removed it, or the mount is gone; what lay in it can only come from a copy",
+    "broken": "see to the disk or the mount; then --resume",
+}
 _PACKAGES = ("anygrpo", "torch", "transformers", "peft", "diffusers", "numpy", "torchmetrics", "vllm")
+
+
+@contextmanager
+def writing(path: Path, saved: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Inside, a disk that cannot be written ends with what was saved and what was not, not with a bug report.
+
+    Args:
+        path: what is written to; errors of other files are left alone.
+        saved: a sentence on what there is to go on from.
+
+    Raises:
+        TrainingError: full, read-only, gone, no permission; or out of memory, which `ulimit -v` may bound too.
+    """
+    try:
+        yield
+    except OSError as error:
+        ours = error.filename is None or str(error.filename).startswith(str(path))
+        if error.errno not in _DISK or not ours:
+            raise
+        what = f"{error.filename or path} cannot be written: {os.strerror(error.errno)}"
+        raise TrainingError("; ".join(filter(None, (what, saved()))), _CURES[_DISK[error.errno]]) from error
+    except (MemoryError, RuntimeError) as error:
+        if not no_memory(error):
+            raise
+        what = f"out of memory: {str(error).splitlines()[0][:200] if str(error) else 'MemoryError'}"
+        cure = "smaller rows_per_block, shorter samples or a smaller policy; or raise the limit (ulimit -v)"
+        raise TrainingError("; ".join(filter(None, (what, saved()))), cure) from error
+
+
+def no_memory(error: BaseException) -> bool:
+    """Whether this is the end of memory in one of its forms: torch has none of its own for the CPU."""
+    words = ("can't allocate memory", "not enough memory", "Cannot allocate memory", "bad_alloc", "out of memory")
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or any(word in str(error) for word in words)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A small file, complete or absent: written beside, flushed, renamed."""
+    fresh = path.with_name(f".{path.name}.tmp")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class RunFolder:
@@ -37,8 +105,9 @@ class RunFolder:
             raise ConfigError(
                 f"{path} already holds a run", f"continue it with --resume {path}, or name another folder"
             )
-        (path / "samples").mkdir(parents=True, exist_ok=True)
-        self._lock = (path / ".lock").open("w")
+        with writing(path):
+            (path / "samples").mkdir(parents=True, exist_ok=True)
+            self._lock = (path / ".lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -49,11 +118,17 @@ class RunFolder:
     pictures = property(lambda self: self.path / "pictures")
 
     def describe(self, recipe: Recipe) -> None:
-        """config.toml, command.txt, environment.json."""
-        (self.path / "config.toml").write_text(dump_recipe(recipe), encoding="utf-8")
+        """config.toml and environment.json, of a run that begins; command.txt. A resume changes neither."""
         with (self.path / "command.txt").open("a", encoding="utf-8") as file:
             file.write(shlex.join(sys.argv) + "\n")
-        (self.path / "environment.json").write_text(json.dumps(environment(), indent=2), encoding="utf-8")
+        if not (self.path / "config.toml").exists():
+            write_whole(self.path / "config.toml", dump_recipe(recipe))
+        if not (self.path / "environment.json").exists():
+            write_whole(self.path / "environment.json", json.dumps(environment(), indent=2))
+
+    def keep_fingerprints(self, prints: dict[str, str]) -> None:
+        """fingerprints.json: what the run was made of when it began."""
+        write_whole(self.path / FINGERPRINTS, json.dumps({"schema": SCHEMA, "fingerprints": prints}, indent=2))
 
     def write_samples(self, step: int, rows: list[dict[str, Any]]) -> None:
         """samples/step_*.jsonl."""
@@ -61,9 +136,12 @@ class RunFolder:
         (self.path / "samples" / f"step_{step:08d}.jsonl").write_text(text, encoding="utf-8")
 
     def log(self, text: str) -> None:
-        """A dated line in log.txt."""
-        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        """A dated line in log.txt. Where it cannot be written it goes to the screen: no reason to lose a step."""
+        try:
+            with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        except OSError as error:
+            print(f"log.txt ({error.strerror}): {text}", file=sys.stderr, flush=True)
 
     def log_invalid(self, step: int, reasons: dict[tuple[int, int], str]) -> None:
         """Some of a step's invalid samples in log.txt; the first one of each kind is said aloud too."""
@@ -89,8 +167,6 @@ def next_folder(root: Path, name: str) -> Path:
 
 def environment() -> dict[str, Any]:
     """Versions, machine and commit: what a reader needs to judge the numbers."""
-    import torch
-
     versions = {}
     for package in _PACKAGES:
         try:
@@ -108,6 +184,7 @@ def environment() -> dict[str, Any]:
     }
 
 
+@lru_cache(1)
 def _commit() -> str | None:
     try:
         done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)

@@ -23,7 +23,7 @@ from anygrpo.train.terms import Tally
 def train(run: Run) -> None:
     """Take the run's remaining steps. All that lasts is in `run`; all that is random follows from (seed, step)."""
     rows = run.recipe.training.rows_per_block
-    with closing(Collector(run)) as collector:
+    with snapshot.accounted(run), closing(Collector(run)) as collector:
         for step in remaining_steps(run):
             planned, numbers = run.enter(step)
             stage, measuring = planned.stage, run.measuring(step)

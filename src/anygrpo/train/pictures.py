@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
 
+from anygrpo.core import saved
+from anygrpo.core.packing import pack, unpack
 from anygrpo.core.task import Task
+from anygrpo.errors import ConfigError
 from anygrpo.train.run import Run
 
 _SHOWN = 7
-_BEFORE = "before.pt"
+_BEFORE = "before"
 
 
 def remember(run: Run) -> None:
@@ -18,16 +22,23 @@ def remember(run: Run) -> None:
     task = _task(run)
     if task is not None and run.step == 0:
         run.folder.pictures.mkdir(exist_ok=True)
-        torch.save(_outputs(run, task.held_out()[:_SHOWN]), run.folder.pictures / _BEFORE)
+        tensors: dict[str, torch.Tensor] = {}
+        try:
+            packed = pack(_outputs(run, task.held_out()[:_SHOWN]), tensors, "before")
+        except ConfigError as error:  # outputs of a kind of their own: a run goes on without pictures
+            run.folder.log(f"no pictures: {error.what}")
+            return
+        saved.write_tensors(run.folder.pictures / f"{_BEFORE}.safetensors", tensors)
+        (run.folder.pictures / f"{_BEFORE}.json").write_text(json.dumps(packed), encoding="utf-8")
 
 
 def draw(run: Run) -> None:
     """pictures/* by the task, where `remember` was called before."""
     task = _task(run)
-    file = run.folder.pictures / _BEFORE
+    file = run.folder.pictures / f"{_BEFORE}.json"
     if task is not None and file.is_file():
         prompts = task.held_out()[:_SHOWN]
-        before = torch.load(file, weights_only=False)
+        before = unpack(saved.read_json(file), saved.read_tensors(file.with_suffix(".safetensors")))
         task.pictures(prompts, before, _outputs(run, prompts), run.folder.pictures)
 
 

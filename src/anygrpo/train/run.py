@@ -65,6 +65,7 @@ class Run:
         self.samples_seen = 0
         self.version = 0
         self.running: Any = None
+        self.running_before: Any = None  # the same before the present step
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
         self.ahead: Rollout | None = None
@@ -84,6 +85,7 @@ class Run:
         """
         torch.manual_seed(rank_seed(self.seed(step)))
         self._seconds = {}
+        self.running_before = self.running
         index = self.stage_index(step)
         planned = self.stages[index]
         if index != self.entered:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,18 @@ from torch import Tensor
 from anygrpo.core import saved
 from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Rollout, tree_map
+from anygrpo.errors import DataError, Interrupted
 from anygrpo.train import checkpoint
-from anygrpo.train.folder import cut_after
-from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, share
+from anygrpo.train.folder import cut_after, writing
+from anygrpo.train.interrupt import GraceOver
+from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, rank, share, world_size
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import laid_out
 from anygrpo.train.stages import Controls
+
+_KEYS = frozenset(
+    ("step", "samples_seen", "version", "running", "kl_state", "controls", "best", "updater", "anchor", "ahead")
+)
 
 
 def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
@@ -34,54 +42,88 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "controls": asdict(run.controls),
         "best": (run.best, run.best_step, run.evaluations_since_best),
         "updater": run.updater.state() if run.entered >= 0 else None,
-        "anchor": run.anchor,
+        "anchor": None if run.anchor is None else dict(run.anchor),
         "ahead": _whole_ahead(run.ahead),
     }
     weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints
-    if any(map(is_sharded, weights.values())):
-        _save_parts(run, step, weights, state, keep, best)
-    elif is_main():
-        checkpoint.save(run.folder.checkpoints, step, weights, state, keep, best)
-
-
-def _save_parts(run: Run, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool) -> None:
-    """Each rank writes its shards of weights and moments; rank 0 the rest, and makes it a checkpoint."""
-    moments: list[dict[str, Tensor]] = []
+    names = saved.library_names(run.policy.saved_names(), weights)
     if state["updater"] is not None:
-        moments = state["updater"].pop("moments")
-        state["updater"]["parameters"] = len(moments)
+        state["updater"]["moments"] = dict(zip(_keys(run, names), state["updater"]["moments"]))
+    if any(map(is_sharded, weights.values())):
+        _save_parts(run, step, {names[n]: w for n, w in weights.items()}, state, keep, best, names)
+    elif is_main():
+        checkpoint.save(run.folder.checkpoints, step, weights, state, keep, best, names)
+
+
+def _keys(run: Run, names: dict[str, str]) -> list[str]:
+    """A name for each weight that the optimizer holds, in its order."""
+    own = {id(p): name for name, p in run.policy.trainable().named_parameters()}
+    return [names.get(own.get(id(p), ""), f"parameter.{i}") for i, p in enumerate(run.updater.parameters)]
+
+
+def _save_parts(
+    run: Run, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool, names: dict[str, str]
+) -> None:
+    """Each rank writes its shards of weights and moments; rank 0 the rest, and makes it a checkpoint."""
+    moments = {} if state["updater"] is None else state["updater"].pop("moments")
     temporary = from_main(checkpoint.begin(run.folder.checkpoints, step) if is_main() else None)
     assert temporary is not None
     try:
-        saved.write(temporary, weights, moments)
-        if is_main():
-            checkpoint.finish(temporary, step, state, keep, best)
+        together(lambda: saved.write(temporary, weights, moments, rank()))
+        together(lambda: checkpoint.finish(temporary, step, state, keep, best, names) if is_main() else None)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
+def together(act: Callable[[], object]) -> None:
+    """Act on every rank; where it fails on one, all raise, so that none waits for another.
+
+    Raises:
+        OSError: a rank could not write; says which.
+    """
+    failed: str | None = None
+    code = 0
+    try:
+        act()
+    except OSError as error:
+        failed, code = f"rank {rank()}: {error}", error.errno or 5
+    for why, number in gather((failed, code)):
+        if why is not None:
+            raise OSError(number, why)
+
+
 def restore(run: Run, path: Path) -> None:
     """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
     weights, state = checkpoint.load(path)
+    if lacking := _KEYS - state.keys():
+        raise DataError(f"{path} lacks {sorted(lacking)}", "resume from another checkpoint of the same run")
     module = run.policy.trainable()
     own = state_of(module)
-    load_state(module, {name: laid_out(w, own[name]) if name in own else w for name, w in weights.items()})
+    whole = saved.own_names(weights, saved.library_names(run.policy.saved_names(), own))
+    load_state(module, {name: laid_out(w, own[name]) if name in own else w for name, w in whole.items()})
     run.step, run.samples_seen, run.version = state["step"], state["samples_seen"], state["version"]
     run.policy.version = run.version
     run.best, run.best_step, run.evaluations_since_best = state["best"]
     run.controls = Controls(**state["controls"])
     if state["anchor"] is not None:
         run.anchor = run.policy.fix_reference(state["anchor"])
-    run.ahead = _own_ahead(state.get("ahead") if run.recipe.training.off_policy_steps else None)
+    run.ahead = _own_ahead(state["ahead"] if run.recipe.training.off_policy_steps else None)
     run.entered = -1
     if state["updater"] is not None and run.step < run.total_steps:
         index = run.stage_index(run.step)
         if run.step > run.stages[index].begin:  # at a stage's first step everything begins anew
             run.begin_stage(index, fresh=False)
+<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
             run.updater.load(state["updater"])
             run.kl_state, run.running = replace(run.kl_state, beta=state["beta"]), state["running"]
             run.draws, run.first_draws = state["draws"]
+=======
+            moments = state["updater"]["moments"]
+            keys = _keys(run, saved.library_names(run.policy.saved_names(), own))
+            run.updater.load(state["updater"] | {"moments": [dict(moments.get(key, {})) for key in keys]})
+            run.kl_state, run.running = state["kl_state"], state["running"]
+>>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
     dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
     run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
 
@@ -93,6 +135,47 @@ def roll_back(run: Run, path: Path) -> None:
     run.controls = controls
     if is_main():
         checkpoint.drop_after(run.folder.checkpoints, run.step)
+
+
+@contextmanager
+def accounted(run: Run) -> Iterator[None]:
+    """Around the steps: an end by disk, memory or clock says what was saved and what is lost.
+
+    Raises:
+        TrainingError: the disk cannot be written, or memory has ended.
+        Interrupted: the scheduler's time was over before the step was.
+    """
+    began = run.version, run.step
+
+    def note(row: dict[str, Any], _: Run) -> None:
+        nonlocal began
+        began = run.version, run.step + 1
+
+    run.observers.append(note)
+    try:
+        with writing(run.folder.path, lambda: _account(run)):
+            yield
+    except GraceOver:
+        ahead = any(planned.sampled_ahead for planned in run.stages)
+        if began == (run.version, run.step) and world_size() == 1 and not ahead:
+            run.running = run.running_before
+            save(run)
+        raise Interrupted(
+            f"the grace time is over; {_account(run)}", f"continue with --resume {run.folder.path}"
+        ) from None
+    finally:
+        run.observers.remove(note)
+
+
+def _account(run: Run) -> str:
+    """What there is to go on from, and what will have to be done again."""
+    folder = run.folder.checkpoints
+    last = checkpoint.newest(folder) if is_main() and folder.is_dir() else None
+    if last is None:
+        return "no checkpoint was saved"
+    lost = run.step - checkpoint.step_of(last)
+    again = "nothing is lost" if lost <= 0 else f"{lost} step(s) since then are lost"
+    return f"saved: {last}, whole; {again}"
 
 
 def newest(folder: Path) -> Path | None:

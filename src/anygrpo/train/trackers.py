@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -47,18 +50,39 @@ class TensorBoardSink:
         self._writer.close()
 
 
+def run_id(folder: Path, tracker: str) -> str:
+    """An id of this run's own, the same for each resume: folders of the same name on two machines are two runs."""
+    file = folder / "trackers.json"
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    known = known if isinstance(known, dict) else {}
+    if not isinstance(known.get(tracker), str):
+        word = re.sub(r"[^\w-]", "-", folder.resolve().name)[:80]
+        known[tracker] = f"{word}-{secrets.token_hex(4)}"
+        file.write_text(json.dumps(known), encoding="utf-8")
+    return known[tracker]
+
+
 class WandbSink:
-    """Online, or offline where WANDB_MODE says so. A resumed run continues the same curve."""
+    """Online, or offline where WANDB_MODE says so. A resumed run continues the same curve.
+
+    The step is a metric of its own, which all others are drawn over: W&B's own counter begins at 0 and never goes back,
+    so it would drop the row before the first step and the steps that a run takes again.
+    """
 
     def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
         import wandb
 
         self._run = wandb.init(
-            project=project, name=name, dir=str(folder), config=config, id=folder.name, resume="allow"
+            project=project, name=name, dir=str(folder), config=config, id=run_id(folder, "wandb"), resume="allow"
         )
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
 
     def write(self, row: dict[str, Any]) -> None:
-        self._run.log(_numbers(row), step=row["step"])
+        self._run.log(_numbers(row) | {"step": row["step"]})
 
     def close(self) -> None:
         self._run.finish()
@@ -68,10 +92,10 @@ class TrackioSink:
     def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
         import trackio
 
-        self._run = trackio.init(project=project, name=name, config=config, resume="allow")
+        self._run = trackio.init(project=project, name=run_id(folder, "trackio"), config=config, resume="allow")
 
     def write(self, row: dict[str, Any]) -> None:
-        self._run.log(_numbers(row), step=row["step"])
+        self._run.log(_numbers(row), step=row["step"])  # kept as given, -1 too
 
     def close(self) -> None:
         self._run.finish()

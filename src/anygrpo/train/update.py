@@ -17,6 +17,7 @@ from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.algorithm import OptimizerConfig
 from anygrpo.recipe.recipe import Stage
+from anygrpo.train.folder import no_memory
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.sharded import laid_out
 from anygrpo.train.stages import Numbers
@@ -93,7 +94,9 @@ class Updater:
             try:
                 tally, parts = self._accumulate(batch, stage, numbers, rows, measure, demonstrations)
                 break
-            except torch.OutOfMemoryError as error:
+            except (RuntimeError, MemoryError) as error:
+                if not no_memory(error):
+                    raise
                 if rows == 1 or self.sharded:
                     raise TrainingError(
                         f"out of memory with {rows} row(s) a block: {error}",

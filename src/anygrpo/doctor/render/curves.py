@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from html import escape
 
@@ -11,6 +13,17 @@ from anygrpo.doctor.series import Series
 from anygrpo.doctor.words import number_text
 
 LEFT, RIGHT, BOTTOM, TOP = 58, 6, 22, 8
+_CUTS: ContextVar[tuple[int, ...]] = ContextVar("cuts", default=())
+
+
+@contextmanager
+def cut_at(rows: tuple[int, ...]) -> Iterator[None]:
+    """Inside, curves are cut before these rows: what follows was made under other settings, or of other data."""
+    token = _CUTS.set(rows)
+    try:
+        yield
+    finally:
+        _CUTS.reset(token)
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,15 @@ def curve(series: Series, marked: tuple[int, ...], caption: str, aria: str, lege
     """
     frame, points = Frame.around(series, width), buckets(series)
     x, y = frame.x, frame.y
-    line = " ".join(f"{x(r):.1f},{y(m):.1f}" for r, m, _, _ in points)
+    cuts = [c for c in _CUTS.get() if frame.first < c <= frame.last]
+    parts = [[p for p in points if sum(c <= p[0] for c in cuts) == i] for i in range(len(cuts) + 1)]
+    lines = [" ".join(f"{x(r):.1f},{y(m):.1f}" for r, m, _, _ in part) for part in parts if part]
+    drawn = "".join(f'<polyline class="line" points="{line}"/>' for line in lines)
+    drawn += "".join(
+        f'<line class="cut" stroke="currentColor" stroke-dasharray="3 3" x1="{x(c - 0.5):.1f}" x2="{x(c - 0.5):.1f}" '
+        f'y1="{TOP}" y2="{TOP + frame.tall}"/>'
+        for c in cuts
+    )
     upper = [f"{x(r):.1f},{y(b):.1f}" for r, _, _, b in points]
     lower = [f"{x(r):.1f},{y(a):.1f}" for r, _, a, _ in reversed(points)]
     band = f'<polygon class="band" points="{" ".join(upper + lower)}"/>' if len(series) > len(points) else ""
@@ -81,7 +102,7 @@ def curve(series: Series, marked: tuple[int, ...], caption: str, aria: str, lege
     few = [r for r in marked if r in at] if len(marked) <= 12 else []
     dots = "".join(f'<circle class="dot" cx="{x(r):.1f}" cy="{y(at[r]):.1f}" r="3.5"/>' for r in few)
     axes = frame.axes(sorted({series.low, series.high}))
-    drawing = f'{frame.shades(marked)}{axes}{band}<polyline class="line" points="{line}"/>{dots}'
+    drawing = f"{frame.shades(marked)}{axes}{band}{drawn}{dots}"
     key = " " + element("span", escape(legend), "key") if legend and marked else ""
     svg = element("svg", drawing, viewBox=f"0 0 {width} {frame.height}", role="img", aria_label=aria)
     return element("figure", element("figcaption", escape(caption) + key) + svg)

@@ -1,0 +1,89 @@
+"""Recipes in run folders: written once, and what resumes changed since. Standard library only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import DataError
+
+RESUMES = "resumes.jsonl"
+_SIGNS = ("metrics.jsonl", "environment.json", "command.txt", "checkpoints")
+
+
+def is_in_run_folder(path: Path) -> bool:
+    """Whether this recipe is the config.toml of a run."""
+    return path.name == "config.toml" and any((path.parent / name).exists() for name in _SIGNS)
+
+
+def flat(table: Any, where: str = "") -> dict[str, Any]:
+    """Dotted key -> value; tables inside lists have their number for a key."""
+    if isinstance(table, dict) and (table or not where):
+        pairs = [(str(key), value) for key, value in table.items()]
+    elif isinstance(table, list) and any(isinstance(x, dict) for x in table):
+        pairs = [(str(i), value) for i, value in enumerate(table)]
+    else:
+        return {where: table}
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        out |= flat(value, f"{where}.{key}" if where else key)
+    return out
+
+
+def apply_changes(table: dict[str, Any], folder: Path) -> None:
+    """Set what earlier resumes of this run changed, in order; config.toml itself stays as it was written.
+
+    Raises:
+        DataError: the record of resumes does not fit the recipe.
+    """
+    try:
+        lines = (folder / RESUMES).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for number, line in enumerate(lines, 1):
+        try:
+            made = json.loads(line)
+            changed = made.get("changed", {}) if isinstance(made, dict) else {}
+            for key, (_, value) in changed.items():
+                _set(table, key.split("."), value)
+        except json.JSONDecodeError:
+            continue  # cut by a crash: that resume did not begin
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise DataError(
+                f"{folder / RESUMES}, line {number}, does not fit the recipe: {error}", "remove that line"
+            ) from None
+
+
+def _set(table: Any, path: list[str], value: Any) -> None:
+    *parents, last = path
+    for key in parents:
+        if isinstance(table, list):
+            while len(table) <= int(key) < 1000:
+                table.append({})
+            table = table[int(key)]
+        else:
+            table = table.setdefault(key, {})
+    if isinstance(table, list):
+        table[int(last)] = value
+    elif value is None:
+        table.pop(last, None)
+    else:
+        table[last] = value
+
+
+def refuse_own_code(table: dict[str, Any], folder: Path) -> None:
+    """A run folder may come from anybody: code that lies in it is not run by opening it.
+
+    Raises:
+        DataError: the recipe names a Python file inside its own run folder.
+    """
+    inside = folder.resolve()
+    for key, value in flat(table).items():
+        for text in value if isinstance(value, list) else [value]:
+            path = text.rpartition(":")[0] if isinstance(text, str) and ".py:" in text else ""
+            if path and "\0" not in path and inside in Path(path).resolve().parents:
+                raise DataError(
+                    f"{folder / 'config.toml'}: {key} names code inside the run folder ({text}), which is not run",
+                    "read it, move it elsewhere, and name it with a flag or in a copy of the recipe",
+                )

@@ -1,0 +1,202 @@
+"""What a run was made of, as fingerprints, and what a resume changed: said aloud, in log.txt and in resumes.jsonl."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from anygrpo.core.policy import Policy
+from anygrpo.recipe.load import plain_table
+from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.written import RESUMES, flat
+from anygrpo.train.folder import FINGERPRINTS
+from anygrpo.train.run import Run
+from anygrpo.train.stages import PlannedStage, at
+
+_PROMPTS, _NUMBERS, _BYTES = 64, 256, 1 << 28
+"""Prompts of each kind, numbers of each weight, and bytes of each file that are looked at."""
+_WORDS = {
+    "data": "the prompts are others",
+    "model": "the model's start weights are others",
+    "template": "the chat template is another",
+    "environment": "versions of packages, or the machine, are others",
+}
+
+
+def fingerprints(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> dict[str, str]:
+    """Short digests: "recipe", "data" (prompts), "model" (start weights), what the policy adds (its template), and
+    "file <key>" of every file that the recipe names: data, reward code, weights. What cannot be read is left out."""
+    table = plain_table(recipe)
+    made = {"recipe": digest({k: v for k, v in table.items() if k != "folder"})}
+    with torch.random.fork_rng(devices=[]):
+        tasks = {id(planned.task): planned.task for planned in stages}.values()
+        parts = {
+            "data": lambda: digest([_prompts(task) for task in tasks]),
+            "model": lambda: _of_weights(policy.trainable()),
+        }
+        for name, part in parts.items():
+            try:
+                made[name] = part()
+            except Exception:  # a user's task or module that cannot be looked at so: a record is no reason to end a run
+                continue
+        made |= {name: digest(value) for name, value in policy.identity().items()}
+    return made | {f"file {key}": digest(content) for key, content in _files(table)}
+
+
+def _prompts(task: Any) -> Any:
+    size = int(getattr(task, "size", 0) or 0)
+    return [size, task.held_out()[:_PROMPTS], task.prompts(0, min(size, _PROMPTS)) if size else []]
+
+
+@torch.no_grad()
+def _of_weights(module: nn.Module) -> str:
+    """Of names, shapes, and numbers taken evenly from each weight: all of them would take minutes of a large model."""
+    parts = []
+    for name, p in module.state_dict().items():
+        if isinstance(p, torch.Tensor) and not p.is_meta:
+            flat_p = p.reshape(-1)
+            some = flat_p[:: max(1, flat_p.numel() // _NUMBERS)][:_NUMBERS]
+            parts.append([name, list(p.shape), some.double().cpu()])
+    return digest(parts)
+
+
+def _files(table: Any) -> Iterator[tuple[str, Any]]:
+    for key, value in flat(table).items():
+        path = value.rpartition(":")[0] if isinstance(value, str) and ".py:" in value else value
+        if isinstance(path, str) and 0 < len(path) < 1000 and key != "folder" and os.path.isfile(path):
+            try:
+                with open(path, "rb") as file:
+                    yield key, [os.path.getsize(path), file.read(_BYTES)]
+            except OSError:
+                continue
+
+
+def digest(value: Any) -> str:
+    """16 hex digits of plain values, tensors, arrays and objects of fields; equal values give equal digests."""
+    state = hashlib.sha256()
+    _add(value, state, 0)
+    return state.hexdigest()[:16]
+
+
+def _add(value: Any, state: Any, depth: int) -> None:
+    state.update(f"{type(value).__name__}(".encode())
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().contiguous()
+        state.update(f"{value.dtype}{list(value.shape)}".encode())
+        state.update(value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+    elif isinstance(value, bytes):
+        state.update(value)
+    elif isinstance(value, dict):
+        for key in sorted(value, key=repr):
+            _add(key, state, depth + 1)
+            _add(value[key], state, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _add(inner, state, depth + 1)
+    elif value is None or isinstance(value, str | int | float | Path):
+        state.update(repr(value).encode("utf-8", "backslashreplace"))
+    elif hasattr(value, "tobytes"):  # arrays, images
+        state.update(value.tobytes())
+    elif depth < 8 and (dataclasses.is_dataclass(value) or hasattr(value, "__dict__")):
+        _add(dict(vars(value)), state, depth + 1)
+    state.update(b")")
+
+
+def resumed(run: Run, before: Recipe, prints: dict[str, str], environment: dict[str, Any]) -> list[str]:
+    """Say what is not as it was when the run was last started, and keep it; returns the sentences. Of rank 0."""
+    folder = run.folder.path
+    settings = changed_settings(before, run.recipe)
+    said = [f"{key}: {_short(a)} -> {_short(b)}" for key, (a, b) in settings.items()]
+    known = last_fingerprints(folder)
+    prints = prints | {"environment": environment_digest(environment)}
+    for name in sorted(known.keys() | prints.keys()):
+        if name != "recipe" and name in known and known[name] != prints.get(name):
+            key = name.removeprefix("file ")
+            said.append(_WORDS.get(name, f"the content of the file of {key} is another" if key != name else name))
+    said += _learning_rate(run, before)
+    line = {"step": run.step, "time": time.strftime("%Y-%m-%d %H:%M:%S"), "command": shlex.join(sys.argv)}
+    line |= {"changed": {k: list(v) for k, v in settings.items()}, "said": said, "fingerprints": prints}
+    with (folder / RESUMES).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    for sentence in said:
+        run.folder.log(f"changed at step {run.step}: {sentence}")
+        print(f"changed since the run was last started: {sentence}", file=sys.stderr, flush=True)
+    return said
+
+
+def environment_digest(environment: dict[str, Any]) -> str:
+    return digest({k: environment.get(k) for k in ("python", "packages", "device")})
+
+
+def last_fingerprints(folder: Path) -> dict[str, str]:
+    """Those of the newest resume, else of the start; empty where there are none that can be read."""
+    found: Any = {}
+    try:
+        found = json.loads((folder / FINGERPRINTS).read_text(encoding="utf-8")).get("fingerprints")
+    except (OSError, ValueError, AttributeError):
+        found = {}
+    for line in resumes(folder):
+        found = line.get("fingerprints", found)
+    return found if isinstance(found, dict) else {}
+
+
+def resumes(folder: Path) -> list[dict[str, Any]]:
+    """The lines of resumes.jsonl that can be read."""
+    try:
+        text = (folder / RESUMES).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    found = []
+    for line in text.splitlines():
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def changed_settings(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
+    """key -> (before, after) of resolved settings that differ; None stands for a key that is not there."""
+    a, b = flat(plain_table(before)), flat(plain_table(after))
+    return {key: (a.get(key), b.get(key)) for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)}
+
+
+def _learning_rate(run: Run, before: Recipe) -> list[str]:
+    """Where the rate of the next step is not what it would have been."""
+    if run.step >= run.total_steps:
+        return []
+    index = run.stage_index(run.step)
+    planned, stages = run.stages[index], before.resolved_stages()
+    if index >= len(stages):
+        return []
+    old = stages[index]
+    size = int(getattr(planned.task, "size", 0) or 0)
+    epochs = math.ceil((old.epochs or 0) * size / old.algorithm.prompts_per_step)
+    steps = old.steps if old.steps is not None else max(epochs, 1)
+    here = run.step - planned.begin
+    rates = (
+        at(old.optimizer.learning_rate, here, steps),
+        at(planned.stage.optimizer.learning_rate, here, planned.steps),
+    )
+    if rates[0] == rates[1] or None in rates:
+        return []
+    return [f"the learning rate of step {run.step} is {rates[1]:.6g}; it would have been {rates[0]:.6g}"]
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
