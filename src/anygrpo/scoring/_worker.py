@@ -1,8 +1,8 @@
 """The program of one reward worker: loads functions by name and calls them until its socket closes.
 
-Run as a module that needs little beside the standard library, so that it starts fast and pulls in no torch. Requests are
-pickled (the trainer is trusted), replies are JSON (what comes back is only ever numbers and words). Frames: 8 bytes of length,
-then the body.
+Run as a module that needs little beside the standard library, so that it starts fast and pulls in no torch. Requests
+are pickled (the trainer is trusted), replies are JSON (what comes back is only ever numbers and words). Frames: 8
+bytes of length, then the body.
 """
 
 from __future__ import annotations

@@ -38,17 +38,21 @@ def build_rewards(configs: Iterable[Any], pool: Pool, columns: set[str]) -> list
     return rewards
 
 
-def check_value(config: Any, value: Any) -> str | None:
-    """Why a reward could never give a verdict with `value` in its column, or None. For data that is read once."""
+def check_value(config: Any, value: Any, row: dict[str, Any] | None = None) -> str | None:
+    """Why a reward could never give a verdict with `value` in its column, or None. For data that is read once.
+
+    Args:
+        row: the other columns too, for rewards that read several.
+    """
     if value is None:
         return f"no {config.column!r}, which the {config.kind} reward reads"
     if config.kind == "number" and builtin.last_number(str(value)) is None:
         return f"{config.column} = {str(value)[:60]!r} holds no number"
     if config.kind == "code":
-        from anygrpo.scoring.code import parse_tests
+        from anygrpo.scoring.code import tests_of
 
         try:
-            parse_tests(value)
+            tests_of((row or {}) | {config.column: value}, config.column, config.entry_point)
         except (ValueError, TypeError) as error:
             return f"{config.column}: {error}"
     return None

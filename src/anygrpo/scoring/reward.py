@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from anygrpo.scoring.attacks import Tried
 from anygrpo.scoring.workers import Pool, WorkerFailure
 
 Outcome = float | str
@@ -49,6 +50,15 @@ class Reward(Protocol):
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
         """Begin scoring; the returned function waits for the N outcomes. Neither raises for a bad sample."""
+        ...
+
+
+@runtime_checkable
+class Attackable(Protocol):
+    """A reward that runs what a model wrote."""
+
+    def attacked(self, rows: Rows) -> list[Tried]:
+        """What each attack of `anygrpo.scoring.attacks` earns with these rows' columns."""
         ...
 
 

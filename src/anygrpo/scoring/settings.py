@@ -94,11 +94,13 @@ class CodeReward(RewardSection):
 
     kind: Literal["code"]
     column: str = "tests"
+    entry_point: str = "entry_point"
+    "The column that names the function to be tested, where the tests are HumanEval's `check(candidate)`."
     partial: bool = False
     timeout: float = Field(5.0, gt=0)
-    "Seconds of wall clock for one program run."
+    "Seconds of CPU time for one run of the answer. Waiting for a busy machine does not count."
     memory_mb: int = Field(256, ge=32)
-    "Address space of each process."
+    "Memory of all its processes together."
     processes: int = Field(8, ge=1)
     "Processes and threads alive at once."
 

@@ -168,7 +168,7 @@ def _check_values(rows: list[Row], path: str, config: JsonlTask) -> None:
         if not hasattr(reward, "column") or not any(reward.column in row for _, row in rows):
             continue
         for line, row in rows:
-            if (fault := check_value(reward, row.get(reward.column))) is not None:
+            if (fault := check_value(reward, row.get(reward.column), row)) is not None:
                 raise DataError(f"{path}, line {line}: {fault}", "mend or remove that row")
 
 

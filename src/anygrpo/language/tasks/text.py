@@ -8,8 +8,9 @@ from anygrpo.core.rollout import Scores, Stored
 from anygrpo.core.task import BaseTask
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
-from anygrpo.scoring.reward import Reward
-from anygrpo.scoring.scorer import Handle, Scorer
+from anygrpo.scoring.attacks import Tried
+from anygrpo.scoring.reward import Attackable, Reward
+from anygrpo.scoring.scorer import Handle, Scorer, flatten
 from anygrpo.scoring.workers import Pool
 
 Prompt = dict[str, Any]
@@ -83,6 +84,12 @@ class TextTask(BaseTask):
         assert scores.valid is not None
         right = (scores.components[self.accuracy] >= FULL_MARKS) & scores.valid
         return {"eval/accuracy": right.float().mean().item()}
+
+    def attacked(self, prompts: list[Prompt]) -> list[Tried]:
+        """What attacks and constant answers earn from these prompts' tests, where a reward runs generated code."""
+        rows = flatten(prompts, [[""] for _ in prompts], [(p, 0) for p in range(len(prompts))])
+        attackable = [reward for reward in self.scorer.rewards if isinstance(reward, Attackable)]
+        return [one for reward in attackable for one in reward.attacked(rows)]
 
     def stored(self, prompts: list[Prompt]) -> Stored:
         """Candidates with their rewards where the prompts have a column "candidates", else gold answers.
