@@ -212,7 +212,7 @@ def test_each_value_is_judged_alone():
     values = verdicts(given, 9)
     assert values[:2] == [1.0, 1.0]
     assert values[2:7] == [
-        "returned None",
+        None,
         "returned nan",
         "returned inf",
         "returned '0.5' (str)",
@@ -220,4 +220,8 @@ def test_each_value_is_judged_alone():
     ]
     assert values[7:] == [0.5, 2.0]
     assert verdicts(torch.tensor([0.0, 1.0]), 2) == [0.0, 1.0]
+    assert verdicts([1e39, 10**400], 2) == [
+        "returned 1e+39, more than float32 holds",
+        "returned a number that is too large",
+    ]
     assert verdicts(np.array([[1.0]]), 1) == ["returned '[1.0]' (list)"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, rank
+from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, rank, weighted_parts
 from anygrpo.algorithm.statistics import RunningState, is_constant
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 
@@ -62,7 +62,7 @@ def compute(name: str, rewards: Tensor, valid: Tensor, options: AdvantageOptions
         o = replace(o, running=o.running.updated(x[valid]))
     values = torch.where(valid, ADVANTAGES[name](x, valid, o), 0.0)
     clip = math.inf if o.clip is None else o.clip
-    parts = list(o.components.values()) if name in BY_PART else [x]
+    parts = list(weighted_parts(o).values()) or [torch.zeros_like(x)] if name in BY_PART else [x]
     constant = [is_constant(part, valid & torch.isfinite(part), o.tolerance) for part in parts]
     return Advantages(values.clamp(-clip, clip).float(), torch.stack(constant).all(0), values.abs() > clip, o.running)
 

@@ -30,15 +30,17 @@ class Scores:
 
     Attributes:
         rewards: [P, G] float32; anything where `valid` is False.
-        components: named parts of the reward before weighting, each [P, G] float32.
+        components: named parts of the reward before weighting, each [P, G] float32; NaN where a part has no value.
         valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
         reasons: (p, g) -> why that sample is invalid.
+        weights: weight of each component in the reward (1 where not named).
     """
 
     rewards: Tensor
     components: dict[str, Tensor] = field(default_factory=dict)
     valid: Tensor | None = None
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Rollout:
         version: [P, G] int64: optimizer steps taken by the weights that sampled.
         reasons: (p, g) -> why invalid.
         info: plain numbers about the sampling, logged as they are (names of `anygrpo.metrics`).
+        weights: weight of each component in the reward (1 where not named).
     """
 
     samples: Tree
@@ -85,6 +88,7 @@ class Rollout:
     components: dict[str, Tensor] = field(default_factory=dict)
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
 
     @staticmethod
     def of(samples: Tree, log_probs: Tensor, mask: Tensor, **given: Any) -> Rollout:
@@ -119,6 +123,7 @@ class Rollout:
             components={name: part.to(self.rewards.device) for name, part in scores.components.items()},
             valid=valid,
             reasons=reasons,
+            weights=scores.weights,
         )
 
     def live_groups(self) -> Tensor:

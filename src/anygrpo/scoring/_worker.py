@@ -18,6 +18,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,18 @@ from typing import Any
 from anygrpo.core.user_code import describe, resolve
 
 HEADER = 8
+LONGEST_TRACE = 4000
+FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+"""Rewards are kept as float32."""
 
 
 class WrongShape(Exception):
     """A reward function returned no list of one value an output: calling it again for fewer outputs cannot help."""
 
 
-def verdicts(result: Any, count: int) -> list[float | str]:
-    """A reward function's return value as `count` finite numbers, or the reason why a value is none.
+def verdicts(result: Any, count: int) -> list[float | str | None]:
+    """A reward function's return value as `count` verdicts: a finite number, None where the reward does not apply to
+    that output, or the reason why a value is neither.
 
     Raises:
         WrongShape: `result` is not a list of `count` values.
@@ -46,14 +51,20 @@ def verdicts(result: Any, count: int) -> list[float | str]:
     return [_verdict(value) for value in result]
 
 
-def _verdict(value: Any) -> float | str:
-    if value is None or isinstance(value, str | bytes):
+def _verdict(value: Any) -> float | str | None:
+    if value is None:
+        return None
+    if isinstance(value, str | bytes):
         return f"returned {_short(value)}"
     try:
         number = float(value)
+    except OverflowError:
+        return "returned a number that is too large"
     except Exception:
         return f"returned {_short(value)}"
-    return number if math.isfinite(number) else f"returned {number}"
+    if not math.isfinite(number):
+        return f"returned {number}"
+    return number if abs(number) <= FLOAT32_MAX else f"returned {number:g}, more than float32 holds"
 
 
 def _short(value: Any) -> str:
@@ -75,14 +86,13 @@ def handle(request: dict[str, Any], loaded: dict[str, Callable[..., Any]]) -> di
         if inspect.isawaitable(result):
             result = asyncio.run(_awaited(result))
         return {"values": verdicts(result, request["count"])}
-    except AttributeError as error:
-        if request["op"] == "load" and len(error.args) == 3:
-            return {"error": error.args[0], "missing": error.args[1], "known": error.args[2]}
-        return {"error": describe(error)}
     except WrongShape as error:
-        return {"error": str(error), "shape": True}
+        return {"error": str(error), "shape": True, "trace": str(error)}
     except BaseException as error:  # sys.exit() in a reward is a failed call, not a dead worker
-        return {"error": describe(error)}
+        if isinstance(error, AttributeError) and request["op"] == "load" and len(error.args) == 3:
+            return {"error": error.args[0], "missing": error.args[1], "known": error.args[2]}
+        trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]
+        return {"error": describe(error), "trace": trace}
 
 
 async def _awaited(result: Any) -> Any:

@@ -11,8 +11,24 @@ from typing import Any, Protocol, runtime_checkable
 from anygrpo.scoring.attacks import Tried
 from anygrpo.scoring.workers import Pool, WorkerFailure
 
-Outcome = float | str
-"""A finite number, or the reason why there is none."""
+Outcome = float | str | None
+"""A finite number, the reason why there is none, or None: the reward does not apply to that output."""
+
+
+class Raised(str):
+    """A reason: the reward itself raised. `trace` is its traceback."""
+
+    trace: str
+
+    def __new__(cls, reason: str, trace: str) -> Raised:
+        made = super().__new__(cls, reason)
+        made.trace = trace
+        return made
+
+
+def reason_of(failure: WorkerFailure) -> str:
+    """The failure as an outcome."""
+    return Raised(failure.reason, failure.trace) if failure.trace else failure.reason
 
 
 @dataclass(frozen=True)
@@ -131,7 +147,7 @@ class Remote:
             return future.result()
         except WorkerFailure as failure:
             if not (failure.retry and self.retry_alone and len(index) > 1):
-                return [failure.reason] * len(index)
+                return [reason_of(failure)] * len(index)
         return self._one_by_one(rows, index)
 
     def _one_by_one(self, rows: Rows, index: list[int]) -> list[Outcome]:
@@ -144,5 +160,5 @@ class Remote:
             try:
                 out += self._submit(rows.take([i])).result()
             except WorkerFailure as failure:
-                out.append(failure.reason)
+                out.append(reason_of(failure))
         return out

@@ -31,11 +31,12 @@ LOAD_SECONDS = 120.0
 
 
 class WorkerFailure(Exception):
-    """A call that gave no list of verdicts. `retry` says whether fewer rows at once might."""
+    """A call that gave no list of verdicts. `retry` says whether fewer rows at once might; `trace` is the traceback
+    where the function itself raised, else ""."""
 
-    def __init__(self, reason: str, retry: bool = True) -> None:
+    def __init__(self, reason: str, retry: bool = True, trace: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.retry = reason, retry
+        self.reason, self.retry, self.trace = reason, retry, trace
 
 
 class LoadFailure(WorkerFailure):
@@ -81,12 +82,12 @@ class Worker:
             self.loaded[target] = reply
         return self.loaded[target]
 
-    def call(self, target: str, arguments: dict[str, Any], count: int, timeout: float) -> list[float | str]:
+    def call(self, target: str, arguments: dict[str, Any], count: int, timeout: float) -> list[float | str | None]:
         """`count` verdicts of one call. Raises WorkerFailure; never takes longer than `timeout` once loaded."""
         self.load(target)
         reply = self._ask({"op": "call", "target": target, "arguments": arguments, "count": count}, timeout)
         if "error" in reply:
-            raise WorkerFailure(reply["error"], retry=not reply.get("shape", False))
+            raise WorkerFailure(reply["error"], not reply.get("shape", False), reply.get("trace", ""))
         return reply["values"]
 
     def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -164,7 +165,9 @@ class Pool:
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="reward")
         self._finalizer = weakref.finalize(self, _stop, self._workers, self._threads)
 
-    def submit(self, target: str, arguments: dict[str, Any], count: int, timeout: float) -> Future[list[float | str]]:
+    def submit(
+        self, target: str, arguments: dict[str, Any], count: int, timeout: float
+    ) -> Future[list[float | str | None]]:
         """Call `target` in the next free worker; the future gives `count` verdicts or raises WorkerFailure."""
         return self._threads.submit(self._with_worker, lambda w: w.call(target, arguments, count, timeout))
 

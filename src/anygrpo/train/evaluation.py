@@ -90,7 +90,8 @@ def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, valid: torch
     """One line a prompt: its number, the prompt and the greedy output as text, reward, components, validity."""
     file.parent.mkdir(parents=True, exist_ok=True)
     rewards = scores.rewards[:, 0].tolist()
-    parts = {name: part[:, 0].tolist() for name, part in scores.components.items()}
+    known = lambda x: x if math.isfinite(x) else None  # noqa: E731  # no value: that part does not apply
+    parts = {name: [known(x) for x in part[:, 0].tolist()] for name, part in scores.components.items()}
     with file.open("w", encoding="utf-8") as out:
         for i, row in enumerate(shown):
             line = {"prompt": i, "text": row.get("prompt"), "output": row["outputs"][0], "reward": rewards[i]}

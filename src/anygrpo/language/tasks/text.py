@@ -38,7 +38,8 @@ def in_context(config: TextTaskSection, prompt: str | Messages) -> str | Message
 class TextTask(BaseTask):
     """Subclasses give `prompts` and `held_out`, and call `judge_by` once their rewards exist.
 
-    `score` never raises and never outlives its rewards' time-outs; `score_async` is the same in the background.
+    `score` never outlives its rewards' time-outs and raises for no bad sample, only for a reward that is broken;
+    `score_async` is the same in the background.
     """
 
     demonstration = "answer"
@@ -64,12 +65,13 @@ class TextTask(BaseTask):
 
     def score(self, prompts: list[Prompt], outputs: list[list[str]]) -> Scores:
         scores = self.scorer.score(prompts, outputs)
+        self.scorer.check()
         self._scored = (prompts, outputs, scores)
         return scores
 
     def score_async(self, prompts: list[Prompt], outputs: list[list[str]]) -> Handle:
         """Start scoring in the background; `.result()` waits for the scores."""
-        return self.scorer.score_async(prompts, outputs)
+        return self.scorer.score_async(prompts, outputs, check=True)
 
     def measure(self, prompts: list[Prompt], outputs: list[list[str]]) -> dict[str, float]:
         """{"eval/accuracy": share of outputs with full marks}; an output that could not be scored counts as wrong.
@@ -82,8 +84,10 @@ class TextTask(BaseTask):
         seen = known is not None and known[0] == prompts and known[1] == outputs
         scores = known[2] if known and seen else self.score(prompts, outputs)
         assert scores.valid is not None
-        right = (scores.components[self.accuracy] >= FULL_MARKS) & scores.valid
-        return {"eval/accuracy": right.float().mean().item()}
+        marks = scores.components[self.accuracy]
+        asked = ~(scores.valid & marks.isnan())  # where that reward does not apply, it says nothing
+        right = (marks >= FULL_MARKS) & scores.valid
+        return {"eval/accuracy": right[asked].float().mean().item()} if bool(asked.any()) else {}
 
     def attacked(self, prompts: list[Prompt]) -> list[Tried]:
         """What attacks and constant answers earn from these prompts' tests, where a reward runs generated code."""
