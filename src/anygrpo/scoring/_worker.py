@@ -16,14 +16,13 @@ import os
 import pickle
 import socket
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from anygrpo.core.user_code import describe, resolve
+from anygrpo.scoring import _keeper
 
 HEADER = 8
 LONGEST_TRACE = 4000
@@ -85,7 +84,7 @@ def handle(request: dict[str, Any], loaded: dict[str, Callable[..., Any]]) -> di
         result = loaded[target](**request["arguments"])
         if inspect.isawaitable(result):
             result = asyncio.run(_awaited(result))
-        return {"values": verdicts(result, request["count"])}
+        return {"values": verdicts(result, request["count"]), "memory": resident()}
     except WrongShape as error:
         return {"error": str(error), "shape": True, "trace": str(error)}
     except BaseException as error:  # sys.exit() in a reward is a failed call, not a dead worker
@@ -119,23 +118,24 @@ def frame(body: bytes) -> bytes:
     return len(body).to_bytes(HEADER, "big") + body
 
 
-def _die_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(0)
+def resident() -> int:
+    """Bytes of memory that this process has now."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
-def _offer_to_oom_killer() -> None:
-    """Where memory runs out, this process is to die and not the trainer."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+def serve(fd: int) -> None:
+    """Answer requests until the other side is gone."""
+    os.set_inheritable(fd, False)
+    sock, loaded = socket.socket(fileno=fd), {}
+    while (body := receive(sock)) is not None:
+        reply = handle(pickle.loads(body), loaded)
+        sock.sendall(frame(json.dumps(reply).encode()))
 
 
 def main() -> None:
-    """Serve the socket whose number, with the trainer's process id, stands last on the command line."""
-    fd, parent = map(int, sys.argv[-2:])
-    _offer_to_oom_killer()
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-    sock, loaded = socket.socket(fileno=fd), {}
-    while (body := receive(sock)) is not None:
-        sock.sendall(frame(json.dumps(handle(pickle.loads(body), loaded)).encode()))
+    """Serve the socket whose number stands last but two on the command line, before the trainer's process id and the
+    bound on memory."""
+    fd, trainer, memory = map(int, sys.argv[-3:])
+    _keeper.keep(lambda: serve(fd), fd, trainer, memory)

@@ -47,7 +47,7 @@ class TextTask(BaseTask):
 
     def __init__(self, config: TextTaskSection, seed: int) -> None:
         self.seed = seed
-        self.pool = Pool(config.workers)
+        self.pool = Pool(config.workers, config.worker_memory_mb)
         self._scored: tuple[list[Prompt], list[list[str]], Scores] | None = None
 
     def judge_by(self, rewards: list[Reward], accuracy: str | None) -> None:
