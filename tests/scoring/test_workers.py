@@ -154,6 +154,8 @@ def test_inspect_reads_the_signature(pool, file):
         "parameters": ["prompts", "outputs", "answer"],
         "needed": ["prompts", "outputs", "answer"],
         "any": True,
+        "form": "anygrpo",
+        "splits": False,
     }
 
 

@@ -7,9 +7,7 @@ bytes of length, then the body.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
 import json
 import math
 import os
@@ -22,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.core.user_code import describe, resolve
-from anygrpo.scoring import _keeper
+from anygrpo.scoring import _keeper, signatures
 
 HEADER = 8
-LONGEST_TRACE = 4000
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 """Rewards are kept as float32."""
 
@@ -34,9 +31,9 @@ class WrongShape(Exception):
     """A reward function returned no list of one value an output: calling it again for fewer outputs cannot help."""
 
 
-def verdicts(result: Any, count: int) -> list[float | str | None]:
+def verdicts(result: Any, count: int) -> list[Any]:
     """A reward function's return value as `count` verdicts: a finite number, None where the reward does not apply to
-    that output, or the reason why a value is neither.
+    that output, the reason why a value is neither, or {"raised", "trace"} as it came.
 
     Raises:
         WrongShape: `result` is not a list of `count` values.
@@ -50,9 +47,9 @@ def verdicts(result: Any, count: int) -> list[float | str | None]:
     return [_verdict(value) for value in result]
 
 
-def _verdict(value: Any) -> float | str | None:
-    if value is None:
-        return None
+def _verdict(value: Any) -> Any:
+    if value is None or (isinstance(value, dict) and "raised" in value):
+        return value
     if isinstance(value, str | bytes):
         return f"returned {_short(value)}"
     try:
@@ -77,25 +74,19 @@ def handle(request: dict[str, Any], loaded: dict[str, Callable[..., Any]]) -> di
         if request["op"] == "load":
             sys.path[:] = request["path"]
             loaded[target] = function = resolve(target)
-            parameters = inspect.signature(function).parameters.values()
-            names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-            needed = [p.name for p in parameters if p.name in names and p.default is p.empty]
-            return {"parameters": names, "needed": needed, "any": any(p.kind == p.VAR_KEYWORD for p in parameters)}
-        result = loaded[target](**request["arguments"])
-        if inspect.isawaitable(result):
-            result = asyncio.run(_awaited(result))
+            return signatures.described(function)
+        if request.get("form"):
+            result = signatures.called(loaded[target], request["form"], request["arguments"])
+        else:
+            result = signatures.finished(loaded[target](**request["arguments"]))
         return {"values": verdicts(result, request["count"]), "memory": resident()}
     except WrongShape as error:
         return {"error": str(error), "shape": True, "trace": str(error)}
     except BaseException as error:  # sys.exit() in a reward is a failed call, not a dead worker
         if isinstance(error, AttributeError) and request["op"] == "load" and len(error.args) == 3:
             return {"error": error.args[0], "missing": error.args[1], "known": error.args[2]}
-        trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]
+        trace = "".join(traceback.format_exception(error))[-signatures.LONGEST_TRACE :]
         return {"error": describe(error), "trace": trace}
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
 
 
 def receive(sock: socket.socket) -> bytes | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anygrpo.core import user_code as python_file
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.scoring import builtin
+from anygrpo.scoring import builtin, signatures
 from anygrpo.scoring.reward import Inline, Remote, Reward
 from anygrpo.scoring.settings import CodeReward, FunctionReward, RegexReward
 from anygrpo.scoring.workers import LoadFailure, Pool
@@ -93,20 +93,8 @@ def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) 
         if failure.missing:
             raise python_file.missing(config.function, failure.missing, failure.known) from None
         raise ConfigError(f"loading {config.function} failed: {failure.reason}", "mend the file") from None
-    given = {"prompts", "outputs"} | columns | set(config.settings)
-    if lacking := [p for p in signature["needed"] if p not in given]:
-        raise ConfigError(
-            f"{config.function} wants {lacking[0]!r}, which is neither a column "
-            f"({', '.join(sorted(columns)) or 'none'}) nor one of its settings",
-            "a reward is called as function(prompts, outputs, **columns)",
-        )
-    if not signature["any"] and (deaf := {"prompts", "outputs"} - set(signature["parameters"])):
-        raise ConfigError(
-            f"{config.function} does not take {sorted(deaf)[0]!r}", "define it as function(prompts, outputs, **columns)"
-        )
-    if both := columns & set(config.settings):
-        raise ConfigError(f"{config.function}: setting {sorted(both)[0]!r} is also a column", "rename the setting")
-    passed = columns if signature["any"] else columns & set(signature["parameters"])
+    form = config.signature if config.signature != "auto" else signature["form"]
+    _check_signature(config, signature, form, columns)
     return Remote(
         name,
         config.weight,
@@ -115,9 +103,36 @@ def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) 
         pool,
         config.timeout,
         dict(config.settings),
-        {column: column for column in passed},
+        {column: column for column in columns},
         retry_alone=config.retry_alone,
+        form=form,
+        splits=signature["splits"],
     )
+
+
+def _check_signature(config: FunctionReward, signature: dict[str, Any], form: str | None, columns: set[str]) -> None:
+    """Raises: ConfigError where the function could not be called with these columns."""
+    if form is None:
+        wanted = "; ".join(f"{name}: {', '.join(names)}" for name, names in signatures.OWN_NAMES.items())
+        lacking = " does not take 'outputs';" if "prompts" in signature["parameters"] else ""
+        raise ConfigError(
+            f"{config.function}{lacking} has parameters {signature['parameters']}, of no form that is known ({wanted})",
+            "define it as function(prompts, outputs, **columns)",
+        )
+    given = set(signatures.OWN_NAMES[form]) | columns | set(config.settings)
+    if lacking := [p for p in signature["needed"] if p not in given]:
+        raise ConfigError(
+            f"{config.function} wants {lacking[0]!r}, which is neither a column "
+            f"({', '.join(sorted(columns)) or 'none'}) nor one of its settings",
+            f"a reward of this form is given {', '.join(signatures.OWN_NAMES[form])} and the columns",
+        )
+    if form == "verl" and not columns & {"ground_truth", "reward_model", "answer"}:
+        raise ConfigError(
+            f"{config.function} wants a ground truth, and the data have no column ground_truth, reward_model or answer",
+            "name a column so",
+        )
+    if both := columns & set(config.settings):
+        raise ConfigError(f"{config.function}: setting {sorted(both)[0]!r} is also a column", "rename the setting")
 
 
 BUILDERS: dict[str, Callable[..., Reward]] = {

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from anygrpo.scoring.attacks import Tried
+from anygrpo.scoring.outcome import Outcome as Outcome
+from anygrpo.scoring.outcome import Raised as Raised
 from anygrpo.scoring.workers import Pool, WorkerFailure
-
-Outcome = float | str | None
-"""A finite number, the reason why there is none, or None: the reward does not apply to that output."""
-
-
-class Raised(str):
-    """A reason: the reward itself raised. `trace` is its traceback."""
-
-    trace: str
-
-    def __new__(cls, reason: str, trace: str) -> Raised:
-        made = super().__new__(cls, reason)
-        made.trace = trace
-        return made
 
 
 def reason_of(failure: WorkerFailure) -> str:
@@ -106,6 +96,8 @@ class Remote:
         target: "path.py:function" or "module:function".
         columns: argument of the function -> column of the data.
         split: cut the rows into as many calls as there are workers.
+        form: how the target is called, where it is a user's (see `signatures`); "" for a function of ours.
+        splits: it counts words by `split()`, to which a Chinese sentence is one word.
         retry_alone: after a failed call, try its rows one by one, so that a bad row costs only itself.
     """
 
@@ -119,11 +111,15 @@ class Remote:
     columns: dict[str, str] = field(default_factory=dict)
     split: bool = False
     retry_alone: bool = True
+    form: str = ""
+    splits: bool = False
 
     PATIENCE = 6
     """Time spent on retries, in time-outs, before the rows left are given up."""
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
+        if self.splits:
+            warn_of_chinese(self.name, rows)
         size = -(-len(rows) // self.pool.size) if self.split else len(rows)
         chunks = [list(range(i, min(i + size, len(rows)))) for i in range(0, len(rows), max(1, size))]
         futures = [self._submit(rows.take(index)) for index in chunks]
@@ -139,8 +135,13 @@ class Remote:
 
     def _submit(self, rows: Rows) -> Future[list[Outcome]]:
         columns = {argument: rows.column(column) for argument, column in self.columns.items()}
-        arguments = {"prompts": rows.prompts, "outputs": rows.outputs, **columns, **self.settings}
-        return self.pool.submit(self.target, arguments, len(rows), self.timeout)
+        outputs = ["".join(output) if type(output) is not str else output for output in rows.outputs]
+        if not self.form:
+            arguments = {"prompts": rows.prompts, "outputs": outputs, **columns, **self.settings}
+            return self.pool.submit(self.target, arguments, len(rows), self.timeout)
+        ids = [getattr(output, "ids", None) for output in rows.outputs]
+        given = {"prompts": rows.prompts, "outputs": outputs, "ids": ids, "columns": columns, "settings": self.settings}
+        return self.pool.submit(self.target, given, len(rows), self.timeout, self.form)
 
     def _collect(self, future: Future[list[Outcome]], rows: Rows, index: list[int]) -> list[Outcome]:
         try:
@@ -162,3 +163,19 @@ class Remote:
             except WorkerFailure as failure:
                 out.append(reason_of(failure))
         return out
+
+
+_CHINESE = re.compile(r"[\u3400-\u9fff]")
+_warned: set[str] = set()
+
+
+def warn_of_chinese(name: str, rows: Rows) -> None:
+    """Say once that `split()` takes a Chinese sentence for one word, where there is Chinese to count."""
+    if name in _warned or not any(_CHINESE.search(str(text)) for text in [*rows.outputs, *rows.prompts]):
+        return
+    _warned.add(name)
+    warnings.warn(
+        f"the reward {name!r} counts words by split(), to which a Chinese sentence is one word; count characters, or "
+        'use kind = "length" (split() 把一整句中文算作一个词;请按字计数)',
+        stacklevel=2,
+    )

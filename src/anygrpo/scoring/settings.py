@@ -106,12 +106,14 @@ class CodeReward(RewardSection):
 
 
 class FunctionReward(RewardSection):
-    """A user's `path.py:function`, called as function(prompts, outputs, **columns) in a worker process."""
+    """A user's `path.py:function`, called in a worker process: ours, or one for TRL, verl, verifiers or OpenRLHF."""
 
     kind: Literal["function"]
     function: str
     timeout: float = Field(10.0, gt=0)
     "Seconds a call may take before its worker is killed."
+    signature: Literal["auto", "anygrpo", "sample", "trl", "verl", "verifiers", "rubric", "openrlhf"] = "auto"
+    "How it is called; told by the names of its parameters where not given."
     retry_alone: bool = True
     "After a failed call, call again for each output alone, so that one bad output costs only itself; false where the"
     "function compares outputs with each other."

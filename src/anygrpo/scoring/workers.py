@@ -24,6 +24,7 @@ from typing import Any
 
 from anygrpo.scoring import _keeper, _worker
 from anygrpo.scoring.machine import usable_memory
+from anygrpo.scoring.outcome import Outcome, Raised
 
 _HOME = str(Path(_worker.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.scoring import _worker; _worker.main()"
@@ -90,16 +91,17 @@ class Worker:
             self.loaded[target] = reply
         return self.loaded[target]
 
-    def call(self, target: str, arguments: dict[str, Any], count: int, timeout: float) -> list[float | str | None]:
+    def call(self, target: str, arguments: dict[str, Any], count: int, timeout: float, form: str = "") -> list[Outcome]:
         """`count` verdicts of one call. Raises WorkerFailure; never takes longer than `timeout` once loaded."""
         if self._is_worn():
             self.kill()
         self.load(target)
-        reply = self._ask({"op": "call", "target": target, "arguments": arguments, "count": count}, timeout)
+        request = {"op": "call", "target": target, "arguments": arguments, "count": count, "form": form}
+        reply = self._ask(request, timeout)
         self.served, self.resident = self.served + 1, int(reply.get("memory", 0))
         if "error" in reply:
             raise WorkerFailure(reply["error"], not reply.get("shape", False), reply.get("trace", ""))
-        return reply["values"]
+        return [Raised(v["raised"], v["trace"]) if isinstance(v, dict) else v for v in reply["values"]]
 
     def _is_worn(self) -> bool:
         """Whether it has served its calls, or grown to half of its memory: a reward that leaks is begun anew."""
@@ -189,13 +191,16 @@ class Pool:
         self._finalizer = weakref.finalize(self, _stop, self._workers, self._threads)
 
     def submit(
-        self, target: str, arguments: dict[str, Any], count: int, timeout: float
-    ) -> Future[list[float | str | None]]:
-        """Call `target` in the next free worker; the future gives `count` verdicts or raises WorkerFailure."""
-        return self._threads.submit(self._with_worker, lambda w: w.call(target, arguments, count, timeout))
+        self, target: str, arguments: dict[str, Any], count: int, timeout: float, form: str = ""
+    ) -> Future[list[Outcome]]:
+        """Call `target` in the next free worker; the future gives `count` outcomes or raises WorkerFailure.
+
+        `form`: see `signatures`; without it, `arguments` are the function's own.
+        """
+        return self._threads.submit(self._with_worker, lambda w: w.call(target, arguments, count, timeout, form))
 
     def inspect(self, target: str) -> dict[str, Any]:
-        """Load `target` in one worker: {"parameters", "needed", "any"} of its signature. Raises LoadFailure."""
+        """Load `target` in one worker: what `signatures.described` says. Raises LoadFailure."""
         return self._threads.submit(self._with_worker, lambda w: w.load(target)).result()
 
     def _with_worker(self, work: Any) -> Any:

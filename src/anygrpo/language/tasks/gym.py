@@ -59,7 +59,7 @@ def _scorer(dataset: str, parameters: str) -> Any:
 
 
 def last_tagged(text: str, begin: str, end: str) -> str:
-    """What stands between the last pair of tags, "" where there is none. Reads the text once, however many tags it has."""
+    """What stands between the last pair of tags, "" where there is none. Reads the text once."""
     at, last = text.find(begin), ""
     while at >= 0 and (stop := text.find(end, at + len(begin))) >= 0:
         last = text[at + len(begin) : stop]
