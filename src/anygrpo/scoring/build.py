@@ -9,8 +9,8 @@ from anygrpo.core import user_code as python_file
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.scoring import builtin, signatures
 from anygrpo.scoring.reward import Inline, Remote, Reward
-from anygrpo.scoring.settings import CodeReward, FunctionReward, RegexReward
-from anygrpo.scoring.workers import LoadFailure, Pool
+from anygrpo.scoring.settings import CodeReward, FunctionReward, JudgeReward, RegexReward, RewardModelReward
+from anygrpo.scoring.workers import LoadFailure, Pool, WorkerFailure
 
 JUDGES = {"number", "exact", "math_verify", "code"}
 """Kinds whose full marks mean a correct answer."""
@@ -135,6 +135,25 @@ def _check_signature(config: FunctionReward, signature: dict[str, Any], form: st
         raise ConfigError(f"{config.function}: setting {sorted(both)[0]!r} is also a column", "rename the setting")
 
 
+def _judge(config: JudgeReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+    from anygrpo.scoring.judge import Judge
+
+    return Judge.build(config, name, columns)
+
+
+def _reward_model(config: RewardModelReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+    """Loaded here and now, so that a model that cannot be is an error before the first step."""
+    own = Pool(1, memory_mb=0, calls=0)
+    settings = config.model_dump(include={"model", "device", "dtype", "batch_size", "max_length"})
+    target = "anygrpo.scoring.reward_model:score"
+    try:
+        own.submit(target, {"prompts": [], "outputs": [], **settings}, 0, config.load_timeout).result()
+    except WorkerFailure as failure:
+        own.close()
+        raise ConfigError(f"the reward model {config.model} cannot be loaded: {failure.reason}", "correct it") from None
+    return Remote(name, config.weight, False, target, own, config.timeout, settings, retry_alone=False, owns_pool=True)
+
+
 BUILDERS: dict[str, Callable[..., Reward]] = {
     "number": _inline(builtin.number),
     "exact": _inline(builtin.exact),
@@ -145,4 +164,6 @@ BUILDERS: dict[str, Callable[..., Reward]] = {
     "math_verify": _math_verify,
     "code": _code,
     "function": _function,
+    "judge": _judge,
+    "reward_model": _reward_model,
 }

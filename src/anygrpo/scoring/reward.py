@@ -113,6 +113,7 @@ class Remote:
     retry_alone: bool = True
     form: str = ""
     splits: bool = False
+    owns_pool: bool = False
 
     PATIENCE = 6
     """Time spent on retries, in time-outs, before the rows left are given up."""
@@ -132,6 +133,11 @@ class Remote:
             return out
 
         return wait
+
+    def close(self) -> None:
+        """Stop workers that are this reward's alone."""
+        if self.owns_pool:
+            self.pool.close()
 
     def _submit(self, rows: Rows) -> Future[list[Outcome]]:
         columns = {argument: rows.column(column) for argument, column in self.columns.items()}

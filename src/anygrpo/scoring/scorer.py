@@ -104,6 +104,10 @@ class Scorer:
         return Scores(rewards=rewards, components=components, valid=valid, reasons=reasons, weights=weights)
 
     def close(self) -> None:
+        """Stop what the rewards hold of their own."""
+        for reward in self.rewards:
+            if hasattr(reward, "close"):
+                reward.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

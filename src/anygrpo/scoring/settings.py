@@ -121,6 +121,60 @@ class FunctionReward(RewardSection):
     "Further keyword arguments."
 
 
+class JudgeReward(RewardSection):
+    """A language model over an OpenAI-compatible endpoint: its score, from `low` to `high`, brought to [0, 1]."""
+
+    kind: Literal["judge"]
+    url: str
+    "Up to and without /chat/completions: http://localhost:8000/v1"
+    model: str
+    template: str | None = None
+    "A text file with {prompt}, {output} and any column, {low} and {high}; it asks for JSON with a score."
+    system: str | None = None
+    "System message of the question."
+    low: float = 0.0
+    high: float = 10.0
+    cache: str | None = None
+    "SQLite file that keeps answers by what was asked; no question is asked twice, in later runs either."
+    key_env: str = "OPENAI_API_KEY"
+    "Environment variable that holds the key."
+    timeout: float = Field(120.0, gt=0)
+    "Seconds for one question with its retries."
+    attempt: float = Field(60.0, gt=0)
+    "Seconds for one try."
+    retries: int = Field(3, ge=0)
+    "Tries after the first, where the endpoint is busy or ill, or the answer cannot be read."
+    concurrency: int = Field(8, ge=1)
+    per_minute: float = Field(0.0, ge=0)
+    "Most requests a minute; 0 for no limit."
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    "Put into the request: max_tokens, seed, ... Temperature is 0 unless given."
+    structured: Literal["json_schema", "json_object", "none"] = "json_schema"
+    "How the form of the answer is asked for; none for servers that know neither."
+    prompt_price: float = Field(0.0, ge=0)
+    "Money for a million tokens."
+    completion_price: float = Field(0.0, ge=0)
+    budget: float = Field(0.0, ge=0)
+    "No question is asked once so much is spent; 0 for no limit."
+
+
+class RewardModelReward(RewardSection):
+    """A sequence classifier with one output, from the Hub or a folder, in a process and on a device of its own."""
+
+    kind: Literal["reward_model"]
+    model: str
+    device: str = "cpu"
+    "cuda:1, ..."
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    batch_size: int = Field(16, ge=1)
+    max_length: int | None = Field(None, ge=1)
+    "Longer conversations, in tokens, are invalid; what the model can read where not given."
+    timeout: float = Field(300.0, gt=0)
+    "Seconds for all of a step's outputs."
+    load_timeout: float = Field(900.0, gt=0)
+    "Seconds for loading it."
+
+
 RewardConfig = Annotated[
     NumberReward
     | ExactReward
@@ -130,6 +184,8 @@ RewardConfig = Annotated[
     | RepetitionReward
     | MathVerifyReward
     | CodeReward
+    | JudgeReward
+    | RewardModelReward
     | FunctionReward,
     Field(discriminator="kind"),
 ]

@@ -37,7 +37,7 @@ class Jsonl(TextTask):
         self._held_out = [self._prompt(row) for _, row in held_out[: config.held_out]]
         self.size = len(self._train)
         columns = {key for prompt in self._train + self._held_out for key in prompt} - {"prompt"}
-        self.judge_by(build_rewards(config.rewards, self.pool, columns), config.accuracy)
+        self.judge_by(build_rewards(config.rewards, self.pool, columns), config.accuracy, columns)
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self._train[i] for i in epoch_indices(self.size, step, count, self.seed)]
@@ -164,7 +164,7 @@ def distinct(rows: list[Row], path: str, answer: str) -> list[Row]:
 
 def _check_values(rows: list[Row], path: str, config: JsonlTask) -> None:
     """Raises: DataError for the first row with which a reward could give no verdict (unless no row has its column)."""
-    for reward in config.rewards:
+    for reward in (*config.rewards, *config.evaluation_rewards):
         if not hasattr(reward, "column") or not any(reward.column in row for _, row in rows):
             continue
         for line, row in rows:

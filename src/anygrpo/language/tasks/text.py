@@ -9,6 +9,7 @@ from anygrpo.core.task import BaseTask
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
 from anygrpo.scoring.attacks import Tried
+from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward import Attackable, Reward
 from anygrpo.scoring.scorer import Handle, Scorer, flatten
 from anygrpo.scoring.workers import Pool
@@ -48,30 +49,42 @@ class TextTask(BaseTask):
     def __init__(self, config: TextTaskSection, seed: int) -> None:
         self.seed = seed
         self.pool = Pool(config.workers, config.worker_memory_mb)
+        self._evaluation_rewards, self._judged = config.evaluation_rewards, set[str]()
         self._scored: tuple[list[Prompt], list[list[str]], Scores] | None = None
 
-    def judge_by(self, rewards: list[Reward], accuracy: str | None) -> None:
-        """Score by `rewards`; count eval/accuracy by the one called `accuracy`, or the first that judges correctness.
+    def judge_by(self, rewards: list[Reward], accuracy: str | None, columns: set[str]) -> None:
+        """Score by `rewards`, and held-out prompts by the evaluation's rewards where the recipe has them; count
+        eval/accuracy by the one called `accuracy`, or the first that judges correctness.
 
         Raises:
-            ConfigError: no reward of that name.
+            ConfigError: no reward of that name, or an evaluation reward that cannot work.
         """
+        self.scorer = Scorer(rewards)
+        if self._evaluation_rewards:
+            rewards = build_rewards(self._evaluation_rewards, self.pool, columns)
+            self._judged = {str(prompt["prompt"]) for prompt in self.held_out()}  # type: ignore[attr-defined]
+        self.evaluation_scorer = Scorer(rewards) if self._evaluation_rewards else self.scorer
         names = [reward.name for reward in rewards]
         if accuracy is not None and accuracy not in names:
             raise ConfigError(f"accuracy = {accuracy!r} names no reward; {suggestion(accuracy, names)}")
         judges = [reward.name for reward in rewards if reward.judges]
         self.accuracy = accuracy or (judges[0] if judges else None)
-        self.scorer = Scorer(rewards)
 
     def score(self, prompts: list[Prompt], outputs: list[list[str]]) -> Scores:
-        scores = self.scorer.score(prompts, outputs)
-        self.scorer.check()
+        scorer = self._scorer_of(prompts)
+        scores = scorer.score(prompts, outputs)
+        scorer.check()
         self._scored = (prompts, outputs, scores)
         return scores
 
     def score_async(self, prompts: list[Prompt], outputs: list[list[str]]) -> Handle:
         """Start scoring in the background; `.result()` waits for the scores."""
-        return self.scorer.score_async(prompts, outputs, check=True)
+        return self._scorer_of(prompts).score_async(prompts, outputs, check=True)
+
+    def _scorer_of(self, prompts: list[Prompt]) -> Scorer:
+        """The evaluation's for held-out prompts, which are never trained on."""
+        evaluates = bool(self._judged) and all(str(prompt["prompt"]) in self._judged for prompt in prompts)
+        return self.evaluation_scorer if evaluates else self.scorer
 
     def measure(self, prompts: list[Prompt], outputs: list[list[str]]) -> dict[str, float]:
         """{"eval/accuracy": share of outputs with full marks}; an output that could not be scored counts as wrong.
@@ -119,4 +132,6 @@ class TextTask(BaseTask):
     def close(self) -> None:
         """Stop the reward workers."""
         self.scorer.close()
+        if self.evaluation_scorer is not self.scorer:
+            self.evaluation_scorer.close()
         self.pool.close()
