@@ -96,7 +96,7 @@ def test_right_answers_earn_what_python_itself_says(code, tests):
 def test_a_broken_test_is_no_verdict():
     code = Code("code", 1.0, "tests", False, Limits())
     tests = [
-        ["import no_such_module\nassert f(1) == 1"],
+        ["try:\n    import numpy\nfinally:\n    pass\nassert f(1) == 1"],
         ["x = 1 / 0\nassert f(1) == 1"],
         ["assert f(lambda x: x) == 1"],
     ]
