@@ -1,12 +1,14 @@
 """Several rewards together: weights, invalid samples and their reasons, and nothing that takes the trainer down."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from anygrpo.errors import TrainingError
 from anygrpo.scoring.builtin import number, repetition
+from anygrpo.scoring.outcome import Elsewhere
 from anygrpo.scoring.reward import Inline, Remote
 from anygrpo.scoring.scorer import Scorer
 from anygrpo.scoring.workers import Pool
@@ -238,3 +240,18 @@ def test_time_outs_stop_no_run(remote):
     scorer = Scorer([remote("always_hangs", timeout=0.2)])
     scorer.score(prompts(""), [["a"]])
     scorer.check()
+
+
+def test_the_lowest_reward_by_hand():
+    of = lambda weight, bounds: Inline("r", weight, False, number, bounds=bounds)  # noqa: E731
+    assert Scorer([of(2.0, (0.0, 1.0)), of(0.5, (-1.0, 0.0)), of(-3.0, (0.0, 1.0))]).lowest == 0.0 - 0.5 - 3.0
+    assert Scorer([of(1.0, (0.0, 1.0)), of(1.0, None)]).lowest is None
+    assert Scorer([of(1.0, (0.0, 1.0)), of(0.0, None)]).lowest == 0.0
+
+
+def test_whose_fault_it_was():
+    outcomes = [Elsewhere("timed out"), "returned nan", 1.0, None]
+    scorer = Scorer([SimpleNamespace(name="a", weight=1.0, judges=False, start=lambda rows: lambda: outcomes)])
+    scores = scorer.score(prompts(""), [["w", "x", "y", "z"]])
+    assert scores.elsewhere.tolist() == [[True, False, False, False]]
+    assert scores.valid.tolist() == [[False, False, True, False]]

@@ -34,6 +34,7 @@ class Scores:
         valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
         reasons: (p, g) -> why that sample is invalid.
         weights: weight of each component in the reward (1 where not named).
+        elsewhere: [P, G] bool: invalid by a fault of the machine, a tool or an endpoint, not of the output. None: none.
     """
 
     rewards: Tensor
@@ -41,6 +42,7 @@ class Scores:
     valid: Tensor | None = None
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
+    elsewhere: Tensor | None = None
 
 
 @dataclass(frozen=True)

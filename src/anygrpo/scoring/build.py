@@ -62,7 +62,8 @@ def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
     def build(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
         settings = config.model_dump(exclude={"kind", "name", "weight", "column"})
         read = {"answer": config.column} if hasattr(config, "column") else {}
-        return Inline(name, config.weight, config.kind in JUDGES, function, settings, read)
+        bounds = (-1.0, 0.0) if config.kind == "repetition" else (0.0, 1.0)
+        return Inline(name, config.weight, config.kind in JUDGES, function, settings, read, bounds)
 
     return build
 
@@ -70,13 +71,13 @@ def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
 def _regex(config: RegexReward, name: str, pool: Pool, columns: set[str]) -> Reward:
     settings = {"pattern": config.pattern, "full": config.full}
     target = "anygrpo.scoring.builtin:regex"
-    return Remote(name, config.weight, False, target, pool, config.timeout, settings)
+    return Remote(name, config.weight, False, target, pool, config.timeout, settings, bounds=(0.0, 1.0))
 
 
 def _math_verify(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
     target = "anygrpo.scoring.mathematics:math_verify"
     read = {"answer": config.column}
-    return Remote(name, config.weight, True, target, pool, config.timeout, columns=read, split=True)
+    return Remote(name, config.weight, True, target, pool, config.timeout, columns=read, split=True, bounds=(0.0, 1.0))
 
 
 def _code(config: CodeReward, name: str, pool: Pool, columns: set[str]) -> Reward:
@@ -107,6 +108,7 @@ def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) 
         retry_alone=config.retry_alone,
         form=form,
         splits=signature["splits"],
+        bounds=config.bounds,
     )
 
 

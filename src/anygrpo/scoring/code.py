@@ -12,14 +12,15 @@ import contextlib
 import functools
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.scoring import sandbox
 from anygrpo.scoring.attacks import ATTACKS, CONSTANTS, Attack, Tried
 from anygrpo.scoring.judging import NoVerdict, judge, prints
 from anygrpo.scoring.machine import usable_cpus
-from anygrpo.scoring.reward import Outcome, Rows
+from anygrpo.scoring.outcome import Elsewhere, Outcome
+from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.settings import CodeReward
 from anygrpo.scoring.specs import Tests, parse_tests
 
@@ -104,6 +105,8 @@ class Code:
     limits: sandbox.Limits
     judges: bool = True
     entry_point: str = "entry_point"
+    bounds: tuple[float, float] = (0.0, 1.0)
+    _pending: list[Future[Outcome]] = field(default_factory=list, compare=False, repr=False)
 
     @staticmethod
     def build(config: CodeReward, name: str) -> Code:
@@ -115,7 +118,13 @@ class Code:
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
         threads = _threads(usable_cpus())
         futures: list[Future[Outcome]] = [threads.submit(self._outcome, rows, i) for i in range(len(rows))]
+        self._pending[:] = futures
         return lambda: [future.result() for future in futures]
+
+    def close(self) -> None:
+        """Begin no answer that still waits."""
+        for future in self._pending:
+            future.cancel()
 
     def attacked(self, rows: Rows) -> list[Tried]:
         """Every attack and constant answer on the tests of these rows (outputs are not read)."""
@@ -137,11 +146,20 @@ class Code:
             tests = tests_of(columns, self.column, self.entry_point)
             entry = str(columns.get(self.entry_point) or "")
             code = completed(extract_code(rows.outputs[i]), rows.prompts[i], entry)
-            return grade(code, tests, self.limits, self.partial)
+            return self._graded(code, tests)
         except NoVerdict as why:
-            return str(why)
+            return str(why) if why.tests else Elsewhere(why)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
+
+    def _graded(self, code: str, tests: Tests) -> float:
+        """A sandbox that does not start, or a machine at fault, gets a second chance."""
+        try:
+            return grade(code, tests, self.limits, self.partial)
+        except NoVerdict as why:
+            if why.tests or why.idle:
+                raise
+        return grade(code, tests, self.limits, self.partial)
 
 
 def tests_of(columns: dict[str, Any], column: str, entry_point: str) -> Tests:

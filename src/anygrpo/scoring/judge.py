@@ -16,7 +16,7 @@ from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.scoring.cache import Cache
 from anygrpo.scoring.endpoint import Client, Endpoint, EndpointFailure
 from anygrpo.scoring.messages import Messages, json_object, user
-from anygrpo.scoring.outcome import Outcome, Raised
+from anygrpo.scoring.outcome import Elsewhere, Outcome, Raised
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.settings import JudgeReward
 
@@ -97,6 +97,7 @@ class Judge:
     system: str | None
     scale: tuple[float, float]
     judges: bool = False
+    bounds: tuple[float, float] = (0.0, 1.0)
 
     @staticmethod
     def build(config: JudgeReward, name: str, columns: set[str]) -> Judge:
@@ -149,8 +150,13 @@ def _outcome(answer: Any) -> Outcome:
     was never there ends early."""
     if not isinstance(answer, EndpointFailure):
         return answer.value
-    patience = answer.reason.startswith(("timed out", "the budget", "no turn"))
-    return answer.reason if patience else Raised(answer.reason, answer.reason)
+    if answer.reason.startswith(("timed out", "the budget", "no turn")):
+        return Elsewhere(answer.reason)
+    return Unreachable(answer.reason, answer.reason)
+
+
+class Unreachable(Raised, Elsewhere):
+    """No answer of the endpoint's."""
 
 
 def _check(template: str, config: JudgeReward, columns: Iterable[str]) -> None:

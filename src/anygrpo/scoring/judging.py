@@ -15,7 +15,12 @@ from anygrpo.scoring.specs import Program, Suite
 
 
 class NoVerdict(Exception):
-    """Nobody knows whether the answer is right: the sandbox, the machine or the tests are at fault."""
+    """Nobody knows whether the answer is right. `tests`: the tests are at fault; `idle`: it waited for something that
+    is not the CPU; else the sandbox or the machine is."""
+
+    def __init__(self, reason: str, tests: bool = False) -> None:
+        super().__init__(reason)
+        self.tests, self.idle = tests, "waits for something" in reason
 
 
 def judge(code: str, suite: Suite, limits: Limits, every: bool) -> int:
@@ -77,7 +82,7 @@ def _verdict(output: bytes, fault: str, every: bool) -> int:
     lines = [_line(line) for line in output.splitlines()]
     for line in lines:
         if "unjudgeable" in line:
-            raise NoVerdict(f"the tests cannot be judged: {line['unjudgeable']}")
+            raise NoVerdict(f"the tests cannot be judged: {line['unjudgeable']}", tests=True)
     passed = [bool(line["passed"]) for line in lines if "test" in line]
     if not every and not all(passed):
         return 0
@@ -85,7 +90,9 @@ def _verdict(output: bytes, fault: str, every: bool) -> int:
     if fault.startswith("the tests") and loaded:
         return sum(passed)  # what hung them is a value of the answer's: they end with honest ones
     if fault or not (loaded or done):
-        raise NoVerdict(fault or "the judge ended before the tests began")
+        raise NoVerdict(
+            fault or "the judge ended before the tests began", tests=not fault or fault.startswith("the tests")
+        )
     return sum(passed)
 
 

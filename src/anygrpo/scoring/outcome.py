@@ -15,3 +15,8 @@ class Raised(str):
         made = super().__new__(cls, reason)
         made.trace = trace
         return made
+
+
+class Elsewhere(str):
+    """A reason that is no fault of the output's: the machine, a tool or an endpoint failed. In an evaluation such a
+    sample is left out; any other without a verdict has the task's lowest reward."""

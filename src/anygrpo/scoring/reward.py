@@ -48,7 +48,10 @@ class Rows:
 
 
 class Reward(Protocol):
-    """Attributes: name of its component; weight in the sum; whether it judges correctness (for eval/accuracy)."""
+    """Attributes: name of its component; weight in the sum; whether it judges correctness (for eval/accuracy).
+
+    One that knows its least and greatest value has them as `bounds`.
+    """
 
     name: str
     weight: float
@@ -79,6 +82,7 @@ class Inline:
     settings: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
     "Argument of the function -> column of the data."
+    bounds: tuple[float, float] | None = None
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
         from anygrpo.scoring._worker import verdicts
@@ -114,6 +118,7 @@ class Remote:
     form: str = ""
     splits: bool = False
     owns_pool: bool = False
+    bounds: tuple[float, float] | None = None
 
     PATIENCE = 6
     """Time spent on retries, in time-outs, before the rows left are given up."""

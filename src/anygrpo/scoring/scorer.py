@@ -14,7 +14,8 @@ import torch
 from anygrpo.core.rollout import Scores
 from anygrpo.errors import TrainingError
 from anygrpo.scoring._worker import FLOAT32_MAX
-from anygrpo.scoring.reward import Outcome, Raised, Reward, Rows
+from anygrpo.scoring.outcome import Elsewhere, Outcome, Raised
+from anygrpo.scoring.reward import Reward, Rows
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,14 @@ class Scorer:
         if self._broken:
             raise TrainingError(self._broken, "mend the reward, or give it weight = 0 to do without it")
 
+    @property
+    def lowest(self) -> float | None:
+        """The lowest weighted sum that the rewards can give; None where one of them does not say its bounds."""
+        bounds = [(r.weight, getattr(r, "bounds", None)) for r in self.rewards if r.weight]
+        if any(b is None for _, b in bounds):
+            return None
+        return sum(min(weight * b[0], weight * b[1]) for weight, b in bounds if b is not None)
+
     def score_async(self, prompts: list[dict[str, Any]], outputs: list[list[str]], check: bool = False) -> Handle:
         """The same in a background thread, so that the trainer may compute meanwhile. `check`: see there."""
         future = self._threads.submit(self.score, prompts, outputs)
@@ -88,6 +97,7 @@ class Scorer:
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
         components = {reward.name: torch.full(shape, math.nan) for reward in self.rewards}
         reasons = {(p, g): "the output is no text" for p in range(shape[0]) for g in range(shape[1])}
+        elsewhere = torch.zeros(shape, dtype=torch.bool)
         for n, at in enumerate(where):
             values = [(reward, _fits(outcomes[reward.name][n])) for reward in self.rewards]
             for reward, value in values:
@@ -96,12 +106,15 @@ class Scorer:
             total = combined(values)
             if isinstance(total, str):
                 reasons[at] = total
+                elsewhere[at] = any(isinstance(v, Elsewhere) for reward, v in values if reward.weight)
                 continue
             del reasons[at]
             valid[at] = True
             rewards[at] = total
         weights = {reward.name: reward.weight for reward in self.rewards}
-        return Scores(rewards=rewards, components=components, valid=valid, reasons=reasons, weights=weights)
+        return Scores(
+            rewards=rewards, components=components, valid=valid, reasons=reasons, weights=weights, elsewhere=elsewhere
+        )
 
     def close(self) -> None:
         """Stop what the rewards hold of their own."""

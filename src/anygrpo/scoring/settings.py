@@ -112,6 +112,8 @@ class FunctionReward(RewardSection):
     function: str
     timeout: float = Field(10.0, gt=0)
     "Seconds a call may take before its worker is killed."
+    bounds: tuple[float, float] | None = None
+    "Least and greatest value it gives. Where known, an answer without a verdict has the lowest reward in evaluations."
     signature: Literal["auto", "anygrpo", "sample", "trl", "verl", "verifiers", "rubric", "openrlhf"] = "auto"
     "How it is called; told by the names of its parameters where not given."
     retry_alone: bool = True

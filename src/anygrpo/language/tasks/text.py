@@ -102,6 +102,11 @@ class TextTask(BaseTask):
         right = (marks >= FULL_MARKS) & scores.valid
         return {"eval/accuracy": right[asked].float().mean().item()} if bool(asked.any()) else {}
 
+    @property
+    def lowest(self) -> float | None:
+        """The lowest reward of an answer to a held-out prompt; None where a reward does not say its bounds."""
+        return self.evaluation_scorer.lowest
+
     def attacked(self, prompts: list[Prompt]) -> list[Tried]:
         """What attacks and constant answers earn from these prompts' tests, where a reward runs generated code."""
         rows = flatten(prompts, [[""] for _ in prompts], [(p, 0) for p in range(len(prompts))])
