@@ -10,7 +10,6 @@ Used by every judge of the product (texts, pictures, motions). Standard library 
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import json
 import os
 import random
@@ -26,12 +25,11 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.scoring.cache import Cache, key_of
-from anygrpo.scoring.messages import Messages
+from anygrpo.scoring.messages import Messages, received, retry_after
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same question may be answered: the endpoint was busy or ill. Others are our fault."""
 
-LARGEST_REPLY = 16 << 20
 LONGEST_PAUSE = 30.0
 
 
@@ -247,7 +245,7 @@ class Client:
         self._count(requests=1)
         try:
             with urllib.request.urlopen(request, timeout=seconds) as reply:
-                return json.loads(_received(reply, deadline))
+                return json.loads(received(reply, deadline))
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
         except TimeoutError:
@@ -267,7 +265,7 @@ class Client:
                 words = json.loads(words)["error"]["message"]
             reason = f"HTTP {error.code}: {' '.join(str(words).split())[:160]}"
             if error.code in RETRIED:
-                return _Again(reason, _retry_after(error.headers.get("Retry-After")))
+                return _Again(reason, retry_after(error.headers.get("Retry-After")))
             return EndpointFailure(reason, lasting=True)
         return _Again(f"HTTP {error.code}")
 
@@ -288,26 +286,3 @@ class Client:
         with self._lock:
             for name, value in more.items():
                 setattr(self.usage, name, getattr(self.usage, name) + value)
-
-
-def _received(reply: Any, deadline: float) -> bytes:
-    """The body, as long as it comes in time: a server that sends a byte now and then is late too."""
-    body = bytearray()
-    while piece := reply.read1(1 << 16):
-        body += piece
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        if len(body) > LARGEST_REPLY:
-            raise ValueError("too long")
-    return bytes(body)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for: a number, or a date."""
-    if not value:
-        return None
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(value))
-    with contextlib.suppress(ValueError, TypeError):
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    return None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import email.utils
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 Messages = list[dict[str, Any]]
 """As endpoints take them: {"role": ..., "content": text or parts}."""
 
+LARGEST_REPLY = 16 << 20
 _PICTURES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
 
 
@@ -48,3 +52,26 @@ def json_object(text: str) -> dict[str, Any]:
     if found is None:
         raise ValueError(f"no JSON object in {text[:60]!r}")
     return found
+
+
+def received(reply: Any, deadline: float) -> bytes:
+    """The body, as long as it comes in time: a server that sends a byte now and then is late too."""
+    body = bytearray()
+    while piece := reply.read1(1 << 16):
+        body += piece
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if len(body) > LARGEST_REPLY:
+            raise ValueError("too long")
+    return bytes(body)
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds that a Retry-After header asks for: a number, or a date."""
+    if not value:
+        return None
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(value))
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    return None

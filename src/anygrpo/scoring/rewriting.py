@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -74,3 +75,15 @@ def judges_itself(body: Iterable[ast.stmt], names: set[str]) -> str | None:
         if nested or both:
             return ast.unparse(node)
     return None
+
+
+def check_imports(body: list[ast.stmt]) -> None:
+    """Raises: ValueError where the tests need what the judge's sandbox does not have."""
+    for node in body:
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for module in modules:
+            if module.partition(".")[0] not in sys.stdlib_module_names:
+                raise ValueError(
+                    f"the tests import {module or 'a part of a package'!r}, and only Python's own is there"
+                )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.scoring._plain import NotPlain, encode
-from anygrpo.scoring.rewriting import judges_itself, read_attributes, settled
+from anygrpo.scoring.rewriting import check_imports, judges_itself, read_attributes, settled
 
 KNOWN = {
     "isclose": "math:isclose",
@@ -180,7 +180,7 @@ def _suite(parts: _Parts) -> Suite:
             raise ValueError(f"{call[:60]!r} is not one expression")
     imported = {alias.asname or alias.name for node in body for alias in _of_answer(node)}
     body = [node for node in body if not _of_answer(node)]
-    _check_imports(body)
+    check_imports(body)
     ends, entry = _ends(body), parts.entry_point
     if any(end.startswith("check(") for end in ends) and not entry:
         raise ValueError("check(candidate) without an entry point (an entry_point column, or beside the test)")
@@ -213,18 +213,6 @@ def _statements(text: str) -> list[ast.stmt]:
 def _of_answer(node: ast.stmt) -> list[ast.alias]:
     """What the statement imports from the answer."""
     return node.names if isinstance(node, ast.ImportFrom) and node.module in ANSWER_MODULES else []
-
-
-def _check_imports(body: list[ast.stmt]) -> None:
-    """Raises: ValueError where the tests need what the judge's sandbox does not have."""
-    for node in body:
-        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        for module in modules:
-            if module.partition(".")[0] not in sys.stdlib_module_names:
-                raise ValueError(
-                    f"the tests import {module or 'a part of a package'!r}, and only Python's own is there"
-                )
 
 
 def _ends(body: list[ast.stmt]) -> list[str]:
