@@ -35,8 +35,9 @@ class Arithmetic(TextTask):
             )
         self._held_out = self._draw_held_out(config.held_out)
         self._forbidden = {frozenset(pair) for pair in self._held_out}
-        rewards = build_rewards(config.rewards or [NumberReward(kind="number")], self.pool, {"answer"})
-        self.judge_by(rewards, config.accuracy, {"answer"})
+        self.judge_by(
+            build_rewards(config.rewards or [NumberReward(kind="number")], self.pool, {"answer"}), config.accuracy
+        )
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self._prompt(*self._pair(step * count + i)) for i in range(count)]

@@ -37,7 +37,7 @@ class Jsonl(TextTask):
         self._held_out = [self._prompt(row) for _, row in held_out[: config.held_out]]
         self.size = len(self._train)
         columns = {key for prompt in self._train + self._held_out for key in prompt} - {"prompt"}
-        self.judge_by(build_rewards(config.rewards, self.pool, columns), config.accuracy, columns)
+        self.judge_by(build_rewards(config.rewards, self.pool, columns), config.accuracy)
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self._train[i] for i in epoch_indices(self.size, step, count, self.seed)]

@@ -43,7 +43,7 @@ class ReasoningGym(TextTask):
             split=True,
         )
         others = build_rewards(config.rewards, self.pool, {"answer", "entry"})
-        self.judge_by([own, *others], config.accuracy, {"answer", "entry"})
+        self.judge_by([own, *others], config.accuracy)
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self._prompt(self._item(step * count + i)) for i in range(count)]

@@ -52,7 +52,7 @@ class TextTask(BaseTask):
         self._evaluation_rewards, self._judged = config.evaluation_rewards, set[str]()
         self._scored: tuple[list[Prompt], list[list[str]], Scores] | None = None
 
-    def judge_by(self, rewards: list[Reward], accuracy: str | None, columns: set[str]) -> None:
+    def judge_by(self, rewards: list[Reward], accuracy: str | None) -> None:
         """Score by `rewards`, and held-out prompts by the evaluation's rewards where the recipe has them; count
         eval/accuracy by the one called `accuracy`, or the first that judges correctness.
 
@@ -61,8 +61,10 @@ class TextTask(BaseTask):
         """
         self.scorer = Scorer(rewards)
         if self._evaluation_rewards:
+            held_out: list[Prompt] = self.held_out()  # type: ignore[attr-defined]
+            columns = {key for prompt in held_out for key in prompt} - {"prompt"}
             rewards = build_rewards(self._evaluation_rewards, self.pool, columns)
-            self._judged = {str(prompt["prompt"]) for prompt in self.held_out()}  # type: ignore[attr-defined]
+            self._judged = {str(prompt["prompt"]) for prompt in held_out}
         self.evaluation_scorer = Scorer(rewards) if self._evaluation_rewards else self.scorer
         names = [reward.name for reward in rewards]
         if accuracy is not None and accuracy not in names:
