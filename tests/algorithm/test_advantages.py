@@ -100,6 +100,27 @@ def test_a_component_that_is_not_finite_leaves_that_component_alone():
     close(values, [[half - 1, -half + 0, 0 + 1]])
 
 
+def test_a_component_without_weight_plays_no_role():
+    parts = {"a": torch.tensor([[1.0, 0, 0, 0], [1, 1, 1, 1]]), "seen": torch.tensor([[NAN, NAN, 5, 9], [1, 2, 3, 4]])}
+    z = torch.tensor([[1.5, -0.5, -0.5, -0.5], [0, 0, 0, 0]])
+    for name, scale in (("components", 1.0), ("gdpo", 1 / math.sqrt(3 / 7))):
+        result = adv(name, parts["a"], components=parts, component_weights={"seen": 0.0})
+        close(result.values, z * scale)  # gdpo: eight values, mean 0, sum of squares 3
+        assert result.constant.tolist() == [False, True]
+    nothing = adv("components", parts["a"], components=parts, component_weights={"seen": 0.0, "a": 0.0})
+    assert nothing.constant.all()
+    assert not nothing.values.any()
+
+
+def test_component_weights_by_hand():
+    # z of a: [1, -1] / sqrt(2); of b, where only two samples have it: [-1, 1] / sqrt(2). 2 z_a - 3 z_b where both are.
+    parts = {"a": torch.tensor([[1.0, 0, 1, 0]]), "b": torch.tensor([[NAN, NAN, 0.0, 4.0]])}
+    values = adv("components", parts["a"], components=parts, component_weights={"a": 2.0, "b": -3.0}).values
+    z = math.sqrt(3) / 2  # a: mean .5, std sqrt(1 / 3)
+    y = 1 / math.sqrt(2)
+    close(values, [[2 * z, -2 * z, 2 * z + 3 * y, -2 * z - 3 * y]])
+
+
 def test_component_errors():
     with pytest.raises(ConfigError, match="components"):
         compute("gdpo", torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool))

@@ -25,7 +25,7 @@ class AdvantageOptions:
         std_floor: standard deviations below it are replaced by it.
         clip: advantages are limited to [-clip, clip] (by `advantages.compute`, after the normaliser).
         components: reward parts [P, G] each, for "components" and "gdpo".
-        component_weights: weight of each part; 1 where not named.
+        component_weights: weight of each part; 1 where not named. A part of weight 0 plays no role.
         running: moving statistics so far, for "running".
         k: for "pass_at_k".
         ddof: 1 divides variances by n - 1, 0 by n.
@@ -144,10 +144,16 @@ def components(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     if unknown := sorted(o.component_weights.keys() - o.components.keys()):
         raise ConfigError(f"component weight for {unknown[0]!r}", suggestion(unknown[0], o.components))
     total = torch.zeros_like(x)
-    for name, part in o.components.items():
+    for name, part in weighted_parts(o).items():
         usable = valid & torch.isfinite(part)
-        total = total + o.component_weights.get(name, 1.0) * zscore(part.double(), usable, o)
+        z = zscore(torch.where(usable, part.double(), 0.0), usable, o)
+        total = total + o.component_weights.get(name, 1.0) * z
     return total
+
+
+def weighted_parts(o: AdvantageOptions) -> dict[str, Tensor]:
+    """The parts whose weight is not 0."""
+    return {name: part for name, part in o.components.items() if o.component_weights.get(name, 1.0)}
 
 
 def gdpo(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:

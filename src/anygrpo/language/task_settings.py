@@ -28,6 +28,10 @@ class TextTask(Section):
     "Evaluation prompts, at most."
     workers: int = Field(2, ge=1)
     "Worker processes for rewards that need one."
+    worker_memory_mb: int | None = Field(None, ge=0)
+    "Bound of a worker's private memory; half of the machine's (or control group's) where not given, 0 for none."
+    evaluation_rewards: Rewards = ()
+    "`[[task.evaluation_rewards]]`: score the held-out prompts in place of the rewards that train."
     accuracy: str | None = None
     "The reward whose full marks are counted as eval/accuracy; the first one that judges correctness where not given."
 

@@ -15,7 +15,11 @@ import torch
 
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
+<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
 from anygrpo.probes import conformance, effect, groups, learning, parity, payment, rate
+=======
+from anygrpo.probes import attacks, effect, groups, learning, parity, payment, rate
+>>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
@@ -39,6 +43,7 @@ PROBES: dict[str, Probe] = {
     "components": groups.components,
     "gold_and_wrong": payment.gold_and_wrong,
     "repeatable_reward": payment.repeatable_reward,
+    "attacks": attacks.attacks,
     "trainable": learning.trainable,
     "learning_rate": rate.find_rate,
     "steering": learning.steering,

@@ -133,7 +133,9 @@ def components(subject: Subject) -> Outcome:
         return not_applicable("components", ("the reward has no named components", "奖励没有命名的成分"))
     rows = []
     for name, part in parts.items():
-        x = part[valid].double()
+        x = part[valid & part.isfinite()].double()
+        if not x.numel():
+            continue
         rows.append({"component": name, "mean": float(x.mean()), "min": float(x.min()), "max": float(x.max())})
     dead = [r["component"] for r in rows if r["max"] - r["min"] <= 1e-9]
     named = ", ".join(f"{r['component']} = {r['mean']:g}" for r in rows if r["component"] in dead)

@@ -99,6 +99,7 @@ def _summary(scores: Scores) -> dict[str, Any]:
 
 
 def _mean(x: Tensor, valid: Tensor) -> float:
+    valid = valid & x.isfinite()
     return float(x[valid].double().mean()) if bool(valid.any()) else 0.0
 
 

@@ -57,7 +57,7 @@ class AlgorithmConfig(Section):
     "Smallest standard deviation that advantages are divided by."
     advantage_clip: float | None = Field(None, gt=0)
     component_weights: dict[str, float] = Field(default_factory=dict)
-    "advantage = components: weight of each reward component (1 where not named)."
+    "advantage = components, gdpo: weight of each reward component; the reward's own weight where not named."
     pass_k: int = Field(2, ge=1)
     "advantage = pass_at_k: k."
     running_decay: float = Field(0.99, ge=0, lt=1)

@@ -1,38 +1,45 @@
 """The program of one reward worker: loads functions by name and calls them until its socket closes.
 
+<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
 It needs little beside the standard library, so that it starts fast and pulls in no torch. Requests are pickled (the
 trainer is trusted), replies are JSON (what comes back is only ever numbers and words). Frames: 8 bytes of length, then
 the body.
+=======
+Run as a module that needs little beside the standard library, so that it starts fast and pulls in no torch. Requests
+are pickled (the trainer is trusted), replies are JSON (what comes back is only ever numbers and words). Frames: 8
+bytes of length, then the body.
+>>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
 import json
 import math
 import os
 import pickle
 import socket
 import sys
-import threading
-import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from anygrpo.core.user_code import describe, resolve
+from anygrpo.scoring import _keeper, signatures
 
 HEADER = 8
+FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+"""Rewards are kept as float32."""
 
 
 class WrongShape(Exception):
     """A reward function returned no list of one value an output: calling it again for fewer outputs cannot help."""
 
 
-def verdicts(result: Any, count: int) -> list[float | str]:
-    """A reward function's return value as `count` finite numbers, or the reason why a value is none.
+def verdicts(result: Any, count: int) -> list[Any]:
+    """A reward function's return value as `count` verdicts: a finite number, None where the reward does not apply to
+    that output, the reason why a value is neither, or {"raised", "trace"} as it came.
 
     Raises:
         WrongShape: `result` is not a list of `count` values.
@@ -46,14 +53,20 @@ def verdicts(result: Any, count: int) -> list[float | str]:
     return [_verdict(value) for value in result]
 
 
-def _verdict(value: Any) -> float | str:
-    if value is None or isinstance(value, str | bytes):
+def _verdict(value: Any) -> Any:
+    if value is None or (isinstance(value, dict) and "raised" in value):
+        return value
+    if isinstance(value, str | bytes):
         return f"returned {_short(value)}"
     try:
         number = float(value)
+    except OverflowError:
+        return "returned a number that is too large"
     except Exception:
         return f"returned {_short(value)}"
-    return number if math.isfinite(number) else f"returned {number}"
+    if not math.isfinite(number):
+        return f"returned {number}"
+    return number if abs(number) <= FLOAT32_MAX else f"returned {number:g}, more than float32 holds"
 
 
 def _short(value: Any) -> str:
@@ -67,26 +80,19 @@ def handle(request: dict[str, Any], loaded: dict[str, Callable[..., Any]]) -> di
         if request["op"] == "load":
             sys.path[:] = request["path"]
             loaded[target] = function = resolve(target)
-            parameters = inspect.signature(function).parameters.values()
-            names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-            needed = [p.name for p in parameters if p.name in names and p.default is p.empty]
-            return {"parameters": names, "needed": needed, "any": any(p.kind == p.VAR_KEYWORD for p in parameters)}
-        result = loaded[target](**request["arguments"])
-        if inspect.isawaitable(result):
-            result = asyncio.run(_awaited(result))
-        return {"values": verdicts(result, request["count"])}
-    except AttributeError as error:
-        if request["op"] == "load" and len(error.args) == 3:
-            return {"error": error.args[0], "missing": error.args[1], "known": error.args[2]}
-        return {"error": describe(error)}
+            return signatures.described(function)
+        if request.get("form"):
+            result = signatures.called(loaded[target], request["form"], request["arguments"])
+        else:
+            result = signatures.finished(loaded[target](**request["arguments"]))
+        return {"values": verdicts(result, request["count"]), "memory": resident()}
     except WrongShape as error:
-        return {"error": str(error), "shape": True}
+        return {"error": str(error), "shape": True, "trace": str(error)}
     except BaseException as error:  # sys.exit() in a reward is a failed call, not a dead worker
-        return {"error": describe(error)}
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
+        if isinstance(error, AttributeError) and request["op"] == "load" and len(error.args) == 3:
+            return {"error": error.args[0], "missing": error.args[1], "known": error.args[2]}
+        trace = "".join(traceback.format_exception(error))[-signatures.LONGEST_TRACE :]
+        return {"error": describe(error), "trace": trace}
 
 
 def receive(sock: socket.socket) -> bytes | None:
@@ -109,23 +115,24 @@ def frame(body: bytes) -> bytes:
     return len(body).to_bytes(HEADER, "big") + body
 
 
-def _die_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(0)
+def resident() -> int:
+    """Bytes of memory that this process has now."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
-def _offer_to_oom_killer() -> None:
-    """Where memory runs out, this process is to die and not the trainer."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+def serve(fd: int) -> None:
+    """Answer requests until the other side is gone."""
+    os.set_inheritable(fd, False)
+    sock, loaded = socket.socket(fileno=fd), {}
+    while (body := receive(sock)) is not None:
+        reply = handle(pickle.loads(body), loaded)
+        sock.sendall(frame(json.dumps(reply).encode()))
 
 
 def main() -> None:
-    """Serve the socket whose number, with the trainer's process id, stands last on the command line."""
-    fd, parent = map(int, sys.argv[-2:])
-    _offer_to_oom_killer()
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-    sock, loaded = socket.socket(fileno=fd), {}
-    while (body := receive(sock)) is not None:
-        sock.sendall(frame(json.dumps(handle(pickle.loads(body), loaded)).encode()))
+    """Serve the socket whose number stands last but two on the command line, before the trainer's process id and the
+    bound on memory."""
+    fd, trainer, memory = map(int, sys.argv[-3:])
+    _keeper.keep(lambda: serve(fd), fd, trainer, memory)

@@ -7,10 +7,10 @@ from typing import Any
 
 from anygrpo.core import user_code as python_file
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.scoring import builtin
+from anygrpo.scoring import builtin, signatures
 from anygrpo.scoring.reward import Inline, Remote, Reward
-from anygrpo.scoring.settings import CodeReward, FunctionReward, RegexReward
-from anygrpo.scoring.workers import LoadFailure, Pool
+from anygrpo.scoring.settings import CodeReward, FunctionReward, JudgeReward, RegexReward, RewardModelReward
+from anygrpo.scoring.workers import LoadFailure, Pool, WorkerFailure
 
 JUDGES = {"number", "exact", "math_verify", "code"}
 """Kinds whose full marks mean a correct answer."""
@@ -38,17 +38,21 @@ def build_rewards(configs: Iterable[Any], pool: Pool, columns: set[str]) -> list
     return rewards
 
 
-def check_value(config: Any, value: Any) -> str | None:
-    """Why a reward could never give a verdict with `value` in its column, or None. For data that is read once."""
+def check_value(config: Any, value: Any, row: dict[str, Any] | None = None) -> str | None:
+    """Why a reward could never give a verdict with `value` in its column, or None. For data that is read once.
+
+    Args:
+        row: the other columns too, for rewards that read several.
+    """
     if value is None:
         return f"no {config.column!r}, which the {config.kind} reward reads"
     if config.kind == "number" and builtin.last_number(str(value)) is None:
         return f"{config.column} = {str(value)[:60]!r} holds no number"
     if config.kind == "code":
-        from anygrpo.scoring.code import parse_tests
+        from anygrpo.scoring.code import tests_of
 
         try:
-            parse_tests(value)
+            tests_of((row or {}) | {config.column: value}, config.column, config.entry_point)
         except (ValueError, TypeError) as error:
             return f"{config.column}: {error}"
     return None
@@ -58,7 +62,8 @@ def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
     def build(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
         settings = config.model_dump(exclude={"kind", "name", "weight", "column"})
         read = {"answer": config.column} if hasattr(config, "column") else {}
-        return Inline(name, config.weight, config.kind in JUDGES, function, settings, read)
+        bounds = (-1.0, 0.0) if config.kind == "repetition" else (0.0, 1.0)
+        return Inline(name, config.weight, config.kind in JUDGES, function, settings, read, bounds)
 
     return build
 
@@ -66,13 +71,13 @@ def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
 def _regex(config: RegexReward, name: str, pool: Pool, columns: set[str]) -> Reward:
     settings = {"pattern": config.pattern, "full": config.full}
     target = "anygrpo.scoring.builtin:regex"
-    return Remote(name, config.weight, False, target, pool, config.timeout, settings)
+    return Remote(name, config.weight, False, target, pool, config.timeout, settings, bounds=(0.0, 1.0))
 
 
 def _math_verify(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
     target = "anygrpo.scoring.mathematics:math_verify"
     read = {"answer": config.column}
-    return Remote(name, config.weight, True, target, pool, config.timeout, columns=read, split=True)
+    return Remote(name, config.weight, True, target, pool, config.timeout, columns=read, split=True, bounds=(0.0, 1.0))
 
 
 def _code(config: CodeReward, name: str, pool: Pool, columns: set[str]) -> Reward:
@@ -89,20 +94,8 @@ def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) 
         if failure.missing:
             raise python_file.missing(config.function, failure.missing, failure.known) from None
         raise ConfigError(f"loading {config.function} failed: {failure.reason}", "mend the file") from None
-    given = {"prompts", "outputs"} | columns | set(config.settings)
-    if lacking := [p for p in signature["needed"] if p not in given]:
-        raise ConfigError(
-            f"{config.function} wants {lacking[0]!r}, which is neither a column "
-            f"({', '.join(sorted(columns)) or 'none'}) nor one of its settings",
-            "a reward is called as function(prompts, outputs, **columns)",
-        )
-    if not signature["any"] and (deaf := {"prompts", "outputs"} - set(signature["parameters"])):
-        raise ConfigError(
-            f"{config.function} does not take {sorted(deaf)[0]!r}", "define it as function(prompts, outputs, **columns)"
-        )
-    if both := columns & set(config.settings):
-        raise ConfigError(f"{config.function}: setting {sorted(both)[0]!r} is also a column", "rename the setting")
-    passed = columns if signature["any"] else columns & set(signature["parameters"])
+    form = config.signature if config.signature != "auto" else signature["form"]
+    _check_signature(config, signature, form, columns)
     return Remote(
         name,
         config.weight,
@@ -111,9 +104,56 @@ def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) 
         pool,
         config.timeout,
         dict(config.settings),
-        {column: column for column in passed},
+        {column: column for column in columns},
         retry_alone=config.retry_alone,
+        form=form,
+        splits=signature["splits"],
+        bounds=config.bounds,
     )
+
+
+def _check_signature(config: FunctionReward, signature: dict[str, Any], form: str | None, columns: set[str]) -> None:
+    """Raises: ConfigError where the function could not be called with these columns."""
+    if form is None:
+        wanted = "; ".join(f"{name}: {', '.join(names)}" for name, names in signatures.OWN_NAMES.items())
+        lacking = " does not take 'outputs';" if "prompts" in signature["parameters"] else ""
+        raise ConfigError(
+            f"{config.function}{lacking} has parameters {signature['parameters']}, of no form that is known ({wanted})",
+            "define it as function(prompts, outputs, **columns)",
+        )
+    given = set(signatures.OWN_NAMES[form]) | columns | set(config.settings)
+    if lacking := [p for p in signature["needed"] if p not in given]:
+        raise ConfigError(
+            f"{config.function} wants {lacking[0]!r}, which is neither a column "
+            f"({', '.join(sorted(columns)) or 'none'}) nor one of its settings",
+            f"a reward of this form is given {', '.join(signatures.OWN_NAMES[form])} and the columns",
+        )
+    if form == "verl" and not columns & {"ground_truth", "reward_model", "answer"}:
+        raise ConfigError(
+            f"{config.function} wants a ground truth, and the data have no column ground_truth, reward_model or answer",
+            "name a column so",
+        )
+    if both := columns & set(config.settings):
+        raise ConfigError(f"{config.function}: setting {sorted(both)[0]!r} is also a column", "rename the setting")
+
+
+def _judge(config: JudgeReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+    from anygrpo.scoring.judge import Judge
+
+    return Judge.build(config, name, columns)
+
+
+def _reward_model(config: RewardModelReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+    """Loaded here and now, so that a model that cannot be is an error before the first step."""
+    own = Pool(1, memory_mb=0, calls=0)
+    settings = config.model_dump(include={"model", "device", "dtype", "batch_size", "max_length"})
+    target = "anygrpo.scoring.reward_model:score"
+    try:
+        own.submit(target, {"prompts": [], "outputs": [], **settings}, 0, config.load_timeout).result()
+    except WorkerFailure as failure:
+        own.close()
+        raise ConfigError(f"the reward model {config.model} cannot be loaded: {failure.reason}", "correct it") from None
+    return Remote(name, config.weight, False, target, own, config.timeout, settings, retry_alone=False, owns_pool=True)
 
 
 BUILDERS: dict[str, Callable[..., Reward]] = {
@@ -126,4 +166,6 @@ BUILDERS: dict[str, Callable[..., Reward]] = {
     "math_verify": _math_verify,
     "code": _code,
     "function": _function,
+    "judge": _judge,
+    "reward_model": _reward_model,
 }

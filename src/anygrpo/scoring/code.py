@@ -1,177 +1,102 @@
-"""The code reward: an answer's Python is run in the sandbox, and what it gives is compared out here.
+"""The code reward: an answer's Python is run in one sandbox, its tests in another.
 
-Expected results never enter the sandbox. So an answer cannot read them, and exiting early, printing a word of success
-or patching what runs it earns nothing: only right values do.
+Expected results never enter the answer's sandbox, and nothing of the answer's but plain data enters the judge's. So an
+answer cannot read what would pass, and exiting early, printing a word of success, taking a name of the tests' or
+returning an object that equals everything earns nothing: only right values do.
 """
 
 from __future__ import annotations
 
 import ast
-import json
-import math
-import os
-import re
+import contextlib
+import functools
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.scoring import sandbox
-from anygrpo.scoring._inside import plain
-from anygrpo.scoring.reward import Outcome, Rows
+from anygrpo.scoring.attacks import ATTACKS, CONSTANTS, Attack, Tried
+from anygrpo.scoring.judging import NoVerdict, judge, prints
+from anygrpo.scoring.machine import usable_cpus
+from anygrpo.scoring.outcome import Elsewhere, Outcome
+from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.settings import CodeReward
+from anygrpo.scoring.specs import Tests, parse_tests
 
-FENCE = re.compile(r"```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+PYTHON = ("", "python", "py", "python3")
+"""What a fence may say of its block, for it to be taken as the answer."""
 
 
 def extract_code(output: str) -> str:
-    """The last fenced block of an answer (closed or cut off), or the whole answer where there is no fence."""
-    blocks = FENCE.findall(output)
-    return blocks[-1] if blocks else output
+    """The last fenced block of an answer that is Python's or of no language (closed or cut off), or the whole answer
+    where there is no fence. Reads each line once."""
+    language: str | None = None  # of the block that is open
+    block: list[str] = []
+    last: str | None = None
+    for line in output.splitlines(keepends=True):
+        if language is None:
+            if line.lstrip().startswith("```"):
+                language, block = line.strip()[3:].strip().lower(), []
+            continue
+        before, fence, _ = line.partition("```")
+        block.append(before)
+        if fence:
+            last = "".join(block) if language in PYTHON else last
+            language = None
+    if language in PYTHON:
+        last = "".join(block)
+    return output if last is None else last
 
 
-@dataclass(frozen=True)
-class Call:
-    """An expression evaluated after the code has run, and the value it must have."""
-
-    expression: str
-    expected: Any
-
-
-@dataclass(frozen=True)
-class Program:
-    """Standard input of one run of the whole program, and the output it must print (outer white space aside)."""
-
-    given: str
-    expected: str
+def completed(code: str, prompt: Any, entry_point: str) -> str:
+    """The answer with what it leaves out and the prompt has: HumanEval's prompts are the head of a file, their answers
+    its end. Imports of such a prompt are put before an answer that is whole."""
+    if not entry_point or not isinstance(prompt, str) or f"def {entry_point}(" not in prompt:
+        return code
+    if f"def {entry_point}(" not in code:
+        return prompt + code
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        head = [node for node in ast.parse(prompt).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        return "\n".join([*map(ast.unparse, head), code])
+    return code
 
 
-Test = Call | Program
-
-
-def parse_tests(value: Any) -> list[Test]:
-    """The tests of one prompt.
-
-    Args:
-        value: a list (or one) of {"input": text, "output": text}, {"call": "f(2)", "expected": 4}, or text with lines
-            such as `assert f(2) == 4`, whose right side must be a literal.
-
-    Raises:
-        ValueError: what cannot be read, and why.
-    """
-    items = value if isinstance(value, list | tuple) else [value]
-    tests = [test for item in items for test in _parse(item)]
-    if not tests:
-        raise ValueError("there are no tests")
-    return tests
-
-
-def _parse(item: Any) -> list[Test]:
-    if isinstance(item, str):
-        return [_parse_assert(node) for node in _statements(item)]
-    if isinstance(item, dict) and {"input", "output"} <= item.keys():
-        return [Program(str(item["input"]), str(item["output"]))]
-    if isinstance(item, dict) and {"call", "expected"} <= item.keys():
-        _statements(str(item["call"]))
-        return [Call(str(item["call"]), plain(item["expected"]))]
-    raise ValueError(f'a test is {{"input", "output"}}, {{"call", "expected"}} or an assert, not {str(item)[:60]!r}')
-
-
-def _statements(text: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(text).body
-    except SyntaxError as error:
-        raise ValueError(f"{text[:60]!r} is not Python: {error.msg}") from None
-
-
-def _parse_assert(node: ast.stmt) -> Call:
-    """`assert CALL == LITERAL` (either way round), `assert CALL`, `assert not CALL`: split so that only CALL is run."""
-    refused = ValueError(
-        f"{ast.unparse(node)[:80]!r} is not `assert CALL == LITERAL`; the expected value must be a literal, "
-        "because it is kept out of the sandbox"
-    )
-    if not isinstance(node, ast.Assert):
-        raise refused
-    test = node.test
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
-        for call, literal in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
-            try:
-                return Call(ast.unparse(call), plain(ast.literal_eval(literal)))
-            except (ValueError, TypeError, SyntaxError):
-                continue
-    expected = not (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
-    call = test if expected else test.operand
-    if isinstance(call, ast.Call):
-        return Call(f"True if {ast.unparse(call)} else False", expected)
-    raise refused
-
-
-def same(given: Any, expected: Any) -> bool:
-    """Equal as JSON values: lists in order, true is not 1, numbers within a relative 1e-9."""
-    if isinstance(given, bool) or isinstance(expected, bool):
-        return given is expected
-    if isinstance(given, float) or isinstance(expected, float):
-        numbers = isinstance(given, int | float) and isinstance(expected, int | float)
-        return numbers and (given == expected or math.isclose(given, expected, rel_tol=1e-9, abs_tol=1e-12))
-    if isinstance(given, list) and isinstance(expected, list):
-        return len(given) == len(expected) and all(map(same, given, expected))
-    if isinstance(given, dict) and isinstance(expected, dict):
-        return given.keys() == expected.keys() and all(same(given[k], expected[k]) for k in expected)
-    return type(given) is type(expected) and given == expected
-
-
-class SandboxFault(Exception):
-    """The sandbox did not start: no verdict about the answer."""
-
-
-def grade(code: str, tests: list[Test], limits: sandbox.Limits, partial: bool) -> float:
-    """Share of tests passed; without `partial` 1.0 for all and 0.0 else. Time and memory run out are the code's fault.
+def grade(code: str, tests: Tests, limits: sandbox.Limits, partial: bool) -> float:
+    """Share of tests passed; without `partial` 1.0 for all and 0.0 else. CPU time and memory run out are the code's
+    fault.
 
     Raises:
-        SandboxFault: the sandbox did not start.
+        NoVerdict: the sandbox did not start, the machine was at fault, or the tests cannot be judged.
     """
     if not code.strip():
         return 0.0
-    calls = [test for test in tests if isinstance(test, Call)]
-    programs = [test for test in tests if isinstance(test, Program)]
-    passed = _passed_calls(code, calls, limits) if calls else 0
-    if not partial and passed < len(calls):
+    wanted, passed = len(tests) - len(tests.programs), 0
+    if wanted:
+        passed = judge(code, tests.suite, limits, every=partial)
+    if not partial and passed < wanted:
         return 0.0
-    for test in programs:
-        done = _run(code, None, test.given, limits)
-        good = done.code == 0 and done.output.decode(errors="replace").split() == test.expected.split()
+    for program in tests.programs:
+        good = prints(code, program, limits)
         if not good and not partial:
             return 0.0
         passed += good
     return passed / len(tests)
 
 
-def _passed_calls(code: str, calls: list[Call], limits: sandbox.Limits) -> int:
-    """How many calls gave the expected value. More results than calls were forged: none counts then."""
-    lines = _run(code, [call.expression for call in calls], "", limits).output.splitlines()
-    if len(lines) > len(calls):
-        return 0
-    return sum(same(_value(line), call.expected) for line, call in zip(lines, calls))
-
-
-def _value(line: bytes) -> Any:
-    """The value of a result line; a fresh object, equal to nothing, where the line holds none."""
-    try:
-        return json.loads(line)["value"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return object()
-
-
-def _run(code: str, calls: list[str] | None, given: str, limits: sandbox.Limits) -> sandbox.Run:
-    done = sandbox.run(code, calls, given, limits)
-    if done.fault:
-        raise SandboxFault(done.fault)
-    return done
+@functools.cache
+def _threads(size: int) -> ThreadPoolExecutor:
+    """One pool for all code rewards: more sandboxes than CPUs would only wait for each other."""
+    return ThreadPoolExecutor(size, thread_name_prefix="sandbox")
 
 
 @dataclass(frozen=True)
 class Code:
-    """The code reward. Sandboxes run in parallel, one thread for each CPU; each is its own process already."""
+    """The code reward. Sandboxes run in parallel, one for each CPU that this process may use.
+
+    Attributes:
+        column: the data's column of tests; beside it "entry_point", "test_setup_code" and "test_imports" are read.
+    """
 
     name: str
     weight: float
@@ -179,25 +104,66 @@ class Code:
     partial: bool
     limits: sandbox.Limits
     judges: bool = True
+    entry_point: str = "entry_point"
+    bounds: tuple[float, float] = (0.0, 1.0)
+    _pending: list[Future[Outcome]] = field(default_factory=list, compare=False, repr=False)
 
     @staticmethod
     def build(config: CodeReward, name: str) -> Code:
         """Raises: ConfigError where there is no sandbox."""
         sandbox.require()
         limits = sandbox.Limits(config.timeout, config.memory_mb, config.processes)
-        return Code(name, config.weight, config.column, config.partial, limits)
+        return Code(name, config.weight, config.column, config.partial, limits, entry_point=config.entry_point)
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
-        threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="sandbox")
-        futures: list[Future[Outcome]] = [
-            threads.submit(self._outcome, output, tests)
-            for output, tests in zip(rows.outputs, rows.column(self.column))
-        ]
-        threads.shutdown(wait=False)
+        threads = _threads(usable_cpus())
+        futures: list[Future[Outcome]] = [threads.submit(self._outcome, rows, i) for i in range(len(rows))]
+        self._pending[:] = futures
         return lambda: [future.result() for future in futures]
 
-    def _outcome(self, output: str, tests: Any) -> Outcome:
+    def close(self) -> None:
+        """Begin no answer that still waits."""
+        for future in self._pending:
+            future.cancel()
+
+    def attacked(self, rows: Rows) -> list[Tried]:
+        """Every attack and constant answer on the tests of these rows (outputs are not read)."""
+        jobs = [(i, what, build) for i in range(len(rows)) for what, build in (ATTACKS | CONSTANTS).items()]
+
+        def one(i: int, what: str, build: Attack) -> Tried:
+            try:
+                tests = tests_of({n: v[i] for n, v in rows.columns.items()}, self.column, self.entry_point)
+                earned = grade(build(tests.suite.names), tests, self.limits, self.partial)
+            except (NoVerdict, ValueError):
+                earned = None
+            return Tried(i, what, what in ATTACKS, earned)
+
+        return list(_threads(usable_cpus()).map(lambda job: one(*job), jobs))
+
+    def _outcome(self, rows: Rows, i: int) -> Outcome:
         try:
-            return grade(extract_code(output), parse_tests(tests), self.limits, self.partial)
+            columns = {name: values[i] for name, values in rows.columns.items()}
+            tests = tests_of(columns, self.column, self.entry_point)
+            entry = str(columns.get(self.entry_point) or "")
+            code = completed(extract_code(rows.outputs[i]), rows.prompts[i], entry)
+            return self._graded(code, tests)
+        except NoVerdict as why:
+            return str(why) if why.tests else Elsewhere(why)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
+
+    def _graded(self, code: str, tests: Tests) -> float:
+        """A sandbox that does not start, or a machine at fault, gets a second chance."""
+        try:
+            return grade(code, tests, self.limits, self.partial)
+        except NoVerdict as why:
+            if why.tests or why.idle:
+                raise
+        return grade(code, tests, self.limits, self.partial)
+
+
+def tests_of(columns: dict[str, Any], column: str, entry_point: str) -> Tests:
+    """The tests of one row of data. Raises: ValueError."""
+    imports = columns.get("test_imports") or []
+    setup = [*([imports] if isinstance(imports, str) else imports), columns.get("test_setup_code") or ""]
+    return parse_tests(columns.get(column), columns.get(entry_point), setup)

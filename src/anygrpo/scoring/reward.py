@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from anygrpo.scoring.attacks import Tried
+from anygrpo.scoring.outcome import Outcome as Outcome
+from anygrpo.scoring.outcome import Raised as Raised
 from anygrpo.scoring.workers import Pool, WorkerFailure
 
-Outcome = float | str
-"""A finite number, or the reason why there is none."""
+
+def reason_of(failure: WorkerFailure) -> str:
+    """The failure as an outcome."""
+    return Raised(failure.reason, failure.trace) if failure.trace else failure.reason
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,10 @@ class Rows:
 
 
 class Reward(Protocol):
-    """Attributes: name of its component; weight in the sum; whether it judges correctness (for eval/accuracy)."""
+    """Attributes: name of its component; weight in the sum; whether it judges correctness (for eval/accuracy).
+
+    One that knows its least and greatest value has them as `bounds`.
+    """
 
     name: str
     weight: float
@@ -49,6 +59,15 @@ class Reward(Protocol):
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
         """Begin scoring; the returned function waits for the N outcomes. Neither raises for a bad sample."""
+        ...
+
+
+@runtime_checkable
+class Attackable(Protocol):
+    """A reward that runs what a model wrote."""
+
+    def attacked(self, rows: Rows) -> list[Tried]:
+        """What each attack of `anygrpo.scoring.attacks` earns with these rows' columns."""
         ...
 
 
@@ -63,6 +82,7 @@ class Inline:
     settings: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
     "Argument of the function -> column of the data."
+    bounds: tuple[float, float] | None = None
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
         from anygrpo.scoring._worker import verdicts
@@ -80,6 +100,8 @@ class Remote:
         target: "path.py:function" or "module:function".
         columns: argument of the function -> column of the data.
         split: cut the rows into as many calls as there are workers.
+        form: how the target is called, where it is a user's (see `signatures`); "" for a function of ours.
+        splits: it counts words by `split()`, to which a Chinese sentence is one word.
         retry_alone: after a failed call, try its rows one by one, so that a bad row costs only itself.
     """
 
@@ -93,11 +115,17 @@ class Remote:
     columns: dict[str, str] = field(default_factory=dict)
     split: bool = False
     retry_alone: bool = True
+    form: str = ""
+    splits: bool = False
+    owns_pool: bool = False
+    bounds: tuple[float, float] | None = None
 
     PATIENCE = 6
     """Time spent on retries, in time-outs, before the rows left are given up."""
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
+        if self.splits:
+            warn_of_chinese(self.name, rows)
         size = -(-len(rows) // self.pool.size) if self.split else len(rows)
         chunks = [list(range(i, min(i + size, len(rows)))) for i in range(0, len(rows), max(1, size))]
         futures = [self._submit(rows.take(index)) for index in chunks]
@@ -111,17 +139,27 @@ class Remote:
 
         return wait
 
+    def close(self) -> None:
+        """Stop workers that are this reward's alone."""
+        if self.owns_pool:
+            self.pool.close()
+
     def _submit(self, rows: Rows) -> Future[list[Outcome]]:
         columns = {argument: rows.column(column) for argument, column in self.columns.items()}
-        arguments = {"prompts": rows.prompts, "outputs": rows.outputs, **columns, **self.settings}
-        return self.pool.submit(self.target, arguments, len(rows), self.timeout)
+        outputs = ["".join(output) if type(output) is not str else output for output in rows.outputs]
+        if not self.form:
+            arguments = {"prompts": rows.prompts, "outputs": outputs, **columns, **self.settings}
+            return self.pool.submit(self.target, arguments, len(rows), self.timeout)
+        ids = [getattr(output, "ids", None) for output in rows.outputs]
+        given = {"prompts": rows.prompts, "outputs": outputs, "ids": ids, "columns": columns, "settings": self.settings}
+        return self.pool.submit(self.target, given, len(rows), self.timeout, self.form)
 
     def _collect(self, future: Future[list[Outcome]], rows: Rows, index: list[int]) -> list[Outcome]:
         try:
             return future.result()
         except WorkerFailure as failure:
             if not (failure.retry and self.retry_alone and len(index) > 1):
-                return [failure.reason] * len(index)
+                return [reason_of(failure)] * len(index)
         return self._one_by_one(rows, index)
 
     def _one_by_one(self, rows: Rows, index: list[int]) -> list[Outcome]:
@@ -134,5 +172,21 @@ class Remote:
             try:
                 out += self._submit(rows.take([i])).result()
             except WorkerFailure as failure:
-                out.append(failure.reason)
+                out.append(reason_of(failure))
         return out
+
+
+_CHINESE = re.compile(r"[\u3400-\u9fff]")
+_warned: set[str] = set()
+
+
+def warn_of_chinese(name: str, rows: Rows) -> None:
+    """Say once that `split()` takes a Chinese sentence for one word, where there is Chinese to count."""
+    if name in _warned or not any(_CHINESE.search(str(text)) for text in [*rows.outputs, *rows.prompts]):
+        return
+    _warned.add(name)
+    warnings.warn(
+        f"the reward {name!r} counts words by split(), to which a Chinese sentence is one word; count characters, or "
+        'use kind = "length" (split() 把一整句中文算作一个词;请按字计数)',
+        stacklevel=2,
+    )

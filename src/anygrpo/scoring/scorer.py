@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -10,7 +12,10 @@ from typing import Any
 import torch
 
 from anygrpo.core.task import Scores
-from anygrpo.scoring.reward import Outcome, Reward, Rows
+from anygrpo.errors import TrainingError
+from anygrpo.scoring._worker import FLOAT32_MAX
+from anygrpo.scoring.outcome import Elsewhere, Outcome, Raised
+from anygrpo.scoring.reward import Reward, Rows
 
 log = logging.getLogger(__name__)
 
@@ -18,25 +23,31 @@ log = logging.getLogger(__name__)
 class Handle:
     """Scores that are being made. `result()` waits for them."""
 
-    def __init__(self, future: Future[Scores]) -> None:
-        self._future = future
+    def __init__(self, future: Future[Scores], check: Callable[[], None] = lambda: None) -> None:
+        self._future, self._check = future, check
 
     def done(self) -> bool:
         return self._future.done()
 
     def result(self) -> Scores:
-        return self._future.result()
+        scores = self._future.result()
+        self._check()
+        return scores
 
 
 class Scorer:
-    """The weighted sum of rewards: reward = sum of weight x component, over the rewards in the recipe's order.
+    """The weighted sum of rewards: reward = sum of weight x component, over the rewards that apply to the sample.
 
-    A sample is invalid where any reward of non-zero weight gives no finite number; the reason names the reward.
+    A reward that says None does not apply: the others count, as TRL's sum does; a sample to which none applies is
+    invalid. So is one where any reward of non-zero weight gives no finite number; the reason names the reward. A
+    component has NaN where it has no value.
     """
 
     def __init__(self, rewards: list[Reward]) -> None:
         self.rewards = rewards
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="scorer")
+        self._worked: set[str] = set()
+        self._broken = ""
 
     def score(self, prompts: list[dict[str, Any]], outputs: list[list[str]]) -> Scores:
         """Rewards [P, G] of P prompts' outputs. Never raises: what fails is invalid, with its reason."""
@@ -44,33 +55,91 @@ class Scorer:
         texts = [(p, g) for p, g in where if isinstance(outputs[p][g], str)]
         rows = flatten(prompts, outputs, texts)
         outcomes = {reward.name: waiting() for reward, waiting in [(r, _begin(r, rows)) for r in self.rewards]}
+        for reward in self.rewards:
+            self._note(reward, outcomes[reward.name])
         return self._assemble((len(outputs), max(map(len, outputs), default=0)), texts, outcomes)
 
-    def score_async(self, prompts: list[dict[str, Any]], outputs: list[list[str]]) -> Handle:
-        """The same in a background thread, so that the trainer may compute meanwhile."""
-        return Handle(self._threads.submit(self.score, prompts, outputs))
+    def _note(self, reward: Reward, outcomes: list[Outcome]) -> None:
+        raised = [outcome for outcome in outcomes if isinstance(outcome, Raised)]
+        if len(raised) < len(outcomes):
+            self._worked.add(reward.name)
+        elif raised and reward.weight and reward.name not in self._worked:
+            self._broken = (
+                f"the reward {reward.name!r} raised on all of the first {len(raised)} outputs: {raised[0]}\n"
+                f"{raised[0].trace.rstrip()}"
+            )
+
+    def check(self) -> None:
+        """No later step mends a reward that is broken.
+
+        Raises:
+            TrainingError: a reward of non-zero weight raised on every output of its first call; with its traceback.
+        """
+        if self._broken:
+            raise TrainingError(self._broken, "mend the reward, or give it weight = 0 to do without it")
+
+    @property
+    def lowest(self) -> float | None:
+        """The lowest weighted sum that the rewards can give; None where one of them does not say its bounds."""
+        bounds = [(r.weight, getattr(r, "bounds", None)) for r in self.rewards if r.weight]
+        if any(b is None for _, b in bounds):
+            return None
+        return sum(min(weight * b[0], weight * b[1]) for weight, b in bounds if b is not None)
+
+    def score_async(self, prompts: list[dict[str, Any]], outputs: list[list[str]], check: bool = False) -> Handle:
+        """The same in a background thread, so that the trainer may compute meanwhile. `check`: see there."""
+        future = self._threads.submit(self.score, prompts, outputs)
+        return Handle(future, self.check) if check else Handle(future)
 
     def _assemble(
         self, shape: tuple[int, int], where: list[tuple[int, int]], outcomes: dict[str, list[Outcome]]
     ) -> Scores:
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
-        components = {reward.name: torch.zeros(shape) for reward in self.rewards}
+        components = {reward.name: torch.full(shape, math.nan) for reward in self.rewards}
         reasons = {(p, g): "the output is no text" for p in range(shape[0]) for g in range(shape[1])}
+        elsewhere = torch.zeros(shape, dtype=torch.bool)
         for n, at in enumerate(where):
-            values = [(reward, outcomes[reward.name][n]) for reward in self.rewards]
-            faults = [f"{reward.name}: {v}" for reward, v in values if isinstance(v, str) and reward.weight]
+            values = [(reward, _fits(outcomes[reward.name][n])) for reward in self.rewards]
             for reward, value in values:
-                components[reward.name][at] = 0.0 if isinstance(value, str) else value
-            if faults:
-                reasons[at] = "; ".join(faults)
+                if isinstance(value, float | int):
+                    components[reward.name][at] = value
+            total = combined(values)
+            if isinstance(total, str):
+                reasons[at] = total
+                elsewhere[at] = any(isinstance(v, Elsewhere) for reward, v in values if reward.weight)
                 continue
             del reasons[at]
             valid[at] = True
-            rewards[at] = sum(reward.weight * value for reward, value in values if not isinstance(value, str))
-        return Scores(rewards=rewards, components=components, valid=valid, reasons=reasons)
+            rewards[at] = total
+        weights = {reward.name: reward.weight for reward in self.rewards}
+        return Scores(
+            rewards=rewards, components=components, valid=valid, reasons=reasons, weights=weights, elsewhere=elsewhere
+        )
 
     def close(self) -> None:
+        """Stop what the rewards hold of their own."""
+        for reward in self.rewards:
+            if hasattr(reward, "close"):
+                reward.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def combined(values: list[tuple[Reward, Outcome]]) -> float | str:
+    """The weighted sum of the rewards that apply, or the reason why the sample is invalid."""
+    counted = [(reward, value) for reward, value in values if reward.weight]
+    if faults := [f"{reward.name}: {value}" for reward, value in counted if isinstance(value, str)]:
+        return "; ".join(faults)
+    if counted and all(value is None for _, value in counted):
+        return "; ".join(f"{reward.name}: returned None" for reward, _ in counted)
+    total = float(sum(reward.weight * value for reward, value in counted if isinstance(value, float | int)))
+    return total if abs(total) <= FLOAT32_MAX else f"reward: the weighted sum {total:g} is more than float32 holds"
+
+
+def _fits(value: Outcome) -> Outcome:
+    """The outcome, or the reason why the rollout cannot hold it: rewards of any kind are checked once, here."""
+    if isinstance(value, str) or value is None or abs(value) <= FLOAT32_MAX:
+        return value
+    return f"returned {value:g}, more than float32 holds" if math.isfinite(value) else f"returned {value}"
 
 
 def flatten(prompts: list[dict[str, Any]], outputs: list[list[str]], where: list[tuple[int, int]]) -> Rows:
@@ -88,7 +157,8 @@ def _begin(reward: Reward, rows: Rows) -> Callable[[], list[Outcome]]:
 
     def failed(error: Exception) -> list[Outcome]:
         log.warning("reward %s failed: %s: %s", reward.name, type(error).__name__, error)
-        return [f"{type(error).__name__}: {error}"] * len(rows)
+        reason = Raised(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+        return [reason] * len(rows)
 
     if not len(rows):
         return list

@@ -94,27 +94,87 @@ class CodeReward(RewardSection):
 
     kind: Literal["code"]
     column: str = "tests"
+    entry_point: str = "entry_point"
+    "The column that names the function to be tested, where the tests are HumanEval's `check(candidate)`."
     partial: bool = False
     timeout: float = Field(5.0, gt=0)
-    "Seconds of wall clock for one program run."
+    "Seconds of CPU time for one run of the answer. Waiting for a busy machine does not count."
     memory_mb: int = Field(256, ge=32)
-    "Address space of each process."
+    "Memory of all its processes together."
     processes: int = Field(8, ge=1)
     "Processes and threads alive at once."
 
 
 class FunctionReward(RewardSection):
-    """A user's `path.py:function`, called as function(prompts, outputs, **columns) in a worker process."""
+    """A user's `path.py:function`, called in a worker process: ours, or one for TRL, verl, verifiers or OpenRLHF."""
 
     kind: Literal["function"]
     function: str
     timeout: float = Field(10.0, gt=0)
     "Seconds a call may take before its worker is killed."
+    bounds: tuple[float, float] | None = None
+    "Least and greatest value it gives. Where known, an answer without a verdict has the lowest reward in evaluations."
+    signature: Literal["auto", "anygrpo", "sample", "trl", "verl", "verifiers", "rubric", "openrlhf"] = "auto"
+    "How it is called; told by the names of its parameters where not given."
     retry_alone: bool = True
     "After a failed call, call again for each output alone, so that one bad output costs only itself; false where the"
     "function compares outputs with each other."
     settings: dict[str, Any] = Field(default_factory=dict)
     "Further keyword arguments."
+
+
+class JudgeReward(RewardSection):
+    """A language model over an OpenAI-compatible endpoint: its score, from `low` to `high`, brought to [0, 1]."""
+
+    kind: Literal["judge"]
+    url: str
+    "Up to and without /chat/completions: http://localhost:8000/v1"
+    model: str
+    template: str | None = None
+    "A text file with {prompt}, {output} and any column, {low} and {high}; it asks for JSON with a score."
+    system: str | None = None
+    "System message of the question."
+    low: float = 0.0
+    high: float = 10.0
+    cache: str | None = None
+    "SQLite file that keeps answers by what was asked; no question is asked twice, in later runs either."
+    key_env: str = "OPENAI_API_KEY"
+    "Environment variable that holds the key."
+    timeout: float = Field(120.0, gt=0)
+    "Seconds for one question with its retries."
+    attempt: float = Field(60.0, gt=0)
+    "Seconds for one try."
+    retries: int = Field(3, ge=0)
+    "Tries after the first, where the endpoint is busy or ill, or the answer cannot be read."
+    concurrency: int = Field(8, ge=1)
+    per_minute: float = Field(0.0, ge=0)
+    "Most requests a minute; 0 for no limit."
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    "Put into the request: max_tokens, seed, ... Temperature is 0 unless given."
+    structured: Literal["json_schema", "json_object", "none"] = "json_schema"
+    "How the form of the answer is asked for; none for servers that know neither."
+    prompt_price: float = Field(0.0, ge=0)
+    "Money for a million tokens."
+    completion_price: float = Field(0.0, ge=0)
+    budget: float = Field(0.0, ge=0)
+    "No question is asked once so much is spent; 0 for no limit."
+
+
+class RewardModelReward(RewardSection):
+    """A sequence classifier with one output, from the Hub or a folder, in a process and on a device of its own."""
+
+    kind: Literal["reward_model"]
+    model: str
+    device: str = "cpu"
+    "cuda:1, ..."
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    batch_size: int = Field(16, ge=1)
+    max_length: int | None = Field(None, ge=1)
+    "Longer conversations, in tokens, are invalid; what the model can read where not given."
+    timeout: float = Field(300.0, gt=0)
+    "Seconds for all of a step's outputs."
+    load_timeout: float = Field(900.0, gt=0)
+    "Seconds for loading it."
 
 
 RewardConfig = Annotated[
@@ -126,6 +186,8 @@ RewardConfig = Annotated[
     | RepetitionReward
     | MathVerifyReward
     | CodeReward
+    | JudgeReward
+    | RewardModelReward
     | FunctionReward,
     Field(discriminator="kind"),
 ]

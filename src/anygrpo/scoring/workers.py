@@ -1,8 +1,8 @@
 """A pool of worker processes that may hang, die or flood their output without harm to the trainer.
 
 Each worker is a fresh Python started once (no fork: torch's threads and CUDA would not survive one; no re-import of the
-user's main script either). A call that outlives its time-out is answered by killing the worker's whole process group;
-the next call starts another.
+user's main script either). A call that outlives its time-out is answered by ending the worker and all that it started;
+the next call starts another. When the trainer ends, by whatever, so do they (`_keeper`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from anygrpo.scoring import _worker
+from anygrpo.scoring import _keeper, _worker
+from anygrpo.scoring.machine import usable_memory
+from anygrpo.scoring.outcome import Outcome, Raised
 
 _HOME = str(Path(_worker.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.scoring import _worker; _worker.main()"
+KEEPER_SECONDS = 20.0
+"""How long a busy machine may take to end a worker and what it started."""
+CALLS = 10_000
+"""A worker is begun anew after so many calls, and when it has grown to half of its bound."""
 LOAD_SECONDS = 120.0
 """Importing a reward's module may take long (sympy, a judge model); its calls have their own time-out."""
 
 
 class WorkerFailure(Exception):
-    """A call that gave no list of verdicts. `retry` says whether fewer rows at once might."""
+    """A call that gave no list of verdicts. `retry` says whether fewer rows at once might; `trace` is the traceback
+    where the function itself raised, else ""."""
 
-    def __init__(self, reason: str, retry: bool = True) -> None:
+    def __init__(self, reason: str, retry: bool = True, trace: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.retry = reason, retry
+        self.reason, self.retry, self.trace = reason, retry, trace
 
 
 class LoadFailure(WorkerFailure):
@@ -49,15 +56,18 @@ class LoadFailure(WorkerFailure):
 class Worker:
     """One process and the socket to it. Not shared between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int = 0, calls: int = 0) -> None:
+        self.memory, self.calls = memory, calls
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
         self.loaded: dict[str, dict[str, Any]] = {}
         self.closed = False
+        self.served, self.resident = 0, 0
 
     def start(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-c", _PROGRAM, _HOME, str(theirs.fileno()), str(os.getpid())]
+        command = [sys.executable, "-P", "-c", _PROGRAM, _HOME, str(theirs.fileno())]
+        command += [str(os.getpid()), str(self.memory)]
         environment = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"} | os.environ
         self.process = subprocess.Popen(
             command,
@@ -81,13 +91,21 @@ class Worker:
             self.loaded[target] = reply
         return self.loaded[target]
 
-    def call(self, target: str, arguments: dict[str, Any], count: int, timeout: float) -> list[float | str]:
+    def call(self, target: str, arguments: dict[str, Any], count: int, timeout: float, form: str = "") -> list[Outcome]:
         """`count` verdicts of one call. Raises WorkerFailure; never takes longer than `timeout` once loaded."""
+        if self._is_worn():
+            self.kill()
         self.load(target)
-        reply = self._ask({"op": "call", "target": target, "arguments": arguments, "count": count}, timeout)
+        request = {"op": "call", "target": target, "arguments": arguments, "count": count, "form": form}
+        reply = self._ask(request, timeout)
+        self.served, self.resident = self.served + 1, int(reply.get("memory", 0))
         if "error" in reply:
-            raise WorkerFailure(reply["error"], retry=not reply.get("shape", False))
-        return reply["values"]
+            raise WorkerFailure(reply["error"], not reply.get("shape", False), reply.get("trace", ""))
+        return [Raised(v["raised"], v["trace"]) if isinstance(v, dict) else v for v in reply["values"]]
+
+    def _is_worn(self) -> bool:
+        """Whether it has served its calls, or grown to half of its memory: a reward that leaks is begun anew."""
+        return self.served >= self.calls > 0 or self.resident > self.memory / 2 > 0
 
     def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         try:
@@ -137,10 +155,15 @@ class Worker:
             self.socket.close()
         process = self.process
         self.loaded, self.process, self.socket = {}, None, None
+        self.served, self.resident = 0, 0
         if process is None:
             return None
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            process.send_signal(_keeper.STOP)  # it ends the worker and all that the worker started
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(KEEPER_SECONDS)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         return process.wait()
@@ -155,21 +178,29 @@ class Pool:
         True
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, memory_mb: int | None = None, calls: int = CALLS) -> None:
+        """`memory_mb`: bound of each worker's private memory, and of each process that it starts; half of what this
+        process may use where not given, 0 for none."""
         self.size = size
+        memory = usable_memory() // 2 if memory_mb is None else memory_mb << 20
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        self._workers = [Worker() for _ in range(size)]
+        self._workers = [Worker(memory, calls) for _ in range(size)]
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="reward")
         self._finalizer = weakref.finalize(self, _stop, self._workers, self._threads)
 
-    def submit(self, target: str, arguments: dict[str, Any], count: int, timeout: float) -> Future[list[float | str]]:
-        """Call `target` in the next free worker; the future gives `count` verdicts or raises WorkerFailure."""
-        return self._threads.submit(self._with_worker, lambda w: w.call(target, arguments, count, timeout))
+    def submit(
+        self, target: str, arguments: dict[str, Any], count: int, timeout: float, form: str = ""
+    ) -> Future[list[Outcome]]:
+        """Call `target` in the next free worker; the future gives `count` outcomes or raises WorkerFailure.
+
+        `form`: see `signatures`; without it, `arguments` are the function's own.
+        """
+        return self._threads.submit(self._with_worker, lambda w: w.call(target, arguments, count, timeout, form))
 
     def inspect(self, target: str) -> dict[str, Any]:
-        """Load `target` in one worker: {"parameters", "needed", "any"} of its signature. Raises LoadFailure."""
+        """Load `target` in one worker: what `signatures.described` says. Raises LoadFailure."""
         return self._threads.submit(self._with_worker, lambda w: w.load(target)).result()
 
     def _with_worker(self, work: Any) -> Any:

@@ -97,7 +97,7 @@ def _prepare_grpo(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
         components=rollout.components,
-        component_weights=a.component_weights,
+        component_weights=rollout.weights | a.component_weights,
         running=running or advantages.RunningState(decay=a.running_decay),
         k=a.pass_k,
         ddof=a.ddof,

@@ -32,7 +32,8 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
         row["reward/std"] = float(rewards[valid].std(correction=0))
         row["reward/std_within"], row["reward/std_between"] = _spread(rewards, valid)
         for name, part in rollout.components.items():
-            row[f"reward/component/{name}"] = float(part[valid].mean())
+            if (given := part[valid & part.isfinite()]).numel():
+                row[f"reward/component/{name}"] = float(given.mean())
         row.update(_groups(rewards, valid))
     lengths = rollout.mask.sum(-1).float()
     row.setdefault("length/mean", _mean(lengths))

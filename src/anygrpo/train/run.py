@@ -222,7 +222,8 @@ class Run:
             rows = self.policy.show(prompts[: config.samples_kept], outputs[: config.samples_kept])
             for p, row in enumerate(rows):
                 row["rewards"] = rollout.rewards[p].tolist()
-                row["components"] = {name: part[p].tolist() for name, part in rollout.components.items()}
+                known = lambda row: [x if math.isfinite(x) else None for x in row]  # noqa: E731
+                row["components"] = {name: known(part[p].tolist()) for name, part in rollout.components.items()}
                 row["invalid"] = {str(g): why for (q, g), why in rollout.reasons.items() if q == p}
             self.folder.write_samples(step, rows)
         if rollout.reasons:

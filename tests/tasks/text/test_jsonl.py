@@ -201,5 +201,5 @@ def test_tests_of_the_code_reward_are_checked_when_read(make, monkeypatch):
 
     monkeypatch.setattr(sandbox, "require", lambda: None)
     rows = [{"prompt": str(i), "tests": "assert f(1) == 2" if i else "assert f(1) == g(1)"} for i in range(20)]
-    with pytest.raises(DataError, match=r"line 1: tests: .*must be a literal"):
+    with pytest.raises(DataError, match=r"line 1: tests: .*judge itself"):
         make(rows, rewards=[{"kind": "code"}])

@@ -58,11 +58,19 @@ def _scorer(dataset: str, parameters: str) -> Any:
     return create(dataset, json.loads(parameters), 0)
 
 
+def last_tagged(text: str, begin: str, end: str) -> str:
+    """What stands between the last pair of tags, "" where there is none. Reads the text once."""
+    at, last = text.find(begin), ""
+    while at >= 0 and (stop := text.find(end, at + len(begin))) >= 0:
+        last = text[at + len(begin) : stop]
+        at = text.find(begin, stop + len(end))
+    return last
+
+
 def extract_answer(output: str, how: str) -> str:
     """The part of an output that is the answer; "" where there is none."""
     if how == "tag":
-        found = re.findall(r"<answer>(.*?)</answer>", output, re.DOTALL)
-        return found[-1].strip() if found else ""
+        return last_tagged(output, "<answer>", "</answer>").strip()
     if how == "first_word":
         found = re.search(r"\w+", output)
         return found[0] if found else ""

@@ -164,11 +164,11 @@ def distinct(rows: list[Row], path: str, answer: str) -> list[Row]:
 
 def _check_values(rows: list[Row], path: str, config: JsonlTask) -> None:
     """Raises: DataError for the first row with which a reward could give no verdict (unless no row has its column)."""
-    for reward in config.rewards:
+    for reward in (*config.rewards, *config.evaluation_rewards):
         if not hasattr(reward, "column") or not any(reward.column in row for _, row in rows):
             continue
         for line, row in rows:
-            if (fault := check_value(reward, row.get(reward.column))) is not None:
+            if (fault := check_value(reward, row.get(reward.column), row)) is not None:
                 raise DataError(f"{path}, line {line}: {fault}", "mend or remove that row")
 
 

@@ -7,8 +7,10 @@ from typing import Any
 from anygrpo.core.task import Scores, Stored, Success, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
-from anygrpo.scoring.reward import Reward
-from anygrpo.scoring.scorer import Handle, Scorer
+from anygrpo.scoring.attacks import Tried
+from anygrpo.scoring.build import build_rewards
+from anygrpo.scoring.reward import Attackable, Reward
+from anygrpo.scoring.scorer import Handle, Scorer, flatten
 from anygrpo.scoring.workers import Pool
 
 Prompt = dict[str, Any]
@@ -36,7 +38,8 @@ def in_context(config: TextTaskSection, prompt: str | Messages) -> str | Message
 class TextTask(Task):
     """Subclasses give `prompts` and `held_out`, and call `judge_by` once their rewards exist.
 
-    `score` never raises and never outlives its rewards' time-outs; `score_async` is the same in the background.
+    `score` never outlives its rewards' time-outs and raises for no bad sample, only for a reward that is broken;
+    `score_async` is the same in the background.
     """
 
     demonstration = "answer"
@@ -44,31 +47,50 @@ class TextTask(Task):
 
     def __init__(self, config: TextTaskSection, seed: int) -> None:
         self.seed = seed
-        self.pool = Pool(config.workers)
+        self.pool = Pool(config.workers, config.worker_memory_mb)
+        self._evaluation_rewards, self._judged = config.evaluation_rewards, set[str]()
         self._scored: tuple[list[Prompt], list[list[str]], Scores] | None = None
 
     def judge_by(self, rewards: list[Reward], accuracy: str | None) -> None:
-        """Score by `rewards`; count eval/accuracy by the one called `accuracy`, or the first that judges correctness.
+        """Score by `rewards`, and held-out prompts by the evaluation's rewards where the recipe has them; count
+        eval/accuracy by the one called `accuracy`, or the first that judges correctness.
 
         Raises:
-            ConfigError: no reward of that name.
+            ConfigError: no reward of that name, or an evaluation reward that cannot work.
         """
+        self.scorer = Scorer(rewards)
+        if self._evaluation_rewards:
+            held_out: list[Prompt] = self.held_out()
+            columns = {key for prompt in held_out for key in prompt} - {"prompt"}
+            rewards = build_rewards(self._evaluation_rewards, self.pool, columns)
+            self._judged = {str(prompt["prompt"]) for prompt in held_out}
+        self.evaluation_scorer = Scorer(rewards) if self._evaluation_rewards else self.scorer
         names = [reward.name for reward in rewards]
         if accuracy is not None and accuracy not in names:
             raise ConfigError(f"accuracy = {accuracy!r} names no reward; {suggestion(accuracy, names)}")
         judges = [reward.name for reward in rewards if reward.judges]
         self.accuracy = accuracy or (judges[0] if judges else None)
+<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
         self.success = None if self.accuracy is None else Success(self.accuracy, FULL_MARKS)
         self.scorer = Scorer(rewards)
+=======
+>>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
 
     def score(self, prompts: list[Prompt], outputs: list[list[str]]) -> Scores:
-        scores = self.scorer.score(prompts, outputs)
+        scorer = self._scorer_of(prompts)
+        scores = scorer.score(prompts, outputs)
+        scorer.check()
         self._scored = (prompts, outputs, scores)
         return scores
 
     def score_async(self, prompts: list[Prompt], outputs: list[list[str]]) -> Handle:
         """Start scoring in the background; `.result()` waits for the scores."""
-        return self.scorer.score_async(prompts, outputs)
+        return self._scorer_of(prompts).score_async(prompts, outputs, check=True)
+
+    def _scorer_of(self, prompts: list[Prompt]) -> Scorer:
+        """The evaluation's for held-out prompts, which are never trained on."""
+        evaluates = bool(self._judged) and all(str(prompt["prompt"]) in self._judged for prompt in prompts)
+        return self.evaluation_scorer if evaluates else self.scorer
 
     def measure(self, prompts: list[Prompt], outputs: list[list[str]]) -> dict[str, float]:
         """{"eval/accuracy": share of outputs with full marks}; an output that could not be scored counts as wrong.
@@ -81,8 +103,21 @@ class TextTask(Task):
         seen = known is not None and known[0] == prompts and known[1] == outputs
         scores = known[2] if known and seen else self.score(prompts, outputs)
         assert scores.valid is not None
-        right = (scores.components[self.accuracy] >= FULL_MARKS) & scores.valid
-        return {"eval/accuracy": right.float().mean().item()}
+        marks = scores.components[self.accuracy]
+        asked = ~(scores.valid & marks.isnan())  # where that reward does not apply, it says nothing
+        right = (marks >= FULL_MARKS) & scores.valid
+        return {"eval/accuracy": right[asked].float().mean().item()} if bool(asked.any()) else {}
+
+    @property
+    def lowest(self) -> float | None:
+        """The lowest reward of an answer to a held-out prompt; None where a reward does not say its bounds."""
+        return self.evaluation_scorer.lowest
+
+    def attacked(self, prompts: list[Prompt]) -> list[Tried]:
+        """What attacks and constant answers earn from these prompts' tests, where a reward runs generated code."""
+        rows = flatten(prompts, [[""] for _ in prompts], [(p, 0) for p in range(len(prompts))])
+        attackable = [reward for reward in self.scorer.rewards if isinstance(reward, Attackable)]
+        return [one for reward in attackable for one in reward.attacked(rows)]
 
     def stored(self, prompts: list[Prompt]) -> Stored:
         """Candidates with their rewards where the prompts have a column "candidates", else gold answers.
@@ -108,4 +143,6 @@ class TextTask(Task):
     def close(self) -> None:
         """Stop the reward workers."""
         self.scorer.close()
+        if self.evaluation_scorer is not self.scorer:
+            self.evaluation_scorer.close()
         self.pool.close()

@@ -12,7 +12,7 @@ CASES = [
     ("I do not know", "7", 0.0),
     ("", "7", 0.0),
     ("The answer is 7", "7", 1.0),
-    ("7", None, "returned None"),
+    ("7", None, None),
 ]
 
 

@@ -1,11 +1,13 @@
 """Built-in rewards against values worked out by hand."""
 
 import math
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anygrpo.language.tasks import gym
 from anygrpo.scoring import builtin
 
 
@@ -99,3 +101,35 @@ def test_shaping_rewards_stay_in_range(outputs, n):
     assert all(-1.0 <= v <= 0.0 for v in builtin.repetition(prompts, outputs, n))
     assert all(0.0 <= v <= 1.0 for v in builtin.length(prompts, outputs, n))
     assert all(0.0 <= v <= 1.0 and math.isfinite(v) for v in builtin.connectives(prompts, outputs, "both", n))
+
+
+HOSTILE = [
+    "1" * 10**6,
+    "1," * 300_000,
+    "1e" * 300_000,
+    "-" * 10**6,
+    "1.1" * 200_000,
+    "a'" * 300_000,
+    "because " * 100_000,
+]
+HOSTILE += [" " * 10**6, "因" * 300_000, "1,111" * 100_000 + "x", "<answer>" * 100_000]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:6])
+def test_no_reward_of_ours_takes_long_over_a_hostile_text(text):
+    began = time.monotonic()
+    builtin.number([""], [text], ["12"])
+    builtin.exact([""], [text], ["12"], ignore_case=True)
+    builtin.length([""], [text], target=5)
+    builtin.connectives([""], [text])
+    builtin.repetition([""], [text])
+    gym.extract_answer(text, "tag")
+    gym.extract_answer(text, "last_line")
+    gym.extract_answer(text, "first_word")
+    assert time.monotonic() - began < 8  # a quadratic one takes hours
+
+
+def test_the_last_tag():
+    assert gym.extract_answer("<answer>1</answer> no <answer> 2 </answer></answer>", "tag") == "2"
+    assert gym.extract_answer("<answer>a<answer>b</answer>", "tag") == "a<answer>b"
+    assert gym.extract_answer("<answer>1", "tag") == ""

@@ -1,11 +1,14 @@
 """Several rewards together: weights, invalid samples and their reasons, and nothing that takes the trainer down."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from anygrpo.errors import TrainingError
 from anygrpo.scoring.builtin import number, repetition
+from anygrpo.scoring.outcome import Elsewhere
 from anygrpo.scoring.reward import Inline, Remote
 from anygrpo.scoring.scorer import Scorer
 from anygrpo.scoring.workers import Pool
@@ -64,13 +67,12 @@ def test_weighted_sum_and_components():
     assert scores.rewards.dtype == torch.float32
 
 
-def test_none_nan_and_inf_make_only_that_sample_invalid(remote):
+def test_nan_and_inf_make_only_that_sample_invalid_and_none_not_even_that(remote):
     scorer = Scorer([remote("some_none"), remote("odd")])
     scores = scorer.score(prompts("", ""), [["none", "a"], ["nan", "inf"]])
-    assert scores.valid.tolist() == [[False, True], [False, False]]
-    assert scores.rewards.tolist() == [[0.0, 1.5], [0.0, 0.0]]
+    assert scores.valid.tolist() == [[True, True], [False, False]]
+    assert scores.rewards.tolist() == [[0.5, 1.5], [0.0, 0.0]]
     assert scores.reasons == {
-        (0, 0): "some_none: returned None",
         (1, 0): "odd: returned nan",
         (1, 1): "odd: returned inf",
     }
@@ -159,3 +161,97 @@ def test_empty_completions_are_wrong_not_invalid():
     scores = Scorer([numbers()]).score(prompts("1"), [["", "1"]])
     assert scores.valid.all()
     assert scores.rewards.tolist() == [[0.0, 1.0]]
+
+
+def fixed(name, values, weight=1.0):
+    return Inline(name, weight, False, lambda prompts, outputs: list(values))
+
+
+def test_none_means_does_not_apply():
+    scorer = Scorer([fixed("a", [1.0, None, None, None], 2.0), fixed("b", [None, 3.0, None, 0.5], 0.5)])
+    scores = scorer.score(prompts(""), [["w", "x", "y", "z"]])
+    assert scores.rewards.tolist() == [[2.0, 1.5, 0.0, 0.25]]
+    assert scores.valid.tolist() == [[True, True, False, True]]
+    assert scores.reasons == {(0, 2): "a: returned None; b: returned None"}
+    assert scores.components["a"].isnan().tolist() == [[False, True, True, True]]
+    assert scores.weights == {"a": 2.0, "b": 0.5}
+
+
+def test_a_none_beside_a_fault_is_a_fault():
+    scores = Scorer([fixed("a", [None]), fixed("b", [float("nan")])]).score(prompts(""), [["x"]])
+    assert scores.reasons == {(0, 0): "b: returned nan"}
+
+
+def test_a_watching_reward_alone_does_not_make_a_sample_valid():
+    scores = Scorer([fixed("a", [None, 1.0]), fixed("seen", [5.0, None], 0.0)]).score(prompts(""), [["x", "y"]])
+    assert scores.valid.tolist() == [[False, True]]
+    assert Scorer([fixed("seen", [5.0], 0.0)]).score(prompts(""), [["x"]]).rewards.tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39, 10**400, 3.5e38])
+def test_finite_rewards_that_float32_cannot_hold(value):
+    scores = Scorer([fixed("a", [value, 1.0])]).score(prompts(""), [["x", "y"]])
+    assert scores.valid.tolist() == [[False, True]]
+    assert scores.reasons[0, 0].startswith("a: returned ")
+    assert scores.rewards.isfinite().all()
+
+
+def test_a_sum_that_float32_cannot_hold():
+    largest = (2 - 2**-23) * 2.0**127
+    scores = Scorer([fixed("a", [largest], 1.0), fixed("b", [largest], 1.0)]).score(prompts(""), [["x"]])
+    assert scores.reasons == {(0, 0): "reward: the weighted sum 6.80565e+38 is more than float32 holds"}
+    assert Scorer([fixed("a", [largest])]).score(prompts(""), [["x"]]).rewards.tolist() == [[largest]]
+
+
+def test_a_reward_that_raises_on_everything_stops_a_run_that_has_just_begun(tmp_path):
+    (tmp_path / "r.py").write_text(
+        "def broken(prompts, outputs):\n    return [o.lenght for o in outputs]\n"
+        "def sometimes(prompts, outputs):\n    return [1.0 / (o != 'x') for o in outputs]\n"
+    )
+    with Pool(1) as pool:
+        of = lambda name, weight=1.0: Remote(name, weight, False, f"{tmp_path}/r.py:{name}", pool, 9.0)  # noqa: E731
+        scorer = Scorer([of("broken")])
+        assert not scorer.score(prompts(""), [["a", "b"]]).valid.any()
+        with pytest.raises(TrainingError, match="raised on all of the first 2 outputs: AttributeError") as stopped:
+            scorer.check()
+        assert stopped.value.exit_code == 4
+        assert 'r.py", line 2, in broken' in stopped.value.what
+        assert "o.lenght" in stopped.value.what
+        handle = Scorer([of("broken")]).score_async(prompts(""), [["a"]], check=True)
+        with pytest.raises(TrainingError):
+            handle.result()
+        watched = Scorer([of("broken", 0.0)])
+        watched.score(prompts(""), [["a"]])
+        watched.check()
+        later = Scorer([of("sometimes")])
+        later.score(prompts(""), [["x", "b"]])
+        later.score(prompts(""), [["x", "x"]])
+        later.check()
+
+
+def test_a_reward_of_the_wrong_shape_stops_a_run_too(remote):
+    scorer = Scorer([remote("scalar")])
+    scorer.score(prompts(""), [["a", "b"]])
+    with pytest.raises(TrainingError, match="wanted a list of 2 numbers"):
+        scorer.check()
+
+
+def test_time_outs_stop_no_run(remote):
+    scorer = Scorer([remote("always_hangs", timeout=0.2)])
+    scorer.score(prompts(""), [["a"]])
+    scorer.check()
+
+
+def test_the_lowest_reward_by_hand():
+    of = lambda weight, bounds: Inline("r", weight, False, number, bounds=bounds)  # noqa: E731
+    assert Scorer([of(2.0, (0.0, 1.0)), of(0.5, (-1.0, 0.0)), of(-3.0, (0.0, 1.0))]).lowest == 0.0 - 0.5 - 3.0
+    assert Scorer([of(1.0, (0.0, 1.0)), of(1.0, None)]).lowest is None
+    assert Scorer([of(1.0, (0.0, 1.0)), of(0.0, None)]).lowest == 0.0
+
+
+def test_whose_fault_it_was():
+    outcomes = [Elsewhere("timed out"), "returned nan", 1.0, None]
+    scorer = Scorer([SimpleNamespace(name="a", weight=1.0, judges=False, start=lambda rows: lambda: outcomes)])
+    scores = scorer.score(prompts(""), [["w", "x", "y", "z"]])
+    assert scores.elsewhere.tolist() == [[True, False, False, False]]
+    assert scores.valid.tolist() == [[False, False, True, False]]

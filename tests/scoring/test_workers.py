@@ -38,6 +38,23 @@ def count(prompts, outputs):
     global calls
     calls += 1
     return [calls] * len(outputs)
+def daemons(prompts, outputs):
+    # a child in a session of its own, and a grandchild whose parent has ended
+    import subprocess
+    one = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    out = subprocess.run(["sh", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True)
+    with open(prompts[0], "w") as file: file.write(f"{os.getpid()} {one.pid} {out.stdout.strip()}")
+    if len(prompts) > 1:
+        import re
+        re.match(r"(a|aa)+$", "a" * 60 + "b")  # holds the interpreter's lock: no thread of the worker runs
+    time.sleep(300)
+def greedy(prompts, outputs):
+    x = bytearray(400 << 20)
+    return [float(len(x))] * len(outputs)
+kept = []
+def leaks(prompts, outputs):
+    kept.append(bytearray(b"x" * (60 << 20)))
+    return [float(len(kept))] * len(outputs)
 def columns(prompts, outputs, answer, **rest): return [float(o == a) for o, a in zip(outputs, answer)]
 """
 
@@ -137,6 +154,8 @@ def test_inspect_reads_the_signature(pool, file):
         "parameters": ["prompts", "outputs", "answer"],
         "needed": ["prompts", "outputs", "answer"],
         "any": True,
+        "form": "anygrpo",
+        "splits": False,
     }
 
 
@@ -173,6 +192,73 @@ def test_workers_end_when_the_trainer_is_killed(file):
         pid = int(trainer.stdout.readline())
         trainer.kill()
     assert _gone(pid)
+
+
+def _pids(note):
+    for _ in range(400):
+        if note.exists() and len(words := note.read_text().split()) == 3:
+            return [int(word) for word in words]
+        time.sleep(0.05)
+    raise AssertionError("the reward never began")
+
+
+def test_children_in_sessions_of_their_own_end_with_the_call(pool, file, tmp_path):
+    call(pool, file, "good")
+    note = tmp_path / "pids"
+    with pytest.raises(WorkerFailure, match="timed out"):
+        pool.submit(f"{file}:daemons", {"prompts": [str(note)], "outputs": ["a"]}, 1, 1.5).result()
+    assert all(map(_gone, _pids(note)))
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_all_end_when_the_trainer_is_killed_whatever_the_reward_holds(file, tmp_path, held):
+    note = tmp_path / "pids"
+    prompts = [str(note), "held"][: 1 + held]
+    code = (
+        "from anygrpo.scoring.workers import Pool\npool = Pool(1)\n"
+        f"pool.submit({str(file)!r} + ':daemons', {{'prompts': {prompts}, 'outputs': ['a']}}, 1, 300.0).result()"
+    )
+    trainer = subprocess.Popen([sys.executable, "-c", code])
+    pids = _pids(note)
+    trainer.kill()
+    trainer.wait()
+    assert all(map(_gone, pids))
+
+
+def test_a_thread_that_ends_takes_no_worker_with_it(file):
+    import threading
+
+    from anygrpo.scoring.workers import Worker
+
+    worker = Worker()
+    arguments = {"prompts": [""], "outputs": ["a"]}
+    begin = threading.Thread(target=lambda: worker.call(f"{file}:count", arguments, 1, 10.0))
+    begin.start()
+    begin.join()
+    time.sleep(0.3)
+    try:
+        assert worker.call(f"{file}:count", arguments, 1, 10.0) == [2.0]  # the same process: it has counted one
+    finally:
+        worker.kill()
+
+
+def test_memory_is_bounded(file):
+    with Pool(1, memory_mb=200) as pool:
+        with pytest.raises(WorkerFailure, match="MemoryError"):
+            call(pool, file, "greedy")
+        assert call(pool, file, "good") == [1.0, 2.0]
+    with Pool(1, memory_mb=0) as pool:
+        assert call(pool, file, "greedy", outputs=["a"]) == [float(400 << 20)]
+
+
+def test_workers_are_begun_anew_after_so_many_calls_or_so_much_memory(file):
+    with Pool(1, calls=3) as pool:
+        counts = [call(pool, file, "count", outputs=["a"])[0] for _ in range(7)]
+    assert counts == [1, 2, 3, 1, 2, 3, 1]
+    with Pool(1, memory_mb=300) as pool:
+        counts = [call(pool, file, "leaks", outputs=["a"])[0] for _ in range(6)]
+    assert max(counts) < 5
+    assert counts.count(1.0) >= 2
 
 
 def test_closing_ends_a_call_in_flight(file):
@@ -212,7 +298,7 @@ def test_each_value_is_judged_alone():
     values = verdicts(given, 9)
     assert values[:2] == [1.0, 1.0]
     assert values[2:7] == [
-        "returned None",
+        None,
         "returned nan",
         "returned inf",
         "returned '0.5' (str)",
@@ -220,4 +306,8 @@ def test_each_value_is_judged_alone():
     ]
     assert values[7:] == [0.5, 2.0]
     assert verdicts(torch.tensor([0.0, 1.0]), 2) == [0.0, 1.0]
+    assert verdicts([1e39, 10**400], 2) == [
+        "returned 1e+39, more than float32 holds",
+        "returned a number that is too large",
+    ]
     assert verdicts(np.array([[1.0]]), 1) == ["returned '[1.0]' (list)"]

@@ -1,11 +1,15 @@
 """The code reward: what passes, what does not, and attempts to pass without being right."""
 
+import time
+
 import pytest
 
 from anygrpo.scoring import sandbox
-from anygrpo.scoring.code import Call, Code, Program, SandboxFault, extract_code, grade, parse_tests, same
+from anygrpo.scoring.code import Code, completed, extract_code, grade
+from anygrpo.scoring.judging import NoVerdict
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.sandbox import Limits
+from anygrpo.scoring.specs import parse_tests
 
 needs_sandbox = pytest.mark.skipif(sandbox.refusal() is not None, reason="no sandbox on this machine")
 ADD = ["assert add(2, 3) == 5", {"call": "add(-1, 1)", "expected": 0}]
@@ -15,55 +19,28 @@ def graded(code, tests=ADD, partial=False, seconds=5.0):
     return grade(code, parse_tests(tests), Limits(seconds=seconds), partial)
 
 
+def test_what_a_prompt_has_and_its_answer_leaves_out():
+    prompt = "from typing import List\n\ndef f(x: List[int]):\n    'doc'\n"
+    assert completed("    return x\n", prompt, "f") == prompt + "    return x\n"
+    whole = "def f(x: List[int]): return x"
+    assert completed(whole, prompt, "f") == "from typing import List\n" + whole
+    assert completed(whole, "Write f.", "f") == whole
+    assert completed(whole, [{"role": "user", "content": "x"}], "f") == whole
+
+
+def test_extract_code_reads_hostile_text_in_no_time():
+    began = time.monotonic()
+    for text in ("```" + " " * 300_000, "```\n" * 100_000, "``` python" + "\t" * 300_000 + "x"):
+        extract_code(text)
+    assert time.monotonic() - began < 2
+
+
 def test_extract_code():
+    assert extract_code("```text\nno\n```\n```\nyes\n```\n```json\n{}\n```") == "yes\n"
     assert extract_code("x = 1") == "x = 1"
     assert extract_code("Sure:\n```python\na\n```\nor\n```py\nb\n```\nDone") == "b\n"
     assert extract_code("```python\ncut off") == "cut off"
     assert extract_code("```\nplain\n```") == "plain\n"
-
-
-def test_parse_tests_splits_asserts():
-    assert parse_tests("assert f(1) == [1, (2, 3)]\nassert True == g('x')\n") == [
-        Call("f(1)", [1, [2, 3]]),
-        Call("g('x')", True),
-    ]
-    assert parse_tests(["assert f(1) is None"]) == [Call("f(1)", None)]
-    assert parse_tests(["assert p(7)", "assert not p(8)"]) == [
-        Call("True if p(7) else False", True),
-        Call("True if p(8) else False", False),
-    ]
-    assert parse_tests({"input": 3, "output": "4"}) == [Program("3", "4")]
-
-
-@pytest.mark.parametrize(
-    ("tests", "message"),
-    [
-        ("assert f(1) == g(1)", "must be a literal"),
-        ("assert f(1) < 3", "must be a literal"),
-        ("x = 1", "must be a literal"),
-        ("assert f(", "is not Python"),
-        ([], "there are no tests"),
-        ("", "there are no tests"),
-        ([3], "a test is"),
-        ([{"input": "1"}], "a test is"),
-        ([{"call": "f(", "expected": 1}], "is not Python"),
-    ],
-)
-def test_tests_that_cannot_be_used_are_refused(tests, message):
-    with pytest.raises(ValueError, match=message):
-        parse_tests(tests)
-
-
-def test_same():
-    assert same([1, [2.0, "a"]], [1.0, [2, "a"]])
-    assert same(0.1 + 0.2, 0.3)
-    assert same({"'a'": 1}, {"'a'": 1})
-    assert not same(True, 1)
-    assert not same(1, True)
-    assert not same([1], [1, 2])
-    assert not same("1", 1)
-    assert not same(float("nan"), 1.0)
-    assert not same(None, 0)
 
 
 @needs_sandbox
@@ -127,9 +104,11 @@ def test_rows_are_scored_in_order():
     assert code.start(rows)() == [1.0, 0.0, 1.0]
 
 
+@needs_sandbox
 def test_a_sandbox_that_fails_gives_no_verdict(monkeypatch):
-    monkeypatch.setattr(sandbox, "run", lambda *a: sandbox.Run(b"", 1, "no namespaces"))
-    with pytest.raises(SandboxFault, match="no namespaces"):
+    monkeypatch.setattr(sandbox, "_VICTIM", "exit 1")
+    with pytest.raises(NoVerdict, match="did not start"):
         graded("def add(a, b): return a + b")
     rows = Rows([""], ["x = 1"], {"tests": [ADD]})
-    assert Code("code", 1.0, "tests", False, Limits()).start(rows)() == ["SandboxFault: no namespaces"]
+    (reason,) = Code("code", 1.0, "tests", False, Limits()).start(rows)()
+    assert "did not start" in reason

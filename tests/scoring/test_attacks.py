@@ -1,0 +1,113 @@
+"""The attack suite: it bites a judge that runs tests beside the answer, and earns nothing from ours."""
+
+import pytest
+
+from anygrpo.scoring import sandbox
+from anygrpo.scoring.attacks import ATTACKS, CONSTANTS, Tried, beyond, weak
+from anygrpo.scoring.code import Code
+from anygrpo.scoring.reward import Rows
+from anygrpo.scoring.sandbox import Limits, run
+
+needs_sandbox = pytest.mark.skipif(sandbox.refusal() is not None, reason="no sandbox on this machine")
+HUMANEVAL = """
+def check(candidate):
+    for i in range(1, 4):
+        assert candidate([i, 2]) == [i * 2, 4]
+    assert all(x % 2 == 0 for x in candidate([1, 5])) and len(candidate([7])) == 1
+"""
+TESTS = [
+    ["assert math.isclose(f(2), 4.5)", "assert set(g(3)) == {7, 8}", "assert isclose(f(3), 6.5)"],
+    [HUMANEVAL],
+    ["assert f('x').startswith('ab')", "assert 4 in f('y')", "assert len(f('z')) == 3"],
+    ["s = Stack()\ns.push(3)\nassert s.pop() == 3\nassert len(s) == 0"],
+    [{"input": "3 4", "output": "7"}],
+    ["l = [3, 1]\nassert f(l) == sorted(l)"],
+    ["assert sorted(f([1, 2])) == [3, 4]", "assert round(f(2), 2) == 3.14", "assert f(1)[0]['a'] == 5"],
+    [{"fn_name": "f", "inputs": [[1]], "outputs": [[5]]}],
+    ["import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 12)"],
+]
+
+
+@needs_sandbox
+def test_the_suite_bites_a_judge_beside_the_answer():
+    tests = "assert math.isclose(f(2), 4.5)\nassert f(3) == 6.5\nprint('all passed')"
+    names = {"f"}
+    done = {what: run(build(names) + "\n" + tests, "", Limits()) for what, build in ATTACKS.items()}
+    earned = {what for what, d in done.items() if b"all passed" in d.output}
+    assert "takes the judge's names" in earned
+    quiet = {what for what, d in done.items() if d.code == 0}
+    assert len(quiet) >= 4  # exit code 0 is success to a judge that reads no more
+
+
+@needs_sandbox
+@pytest.mark.parametrize("partial", [False, True])
+def test_no_attack_earns(partial):
+    count = len(TESTS) if not partial else 3
+    columns = {"tests": TESTS[:count], "entry_point": ["", "double", *[""] * (count - 2)]}
+    code = Code("code", 1.0, "tests", partial, Limits(seconds=3.0))
+    tried = code.attacked(Rows(["p"] * count, [""] * count, columns))
+    assert len(tried) == count * (len(ATTACKS) + len(CONSTANTS))
+    assert [t for t in tried if t.earned] == []
+    assert beyond(tried) == weak(tried) == []
+
+
+@needs_sandbox
+def test_weak_tests_are_told_from_a_weak_judge():
+    code = Code("code", 1.0, "tests", False, Limits(seconds=3.0))
+    tried = code.attacked(Rows(["p"], [""], {"tests": [["assert f(3) is None"]]}))
+    assert [t.what for t in weak(tried)] == ["returns nothing"]
+    assert beyond(tried) == []
+
+
+def test_beyond_and_weak_by_hand():
+    tried = [Tried(0, "a", True, 0.5), Tried(0, "c", False, 0.5), Tried(1, "a", True, 0.2), Tried(1, "c", False, None)]
+    assert beyond(tried) == [tried[2]]
+    assert weak([*tried, Tried(1, "d", False, 1.0)]) == [Tried(1, "d", False, 1.0)]
+
+
+RAISES = "try:\n    f(1)\n    assert False\nexcept ValueError as e:\n    assert 'no' in str(e)"
+CHAIN = "p = P(3)\nassert p.twice().x == 3"
+NATIVE = [
+    ("def s(a, b): return set(a) & set(b)", ["assert set(s((3, 4), (5, 4))) == set((4,))"]),
+    ("from collections import Counter\ndef f(l): return Counter(l)", ["assert f([1, 1]) == {1: 2}"]),
+    ("def f(n):\n  for i in range(n): yield i", ["assert list(f(3)) == [0, 1, 2]", "assert sum(f(4)) == 6"]),
+    ("def f(l): l.sort()", ["x = [3, 1]\nf(x)\nassert x == [1, 3]"]),
+    ("def f(m): m[0][1] = 9", ["x = [[1, 2]]\nrow = x[0]\nf(x)\nassert row == [1, 9]"]),
+    ("def f(x): return (1, [x])", ["assert f(2) == (1, [2])", "assert isinstance(f(2), tuple)"]),
+    ("def f(n): return 3 ** n", ["assert f(9999) % 1000 == pow(3, 9999, 1000)"]),
+    ("def f(x): return x == 2", ["assert f(2)", "assert not f(3)", "assert f(2) is True"]),
+    ("def f(x): raise ValueError('no')", [RAISES]),
+    ("def enc(s): return s[::-1]\ndef dec(s): return s[::-1]", ["assert dec(enc('abc')) == 'abc'"]),
+    ("def f(x): return float('nan')", ["assert f(1) != f"]),
+    ("class P:\n  def __init__(s, x): s.x = x\n  def twice(s): return P(1) and s", [CHAIN]),
+    ("def f(*a, k=1): return sum(a) * k", ["assert f(1, 2, k=3) == 9"]),
+]  # fmt: skip
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("code", "tests"), NATIVE)
+def test_right_answers_earn_what_python_itself_says(code, tests):
+    exec(code + "\n" + "\n".join(tests), {"__name__": "native"})  # raises where the case itself is wrong
+    earned = Code("code", 1.0, "tests", False, Limits()).start(Rows(["p"], [code], {"tests": [tests]}))()
+    assert earned == [1.0]
+
+
+@needs_sandbox
+def test_a_broken_test_is_no_verdict():
+    code = Code("code", 1.0, "tests", False, Limits())
+    tests = [
+        ["try:\n    import numpy\nfinally:\n    pass\nassert f(1) == 1"],
+        ["x = 1 / 0\nassert f(1) == 1"],
+        ["assert f(lambda x: x) == 1"],
+    ]
+    outcomes = code.start(Rows(["p"] * 3, ["def f(x): return 1"] * 3, {"tests": tests}))()
+    assert all(isinstance(o, str) and "cannot be judged" in o for o in outcomes)
+
+
+@needs_sandbox
+def test_what_hangs_the_tests_is_wrong_once_the_answer_spoke():
+    from anygrpo.scoring.code import grade
+    from anygrpo.scoring.specs import parse_tests
+
+    tests = parse_tests("for i in range(f(1)):\n    pass\nassert f(2) == 2")
+    assert grade("def f(x): return 10 ** 15", tests, Limits(seconds=0.5), False) == 0.0
