@@ -253,5 +253,5 @@ def test_whose_fault_it_was():
     outcomes = [Elsewhere("timed out"), "returned nan", 1.0, None]
     scorer = Scorer([SimpleNamespace(name="a", weight=1.0, judges=False, start=lambda rows: lambda: outcomes)])
     scores = scorer.score(prompts(""), [["w", "x", "y", "z"]])
-    assert scores.elsewhere.tolist() == [[True, False, False, False]]
+    assert scores.faults.tolist() == [[True, False, False, False]]
     assert scores.valid.tolist() == [[False, False, True, False]]

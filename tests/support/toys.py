@@ -114,9 +114,6 @@ class NothingHeldOut(BestArm):
         return []
 
 
-<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
-def policy(seed: int, **options: Any) -> Bandit:
-=======
 class Renamed(Bandit):
     """Its library calls the weight otherwise."""
 
@@ -124,10 +121,9 @@ class Renamed(Bandit):
         return {"weight": "unet.to_q.weight"}
 
 
-def renamed(options: dict[str, Any], seed: int) -> Bandit:
+def renamed(seed: int, **options: Any) -> Bandit:
     return Renamed(seed, **options)
 
 
-def policy(options: dict[str, Any], seed: int) -> Bandit:
->>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
+def policy(seed: int, **options: Any) -> Bandit:
     return Bandit(seed, **options)

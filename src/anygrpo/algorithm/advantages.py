@@ -16,11 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
-from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, Normaliser, rank
-=======
-from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, rank, weighted_parts
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
+from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, Normaliser, rank, weighted_parts
 from anygrpo.algorithm.statistics import RunningState, is_constant
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 
@@ -69,13 +65,8 @@ def compute(
     normaliser = ADVANTAGES[name] if isinstance(name, str) else name
     values = torch.where(valid, normaliser(x, valid, o), 0.0)
     clip = math.inf if o.clip is None else o.clip
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
-    parts = list(o.components.values()) if name in BY_PART else [x]
-    constant = [is_constant(part, valid & torch.isfinite(part)) for part in parts]
-=======
     parts = list(weighted_parts(o).values()) or [torch.zeros_like(x)] if name in BY_PART else [x]
-    constant = [is_constant(part, valid & torch.isfinite(part), o.tolerance) for part in parts]
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
+    constant = [is_constant(part, valid & torch.isfinite(part)) for part in parts]
     return Advantages(values.clamp(-clip, clip).float(), torch.stack(constant).all(0), values.abs() > clip, o.running)
 
 

@@ -47,46 +47,7 @@ def run(args: argparse.Namespace) -> int:
             training = new_run(load_recipe(args.recipe, flags))
         if training.recipe.doctor.mode == "act" and snapshot.newest(training.folder.checkpoints) is None:
             snapshot.save(training)  # somewhere to go back to; every rank takes part where weights are sharded
-<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
         go(training, quiet=args.quiet)
-=======
-        return _train(training, quiet=args.quiet) if is_main() else _follow(training)
-
-
-def _train(training: Run, quiet: bool) -> int:
-    from anygrpo.train import pictures, snapshot
-    from anygrpo.train.loop import train
-    from anygrpo.watch.live import attach_doctor, finish
-    from anygrpo.watch.progress import ProgressLine
-
-    if not quiet:
-        print(f"run folder: {training.folder.path}")
-        training.sinks.append(ProgressLine(training.total_steps))
-    with snapshot.accounted(training):
-        doctor = attach_doctor(training)
-        try:
-            training.evaluate_start()
-            pictures.remember(training)
-            train(training)
-            pictures.draw(training)
-            if training.stop_reason:
-                print(f"stopped: {training.stop_reason}")
-        finally:
-            training.close()
-            finish(training, doctor)
-    return 0
-
-
-def _follow(training: Run) -> int:
-    """Train as one of the ranks that show and write nothing."""
-    from anygrpo.train.loop import train
-
-    try:
-        training.evaluate_start()
-        train(training)
-    finally:
-        training.close()
->>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
     return 0
 
 

@@ -30,7 +30,6 @@ class Shared:
     however many rows there are. Functions of rows act on the index.
 
     Attributes:
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
         values: tensors [U, ...] by name, one entry a prompt.
         index: [P, G] or [n] int64: which entry each row has.
     """
@@ -51,22 +50,6 @@ class Shared:
 
     def _pairs(self, other: Shared) -> list[tuple[str, Tensor, Tensor]]:
         return [(name, x, other.values[name]) for name, x in self.values.items()]
-=======
-        rewards: [P, G] float32; anything where `valid` is False.
-        components: named parts of the reward before weighting, each [P, G] float32; NaN where a part has no value.
-        valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
-        reasons: (p, g) -> why that sample is invalid.
-        weights: weight of each component in the reward (1 where not named).
-        elsewhere: [P, G] bool: invalid by a fault of the machine, a tool or an endpoint, not of the output. None: none.
-    """
-
-    rewards: Tensor
-    components: dict[str, Tensor] = field(default_factory=dict)
-    valid: Tensor | None = None
-    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
-    weights: dict[str, float] = field(default_factory=dict)
-    elsewhere: Tensor | None = None
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
 
 
 def tree_map(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
@@ -117,12 +100,9 @@ class Rollout:
         reasons: (p, g) -> why invalid.
         discarded: groups that were drawn for this step too and replaced (`refill`), without their samples.
         info: plain numbers about the sampling, logged as they are (names of `anygrpo.metrics`).
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
         limit: the most decisions a sample could have had (max_new_tokens, say): what a length is measured against.
             None: not said; then T is, where every sample has all T decisions.
-=======
         weights: weight of each component in the reward (1 where not named).
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
     """
 
     samples: Tree
@@ -135,12 +115,9 @@ class Rollout:
     components: dict[str, Tensor] = field(default_factory=dict)
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
     discarded: Rollout | None = None
     limit: int | None = None
-=======
     weights: dict[str, float] = field(default_factory=dict)
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
 
     @staticmethod
     def of(samples: Tree, log_probs: Tensor, mask: Tensor, **given: Any) -> Rollout:

@@ -18,9 +18,10 @@ class Scores:
 
     Attributes:
         rewards: [P, G] float32; anything where `valid` is False.
-        components: named parts of the reward before weighting, each [P, G] float32.
+        components: named parts of the reward before weighting, each [P, G] float32; NaN where a part has no value.
         valid: [P, G] bool. False: scoring failed (None, NaN, inf, exception, time-out).
         reasons: (p, g) -> why that sample is invalid.
+        weights: weight of each component in the reward (1 where not named).
         faults: [P, G] bool: invalid through no fault of the answer (a machine, a tool, an endpoint failed); None: none.
     """
 
@@ -28,6 +29,7 @@ class Scores:
     components: dict[str, Tensor] = field(default_factory=dict)
     valid: Tensor | None = None
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
     faults: Tensor | None = None
 
 

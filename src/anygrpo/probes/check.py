@@ -15,11 +15,7 @@ import torch
 
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
-from anygrpo.probes import conformance, effect, groups, learning, parity, payment, rate
-=======
-from anygrpo.probes import attacks, effect, groups, learning, parity, payment, rate
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
+from anygrpo.probes import attacks, conformance, effect, groups, learning, parity, payment, rate
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe

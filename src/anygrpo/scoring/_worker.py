@@ -1,14 +1,8 @@
 """The program of one reward worker: loads functions by name and calls them until its socket closes.
 
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
 It needs little beside the standard library, so that it starts fast and pulls in no torch. Requests are pickled (the
 trainer is trusted), replies are JSON (what comes back is only ever numbers and words). Frames: 8 bytes of length, then
 the body.
-=======
-Run as a module that needs little beside the standard library, so that it starts fast and pulls in no torch. Requests
-are pickled (the trainer is trusted), replies are JSON (what comes back is only ever numbers and words). Frames: 8
-bytes of length, then the body.
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Scorer:
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
         components = {reward.name: torch.full(shape, math.nan) for reward in self.rewards}
         reasons = {(p, g): "the output is no text" for p in range(shape[0]) for g in range(shape[1])}
-        elsewhere = torch.zeros(shape, dtype=torch.bool)
+        faults = torch.zeros(shape, dtype=torch.bool)
         for n, at in enumerate(where):
             values = [(reward, _fits(outcomes[reward.name][n])) for reward in self.rewards]
             for reward, value in values:
@@ -106,14 +106,14 @@ class Scorer:
             total = combined(values)
             if isinstance(total, str):
                 reasons[at] = total
-                elsewhere[at] = any(isinstance(v, Elsewhere) for reward, v in values if reward.weight)
+                faults[at] = any(isinstance(v, Elsewhere) for reward, v in values if reward.weight)
                 continue
             del reasons[at]
             valid[at] = True
             rewards[at] = total
         weights = {reward.name: reward.weight for reward in self.rewards}
         return Scores(
-            rewards=rewards, components=components, valid=valid, reasons=reasons, weights=weights, elsewhere=elsewhere
+            rewards=rewards, components=components, valid=valid, reasons=reasons, weights=weights, faults=faults
         )
 
     def close(self) -> None:

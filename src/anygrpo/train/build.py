@@ -36,14 +36,10 @@ def new_run(recipe: Recipe, policy: Policy | None = None, task: Task | None = No
         ConfigError, DataError: anything that cannot work is found here, before the first step.
     """
     path = Path(recipe.folder) if recipe.folder else from_main(next_folder(Path("runs"), recipe.name))
-<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
-    return _assemble(recipe, folder_of(path, resume=False), policy, task)
-=======
-    run, prints = _assemble(recipe, folder_of(path, resume=False))
+    run, prints = _assemble(recipe, folder_of(path, resume=False), policy, task)
     if is_main():
         run.folder.keep_fingerprints(prints | {"environment": record.environment_digest(environment())})
     return run
->>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
 
 
 def resumed_run(path: Path, flags: Sequence[str] = (), policy: Policy | None = None, task: Task | None = None) -> Run:
@@ -54,13 +50,8 @@ def resumed_run(path: Path, flags: Sequence[str] = (), policy: Policy | None = N
     """
     if not (path / "config.toml").is_file():
         raise DataError(f"{path} holds no run to continue", "give the folder that contains config.toml")
-<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
-    recipe = load_recipe(path / "config.toml", flags)
-    run = _assemble(recipe, folder_of(path, resume=True), policy, task)
-=======
     before, recipe = load_recipe(path / "config.toml"), load_recipe(path / "config.toml", flags)
-    run, prints = _assemble(recipe, folder_of(path, resume=True))
->>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
+    run, prints = _assemble(recipe, folder_of(path, resume=True), policy, task)
     newest = snapshot.newest(run.folder.checkpoints)
     if newest is not None:
         snapshot.restore(run, newest)
@@ -91,7 +82,6 @@ def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> 
         )
 
 
-<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
 def _try_own(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> None:
     """What a user's own policy and tasks return, tried before the first step (`core.border`)."""
     own = recipe.policy.kind in OWN
@@ -102,11 +92,10 @@ def _try_own(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> None
                 border.check_policy(policy, prompts, greedy=bool(planned.task.held_out()))
 
 
-def _assemble(recipe: Recipe, folder: RunFolder, policy: Policy | None, task: Task | None) -> Run:
-=======
-def _assemble(recipe: Recipe, folder: RunFolder) -> tuple[Run, dict[str, str]]:
+def _assemble(
+    recipe: Recipe, folder: RunFolder, policy: Policy | None, task: Task | None
+) -> tuple[Run, dict[str, str]]:
     """The run, and (rank 0) the fingerprints of what it is made of."""
->>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
     torch.manual_seed(recipe.seed)
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
@@ -115,15 +104,11 @@ def _assemble(recipe: Recipe, folder: RunFolder) -> tuple[Run, dict[str, str]]:
     policy = build_policy(recipe.policy, recipe.seed) if policy is None else policy
     border.instance(policy, Policy, type(policy).__name__)
     same_weights(policy.trainable())
-    stages = plan_stages(recipe)
+    stages = plan_stages(recipe, task)
+    _try_own(recipe, policy, stages)
     prints = record.fingerprints(recipe, policy, stages) if is_main() else {}
     if recipe.training.parallel == "fsdp":
         shard(policy, recipe)
-<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
-    stages = plan_stages(recipe, task)
-    _try_own(recipe, policy, stages)
-=======
->>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
     folder.describe(recipe)
     for task in {id(planned.task): planned.task for planned in stages}.values():
         task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)

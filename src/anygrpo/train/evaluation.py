@@ -143,14 +143,8 @@ def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, task: Task) 
     """One line a prompt: its number, the prompt and the greedy output as text, reward as it is compared, components,
     whether it could be scored, and whether that was the machine's fault."""
     file.parent.mkdir(parents=True, exist_ok=True)
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
     rewards, valid, faults = (x[:, 0].tolist() for x in (counted(scores, task), valid_of(scores), faults_of(scores)))
     parts = {name: part[:, 0].tolist() for name, part in scores.components.items()}
-=======
-    rewards = scores.rewards[:, 0].tolist()
-    known = lambda x: x if math.isfinite(x) else None  # noqa: E731  # no value: that part does not apply
-    parts = {name: [known(x) for x in part[:, 0].tolist()] for name, part in scores.components.items()}
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
     with file.open("w", encoding="utf-8") as out:
         for i, row in enumerate(shown):
             line = {"prompt": i, "text": row.get("prompt"), "output": row["outputs"][0], "reward": rewards[i]}

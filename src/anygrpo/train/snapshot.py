@@ -25,7 +25,7 @@ from anygrpo.train.sharded import laid_out
 from anygrpo.train.stages import Controls
 
 _KEYS = frozenset(
-    ("step", "samples_seen", "version", "running", "kl_state", "controls", "best", "updater", "anchor", "ahead")
+    ("step", "samples_seen", "version", "running", "draws", "beta", "controls", "best", "updater", "anchor", "ahead")
 )
 
 
@@ -37,7 +37,7 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "samples_seen": run.samples_seen,
         "version": run.version,
         "running": run.running,
-        "draws": (run.draws, run.first_draws),
+        "draws": [run.draws, sorted(run.first_draws.items())],
         "beta": run.kl_state.beta if run.entered >= 0 else None,
         "controls": asdict(run.controls),
         "best": (run.best, run.best_step, run.evaluations_since_best),
@@ -114,16 +114,11 @@ def restore(run: Run, path: Path) -> None:
         index = run.stage_index(run.step)
         if run.step > run.stages[index].begin:  # at a stage's first step everything begins anew
             run.begin_stage(index, fresh=False)
-<<<<<<< 9ed04f060f9fa15563b64ca60551bf64298329cc
-            run.updater.load(state["updater"])
-            run.kl_state, run.running = replace(run.kl_state, beta=state["beta"]), state["running"]
-            run.draws, run.first_draws = state["draws"]
-=======
             moments = state["updater"]["moments"]
             keys = _keys(run, saved.library_names(run.policy.saved_names(), own))
             run.updater.load(state["updater"] | {"moments": [dict(moments.get(key, {})) for key in keys]})
-            run.kl_state, run.running = state["kl_state"], state["running"]
->>>>>>> 0b3ce84747df46f0b136b68e75c085033c51c38f
+            run.kl_state, run.running = replace(run.kl_state, beta=state["beta"]), state["running"]
+            run.draws, run.first_draws = state["draws"][0], {int(step): n for step, n in state["draws"][1]}
     dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
     run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
 

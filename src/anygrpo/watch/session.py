@@ -9,7 +9,7 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import parse_recipe
-from anygrpo.train import pictures
+from anygrpo.train import pictures, snapshot
 from anygrpo.train.build import new_run, resumed_run
 from anygrpo.train.loop import train as take_steps
 from anygrpo.train.parallel import is_main
@@ -75,17 +75,18 @@ def go(run: Run, quiet: bool = False) -> None:
     if not quiet:
         print(f"run folder: {run.folder.path}")
         run.sinks.append(ProgressLine(run.total_steps))
-    doctor = attach_doctor(run)
-    try:
-        run.evaluate_start()
-        pictures.remember(run)
-        take_steps(run)
-        pictures.draw(run)
-        if run.stop_reason:
-            print(f"stopped: {run.stop_reason}")
-    finally:
-        run.close()
-        finish(run, doctor)
+    with snapshot.accounted(run):
+        doctor = attach_doctor(run)
+        try:
+            run.evaluate_start()
+            pictures.remember(run)
+            take_steps(run)
+            pictures.draw(run)
+            if run.stop_reason:
+                print(f"stopped: {run.stop_reason}")
+        finally:
+            run.close()
+            finish(run, doctor)
 
 
 def _object(made: Any) -> dict[str, str]:

@@ -70,11 +70,9 @@ class TextTask(Task):
             raise ConfigError(f"accuracy = {accuracy!r} names no reward; {suggestion(accuracy, names)}")
         judges = [reward.name for reward in rewards if reward.judges]
         self.accuracy = accuracy or (judges[0] if judges else None)
-<<<<<<< 3f5fade7b1e7585b4a1dd63cb347b9c7506703d0
+        lowest = self.evaluation_scorer.lowest
+        self.lowest_reward = 0.0 if lowest is None else lowest
         self.success = None if self.accuracy is None else Success(self.accuracy, FULL_MARKS)
-        self.scorer = Scorer(rewards)
-=======
->>>>>>> 3810e7cb5a8c631afc48ec5db2b2c0574101533a
 
     def score(self, prompts: list[Prompt], outputs: list[list[str]]) -> Scores:
         scorer = self._scorer_of(prompts)
@@ -107,11 +105,6 @@ class TextTask(Task):
         asked = ~(scores.valid & marks.isnan())  # where that reward does not apply, it says nothing
         right = (marks >= FULL_MARKS) & scores.valid
         return {"eval/accuracy": right[asked].float().mean().item()} if bool(asked.any()) else {}
-
-    @property
-    def lowest(self) -> float | None:
-        """The lowest reward of an answer to a held-out prompt; None where a reward does not say its bounds."""
-        return self.evaluation_scorer.lowest
 
     def attacked(self, prompts: list[Prompt]) -> list[Tried]:
         """What attacks and constant answers earn from these prompts' tests, where a reward runs generated code."""
