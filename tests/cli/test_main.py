@@ -61,9 +61,9 @@ def test_a_dry_run_tells_of_samples_where_there_are_some(capsys):
         (["train", "none.toml"], 3, "no recipe at none.toml"),
         (["train", "--resume", "nowhere"], 3, "no run to continue"),
         (["train", "RECIPE", "--algorithm.bta", "1"], 2, "did you mean 'beta'"),
-        (["train", "RECIPE", "--policy.factory", "missing.py:f"], 3, "no file missing.py"),
-        (["train", "RECIPE", "--policy.factory", "TOYS:nothing"], 2, "has no 'nothing'"),
-        (["train", "RECIPE", "--policy.factory", "TOYS:BestArm"], 2, "lacks"),
+        (["train", "RECIPE", "--policy.function", "missing.py:f"], 3, "no file missing.py"),
+        (["train", "RECIPE", "--policy.function", "TOYS:nothing"], 2, "has no 'nothing'"),
+        (["train", "RECIPE", "--policy.function", "TOYS:BestArm"], 2, "does not derive from anygrpo.Policy"),
     ],
 )
 def test_errors_have_their_codes_and_no_traceback(tmp_path, capsys, arguments, code, words):
