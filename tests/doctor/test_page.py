@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from logs import dull, flat, healthy
 
 from anygrpo.doctor import diagnose
 from anygrpo.doctor.autopsy import examine
@@ -16,6 +15,7 @@ from anygrpo.doctor.render import autopsy_page
 from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.render.curves import buckets, spans
 from anygrpo.doctor.render.page import page
+from anygrpo.doctor.synthetic import dull, flat, healthy
 
 CHROMIUM = Path("/usr/bin/chromium")
 SICK = dull(120, completions__clipped_ratio=flat(0.7))

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from logs import healthy, line, rows
 
 from anygrpo.doctor import diagnose, diagnose_log, read
-from anygrpo.doctor.columns import Run, build
+from anygrpo.doctor.columns import Columns, build
+from anygrpo.doctor.synthetic import healthy, line, rows
 from anygrpo.errors import DataError
 
 
@@ -21,11 +21,11 @@ def write(folder: Path, text: str, name: str = "a.log") -> Path:
     return path
 
 
-def run_of(path: Path) -> Run:
+def run_of(path: Path) -> Columns:
     return build(read(path))
 
 
-def values(run: Run, name: str) -> list[float]:
+def values(run: Columns, name: str) -> list[float]:
     series = run.get(name)
     assert series is not None, sorted(run.series)
     return list(series.values)

@@ -16,7 +16,7 @@ from anygrpo.errors import ConfigError, suggestion
 
 
 @dataclass
-class Run:
+class Columns:
     """What the rules read.
 
     Attributes:
@@ -88,7 +88,7 @@ class Run:
         return missing if self.evals else [*missing, CONCEPTS["eval"]]
 
 
-def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Run:
+def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Columns:
     """Translate a log.
 
     Args:
@@ -105,7 +105,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         series[name] = collect(name, key, source)
     derive(series)
     steps = {i: s for i, row in training if (s := canonical.step_of(row)) is not None and math.isfinite(s)}
-    return Run(
+    return Columns(
         source=log.source,
         format=log.format,
         framework="anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys),

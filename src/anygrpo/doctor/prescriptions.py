@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import loss_kl_slope
 from anygrpo.doctor.findings import Change, Finding
-from anygrpo.doctor.rules.progress import loss_kl_slope
 
 SETTINGS: dict[str, dict[str, str]] = {
     "scoring_dropout": {"anygrpo": "policy.dropout_in_scoring"},
@@ -204,7 +204,7 @@ def concepts_of(settings: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def advice(finding: Finding, run: Run, words: dict[str, str]) -> list[str]:
+def advice(finding: Finding, run: Columns, words: dict[str, str]) -> list[str]:
     """One sentence a change: the setting's name in this framework, the value now, the value to put."""
     out: list[str] = []
     for change in finding.changes:
@@ -235,7 +235,7 @@ def plain(x: float) -> str:
     return str(round(x)) if abs(x) >= 10 else f"{x:.2g}"
 
 
-def present(run: Run, concept: str) -> float | None:
+def present(run: Columns, concept: str) -> float | None:
     """The value in force: configured, or shown by the log (peak rate, measured beta, length cap)."""
     value = run.settings.get(concept)
     if isinstance(value, int | float) and not isinstance(value, bool):

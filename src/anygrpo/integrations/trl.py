@@ -19,7 +19,7 @@ from typing import Any, Literal
 from transformers import TrainerCallback
 
 from anygrpo.doctor import Finding, LiveDoctor, Log
-from anygrpo.doctor.columns import Run, build
+from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.words import tell
 from anygrpo.errors import ConfigError
@@ -29,7 +29,7 @@ from anygrpo.watch.acting import Actor, Setting
 class TrlDoctor(LiveDoctor):
     """The live rules, with cures in TRL's own words."""
 
-    def run(self) -> Run:
+    def run(self) -> Columns:
         return build(Log("live", "trl", self.rows), settings=self.settings)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.words import tell
@@ -30,7 +30,7 @@ def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
     }
 
 
-def finding_json(finding: Finding, run: Run | None, lang: str = "en") -> dict[str, Any]:
+def finding_json(finding: Finding, run: Columns | None, lang: str = "en") -> dict[str, Any]:
     """One finding; the usual causes and what it was not stand in the evidence, as sentences."""
     told, labels = tell(finding, run, lang), book(lang).labels
     return {

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.words import tell, verdict_text
@@ -53,7 +53,7 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
         console.print(Text(labels["not_observable_note"], style="dim italic"))
 
 
-def headline(run: Run, labels: dict[str, str]) -> str:
+def headline(run: Columns, labels: dict[str, str]) -> str:
     """Where the log came from and what it is."""
     parts = (run.source, f"{labels['format']} {run.format}", f"{labels['framework']} {run.framework}")
     return " · ".join([*parts, f"{run.rows} {labels['rows']}"])

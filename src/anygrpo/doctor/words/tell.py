@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Fact, Finding
 from anygrpo.doctor.prescriptions import advice
 
@@ -19,7 +19,7 @@ Entry = dict[str, str]
 
 @dataclass(frozen=True)
 class Book:
-    """All sentences of one language, from `en.toml` or `zh.toml`.
+    """All sentences of one language: the shared ones from `en.toml` or `zh.toml`, each rule's from its own file.
 
     An entry of `rules` has title, evidence, cause, prescription, principle, unlike; "title:VARIANT",
     "evidence:VARIANT" and "prescription:VARIANT" replace the plain ones for a variant. Braces are the finding's facts.
@@ -37,8 +37,10 @@ class Book:
 
 @cache
 def book(lang: str) -> Book:
+    from anygrpo.doctor.rules import RULES
+
     text = Path(__file__).with_name(f"{lang}.toml").read_text("utf-8")
-    return Book(**tomllib.loads(text))
+    return Book(**tomllib.loads(text), rules={rule.id: rule.words[lang] for rule in RULES.values()})
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Told:
     principle: str
 
 
-def tell(finding: Finding, run: Run | None, lang: str = "en") -> Told:
+def tell(finding: Finding, run: Columns | None, lang: str = "en") -> Told:
     """The sentences of one finding."""
     words = book(lang)
     entry = words.rules[finding.rule]

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.series import Series, mean
 
 LONG_ENOUGH = 8
@@ -79,25 +79,25 @@ class Progress:
         return self.still and not self.flat
 
 
-def progress(run: Run) -> Progress | None:
+def progress(run: Columns) -> Progress | None:
     """None where there is no reward, or too little of it for a trend."""
     reward = run.get("reward/mean")
     return Progress(reward) if reward and len(reward) >= LONG_ENOUGH else None
 
 
-def rose(run: Run) -> bool:
+def rose(run: Columns) -> bool:
     p = progress(run)
     return bool(p and p.rose)
 
 
-def outcomes(run: Run) -> dict[str, Series]:
+def outcomes(run: Columns) -> dict[str, Series]:
     """Held-out measures of success (accuracy, reward, pass rate): not their spread, lengths or times."""
     return {
         name: s for name, s in run.evals.items() if len(s) >= 3 and OUTCOME.search(name) and not NO_OUTCOME.search(name)
     }
 
 
-def held_out_rose(run: Run) -> bool:
+def held_out_rose(run: Columns) -> bool:
     return any(s.gain > 0 and s.gain > min(s.mde, 2 * max(s.noise, 1e-9)) for s in outcomes(run).values())
 
 
@@ -107,7 +107,7 @@ def blocks(series: Series, count: int = 8) -> list[float]:
     return [mean(series.values[i * n // count : (i + 1) * n // count]) for i in range(count)]
 
 
-def loss_kl_slope(run: Run) -> float | None:
+def loss_kl_slope(run: Columns) -> float | None:
     """The number beta with loss = beta x KL in (nearly) every row, or None. Row by row, within 3% or print rounding."""
     loss, kl = run.get("loss/total"), run.comparable("kl/reference")
     if not loss or not kl:

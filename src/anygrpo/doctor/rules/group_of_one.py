@@ -1,0 +1,98 @@
+"""Groups of one: there is no baseline."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import Series, paired
+from anygrpo.doctor.synthetic import Case, healthy
+
+WORDS = {
+    "en": {
+        "title": "Groups of one: there is no baseline",
+        "evidence": (
+            "In all {count} rows the advantages have the same maximum, minimum and mean as the scores (mean"
+            " advantage {advantage}, mean reward {reward}): nothing was subtracted."
+        ),
+        "cause": "One sample per prompt, or prompts that do not share an id, so that each sample is its own group.",
+        "prescription": (
+            "Sample at least 4, better 8 or 16, per prompt, and check that samples of one prompt carry the same"
+            " group id."
+        ),
+        "principle": "A = r - mean over one sample",
+        "unlike": "Dr. GRPO, which still subtracts the mean",
+    },
+    "zh": {
+        "title": "每组只有一个样本：没有基线",
+        "evidence": (
+            "在全部 {count} 行里，优势的最大、最小和均值都与分数相同（平均优势 {advantage}，平均奖励 {reward}）：什"
+            "么也没有减去。"
+        ),
+        "cause": "每个提示词只采一个样本，或提示词没有共同的编号，每个样本自成一组。",
+        "prescription": "每个提示词至少采 4 个，最好 8 或 16 个，并确认同一提示词的样本带有同一个组号。",
+        "principle": "只有一个样本时 A = r - 均值",
+        "unlike": "Dr. GRPO：它仍然减去均值",
+    },
+}
+
+
+@rule(
+    stage="groups",
+    order=10,
+    certainty="certain",
+    needs=("advantage/max|advantage/mean", "reward/mean"),
+    explains=("no_learning", "lr_too_small", "advantage_compressed", "starved_groups", "late_collapse", "grad_spikes"),
+)
+def group_of_one(run: Columns) -> Result:
+    """Every statistic of the advantages equals that of the scores: nothing was subtracted.
+
+    Extremes are compared where they were logged: means may differ, since one is per token and the other per sample.
+    """
+    checked = 0
+    for ours, theirs in (("advantage/max", "reward/max"), ("advantage/min", "reward/min")):
+        a, b = run.get(ours), run.get(theirs)
+        if a and b:
+            checked += 1
+            if not same(a, b):
+                return None
+    a, b = run.get("advantage/mean"), run.get("reward/mean")
+    assert b
+    if not checked and not (a and same(a, b)):
+        return None
+    rows = b.rows
+    if len(rows) < 3 or b.constant:
+        return None
+    return finding(
+        "group_of_one",
+        "serious",
+        rows,
+        changes=(Change("group_size", 8),),
+        count=len(rows),
+        reward=b.mean,
+        advantage=a.mean if a else b.mean,
+    )
+
+
+def same(a: Series, b: Series) -> bool:
+    """Equal in every common row, to rounding and an epsilon in a denominator."""
+    pairs = paired(a, b)
+    size = max((abs(x) for _, x, _ in pairs), default=0.0)
+    return len(pairs) >= 3 and size > 1e-6 and all(abs(x - y) <= 2e-3 * max(abs(y), 0.05 * size) for _, x, y in pairs)
+
+
+def fires() -> Case:
+    return (
+        [
+            {"step": i, "critic/score/mean": x, "critic/score/max": x + 0.2, "critic/score/min": x - 0.2}
+            | {"critic/advantages/mean": x, "critic/advantages/max": x + 0.2, "critic/advantages/min": x - 0.2}
+            for i, x in enumerate(math.sin(j) for j in range(30))
+        ],
+        {},
+    )
+
+
+def silent() -> Case:
+    return (healthy(critic__score__max=1.0, critic__advantages__max=1.5, critic__advantages__mean=0.0), {})
