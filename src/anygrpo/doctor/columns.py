@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from anygrpo.doctor import canonical
+from anygrpo.doctor.inference import Inferred, infer
 from anygrpo.doctor.log import Ending, Log, Row
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
 from anygrpo.doctor.series import Series, median
@@ -25,6 +26,8 @@ class Columns:
         series: canonical name -> series. Parts of the reward are under `components`, evaluations under `evals`.
         steps: row number -> step counter, where the log has one.
         settings: concept -> value, of what was found in the log or given with --config.
+        inferred: columns read from their numbers instead of their names, with the arithmetic.
+        unknown: columns of the log that nothing was made of.
     """
 
     source: str
@@ -38,6 +41,8 @@ class Columns:
     notes: list[str] = field(default_factory=list[str])
     preference: bool = False
     finished: bool = False
+    inferred: Inferred = field(default_factory=Inferred)
+    unknown: tuple[str, ...] = ()
 
     def get(self, name: str) -> Series | None:
         """The series, or None where it was never logged."""
@@ -99,6 +104,10 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
     keys = {key for _, row in rows for key in row}
     columns = choose(rows, keys, mapping or {})
     training = [(i, row) for i, row in rows if trains(row, columns)]
+    inferred = infer(training or rows, columns)
+    if inferred.columns:
+        columns |= {found.name: found.key for found in inferred.columns}
+        training = [(i, row) for i, row in rows if trains(row, columns)]
     series: dict[str, Series] = {}
     for name, key in columns.items():
         source = rows if name.startswith("eval/") else training
@@ -117,6 +126,8 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         notes=log.notes + notes,
         preference=any(canonical.normalise(k) in ("rewards/chosen", "rewards/margins") for k in keys),
         finished=bool(log.summary),
+        inferred=inferred,
+        unknown=tuple(sorted(k for k in keys if k not in set(columns.values()) and not canonical.counts(k))),
     )
 
 

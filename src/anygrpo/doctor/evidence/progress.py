@@ -35,7 +35,7 @@ class Progress:
 
     @property
     def trending(self) -> bool:
-        return self.reward.p < 0.01
+        return self.reward.trending
 
     @property
     def rose(self) -> bool:
@@ -49,7 +49,7 @@ class Progress:
         if n < 20 or r.gain < -r.mde:
             return False
         rest = r.values[n // 2 :]
-        return mean(rest) - mean(r.values[:few]) > 4 * r.noise * math.sqrt(1 / few + 1 / len(rest))
+        return mean(rest) - mean(r.values[:few]) > 4 * r.noise * math.sqrt(r.inertia * (1 / few + 1 / len(rest)))
 
     @property
     def fell(self) -> bool:

@@ -7,18 +7,32 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from anygrpo.doctor.canonical import names_outcome
+from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
+from anygrpo.doctor.readers.shapes import Blocks, Boxes, Markdown
 
-HINTS = ("reward", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad")
+HINTS = (
+    "rew",
+    "loss",
+    "kl",
+    "adv",
+    "entropy",
+    "score",
+    "return",
+    "accuracy",
+    "grad",
+    "奖励",
+    "损失",
+    "得分",
+    "优势",
+    "熵",
+)
 ERROR = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|SystemExit)\b")
 KILLED = re.compile(
     r"^\s*(?:Killed|Segmentation fault.*|Bus error.*|.*oom[-_]kill.*|.*out-of-memory handler.*)\s*$", re.I
 )
 SIGNAL = re.compile(r"KeyboardInterrupt|SignalException|got signal: (?:1|2|15)\b|SIGHUP|SIGTERM|SIGINT")
-BLOCK = re.compile(r"^\W*step\s+(\d+)\s*(?:/\s*\d+)?\W*$", re.I)
-BULLET = re.compile(r"^\s*[•*\-]\s+([A-Za-z][\w ./()\-]*?)\s*:\s*(" + lines.NUMBER + ")", re.I)
 NUMBERED = re.compile(r"[=:]\s*[-+.\d\['ni]", re.I)  # a cheap look before the careful one
 MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 
@@ -31,7 +45,11 @@ class Scan:
     verl: list[Row] = field(default_factory=list[Row])
     pairs: list[Row] = field(default_factory=list[Row])
     table: list[Row] = field(default_factory=list[Row])
-    blocks: list[Row] = field(default_factory=list[Row])
+    singles: list[Row] = field(default_factory=list[Row])
+    fragments: list[Row] = field(default_factory=list[Row])
+    blocks: Blocks = field(default_factory=Blocks)
+    boxes: Boxes = field(default_factory=Boxes)
+    markdown: Markdown = field(default_factory=Markdown)
     summary: Row = field(default_factory=Row)
     head: list[str] = field(default_factory=list[str])
     open_dict: list[str] = field(default_factory=list[str])
@@ -44,7 +62,8 @@ class Scan:
     finished_at: int = 0
 
     def count(self) -> int:
-        return len(self.dicts) + len(self.verl) + len(self.pairs) + len(self.table) + len(self.blocks)
+        many = (self.dicts, self.verl, self.pairs, self.table, self.singles, self.fragments, self.boxes.rows)
+        return sum(map(len, many)) + len(self.blocks.rows) + len(self.markdown.rows) + len(self.markdown.body)
 
     def line(self, i: int, raw: str) -> None:
         """Take line number `i`."""
@@ -59,10 +78,25 @@ class Scan:
             self.dictionary(i, text[at:])
         elif "step:" in text and " - " in text and (row := lines.verl_row(text)):
             self.verl.append(row)
+        elif "\t" not in text and ("|" in text or self.markdown.header) and self.framed(text):
+            pass
+        elif ("':" in text or '":' in text) and lines.FRAGMENT.match(text):
+            self.fragment(lines.dict_row(text))
         elif "\t" in text:
             self.tabbed(text)
         else:
             self.free(text)
+
+    def framed(self, text: str) -> bool:
+        """Whether a line belongs to a box or a Markdown table."""
+        table = self.markdown.line(text)
+        return (not table and self.boxes.line(text)) or table
+
+    def fragment(self, row: Row) -> None:
+        """Part of a dict whose braces were lost in copying: one row until a name comes again."""
+        if not self.fragments or set(row) & set(self.fragments[-1]):
+            self.fragments.append(Row())
+        self.fragments[-1].update(row)
 
     def failure(self, i: int, text: str) -> bool:
         """Tracebacks and kills; the last exception line before the next metric row is the one to quote."""
@@ -121,24 +155,40 @@ class Scan:
             self.free(text.replace("\t", "  "))
 
     def free(self, text: str) -> None:
-        """Pairs on one line, or bullets under a "Step 3/100" banner."""
+        """Pairs on one line, one pair a line, or the frame of a box."""
         if len(text) > 20000:
             return
-        if banner := BLOCK.match(text):
-            self.blocks.append({"step": float(banner[1])})
+        if not text.isascii():
+            text = text.translate(WIDE)
+        if text[:1] in "-=+" or text.lstrip()[:1] in "-=+":
+            self.boxes.line(text)
+        if len(text) < 200 and self.blocks.line(text) and len(NUMBERED.findall(text)) < 2:
+            self.single(text)
             return
-        if self.blocks and (bullet := BULLET.match(text)):
-            x = number(bullet[2])
-            if x is not None:
-                self.blocks[-1].setdefault(bullet[1].strip(), x)
-            return
-        if text.count("=") + text.count(":") < 2 or len(NUMBERED.findall(text)) < 2:
+        if text.count("=") + text.count(":") < 1 or not NUMBERED.search(text):
             return
         lower = text.lower()
         if any(hint in lower for hint in HINTS):
             row = lines.pair_row(text)
-            if len(row) - ("step" in row) > 1 and any(names_outcome(key) for key in row):
-                self.pairs.append(row)
+            known = any(names_outcome(key) for key in row)
+            if len(row) - ("step" in row) > 1 and known:
+                self.same_step(row, text)
+            elif "step" in row and known:
+                self.singles.append(row)
+
+    def single(self, text: str) -> None:
+        """ "Step 30 | reward: .4" is a row; "reward: .4" alone belongs to its block."""
+        if lines.STEP.search(text) and (row := lines.pair_row(text)) and any(names_outcome(key) for key in row):
+            self.singles.append(row)
+
+    def same_step(self, row: Row, text: str) -> None:
+        """A progress bar prints a step several times: the last stands."""
+        last = self.pairs[-1] if self.pairs else None
+        if last is not None and "step" in row and last.get("step") == row["step"] and set(last) == set(row):
+            if lines.BAR.search(text):
+                self.pairs[-1] = row
+                return
+        self.pairs.append(row)
 
 
 def read(text: Iterable[str], source: str) -> Log:
@@ -148,22 +198,42 @@ def read(text: Iterable[str], source: str) -> Log:
     for i, line in enumerate(text, 1):
         scan.line(i, line)
     log = Log(source, "console", summary=scan.summary)
-    blocks = [row for row in scan.blocks if any(names_outcome(key) for key in row)]
+    scan.boxes.close()
+    scan.markdown.close()
+    blocks = with_outcomes(scan.blocks.rows)
+    tables = [*with_outcomes(scan.table), *with_outcomes(scan.markdown.rows)]
+    fragments = [row for row in with_outcomes(scan.fragments) if len(row) > 1]
     if scan.verl:
         log.format, log.rows = "verl-console", scan.verl
     elif scan.dicts:
         log.format = "trl-console" if any("learning_rate" in r or "grad_norm" in r for r in scan.dicts) else "console"
         log.rows = scan.dicts
-    elif scan.table:
-        log.rows = scan.table
-    elif len(blocks) > len(scan.pairs) // 2:
-        log.rows = blocks
+    elif boxes := with_outcomes(scan.boxes.rows):
+        log.format, log.rows = "sb3-console", boxes
+    elif fragments:
+        log.format, log.rows = "fragment", fragments
+    elif tables:
+        log.format, log.rows = "table", tables
     else:
-        log.rows = same_kind(scan.pairs)
+        log.rows = free_rows(scan, [row for row in blocks if len(row) - ("step" in row) > 1])
     log.ending = ending(scan)
     log.notes = []
     log.head = scan.head
     return log
+
+
+def with_outcomes(rows: list[Row]) -> list[Row]:
+    """Rows with anything in them that training measures; empty where no row has."""
+    return [row for row in rows if any(names_outcome(key) for key in row)]
+
+
+def free_rows(scan: Scan, blocks: list[Row]) -> list[Row]:
+    """Of blocks, lines of pairs and lines with a single number: what most rows of training are in."""
+    pairs = same_kind(scan.pairs)
+    training = [row for row in pairs if not all(key.startswith("eval_") or key == "step" for key in row)]
+    if len(blocks) > len(training) // 2 and blocks:
+        return blocks
+    return pairs if training or not scan.singles else [*same_kind(scan.singles), *pairs]
 
 
 def same_kind(rows: list[Row]) -> list[Row]:

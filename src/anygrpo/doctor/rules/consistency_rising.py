@@ -43,7 +43,7 @@ def consistency_rising(run: Columns) -> Result:
     least = min(smooth)
     after = loss.values[smooth.index(least) :]
     tail = Series(loss.name, loss.key, loss.rows[-len(after) :], after)
-    if least <= 0 or smooth[-1] <= 1.5 * least or len(after) < 8 or tail.p >= 0.01 or tail.gain <= 0:
+    if least <= 0 or smooth[-1] <= 1.5 * least or len(after) < 8 or not tail.trending or tail.gain <= 0:
         return None
     return finding(
         "consistency_rising",

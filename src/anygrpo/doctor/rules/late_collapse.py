@@ -51,7 +51,7 @@ def late_collapse(run: Columns) -> Result:
     if not p or len(p.reward) < 32 or held_out_rose(run):
         return None
     parts = blocks(p.reward)
-    width = p.reward.noise / math.sqrt(len(p.reward) / 8)
+    width = p.reward.noise * math.sqrt(p.reward.inertia / (len(p.reward) / 8))
     peak = max(parts)
     at = parts.index(peak)
     climbed = peak - parts[0] > 3 * width * math.sqrt(2)

@@ -48,7 +48,7 @@ WORDS = {
 def length_collapse(run: Columns) -> Result:
     """Below half its start and held-out results do not follow. Earned where many samples were cut off at the start."""
     length = run.comparable("length/mean")
-    if not length or len(length) < 16 or length.first <= 0 or length.last >= 0.5 * length.first or length.p >= 0.01:
+    if not length or len(length) < 16 or length.first <= 0 or length.last >= 0.5 * length.first or not length.trending:
         return None
     cut = run.get("truncated/share")
     earned = held_out_rose(run) or (cut is not None and cut.first > 0.1 and cut.last < cut.first / 2)

@@ -45,7 +45,7 @@ WORDS = {
 def length_explosion(run: Columns) -> Result:
     """Over 1.5 times its start and neither reward nor held-out results rise with it; earned reasoning is a note."""
     length, p = run.comparable("length/mean"), progress(run)
-    if not length or len(length) < 16 or length.first <= 0 or length.last <= 1.5 * length.first or length.p >= 0.01:
+    if not length or len(length) < 16 or length.first <= 0 or length.last <= 1.5 * length.first or not length.trending:
         return None
     earned = held_out_rose(run) or (p is not None and p.rose)
     changes = () if earned else (Change("loss_reduction", "token-mean"), Change("overlong_penalty", "on"))

@@ -44,7 +44,7 @@ WORDS = {
 def sign_inverted(run: Columns) -> Result:
     """The reward falls steadily from the start (p < .01) while KL grows (p < .01): it learns, the wrong way."""
     p, kl = progress(run), run.comparable("kl/reference")
-    if not p or not kl or not p.fell or len(p.reward) < 16 or not (kl.gain > kl.mde and kl.p < 0.01):
+    if not p or not kl or not p.fell or len(p.reward) < 16 or not (kl.gain > kl.mde and kl.trending):
         return None
     parts = blocks(p.reward, 4)
     if not parts[0] > parts[1] > parts[2] > parts[3]:

@@ -46,7 +46,7 @@ def stale_rollouts(run: Columns) -> Result:
     distance = run.get("mismatch/log_prob") or run.get("kl/rollout")
     if not p or not p.flat or not distance or len(distance) < 12 or held_out_rose(run):
         return None
-    if distance.p >= 0.01 or distance.gain <= distance.mde or distance.last < 2 * max(distance.first, 1e-9):
+    if not distance.trending or distance.gain <= distance.mde or distance.last < 2 * max(distance.first, 1e-9):
         return None
     return finding(
         "stale_rollouts",
