@@ -30,8 +30,9 @@ class Sum:
     error: float
 
     def text(self) -> str:
-        terms = [f"{'-' if w < 0 else '+'} {abs(w):.4g} {k}" if abs(abs(w) - 1) > 1e-3 else f"{'-' if w < 0 else '+'} {k}"
-                 for k, w in self.weights.items()]  # fmt: skip
+        signs = {k: "-" if w < 0 else "+" for k, w in self.weights.items()}
+        sizes = {k: "" if abs(abs(w) - 1) <= 1e-3 else f"{abs(w):.4g} " for k, w in self.weights.items()}
+        terms = [f"{signs[k]} {sizes[k]}{k}" for k in self.weights]
         return f"{self.total} = {' '.join(terms).removeprefix('+ ')} in all {self.rows} rows"
 
 

@@ -22,7 +22,7 @@ class Columns:
 
     Attributes:
         framework: "trl", "verl", ..., or "generic".
-        rows: number of training rows.
+        rows: number of training rows; `read`: rows of any kind.
         series: canonical name -> series. Parts of the reward are under `components`, evaluations under `evals`.
         steps: row number -> step counter, where the log has one.
         settings: concept -> value, of what was found in the log or given with --config.
@@ -43,6 +43,7 @@ class Columns:
     finished: bool = False
     inferred: Inferred = field(default_factory=Inferred)
     unknown: tuple[str, ...] = ()
+    read: int = 0
 
     def get(self, name: str) -> Series | None:
         """The series, or None where it was never logged."""
@@ -113,11 +114,14 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         source = rows if name.startswith("eval/") else training
         series[name] = collect(name, key, source)
     derive(series)
+    framework = "anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys)
+    if framework == "sb3" and (entropy := series.get("entropy")):  # its entropy_loss is minus the entropy
+        series["entropy"] = replace(entropy, key=f"- {entropy.key}", values=tuple(-x for x in entropy.values))
     steps = {i: s for i, row in training if (s := canonical.step_of(row)) is not None and math.isfinite(s)}
     return Columns(
         source=log.source,
         format=log.format,
-        framework="anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys),
+        framework=framework,
         rows=len(training),
         series=series,
         steps=steps,
@@ -127,6 +131,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         preference=any(canonical.normalise(k) in ("rewards/chosen", "rewards/margins") for k in keys),
         finished=bool(log.summary),
         inferred=inferred,
+        read=len(rows),
         unknown=tuple(sorted(k for k in keys if k not in set(columns.values()) and not canonical.counts(k))),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anygrpo.doctor.columns import Columns, build
@@ -65,7 +65,7 @@ def judge(run: Columns) -> Diagnosis:
             continue
         findings += rule.apply(run)
     findings = rank(drop_contradicted(findings))
-    refused = any(f.rule in ("too_short", "not_rl_log") for f in findings)
+    refused = reward is None or any(f.rule in ("too_short", "not_rl_log") for f in findings)
     only_refusals = all(f.severity == "info" or f.rule in ("too_short", "not_rl_log") for f in findings)
     return Diagnosis(
         run, tuple(findings), verdict(findings, not (refused and only_refusals)), tuple(run.not_observable)
@@ -84,6 +84,9 @@ def drop_contradicted(findings: list[Finding]) -> list[Finding]:
     if any("no_learning" in RULES[r].explains for r in heavy - {"no_learning"}):
         gone.add("no_learning")
     gone |= {replaced for r in heavy for replaced in RULES[r].replaces}
+    proved = any(f.certainty == "certain" and f.severity == "serious" and f.rule != "crash" for f in findings)
+    if proved:  # what is proved needs no trend: the refusal stays as a note
+        findings = [replace(f, severity="info") if f.rule == "too_short" else f for f in findings]
     noisy = any(f.rule == "too_short" and f.variant == "mde" for f in findings)
     if noisy and heavy - {"too_short"}:
         gone.add("too_short")

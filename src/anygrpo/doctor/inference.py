@@ -16,8 +16,8 @@ from anygrpo.doctor.log import Row
 REWARD_WORDS = {"reward", "rewards", "rew", "score", "scores", "return", "returns", "total", "utility", "fitness", "r"}
 SUCCESS_WORDS = {"accuracy", "acc", "success", "solved", "correct", "pass", "win"}
 NEVER = {
-    "step", "steps", "epoch", "iter", "iteration", "time", "elapsed", "seconds", "fps", "tokens", "samples", "memory", "lr",
-    "rate", "timestamp", "runtime", "count", "num", "n", "gpu", "percentage", "remaining", "version", "seed",
+    "step", "steps", "epoch", "iter", "iteration", "time", "elapsed", "seconds", "fps", "tokens", "samples", "memory",
+    "lr", "rate", "timestamp", "runtime", "count", "num", "n", "gpu", "percentage", "remaining", "version", "seed",
     "ambig", "disambig", "loss", "timesteps", "updates", "id", "index", "std", "max", "min",
 }  # fmt: skip
 PROOF = ("advantage/", "ratio/", "log_ratio/", "kl/", "clip/", "groups/", "loss/policy")

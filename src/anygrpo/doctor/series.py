@@ -184,7 +184,7 @@ class Series:
         """Rows that make one independent row: (1 + r) / (1 - r); 1 where neighbours do not resemble each other."""
         n = len(self.values)
         r = neighbours(straightened(self.values, 4 if n >= 160 else 2)) if n >= 16 else 0.0
-        return (1 + r) / (1 - r)
+        return max(1.0, min((1 + r) / (1 - r), n / 8))  # so short a log cannot tell a curve from a wandering
 
     @property
     def effective(self) -> float:

@@ -131,3 +131,15 @@ def rounding(values: list[float]) -> float:
         if all(abs(x - round(x, digits)) < 1e-12 for x in values):
             return 0.5 * 10.0**-digits
     return 0.0
+
+
+def moved(run: Columns) -> bool | None:
+    """Whether the policy left its start: False where KL to it stayed small and did not double; None where not logged.
+
+    A policy that has not moved has learned nothing, so it has lost nothing either.
+    """
+    kl = run.comparable("kl/reference")
+    if not kl or len(kl) < LONG_ENOUGH:
+        return None
+    late = abs(mean(kl.tail(0.5)))
+    return not (late < 1e-3 or (late < 0.01 and kl.end < 2 * abs(kl.start)))

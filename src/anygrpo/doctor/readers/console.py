@@ -184,10 +184,9 @@ class Scan:
     def same_step(self, row: Row, text: str) -> None:
         """A progress bar prints a step several times: the last stands."""
         last = self.pairs[-1] if self.pairs else None
-        if last is not None and "step" in row and last.get("step") == row["step"] and set(last) == set(row):
-            if lines.BAR.search(text):
-                self.pairs[-1] = row
-                return
+        repeats = last is not None and "step" in row and last.get("step") == row["step"]
+        if repeats and set(last or ()) == set(row) and lines.BAR.search(text):
+            self.pairs.pop()
         self.pairs.append(row)
 
 

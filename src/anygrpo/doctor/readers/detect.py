@@ -36,11 +36,6 @@ def read(path: str | Path) -> Log:
         raise DataError(
             f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights"
         ) from None
-    if not log.rows and log.ending is None:
-        raise DataError(
-            f"{source}: no metric rows found (read as {log.format})",
-            "give a trainer_state.json, console output, event files or a table; --map reward=your/key names columns",
-        )
     return log
 
 

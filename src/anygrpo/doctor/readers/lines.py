@@ -21,9 +21,8 @@ EQUAL_PAIR = re.compile(
     r"([A-Za-z_\u4e00-\u9fff][\w./@\-]*)\s?=\s?(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w.]))", re.I
 )
 COLON_PAIR = re.compile(
-    r"(?:^|[,|;:•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_\u4e00-\u9fff][\w./@\- ]{0,40}?)\s*:\s*(?:(\[[^\]]*\])|("
-    + NUMBER
-    + r")(/\d+)?(?![\w:]))",
+    r"(?:^|[,|;:•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_\u4e00-\u9fff][\w./@\- ]{0,40}?)"
+    r"\s*:\s*(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w:]))",
     re.I,
 )
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)

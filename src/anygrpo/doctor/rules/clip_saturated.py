@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import rose
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
@@ -35,13 +36,14 @@ WORDS = {
     needs=("clip/fraction|clip/high",),
 )
 def clip_saturated(run: Columns) -> Result:
+    """Over a fifth of the decisions, second half. A note where the reward rises all the same."""
     clip = run.comparable("clip/fraction") or run.comparable("clip/high")
     if not clip or len(clip) < 8 or mean(clip.tail(0.5)) <= 0.2:
         return None
     rows = [r for r, x in zip(clip.rows, clip.values) if x > 0.2]
     return finding(
         "clip_saturated",
-        "warning",
+        "info" if rose(run) else "warning",
         rows,
         share=mean(clip.tail(0.5)),
         changes=(Change("updates_per_batch", 1), Change("learning_rate", factor=0.5)),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import NOTHING_FLOWS
+from anygrpo.doctor.evidence.groups import near_ceiling
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import mean
+from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
 
 WORDS = {
@@ -15,6 +16,10 @@ WORDS = {
         "evidence": (
             "Within groups the reward's std is {within}, between prompts it is {between}; {dead:%} of the groups"
             " have no spread. What the policy says does not change its score."
+        ),
+        "evidence:counted": (
+            "In all {count} rows every group is without spread: reward std 0, share of groups with equal rewards 1."
+            " With no difference inside a group every advantage is 0, and so is the policy's gradient."
         ),
         "evidence:all": "The reward is {value} in all {count} rows.",
         "evidence:gates": (
@@ -42,13 +47,18 @@ WORDS = {
         "evidence": (
             "组内奖励的标准差是 {within}，提示词之间是 {between}；{dead:%} 的组没有差异。策略说什么都不影响得分。"
         ),
+        "evidence:counted": (
+            "{count} 行里每一组的奖励都没有差异：标准差为 0，零方差组的比例为 1。组内没有差异，优势全为 0，策略的"
+            "梯度也为 0。"
+        ),
         "evidence:all": "奖励在全部 {count} 行里都是 {value}。",
         "evidence:gates": (
             "组内奖励的标准差是 {within}，提示词之间是 {between}；{dead:%} 的组没有差异。门控取什么值都不影响得分。"
         ),
         "cause:gates": "输出不依赖被采样的门控（或其后的权重为 0，如训练刚开始时），或门控已坍缩：此时熵已下降。",
         "prescription:gates": (
-            "对同一输入把门控设到取值范围的两端：输出相同，就换采样的位置（policy.sites），或用随机门控预热（policy.supervised_gates"
+            "对同一输入把门控设到取值范围的两端：输出相同，就换采样的位置（policy.sites），或用随机门控预热（"
+            "policy.supervised_gates"
             ' = "sampled"）；输出不同，就放宽门控（更小的 policy.concentration、更小的学习率）。'
         ),
         "cause": "输出被忽略、被截断或没有解析；固定种子或温度为 0；分组的轴弄错。",
@@ -64,13 +74,15 @@ WORDS = {
     order=20,
     certainty="likely",
     needs=("reward/mean",),
-    explains=NOTHING_FLOWS,
+    explains=("dead_term", *NOTHING_FLOWS),
     replaces=("starved_groups", "mastered_groups"),
 )
 def constant_reward(run: Columns) -> Result:
     """Samples of one prompt all score alike though prompts do not: the sample is not what is being scored."""
     reward, within, dead = run.get("reward/mean"), run.get("reward/std_within"), run.get("groups/dead")
     assert reward
+    if dead and within and all(x >= 1 for x in dead.values) and within.high <= 1e-9 and not near_ceiling(run):
+        return proved(run, reward, within)
     if len(reward) < 4:
         return None
     if reward.constant and not (dead and dead.mean < 0.9) and not (within and within.high > 1e-6):
@@ -104,6 +116,20 @@ def between_spread(run: Columns) -> float:
     if len(spreads) == 1:
         return next(iter(spreads.values())).median
     return reward.noise if reward and len(reward) >= 8 else 0.0
+
+
+def proved(run: Columns, reward: Series, within: Series) -> Result:
+    """Every group counted, none with any spread: no advantage, whatever the reason. One row is enough to say so."""
+    return finding(
+        "constant_reward",
+        "serious",
+        within.rows,
+        variant="counted",
+        certainty="certain",
+        value=reward.mean,
+        count=len(within),
+        metrics=("reward/std_within", "groups/dead"),
+    )
 
 
 def fires() -> Case:

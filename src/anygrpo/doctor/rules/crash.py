@@ -10,9 +10,7 @@ WORDS = {
         "title": "The run crashed",
         "title:late": "An exception after the end of training",
         "title:signal": "Stopped from outside",
-        "title:no_rows": "No metric row",
         "evidence": 'The log ends in an exception after {count} metric rows: "{text}" (line {line}).',
-        "evidence:no_rows": "The log holds no metric row.",
         "evidence:signal": (
             'The run was stopped from outside after {count} metric rows: "{text}" (line {line}). That is no fault'
             " of the training."
@@ -31,9 +29,7 @@ WORDS = {
         "title": "训练崩溃",
         "title:late": "训练结束之后的异常",
         "title:signal": "被外部停止",
-        "title:no_rows": "没有任何指标行",
         "evidence": "日志在 {count} 行指标之后以异常结束：“{text}”（文件第 {line} 行）。",
-        "evidence:no_rows": "日志里没有任何指标行。",
         "evidence:signal": "在 {count} 行指标之后被外部停止：“{text}”（文件第 {line} 行）。这不是训练本身的问题。",
         "evidence:late": "训练结束之后出现异常：“{text}”（文件第 {line} 行）。训练本身是完整的。",
         "cause": "看最后一条异常。",
@@ -55,8 +51,6 @@ WORDS = {
 def crash(run: Columns) -> Result:
     end = run.ending
     if end is None:
-        if run.rows == 0:
-            return finding("crash", "serious", variant="no_rows")
         return None
     if end.kind == "crash":
         rows = [max(run.steps)] if run.steps else ([run.rows] if run.rows else [])

@@ -44,7 +44,15 @@ WORDS = {
     order=10,
     certainty="certain",
     needs=("advantage/max|advantage/mean", "reward/mean"),
-    explains=("no_learning", "lr_too_small", "advantage_compressed", "starved_groups", "late_collapse", "grad_spikes"),
+    explains=(
+        "difficulty_dominates",
+        "no_learning",
+        "lr_too_small",
+        "advantage_compressed",
+        "starved_groups",
+        "late_collapse",
+        "grad_spikes",
+    ),
 )
 def group_of_one(run: Columns) -> Result:
     """Every statistic of the advantages equals that of the scores: nothing was subtracted.

@@ -43,7 +43,7 @@ WORDS = {
     certainty="likely",
     needs=("kl/reference", "reward/mean"),
     trend=True,
-    explains=(*COLLAPSES, "grad_spikes", "length_explosion", "lr_too_large"),
+    explains=("kl_far", *COLLAPSES, "grad_spikes", "length_explosion", "lr_too_large"),
 )
 def kl_blowup(run: Columns) -> Result:
     """The last KL is over 8 times its own early median and over .5, and the reward gained less than it fluctuates."""

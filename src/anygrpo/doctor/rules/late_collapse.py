@@ -6,7 +6,7 @@ import math
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import ROLL_BACK
-from anygrpo.doctor.evidence.progress import blocks, held_out_rose, progress
+from anygrpo.doctor.evidence.progress import blocks, held_out_rose, moved, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, healthy
@@ -48,7 +48,7 @@ WORDS = {
 def late_collapse(run: Columns) -> Result:
     """In eighths of the run: the last two lie over 3 standard errors below the best, which was a real gain."""
     p = progress(run)
-    if not p or len(p.reward) < 32 or held_out_rose(run):
+    if not p or len(p.reward) < 32 or held_out_rose(run) or moved(run) is False:
         return None
     parts = blocks(p.reward)
     width = p.reward.noise * math.sqrt(p.reward.inertia / (len(p.reward) / 8))

@@ -75,6 +75,7 @@ WORDS = {
     certainty="certain",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max|log_ratio/mean",),
     explains=(
+        "kl_far",
         "log_ratio_explosion",
         "clip_saturated",
         "no_learning",

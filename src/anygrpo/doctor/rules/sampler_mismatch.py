@@ -10,7 +10,15 @@ from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, flat, healthy
 
-MISMATCHED = ("log_ratio_explosion", "kl_blowup", "no_learning", "late_collapse", "clip_saturated", "lr_too_large")
+MISMATCHED = (
+    "log_ratio_explosion",
+    "kl_blowup",
+    "kl_far",
+    "no_learning",
+    "late_collapse",
+    "clip_saturated",
+    "lr_too_large",
+)
 LIMITS: dict[str, Callable[[float], bool]] = {
     "mismatch/ratio_mean": lambda x: not 0.5 <= x <= 2,
     "mismatch/ess": lambda x: 0 <= x < 0.3,
@@ -23,6 +31,13 @@ WORDS = {
     "en": {
         "title": "Sampler and trainer disagree on the same tokens",
         "evidence": "{name} is {value} ({count} of {of} rows outside what the same policy gives).",
+        "title:product": "The logged ratio is a product over tokens",
+        "evidence:product": (
+            "{name} is {value} while one token's log-prob differs by {small} only: the ratio multiplies all"
+            " tokens of an"
+            " answer, and small differences add up. That is rounding, not another policy."
+        ),
+        "prescription:product": "",
         "evidence:first": "{name} is {value} in the first row: no policy is that far from its own start.",
         "cause": (
             "Temperature, top-p or top-k applied on one side only, constrained decoding, raw log-probs, bf16"
@@ -37,6 +52,13 @@ WORDS = {
     "zh": {
         "title": "采样端与训练端对同样的词元意见不一",
         "evidence": "{name} 为 {value}（{of} 行中有 {count} 行超出同一策略应有的范围）。",
+        "title:product": "记录的比值是所有 token 的乘积",
+        "evidence:product": (
+            "{name} 为 {value}，而单个 token 的对数概率只差 {small}：这个比值把整条回答的 token 相乘，小的差"
+            "别累积起来。"
+            "这是舍入误差，不是另一个策略。"
+        ),
+        "prescription:product": "",
         "evidence:first": "{name} 在第一行就是 {value}：没有策略会离自己的起点这么远。",
         "cause": "温度、top-p 或 top-k 只用在一侧；约束解码；未处理的对数概率；bf16 对 fp8；MoE 路由。",
         "prescription": "两侧用同样的支撑集和温度；再加截断的重要性权重，上限 2 到 3。",
@@ -60,6 +82,10 @@ def sampler_mismatch(run: Columns) -> Result:
         if not series:
             continue
         rows = [r for r, x in zip(series.rows, series.values) if off(x)]
+        if name == "mismatch/ratio_mean" and rows and (small := per_token(run)) is not None:
+            return finding(
+                "sampler_mismatch", "info", rows, variant="product", name=series.key, value=series.last, small=small
+            )
         if len(rows) > 0.2 * len(series) and off(mean(series.tail(0.5))):
             cures = (Change("temperature", 1.0), Change("top_p", 1.0), Change("importance_cap", 2.0))
             return finding(
@@ -84,6 +110,14 @@ def sampler_mismatch(run: Columns) -> Result:
             metrics=("kl/reference",),
         )
     return None
+
+
+def per_token(run: Columns) -> float | None:
+    """The mean difference of a token's log-probs where it is small: a ratio far from 1 is then a product of many."""
+    gap, length = run.get("mismatch/log_prob"), run.get("length/mean")
+    if not gap or len(gap) < 1 or abs(gap.median) > 0.02:
+        return None
+    return gap.median if length is None or length.median > 50 else None
 
 
 def fires() -> Case:

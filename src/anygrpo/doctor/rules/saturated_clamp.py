@@ -64,7 +64,7 @@ WORDS = {
     order=30,
     certainty="certain",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max",),
-    explains=("zero_gradient", "no_learning", "log_ratio_explosion", "lr_too_small", "clip_saturated"),
+    explains=("kl_far", "zero_gradient", "no_learning", "log_ratio_explosion", "lr_too_small", "clip_saturated"),
     live="at_once",
 )
 def saturated_clamp(run: Columns) -> Result:

@@ -24,6 +24,13 @@ WORDS = {
             "{share:%} of the samples run into the limit of {cap} and none ends by itself (mean terminated length 0)."
         ),
         "evidence:note": "{share:%} of the samples are cut off now, {mean:%} over the whole run.",
+        "title:meter": "The share of cut-off answers counts something else",
+        "evidence:meter": (
+            "{share:%} are called cut off, but answers that were cut are all as long as the limit, and the longest"
+            " answers of those rows are not one number, or the share times the longest passes the mean length ({why})."
+            " It is a share of answers near the batch's longest, say. Not judged."
+        ),
+        "prescription:meter": "",
         "evidence:cap": "Mean length = longest = {cap} in {count} of {of} rows: everything runs into the limit.",
         "cause": "The limit is too low, or the end token is never produced or not recognised.",
         "prescription": "Allow longer answers, or mask the truncated ones out of the loss.",
@@ -44,6 +51,12 @@ WORDS = {
         ),
         "evidence:eos": "{share:%} 的样本撞上 {cap} 的上限，没有一个自己结束（自行结束的平均长度为 0）。",
         "evidence:note": "现在有 {share:%} 的样本被截断，全程平均 {mean:%}。",
+        "title:meter": "“截断率”统计的是别的东西",
+        "evidence:meter": (
+            "记录说 {share:%} 被截断；但被截断的回答都应与上限一样长，而这些行里最长的回答并不是同一个数，或截断率乘以"
+            "最长长度超过了平均长度（{why}）。它可能是接近本批最长回答的比例。不作判断。"
+        ),
+        "prescription:meter": "",
         "evidence:cap": "{of} 行中有 {count} 行平均长度 = 最长 = {cap}：全都撞上限。",
         "cause": "上限太低，或结束符从不产生、或没有被认出。",
         "prescription": "放宽长度上限，或把被截断的样本从损失中屏蔽。",
@@ -70,6 +83,9 @@ def truncation(run: Columns) -> Result:
     if not share:
         return all_at_the_cap(longest, length)
     metrics = ("truncated/share", "length/mean")
+    if share.last > 0.05 and longest is not None and (why := meter(share, longest, length)):
+        rows = [r for r, x in zip(share.rows, share.values) if x > 0]
+        return finding("truncation", "info", rows, variant="meter", share=share.last, why=why, metrics=metrics)
     if share.last <= 0.15:
         if share.mean <= 0.05:
             return None
@@ -90,6 +106,21 @@ def truncation(run: Columns) -> Result:
         first=share.first,
         cap=cap,
     )
+
+
+def meter(share: Series, longest: Series, length: Series | None) -> str:
+    """How the log itself shows that its share of cut-off answers counts something else, or "".
+
+    Cut-off answers are as long as the limit. So in rows of single steps (whole numbers) the longest answer is the same
+    wherever one was cut; and the share times the longest cannot exceed the mean length.
+    """
+    cut = [(top, x) for _, x, top in paired(share, longest) if x > 0]
+    whole = all(top == round(top) for top, _ in cut)
+    if len(cut) >= 4 and whole and max(cut)[0] > 1.02 * min(cut)[0]:
+        return f"{min(cut)[0]:.0f}-{max(cut)[0]:.0f}"
+    middle = length.at() if length else {}
+    over = [r for r, x, top in paired(share, longest) if r in middle and x * top > 1.02 * middle[r]]
+    return f"{len(over)} x" if cut and len(over) > 0.5 * len(cut) else ""
 
 
 def all_at_the_cap(longest: Series | None, length: Series | None) -> Result:
