@@ -438,13 +438,15 @@ def test_wandb_summary_is_one_row(tmp_path: Path) -> None:
 def test_what_holds_no_numbers_gets_a_verdict_that_says_so(tmp_path: Path, name: str, content: str) -> None:
     found = diagnose_log(read(write(tmp_path, content, name)))
     assert (found.verdict, found.first and found.first.rule) == ("cannot_tell", "not_rl_log")
-    assert found.first and found.first.variant == "none"
+    assert found.first
+    assert found.first.variant == "none"
 
 
 def test_rows_of_no_known_name_are_named_and_no_crash(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"alpha": i, "omega": 3 * i % 7}) + "\n" for i in range(1000))
     found = diagnose_log(read(write(tmp_path, lines, "a.jsonl")))
-    assert found.first and (found.first.rule, found.first.variant) == ("not_rl_log", "unknown")
+    assert found.first
+    assert (found.first.rule, found.first.variant) == ("not_rl_log", "unknown")
     assert (found.first.facts["count"], found.first.facts["keys"]) == (1000, "alpha, omega")
 
 

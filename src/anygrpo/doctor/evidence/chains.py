@@ -25,7 +25,16 @@ TREND_RULES = (
     "mastered_groups",
     "kl_blowup",
     "lr_exhausted",
+    "reward_fell",
 )
 
 
-COLLAPSES = ("no_learning", "late_collapse", "validation_drop", "entropy_explosion", "entropy_collapse")
+COLLAPSES = (
+    "no_learning",
+    "reward_fell",
+    "part_fell",
+    "late_collapse",
+    "validation_drop",
+    "entropy_explosion",
+    "entropy_collapse",
+)

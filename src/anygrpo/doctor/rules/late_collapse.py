@@ -44,6 +44,7 @@ WORDS = {
     needs=("reward/mean",),
     trend=True,
     explains=("no_learning",),
+    replaces=("reward_fell",),
 )
 def late_collapse(run: Columns) -> Result:
     """In eighths of the run: the last two lie over 3 standard errors below the best, which was a real gain."""

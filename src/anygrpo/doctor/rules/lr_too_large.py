@@ -44,7 +44,7 @@ WORDS = {
     certainty="likely",
     needs=("kl/reference", "reward/mean"),
     trend=True,
-    explains=COLLAPSES,
+    explains=("kl_far", "reward_fell", *COLLAPSES),
 )
 def lr_too_large(run: Columns) -> Result:
     """In the first third KL at twice the rows is over 4 times as large and over .1, and the reward has fallen."""

@@ -39,7 +39,7 @@ WORDS = {
     certainty="likely",
     needs=("reward/mean", "kl/reference"),
     trend=True,
-    explains=COLLAPSES,
+    explains=("reward_fell", *COLLAPSES),
 )
 def sign_inverted(run: Columns) -> Result:
     """The reward falls steadily from the start (p < .01) while KL grows (p < .01): it learns, the wrong way."""
