@@ -5,7 +5,6 @@ An inference is never silent: it is printed, it can be saved as a map, and where
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -81,7 +80,7 @@ def numbers(rows: list[tuple[int, Row]], taken: Iterable[str]) -> dict[str, list
             counts[key] = counts.get(key, 0) + 1
     most = max(counts.values(), default=0)
     keys = [k for k, c in counts.items() if c * 10 >= most * 9 and most >= ENOUGH]
-    full = [row for _, row in rows if all(k in row and math.isfinite(row[k]) for k in keys)]
+    full = [row for _, row in rows if all(k in row and abs(row[k]) < 1e100 for k in keys)]
     return {k: [row[k] for row in full] for k in keys} if len(full) >= ENOUGH else {}
 
 

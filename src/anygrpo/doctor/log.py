@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, Literal
 
 Row = dict[str, float]
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""What a terminal would obey; no name of a metric holds any."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
     if not isinstance(tree, dict) or depth == 0:
         return out
     for key, value in tree.items():  # type: ignore[reportUnknownVariableType]
-        name = f"{prefix}{key}"
+        name = intern(CONTROL.sub("", f"{prefix}{key}"))
         if isinstance(value, dict):
             out.update(flatten(value, f"{name}/", depth - 1))
         elif isinstance(value, list):

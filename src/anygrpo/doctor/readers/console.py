@@ -11,6 +11,7 @@ from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
 from anygrpo.doctor.readers.shapes import Blocks, Boxes, Markdown
+from anygrpo.doctor.readers.source import Rows
 
 HINTS = (
     "rew",
@@ -29,6 +30,7 @@ HINTS = (
     "熵",
 )
 ERROR = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|SystemExit)\b")
+ENDS = re.compile("ill|ault|Bus|oom|OOM|memory")  # a cheap look before the careful one
 KILLED = re.compile(
     r"^\s*(?:Killed|Segmentation fault.*|Bus error.*|.*oom[-_]kill.*|.*out-of-memory handler.*)\s*$", re.I
 )
@@ -41,12 +43,12 @@ MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 class Scan:
     """State of the single pass. Rows are kept by shape, and the best shape is chosen at the end."""
 
-    dicts: list[Row] = field(default_factory=list[Row])
-    verl: list[Row] = field(default_factory=list[Row])
-    pairs: list[Row] = field(default_factory=list[Row])
-    table: list[Row] = field(default_factory=list[Row])
-    singles: list[Row] = field(default_factory=list[Row])
-    fragments: list[Row] = field(default_factory=list[Row])
+    dicts: Rows = field(default_factory=Rows)
+    verl: Rows = field(default_factory=Rows)
+    pairs: Rows = field(default_factory=Rows)
+    table: Rows = field(default_factory=Rows)
+    singles: Rows = field(default_factory=Rows)
+    fragments: Rows = field(default_factory=Rows)
     blocks: Blocks = field(default_factory=Blocks)
     boxes: Boxes = field(default_factory=Boxes)
     markdown: Markdown = field(default_factory=Markdown)
@@ -113,7 +115,7 @@ class Scan:
             self.error = Ending(kind, text.strip()[:300], i)
             self.seen.add(text.split(":", 1)[0].strip())
             return True
-        if len(text) < 200 and KILLED.match(text):
+        if len(text) < 200 and ENDS.search(text) and KILLED.match(text):
             self.error, self.rows_at_error, self.traceback = Ending("crash", text.strip(), i), self.count(), i
             return True
         return False
@@ -124,7 +126,10 @@ class Scan:
             if "':" in text or '":' in text:
                 self.open_dict = [text]
             return
-        self.keep(i, lines.dict_row(text[: end + 1]))
+        if self.dicts.wanted(text) or "nan" in text or "inf" in text or "train_runtime" in text:
+            self.keep(i, lines.dict_row(text[: end + 1]))
+        else:
+            self.dicts.skip()
 
     def wrapped(self, i: int, text: str) -> None:
         """A dict wrapped by the terminal or pretty-printed: join without a space, since a number may be cut in two."""
@@ -162,10 +167,14 @@ class Scan:
             text = text.translate(WIDE)
         if text[:1] in "-=+" or text.lstrip()[:1] in "-=+":
             self.boxes.line(text)
-        if len(text) < 200 and self.blocks.line(text) and len(NUMBERED.findall(text)) < 2:
-            self.single(text)
-            return
-        if text.count("=") + text.count(":") < 1 or not NUMBERED.search(text):
+        numbered = bool(NUMBERED.search(text))
+        if len(text) < 200 and (numbered or len(text) < 60):
+            if self.blocks.line(text) and len(NUMBERED.findall(text)) < 2:
+                self.single(text)
+                return
+        else:
+            self.blocks.pass_over(text)
+        if not numbered:
             return
         lower = text.lower()
         if any(hint in lower for hint in HINTS):
@@ -216,7 +225,7 @@ def read(text: Iterable[str], source: str) -> Log:
     else:
         log.rows = free_rows(scan, [row for row in blocks if len(row) - ("step" in row) > 1])
     log.ending = ending(scan)
-    log.notes = []
+    log.notes = [note for rows in (scan.dicts, scan.verl, scan.pairs) for note in rows.note]
     log.head = scan.head
     return log
 

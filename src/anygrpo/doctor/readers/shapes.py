@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from anygrpo.doctor.canonical import WIDE
 from anygrpo.doctor.log import Row, number
 from anygrpo.doctor.readers import lines
+from anygrpo.doctor.readers.source import Rows
 
 RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)+\|?\s*$|^\s*\|\s*:?-{2,}:?\s*\|\s*$")
 """The second line of a Markdown table."""
@@ -34,7 +35,7 @@ PATIENCE = 3  # foreign lines that one block may hold
 class Blocks:
     """ "key: value" lines under a banner, or repeated without one: a key that comes again begins the next row."""
 
-    rows: list[Row] = field(default_factory=list[Row])
+    rows: Rows = field(default_factory=Rows)
     foreign: int = 0
     open: bool = False
 
@@ -46,8 +47,7 @@ class Blocks:
         pair = PAIR.match(text)
         x = number(pair[2]) if pair else None
         if pair is None or x is None:
-            self.foreign += bool(text.strip())
-            self.open = self.open and self.foreign <= PATIENCE
+            self.pass_over(text)
             return False
         key = pair[1].strip()
         named = lines.STEP.fullmatch(f"{key}={pair[2]}")
@@ -58,6 +58,11 @@ class Blocks:
         self.rows[-1][key] = x
         self.foreign = 0
         return True
+
+    def pass_over(self, text: str) -> None:
+        """A line that is no part of a block; some of them end it."""
+        self.foreign += bool(text.strip())
+        self.open = self.open and self.foreign <= PATIENCE
 
     def begin(self, row: Row) -> None:
         if self.rows and len(self.rows[-1]) - ("step" in self.rows[-1]) == 0:
@@ -70,7 +75,7 @@ class Blocks:
 class Boxes:
     """Stable-Baselines3's framed tables: "| rollout/ | |" opens a group, "|    ep_rew_mean | 87.6 |" is a value."""
 
-    rows: list[Row] = field(default_factory=list[Row])
+    rows: Rows = field(default_factory=Rows)
     group: str = ""
     row: Row = field(default_factory=Row)
 
@@ -101,7 +106,7 @@ class Boxes:
 class Markdown:
     """Tables of pipes. Metrics as rows and steps as columns are turned round; two columns are one row of numbers."""
 
-    rows: list[Row] = field(default_factory=list[Row])
+    rows: Rows = field(default_factory=Rows)
     before: str = ""
     header: list[str] = field(default_factory=list[str])
     body: list[list[str]] = field(default_factory=list[list[str]])
@@ -131,7 +136,8 @@ class Markdown:
         self.header, self.body = [], []
         if not header or not body:
             return
-        self.rows += table_rows(header, body)
+        for row in table_rows(header, body):
+            self.rows.append(row)
 
 
 def cells_of(text: str) -> list[str]:
