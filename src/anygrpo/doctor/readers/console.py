@@ -126,7 +126,7 @@ class Scan:
             if "':" in text or '":' in text:
                 self.open_dict = [text]
             return
-        if self.dicts.wanted(text) or "nan" in text or "inf" in text or "train_runtime" in text:
+        if self.dicts.wanted(text):
             self.keep(i, lines.dict_row(text[: end + 1]))
         else:
             self.dicts.skip()
