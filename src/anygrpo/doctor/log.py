@@ -77,6 +77,11 @@ def number(value: Any) -> float | None:
             return None
     if not isinstance(value, str):
         return None
+    try:
+        if value[-1:].isdigit() and "_" not in value:
+            return float(value)
+    except ValueError:
+        pass
     text = value.strip().strip("'\"")
     if text.endswith(")") and "(" in text:
         text = text[text.index("(") + 1 : -1].split(",")[0].strip()

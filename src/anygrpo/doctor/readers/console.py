@@ -168,7 +168,7 @@ class Scan:
         if text[:1] in "-=+" or text.lstrip()[:1] in "-=+":
             self.boxes.line(text)
         numbered = bool(NUMBERED.search(text))
-        if len(text) < 200 and (numbered or len(text) < 60):
+        if len(text) < 200 and (numbered or (len(text) < 60 and text[-1:] in "0123456789:=*-#]步轮次")):
             if self.blocks.line(text) and len(NUMBERED.findall(text)) < 2:
                 self.single(text)
                 return

@@ -22,7 +22,7 @@ GZIP, ZSTD, BZIP2, XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00
 PACKED = (".gz", ".zst", ".bz2", ".xz")
 LARGEST = 8 << 30
 """Bytes that a compressed file may unpack to."""
-CELLS = 1_000_000
+CELLS = 600_000
 """Numbers held of one log; of longer ones every second old row is dropped."""
 LINE = 4 << 20
 """Characters of the longest line that is read as one."""
