@@ -103,9 +103,11 @@ def test_curves() -> None:
 
 def test_json_schema() -> None:
     data = as_json(diagnose(SICK, format="jsonl"))
-    assert list(data) == ["source", "format", "rows", "verdict", "findings", "not_observable"]
+    assert list(data)[:6] == ["source", "format", "rows", "verdict", "findings", "not_observable"]
+    assert data["map"]["truncated/share"] == "completions/clipped_ratio"
     assert data["rows"] == 120
-    assert list(data["findings"][0]) == ["rule", "certainty", "severity", "title", "evidence", "prescription", "rows"]
+    fields = ["rule", "certainty", "severity", "title", "evidence", "prescription", "rows", "steps"]
+    assert list(data["findings"][0]) == fields
     assert data["findings"][0]["rule"] == "truncation"
     assert len(data["findings"][0]["rows"]) <= 100
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -44,6 +45,7 @@ class Columns:
     inferred: Inferred = field(default_factory=Inferred)
     unknown: tuple[str, ...] = ()
     read: int = 0
+    columns: tuple[str, ...] = ()
 
     def get(self, name: str) -> Series | None:
         """The series, or None where it was never logged."""
@@ -78,6 +80,16 @@ class Columns:
     def updates(self) -> float:
         """Steps that the log covers: the counter where there is one, else its rows."""
         return max([*self.steps.values(), float(self.rows)], default=0.0)
+
+    def steps_of(self, rows: Iterable[int]) -> list[float]:
+        """The step counters of some rows; empty where any of them has none."""
+        found = [self.steps.get(r) for r in rows]
+        return [] if None in found else [x for x in found if x is not None]
+
+    def map(self) -> dict[str, str]:
+        """our name -> the column it was read from; what --save-map writes and --map takes."""
+        columns = set(self.columns)
+        return {name: s.key for name, s in sorted(self.series.items()) if s.key in columns and len(s)}
 
     @cached_property
     def not_observable(self) -> list[str]:
@@ -132,6 +144,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         finished=bool(log.summary),
         inferred=inferred,
         read=len(rows),
+        columns=tuple(sorted(keys)),
         unknown=tuple(sorted(k for k in keys if k not in set(columns.values()) and not canonical.counts(k))),
     )
 

@@ -26,6 +26,7 @@ class Book:
     """
 
     rows: str
+    steps: str
     follows: str
     verdicts: Entry
     advice: Entry
@@ -73,7 +74,10 @@ def tell(finding: Finding, run: Columns | None, lang: str = "en") -> Told:
         facts["excluded"] = Shown(names_of(str(finding.facts["excluded"]), lang))
     evidence = entry["evidence" if not finding.variant else f"evidence:{finding.variant}"].format(**facts)
     if finding.rows:
-        evidence += " " + words.rows.format(rows=row_text(finding.rows))
+        steps = run.steps_of(finding.rows) if run else []
+        counted = [int(x) for x in steps if float(x).is_integer()]
+        shown = words.steps if steps and len(counted) == len(steps) else words.rows
+        evidence += " " + shown.format(rows=row_text(counted if shown == words.steps else finding.rows))
     if finding.follows:
         evidence += " " + words.follows.format(rule=words.rules[finding.follows]["title"])
     settings = advice(finding, run, words.advice) if run else []
