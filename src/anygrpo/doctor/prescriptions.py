@@ -7,6 +7,7 @@ from typing import Any
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import loss_kl_slope
 from anygrpo.doctor.findings import Change, Finding
+from anygrpo.doctor.synonyms import WORDS_SETTING
 
 SETTINGS: dict[str, dict[str, str]] = {
     "scoring_dropout": {"anygrpo": "policy.dropout_in_scoring"},
@@ -181,13 +182,19 @@ ALIASES: dict[str, tuple[str, ...]] = {
 """Last parts of setting names, for reading configurations: the longest match wins."""
 
 
+FOREIGN = {"critic", "reward_model", "ref", "value"}
+"""Parts of a path that speak of another model."""
+
+
 def concept_of(name: str) -> str | None:
     """The concept of a setting name ("actor_rollout_ref.actor.optim.lr" -> "learning_rate"), or None."""
     parts = name.strip().lstrip("-").replace("-", "_").lower().split(".")
+    if found := WORDS_SETTING.get(parts[-1]):
+        return found if not FOREIGN & set(parts[:-1]) else None
     for concept, names in ALIASES.items():
         for alias in names:
             wanted = alias.split(".")
-            if parts[-len(wanted) :] == wanted and not {"critic", "reward_model", "ref", "value"} & set(parts[:-1]):
+            if parts[-len(wanted) :] == wanted and not FOREIGN & set(parts[:-1]):
                 return concept
     return None
 

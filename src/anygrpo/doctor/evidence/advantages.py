@@ -14,8 +14,8 @@ def bound(group: int) -> float:
 
 
 def group_from_bound(largest: float, tolerance: float = 2e-3) -> int | None:
-    """The G whose bound a largest advantage sits on, or None."""
-    for group in range(2, 257):
+    """The G whose bound a largest advantage sits on, or None. Beyond 64 the bounds lie closer than the tolerance."""
+    for group in range(2, 65):
         if abs(largest - bound(group)) <= tolerance * bound(group):
             return group
     return None

@@ -110,12 +110,23 @@ def is_table(start: str) -> bool:
     return False
 
 
+def settings_of(path: Path) -> dict[str, Any]:
+    """The settings of one of our runs, so that its log is judged as the live doctor judged it."""
+    from anygrpo.doctor.configs import read_settings
+
+    try:
+        return read_settings(path)
+    except DataError:
+        return {}
+
+
 def folder(path: Path, source: str) -> Log:
     """A run folder, a checkpoint, a folder of checkpoints, a TensorBoard or wandb folder."""
     if (metrics := path / "metrics.jsonl").is_file():
         log = file(metrics, source)
         if (path / "config.toml").is_file():
             log.format = "run-folder"
+            log.settings |= settings_of(path / "config.toml")
         return log
     if (state := path / "trainer_state.json").is_file():
         return file(state, source)

@@ -44,7 +44,7 @@ WORDS = {
         "cause": "优势均值为 0 时，损失的数值只剩 KL 项。",
         "prescription": "",
         "principle": "优势均值为 0，剩下 loss = beta KL",
-        "unlike": "长度不等的词元归一化损失：此式不成立",
+        "unlike": "长度不等的token归一化损失：此式不成立",
     },
 }
 

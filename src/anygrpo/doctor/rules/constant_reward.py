@@ -43,9 +43,9 @@ WORDS = {
         "unlike": "mastered groups, where prompts do not differ either",
     },
     "zh": {
-        "title": "同一提示词的所有样本得分相同",
+        "title": "同一提示的所有样本得分相同",
         "evidence": (
-            "组内奖励的标准差是 {within}，提示词之间是 {between}；{dead:%} 的组没有差异。策略说什么都不影响得分。"
+            "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。策略说什么都不影响得分。"
         ),
         "evidence:counted": (
             "{count} 行里每一组的奖励都没有差异：标准差为 0，零方差组的比例为 1。组内没有差异，优势全为 0，策略的"
@@ -53,7 +53,7 @@ WORDS = {
         ),
         "evidence:all": "奖励在全部 {count} 行里都是 {value}。",
         "evidence:gates": (
-            "组内奖励的标准差是 {within}，提示词之间是 {between}；{dead:%} 的组没有差异。门控取什么值都不影响得分。"
+            "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。门控取什么值都不影响得分。"
         ),
         "cause:gates": "输出不依赖被采样的门控（或其后的权重为 0，如训练刚开始时），或门控已坍缩：此时熵已下降。",
         "prescription:gates": (
@@ -62,9 +62,9 @@ WORDS = {
             ' = "sampled"）；输出不同，就放宽门控（更小的 policy.concentration、更小的学习率）。'
         ),
         "cause": "输出被忽略、被截断或没有解析；固定种子或温度为 0；分组的轴弄错。",
-        "prescription": "打印一组：提示词、文本、奖励。文本相同是采样的问题，文本不同是奖励的问题。",
+        "prescription": "打印一组：提示、文本、奖励。文本相同是采样的问题，文本不同是奖励的问题。",
         "principle": "组内没有差异就没有优势",
-        "unlike": "已掌握的组：那时提示词之间也没有差别",
+        "unlike": "已掌握的组：那时提示之间也没有差别",
     },
 }
 

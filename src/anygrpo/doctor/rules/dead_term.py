@@ -25,7 +25,7 @@ WORDS = {
         "evidence": "{of} 个部分中有 {count} 个在每一行都是常数：{names}。",
         "evidence:floor": "{of} 个部分中有 {count} 个在每一行都停在下限：{names}。从来没有人够到。",
         "evidence:ceiling": "{of} 个部分中有 {count} 个在每一行都是常数：{names}。它只是一个偏移。",
-        "cause": "永远匹配不上的正则或提示词；总是成立的条件。",
+        "cause": "永远匹配不上的正则或提示；总是成立的条件。",
         "prescription": "用标准答案给这项奖励写单元测试。常数对任何优势都没有贡献。",
         "principle": "常数没有梯度",
         "unlike": "教会了东西之后才饱和的项",

@@ -23,17 +23,17 @@ WORDS = {
         "unlike": "a batch of mastered prompts",
     },
     "zh": {
-        "title": "提示词的难度淹没了组内信号",
+        "title": "提示的难度淹没了组内信号",
         "evidence": "{share:%} 的组里所有优势同号。",
         "evidence:bound": (
             "优势的均值是 {mean}，标准差 {std}：{of} 行中有 {count} 行九成以上的样本同号（坎泰利不等式：至少"
             " m²/(m²+s²)，"
             "此处为 {share:%}）。减去组均值后，均值应为 0。"
         ),
-        "cause": "用了跨提示词的滑动（EMA）统计，而不是组内统计。",
+        "cause": "用了跨提示的滑动（EMA）统计，而不是组内统计。",
         "prescription": "在组内做归一化。",
-        "principle": "滑动统计把提示词混在一起",
-        "unlike": "恰好一批都已掌握的提示词",
+        "principle": "滑动统计把提示混在一起",
+        "unlike": "恰好一批都已掌握的提示",
     },
 }
 

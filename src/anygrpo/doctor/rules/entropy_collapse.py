@@ -26,7 +26,7 @@ WORDS = {
         "unlike": "healthy decay (.58 to .13 with validation doubling)",
     },
     "zh": {
-        "title": "熵塌缩，而且之后再无收益",
+        "title": "熵坍缩，而且之后再无收益",
         "evidence": (
             "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后没有收益，无差异的组从 {dead_first:%} 增到"
             " {dead_last:%}。"

@@ -20,7 +20,7 @@ WORDS = {
         "unlike": "exploration, which pays",
     },
     "zh": {
-        "title": "策略散成了噪声",
+        "title": "熵爆炸：策略趋于随机",
         "evidence": "熵从最低的 {least} 升到 {now}，奖励从 {before} 变为 {after}。",
         "cause": "熵奖励；上截断太宽；异策略噪声。",
         "prescription": "关掉熵奖励，收窄上截断。",

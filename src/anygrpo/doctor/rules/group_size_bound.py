@@ -45,7 +45,7 @@ WORDS = {
         "evidence": "最大 |优势| 是 {top} = (G-1)/sqrt(G)，G = {group}，共 {count} 行达到：组内无偏标准差。",
         "evidence:above": "最大 |优势| 是 {top}；组大小为 {group}、用组内无偏标准差时不可能超过 {limit}。",
         "evidence:loss": (
-            "所有比值都在截断值 R 上时，A > 0 的样本被截到可以忽略的 1 + eps，其余的贡献 R |A|：策略损失 / R ="
+            "所有比值都在钳制值 R 上时，A > 0 的样本被裁剪到可以忽略的 1 + eps，其余的贡献 R |A|：策略损失 / R ="
             " 所有样本中 A < 0 部分的 |A| 均值 = {share}。组大小 G = {group}、{convention}"
             " 标准差恰好给出这个值（{group} 个中 {wins} 个高于均值）：G = {group}，{convention} 约定（unbiased"
             " 无偏，biased 有偏）。更大的组只有在别的奖励组合下才会碰到它（64 以内有 {others} 个）。"
@@ -59,7 +59,7 @@ WORDS = {
         "prescription": "",
         "prescription:above": "归一化与其名称不符：轴不同、标准差有偏，或组大小不同。",
         "principle": "|z| <= (G-1)/sqrt(G)（Samuelson）",
-        "unlike": "名次优势或中心化优势：它们的界不同",
+        "unlike": "排名归一化优势或中心化优势：它们的界不同",
     },
 }
 
@@ -77,15 +77,25 @@ def group_size_bound(run: Columns) -> Result:
     sizes = compared_in_a_group(run, largest)
     sized = [(x, sizes[r], r) for r, x in zip(largest.rows, largest.values) if r in sizes]
     above = [found for found in sized if found[0] > bound(found[1]) * 1.001]
-    if above and run.settings.get("scale_rewards", True):
+    stated = str(run.settings.get("normaliser", "")).lower()
+    if stated and stated not in GROUP_ZSCORES:
+        return None  # running, batch, EMA and rank normalisers have other bounds
+    sure = "certain" if stated else "likely"
+    if above and run.settings.get("scale_rewards", True) not in (False, "none", "batch"):
         worst, group, _ = max(above)
-        rows = [r for _, _, r in above]
-        return finding("group_size_bound", "warning", rows, variant="above", top=worst, limit=bound(group), group=group)
+        facts = {"top": worst, "limit": bound(group), "group": group}
+        return finding(
+            "group_size_bound", "warning", [r for _, _, r in above], certainty=sure, variant="above", **facts
+        )
     inferred = group_from_bound(top)
     on_it = [r for r, x in zip(largest.rows, largest.values) if inferred and abs(x - top) <= 2e-3 * top]
     if inferred is None or len(on_it) < max(2, len(largest) // 20):
         return None
-    return finding("group_size_bound", "info", on_it, top=top, group=inferred, count=len(on_it))
+    return finding("group_size_bound", "info", on_it, certainty=sure, top=top, group=inferred, count=len(on_it))
+
+
+GROUP_ZSCORES = ("zscore", "z-score", "group", "std", "group_std", "grpo", "dapo")
+"""Normalisers that the bound holds for."""
 
 
 def compared_in_a_group(run: Columns, rows: Series) -> dict[int, int]:

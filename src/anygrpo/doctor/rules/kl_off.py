@@ -33,8 +33,18 @@ WORDS = {
     needs=("kl/reference",),
 )
 def kl_off(run: Columns) -> Result:
-    kl = run.get("kl/reference")
+    """Exactly 0 in every row although a gradient moved the policy, and no beta is set: KL is not computed.
+
+    A policy that does not move has a KL of 0 to itself, and a beta that is set says that there is a term.
+    """
+    kl, grad, beta = run.get("kl/reference"), run.get("grad_norm/total"), run.settings.get("beta")
+    logged, rate = run.get("beta"), run.get("lr")
     if not kl or len(kl) < 3 or any(x != 0 for x in kl.values):
+        return None
+    if (isinstance(beta, int | float) and beta != 0) or (logged and logged.high > 0):
+        return None
+    moving = bool(grad and grad.median > 1e-9 and (rate is None or rate.median > 0))
+    if not moving:
         return None
     return finding("kl_off", "info", kl.rows[:3], count=len(kl))
 

@@ -43,7 +43,7 @@ WORDS = {
     "zh": {
         "title": "给样本打分的不是采样它们的策略",
         "evidence": (
-            "{name} 达到 {top}。对行为策略自己的样本，P(对数比 >= c) <= exp(-c)；这里 c = {exponent}，共 {count}"
+            "{name} 达到 {top}。对行为策略自己的样本，P(对数概率比 >= c) <= exp(-c)；这里 c = {exponent}，共 {count}"
             " 行：不可能是漂移。"
         ),
         "evidence:unsigned": (
@@ -75,6 +75,7 @@ WORDS = {
     certainty="certain",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max|log_ratio/mean",),
     explains=(
+        "wrong_reference",
         "kl_far",
         "log_ratio_explosion",
         "clip_saturated",

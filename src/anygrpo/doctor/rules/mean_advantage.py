@@ -27,7 +27,7 @@ WORDS = {
         "unlike": "a fault: that needs its std, its maximum or the gradient to be 0 as well",
     },
     "zh": {
-        "title": "平均优势按构造就是 0",
+        "title": "平均优势必然为 0，不是异常",
         "title:nothing": "什么都不变化",
         "title:dead": "什么都不变化",
         "evidence": "全部 {count} 行 |均值| < .001：这正是基线的作用，不是症状。",

@@ -58,7 +58,7 @@ WORDS = {
             "请给出日志：trainer_state.json、控制台输出、事件文件或表格。说明里的数值请用 anygrpo autopsy 文件。"
         ),
         "evidence:preference": (
-            "rewards/chosen、rewards/rejected、rewards/margins：这是偏好训练（DPO、ORPO）。它们是策略自身的对数比，"
+            "rewards/chosen、rewards/rejected、rewards/margins：这是偏好训练（DPO、ORPO）。它们是策略自身的对数概率比，"
             "不是外部给的奖励。"
         ),
         "cause": "拿到的是另一个阶段的日志，或奖励的名字没有被认出。",

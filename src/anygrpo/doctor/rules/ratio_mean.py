@@ -52,6 +52,7 @@ MATERIAL = 0.25
     certainty="likely",
     needs=("ratio/mean",),
     explains=(
+        "wrong_reference",
         "kl_far",
         "clip_saturated",
         "no_learning",

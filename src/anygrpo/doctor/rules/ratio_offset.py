@@ -48,7 +48,16 @@ WORDS = {
     order=24,
     certainty="likely",
     needs=("ratio/mean", "log_ratio/mean"),
-    explains=("kl_far", "ratio_mean", "clip_saturated", "no_learning", "kl_blowup", "log_ratio_explosion", "on_policy"),
+    explains=(
+        "wrong_reference",
+        "kl_far",
+        "ratio_mean",
+        "clip_saturated",
+        "no_learning",
+        "kl_blowup",
+        "log_ratio_explosion",
+        "on_policy",
+    ),
 )
 def ratio_offset(run: Columns) -> Result:
     """Per row, spread^2 = 2 (log mean ratio - mean log-ratio), to second order; the offset is far larger."""

@@ -50,7 +50,7 @@ WORDS = {
         "unlike": "staleness (it grows with the updates); long sequences under product ratios",
     },
     "zh": {
-        "title": "采样端与训练端对同样的词元意见不一",
+        "title": "采样端与训练端对同样的token意见不一",
         "evidence": "{name} 为 {value}（{of} 行中有 {count} 行超出同一策略应有的范围）。",
         "title:product": "记录的比值是所有 token 的乘积",
         "evidence:product": (
@@ -73,7 +73,7 @@ WORDS = {
     order=50,
     certainty="likely",
     needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference",),
-    explains=MISMATCHED,
+    explains=("wrong_reference", *MISMATCHED),
 )
 def sampler_mismatch(run: Columns) -> Result:
     """Importance ratio outside [.5, 2], ESS below .3, |KL(rollout, train)| above .1, first-row KL in the hundreds."""

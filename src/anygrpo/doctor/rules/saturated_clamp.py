@@ -37,24 +37,24 @@ WORDS = {
         "unlike": "a large but unclamped ratio",
     },
     "zh": {
-        "title": "比值停在截断值上：没有梯度",
+        "title": "比值停在钳制值上：没有梯度",
         "evidence": (
-            "{name} = exp({clamp}) = {edge}，占 {of} 行中的 {count} 行。截断之外导数为"
-            " 0：这些行什么也教不了，而截断掩盖了故障。"
+            "{name} = exp({clamp}) = {edge}，占 {of} 行中的 {count} 行。钳制之外导数为"
+            " 0：这些行不提供学习信号，而钳制掩盖了故障。"
         ),
         "evidence:mean": (
-            "平均比值是 {ratio}；e^{clamp} = {power}，相差 {off}，不到该处一个 float32 步长（{step}）。对数比被截断"
-            "在 {clamp} 时没有比值能超过它；均值等于可能的最大值，说明每一个比值都在那里。截断之外导数为 0：这一步"
+            "平均比值是 {ratio}；e^{clamp} = {power}，相差 {off}，不到该处一个 float32 步长（{step}）。对数概率比被钳制"
+            "在 {clamp} 时没有比值能超过它；均值等于可能的最大值，说明每一个比值都在那里。钳制之外导数为 0：这一步"
             "策略项的梯度恰好是零。"
         ),
         "evidence:max": (
-            "最大比值是 {ratio}；e^{clamp} = {power}，相差 {off}，不到一个 float32 步长（{step}）：对数比上有一个"
-            " {clamp} 的截断，并且已经撞上。"
+            "最大比值是 {ratio}；e^{clamp} = {power}，相差 {off}，不到一个 float32 步长（{step}）：对数概率比上有一个"
+            " {clamp} 的钳制，并且已经撞上。"
         ),
         "cause": "两个不同模型或模式的对数概率，或对上千维求和。",
-        "prescription": "去掉截断，打印原始对数比，找出为什么在任何更新之前新旧对数概率就不同。",
-        "principle": "截断之外，clamp(x) 的导数为 0",
-        "unlike": "很大但未被截断的比值",
+        "prescription": "去掉钳制，打印原始对数概率比，找出为什么在任何更新之前新旧对数概率就不同。",
+        "principle": "钳制之外，clamp(x) 的导数为 0",
+        "unlike": "很大但未被钳制的比值",
     },
 }
 
@@ -64,7 +64,15 @@ WORDS = {
     order=30,
     certainty="certain",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max",),
-    explains=("kl_far", "zero_gradient", "no_learning", "log_ratio_explosion", "lr_too_small", "clip_saturated"),
+    explains=(
+        "wrong_reference",
+        "kl_far",
+        "zero_gradient",
+        "no_learning",
+        "log_ratio_explosion",
+        "lr_too_small",
+        "clip_saturated",
+    ),
     live="at_once",
 )
 def saturated_clamp(run: Columns) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.chains import NOTHING_FLOWS
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, paired
@@ -75,7 +74,16 @@ WORDS = {
     order=20,
     certainty="likely",
     needs=("truncated/share|length/max",),
-    explains=("constant_reward", "dead_term", "aux_only_gain", *NOTHING_FLOWS, "length_explosion", "late_collapse"),
+    explains=(
+        "constant_reward",
+        "dead_term",
+        "aux_only_gain",
+        "starved_groups",
+        "advantage_compressed",
+        "zero_gradient",
+        "no_learning",
+        "length_explosion",
+    ),
 )
 def truncation(run: Columns) -> Result:
     """The share of cut-off samples in the last quarter: above .15 it decides what is rewarded; above .05 a note."""
