@@ -58,27 +58,26 @@ def group_of_one(run: Columns) -> Result:
     """Every statistic of the advantages equals that of the scores: nothing was subtracted.
 
     Extremes are compared where they were logged: means may differ, since one is per token and the other per sample.
+    Extremes that never change prove nothing (the best score is 1, and so is the best rank), nor does a mean of 0.
     """
-    checked = 0
-    for ours, theirs in (("advantage/max", "reward/max"), ("advantage/min", "reward/min")):
-        a, b = run.get(ours), run.get(theirs)
-        if a and b:
-            checked += 1
-            if not same(a, b):
-                return None
+    pairs = [(run.get(f"advantage/{end}"), run.get(f"reward/{end}")) for end in ("max", "min")]
+    extremes = [(a, b) for a, b in pairs if a and b]
+    if not all(same(a, b) for a, b in extremes):
+        return None
     a, b = run.get("advantage/mean"), run.get("reward/mean")
     assert b
-    if not checked and not (a and same(a, b)):
+    if len(b) < 3 or b.constant or (a and abs(a.mean - b.mean) > 0.5 * abs(b.mean)):
         return None
-    rows = b.rows
-    if len(rows) < 3 or b.constant:
+    moving = [x for x, _ in extremes if not x.constant]
+    proved = (len(extremes) == 2 and bool(moving)) or bool(a and same(a, b))
+    if not proved:
         return None
     return finding(
         "group_of_one",
         "serious",
-        rows,
+        b.rows,
         changes=(Change("group_size", 8),),
-        count=len(rows),
+        count=len(b.rows),
         reward=b.mean,
         advantage=a.mean if a else b.mean,
     )

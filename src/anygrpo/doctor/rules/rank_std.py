@@ -61,8 +61,8 @@ def rank_std(run: Columns) -> Result:
     """The least std that ranks of one group can have, and what dead groups take from it.
 
     Without ties sqrt((n + 1) / (3 (n - 1))). With ties averaged the least is that of one sample against n - 1 equal
-    ones: n / ((n - 1) sqrt(n)). A share d of dead groups leaves sqrt(1 - d) of a pooled std and 1 - d of an averaged
-    one. Certain only where n and d are logged or set; below the bound without ties alone it is to be asked.
+    ones, 1 / sqrt(n - 1) without the correction for n. A share d of dead groups leaves sqrt(1 - d) of a pooled std and
+    1 - d of an averaged one. Certain only where n and d are logged or set; else it is to be asked.
     """
     spread, dead = run.get("advantage/std"), run.get("groups/dead")
     normaliser = str(run.settings.get("normaliser", ""))
@@ -71,7 +71,7 @@ def rank_std(run: Columns) -> Result:
     n = int(run.get("groups/size").low) if run.get("groups/size") else run.settings.get("group_size")  # type: ignore[union-attr]
     if isinstance(n, int) and n > 1 and dead:
         share = dead.at()
-        tied = n / ((n - 1) * math.sqrt(n))
+        tied = 1 / math.sqrt(n - 1)
         below = [(r, x, tied * (1 - share[r])) for r, x in zip(spread.rows, spread.values) if share.get(r, 1.0) < 1]
         low = [r for r, x, least in below if x < 0.98 * least]
         if below and len(low) == len(below):
