@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "a run folder as one HTML file",
     "sweep": "search settings, with intervals",
     "bench": "speed, side by side with peers",
+    "mcp": "an MCP server for assistants",
 }
 
 

@@ -8,6 +8,7 @@ difficulty, so answers are compared with others to the same prompt only.
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import math
 import re
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from anygrpo.doctor.log import CONTROL, number
 from anygrpo.doctor.series import mean, std
@@ -157,7 +158,8 @@ def jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
 def json_rows(path: Path) -> Iterator[dict[str, Any]]:
     data: Any = json.loads(path.read_text("utf-8", "replace"))
     if isinstance(data, dict):  # a table of columns
-        columns: dict[str, list[Any]] = {k: v for k, v in data.items() if isinstance(v, list)}
+        table = cast(dict[str, Any], data)
+        columns: dict[str, list[Any]] = {k: v for k, v in table.items() if isinstance(v, list)}
         data = [dict(zip(columns, cells)) for cells in zip(*columns.values())]
     yield from (row for row in data if isinstance(row, dict))
 
@@ -169,7 +171,7 @@ def csv_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
-        import pyarrow.parquet as parquet  # type: ignore[import-not-found]
+        parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise DataError(f"{path}: a Parquet table", "pip install pyarrow, or save it as JSON lines") from None
     for batch in parquet.ParquetFile(path).iter_batches():
@@ -208,9 +210,9 @@ def sample_of(row: dict[str, Any]) -> Sample | None:
 def first(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
     """The first of some fields as text; a conversation's last message."""
     for name in names:
-        value = row.get(name)
+        value: Any = row.get(name)
         if isinstance(value, list) and value and isinstance(value[-1], dict):
-            value = value[-1].get("content")
+            value = cast(dict[str, Any], value[-1]).get("content")
         if isinstance(value, str) and value:
             return value
     return None

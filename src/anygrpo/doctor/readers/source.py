@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import importlib
 import lzma
 import math
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from anygrpo.doctor.log import Row
 from anygrpo.errors import DataError
@@ -29,7 +30,7 @@ LINE = 4 << 20
 
 
 @contextmanager
-def at_hand(path: str | Path) -> Iterator[tuple[Path, str]]:
+def at_hand(path: str | Path) -> Generator[tuple[Path, str]]:
     """(a plain file or folder, the name it goes by) of a path, a compressed file, or "-" for standard input.
 
     Raises:
@@ -75,22 +76,17 @@ def zstandard_of(path: Path) -> IO[bytes]:
     Raises:
         DataError: none is.
     """
-    try:
-        from compression import zstd  # type: ignore[import-not-found]  # Python 3.14
-
-        return zstd.open(path)
-    except ImportError:
-        pass
-    try:
-        import zstandard  # type: ignore[import-not-found]
-
-        return zstandard.open(path, "rb")
-    except ImportError:
-        raise DataError(f"{path}: compressed with zstd", "pip install zstandard, or unpack it with: zstd -d") from None
+    for name, call in (("compression.zstd", "open"), ("zstandard", "open")):  # Python 3.14, or the package
+        try:
+            library: Any = importlib.import_module(name)
+        except ImportError:
+            continue
+        return cast(IO[bytes], getattr(library, call)(path, "rb"))
+    raise DataError(f"{path}: compressed with zstd", "pip install zstandard, or unpack it with: zstd -d")
 
 
 @contextmanager
-def temporary(stream: IO[bytes]) -> Iterator[Path]:
+def temporary(stream: IO[bytes]) -> Generator[Path]:
     """The stream as a file that is gone afterwards."""
     handle, name = tempfile.mkstemp(prefix="anygrpo-")
     try:

@@ -7,7 +7,7 @@ LevelDB (32 KiB blocks, 7-byte record headers) that wandb's datastore uses.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
@@ -143,7 +143,7 @@ def next_header(data: bytes | mmap, at: int) -> int:
 
 
 @contextmanager
-def mapped(path: Path) -> Iterator[bytes | mmap]:
+def mapped(path: Path) -> Generator[bytes | mmap]:
     """A file's bytes without holding them all."""
     with path.open("rb") as handle:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.rule import Result, finding, rule
@@ -65,7 +67,7 @@ def dead_term(run: Columns) -> Result:
     )
 
 
-COMPONENTS = {"rewards__correct__mean": line(0.2, 0.5), "rewards__format__mean": line(0.1, 0.2)}
+COMPONENTS: dict[str, Any] = {"rewards__correct__mean": line(0.2, 0.5), "rewards__format__mean": line(0.1, 0.2)}
 
 
 def fires() -> Case:

@@ -83,9 +83,15 @@ def group_size_bound(run: Columns) -> Result:
     sure = "certain" if stated else "likely"
     if above and run.settings.get("scale_rewards", True) not in (False, "none", "batch"):
         worst, group, _ = max(above)
-        facts = {"top": worst, "limit": bound(group), "group": group}
         return finding(
-            "group_size_bound", "warning", [r for _, _, r in above], certainty=sure, variant="above", **facts
+            "group_size_bound",
+            "warning",
+            [r for _, _, r in above],
+            certainty=sure,
+            variant="above",
+            top=worst,
+            limit=bound(group),
+            group=group,
         )
     inferred = group_from_bound(top)
     on_it = [r for r, x in zip(largest.rows, largest.values) if inferred and abs(x - top) <= 2e-3 * top]

@@ -56,7 +56,7 @@ def onset(run: Columns) -> Result:
         return None
     shown = {"before": before, "after": after}
     facts = {k: ", ".join(f"{name} ({starts[name]})" for name in names[:4]) or "-" for k, names in shown.items()}
-    return finding("onset", "info", (fall,), row=fall, **facts)
+    return finding("onset", "info", (fall,), row=fall, before=facts["before"], after=facts["after"])
 
 
 def departure(s: Series, from_peak: bool = False) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.rule import Result, finding, rule
@@ -81,10 +83,10 @@ def lost(s: Series) -> bool:
 
 
 def fires() -> Case:
-    parts = {"rewards__quality__mean": line(0.4, 0.2), "rewards__bonus__mean": line(0.1, 0.5)}
+    parts: dict[str, Any] = {"rewards__quality__mean": line(0.4, 0.2), "rewards__bonus__mean": line(0.1, 0.5)}
     return (healthy(reward=line(0.5, 0.7), **parts), {})
 
 
 def silent() -> Case:
-    parts = {"rewards__quality__mean": line(0.4, 0.39), "rewards__bonus__mean": line(0.1, 0.5)}
+    parts: dict[str, Any] = {"rewards__quality__mean": line(0.4, 0.39), "rewards__bonus__mean": line(0.1, 0.5)}
     return (healthy(reward=line(0.5, 0.9), **parts), {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.findings import Change
@@ -60,7 +62,7 @@ def pg_loss_growing(run: Columns) -> Result:
     )
 
 
-OFF_POLICY = {"clip_ratio__region_mean": flat(0.1)}
+OFF_POLICY: dict[str, Any] = {"clip_ratio__region_mean": flat(0.1)}
 
 
 def fires() -> Case:

@@ -48,7 +48,7 @@ def sup_loss_flat(run: Columns) -> Result:
     a, b = mean(tail[:half]), mean(tail[half:])
     if a <= 0 or abs(a - b) / a >= 0.02 or b < 0.1 * loss.values[0]:
         return None
-    changes = (Change("lambda_supervised", 0.8), Change("warmup", "15 epochs"))
+    changes = (Change("lambda_supervised", 0.8), Change("warmup"))
     return finding(
         "sup_loss_flat",
         "warning" if b > 0.5 * loss.values[0] else "info",
