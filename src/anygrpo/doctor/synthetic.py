@@ -14,7 +14,7 @@ Case = tuple[Rows, dict[str, Any]]
 """Rows of a log and the settings of its run."""
 
 
-def rows(n: int = 80, noise: float = 0.02, seed: int = 0, **metrics: Any) -> Rows:
+def rows(n: int = 80, noise: float = 0.02, seed: int = 0, **metrics: Value) -> Rows:
     """n rows; names with "__" for "/". Functions get relative noise; constants stay exact."""
     rng = random.Random(seed)
     out: Rows = []
@@ -40,7 +40,7 @@ def wiggle(a: float, size: float = 0.01) -> Callable[[float], float]:
     return lambda t: a + size * math.sin(40 * t + 1)
 
 
-def healthy(n: int = 80, noise: float = 0.02, **more: Any) -> Rows:
+def healthy(n: int = 80, noise: float = 0.02, **more: Value) -> Rows:
     """A run that learns: reward .3 to .7, live groups, small KL."""
     base: dict[str, Any] = {
         "reward": line(0.3, 0.7),
@@ -53,12 +53,14 @@ def healthy(n: int = 80, noise: float = 0.02, **more: Any) -> Rows:
         "completions__clipped_ratio": flat(0.01),
         "learning_rate": 1e-6,
     }
-    return rows(n, noise, 0, **(base | more))
+    merged: dict[str, Any] = base | more
+    return rows(n, noise, 0, **merged)
 
 
-def dull(n: int = 80, **more: Any) -> Rows:
+def dull(n: int = 80, **more: Value) -> Rows:
     """The same without any gain."""
-    return healthy(n, 0.02, **({"reward": flat(0.4), "kl": flat(0.02)} | more))
+    merged: dict[str, Any] = {"reward": flat(0.4), "kl": flat(0.02)} | more
+    return healthy(n, 0.02, **merged)
 
 
 def with_rows(base: Rows, changes: dict[int, dict[str, float]]) -> Rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import rose
 from anygrpo.doctor.findings import Change
@@ -55,4 +57,5 @@ def fires() -> Case:
 
 
 def silent() -> Case:
-    return (healthy(**{"actor__clipfrac@sum": flat(0.35)}), {})
+    summed: dict[str, Any] = {"actor__clipfrac@sum": flat(0.35)}
+    return (healthy(**summed), {})
