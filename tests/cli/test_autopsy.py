@@ -29,10 +29,10 @@ def test_motion(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     data = json.loads(capsys.readouterr().out)
     assert data["inferred"] == {"group_size": 2, "clamp": 20, "beta": 0.1, "live_groups": None}
     assert data["verdict"] == "serious"
-    assert set(data) == {"source", "format", "rows", "verdict", "findings", "not_observable", "inferred"}
+    assert set(data) >= {"source", "format", "rows", "verdict", "findings", "not_observable", "inferred", "claims"}
     report = tmp_path / "a.html"
     assert call(f"{MOTION} --lang zh --html {report}") == 0
-    assert "数字解剖" in capsys.readouterr().out
+    assert "数值剖析" in capsys.readouterr().out
     assert "485165216" in report.read_text("utf-8")
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logs import healthy
 
 from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.readers import wire
 from anygrpo.doctor.render.as_json import as_json
+from anygrpo.doctor.synthetic import healthy
 from anygrpo.errors import DataError
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

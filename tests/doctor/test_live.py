@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-from logs import dull, flat, healthy
-
 from anygrpo.doctor import LiveDoctor
 from anygrpo.doctor.diagnose import diagnose_log
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.pair import compared
+from anygrpo.doctor.synthetic import dull, flat, healthy
 from anygrpo.doctor.words import tell
 
 

@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from logs import dull, flat, healthy
 
 from anygrpo.doctor import diagnose
 from anygrpo.doctor.autopsy import examine
@@ -16,6 +15,7 @@ from anygrpo.doctor.render import autopsy_page
 from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.render.curves import buckets, spans
 from anygrpo.doctor.render.page import page
+from anygrpo.doctor.synthetic import dull, flat, healthy
 
 CHROMIUM = Path("/usr/bin/chromium")
 SICK = dull(120, completions__clipped_ratio=flat(0.7))
@@ -103,9 +103,11 @@ def test_curves() -> None:
 
 def test_json_schema() -> None:
     data = as_json(diagnose(SICK, format="jsonl"))
-    assert list(data) == ["source", "format", "rows", "verdict", "findings", "not_observable"]
+    assert list(data)[:6] == ["source", "format", "rows", "verdict", "findings", "not_observable"]
+    assert data["map"]["truncated/share"] == "completions/clipped_ratio"
     assert data["rows"] == 120
-    assert list(data["findings"][0]) == ["rule", "certainty", "severity", "title", "evidence", "prescription", "rows"]
+    fields = ["rule", "certainty", "severity", "title", "evidence", "prescription", "rows", "steps"]
+    assert list(data["findings"][0]) == fields
     assert data["findings"][0]["rule"] == "truncation"
     assert len(data["findings"][0]["rows"]) <= 100
 

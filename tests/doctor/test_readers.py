@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from logs import healthy, line, rows
 
 from anygrpo.doctor import diagnose, diagnose_log, read
-from anygrpo.doctor.columns import Run, build
+from anygrpo.doctor.columns import Columns, build
+from anygrpo.doctor.synthetic import healthy, line, rows
 from anygrpo.errors import DataError
 
 
@@ -21,11 +21,11 @@ def write(folder: Path, text: str, name: str = "a.log") -> Path:
     return path
 
 
-def run_of(path: Path) -> Run:
+def run_of(path: Path) -> Columns:
     return build(read(path))
 
 
-def values(run: Run, name: str) -> list[float]:
+def values(run: Columns, name: str) -> list[float]:
     series = run.get(name)
     assert series is not None, sorted(run.series)
     return list(series.values)
@@ -433,12 +433,28 @@ def test_wandb_summary_is_one_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("a.log", ""), ("a.log", "hello\nworld\n"), ("a.json", "{"), ("a.json", "3"), ("a.csv", "a,b\n")],
+    [("a.log", "hello\nworld\n"), ("a.json", "{"), ("a.csv", "a,b\n"), ("a.md", "奖励没有上升，KL 很大。\n")],
 )
-def test_what_holds_no_log_is_refused_with_a_cure(tmp_path: Path, name: str, content: str) -> None:
-    with pytest.raises(DataError) as error:
-        read(write(tmp_path, content, name))
-    assert error.value.cure
+def test_what_holds_no_numbers_gets_a_verdict_that_says_so(tmp_path: Path, name: str, content: str) -> None:
+    found = diagnose_log(read(write(tmp_path, content, name)))
+    assert (found.verdict, found.first and found.first.rule) == ("cannot_tell", "not_rl_log")
+    assert found.first
+    assert found.first.variant == "none"
+
+
+def test_rows_of_no_known_name_are_named_and_no_crash(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"alpha": i, "omega": 3 * i % 7}) + "\n" for i in range(1000))
+    found = diagnose_log(read(write(tmp_path, lines, "a.jsonl")))
+    assert found.first
+    assert (found.first.rule, found.first.variant) == ("not_rl_log", "unknown")
+    assert (found.first.facts["count"], found.first.facts["keys"]) == (1000, "alpha, omega")
+
+
+def test_what_cannot_be_read_is_refused_with_a_cure(tmp_path: Path) -> None:
+    for content in ("", "  \n"):
+        with pytest.raises(DataError) as error:
+            read(write(tmp_path, content, "a.json"))
+        assert error.value.cure
     with pytest.raises(DataError):
         read(tmp_path / "nothing")
     with pytest.raises(DataError):

@@ -2,217 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
 import pytest
-from logs import dull, flat, healthy, line, rows
 
 from anygrpo.doctor import diagnose
 from anygrpo.doctor.columns import build
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.prescriptions import present
-from anygrpo.doctor.rules import LEVEL, RULES
+from anygrpo.doctor.rules import RULES
+from anygrpo.doctor.synthetic import Case, dull, flat, healthy, line, rows, with_rows
 
-NAN = math.nan
-
-
-def with_rows(base: list[dict[str, float]], changes: dict[int, dict[str, float]]) -> list[dict[str, float]]:
-    """Some rows (0-based) changed."""
-    return [{**row, **changes.get(i, {})} for i, row in enumerate(base)]
-
-
-def evaluated(base: list[dict[str, float]], every: int = 10, **evals: Any) -> list[dict[str, float]]:
-    """Evaluation columns in every tenth row: functions of progress."""
-    n = len(base)
-    return [
-        {**row, **({k.replace("__", "/"): f(i / (n - 1)) for k, f in evals.items()} if i % every == 0 else {})}
-        for i, row in enumerate(base)
-    ]
-
-
-def wiggle(a: float, size: float = 0.01) -> Any:
-    """A level with small deterministic ups and downs."""
-    return lambda t: a + size * math.sin(40 * t + 1)
-
-
-def spiky(harm: bool) -> list[dict[str, float]]:
-    """Four gradient spikes; each followed by a step in the reward, or not."""
-    base = healthy(120, reward=flat(0.5))
-    for k, at in enumerate((25, 50, 75, 100)):
-        base[at]["grad_norm"] = 40.0
-        if harm:
-            for i in range(at + 1, len(base)):
-                base[i]["reward"] = 0.5 - 0.1 * (k + 1)
-    return base
-
-
-COMPONENTS = {"rewards__correct__mean": line(0.2, 0.5), "rewards__format__mean": line(0.1, 0.2)}
-OFF_POLICY: dict[str, Any] = {"clip_ratio__region_mean": flat(0.1)}
-
-# rule -> (rows, config)
-FIRES: dict[str, tuple[list[dict[str, float]], dict[str, Any]]] = {
-    "nonfinite": (with_rows(healthy(), {40: {"loss": NAN}, 41: {"grad_norm": math.inf}}), {}),
-    "not_rl_log": (rows(40, loss=line(2.0, 0.5), grad_norm=flat(1.0), learning_rate=1e-5), {}),
-    "too_short": (healthy(5), {}),
-    "wrong_reference": (healthy(kl=flat(1.0)), {}),
-    "markov_bound": (with_rows(healthy(ratio__mean=1.0), {5: {"ratio/mean": 3e9}}), {}),
-    "saturated_clamp": (rows(10, reward=flat(0.3), ratio__mean=math.exp(20)), {}),
-    "z2": (healthy(z2=1.5), {"z2_dims": 10000}),
-    "sampler_mismatch": (healthy(rollout_corr__rollout_is_mean=flat(0.2)), {}),
-    "stale_rollouts": (dull(train_rollout_logprob_abs_diff=line(0.001, 0.05)), {}),
-    "sign_inverted": (healthy(reward=line(0.7, 0.2)), {}),
-    "failed_rewards": (healthy(invalid__share=flat(0.6)), {}),
-    "truncation": (healthy(completions__clipped_ratio=flat(0.6)), {}),
-    "dead_term": (healthy(**COMPONENTS, rewards__strict__mean=0.0), {}),
-    "aux_only_gain": (
-        healthy(reward=line(0.5, 0.9), rewards__answer__mean=wiggle(0.4), rewards__format__mean=line(0.1, 0.5)),
-        {},
-    ),
-    "group_of_one": (
-        [
-            {"step": i, "critic/score/mean": x, "critic/score/max": x + 0.2, "critic/score/min": x - 0.2}
-            | {"critic/advantages/mean": x, "critic/advantages/max": x + 0.2, "critic/advantages/min": x - 0.2}
-            for i, x in enumerate(math.sin(j) for j in range(30))
-        ],
-        {},
-    ),
-    "constant_reward": (dull(reward=wiggle(0.5, 0.1), reward_std=0.0, frac_reward_zero_std=1.0), {}),
-    "difficulty_dominates": (healthy(advantage__one_sign=flat(0.98)), {}),
-    "starved_groups": (dull(reward=flat(0.1), frac_reward_zero_std=flat(0.8)), {}),
-    "mastered_groups": (dull(reward=wiggle(0.95, 0.02), frac_reward_zero_std=flat(0.8)), {}),
-    "advantage_compressed": (dull(advantage__std=flat(0.006)), {}),
-    "phantom_advantages": (
-        healthy(
-            reward=lambda t: min(0.99, 0.4 + 2 * t), reward_std=lambda t: max(0.0005, 0.3 - t), grad_norm=flat(5.0)
-        ),
-        {},
-    ),
-    "rank_std": (dull(advantage__std=flat(0.3)), {"normaliser": "rank"}),
-    "zscore_std": (dull(advantage__std=flat(0.006)), {"normaliser": "zscore", "std_floor": 0.1}),
-    "zero_gradient": (dull(grad_norm=0.0), {}),
-    "lr_too_small": (dull(200, kl=flat(1e-4)), {}),
-    "kl_dominates": (dull(grad_norm__policy=flat(0.1), grad_norm__kl=flat(0.5)), {}),
-    "kl_blowup": (dull(kl=lambda t: 0.01 + 3 * t**2), {}),
-    "log_ratio_explosion": (healthy(log_ratio__abs_max=flat(12.0)), {}),
-    "lr_too_large": (healthy(90, reward=lambda t: 0.6 * math.exp(-4 * t), kl=lambda t: 0.001 + 60 * t**3), {}),
-    "pg_loss_growing": (
-        healthy(reward=line(0.7, 0.3), kl=flat(0.01), loss__policy=lambda t: 0.01 + 0.5 * t, **OFF_POLICY),
-        {},
-    ),
-    "grad_spikes": (spiky(harm=True), {}),
-    "clip_saturated": (healthy(clip_ratio__region_mean=flat(0.35)), {}),
-    "clip_idle": (healthy(clip_ratio__region_mean=0.0), {"updates_per_batch": 4}),
-    "low_entropy_start": (healthy(entropy=flat(0.03)), {}),
-    "entropy_collapse": (
-        dull(entropy=lambda t: 0.6 * math.exp(-8 * t), frac_reward_zero_std=line(0.1, 0.5), reward=flat(0.4)),
-        {},
-    ),
-    "entropy_explosion": (
-        healthy(reward=lambda t: 0.7 - 0.5 * t, kl=flat(0.02), entropy=lambda t: 0.5 + 2 * t**2),
-        {},
-    ),
-    "decision_collapse": (healthy(answers__distinct=line(0.8, 0.05), texts__distinct=flat(0.95)), {}),
-    "reward_hacking": (
-        evaluated(healthy(120), eval_accuracy=wiggle(0.4, 0.005)),
-        {},
-    ),
-    "length_collapse": (healthy(completions__mean_length=line(400, 40)), {}),
-    "length_explosion": (dull(completions__mean_length=line(200, 500)), {}),
-    "overfitting": (evaluated(healthy(120), eval_accuracy=lambda t: 0.5 - 0.1 * t + 0.004 * math.sin(50 * t)), {}),
-    "validation_drop": (
-        evaluated(healthy(120), eval_accuracy=lambda t: 0.5 + (0.2 * t if t < 0.6 else 0.12 - 0.25 * (t - 0.6))),
-        {},
-    ),
-    "late_collapse": (healthy(160, reward=lambda t: 0.3 + 0.6 * t if t < 0.5 else 0.6 - 0.5 * (t - 0.5)), {}),
-    "no_learning": (dull(), {}),
-    "sup_loss_flat": (healthy(loss__supervised=flat(1.0)), {"lambda_supervised": 0.5}),
-    "consistency_rising": (healthy(loss__consistency=lambda t: 0.2 if t < 0.3 else 0.2 + t), {}),
-    "lr_exhausted": (healthy(120, learning_rate=lambda t: max(0.0, 1e-6 * (1 - t))), {}),
-    "eval_resolution": (
-        evaluated(healthy(), eval_accuracy=lambda t: round((0.40 + 0.05 * t) * 50) / 50),
-        {"eval_questions": 50},
-    ),
-    "group_size_bound": (healthy(critic__advantages__max=2.475, critic__advantages__min=-2.0), {}),
-    "on_policy": (healthy(clip_ratio__region_mean=0.0, ppo_kl=0.0), {}),
-    "kl_off": (healthy(kl=0.0), {}),
-    "beta_from_loss": ([row | {"loss": 0.04 * row["kl"]} for row in healthy()], {}),
-    "mean_advantage": (healthy(advantage__mean=0.0), {}),
-}
-
-# rule -> a run that looks like it and is not
-SILENT: dict[str, tuple[list[dict[str, float]], dict[str, Any]]] = {
-    "nonfinite": ([*healthy()[:40], {"step": 41.0, "reward": 0.5}], {}),  # rows with fewer metrics
-    "not_rl_log": (rows(40, my_reward=line(0.1, 0.5), loss=flat(0.1)), {}),
-    "too_short": (healthy(12), {}),
-    "wrong_reference": (healthy(kl=lambda t: 0.0 if t == 0 else 1.0), {}),
-    "markov_bound": (healthy(ratio__mean=flat(1.4)), {}),
-    "saturated_clamp": (healthy(ratio__mean=flat(20000.0)), {}),
-    "z2": (healthy(z2=1.01), {"z2_dims": 10000}),
-    "sampler_mismatch": (healthy(rollout_corr__rollout_is_mean=flat(0.98)), {}),
-    "stale_rollouts": (dull(train_rollout_logprob_abs_diff=flat(0.05)), {}),
-    "sign_inverted": (healthy(reward=lambda t: 0.5 - 0.3 * math.sin(math.pi * t)), {}),
-    "failed_rewards": (healthy(invalid__share=line(0.1, 0.0)), {}),
-    "truncation": (healthy(completions__clipped_ratio=line(0.3, 0.01)), {}),
-    "dead_term": (healthy(**COMPONENTS, rewards__strict__mean=lambda t: min(1.0, 3 * t)), {}),
-    "aux_only_gain": (
-        healthy(reward=line(0.5, 1.1), rewards__answer__mean=line(0.4, 0.8), rewards__format__mean=line(0.1, 0.3)),
-        {},
-    ),
-    "group_of_one": (healthy(critic__score__max=1.0, critic__advantages__max=1.5, critic__advantages__mean=0.0), {}),
-    "constant_reward": (dull(reward=flat(0.95), reward_std=flat(0.02), frac_reward_zero_std=flat(0.9)), {}),
-    "difficulty_dominates": (healthy(advantage__one_sign=flat(0.3)), {}),
-    "starved_groups": (dull(reward=flat(0.05), frac_reward_zero_std=flat(0.3)), {}),
-    "mastered_groups": (dull(reward=wiggle(0.5, 0.02), frac_reward_zero_std=flat(0.8)), {}),
-    "advantage_compressed": (dull(advantage__std=flat(0.006)), {"scale_rewards": False}),
-    "phantom_advantages": (
-        healthy(
-            reward=lambda t: min(0.99, 0.4 + 2 * t), reward_std=lambda t: max(0.0005, 0.3 - t), grad_norm=line(5, 0.1)
-        ),
-        {},
-    ),
-    "rank_std": (dull(advantage__std=flat(0.7)), {"normaliser": "rank"}),
-    "zscore_std": (dull(advantage__std=flat(0.9)), {"normaliser": "zscore"}),
-    "zero_gradient": (with_rows(healthy(), {0: {"grad_norm": 0.0, "learning_rate": 0.0}}), {}),
-    "lr_too_small": (dull(200, kl=flat(1e-4), frac_reward_zero_std=flat(0.95)), {}),
-    "kl_dominates": (dull(grad_norm__policy=flat(0.5), grad_norm__kl=flat(0.1)), {}),
-    "kl_blowup": (healthy(kl=line(0.001, 0.9)), {}),
-    "log_ratio_explosion": (healthy(log_ratio__abs_max=flat(3.0)), {}),
-    "lr_too_large": (healthy(90, reward=line(0.7, 0.3), kl=line(0.001, 0.3)), {}),
-    "pg_loss_growing": (healthy(reward=line(0.7, 0.3), kl=flat(0.01), loss__policy=lambda t: 0.01 + 0.5 * t), {}),
-    "grad_spikes": (spiky(harm=False), {}),
-    "clip_saturated": (healthy(**{"actor__clipfrac@sum": flat(0.35)}), {}),
-    "clip_idle": (healthy(clip_ratio__region_mean=0.0), {"updates_per_batch": 1}),
-    "low_entropy_start": (healthy(entropy=flat(0.3)), {}),
-    "entropy_collapse": (evaluated(healthy(entropy=line(0.58, 0.13)), eval_accuracy=line(0.2, 0.4)), {}),
-    "entropy_explosion": (healthy(entropy=lambda t: 0.5 + 2 * t**2), {}),
-    "decision_collapse": (healthy(answers__distinct=flat(0.6), texts__distinct=flat(0.95)), {}),
-    "reward_hacking": (evaluated(healthy(120), eval_accuracy=line(0.2, 0.6)), {}),
-    "length_collapse": (evaluated(healthy(completions__mean_length=line(400, 40)), eval_accuracy=line(0.2, 0.6)), {}),
-    "length_explosion": (healthy(completions__mean_length=line(200, 500)), {}),
-    "overfitting": (evaluated(healthy(120), eval_accuracy=wiggle(0.4, 0.02)), {}),
-    "validation_drop": (
-        with_rows(evaluated(healthy(120), eval_accuracy=line(0.2, 0.6)), {110: {"eval_accuracy": 0.3}}),
-        {},
-    ),
-    "late_collapse": (healthy(160, reward=lambda t: min(0.6, 0.3 + 0.6 * t)), {}),
-    "no_learning": (dull(reward=line(0.35, 0.5)), {}),
-    "sup_loss_flat": (healthy(loss__supervised=lambda t: 0.02 + math.exp(-9 * t)), {"lambda_supervised": 0.5}),
-    "consistency_rising": (healthy(loss__consistency=wiggle(0.2, 0.01)), {}),
-    "lr_exhausted": (healthy(120, reward=lambda t: min(0.7, 0.3 + t), learning_rate=lambda t: 1e-6 * (1 - t)), {}),
-    "eval_resolution": (
-        evaluated(healthy(), eval_accuracy=lambda t: round((0.2 + 0.5 * t) * 50) / 50),
-        {"eval_questions": 50},
-    ),
-    "group_size_bound": (healthy(critic__advantages__max=2.0, critic__advantages__min=-1.3), {"group_size": 8}),
-    "on_policy": (healthy(clip_ratio__region_mean=0.0, ppo_kl=flat(0.001)), {}),
-    "kl_off": (with_rows(healthy(kl=0.0), {70: {"kl": 1e-7}}), {}),
-    "beta_from_loss": ([row | {"loss": 0.04 * row["kl"] + row["reward"]} for row in healthy()], {}),
-    "mean_advantage": (healthy(advantage__mean=flat(0.3)), {}),
-}
-
-MOSTLY_NOTES = {"starved_groups", "mastered_groups"}
-ELSEWHERE = {"crash", "no_effect"}  # tests/doctor/test_readers.py and test_pair.py
+FIRES: dict[str, Case] = {}
+SILENT: dict[str, Case] = {}
+for _id in RULES:
+    _module = importlib.import_module(f"anygrpo.doctor.rules.{_id}")
+    if hasattr(_module, "fires"):
+        FIRES[_id], SILENT[_id] = _module.fires(), _module.silent()
+ELSEWHERE = {"crash", "no_effect"}  # tests/doctor/test_readers.py and test_live.py
 
 
 def rules_of(case: tuple[list[dict[str, float]], dict[str, Any]]) -> dict[str, str]:
@@ -234,8 +43,7 @@ def test_is_silent_on_the_look_alike(rule: str) -> None:
 
 
 def test_every_rule_has_both_cases() -> None:
-    assert set(FIRES) == set(SILENT) == set(LEVEL) - ELSEWHERE
-    assert set(RULES) == set(LEVEL) - {"no_effect"}
+    assert set(FIRES) == set(SILENT) == set(RULES) - ELSEWHERE
 
 
 def test_healthy_runs_of_many_seeds_and_sizes_get_no_warning() -> None:

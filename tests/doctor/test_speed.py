@@ -57,3 +57,22 @@ def test_a_log_of_100_megabytes_in_seconds(tmp_path: Path) -> None:
     found = diagnose_log(read(path))
     assert found.run.rows == 26000
     assert time.process_time() - start < 20
+
+
+def test_the_doctor_works_with_torch_absent(tmp_path: Path) -> None:
+    """Every command of the doctor, in a process in which importing torch or numpy fails."""
+    log = tmp_path / "a.jsonl"
+    log.write_text("".join(f'{{"step": {i}, "reward": {0.1 + i / 100}, "kl": 0.01}}\n' for i in range(50)))
+    note = tmp_path / "note.md"
+    note.write_text("mean_ratio = 485165216\n")
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'numpy', 'transformers', 'pydantic'): sys.modules[name] = None\n"
+        "from anygrpo.cli.main import main\n"
+        f"codes = [main(['doctor', {str(log)!r}, '--json']), main(['autopsy', {str(note)!r}, '--json']),"
+        f" main(['doctor', '--rules']),"
+        f" main(['doctor', {str(log)!r}, '--html', {str(tmp_path / 'a.html')!r}, '--json']),"
+        " main(['compare', '--a', '.578', '--b', '.573', '--n', '800'])]\n"
+        "print(codes)\n"
+    )
+    assert fresh(code).strip().endswith("[0, 0, 0, 0, 0]")

@@ -19,7 +19,10 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
     parser: argparse.ArgumentParser = subparsers.add_parser("autopsy", help=HELP, description=HELP)
     parser.add_argument(
-        "numbers", nargs="?", metavar="numbers.json", help="a JSON object of numbers, instead of or beside flags"
+        "numbers",
+        nargs="?",
+        metavar="FILE",
+        help="a JSON object of numbers, or a note: prose, tables, bullets, shell exports; beside or instead of flags",
     )
     for name in NUMBERS:
         parser.add_argument(f"--{name.replace('_', '-')}", dest=f"n_{name}", metavar="X", default=None)
@@ -42,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
     """
     from anygrpo.doctor.autopsy import examine
 
-    numbers = read_numbers(args.numbers) if args.numbers else {}
+    numbers, text = read_numbers(args.numbers) if args.numbers else ({}, "")
     numbers |= {key[2:]: value for key, value in vars(args).items() if key.startswith("n_") and value is not None}
-    autopsy = examine(numbers)
+    autopsy = examine(numbers, text)
     source = args.numbers or "command line"
     if args.json:
         from anygrpo.doctor.render.autopsy_page import as_json
@@ -66,14 +69,30 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_numbers(path: str) -> dict[str, Any]:
-    """A flat JSON object; floats are kept as they were written, since their printing is part of the evidence."""
+def read_numbers(path: str) -> tuple[dict[str, Any], str]:
+    """(numbers, the text around them): a flat JSON object, or a note in any form.
+
+    Numbers are kept as they were written, since their printing is part of the evidence.
+    """
+    from anygrpo.doctor.notes import read_note
+
     try:
-        data: Any = json.loads(Path(path).read_text("utf-8"), parse_float=str, parse_int=str)
+        text = Path(path).read_text("utf-8", "replace")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})", "give a JSON object of numbers") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror})", "give a JSON object of numbers or a note"
+        ) from None
+    try:
+        data: Any = json.loads(text, parse_float=str, parse_int=str)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not valid JSON ({str(error)[:100]})", "give a JSON object of numbers") from None
+        if text.lstrip()[:1] in "{[":
+            raise DataError(f"{path}: not valid JSON ({str(error)[:100]})", "give a JSON object of numbers") from None
+        note = read_note(text)
+        if not note.numbers:
+            raise DataError(
+                f"{path}: no number of a known name in this note", "name them, as in: mean_ratio = 4.8e8"
+            ) from None
+        return note.numbers | ({"normaliser": note.normaliser} if note.normaliser else {}), text
     if not isinstance(data, dict):
         raise DataError(f"{path}: a JSON {type(data).__name__}, not an object", 'write {"mean_ratio": 485165216, ...}')
-    return data
+    return data, ""

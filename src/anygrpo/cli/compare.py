@@ -7,7 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
 from anygrpo.errors import AnygrpoError, ConfigError
+=======
+from anygrpo.errors import AnygrpoError, ConfigError, DataError
+>>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
 
 
 def add_parser(commands: Any) -> None:
@@ -16,9 +20,16 @@ def add_parser(commands: Any) -> None:
         help="did the policy change, and did the result?",
         description="Pairs the held-out answers of two runs, prompt by prompt, and compares their weights.",
     )
+<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
     parser.add_argument(
         "runs", nargs="+", help="two run folders; or the runs of two recipes over their seeds, in any order: A/* B/*"
     )
+=======
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="two run folders, or logs of any framework")
+    parser.add_argument("--a", type=float, dest="rate_a", metavar="X", help="a rate, as .578: no runs needed")
+    parser.add_argument("--b", type=float, dest="rate_b", metavar="X", help="the rate to compare it with")
+    parser.add_argument("--n", type=int, metavar="N", help="questions that each rate was measured on")
+>>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
     parser.add_argument("--noise", metavar="RUN", help="A with another seed: what chance alone changes")
     parser.add_argument(
         "--weights", choices=("newest", "best", "none"), default="newest", help="checkpoints to compare"
@@ -29,11 +40,22 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare and print. A part that these runs do not allow is left out with its reason."""
+    if args.rate_a is not None or args.rate_b is not None:
+        return two_rates(args)
+    if len(args.runs) < 2:
+        raise ConfigError("compare needs two runs", "give RUN_A RUN_B, or bare rates: --a .578 --b .573 --n 800")
+    if any(not (Path(path) / "config.toml").is_file() for path in args.runs) or len(args.runs) > 2:
+        return logs(args)
     from anygrpo.probes import compare
 
+<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
     if len(args.runs) != 2:
         return _recipes([Path(run) for run in args.runs], args)
     a, b = map(Path, args.runs)
+=======
+    args.a, args.b = args.runs
+    a, b = Path(args.a), Path(args.b)
+>>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
     noise = Path(args.noise) if args.noise else None
     report: dict[str, Any] = {"a": str(a), "b": str(b), "settings": compare.settings_that_differ(a, b), "left_out": {}}
     parts = {
@@ -57,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
 def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
     """Two recipes over their seeds."""
     from anygrpo.probes import compare
@@ -101,6 +124,37 @@ def _of_recipes(results: dict[str, Any], zh: bool) -> list[str]:
             f"{x['detectable']:.4f}; to show the measured one: {needed} seeds of each"
         )
     return lines
+=======
+def two_rates(args: argparse.Namespace) -> int:
+    """What two rates and their number of questions can show.
+
+    Raises:
+        ConfigError: one of the three is missing or no rate.
+    """
+    from anygrpo.doctor.arms import rates, rates_text
+
+    if args.rate_a is None or args.rate_b is None or args.n is None:
+        raise ConfigError("two rates need --a, --b and --n", "as in: anygrpo compare --a .578 --b .573 --n 800")
+    found = rates(args.rate_a, args.rate_b, args.n)
+    print(json.dumps(found, indent=2) if args.json else rates_text(found, args.lang))
+    return 0
+
+
+def logs(args: argparse.Namespace) -> int:
+    """Logs of any framework side by side: where they part, and what each measure's difference is worth."""
+    from anygrpo.doctor import diagnose_log, read
+    from anygrpo.doctor.arms import arms, arms_text
+
+    runs = []
+    for path in args.runs:
+        try:
+            runs.append(diagnose_log(read(path)).run)
+        except DataError as error:
+            raise DataError(f"{path} holds no run: {error.what}", "give run folders or logs") from None
+    found = arms(runs)
+    print(json.dumps(found, ensure_ascii=False, indent=2) if args.json else arms_text(found, args.lang))
+    return 0
+>>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
 
 
 def sentences(report: dict[str, Any], zh: bool) -> list[str]:

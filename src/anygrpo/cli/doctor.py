@@ -19,13 +19,29 @@ HELP = "diagnose a training log: trainer_state.json, console output, event files
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Register the command."""
     parser: argparse.ArgumentParser = subparsers.add_parser("doctor", help=HELP, description=HELP)
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="log file or folder; several are also compared")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="log file or folder, or - for standard input; several are also compared",
+    )
     parser.add_argument(
         "--config", metavar="FILE", help="settings of the run: recipe, TRL arguments, verl YAML, shell line"
     )
     parser.add_argument(
-        "--map", action="append", default=[], metavar="NAME=KEY", dest="mapping", help="name a column, as reward=my/key"
+        "--map",
+        action="append",
+        default=[],
+        metavar="NAME=KEY|FILE",
+        dest="mapping",
+        help="name a column, as reward=my/key, or give a map that --save-map wrote",
     )
+    parser.add_argument("--save-map", metavar="FILE", help="write which column was read as what, for --map")
+    parser.add_argument("--rules", action="store_true", help="list every rule, in causal order, and stop")
+    parser.add_argument("--samples", metavar="PATH", help="read what was written: completions tables, rollout dumps")
+    parser.add_argument("--follow", action="store_true", help="watch one growing log until it ends or Ctrl-C")
+    parser.add_argument("--on-serious", metavar="COMMAND", help="with --follow: run this once for each serious finding")
+    parser.add_argument("--every", type=float, default=10.0, metavar="S", help="with --follow: seconds between looks")
     parser.add_argument("--json", action="store_true", help="machine form on standard output")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the sentences")
@@ -46,9 +62,21 @@ def run(args: argparse.Namespace) -> int:
     from anygrpo.doctor.configs import read_settings
     from anygrpo.doctor.pair import compared
 
+    if args.rules:
+        return list_rules(args.lang, args.json)
+    if args.samples:
+        return show_samples(args)
+    if not args.paths:
+        raise ConfigError("no log given", "give a log file or folder, or - for standard input")
     mapping = parse_mapping(args.mapping)
     settings = read_settings(args.config) if args.config else None
+    if args.follow:
+        from anygrpo.doctor.follow import follow
+
+        return follow(args.paths[0], mapping, settings, args.lang, args.on_serious, args.every)
     diagnoses = compared([diagnose_log(read(path), mapping, settings) for path in args.paths])
+    if args.save_map:
+        write(args.save_map, json.dumps(diagnoses[0].run.map(), ensure_ascii=False, indent=2) + "\n", "--save-map")
     if args.json:
         from anygrpo.doctor.render.as_json import as_json
 
@@ -70,15 +98,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_mapping(pairs: list[str]) -> dict[str, str]:
-    """["reward=my/key"] as a dict.
+    """["reward=my/key", "saved.json"] as a dict.
 
     Raises:
-        ConfigError: no "=", or a name that is none of ours.
+        ConfigError: neither a pair nor a file that holds a map, or a name that is none of ours.
     """
     from anygrpo.doctor.columns import known_name
 
     out: dict[str, str] = {}
     for pair in pairs:
+        if Path(pair).is_file():
+            out |= {known_name(name): key for name, key in saved_map(pair).items()}
+            continue
         name, sign, key = pair.partition("=")
         if not sign or not name or not key:
             raise ConfigError(f"--map {pair!r} is not NAME=KEY", "write it as --map reward=my/key")
@@ -86,11 +117,56 @@ def parse_mapping(pairs: list[str]) -> dict[str, str]:
     return out
 
 
-def write(path: str, text: str) -> None:
+def saved_map(path: str) -> dict[str, str]:
+    """A map that --save-map wrote.
+
+    Raises:
+        ConfigError: it holds none.
+    """
+    try:
+        found: Any = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--map {path}: {str(error)[:100]}", "give a file that --save-map wrote") from None
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found.values()):
+        raise ConfigError(f"--map {path}: not a map of names to columns", 'write {"reward/mean": "my/key"}')
+    return found
+
+
+def list_rules(lang: str, as_json: bool) -> int:
+    """Every rule in causal order: id, kind, what it says, what it must not be confused with."""
+    from anygrpo.doctor.rules import RULES
+
+    rows = [
+        {
+            "rule": r.id,
+            "stage": r.stage,
+            "kind": r.certainty,
+            "says": r.words[lang]["title"],
+            "unlike": r.words[lang]["unlike"],
+        }
+        for r in RULES.values()
+    ]
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(f"{r['stage']:10} {r['rule']:22} {r['kind']:8} {r['says']}" for r in rows))
+    return 0
+
+
+def show_samples(args: argparse.Namespace) -> int:
+    """What high-advantage answers share against low ones."""
+    from anygrpo.doctor.samples import read_samples, study, text_of
+
+    found = study(read_samples(args.samples))
+    print(json.dumps(found.as_dict(), ensure_ascii=False, indent=2) if args.json else text_of(found, args.lang))
+    return 0
+
+
+def write(path: str, text: str, flag: str = "--html") -> None:
     try:
         Path(path).write_text(text, "utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another --html file") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror}", f"choose another {flag} file") from None
 
 
 def objection(diagnoses: list[Diagnosis], floor: str | None) -> int:

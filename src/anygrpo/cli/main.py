@@ -26,6 +26,7 @@ COMMANDS = {
     "chaos": "blows to your own recipe's run: is the resumed run the same?",
     "sweep": "search settings, with intervals",
     "bench": "speed, side by side with peers",
+    "mcp": "an MCP server for assistants",
 }
 
 

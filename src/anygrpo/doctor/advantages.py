@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from anygrpo.doctor.argument import Autopsy
+from anygrpo.doctor.evidence.advantages import bound
 from anygrpo.doctor.measured import Measured
-from anygrpo.doctor.rules.algebra import bound
 
 
 def size_of_advantages(a: Autopsy) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anygrpo.doctor.findings import Certainty, Fact, Finding, Severity
 from anygrpo.doctor.measured import Measured
+
+if TYPE_CHECKING:
+    from anygrpo.doctor.claims import Claim
 
 
 @dataclass
@@ -18,6 +22,7 @@ class Autopsy:
         open: keys of `words` "cannot" sentences that apply.
         given: the numbers used.
         unused: names that were given and are not known.
+        claims: what was stated, against what follows.
     """
 
     given: dict[str, Measured]
@@ -28,6 +33,7 @@ class Autopsy:
         default_factory=lambda: dict.fromkeys(("group_size", "clamp", "beta", "live_groups"))
     )
     open: list[str] = field(default_factory=list[str])
+    claims: list[Claim] = field(default_factory=lambda: [])
 
     def say(self, rule: str, severity: Severity, variant: str, certainty: Certainty = "certain", **facts: Fact) -> None:
         self.findings.append(Finding(rule, certainty, severity, (), facts, variant))

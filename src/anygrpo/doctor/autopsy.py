@@ -12,11 +12,12 @@ from typing import Any
 
 from anygrpo.doctor.advantages import size_of_advantages, stated_normaliser
 from anygrpo.doctor.argument import Autopsy
+from anygrpo.doctor.claims import judge_claims
 from anygrpo.doctor.measured import Measured, accept, float32_step, simplest
 
 
-def examine(numbers: Mapping[str, Any]) -> Autopsy:
-    """Everything that follows from the given numbers.
+def examine(numbers: Mapping[str, Any], text: str = "") -> Autopsy:
+    """Everything that follows from the given numbers, and from the sentences of the note around them.
 
     Args:
         numbers: names of `NUMBERS` (or a framework's own) -> numbers, best as text so that their printing is known;
@@ -34,6 +35,7 @@ def examine(numbers: Mapping[str, Any]) -> Autopsy:
     size_of_advantages(autopsy)
     stated_normaliser(autopsy)
     limits(autopsy)
+    autopsy.claims = judge_claims(autopsy, text)
     return autopsy
 
 

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 from anygrpo.doctor.names import CORES, MARKS, NAMES, SCALE
+from anygrpo.doctor.synonyms import WORDS_METRIC
 
 EXACT = {name: (concept, i) for concept, known in NAMES.items() for i, name in enumerate(known)}
 WRAPPERS = re.compile(r"^(?:(?:metrics|train|logs?|data)/)+")
@@ -19,9 +20,12 @@ PREFERENCE = {"chosen", "rejected", "margins", "accuracies", "margin", "accuracy
 NOT_PARTS = {
     "mean", "std", "max", "min", "all", "group_std", "std_within", "std_between", "median", "p10", "p90", "sum",
     "count", "total", "avg", "overall", "raw", "last", "best", "rolling", "scale", "weight", "baseline", "running",
-    "threshold", "ema",
+    "threshold", "ema", "global",
 }  # fmt: skip
-MEANS = {"mean", "avg", "average", "train", "training", "batch"}
+MEANS = {"mean", "avg", "average", "train", "training", "batch", "ep", "rollout", "grpo"}
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+WIDE = str.maketrans("（）：，；／－＿　【】", "():,;/-_ []")
+CHINESE = re.compile("[\u4e00-\u9fff]")
 STEPS = (
     "step",
     "global_step",
@@ -33,14 +37,43 @@ STEPS = (
     "iter",
     "train/global_step",
     "update",
+    "time/iterations",
+    "time/total_timesteps",
 )
 TIMES = ("time", "runtime", "samples_per_second", "steps_per_second", "num_tokens", "epoch", "loss")
 
 
 @lru_cache(maxsize=8192)
 def normalise(key: str) -> str:
-    """Lower case, wrappers such as "train/" dropped, blanks and dashes as underscores."""
-    return WRAPPERS.sub("", key.strip().lower().replace(" ", "_").replace("-", "_"))
+    """Lower case, wrappers such as "train/" dropped, blanks and dashes as underscores, "a / b" as "a/b"."""
+    return WRAPPERS.sub("", plain_name(key))
+
+
+@lru_cache(maxsize=8192)
+def plain_name(key: str) -> str:
+    """A name as the tables write it: lower case, full-width signs and blanks undone, dashes as underscores."""
+    text = re.sub(r"\s*/\s*", "/", key.translate(WIDE).strip().strip("*`'\"").strip())
+    return re.sub(r"\s+", "_", text.lower().replace("-", "_"))
+
+
+def words_of(key: str) -> list[str]:
+    """The words in a name: "AvgScore", "loss_pg" and "rollout/ep_rew_mean" taken apart."""
+    split = CAMEL.sub("_", key.translate(WIDE))
+    return [t for t in re.split(r"[_/.\s()\[\]\-]+", split.lower()) if t]
+
+
+def _unordered() -> dict[frozenset[str], str]:
+    """Set of words -> concept, for names whose words come in another order ("loss_pg", "pg_loss")."""
+    out: dict[frozenset[str], str] = {}
+    for name, concept in (*CORES.items(), *WORDS_METRIC.items(), *((n, c) for n, (c, _) in EXACT.items())):
+        parts = frozenset(t for t in re.split(r"[_/]", name) if t not in MEANS)
+        if 2 <= len(parts) <= 3 and not concept.startswith("groups/") and "@" not in name and len(name) < 24:
+            out.setdefault(parts, concept)
+    return out
+
+
+UNORDERED = _unordered()
+CHINESE_TAIL = re.compile(r"_?[(\[（].*$|_(?:mean|avg|std)$")
 
 
 @lru_cache(maxsize=8192)
@@ -59,14 +92,21 @@ def concept(key: str) -> tuple[str, int] | None:
         return held_out(match[1])
     if name in CORES:
         return CORES[name], 50
+    if found := WORDS_METRIC.get(name) or WORDS_METRIC.get(plain_name(key)):
+        return found, 55
     if match := COMPONENT.match(name):
         return part(match[1], match[2] == "std")
-    tokens = [t for t in re.split(r"[_/.]+", name) if t]
-    core = "_".join(t for t in tokens if t not in MEANS)
+    tokens = words_of(WRAPPERS.sub("", key.strip()))
+    kept = [t for t in tokens if t not in MEANS]
+    core = "_".join(kept)
     if core in CORES:
         return CORES[core], 60 + len(tokens)
     if core in EXACT and not name.startswith(("rewards/", "reward/")):
         return EXACT[core][0], 80 + len(tokens)
+    if found := WORDS_METRIC.get(core) or UNORDERED.get(frozenset(kept)):
+        return found, 90 + len(tokens)
+    if CHINESE.search(key) and (found := WORDS_METRIC.get(CHINESE_TAIL.sub("", plain_name(key)))):
+        return found, 95
     if match := BARE_COMPONENT.match(name):
         groups = match.groups()
         return part(groups[0] or groups[3], "std" in groups)
@@ -78,7 +118,7 @@ def held_out(rest: str) -> tuple[str, int] | None:
     if any(word in rest for word in TIMES):
         return None
     inner = normalise(rest)
-    found = EXACT.get(inner, (CORES.get(inner, inner), 0))[0]
+    found = EXACT.get(inner, (CORES.get(inner, WORDS_METRIC.get(inner, inner)), 0))[0]
     if found.startswith("reward/mean"):
         return "eval/reward", 0
     return f"eval/{found}", 0
@@ -124,6 +164,12 @@ def step_of(row: dict[str, float]) -> float | None:
         if name in row:
             return row[name]
     return None
+
+
+def counts(key: str) -> bool:
+    """Whether a column only counts or times: steps, epochs, tokens, seconds."""
+    name = normalise(key)
+    return key in STEPS or name in STEPS or any(word in name for word in TIMES if word != "loss")
 
 
 def framework_of(keys: set[str]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from anygrpo.doctor import canonical
+from anygrpo.doctor.inference import Inferred, infer
 from anygrpo.doctor.log import Ending, Log, Row
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
 from anygrpo.doctor.series import Series, median
@@ -16,15 +18,17 @@ from anygrpo.errors import ConfigError, suggestion
 
 
 @dataclass
-class Run:
+class Columns:
     """What the rules read.
 
     Attributes:
         framework: "trl", "verl", ..., or "generic".
-        rows: number of training rows.
+        rows: number of training rows; `read`: rows of any kind.
         series: canonical name -> series. Parts of the reward are under `components`, evaluations under `evals`.
         steps: row number -> step counter, where the log has one.
         settings: concept -> value, of what was found in the log or given with --config.
+        inferred: columns read from their numbers instead of their names, with the arithmetic.
+        unknown: columns of the log that nothing was made of.
     """
 
     source: str
@@ -38,6 +42,10 @@ class Run:
     notes: list[str] = field(default_factory=list[str])
     preference: bool = False
     finished: bool = False
+    inferred: Inferred = field(default_factory=Inferred)
+    unknown: tuple[str, ...] = ()
+    read: int = 0
+    columns: tuple[str, ...] = ()
 
     def get(self, name: str) -> Series | None:
         """The series, or None where it was never logged."""
@@ -73,6 +81,16 @@ class Run:
         """Steps that the log covers: the counter where there is one, else its rows."""
         return max([*self.steps.values(), float(self.rows)], default=0.0)
 
+    def steps_of(self, rows: Iterable[int]) -> list[float]:
+        """The step counters of some rows; empty where any of them has none."""
+        found = [self.steps.get(r) for r in rows]
+        return [] if None in found else [x for x in found if x is not None]
+
+    def map(self) -> dict[str, str]:
+        """our name -> the column it was read from; what --save-map writes and --map takes."""
+        columns = set(self.columns)
+        return {name: s.key for name, s in sorted(self.series.items()) if s.key in columns and len(s)}
+
     @cached_property
     def not_observable(self) -> list[str]:
         """Names of the metric map that this log does not have."""
@@ -88,7 +106,7 @@ class Run:
         return missing if self.evals else [*missing, CONCEPTS["eval"]]
 
 
-def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Run:
+def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Columns:
     """Translate a log.
 
     Args:
@@ -99,16 +117,23 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
     keys = {key for _, row in rows for key in row}
     columns = choose(rows, keys, mapping or {})
     training = [(i, row) for i, row in rows if trains(row, columns)]
+    inferred = infer(training or rows, columns)
+    if inferred.columns:
+        columns |= {found.name: found.key for found in inferred.columns}
+        training = [(i, row) for i, row in rows if trains(row, columns)]
     series: dict[str, Series] = {}
     for name, key in columns.items():
         source = rows if name.startswith("eval/") else training
         series[name] = collect(name, key, source)
     derive(series)
+    framework = "anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys)
+    if framework == "sb3" and (entropy := series.get("entropy")):  # its entropy_loss is minus the entropy
+        series["entropy"] = replace(entropy, key=f"- {entropy.key}", values=tuple(-x for x in entropy.values))
     steps = {i: s for i, row in training if (s := canonical.step_of(row)) is not None and math.isfinite(s)}
-    return Run(
+    return Columns(
         source=log.source,
         format=log.format,
-        framework="anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys),
+        framework=framework,
         rows=len(training),
         series=series,
         steps=steps,
@@ -117,6 +142,10 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         notes=log.notes + notes,
         preference=any(canonical.normalise(k) in ("rewards/chosen", "rewards/margins") for k in keys),
         finished=bool(log.summary),
+        inferred=inferred,
+        read=len(rows),
+        columns=tuple(sorted(keys)),
+        unknown=tuple(sorted(k for k in keys if k not in set(columns.values()) and not canonical.counts(k))),
     )
 
 

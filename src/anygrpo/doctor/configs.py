@@ -48,7 +48,7 @@ def parse(text: str, suffix: str) -> dict[str, Any]:
     if suffix == ".json" or text.lstrip().startswith("{"):
         try:
             return dotted(json.loads(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             return pairs(text)
     if suffix in (".yaml", ".yml"):
         import yaml
@@ -61,14 +61,21 @@ def parse(text: str, suffix: str) -> dict[str, Any]:
     return pairs(text)
 
 
-def dotted(tree: Any, prefix: str = "") -> dict[str, Any]:
+def dotted(tree: Any, prefix: str = "", depth: int = 32) -> dict[str, Any]:
+    """Nested settings as one flat dict of dotted names.
+
+    Raises:
+        DataError: deeper than 32 levels, as YAML that refers to itself is.
+    """
     out: dict[str, Any] = {}
     if not isinstance(tree, dict):
         return out
+    if depth == 0:
+        raise DataError(f"settings nested over 32 deep at {prefix[:60]!r}", "does the file refer to itself?")
     for key, value in cast(dict[Any, Any], tree).items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
-            out.update(dotted(value, f"{name}."))
+            out.update(dotted(value, f"{name}.", depth - 1))
         else:
             out[name] = plain(value)
     return out

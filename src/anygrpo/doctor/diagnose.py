@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from anygrpo.doctor.columns import Run, build
+from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.configs import from_header
+from anygrpo.doctor.evidence.progress import LONG_ENOUGH
 from anygrpo.doctor.findings import Finding, verdict
 from anygrpo.doctor.log import Log, flatten
 from anygrpo.doctor.rank import rank
 from anygrpo.doctor.rules import RULES
-from anygrpo.doctor.rules.progress import LONG_ENOUGH
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Diagnosis:
         not_observable: metrics the log does not have; a rule that needs one says nothing, and that is no acquittal.
     """
 
-    run: Run
+    run: Columns
     findings: tuple[Finding, ...]
     verdict: str
     not_observable: tuple[str, ...]
@@ -52,7 +52,7 @@ def diagnose(
     return diagnose_log(Log("live", format, [flatten(dict(row)) for row in rows]), settings=dict(config or {}))
 
 
-def judge(run: Run) -> Diagnosis:
+def judge(run: Columns) -> Diagnosis:
     """Apply every rule that can be applied; a log too short for trends keeps its certainties."""
     reward = run.get("reward/mean")
     short = reward is None or len(reward) < LONG_ENOUGH
@@ -65,7 +65,7 @@ def judge(run: Run) -> Diagnosis:
             continue
         findings += rule.apply(run)
     findings = rank(drop_contradicted(findings))
-    refused = any(f.rule in ("too_short", "not_rl_log") for f in findings)
+    refused = reward is None or any(f.rule in ("too_short", "not_rl_log") for f in findings)
     only_refusals = all(f.severity == "info" or f.rule in ("too_short", "not_rl_log") for f in findings)
     return Diagnosis(
         run, tuple(findings), verdict(findings, not (refused and only_refusals)), tuple(run.not_observable)
@@ -75,16 +75,18 @@ def judge(run: Run) -> Diagnosis:
 def drop_contradicted(findings: list[Finding]) -> list[Finding]:
     """What the others make needless.
 
-    `no_learning` is for runs with none of the causes shown: a cause that explains it replaces it. `starved` or
-    `mastered` groups beside `constant_reward` are the same zeros with the cause found. That the log is too noisy for a
+    `no_learning` is for runs with none of the causes shown: a cause that explains it replaces it. A rule may name
+    others that say the same less exactly. That the log is too noisy for a
     trend is worth a word only where nothing graver was found.
     """
     heavy = {f.rule for f in findings if f.severity != "info"}
     gone: set[str] = set()
     if any("no_learning" in RULES[r].explains for r in heavy - {"no_learning"}):
         gone.add("no_learning")
-    if "constant_reward" in heavy:
-        gone |= {"starved_groups", "mastered_groups"}
+    gone |= {replaced for r in heavy for replaced in RULES[r].replaces}
+    proved = any(f.certainty == "certain" and f.severity == "serious" and f.rule != "crash" for f in findings)
+    if proved:  # what is proved needs no trend: the refusal stays as a note
+        findings = [replace(f, severity="info") if f.rule == "too_short" else f for f in findings]
     noisy = any(f.rule == "too_short" and f.variant == "mde" for f in findings)
     if noisy and heavy - {"too_short"}:
         gone.add("too_short")

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anygrpo.doctor.columns import Run, build
+from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.diagnose import Diagnosis, judge
 from anygrpo.doctor.findings import SEVERITIES, Finding
 from anygrpo.doctor.log import Log, Row, flatten
 from anygrpo.doctor.prescriptions import concepts_of
 from anygrpo.doctor.rules import RULES
 
-URGENT = ("nonfinite", "markov_bound", "saturated_clamp", "log_ratio_explosion", "z2")
-"""Said at once, from a single row."""
-ABSENCES = ("no_learning", "lr_too_small", "kl_dominates", "starved_groups", "mastered_groups")
-"""That something has not happened yet is said only after `patience` rows."""
 COUNTED = 10
 """Rows after which an absence that was counted, not inferred, is said."""
-NEVER = ("too_short", "not_rl_log", "crash", "no_effect")
-"""Meaningless while the run goes on."""
 
 
 class LiveDoctor:
@@ -58,9 +52,10 @@ class LiveDoctor:
             self.next_look = self.seen + max(self.every, self.seen // 10)
             return self.new(list(self.diagnosis().findings))
         alone = build(Log("live", "anygrpo", [flat]), settings=self.settings)
-        return self.new([f for id in URGENT if RULES[id].observable(alone) for f in RULES[id].apply(alone)])
+        urgent = [rule for rule in RULES.values() if rule.live == "at_once" and rule.observable(alone)]
+        return self.new([f for rule in urgent for f in rule.apply(alone)])
 
-    def run(self) -> Run:
+    def run(self) -> Columns:
         return build(Log("live", "anygrpo", self.rows), settings=self.settings)
 
     def diagnosis(self) -> Diagnosis:
@@ -72,7 +67,8 @@ class LiveDoctor:
         for f in findings:
             weight = SEVERITIES.index(f.severity)
             patience = COUNTED if f.certainty == "certain" else self.patience  # counted groups need not be waited for
-            waiting = f.rule in NEVER or (f.rule in ABSENCES and self.seen < patience)
+            live = RULES[f.rule].live
+            waiting = live == "never" or (live == "patient" and self.seen < patience)
             if not waiting and self.said.get(f.rule, -1) < weight:
                 self.said[f.rule] = weight
                 out.append(f)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, Literal
 
 Row = dict[str, float]
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""What a terminal would obey; no name of a metric holds any."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ def number(value: Any) -> float | None:
             return None
     if not isinstance(value, str):
         return None
+    try:
+        if value[-1:].isdigit() and "_" not in value:
+            return float(value)
+    except ValueError:
+        pass
     text = value.strip().strip("'\"")
     if text.endswith(")") and "(" in text:
         text = text[text.index("(") + 1 : -1].split(",")[0].strip()
@@ -96,7 +105,7 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
     if not isinstance(tree, dict) or depth == 0:
         return out
     for key, value in tree.items():  # type: ignore[reportUnknownVariableType]
-        name = f"{prefix}{key}"
+        name = intern(CONTROL.sub("", f"{prefix}{key}"))
         if isinstance(value, dict):
             out.update(flatten(value, f"{name}/", depth - 1))
         elif isinstance(value, list):

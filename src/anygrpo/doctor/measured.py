@@ -14,7 +14,8 @@ DECIMAL = re.compile(r"^\s*[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?\s*$")
 
 NUMBERS = (
     "mean_ratio", "max_ratio", "mean_log_ratio", "policy_loss", "loss", "kl", "beta", "mean_advantage", "advantage_std",
-    "advantage_max", "std_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm",
+    "advantage_max", "std_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm", "mean_reward",
+    "log_prob_current", "log_prob_ref", "dimensions",
 )  # fmt: skip
 NORMALISERS = {
     "zscore": ("zscore", "std", "groupstd", "group", "grpo", "z"),
@@ -96,6 +97,8 @@ def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None,
     Raises:
         ConfigError: no known name among them, or a known one that is no number.
     """
+    from anygrpo.doctor.notes import name_of
+
     given: dict[str, Measured] = {}
     unused: list[str] = []
     normaliser: str | None = None
@@ -108,6 +111,8 @@ def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None,
             normaliser = known_normaliser(str(value))
         elif name in NUMBERS:
             given[name] = measured(value, name)
+        elif known := name_of(str(raw)):
+            given.setdefault(known, measured(value, name))
         else:
             unused.append(str(raw))
     if not given:

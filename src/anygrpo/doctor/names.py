@@ -222,6 +222,7 @@ CORES: dict[str, str] = {
 """For logs of no known framework: the name without "mean", "avg" and "train"."""
 
 MARKS: dict[str, tuple[str, ...]] = {
+    "sb3": ("rollout/ep_rew_mean", "time/total_timesteps", "train/explained_variance"),
     "anygrpo": ("groups/live", "reward/std_within", "update/relative_norm"),
     "verl": ("actor/pg_loss", "critic/score/mean", "actor/ppo_kl"),
     "openrlhf": ("train/actor_lr", "actor_lr", "train/vllm_kl", "train/actor_grad_norm"),

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import loss_kl_slope
 from anygrpo.doctor.findings import Change, Finding
-from anygrpo.doctor.rules.progress import loss_kl_slope
+from anygrpo.doctor.synonyms import WORDS_SETTING
 
 SETTINGS: dict[str, dict[str, str]] = {
     "scoring_dropout": {"anygrpo": "policy.dropout_in_scoring"},
     "behaviour": {"anygrpo": "policy.behaviour"},
     "learning_rate": {
         "anygrpo": "optimizer.learning_rate", "trl": "learning_rate", "verl": "actor_rollout_ref.actor.optim.lr",
-        "openrlhf": "--actor_learning_rate", "nemo-rl": "policy.optimizer.kwargs.lr", "ms-swift": "--learning_rate",
+        "openrlhf": "--actor.adam.lr", "nemo-rl": "policy.optimizer.kwargs.lr", "ms-swift": "--learning_rate",
         "prime-rl": "trainer.optim.lr", "tinker": "learning_rate", "skyrl": "trainer.policy.optimizer_config.lr",
         "areal": "actor.optimizer.lr", "slime": "--lr", "open-instruct": "--learning_rate",
         "roll": "actor_train.training_args.learning_rate",
     },
     "beta": {
         "anygrpo": "algorithm.beta", "trl": "beta", "verl": "actor_rollout_ref.actor.kl_loss_coef",
-        "openrlhf": "--init_kl_coef",
+        "openrlhf": "--algo.kl.init_coef",
         "nemo-rl": "loss_fn.reference_policy_kl_penalty", "ms-swift": "--beta", "prime-rl": "trainer.loss.kl_tau",
         "tinker": "kl_penalty_coef", "skyrl": "trainer.algorithm.kl_loss_coef", "areal": "actor.kl_ctl",
         "slime": "--kl-loss-coef",
@@ -28,7 +29,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "group_size": {
         "anygrpo": "algorithm.group_size", "trl": "num_generations", "verl": "actor_rollout_ref.rollout.n",
-        "openrlhf": "--n_samples_per_prompt", "nemo-rl": "grpo.num_generations_per_prompt",
+        "openrlhf": "--rollout.n_samples_per_prompt", "nemo-rl": "grpo.num_generations_per_prompt",
         "ms-swift": "--num_generations",
         "prime-rl": "orchestrator.rollouts_per_example", "tinker": "group_size",
         "skyrl": "generator.n_samples_per_prompt",
@@ -38,7 +39,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "max_length": {
         "anygrpo": "policy.max_new_tokens", "trl": "max_completion_length", "verl": "data.max_response_length",
-        "openrlhf": "--generate_max_len", "nemo-rl": "policy.generation.max_new_tokens",
+        "openrlhf": "--rollout.max_new_tokens", "nemo-rl": "policy.generation.max_new_tokens",
         "ms-swift": "--max_completion_length",
         "prime-rl": "orchestrator.sampling.max_tokens", "tinker": "max_tokens",
         "skyrl": "generator.sampling_params.max_generate_length",
@@ -47,64 +48,65 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "temperature": {
         "anygrpo": "policy.temperature", "trl": "temperature", "verl": "actor_rollout_ref.rollout.temperature",
-        "openrlhf": "--temperature",
+        "openrlhf": "--rollout.temperature",
         "nemo-rl": "policy.generation.temperature", "ms-swift": "--temperature",
         "prime-rl": "orchestrator.sampling.temperature",
         "tinker": "temperature", "skyrl": "generator.sampling_params.temperature", "areal": "gconfig.temperature",
         "slime": "--rollout-temperature", "open-instruct": "--temperature",
     },
     "top_p": {
-        "anygrpo": "policy.top_p", "trl": "top_p", "verl": "actor_rollout_ref.rollout.top_p", "openrlhf": "--top_p",
+        "anygrpo": "policy.top_p", "trl": "top_p", "verl": "actor_rollout_ref.rollout.top_p",
+        "openrlhf": "--rollout.top_p",
         "nemo-rl": "policy.generation.top_p", "ms-swift": "--top_p", "areal": "gconfig.top_p",
         "slime": "--rollout-top-p",
     },
     "clip": {
         "anygrpo": "algorithm.clip_low and algorithm.clip_high", "trl": "epsilon",
         "verl": "actor_rollout_ref.actor.clip_ratio",
-        "openrlhf": "--eps_clip", "nemo-rl": "loss_fn.ratio_clip_min and ratio_clip_max", "ms-swift": "--epsilon",
+        "openrlhf": "--actor.eps_clip", "nemo-rl": "loss_fn.ratio_clip_min and ratio_clip_max", "ms-swift": "--epsilon",
         "skyrl": "trainer.algorithm.eps_clip_low", "areal": "actor.eps_clip", "slime": "--eps-clip",
         "open-instruct": "--clip_lower",
     },
     "clip_high": {
         "anygrpo": "algorithm.clip_high", "trl": "epsilon_high", "verl": "actor_rollout_ref.actor.clip_ratio_high",
-        "openrlhf": "--eps_clip_low_high", "nemo-rl": "loss_fn.ratio_clip_max", "ms-swift": "--epsilon_high",
+        "openrlhf": "--actor.eps_clip_low_high", "nemo-rl": "loss_fn.ratio_clip_max", "ms-swift": "--epsilon_high",
         "skyrl": "trainer.algorithm.eps_clip_high", "slime": "--eps-clip-high", "open-instruct": "--clip_higher",
     },
     "grad_clip": {
         "anygrpo": "optimizer.grad_clip", "trl": "max_grad_norm", "verl": "actor_rollout_ref.actor.grad_clip",
-        "openrlhf": "--max_norm",
         "nemo-rl": "policy.max_grad_norm", "ms-swift": "--max_grad_norm", "prime-rl": "trainer.optim.max_norm",
         "slime": "--clip-grad",
     },
     "scale_rewards": {
         "anygrpo": "algorithm.advantage", "trl": "scale_rewards", "verl": "algorithm.norm_adv_by_std_in_grpo",
-        "openrlhf": "--advantage_estimator dr_grpo", "nemo-rl": "grpo.normalize_rewards", "ms-swift": "--scale_rewards",
+        "openrlhf": "--algo.advantage.estimator", "nemo-rl": "grpo.normalize_rewards", "ms-swift": "--scale_rewards",
     },
     "dynamic_sampling": {
-        "anygrpo": "algorithm.filters", "verl": "algorithm.filter_groups.enable", "openrlhf": "--dynamic_filtering",
+        "anygrpo": "algorithm.refill", "verl": "algorithm.filter_groups.enable",
+        "openrlhf": "--algo.dynamic_filtering_enable",
         "nemo-rl": "grpo.use_dynamic_sampling", "ms-swift": "--dynamic_sample",
         "slime": "--dynamic-sampling-filter-path",
         "skyrl": "trainer.algorithm.dynamic_sampling.type",
     },
     "entropy_coef": {
         "anygrpo": "algorithm.entropy_coef", "verl": "actor_rollout_ref.actor.entropy_coeff",
-        "openrlhf": "--entropy_loss_coef", "slime": "--entropy-coef",
+        "openrlhf": "--actor.entropy_coef", "slime": "--entropy-coef",
     },
     "updates_per_batch": {
         "anygrpo": "algorithm.epochs and algorithm.minibatches", "trl": "num_iterations",
         "verl": "actor_rollout_ref.actor.ppo_epochs",
-        "openrlhf": "--max_epochs", "ms-swift": "--num_iterations",
+        "openrlhf": "--train.max_epochs", "ms-swift": "--num_iterations",
     },
     "importance_cap": {
-        "anygrpo": "algorithm.importance_cap", "trl": "vllm_importance_sampling_cap",
+        "anygrpo": "algorithm.importance_cap", "trl": "vllm_importance_sampling_clip_max",
         "verl": "algorithm.rollout_correction.rollout_is_threshold",
-        "openrlhf": "--vllm_is_truncated_threshold",
+        "openrlhf": "--algo.advantage.is_correction_threshold",
         "ms-swift": "--rollout_importance_sampling_threshold",
         "open-instruct": "--truncated_importance_sampling_ratio_cap",
     },
     "max_steps": {
         "anygrpo": "stages.steps", "trl": "max_steps", "verl": "trainer.total_training_steps",
-        "openrlhf": "--num_episodes", "ms-swift": "--max_steps",
+        "openrlhf": "--train.num_episodes", "ms-swift": "--max_steps",
     },
     "precision": {
         "trl": "bf16", "anygrpo": "policy.dtype", "verl": "actor_rollout_ref.rollout.dtype",
@@ -115,15 +117,15 @@ SETTINGS: dict[str, dict[str, str]] = {
         "ms-swift": "--loss_type",
     },
     "overlong_penalty": {
-        "verl": "reward_model.overlong_buffer.enable", "ms-swift": "--reward_funcs soft_overlong",
-        "openrlhf": "--overlong_penalty_factor",
+        "anygrpo": "algorithm.overlong_buffer",  "ms-swift": "--reward_funcs",
+        "openrlhf": "--reward.overlong_penalty_factor",
     },
     "reference_model": {
-        "anygrpo": "policy.reference", "trl": "ref_model", "verl": "actor_rollout_ref.ref", "openrlhf": "--pretrain",
+        "anygrpo": "policy.reference", "verl": "actor_rollout_ref.ref", "openrlhf": "--actor.model_name_or_path",
         "ms-swift": "--ref_model",
     },
     "advantage": {
-        "anygrpo": "algorithm.advantage", "verl": "algorithm.adv_estimator", "openrlhf": "--advantage_estimator",
+        "anygrpo": "algorithm.advantage", "verl": "algorithm.adv_estimator", "openrlhf": "--algo.advantage.estimator",
     },
     "lambda_supervised": {"anygrpo": "algorithm.lambda_supervised"},
     "lambda_consistency": {"anygrpo": "algorithm.lambda_consistency"},
@@ -131,6 +133,34 @@ SETTINGS: dict[str, dict[str, str]] = {
         "anygrpo": "optimizer.learning_rate.warmup", "trl": "warmup_steps",
         "verl": "actor_rollout_ref.actor.optim.lr_warmup_steps",
     },
+}  # fmt: skip
+
+VALUES: dict[tuple[str, str], dict[str, str]] = {
+    ("loss_reduction", "token-mean"): {"trl": "dapo", "ms-swift": "dapo", "verl": "token-mean",
+                                       "anygrpo": "token_mean"},
+    ("scale_rewards", "none"): {
+        "trl": "none", "ms-swift": "none", "verl": "False", "nemo-rl": "false", "openrlhf": "dr_grpo",
+        "anygrpo": "centred",
+    },
+    ("dynamic_sampling", "true"): {
+        "verl": "True", "openrlhf": "", "nemo-rl": "true", "ms-swift": "true", "skyrl": "filter",
+        "anygrpo": "3",
+    },
+    ("overlong_penalty", "on"): {"anygrpo": "128", "ms-swift": "soft_overlong", "openrlhf": "1.0"},
+    ("advantage", "zscore"): {"anygrpo": "zscore", "verl": "grpo", "openrlhf": "group_norm"},
+}  # fmt: skip
+"""(concept, value) -> how each framework writes that value; a framework without an entry is told to check it."""
+
+PLAIN: dict[str, str] = {
+    "learning_rate": "learning_rate", "beta": "kl_beta", "clip": "clip_epsilon", "clip_high": "clip_high",
+    "temperature": "temperature", "group_size": "group_size", "max_length": "max_length", "grad_clip": "max_grad_norm",
+    "entropy_coef": "entropy_coef", "updates_per_batch": "updates_per_batch", "top_p": "top_p",
+    "lambda_supervised": "lambda_sup", "lambda_consistency": "lambda_consistency",
+}  # fmt: skip
+"""The settings of a trainer of nobody's framework, under the words most notes use."""
+SB3: dict[str, str] = {
+    "learning_rate": "learning_rate", "clip": "clip_range", "entropy_coef": "ent_coef", "grad_clip": "max_grad_norm",
+    "updates_per_batch": "n_epochs", "max_steps": "total_timesteps",
 }  # fmt: skip
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -181,13 +211,19 @@ ALIASES: dict[str, tuple[str, ...]] = {
 """Last parts of setting names, for reading configurations: the longest match wins."""
 
 
+FOREIGN = {"critic", "reward_model", "ref", "value"}
+"""Parts of a path that speak of another model."""
+
+
 def concept_of(name: str) -> str | None:
     """The concept of a setting name ("actor_rollout_ref.actor.optim.lr" -> "learning_rate"), or None."""
     parts = name.strip().lstrip("-").replace("-", "_").lower().split(".")
+    if found := WORDS_SETTING.get(parts[-1]):
+        return found if not FOREIGN & set(parts[:-1]) else None
     for concept, names in ALIASES.items():
         for alias in names:
             wanted = alias.split(".")
-            if parts[-len(wanted) :] == wanted and not {"critic", "reward_model", "ref", "value"} & set(parts[:-1]):
+            if parts[-len(wanted) :] == wanted and not FOREIGN & set(parts[:-1]):
                 return concept
     return None
 
@@ -204,27 +240,42 @@ def concepts_of(settings: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def advice(finding: Finding, run: Run, words: dict[str, str]) -> list[str]:
+def advice(finding: Finding, run: Columns, words: dict[str, str]) -> list[str]:
     """One sentence a change: the setting's name in this framework, the value now, the value to put."""
     out: list[str] = []
-    for change in finding.changes:
-        name = SETTINGS[change.concept].get(run.framework)
-        if name is None:
-            continue
+    for change, name in named(finding, run.framework):
         now = present(run, change.concept)
-        if change.value is None and change.factor is None:
+        value = written(change, run.framework)
+        if value == "" or (change.value is None and change.factor is None):
             out.append(words["check"].format(name=name))
         elif change.factor is not None and now is not None:
             out.append(words["set_from"].format(name=name, now=plain(now), to=plain(now * change.factor)))
         elif change.factor is not None:
             out.append(words["scale"].format(name=name, factor=f"{change.factor:g}"))
         elif change.value != now:  # a cure that is in force already is none
-            out.append(put(change, name, now, words))
+            out.append(put(value, name, now, words))
     return out
 
 
-def put(change: Change, name: str, now: float | None, words: dict[str, str]) -> str:
-    value = f"{change.value:g}" if isinstance(change.value, int | float) else str(change.value)
+def named(finding: Finding, framework: str) -> list[tuple[Change, str]]:
+    """Each change with each setting of this framework that it speaks of ("low and high" are two)."""
+    known = {"generic": PLAIN, "sb3": SB3}.get(framework)
+    out: list[tuple[Change, str]] = []
+    for change in finding.changes:
+        name = known.get(change.concept) if known else SETTINGS[change.concept].get(framework)
+        out += [(change, part) for part in (name or "").split(" and ") if part]
+    return out
+
+
+def written(change: Change, framework: str) -> str:
+    """The value as this framework takes it; "" where it is not known how it writes it."""
+    if isinstance(change.value, int | float):
+        return f"{change.value:g}"
+    known = VALUES.get((change.concept, str(change.value)))
+    return known.get(framework, "") if known else str(change.value)
+
+
+def put(value: str, name: str, now: float | None, words: dict[str, str]) -> str:
     if now is not None:
         return words["set_from"].format(name=name, now=plain(now), to=value)
     return words["set"].format(name=name, to=value)
@@ -235,14 +286,14 @@ def plain(x: float) -> str:
     return str(round(x)) if abs(x) >= 10 else f"{x:.2g}"
 
 
-def present(run: Run, concept: str) -> float | None:
-    """The value in force: configured, or shown by the log (peak rate, measured beta, length cap)."""
+def present(run: Columns, concept: str) -> float | None:
+    """The value in force: configured, or shown by the log (peak rate, measured beta). Nothing else is a setting."""
     value = run.settings.get(concept)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if concept == "beta" and (measured := loss_kl_slope(run)):
         return measured
-    logged = {"learning_rate": "lr", "beta": "beta", "max_length": "length/max"}.get(concept)
+    logged = {"learning_rate": "lr", "beta": "beta"}.get(concept)
     series = run.get(logged) if logged else None
     if not series:
         return None

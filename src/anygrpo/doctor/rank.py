@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anygrpo.doctor.findings import SEVERITIES, Finding
-from anygrpo.doctor.rules import LEVEL, RULES
+from anygrpo.doctor.rules import RULES
 
 CERTAINTY = {"certain": 0, "likely": 1, "ask": 2}
 
@@ -22,7 +22,7 @@ def rank(findings: list[Finding]) -> list[Finding]:
         if f.rule in demoted:
             continue
         for other in heavy:
-            if f.rule in RULES and other.rule != f.rule and other.rule in RULES[f.rule].explains:
+            if other.rule != f.rule and other.rule in RULES[f.rule].explains:
                 demoted.setdefault(other.rule, f.rule)
     out = [
         replace(f, severity="info", follows=demoted[f.rule]) if f.rule in demoted and f.severity != "info" else f
@@ -32,5 +32,4 @@ def rank(findings: list[Finding]) -> list[Finding]:
 
 
 def place(f: Finding) -> tuple[int, int, int]:
-    level, within = LEVEL[f.rule]
-    return level, within, CERTAINTY[f.certainty]
+    return *RULES[f.rule].place, CERTAINTY[f.certainty]

@@ -1,8 +1,10 @@
 """Robust statistics of one logged metric, without numpy: levels, noise, trends, and what the log could have shown.
 
 The noise of a series is what is left when each quarter's own straight line is taken out, so that a run that climbs is
-not called noisy for climbing. The smallest change between first and last quarter that a log of n rows can show is
-MDE = 2.8 sd sqrt(2 / (n/4)): two-sided 5%, power 80%.
+not called noisy for climbing. Rows that resemble their neighbours (smoothed, repeated, slowly wandering) count for
+less: `inertia` = (1 + r) / (1 - r), with r the correlation of neighbours, is how many of them make one independent row.
+The smallest change between first and last quarter that a log of n rows can show is
+MDE = 2.8 sd sqrt(2 inertia / (n/4)): two-sided 5%, power 80%.
 """
 
 from __future__ import annotations
@@ -78,13 +80,37 @@ def correlation(a: Sequence[float], b: Sequence[float]) -> float:
     return math.fsum((x - ma) * (y - mb) for x, y in zip(a, b)) / math.sqrt(saa * sbb)
 
 
-def trend_p(values: Sequence[float]) -> float:
-    """Two-sided p of a monotone trend: Spearman against time, normal approximation z = r sqrt(n - 1)."""
+def trend_p(values: Sequence[float], inertia: float = 1.0) -> float:
+    """Two-sided p of a monotone trend: Spearman against time, normal approximation z = r sqrt((n - 1) / inertia)."""
     n = len(values)
     if n < 5:
         return 1.0
     r = correlation(list(range(n)), ranks(values))
-    return 2 * normal_tail(abs(r) * math.sqrt(n - 1))
+    return 2 * normal_tail(abs(r) * math.sqrt((n - 1) / inertia))
+
+
+def straightened(values: Sequence[float], count: int = 4) -> list[list[float]]:
+    """What each quarter's (or half's) own straight line leaves."""
+    n = len(values)
+    cuts = [round(n * q / count) for q in range(count + 1)]
+    return [residuals(values[a:b]) for a, b in pairwise(cuts)]
+
+
+def neighbours(parts: Sequence[Sequence[float]]) -> float:
+    """Correlation of neighbouring rows, from residuals of straight lines; Kendall's bias of short stretches undone.
+
+    Within a stretch of m rows with its line taken out, E[r^] = r - (2 + 4 r) / m. An r that chance alone can give
+    (two standard errors) counts as 0.
+    """
+    total = math.fsum(x * x for part in parts for x in part)
+    n = sum(map(len, parts))
+    if total <= 0 or n < 16:
+        return 0.0
+    found = math.fsum(a * b for part in parts for a, b in pairwise(part)) / total
+    m = n / len(parts)
+    if m <= 6 or found + 2 / m <= 1.6 / math.sqrt(n):
+        return 0.0
+    return min(0.97, (found + 2 / m) / (1 - 4 / m))
 
 
 @dataclass(frozen=True)
@@ -148,18 +174,28 @@ class Series:
         n = len(self.values)
         if n < 12:
             return std(residuals(self.values)) * math.sqrt((n - 1) / max(1, n - 2)) if n > 2 else math.inf
-        cuts = [round(n * q / 4) for q in range(5)]
-        total, freedom = 0.0, 0
-        for a, b in pairwise(cuts):
-            total += math.fsum(x * x for x in residuals(self.values[a:b]))
-            freedom += b - a - 2
-        return math.sqrt(total / max(1, freedom))
+        parts = straightened(self.values)
+        total = math.fsum(x * x for part in parts for x in part)
+        freedom = max(n / 4, n - 8 * self.inertia)  # a line takes more from rows that resemble each other
+        return math.sqrt(total / freedom)
+
+    @cached_property
+    def inertia(self) -> float:
+        """Rows that make one independent row: (1 + r) / (1 - r); 1 where neighbours do not resemble each other."""
+        n = len(self.values)
+        r = neighbours(straightened(self.values, 4 if n >= 160 else 2)) if n >= 16 else 0.0
+        return max(1.0, min((1 + r) / (1 - r), n / 8))  # so short a log cannot tell a curve from a wandering
+
+    @property
+    def effective(self) -> float:
+        """The number of independent rows that these are worth."""
+        return len(self.values) / self.inertia
 
     @cached_property
     def mde(self) -> float:
         """Smallest difference of first and last quarter that this log could have shown."""
         n = len(self.values)
-        return math.inf if n < 4 else 2.8 * self.noise * math.sqrt(2 / (n / 4))
+        return math.inf if n < 4 else 2.8 * self.noise * math.sqrt(2 * self.inertia / (n / 4))
 
     @property
     def constant(self) -> bool:
@@ -168,7 +204,12 @@ class Series:
 
     @cached_property
     def p(self) -> float:
-        return trend_p(self.values)
+        return trend_p(self.values, self.inertia)
+
+    @property
+    def trending(self) -> bool:
+        """A monotone trend (p < .01), or a change far beyond what chance can do (1.5 MDE: 4 standard errors)."""
+        return self.p < 0.01 or abs(self.gain) > 1.5 * self.mde
 
     @cached_property
     def edge(self) -> int:

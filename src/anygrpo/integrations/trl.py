@@ -19,17 +19,18 @@ from typing import Any, Literal
 from transformers import TrainerCallback
 
 from anygrpo.doctor import Finding, LiveDoctor, Log
-from anygrpo.doctor.columns import Run, build
+from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.words import tell
 from anygrpo.errors import ConfigError
-from anygrpo.watch.acting import Actor, Setting
+from anygrpo.watch.acting import Actor, Setting, ShadowLevers
+from anygrpo.watch.belief import Belief
 
 
 class TrlDoctor(LiveDoctor):
     """The live rules, with cures in TRL's own words."""
 
-    def run(self) -> Run:
+    def run(self) -> Columns:
         return build(Log("live", "trl", self.rows), settings=self.settings)
 
 
@@ -100,7 +101,11 @@ class DoctorCallback(TrainerCallback):
     """
 
     def __init__(
-        self, mode: Literal["watch", "act"] = "watch", every: int = 10, max_actions: int = 5, language: str = "en"
+        self,
+        mode: Literal["watch", "shadow", "act"] = "watch",
+        every: int = 10,
+        max_actions: int = 5,
+        language: str = "en",
     ) -> None:
         if importlib.util.find_spec("trl") is None:
             raise ConfigError("DoctorCallback needs TRL, which is not installed", "pip install trl")
@@ -123,7 +128,9 @@ class DoctorCallback(TrainerCallback):
                     'mode = "act" needs the trainer', "set callback.trainer = trainer before trainer.train()"
                 )
             levers = TrlLevers(self.trainer, kwargs["optimizer"], kwargs["lr_scheduler"], control)
-            self.actor = Actor(levers, self.max_actions)
+            self.actor = Actor(levers, self.max_actions, belief=Belief())
+        elif self.mode == "shadow":
+            self.actor = Actor(ShadowLevers(), self.max_actions, belief=Belief())
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Feed one row of the log; the summary at the end of training is no row."""
@@ -138,7 +145,8 @@ class DoctorCallback(TrainerCallback):
         if self.actor is not None:
             action = self.actor.consider(row, new)
             if action is not None:
-                print(action.text(), file=sys.stderr, flush=True)
+                would = "would have: " if self.mode == "shadow" else ""
+                print(would + action.text(), file=sys.stderr, flush=True)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """doctor.json, in the schema of `anygrpo doctor --json`, with what was done."""

@@ -268,7 +268,8 @@ class TrainingConfig(Section):
 class DoctorConfig(Section):
     """The doctor beside the run."""
 
-    mode: Literal["off", "watch", "act"] = "watch"
+    mode: Literal["off", "watch", "shadow", "act"] = "watch"
+    "shadow writes down what act would do, and does nothing."
     every: int = Field(5, ge=1)
     "Steps between diagnoses."
     max_actions: int = Field(5, ge=0)

@@ -7,11 +7,13 @@ reason, there are at most `max_actions`, and each turn is taken back once the ru
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from anygrpo.doctor import Finding
+from anygrpo.watch.belief import WINDOW, Belief
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,19 @@ class Levers(Protocol):
     def stop(self, reason: str) -> None:
         """End the run after this step, checkpoint saved."""
         ...
+
+
+class ShadowLevers:
+    """Levers of mode "shadow": nothing is pulled, so that what would be done can be read beforehand."""
+
+    def turn(self, setting: Setting) -> None:
+        pass
+
+    def roll_back(self, step: int) -> str | None:
+        return None
+
+    def stop(self, reason: str) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -131,6 +146,7 @@ class Actor:
         calm: rows without trouble after which the last turn is taken back, in steps of at most a square root.
         unit: log-ratios are measured in it: the policy type's own clip range over TIERS_CLIP. A denoising step whose
             log-ratio is centred is clipped at 0.025; a log-ratio of 3 is as far from that as 24 from a token's 0.2.
+        belief: asks for persistence and a second witness; without one every trouble is acted on in its first row.
     """
 
     levers: Levers
@@ -138,6 +154,7 @@ class Actor:
     wait: int = 10
     calm: int = 50
     unit: float = 1.0
+    belief: Belief | None = None
     actions: list[Action] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -145,6 +162,7 @@ class Actor:
         self._undo: list[Setting] = []
         self._since_action, self._level = self.wait, 0
         self._quiet, self._broken, self._healthy_step, self._sound = 0, 0, 0, 0
+        self._rows, self._signs = 0, deque[tuple[int, int]](maxlen=WINDOW)  # (row, step) of the last troubled rows
 
     @property
     def taken(self) -> int:
@@ -158,7 +176,11 @@ class Actor:
         """
         step = int(row.get("step", 0))
         self._since_action += 1
+        self._rows += 1
         trouble = self._trouble(row, findings)
+        value = _log_ratio(row) / self.unit
+        if trouble is None and self.belief is not None:
+            self.belief.calm(row, value)
         if trouble is None:
             self._quiet += 1
             self._sound += 1
@@ -166,10 +188,16 @@ class Actor:
                 self._healthy_step = step
             return self._relax(step) if self._quiet >= self.calm and self._undo else None
         self._quiet = 0
+        self._signs.append((self._rows, step))
         rule, remedy, value = trouble
+        tier = rule == "log_ratio_explosion"
+        if tier and self.belief is not None and not self.belief.believes(row, value, remedy.level):
+            return None
         if self.taken >= self.max_actions or (self._since_action <= self.wait and remedy.level <= self._level):
             return None
-        healthy = self._healthy_step if since is None else min(self._healthy_step, since - 1)
+        first = min(sign for at, sign in self._signs if self._rows - at < WINDOW)
+        before = self._healthy_step if self.belief is None else min(self._healthy_step, first - 1)
+        healthy = before if since is None else min(before, since - 1)
         return self._act(step, rule, remedy, value, healthy)
 
     def _trouble(self, row: Mapping[str, Any], findings: Sequence[Finding]) -> tuple[str, Remedy, float] | None:

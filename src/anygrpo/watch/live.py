@@ -13,7 +13,8 @@ from anygrpo.doctor.words import tell
 from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Controls
-from anygrpo.watch.acting import TIERS_CLIP, Actor, Setting
+from anygrpo.watch.acting import TIERS_CLIP, Actor, Setting, ShadowLevers
+from anygrpo.watch.belief import Belief
 
 COST = 0.01
 """Largest share of the run's time that the doctor may take; it looks less often before it takes more."""
@@ -64,7 +65,10 @@ class LiveWatch:
         self.doctor = LiveDoctor(_settings(run), every=config.every)
         self.levers = RunLevers(run)
         unit = run.policy.clip.high / TIERS_CLIP
-        self.actor = Actor(self.levers, config.max_actions, unit=unit) if config.mode == "act" else None
+        self.shadow = config.mode == "shadow"
+        levers = ShadowLevers() if self.shadow else self.levers
+        acts = config.mode in ("act", "shadow")
+        self.actor = Actor(levers, config.max_actions, unit=unit, belief=Belief()) if acts else None
         self.seconds = self.step_seconds = 0.0
         self.broken = ""
         self._waiting: list[dict[str, Any]] = []
@@ -113,7 +117,7 @@ class LiveWatch:
         action = self.actor.consider(row, findings, self._first_step(findings))
         if action is None:
             return
-        self._tell(run, action.text())
+        self._tell(run, f"would have: {action.text()}" if self.shadow else action.text())
         if action.kind == "roll_back":  # those steps are taken again: what was logged of them is no longer this run's
             self.doctor.said.pop(action.rule, None)  # should it come back, it is said again
             self.doctor.rows = [r for r in self.doctor.rows if r["step"] < self.levers.went_back_to]
@@ -136,7 +140,9 @@ class LiveWatch:
         actions = [] if self.actor is None else [a.as_dict() for a in self.actor.actions]
         share = self.seconds / self.step_seconds if self.step_seconds else 0.0
         cost = {"seconds": round(self.seconds, 3), "share_of_step": round(share, 5)}
-        extra = {"actions": actions, "cost": cost} | ({"failed": self.broken} if self.broken else {})
+        extra = {"actions": actions, "shadow": self.shadow, "cost": cost} | (
+            {"failed": self.broken} if self.broken else {}
+        )
         return as_json(diagnosis, self.language) | extra
 
 
@@ -149,8 +155,13 @@ def attach_doctor(run: Run) -> LiveWatch | None:
         return None
     watch = LiveWatch(run)
     run.observers.append(watch)
+<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
     if watch.actor is not None and not checkpoint.complete(run.folder.checkpoints):
         snapshot.save(run)
+=======
+    if watch.actor is not None and not watch.shadow and not checkpoint.complete(run.folder.checkpoints):
+        run.save()
+>>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
     return watch
 
 

@@ -7,18 +7,34 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from anygrpo.doctor.canonical import names_outcome
+from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
+from anygrpo.doctor.readers.shapes import Blocks, Boxes, Markdown
+from anygrpo.doctor.readers.source import Rows
 
-HINTS = ("reward", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad")
+HINTS = (
+    "rew",
+    "loss",
+    "kl",
+    "adv",
+    "entropy",
+    "score",
+    "return",
+    "accuracy",
+    "grad",
+    "奖励",
+    "损失",
+    "得分",
+    "优势",
+    "熵",
+)
 ERROR = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|SystemExit)\b")
+ENDS = re.compile("ill|ault|Bus|oom|OOM|memory")  # a cheap look before the careful one
 KILLED = re.compile(
     r"^\s*(?:Killed|Segmentation fault.*|Bus error.*|.*oom[-_]kill.*|.*out-of-memory handler.*)\s*$", re.I
 )
 SIGNAL = re.compile(r"KeyboardInterrupt|SignalException|got signal: (?:1|2|15)\b|SIGHUP|SIGTERM|SIGINT")
-BLOCK = re.compile(r"^\W*step\s+(\d+)\s*(?:/\s*\d+)?\W*$", re.I)
-BULLET = re.compile(r"^\s*[•*\-]\s+([A-Za-z][\w ./()\-]*?)\s*:\s*(" + lines.NUMBER + ")", re.I)
 NUMBERED = re.compile(r"[=:]\s*[-+.\d\['ni]", re.I)  # a cheap look before the careful one
 MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 
@@ -27,11 +43,15 @@ MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 class Scan:
     """State of the single pass. Rows are kept by shape, and the best shape is chosen at the end."""
 
-    dicts: list[Row] = field(default_factory=list[Row])
-    verl: list[Row] = field(default_factory=list[Row])
-    pairs: list[Row] = field(default_factory=list[Row])
-    table: list[Row] = field(default_factory=list[Row])
-    blocks: list[Row] = field(default_factory=list[Row])
+    dicts: Rows = field(default_factory=Rows)
+    verl: Rows = field(default_factory=Rows)
+    pairs: Rows = field(default_factory=Rows)
+    table: Rows = field(default_factory=Rows)
+    singles: Rows = field(default_factory=Rows)
+    fragments: Rows = field(default_factory=Rows)
+    blocks: Blocks = field(default_factory=Blocks)
+    boxes: Boxes = field(default_factory=Boxes)
+    markdown: Markdown = field(default_factory=Markdown)
     summary: Row = field(default_factory=Row)
     head: list[str] = field(default_factory=list[str])
     open_dict: list[str] = field(default_factory=list[str])
@@ -44,7 +64,8 @@ class Scan:
     finished_at: int = 0
 
     def count(self) -> int:
-        return len(self.dicts) + len(self.verl) + len(self.pairs) + len(self.table) + len(self.blocks)
+        many = (self.dicts, self.verl, self.pairs, self.table, self.singles, self.fragments, self.boxes.rows)
+        return sum(map(len, many)) + len(self.blocks.rows) + len(self.markdown.rows) + len(self.markdown.body)
 
     def line(self, i: int, raw: str) -> None:
         """Take line number `i`."""
@@ -59,10 +80,25 @@ class Scan:
             self.dictionary(i, text[at:])
         elif "step:" in text and " - " in text and (row := lines.verl_row(text)):
             self.verl.append(row)
+        elif "\t" not in text and ("|" in text or self.markdown.header) and self.framed(text):
+            pass
+        elif ("':" in text or '":' in text) and lines.FRAGMENT.match(text):
+            self.fragment(lines.dict_row(text))
         elif "\t" in text:
             self.tabbed(text)
         else:
             self.free(text)
+
+    def framed(self, text: str) -> bool:
+        """Whether a line belongs to a box or a Markdown table."""
+        table = self.markdown.line(text)
+        return (not table and self.boxes.line(text)) or table
+
+    def fragment(self, row: Row) -> None:
+        """Part of a dict whose braces were lost in copying: one row until a name comes again."""
+        if not self.fragments or set(row) & set(self.fragments[-1]):
+            self.fragments.append(Row())
+        self.fragments[-1].update(row)
 
     def failure(self, i: int, text: str) -> bool:
         """Tracebacks and kills; the last exception line before the next metric row is the one to quote."""
@@ -79,7 +115,7 @@ class Scan:
             self.error = Ending(kind, text.strip()[:300], i)
             self.seen.add(text.split(":", 1)[0].strip())
             return True
-        if len(text) < 200 and KILLED.match(text):
+        if len(text) < 200 and ENDS.search(text) and KILLED.match(text):
             self.error, self.rows_at_error, self.traceback = Ending("crash", text.strip(), i), self.count(), i
             return True
         return False
@@ -90,7 +126,10 @@ class Scan:
             if "':" in text or '":' in text:
                 self.open_dict = [text]
             return
-        self.keep(i, lines.dict_row(text[: end + 1]))
+        if self.dicts.wanted(text):
+            self.keep(i, lines.dict_row(text[: end + 1]))
+        else:
+            self.dicts.skip()
 
     def wrapped(self, i: int, text: str) -> None:
         """A dict wrapped by the terminal or pretty-printed: join without a space, since a number may be cut in two."""
@@ -121,24 +160,43 @@ class Scan:
             self.free(text.replace("\t", "  "))
 
     def free(self, text: str) -> None:
-        """Pairs on one line, or bullets under a "Step 3/100" banner."""
+        """Pairs on one line, one pair a line, or the frame of a box."""
         if len(text) > 20000:
             return
-        if banner := BLOCK.match(text):
-            self.blocks.append({"step": float(banner[1])})
-            return
-        if self.blocks and (bullet := BULLET.match(text)):
-            x = number(bullet[2])
-            if x is not None:
-                self.blocks[-1].setdefault(bullet[1].strip(), x)
-            return
-        if text.count("=") + text.count(":") < 2 or len(NUMBERED.findall(text)) < 2:
+        if not text.isascii():
+            text = text.translate(WIDE)
+        if text[:1] in "-=+" or text.lstrip()[:1] in "-=+":
+            self.boxes.line(text)
+        numbered = bool(NUMBERED.search(text))
+        if len(text) < 200 and (numbered or (len(text) < 60 and text[-1:] in "0123456789:=*-#]步轮次")):
+            if self.blocks.line(text) and len(NUMBERED.findall(text)) < 2:
+                self.single(text)
+                return
+        else:
+            self.blocks.pass_over(text)
+        if not numbered:
             return
         lower = text.lower()
         if any(hint in lower for hint in HINTS):
             row = lines.pair_row(text)
-            if len(row) - ("step" in row) > 1 and any(names_outcome(key) for key in row):
-                self.pairs.append(row)
+            known = any(names_outcome(key) for key in row)
+            if len(row) - ("step" in row) > 1 and known:
+                self.same_step(row, text)
+            elif "step" in row and known:
+                self.singles.append(row)
+
+    def single(self, text: str) -> None:
+        """ "Step 30 | reward: .4" is a row; "reward: .4" alone belongs to its block."""
+        if lines.STEP.search(text) and (row := lines.pair_row(text)) and any(names_outcome(key) for key in row):
+            self.singles.append(row)
+
+    def same_step(self, row: Row, text: str) -> None:
+        """A progress bar prints a step several times: the last stands."""
+        last = self.pairs[-1] if self.pairs else None
+        repeats = last is not None and "step" in row and last.get("step") == row["step"]
+        if repeats and set(last or ()) == set(row) and lines.BAR.search(text):
+            self.pairs.pop()
+        self.pairs.append(row)
 
 
 def read(text: Iterable[str], source: str) -> Log:
@@ -148,22 +206,42 @@ def read(text: Iterable[str], source: str) -> Log:
     for i, line in enumerate(text, 1):
         scan.line(i, line)
     log = Log(source, "console", summary=scan.summary)
-    blocks = [row for row in scan.blocks if any(names_outcome(key) for key in row)]
+    scan.boxes.close()
+    scan.markdown.close()
+    blocks = with_outcomes(scan.blocks.rows)
+    tables = [*with_outcomes(scan.table), *with_outcomes(scan.markdown.rows)]
+    fragments = [row for row in with_outcomes(scan.fragments) if len(row) > 1]
     if scan.verl:
         log.format, log.rows = "verl-console", scan.verl
     elif scan.dicts:
         log.format = "trl-console" if any("learning_rate" in r or "grad_norm" in r for r in scan.dicts) else "console"
         log.rows = scan.dicts
-    elif scan.table:
-        log.rows = scan.table
-    elif len(blocks) > len(scan.pairs) // 2:
-        log.rows = blocks
+    elif boxes := with_outcomes(scan.boxes.rows):
+        log.format, log.rows = "sb3-console", boxes
+    elif fragments:
+        log.format, log.rows = "fragment", fragments
+    elif tables:
+        log.format, log.rows = "table", tables
     else:
-        log.rows = same_kind(scan.pairs)
+        log.rows = free_rows(scan, [row for row in blocks if len(row) - ("step" in row) > 1])
     log.ending = ending(scan)
-    log.notes = []
+    log.notes = [note for rows in (scan.dicts, scan.verl, scan.pairs) for note in rows.note]
     log.head = scan.head
     return log
+
+
+def with_outcomes(rows: list[Row]) -> list[Row]:
+    """Rows with anything in them that training measures; empty where no row has."""
+    return [row for row in rows if any(names_outcome(key) for key in row)]
+
+
+def free_rows(scan: Scan, blocks: list[Row]) -> list[Row]:
+    """Of blocks, lines of pairs and lines with a single number: what most rows of training are in."""
+    pairs = same_kind(scan.pairs)
+    training = [row for row in pairs if not all(key.startswith("eval_") or key == "step" for key in row)]
+    if len(blocks) > len(training) // 2 and blocks:
+        return blocks
+    return pairs if training or not scan.singles else [*same_kind(scan.singles), *pairs]
 
 
 def same_kind(rows: list[Row]) -> list[Row]:

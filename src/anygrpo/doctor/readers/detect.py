@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.readers import console, tabular, tensorboard, wandb
+from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
 
 CHECKPOINT = re.compile(r"checkpoint-(\d+)$")
@@ -21,30 +21,24 @@ def read_all(path: str | Path) -> list[Log]:
 
 
 def read(path: str | Path) -> Log:
-    """Read one log file or folder.
+    """Read one log: a file, a compressed file, a folder, or "-" for standard input.
+
+    A file without any numbers of a training run comes back as a log without rows: that, too, is an answer.
 
     Raises:
-        DataError: nothing there, nothing readable, or no row of numbers and no traceback in it.
+        DataError: nothing there, nothing readable, or a file without a byte in it.
     """
-    where = Path(path)
     source = str(path)
     try:
-        if not where.exists():
-            raise DataError(f"{source}: no such file or folder", "give a log file, a checkpoint or a run folder")
-        log = folder(where, source) if where.is_dir() else file(where, source)
+        with at_hand(path) as (where, name):
+            return folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix)
     except OSError as error:
         raise DataError(
             f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights"
         ) from None
-    if not log.rows and log.ending is None:
-        raise DataError(
-            f"{source}: no metric rows found (read as {log.format})",
-            "give a trainer_state.json, console output, event files or a table; --map reward=your/key names columns",
-        )
-    return log
 
 
-def file(path: Path, source: str) -> Log:
+def file(path: Path, source: str, suffix: str | None = None) -> Log:
     """By content, not by name."""
     with path.open("rb") as handle:
         head = handle.read(4096)
@@ -56,34 +50,36 @@ def file(path: Path, source: str) -> Log:
         return wandb.read(path, source)
     encoding = encoding_of(head)
     start = head.decode(encoding, "ignore").lstrip("\ufeff \t\r\n")
-    if start[:1] in "{[" and (log := json_like(path, start, encoding, source)):
+    suffix = path.suffix if suffix is None else suffix
+    if start[:1] in "{[" and (log := json_like(path, start, encoding, source, suffix)):
         return log
     if is_table(start):
-        return tabular.read_csv(path.read_text(encoding, "replace").lstrip("\ufeff"), source)
-    return text(path, encoding, source)
+        return tabular.read_csv(lines(path, encoding), source, start[:4096])
+    return console.read(lines(path, encoding), source)
 
 
-def encoding_of(head: bytes) -> str:
-    """UTF-8, or what PowerShell's redirection writes."""
-    return "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
+LONG = 24 << 20
+"""Bytes from which a JSON document is read piece by piece."""
 
 
-def json_like(path: Path, start: str, encoding: str, source: str) -> Log | None:
+def json_like(path: Path, start: str, encoding: str, source: str, suffix: str) -> Log | None:
     """A document, or one object a line; None where it only looked so (a console that begins with a bracket)."""
-    first = start.split("\n", 1)[0].strip()
+    first = next(lines(path, encoding), "").strip()
     if first.startswith("{") and first.endswith("}") and parses(first) and not one_document(path, encoding, first):
-        return tabular.read_jsonl(path.read_text(encoding, "replace").lstrip("\ufeff"), source)
+        return tabular.read_jsonl(lines(path, encoding), source)
+    if size(path) > LONG:
+        return tabular.read_long_json(path, encoding, source)
     content = path.read_text(encoding, "replace").lstrip("\ufeff")
     if parses(content):
         return tabular.read_json(content, source)
-    if start.startswith(('{"', "{\n", "{ ", "[{", "[\n")) and path.suffix == ".json":
+    if start.startswith(('{"', "{\n", "{ ", "[{", "[\n", "[[", '{"')) and suffix == ".json":
         return tabular.read_json(content, source)
     return None
 
 
 def one_document(path: Path, encoding: str, first: str) -> bool:
     """Whether the first line is all there is, and holds a history rather than one row."""
-    if path.stat().st_size > len(first.encode(encoding)) + 8:
+    if size(path) > len(first.encode(encoding)) + 8:
         return False
     data: Any = json.loads(first)
     return any(isinstance(v, list | dict) for v in data.values()) or "_runtime" in data
@@ -102,28 +98,26 @@ def is_table(start: str) -> bool:
     head = start.split("\n")[:2]
     if len(head) < 2:
         return False
-    for mark in (",", "\t"):
+    for mark in (",", "\t", ";"):
         names, cells = head[0].split(mark), head[1].split(mark)
         numbers = sum(
             bool(re.fullmatch(r'\s*"?[-+]?[\d.]+(?:[eE][-+]?\d+)?"?\s*|\s*"?(?:nan|inf)"?\s*', c, re.I)) for c in cells
         )
-        worded = all(re.fullmatch(r'\s*"?[A-Za-z_][^{}=]*"?\s*', n) for n in names)
+        worded = all(re.fullmatch(r'\s*"?[^\W\d][^{}=]*"?\s*|\s*"?\d{1,7}"?\s*', n) for n in names)
+        worded = worded and not names[0].strip().strip('"').isdigit()
         if len(names) > 1 and len(names) == len(cells) and worded and numbers * 2 >= len(cells) - cells.count(""):
             return True
     return False
 
 
-def text(path: Path, encoding: str, source: str) -> Log:
-    with path.open(encoding=encoding, errors="replace") as handle:
-        return console.read(decoded(handle), source)
+def settings_of(path: Path) -> dict[str, Any]:
+    """The settings of one of our runs, so that its log is judged as the live doctor judged it."""
+    from anygrpo.doctor.configs import read_settings
 
-
-def decoded(handle: Any) -> Iterator[str]:
-    """Lines, a carriage return of a progress bar ending one too."""
     try:
-        yield from handle
-    except UnicodeError:
-        return
+        return read_settings(path)
+    except DataError:
+        return {}
 
 
 def folder(path: Path, source: str) -> Log:
@@ -132,6 +126,7 @@ def folder(path: Path, source: str) -> Log:
         log = file(metrics, source)
         if (path / "config.toml").is_file():
             log.format = "run-folder"
+            log.settings |= settings_of(path / "config.toml")
         return log
     if (state := path / "trainer_state.json").is_file():
         return file(state, source)
@@ -153,9 +148,10 @@ def folder(path: Path, source: str) -> Log:
         "*.txt",
         "*.json",
     ):
-        for found in sorted(path.rglob(pattern)):
+        for found in sorted([*path.rglob(pattern), *(f for end in PACKED for f in path.rglob(pattern + end))]):
             try:
-                log = file(found, source)
+                with at_hand(found) as (where, name):
+                    log = file(where, source, Path(name).suffix)
             except DataError:
                 continue
             if log.rows:
@@ -169,4 +165,5 @@ def joined(logs: list[Log], source: str) -> Log:
     for log in logs:
         for row in log.rows:
             by_step.setdefault(row["step"], {}).update(row)
-    return Log(source, "tensorboard", [by_step[step] for step in sorted(by_step)])
+    notes = [note for log in logs for note in log.notes]
+    return Log(source, "tensorboard", [by_step[step] for step in sorted(by_step)], notes=notes)

@@ -7,23 +7,27 @@ import re
 
 from anygrpo.doctor.log import Row, flatten, list_statistics, number
 
-ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:0|1|3[0-7]|9[0-7])m")
+ANSI = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|\[(?:0|1|3[0-7]|9[0-7])m")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 PREFIX = re.compile(r"^\s*\((?:[\w.:]+ )+?pid=\d+(?:, ip=[\d.]+)?\)\s?|^\[(?:default|rank)\d+\]:\s?")
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)(?![a-z])"
 DICT_PAIR = re.compile(
     r"""['"]([^'"{}]{1,120})['"]\s*:\s*(?:(\[[^\]]*\])|(?:[\w.]+\()?['"]?(""" + NUMBER + r""")(/\d+)?)""", re.I
 )
+FRAGMENT = re.compile(r"""^\s*['"][^'"{}]{1,120}['"]\s*:\s*['"]?(?:""" + NUMBER + r"""|\[)""", re.I)
 VERL_ROW = re.compile(r"(?:^|\s)step:\s*(\d+) - (.*)")
 VERL_PAIR = re.compile(r"([\w@./()\-]+(?: [\w@./()\-]+)*):\s*(?:[\w.]+\()?(" + NUMBER + r")\)?$", re.I)
-EQUAL_PAIR = re.compile(r"([A-Za-z_][\w./@\-]*)\s?=\s?(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w.]))", re.I)
+EQUAL_PAIR = re.compile(
+    r"([A-Za-z_\u4e00-\u9fff][\w./@\-]*)\s?=\s?(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w.]))", re.I
+)
 COLON_PAIR = re.compile(
-    r"(?:^|[,|;:•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_][\w./@\- ]{0,40}?)\s*:\s*(?:(\[[^\]]*\])|("
-    + NUMBER
-    + r")(/\d+)?(?![\w:]))",
+    r"(?:^|[,|;:•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_\u4e00-\u9fff][\w./@\- ]{0,40}?)"
+    r"\s*:\s*(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w:]))",
     re.I,
 )
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)
 COUNTER = re.compile(r"\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
+BAR = re.compile(r"\d(?:\.\d+)?\s?(?:\w+/s|s/\w+)\b|\d%\|")
 HELD_OUT = re.compile(r"\b(?:eval(?:uation)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
 LIST_ITEM = re.compile(NUMBER, re.I)
 
@@ -32,6 +36,8 @@ def clean(line: str) -> str:
     """Without colours and without the prefixes that Ray and torchrun put before a worker's line."""
     if "\x1b" in line or "[36m" in line:
         line = ANSI.sub("", line)
+    if not line.isprintable():
+        line = CONTROL.sub("", line)
     if "pid=" in line or line.startswith(("[rank", "[default")):
         line = PREFIX.sub("", line)
     return line

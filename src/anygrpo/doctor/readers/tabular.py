@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Any, cast
 
 from anygrpo.doctor.log import Log, Row, flatten, number
 from anygrpo.doctor.readers import wandb
+from anygrpo.doctor.readers.shapes import COLUMN, table_rows
+from anygrpo.doctor.readers.source import Rows
 from anygrpo.errors import DataError
 
 STATE_SETTINGS = ("max_steps", "logging_steps", "num_train_epochs", "train_batch_size", "global_step")
@@ -62,12 +66,56 @@ def rows_of_columns(columns: dict[str, list[Any]]) -> list[Row]:
     return [row for row in rows if row]
 
 
-def read_jsonl(text: str, source: str) -> Log:
+def read_long_json(path: Path, encoding: str, source: str) -> Log | None:
+    """A large document piece by piece: a list of objects, or the first list of objects in one ("log_history").
+
+    None where no such list begins in its first megabyte, or its pieces are no objects.
+    """
+    rows, decoder = Rows(), json.JSONDecoder()
+    with path.open(encoding=encoding, errors="replace") as handle:
+        buffer = handle.read(1 << 20)
+        begin = re.search(r"^\s*\[|:\s*\[\s*(?=\{)", buffer)
+        if begin is None:
+            return None
+        name = "trl-state" if "log_history" in buffer[: begin.end()] else "json"
+        at = begin.end()
+        while True:
+            at = skip(buffer, at)
+            if at < len(buffer) and buffer[at] == "]":
+                break
+            try:
+                item, at = decoder.raw_decode(buffer, at)
+            except (ValueError, RecursionError):
+                more = handle.read(1 << 20) if len(buffer) - at < PIECE else ""
+                if not more:
+                    break
+                buffer, at = buffer[at:] + more, 0
+                continue
+            if row := flatten(item):
+                rows.append(row)
+    return Log(source, name, rows, notes=rows.note) if rows else None
+
+
+PIECE = 16 << 20
+"""Characters of the largest object in a list that is read piece by piece."""
+
+
+def skip(text: str, at: int) -> int:
+    """The next place that is neither blank nor comma."""
+    while at < len(text) and text[at] in " \t\r\n,":
+        at += 1
+    return at
+
+
+def read_jsonl(text: Iterable[str], source: str) -> Log:
     """One object a line; torn and foreign lines are counted, not fatal."""
-    log, bad = Log(source, "jsonl"), 0
-    for line in text.splitlines():
-        line = line.strip()
+    rows, bad = Rows(), 0
+    for line in text:
+        line = line.strip().lstrip("\ufeff")
         if not line:
+            continue
+        if not rows.wanted(line):
+            rows.skip()
             continue
         try:
             item = json.loads(line)
@@ -75,26 +123,47 @@ def read_jsonl(text: str, source: str) -> Log:
             bad += 1
             continue
         if isinstance(item, dict) and (row := flatten(item)):
-            log.rows.append(row)
+            rows.append(row)
+    log = Log(source, "jsonl", rows, notes=rows.note)
     if bad:
         log.notes.append(f"{bad} lines were not JSON and were left out")
     return log
 
 
-def read_csv(text: str, source: str) -> Log:
+def read_csv(text: Iterable[str], source: str, head: str) -> Log:
     """A table with a header. wandb's export adds "run - " before names and __MIN, __MAX behind: both are undone."""
-    delimiter = "\t" if text[:4096].count("\t") > text[:4096].count(",") else ","
-    log = Log(source, "csv")
+    delimiter = max("\t;,", key=head.split("\n")[0].count)
+    rows = Rows()
     try:
-        table = csv.reader(io.StringIO(text), delimiter=delimiter)
-        header = [cell.strip() for cell in next(table, list[str]())]
+        table = csv.reader(worth_parsing(text, rows), delimiter=delimiter)
+        header = [cell.strip().lstrip("\ufeff") for cell in next(table, list[str]())]
         names = [name.split(" - ", 1)[-1] for name in header]
         if len(set(names)) < len(names) - sum(bool(EXPORT.search(n)) for n in names):
             names = header
-        for cells in table:
+        body = [cells for _, cells in zip(range(64), table)]
+        if turned := metrics_as_rows(names, body):
+            return Log(source, "csv", turned)
+        for cells in chain(body, table):
             found = {n: number(c) for n, c in zip(names, cells) if n and not EXPORT.search(n)}
             if row := {n: x for n, x in found.items() if x is not None}:
-                log.rows.append(row)
+                rows.append(row)
     except csv.Error as error:
         raise DataError(f"{source}: not a readable table ({error})", "give CSV with one header line") from None
-    return log
+    return Log(source, "csv", rows, notes=rows.note)
+
+
+def worth_parsing(text: Iterable[str], rows: Rows) -> Iterator[str]:
+    """Lines of a table, without those whose row would not be kept."""
+    for line in text:
+        if '"' in line or rows.wanted(line):
+            yield line.replace("\0", "")
+        else:
+            rows.skip()
+
+
+def metrics_as_rows(names: list[str], body: list[list[str]]) -> list[Row]:
+    """Rows of a small table that has metrics as rows and steps as columns; empty where it stands the usual way."""
+    first = [number(cells[0]) for cells in body if cells]
+    if not body or any(x is not None for x in first) or len(names) < 3 or len({len(c) for c in body}) != 1:
+        return []
+    return table_rows(names, body) if all(COLUMN.match(n) for n in names[1:]) else []

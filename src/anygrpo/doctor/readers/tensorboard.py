@@ -17,13 +17,16 @@ def looks_like(head: bytes) -> bool:
 
 def read(path: Path, source: str) -> Log:
     """Scalars of one event file, one row per step; where a resumed run wrote a step again, the later value stands."""
-    log = Log(source, "tensorboard")
+    log, damage = Log(source, "tensorboard"), wire.Damage()
     by_step: dict[int, Row] = {}
-    for record in wire.tfrecords(path.read_bytes()):
-        step, values = event(record)
-        if values:
-            by_step.setdefault(step, {"step": float(step)}).update(values)
+    with wire.mapped(path) as data:
+        for record in wire.tfrecords(data, damage):
+            step, values = event(record)
+            if values:
+                by_step.setdefault(step, {"step": float(step)}).update(values)
     log.rows = [by_step[step] for step in sorted(by_step)]
+    if damage.places:
+        log.notes.append(f"damaged: {damage.bytes} bytes in {damage.places} places could not be read; the rest was")
     return log
 
 

@@ -22,7 +22,9 @@ def looks_like(head: bytes) -> bool:
 def read(path: Path, source: str) -> Log:
     """History rows, the run's config as settings, and the summary of one offline file."""
     log = Log(source, "wandb")
-    for record in wire.leveldb_records(path.read_bytes(), at=7):
+    with wire.mapped(path) as data:
+        records = list(wire.leveldb_records(data, at=7))
+    for record in records:
         for number, kind, payload in wire.fields(record):
             if kind != 2:
                 continue

@@ -7,7 +7,11 @@ LevelDB (32 KiB blocks, 7-byte record headers) that wandb's datastore uses.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
 
 Field = tuple[int, int, bytes | int]
 """(field number, wire type, payload): an int for varints and fixed widths (raw bits), bytes for length-delimited."""
@@ -65,19 +69,93 @@ def float64(bits: int) -> float:
     return struct.unpack("<d", bits.to_bytes(8, "little"))[0]
 
 
-def tfrecords(data: bytes) -> Iterator[bytes]:
-    """Payloads of a TFRecord file; a torn last record is left out."""
-    at = 0
-    while at + 12 <= len(data):
-        (size,) = struct.unpack_from("<Q", data, at)
+def _table() -> tuple[int, ...]:
+    """CRC-32C (Castagnoli, reflected 0x82F63B78), a byte at a time."""
+    out: list[int] = []
+    for n in range(256):
+        for _ in range(8):
+            n = n >> 1 ^ (0x82F63B78 if n & 1 else 0)
+        out.append(n)
+    return tuple(out)
+
+
+CRC = _table()
+CHECKED = 4096
+"""Bytes of the largest payload whose own checksum is tried: scalars are far smaller, and images are not read."""
+
+
+def masked_crc(data: bytes) -> int:
+    """TFRecord's masked CRC-32C."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = CRC[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@dataclass
+class Damage:
+    """What could not be read of a file: places, and bytes passed over."""
+
+    places: int = 0
+    bytes: int = 0
+
+
+def tfrecords(data: bytes | mmap, damage: Damage | None = None) -> Iterator[bytes]:
+    """Payloads of a TFRecord file whose checksums agree; after a damaged one the next sound header is looked for.
+
+    A checksum of 0 was not written (some writers do not).
+    """
+    damage = damage or Damage()
+    at, end = 0, len(data)
+    while at + 12 <= end:
+        size, crc = struct.unpack_from("<QI", data, at)
         start = at + 12
-        if size > len(data) or start + size > len(data):
-            return
-        yield data[start : start + size]
+        if size > end - start - 4 or (crc and masked_crc(data[at : at + 8]) != crc):
+            begin, at = at, next_header(data, at + 1)
+            damage.places, damage.bytes = damage.places + 1, damage.bytes + at - begin
+            continue
+        payload = data[start : start + size]
+        (crc,) = struct.unpack_from("<I", data, start + size)
+        if size > CHECKED or not crc or masked_crc(payload) == crc:
+            yield payload
+        else:
+            damage.places, damage.bytes = damage.places + 1, damage.bytes + size
         at = start + size + 4
+    if at < end:
+        damage.places, damage.bytes = damage.places + 1, damage.bytes + end - at
 
 
-def leveldb_records(data: bytes, at: int) -> Iterator[bytes]:
+def next_header(data: bytes | mmap, at: int) -> int:
+    """The next place where a length that fits is followed by its own checksum; the end where there is none.
+
+    A record of ordinary length has five zero bytes at the top of its length: only such places are tried.
+    """
+    end = len(data)
+    while (found := data.find(b"\0\0\0\0\0", at + 3)) >= 0:
+        for begin in range(found - 3, found + 1):
+            if begin >= at and begin + 12 <= end:
+                size, crc = struct.unpack_from("<QI", data, begin)
+                if size <= end - begin - 16 and masked_crc(data[begin : begin + 8]) == crc:
+                    return begin
+        at = found - 2
+    return end
+
+
+@contextmanager
+def mapped(path: Path) -> Generator[bytes | mmap]:
+    """A file's bytes without holding them all."""
+    with path.open("rb") as handle:
+        try:
+            data = mmap(handle.fileno(), 0, access=ACCESS_READ)
+        except ValueError:  # empty
+            yield b""
+            return
+        with data:
+            yield data
+
+
+def leveldb_records(data: bytes | mmap, at: int) -> Iterator[bytes]:
     """Payloads of a LevelDB-style log starting at byte `at`; fragments joined, a torn tail left out."""
     parts: list[bytes] = []
     while at + 7 <= len(data):

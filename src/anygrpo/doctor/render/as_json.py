@@ -1,7 +1,8 @@
 """The stable machine form.
 
     {"source", "format", "rows", "verdict", "findings": [{"rule", "certainty", "severity", "title", "evidence",
-     "prescription", "rows"}], "not_observable": [...]}
+     "prescription", "rows", "steps"}], "not_observable": [...], "map": {our name: column},
+     "inferred": [{"name", "column", "why"}], "open": [...], "unknown_columns": [...], "notes": [...]}
 
 Findings are in rank order: the first of severity "warning" or "serious" is where to begin.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.words import tell
@@ -27,10 +28,15 @@ def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
         "verdict": diagnosis.verdict,
         "findings": [finding_json(f, run, lang) for f in diagnosis.findings],
         "not_observable": list(diagnosis.not_observable),
+        "map": run.map(),
+        "inferred": [{"name": i.name, "column": i.key, "why": i.why} for i in run.inferred.columns],
+        "open": list(run.inferred.open),
+        "unknown_columns": list(run.unknown),
+        "notes": list(run.notes),
     }
 
 
-def finding_json(finding: Finding, run: Run | None, lang: str = "en") -> dict[str, Any]:
+def finding_json(finding: Finding, run: Columns | None, lang: str = "en") -> dict[str, Any]:
     """One finding; the usual causes and what it was not stand in the evidence, as sentences."""
     told, labels = tell(finding, run, lang), book(lang).labels
     return {
@@ -41,6 +47,7 @@ def finding_json(finding: Finding, run: Run | None, lang: str = "en") -> dict[st
         "evidence": f"{told.evidence} {labels['cause']}: {told.cause} {labels['unlike']}: {told.unlike}.",
         "prescription": told.prescription,
         "rows": decisive(finding.rows),
+        "steps": [] if run is None else run.steps_of(decisive(finding.rows)),
     }
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from anygrpo.doctor.argument import Autopsy
+from anygrpo.doctor.claims import ANSWERS
 from anygrpo.doctor.findings import Finding, verdict
 from anygrpo.doctor.measured import NUMBERS
 from anygrpo.doctor.render.as_json import finding_json
@@ -27,6 +28,12 @@ def as_json(autopsy: Autopsy, source: str, lang: str = "en") -> dict[str, Any]:
         "findings": [finding_json(f, None, lang) for f in autopsy.findings],
         "not_observable": [name for name in NUMBERS if name not in autopsy.given],
         "inferred": dict(autopsy.inferred),
+        "given": {name: m.value for name, m in autopsy.given.items()},
+        "unused": list(autopsy.unused),
+        "claims": [
+            {"said": c.said, "answer": c.answer, "word": ANSWERS[lang][c.answer], "why": c.why(lang)}
+            for c in autopsy.claims
+        ],
     }
 
 
@@ -57,6 +64,12 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
         console.print(Text(told.evidence))
         if finding.severity != "info" and told.prescription:
             console.print(Text.assemble((f"{labels['do']}: ", "bold green"), told.prescription))
+    if autopsy.claims:
+        console.print(Text(f"\n{words['claims']}", style="bold"))
+    for claim in autopsy.claims:
+        colour = {"holds": "green", "fails": "bold red", "open": "yellow"}[claim.answer]
+        line = Text.assemble((f"  {ANSWERS[lang][claim.answer]}", colour), f"  {claim.said} — {claim.why(lang)}")
+        console.print(line)
     console.print(Text(f"\n{words['inferred']}", style="bold"))
     for name, value in inferred_text(autopsy, lang):
         console.print(Text(f"  {name}: {value}"))
@@ -77,6 +90,10 @@ def page(autopsy: Autopsy, lang: str = "en") -> str:
         *([element("p", escape(f"{words['unused']}: {', '.join(autopsy.unused)}"), "meta")] if autopsy.unused else []),
         *(step(i, finding, lang) for i, finding in enumerate(autopsy.findings, 1)),
     ]
+    if autopsy.claims:
+        rows = ((ANSWERS[lang][c.answer], c.said, c.why(lang)) for c in autopsy.claims)
+        body = "".join(element("tr", "".join(element("td", escape(cell)) for cell in row)) for row in rows)
+        out += [element("h2", escape(words["claims"])), element("table", body, "kv")]
     cells = (element("td", escape(name)) + element("td", escape(value)) for name, value in inferred_text(autopsy, lang))
     out += [element("h2", escape(words["inferred"])), element("table", "".join(element("tr", c) for c in cells), "kv")]
     if autopsy.open:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from anygrpo.doctor.canonical import label
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.render.curves import curve
@@ -57,7 +57,7 @@ def heading(text: str) -> str:
     return element("h2", escape(text))
 
 
-def overview(run: Run, heavy: list[Finding], lang: str) -> str:
+def overview(run: Columns, heavy: list[Finding], lang: str) -> str:
     """All main curves, small, each with the rows of the first finding that names it."""
     marked = {name: f.rows for f in reversed(heavy) for name in f.metrics}
     shown = [figure(s, marked.get(name, ()), lang, 360) for name in OVERVIEW if (s := run.get(name)) and len(s) > 1]
@@ -65,7 +65,7 @@ def overview(run: Run, heavy: list[Finding], lang: str) -> str:
     return "".join(shown)
 
 
-def card(finding: Finding, run: Run, lang: str) -> str:
+def card(finding: Finding, run: Columns, lang: str) -> str:
     """One finding of weight with up to two of its curves."""
     told, labels = tell(finding, run, lang), book(lang).labels
     shown = [s for name in finding.metrics if (s := run.get(name)) and len(s) > 1][:2]
@@ -91,7 +91,7 @@ def tags(finding: Finding, labels: dict[str, str]) -> str:
     return element("span", escape(weight), "tag") + element("span", finding.rule, "tag id")
 
 
-def light_line(finding: Finding, run: Run, lang: str) -> str:
+def light_line(finding: Finding, run: Columns, lang: str) -> str:
     told, labels = tell(finding, run, lang), book(lang).labels
     mark = element("span", f"{escape(labels[finding.certainty])} · {finding.rule}", "tag id")
     text = f"{prose(told.evidence)} {prose(told.prescription)}"

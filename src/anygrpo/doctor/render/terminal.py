@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.words import tell, verdict_text
@@ -30,6 +30,10 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     console.print(Text(headline(run, labels), style="dim"))
     for note in run.notes:
         console.print(Text(f"{labels['notes']}: {note}", style="dim"))
+    for found in run.inferred.columns:
+        console.print(Text(f"{labels['inferred']}: {found.name} = {found.key} ({found.why})", style="dim"))
+    for reading in run.inferred.open:
+        console.print(Text(f"{labels['open']}: {reading}", style="yellow"))
     heavy = [f for f in diagnosis.findings if f.severity != "info"]
     for finding in heavy:
         console.print(card(finding, diagnosis, lang))
@@ -47,13 +51,17 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
             if told.prescription:
                 line.append(f" {told.prescription}")
             console.print(Padding(line, (1, 0, 0, 2)))
+    if run.unknown:
+        shown = ", ".join(run.unknown[:12]) + (f" … ({len(run.unknown)})" if len(run.unknown) > 12 else "")
+        console.print()
+        console.print(Text(f"{labels['unknown']}: {shown}", style="dim"))
     if diagnosis.not_observable:
         console.print()
         console.print(Text(f"{labels['not_observable']}: " + ", ".join(diagnosis.not_observable), style="dim"))
         console.print(Text(labels["not_observable_note"], style="dim italic"))
 
 
-def headline(run: Run, labels: dict[str, str]) -> str:
+def headline(run: Columns, labels: dict[str, str]) -> str:
     """Where the log came from and what it is."""
     parts = (run.source, f"{labels['format']} {run.format}", f"{labels['framework']} {run.framework}")
     return " · ".join([*parts, f"{run.rows} {labels['rows']}"])

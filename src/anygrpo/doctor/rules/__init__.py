@@ -1,20 +1,23 @@
-"""The rules, all registered by importing this package."""
+"""The rules, a file each, found by looking into this folder."""
 
-from anygrpo.doctor.rules import algebra, answers, drift, groups, learning, objective, sampling, state, steps
-from anygrpo.doctor.rules.rule import LEVEL, ORDER, RULES, Rule
+from __future__ import annotations
 
-__all__ = [
-    "LEVEL",
-    "ORDER",
-    "RULES",
-    "Rule",
-    "algebra",
-    "answers",
-    "drift",
-    "groups",
-    "learning",
-    "objective",
-    "sampling",
-    "state",
-    "steps",
-]
+import importlib
+import pkgutil
+
+from anygrpo.doctor.rule import RULES, Rule
+
+__all__ = ["RULES", "Rule"]
+
+
+def _load() -> None:
+    """Import every file here, and put the rules in causal order."""
+    for found in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{found.name}")
+        assert found.name in RULES, f"rules/{found.name}.py defines no rule called {found.name}"
+    ordered = sorted(RULES.values(), key=lambda rule: (rule.place, rule.id))
+    RULES.clear()
+    RULES.update((rule.id, rule) for rule in ordered)
+
+
+_load()

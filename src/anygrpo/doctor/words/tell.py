@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from anygrpo.doctor.columns import Run
+from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Fact, Finding
 from anygrpo.doctor.prescriptions import advice
 
@@ -19,13 +19,14 @@ Entry = dict[str, str]
 
 @dataclass(frozen=True)
 class Book:
-    """All sentences of one language, from `en.toml` or `zh.toml`.
+    """All sentences of one language: the shared ones from `en.toml` or `zh.toml`, each rule's from its own file.
 
     An entry of `rules` has title, evidence, cause, prescription, principle, unlike; "title:VARIANT",
     "evidence:VARIANT" and "prescription:VARIANT" replace the plain ones for a variant. Braces are the finding's facts.
     """
 
     rows: str
+    steps: str
     follows: str
     verdicts: Entry
     advice: Entry
@@ -37,8 +38,10 @@ class Book:
 
 @cache
 def book(lang: str) -> Book:
+    from anygrpo.doctor.rules import RULES
+
     text = Path(__file__).with_name(f"{lang}.toml").read_text("utf-8")
-    return Book(**tomllib.loads(text))
+    return Book(**tomllib.loads(text), rules={rule.id: rule.words[lang] for rule in RULES.values()})
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Told:
     principle: str
 
 
-def tell(finding: Finding, run: Run | None, lang: str = "en") -> Told:
+def tell(finding: Finding, run: Columns | None, lang: str = "en") -> Told:
     """The sentences of one finding."""
     words = book(lang)
     entry = words.rules[finding.rule]
@@ -71,7 +74,10 @@ def tell(finding: Finding, run: Run | None, lang: str = "en") -> Told:
         facts["excluded"] = Shown(names_of(str(finding.facts["excluded"]), lang))
     evidence = entry["evidence" if not finding.variant else f"evidence:{finding.variant}"].format(**facts)
     if finding.rows:
-        evidence += " " + words.rows.format(rows=row_text(finding.rows))
+        steps = run.steps_of(finding.rows) if run else []
+        counted = [int(x) for x in steps if float(x).is_integer()]
+        shown = words.steps if steps and len(counted) == len(steps) else words.rows
+        evidence += " " + shown.format(rows=row_text(counted if shown == words.steps else finding.rows))
     if finding.follows:
         evidence += " " + words.follows.format(rule=words.rules[finding.follows]["title"])
     settings = advice(finding, run, words.advice) if run else []

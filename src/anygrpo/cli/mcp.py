@@ -1,0 +1,31 @@
+"""`anygrpo mcp`: doctor, autopsy, compare and check for assistants, over standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+HELP = "an MCP server: doctor, autopsy, compare and check for assistants"
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser("mcp", help=HELP, description=HELP)
+    parser.add_argument("--list", action="store_true", help="name the tools and stop")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until standard input closes. Returns 0.
+
+    Raises:
+        ConfigError: the SDK is not installed.
+    """
+    from anygrpo.integrations.mcp import TOOLS, server
+
+    if args.list:
+        print("\n".join(f"{tool.__name__}: {(tool.__doc__ or '').splitlines()[0]}" for tool in TOOLS))
+        return 0
+    server().run()
+    return 0

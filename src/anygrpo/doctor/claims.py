@@ -1,0 +1,177 @@
+"""What a note claims, one by one: holds, does not hold, cannot be told. Each answer is arithmetic on its"
+" own numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from anygrpo.doctor.argument import Autopsy
+
+Answer = Literal["holds", "fails", "open"]
+ANSWERS = {"en": {"holds": "holds", "fails": "does not hold", "open": "cannot be told"},
+           "zh": {"holds": "成立", "fails": "不成立", "open": "无法判定"}}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim: what was said, the answer, and why, in both languages."""
+
+    said: str
+    answer: Answer
+    en: str
+    zh: str
+
+    def why(self, lang: str) -> str:
+        return self.zh if lang == "zh" else self.en
+
+
+def judge_claims(a: Autopsy, text: str = "") -> list[Claim]:
+    """Claims that the numbers themselves make (stated against inferred), then those of the note's sentences."""
+    stated = (group_size, stated_beta, kl_is_difference, log_ratio_and_ratio, loss_of_terms, rank_of_std)
+    spoken = (advantage_zero, rate_or_kl_mends, kl_share, sum_of_dimensions)
+    found = [claim for check in stated if (claim := check(a))]
+    return found + [claim for check in spoken if (claim := check(a, text))]
+
+
+def group_size(a: Autopsy) -> Claim | None:
+    given, found = a.given.get("group_size"), a.inferred["group_size"]
+    if given is None or found is None:
+        return None
+    same = given.value == found
+    return Claim(
+        f"group_size = {given.value:g}",
+        "holds" if same else "fails",
+        f"the advantages were normalised over {found} samples"
+        + ("" if same else ": another axis, or groups were split"),
+        f"优势是在 {found} 个样本上归一化的" + ("" if same else "：归一化的轴不对，或组被拆开了"),
+    )
+
+
+def stated_beta(a: Autopsy) -> Claim | None:
+    given, found = a.given.get("beta"), a.inferred["beta"]
+    if given is None or found is None:
+        return None
+    same = abs(given.value - found) <= max(given.half, 1e-3 * abs(found))
+    return Claim(
+        f"beta = {given.value:g}",
+        "holds" if same else "fails",
+        f"(loss - policy loss) / KL = {found:g}",
+        f"（损失 − 策略损失）/ KL = {found:g}",
+    )
+
+
+def kl_is_difference(a: Autopsy) -> Claim | None:
+    """log-prob under the current policy minus that under the reference, against the stated KL."""
+    now, ref, kl = (a.given.get(k) for k in ("log_prob_current", "log_prob_ref", "kl"))
+    if now is None or ref is None or kl is None:
+        return None
+    gap, slack = now.value - ref.value, 2 * (now.half + ref.half + kl.half)
+    same = abs(gap - kl.value) <= slack
+    return Claim(
+        f"KL = {kl.value:.8g}",
+        "holds" if same else "fails",
+        f"current - reference = {gap:.8g}" + (": the KL is the plain difference of log-probs (k1)" if same else ""),
+        f"当前 − 参考 = {gap:.8g}" + ("：这个 KL 就是对数概率之差（k1）" if same else "，与所写的 KL 不符"),
+    )
+
+
+def log_ratio_and_ratio(a: Autopsy) -> Claim | None:
+    """All ratios at e^c: every log-ratio is at least c."""
+    log, clamp = a.given.get("mean_log_ratio"), a.inferred["clamp"]
+    if log is None or clamp is None or log.value >= clamp:
+        return None
+    return Claim(
+        f"mean log-ratio = {log.value:g}",
+        "fails",
+        f"with every ratio at e^{clamp:g} each log-ratio is at least {clamp:g}: the two numbers were not made from the"
+        " same difference (old - new, or another pair of policies)",
+        f"所有比率都等于 e^{clamp:g} 时，每个对数概率比至少是 {clamp:g}：这两个数不是同一个差得来的（符号相反，或"
+        f"是另一对策略）",
+    )
+
+
+def loss_of_terms(a: Autopsy) -> Claim | None:
+    """loss = policy loss + beta x KL, all four stated."""
+    loss, policy, beta, kl = (a.given.get(k) for k in ("loss", "policy_loss", "beta", "kl"))
+    if loss is None or policy is None or beta is None or kl is None:
+        return None
+    total = policy.value + beta.value * kl.value
+    slack = loss.half + policy.half + abs(kl.value) * beta.half + abs(beta.value) * kl.half + 1e-6 * abs(loss.value)
+    same = abs(loss.value - total) <= slack
+    return Claim(
+        f"loss = {loss.value:.9g}",
+        "holds" if same else "fails",
+        f"policy loss + beta x KL = {total:.9g}" + ("" if same else f"; the difference is {loss.value - total:.4g}"),
+        f"策略损失 + beta × KL = {total:.9g}" + ("" if same else f"，差 {loss.value - total:.4g}"),
+    )
+
+
+def rank_of_std(a: Autopsy) -> Claim | None:
+    spread = a.given.get("advantage_std")
+    if a.normaliser != "rank" or spread is None:
+        return None
+    least = 1 / math.sqrt(3)
+    possible = spread.high >= least
+    return Claim(
+        "rank-normalised advantages / 排名归一化优势",
+        "open" if possible else "fails",
+        f"ranks in [-1, 1] have std >= {least:.3f} in a live group; {spread.value:g} was logged",
+        f"[-1, 1] 上的名次在有效组内标准差 ≥ {least:.3f}；记录的是 {spread.value:g}",
+    )
+
+
+def advantage_zero(a: Autopsy, text: str) -> Claim | None:
+    centre = a.given.get("mean_advantage")
+    if centre is None or abs(centre.value) > 1e-3 or not speaks(text, r"advantage|优势"):
+        return None
+    return Claim(
+        "mean advantage 0 is the fault / 优势均值为 0 是问题",
+        "fails",
+        "subtracting the group's mean makes it 0; it is no symptom",
+        "减去组均值后,平均优势必然为 0,不是异常".replace(",", "，"),
+    )
+
+
+def rate_or_kl_mends(a: Autopsy, text: str) -> Claim | None:
+    impossible = any(f.rule in ("markov_bound", "saturated_clamp") and f.severity == "serious" for f in a.findings)
+    if not impossible or not speaks(text, r"learning[_ ]rate|\blr\b|学习率|KL[_ ]?(?:beta|权重|系数)|降低|减小|增大"):
+        return None
+    return Claim(
+        "a smaller rate or more KL mends it / 调小学习率或加大 KL 就能解决",
+        "fails",
+        "ratios on their clamp have no gradient, and no drift makes such ratios: mend the scoring first",
+        "比率压在钳制上没有梯度，策略漂移也造不出这样的比率：先修打分",
+    )
+
+
+def kl_share(a: Autopsy, text: str) -> Claim | None:
+    if "kl" not in a.given or not speaks(text, r"KL[^\n。]{0,20}(?:占|主导|dominat|share|%)"):
+        return None
+    return Claim(
+        "the KL term dominates / KL 项占主导",
+        "open",
+        "its share of the loss's value says nothing: on policy the policy loss is about 0. Compare gradients",
+        "占损失数值的份额说明不了什么：同策略时策略损失的数值本来约为 0。要比较梯度",
+    )
+
+
+def sum_of_dimensions(a: Autopsy, text: str) -> Claim | None:
+    """A summed log-prob is as large as it has dimensions."""
+    dims = a.given.get("dimensions")
+    total = a.given.get("log_prob_current") or a.given.get("mean_log_ratio")
+    if dims is None or total is None or dims.value < 100:
+        return None
+    each = total.value / dims.value
+    return Claim(
+        f"{total.value:g} / {dims.value:g}",
+        "open" if abs(each) > 5 else "holds",
+        f"a sum over {dims.value:g} dimensions is {each:.4g} each: the size comes from the sum; take the mean",
+        f"对 {dims.value:g} 维求和，每维只有 {each:.4g}：数值之大来自求和，应取平均",
+    )
+
+
+def speaks(text: str, pattern: str) -> bool:
+    return bool(re.search(pattern, text, re.I))

@@ -1,0 +1,140 @@
+"""Numbers, settings and claims in a person's note: prose, bullets, tables either way round, shell exports."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from anygrpo.doctor import canonical
+from anygrpo.doctor.log import number
+from anygrpo.doctor.prescriptions import concept_of
+from anygrpo.doctor.readers.shapes import Markdown, leading
+from anygrpo.doctor.synonyms import WORDS_METRIC, WORDS_SETTING
+
+AUTOPSY: dict[str, str] = {
+    "ratio/mean": "mean_ratio", "ratio/max": "max_ratio", "log_ratio/mean": "mean_log_ratio",
+    "loss/policy": "policy_loss", "loss/total": "loss", "kl/reference": "kl", "beta": "beta",
+    "advantage/mean": "mean_advantage", "advantage/std": "advantage_std", "advantage/max": "advantage_max",
+    "advantage/abs_max": "advantage_max", "reward/std_within": "std_reward", "reward/std": "std_reward",
+    "reward/mean": "mean_reward", "grad_norm/total": "grad_norm", "log_prob/current": "log_prob_current",
+    "log_prob/reference": "log_prob_ref", "group_size": "group_size", "queries": "queries", "std_floor": "std_floor",
+    "clamp": "clamp", "groups/size": "group_size",
+}  # fmt: skip
+"""Canonical metric or setting -> the autopsy's name of it."""
+EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_]\w*)\s*=\s*[\"']?([^\s\"'#;]+)")
+VALUE = (
+    r"\s*(?:的?值|值)?\s*(?:现在|目前|当前)?\s*(?:是|为|等于|达到?了?|高达|只有|仅为?|约为?|到|of|is|was|at|=|:|：|≈|~)?\s*"
+    r"(?:about|only|around)?\s*[*`]*("
+)
+NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|[-+]?\.\d+(?:[eE][-+]?\d+)?"
+RANKED = re.compile(r"rank|排名|名次", re.I)
+
+
+def name_of(raw: str) -> str | None:
+    """The autopsy's name of a metric or setting under anybody's name, or None."""
+    plain = canonical.plain_name(raw)
+    if plain in WORDS_SETTING and WORDS_SETTING[plain] in AUTOPSY:
+        return AUTOPSY[WORDS_SETTING[plain]]
+    found = canonical.concept(raw)
+    if found and found[0] in AUTOPSY:
+        return AUTOPSY[found[0]]
+    if plain in DIMENSIONS:
+        return "dimensions"
+    setting = concept_of(raw)
+    return AUTOPSY.get(setting) if setting else None
+
+
+DIMENSIONS = {"dimensions", "dims", "维度", "维数", "维度数", "num_dims", "total_dims", "总维度", "总维数"}
+
+
+def _vocabulary() -> list[tuple[str, str]]:
+    """(word, autopsy name), longest first, of words that may stand in prose."""
+    out = {w: AUTOPSY[c] for w, c in WORDS_METRIC.items() if c in AUTOPSY and len(w) > 1}
+    out |= {w: AUTOPSY[c] for w, c in WORDS_SETTING.items() if c in AUTOPSY}
+    out |= dict.fromkeys(DIMENSIONS, "dimensions")
+    out |= {"mean ratio": "mean_ratio", "policy loss": "policy_loss", "advantage std": "advantage_std",
+            "std of the advantages": "advantage_std", "group size": "group_size", "kl penalty": "kl", "beta": "beta",
+            "mean advantage": "mean_advantage", "reward std": "std_reward", "total loss": "loss",
+            "adv_std": "advantage_std",
+            "adv std": "advantage_std", "queries": "queries", "prompts": "queries", "log ratio": "mean_log_ratio",
+            "log_ratio": "mean_log_ratio", "mean_log_ratio": "mean_log_ratio", "kl": "kl"}  # fmt: skip
+    return sorted(((w.replace("_", "[_ ]"), name) for w, name in out.items()), key=lambda p: -len(p[0]))
+
+
+PROSE = [
+    (re.compile(r"(?<![A-Za-z_])" + word + r"(?![A-Za-z_])" + VALUE + NUM + r")", re.I), name)
+    for word, name in _vocabulary()
+]
+
+
+@dataclass
+class Note:
+    """What a note holds: autopsy name -> number as it was written, names not known, its claims' sentences."""
+
+    numbers: dict[str, str]
+    unused: list[str]
+    normaliser: str | None
+    text: str
+
+
+def read_note(text: str) -> Note:
+    """Everything that can be read; the first number said of a name stands, measured ones before settings."""
+    note = Note({}, [], "rank" if RANKED.search(text) and "advantage" in text.lower() + "优势" else None, text)
+    note.normaliser = (
+        "rank" if re.search(r"(?:rank|排名|名次)[^\n。]{0,12}(?:advantage|优势|归一)", text, re.I) else None
+    )
+    tables(text, note)
+    for line in text.splitlines():
+        plain = line.translate(canonical.WIDE).strip()
+        if "|" in plain:
+            continue
+        if export := EXPORT.match(plain):
+            put(note, export[1], export[2])
+        pair = re.match(r"^\W*([A-Za-z_\u4e00-\u9fff][^:=]{0,40}?)[*`]*\s*[:=]\s*(.*)$", plain)
+        if pair and (x := first_number(pair[2])) and name_of(pair[1].strip(" *`")):
+            put(note, pair[1].strip(" *`"), x)
+        prose(plain, note)
+    return note
+
+
+def tables(text: str, note: Note) -> None:
+    """Markdown tables: the last column of numbers is the current one, unless a head says so of another."""
+    table = Markdown()
+    for line in [*text.splitlines(), ""]:
+        table.line(line)
+        if table.header and table.body and "|" not in line:
+            table.close()
+    table.close()
+    for row in table.rows:
+        for key, x in row.items():
+            if key != "step":
+                put(note, key, f"{x:.12g}")
+
+
+def put(note: Note, raw: str, value: str) -> None:
+    name = name_of(raw)
+    if name is None:
+        if raw not in note.unused and len(raw) < 40:
+            note.unused.append(raw)
+        return
+    if number(value.replace(",", "")) is not None:
+        note.numbers.setdefault(name, value.replace(",", ""))
+
+
+def first_number(text: str) -> str | None:
+    """The number that a text begins with, perhaps after "current:" or its like."""
+    head = re.sub(r"^[*`\s]*(?:当前值?|现在|目前|current(?: value)?|now)\s*[:=是为]?\s*", "", text.strip(), flags=re.I)
+    if leading(head) is None:
+        return None
+    found = re.match(r"[\s≈~约=*`]*(" + NUM + ")", head)
+    return found[1] if found else None
+
+
+def prose(line: str, note: Note) -> None:
+    """ "mean ratio is 485165216", "KL散度高达197562", in running text; what was read is not read again."""
+    for pattern, name in PROSE:
+        for found in pattern.finditer(line):
+            value = found[1].rstrip(".,")
+            if number(value.replace(",", "")) is not None:
+                note.numbers.setdefault(name, value.replace(",", ""))
+        line = pattern.sub(" ", line)

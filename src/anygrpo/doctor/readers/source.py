@@ -1,0 +1,191 @@
+"""Where the bytes come from: files, standard input, compressed files; and how text is coded. Memory stays bounded."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib
+import lzma
+import math
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from anygrpo.doctor.log import Row
+from anygrpo.errors import DataError
+
+GZIP, ZSTD, BZIP2, XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
+PACKED = (".gz", ".zst", ".bz2", ".xz")
+LARGEST = 8 << 30
+"""Bytes that a compressed file may unpack to."""
+CELLS = 600_000
+"""Numbers held of one log; of longer ones every second old row is dropped."""
+LINE = 4 << 20
+"""Characters of the longest line that is read as one."""
+
+
+@contextmanager
+def at_hand(path: str | Path) -> Generator[tuple[Path, str]]:
+    """(a plain file or folder, the name it goes by) of a path, a compressed file, or "-" for standard input.
+
+    Raises:
+        DataError: nothing there, or compressed bytes that are not.
+    """
+    where = Path(path)
+    if str(path) == "-":
+        with temporary(sys.stdin.buffer) as file:
+            yield file, "standard input"
+        return
+    if not where.exists():
+        raise DataError(f"{path}: no such file or folder", "give a log file, a checkpoint or a run folder")
+    unpack = None if where.is_dir() else unpacker(where)
+    if unpack is None:
+        yield where, where.name
+        return
+    name = where.name.removesuffix(where.suffix) if where.suffix in PACKED else where.name
+    try:
+        with unpack as packed, temporary(packed) as file:
+            yield file, name
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise DataError(
+            f"{path}: damaged or not the compressed file it looks like ({error})", "copy it again"
+        ) from None
+
+
+def unpacker(path: Path) -> IO[bytes] | None:
+    """The decompressed bytes of a file, or None where it is not compressed."""
+    with path.open("rb") as handle:
+        head = handle.read(6)
+    if head.startswith(GZIP):
+        return cast(IO[bytes], gzip.open(path))
+    if head.startswith(BZIP2):
+        return cast(IO[bytes], bz2.open(path))
+    if head.startswith(XZ):
+        return cast(IO[bytes], lzma.open(path))
+    return zstandard_of(path) if head.startswith(ZSTD) else None
+
+
+def zstandard_of(path: Path) -> IO[bytes]:
+    """Zstandard, from whichever library is there.
+
+    Raises:
+        DataError: none is.
+    """
+    for name, call in (("compression.zstd", "open"), ("zstandard", "open")):  # Python 3.14, or the package
+        try:
+            library: Any = importlib.import_module(name)
+        except ImportError:
+            continue
+        return cast(IO[bytes], getattr(library, call)(path, "rb"))
+    raise DataError(f"{path}: compressed with zstd", "pip install zstandard, or unpack it with: zstd -d")
+
+
+@contextmanager
+def temporary(stream: IO[bytes]) -> Generator[Path]:
+    """The stream as a file that is gone afterwards."""
+    handle, name = tempfile.mkstemp(prefix="anygrpo-")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            copied = 0
+            while block := stream.read(1 << 20):
+                out.write(block)
+                copied += len(block)
+                if copied > LARGEST:
+                    raise DataError(f"the log unpacks to more than {LARGEST >> 30} GiB", "give a part of it")
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def encoding_of(head: bytes) -> str:
+    """UTF-8, or UTF-16 and UTF-32 with a byte order mark or, in mostly Latin text, by where the zero bytes are."""
+    if head.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
+        return "utf-32"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if head.count(0) < len(head) / 5:
+        return "utf-8-sig"
+    zeros = [head[i : len(head) // 4 * 4 : 4].count(0) / max(1, len(head) // 4) for i in range(4)]
+    full = [z > 0.8 for z in zeros]
+    kinds = {(False, True, True, True): "utf-32-le", (True, True, True, False): "utf-32-be"}
+    if tuple(full) in kinds:
+        return kinds[tuple(full)]  # type: ignore[index]
+    return "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
+
+
+def lines(path: Path, encoding: str) -> Iterator[str]:
+    """Lines of a text file, a carriage return ending one too; none longer than LINE; bad bytes are no end."""
+    with path.open(encoding=encoding, errors="replace") as handle:
+        rest = ""
+        try:
+            while block := handle.read(1 << 20):
+                found = (rest + block).split("\n")
+                rest = found.pop()
+                yield from found
+                if len(rest) > LINE:
+                    yield rest
+                    rest = ""
+        except UnicodeError:
+            return
+        if rest:
+            yield rest
+
+
+RARE = re.compile("[nN]a[nN]|[iI]nf|eval|train_runtime")
+"""What makes a row worth keeping wherever it stands."""
+
+
+class Rows(list[Row]):
+    """A list of rows that stays bounded: past CELLS numbers every second row goes, again and again.
+
+    The last row is always there. Rows with a number that is not finite, and evaluations, are kept.
+    """
+
+    def __init__(self, cells: int = CELLS) -> None:
+        super().__init__()
+        self.limit, self.cells, self.stride, self.seen = cells, 0, 1, 0
+
+    def append(self, row: Row) -> None:
+        """Add a row; the one before it may go."""
+        if self and self.stride > 1 and (self.seen - 1) % self.stride and not special(self[-1]):
+            self.cells -= len(self.pop())
+        super().append(row)
+        self.seen += 1
+        self.cells += len(row)
+        if self.cells > self.limit:
+            self.thin()
+
+    def thin(self) -> None:
+        kept = [row for i, row in enumerate(self) if i % 2 == 0 or i == len(self) - 1 or special(row)]
+        if len(kept) > 0.9 * len(self):
+            kept = [row for i, row in enumerate(self) if i % 2 == 0 or i == len(self) - 1]
+        self.stride *= 2
+        self[:] = kept
+        self.cells = sum(map(len, kept))
+
+    def wanted(self, text: str) -> bool:
+        """Whether the row that this text holds would stay; a cheap question before it is parsed."""
+        return self.stride == 1 or self.seen % self.stride == 0 or RARE.search(text) is not None
+
+    def skip(self) -> None:
+        """Count a row that was not read."""
+        self.seen += 1
+
+    @property
+    def note(self) -> list[str]:
+        if self.stride == 1:
+            return []
+        return [f"{self.seen} rows: every {self.stride}th was kept, and all with numbers that are not finite"]
+
+
+def special(row: Row) -> bool:
+    return any(key.startswith("eval") or not math.isfinite(x) for key, x in row.items())
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size

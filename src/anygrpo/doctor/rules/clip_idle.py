@@ -1,0 +1,49 @@
+"""Nothing is ever clipped."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.synthetic import Case, healthy
+
+WORDS = {
+    "en": {
+        "title": "Nothing is ever clipped",
+        "evidence": "{several} updates a batch and a clip fraction of 0 in {count} rows.",
+        "cause": "Old log-probs recomputed after each update, or taken from the wrong place.",
+        "prescription": "Take the old log-probs once, before the first update of a batch.",
+        "principle": "several updates move the ratio",
+        "unlike": "one update a batch, where the ratio is 1",
+    },
+    "zh": {
+        "title": "从来没有截断",
+        "evidence": "每批更新 {several} 次，而 {count} 行的截断比例都是 0。",
+        "cause": "每次更新后都重算了旧对数概率，或取错了地方。",
+        "prescription": "旧对数概率只在一批的第一次更新之前取一次。",
+        "principle": "多次更新会移动比值",
+        "unlike": "每批只更新一次：比值本来就是 1",
+    },
+}
+
+
+@rule(
+    stage="drift",
+    order=70,
+    certainty="likely",
+    needs=("clip/fraction|clip/high",),
+)
+def clip_idle(run: Columns) -> Result:
+    """Nothing is ever clipped although a batch is used several times and the rate is not 0."""
+    clip = run.get("clip/fraction") or run.get("clip/high")
+    several = run.settings.get("updates_per_batch")
+    if not clip or len(clip) < 8 or clip.high > 0 or not isinstance(several, int | float) or several <= 1:
+        return None
+    return finding("clip_idle", "warning", clip.rows, several=several, count=len(clip))
+
+
+def fires() -> Case:
+    return (healthy(clip_ratio__region_mean=0.0), {"updates_per_batch": 4})
+
+
+def silent() -> Case:
+    return (healthy(clip_ratio__region_mean=0.0), {"updates_per_batch": 1})

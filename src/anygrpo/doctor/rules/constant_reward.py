@@ -1,0 +1,140 @@
+"""All samples of a prompt get the same reward."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.chains import NOTHING_FLOWS
+from anygrpo.doctor.evidence.groups import near_ceiling
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import Series, mean
+from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
+
+WORDS = {
+    "en": {
+        "title": "All samples of a prompt get the same reward",
+        "evidence": (
+            "Within groups the reward's std is {within}, between prompts it is {between}; {dead:%} of the groups"
+            " have no spread. What the policy says does not change its score."
+        ),
+        "evidence:counted": (
+            "In all {count} rows every group is without spread: reward std 0, share of groups with equal rewards 1."
+            " With no difference inside a group every advantage is 0, and so is the policy's gradient."
+        ),
+        "evidence:all": "The reward is {value} in all {count} rows.",
+        "evidence:gates": (
+            "Within groups the reward's std is {within}, between prompts it is {between}; {dead:%} of the groups"
+            " have no spread. What the gates are does not change the score."
+        ),
+        "cause:gates": (
+            "The output does not depend on the gates that are sampled (or the weights behind them are 0, as at the"
+            " start), or the gates have collapsed: then the entropy has fallen."
+        ),
+        "prescription:gates": (
+            "Set the gates of one input to both ends of their range: outputs equal, sample other sites"
+            ' (policy.sites) or warm up with drawn gates (policy.supervised_gates = "sampled"); outputs unlike,'
+            " widen the gates (a lower policy.concentration, a smaller rate)."
+        ),
+        "cause": (
+            "The output is ignored, truncated or unparsed; a fixed seed or temperature 0; groups along the wrong axis."
+        ),
+        "prescription": "Print one group: prompts, texts, rewards. Texts equal: sampling. Texts differ: the reward.",
+        "principle": "no spread in a group, no advantage",
+        "unlike": "mastered groups, where prompts do not differ either",
+    },
+    "zh": {
+        "title": "同一提示的所有样本得分相同",
+        "evidence": (
+            "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。策略说什么都不影响得分。"
+        ),
+        "evidence:counted": (
+            "{count} 行里每一组的奖励都没有差异：标准差为 0，零方差组的比例为 1。组内没有差异，优势全为 0，策略的"
+            "梯度也为 0。"
+        ),
+        "evidence:all": "奖励在全部 {count} 行里都是 {value}。",
+        "evidence:gates": (
+            "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。门控取什么值都不影响得分。"
+        ),
+        "cause:gates": "输出不依赖被采样的门控（或其后的权重为 0，如训练刚开始时），或门控已坍缩：此时熵已下降。",
+        "prescription:gates": (
+            "对同一输入把门控设到取值范围的两端：输出相同，就换采样的位置（policy.sites），或用随机门控预热（"
+            "policy.supervised_gates"
+            ' = "sampled"）；输出不同，就放宽门控（更小的 policy.concentration、更小的学习率）。'
+        ),
+        "cause": "输出被忽略、被截断或没有解析；固定种子或温度为 0；分组的轴弄错。",
+        "prescription": "打印一组：提示、文本、奖励。文本相同是采样的问题，文本不同是奖励的问题。",
+        "principle": "组内没有差异就没有优势",
+        "unlike": "已掌握的组：那时提示之间也没有差别",
+    },
+}
+
+
+@rule(
+    stage="groups",
+    order=20,
+    certainty="likely",
+    needs=("reward/mean",),
+    explains=("dead_term", *NOTHING_FLOWS),
+    replaces=("starved_groups", "mastered_groups"),
+)
+def constant_reward(run: Columns) -> Result:
+    """Samples of one prompt all score alike though prompts do not: the sample is not what is being scored."""
+    reward, within, dead = run.get("reward/mean"), run.get("reward/std_within"), run.get("groups/dead")
+    assert reward
+    if dead and within and all(x >= 1 for x in dead.values) and within.high <= 1e-9 and not near_ceiling(run):
+        return proved(run, reward, within)
+    if len(reward) < 4:
+        return None
+    if reward.constant and not (dead and dead.mean < 0.9) and not (within and within.high > 1e-6):
+        return finding("constant_reward", "serious", reward.rows, variant="all", value=reward.mean, count=len(reward))
+    between = between_spread(run)
+    still = within is not None and within.median <= 0.01 * between and mean(within.values) <= 0.05 * between
+    if between <= 1e-9 or not still or (dead is not None and dead.mean < 0.95):
+        return None
+    assert within
+    gates = run.get("restoration/gate_edge_share") is not None  # no texts and no temperature there
+    return finding(
+        "constant_reward",
+        "serious",
+        within.rows,
+        variant="gates" if gates else "",
+        within=within.mean,
+        between=between,
+        dead=dead.mean if dead else 1.0,
+        changes=(Change("entropy_coef", None),) if gates else (Change("temperature", 1.0),),
+        metrics=("reward/std_within", "groups/dead"),
+    )
+
+
+def between_spread(run: Columns) -> float:
+    """How much rewards differ across prompts: the logged std over the batch, or the wander of the mean between rows."""
+    for name in ("reward/std_between", "reward/std"):
+        if found := run.get(name):
+            return found.median
+    spreads = run.family("reward/component_std/")
+    reward = run.get("reward/mean")
+    if len(spreads) == 1:
+        return next(iter(spreads.values())).median
+    return reward.noise if reward and len(reward) >= 8 else 0.0
+
+
+def proved(run: Columns, reward: Series, within: Series) -> Result:
+    """Every group counted, none with any spread: no advantage, whatever the reason. One row is enough to say so."""
+    return finding(
+        "constant_reward",
+        "serious",
+        within.rows,
+        variant="counted",
+        certainty="certain",
+        value=reward.mean,
+        count=len(within),
+        metrics=("reward/std_within", "groups/dead"),
+    )
+
+
+def fires() -> Case:
+    return (dull(reward=wiggle(0.5, 0.1), reward_std=0.0, frac_reward_zero_std=1.0), {})
+
+
+def silent() -> Case:
+    return (dull(reward=flat(0.95), reward_std=flat(0.02), frac_reward_zero_std=flat(0.9)), {})

@@ -1,0 +1,92 @@
+"""Entropy collapsed and nothing was gained since."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.groups import dead_share
+from anygrpo.doctor.evidence.progress import held_out_rose, progress
+from anygrpo.doctor.evidence.sampling import clip_high
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import mean
+from anygrpo.doctor.synthetic import Case, dull, evaluated, flat, healthy, line
+
+WORDS = {
+    "en": {
+        "title": "Entropy collapsed and nothing was gained since",
+        "evidence": (
+            "Entropy fell from {start} to {end}, below a tenth by row {row}; no gain after that, and dead groups"
+            " went from {dead_first:%} to {dead_last:%}."
+        ),
+        "cause": "Upper clip too narrow for rare good answers, rate too high.",
+        "prescription": "Upper clip .28, temperature, KL-Cov or Clip-Cov.",
+        "principle": "sharpening that buys nothing",
+        "unlike": "healthy decay (.58 to .13 with validation doubling)",
+    },
+    "zh": {
+        "title": "熵坍缩，而且之后再无收益",
+        "evidence": (
+            "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后没有收益，无差异的组从 {dead_first:%} 增到"
+            " {dead_last:%}。"
+        ),
+        "cause": "上截断对少见的好答案太窄；学习率太大。",
+        "prescription": "上截断 .28；调温度；KL-Cov 或 Clip-Cov。",
+        "principle": "没有换来收益的尖锐化",
+        "unlike": "健康的下降（.58 到 .13，同时验证翻倍）",
+    },
+}
+
+
+@rule(
+    stage="entropy",
+    order=20,
+    certainty="likely",
+    needs=("entropy", "reward/mean"),
+    trend=True,
+    explains=("no_learning", "decision_collapse"),
+)
+def entropy_collapse(run: Columns) -> Result:
+    """Below a tenth of its start (or .03), no gain since then, and more and more groups without spread."""
+    entropy, p = run.get("entropy"), progress(run)
+    assert entropy
+    if not p or len(entropy) < 16 or entropy.start < 0.1:
+        return None
+    floor = max(0.1 * entropy.start, 0.03)
+    smooth = entropy.smooth()
+    down = next((i for i, x in enumerate(smooth) if x < floor), None)
+    if down is None or entropy.end >= floor:
+        return None
+    after = [x for r, x in zip(p.reward.rows, p.reward.values) if r >= entropy.rows[down]]
+    half = len(after) // 2
+    if half >= 3 and mean(after[half:]) - mean(after[:half]) > p.reward.noise * (2 / half) ** 0.5 * 2:
+        return None
+    dead = dead_share(run)
+    if dead is None or dead.gain <= 0 or (held_out_rose(run) and not p.fell):
+        return None
+    rows = [r for r, x in zip(entropy.rows, entropy.values) if x < floor]
+    changes = (*clip_high(run, 0.28), Change("temperature", 1.0))
+    return finding(
+        "entropy_collapse",
+        "warning",
+        rows,
+        start=entropy.start,
+        end=entropy.end,
+        row=entropy.rows[down],
+        dead_first=dead.first,
+        dead_last=dead.last,
+        changes=changes,
+        metrics=("entropy", "groups/dead", "reward/mean"),
+    )
+
+
+def fires() -> Case:
+    return (
+        dull(entropy=lambda t: 0.6 * math.exp(-8 * t), frac_reward_zero_std=line(0.1, 0.5), reward=flat(0.4)),
+        {},
+    )
+
+
+def silent() -> Case:
+    return (evaluated(healthy(entropy=line(0.58, 0.13)), eval_accuracy=line(0.2, 0.4)), {})

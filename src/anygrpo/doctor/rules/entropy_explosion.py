@@ -1,0 +1,77 @@
+"""The policy dissolves into noise."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import progress
+from anygrpo.doctor.evidence.sampling import clip_high
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import mean
+from anygrpo.doctor.synthetic import Case, flat, healthy
+
+WORDS = {
+    "en": {
+        "title": "The policy dissolves into noise",
+        "evidence": "Entropy rose from its minimum {least} to {now} while the reward went from {before} to {after}.",
+        "cause": "An entropy bonus, an upper clip too wide, off-policy noise.",
+        "prescription": "Entropy bonus off, upper clip down.",
+        "principle": "noise, not exploration",
+        "unlike": "exploration, which pays",
+    },
+    "zh": {
+        "title": "熵爆炸：策略趋于随机",
+        "evidence": "熵从最低的 {least} 升到 {now}，奖励从 {before} 变为 {after}。",
+        "cause": "熵奖励；上截断太宽；异策略噪声。",
+        "prescription": "关掉熵奖励，收窄上截断。",
+        "principle": "是噪声，不是探索",
+        "unlike": "有回报的探索",
+    },
+}
+
+
+@rule(
+    stage="entropy",
+    order=30,
+    certainty="likely",
+    needs=("entropy", "reward/mean"),
+    trend=True,
+    explains=("late_collapse", "length_explosion"),
+)
+def entropy_explosion(run: Columns) -> Result:
+    """Over twice its own minimum and over 1, while the reward came down from its best."""
+    entropy, p = run.get("entropy"), progress(run)
+    assert entropy
+    if not p or len(entropy) < 16:
+        return None
+    smooth = entropy.smooth()
+    least = min(smooth)
+    at = smooth.index(least)
+    before = mean(p.reward.values[max(0, at - p.reward.edge) : at + 1])
+    drop = before - p.reward.last
+    width = p.reward.noise * (2 / min(at + 1, p.reward.edge)) ** 0.5
+    if smooth[-1] <= 1 or smooth[-1] <= 2 * least or drop <= 2 * width or not (p.reward.gain < 0 or drop > 3 * width):
+        return None
+    changes = (Change("entropy_coef", 0.0), *clip_high(run, 0.2))
+    return finding(
+        "entropy_explosion",
+        "warning",
+        entropy.rows[at:],
+        least=least,
+        now=smooth[-1],
+        before=before,
+        after=p.reward.last,
+        changes=changes,
+        metrics=("entropy", "reward/mean"),
+    )
+
+
+def fires() -> Case:
+    return (
+        healthy(reward=lambda t: 0.7 - 0.5 * t, kl=flat(0.02), entropy=lambda t: 0.5 + 2 * t**2),
+        {},
+    )
+
+
+def silent() -> Case:
+    return (healthy(entropy=lambda t: 0.5 + 2 * t**2), {})

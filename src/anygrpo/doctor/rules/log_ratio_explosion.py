@@ -1,0 +1,83 @@
+"""Log-ratios leave the safe range."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.chains import COLLAPSES
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.synthetic import Case, flat, healthy
+
+TIERS = ((20.0, "stop", 1e-7, 2.0), (10.0, "high", 5e-7, 1.0), (5.0, "raised", 1e-6, 0.5))
+
+
+WORDS = {
+    "en": {
+        "title": "Log-ratios leave the safe range",
+        "evidence:raised": "max |log-ratio| = {worst} ({count} of {of} rows above 5).",
+        "evidence:high": "max |log-ratio| = {worst} ({count} of {of} rows above 10).",
+        "evidence:stop": "max |log-ratio| = {worst} ({count} of {of} rows above 20).",
+        "evidence": "max |log-ratio| = {worst}.",
+        "cause": "Steps too large, or samples too old. First exclude a scoring fault and sums over many dimensions.",
+        "prescription": "Lower the rate and raise the KL weight.",
+        "prescription:stop": "Stop, go back to the last healthy checkpoint, and go on slower.",
+        "principle": "max |log-ratio| per decision, to the behaviour policy: 5, 10, 20",
+        "unlike": "summed log-probs of long samples: the tiers are per decision, to the behaviour policy",
+    },
+    "zh": {
+        "title": "对数概率比离开安全范围",
+        "evidence": "最大 |对数概率比| = {worst}。",
+        "evidence:raised": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 5）。",
+        "evidence:high": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 10）。",
+        "evidence:stop": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 20）。",
+        "cause": "步子太大，或样本太旧。先排除打分故障和跨维求和。",
+        "prescription": "降低学习率，加大 KL 权重。",
+        "prescription:stop": "停下，回到最后一个健康的检查点，放慢再走。",
+        "principle": "每个决策、对行为策略的最大 |对数概率比|：5、10、20",
+        "unlike": "长样本求和的对数概率：分级是按每个决策、对行为策略而言",
+    },
+}
+
+
+@rule(
+    stage="drift",
+    order=10,
+    certainty="likely",
+    needs=("log_ratio/abs_max|ratio/max",),
+    explains=("clip_saturated", "grad_spikes", *COLLAPSES),
+    live="at_once",
+)
+def log_ratio_explosion(run: Columns) -> Result:
+    wide, top = run.get("log_ratio/abs_max"), run.get("ratio/max")
+    source = wide or top
+    assert source
+    sizes = source.values if wide else tuple(math.log(max(x, 1e-300)) for x in source.values)
+    worst = max(sizes)
+    for limit, tier, rate, beta in TIERS:
+        rows = [r for r, x in zip(source.rows, sizes) if x > limit]
+        if rows:
+            changes = [Change("learning_rate", rate), Change("beta", beta)] + (
+                [Change("clip", 0.1)] if tier == "high" else []
+            )
+            return finding(
+                "log_ratio_explosion",
+                "warning" if tier == "raised" else "serious",
+                rows,
+                variant=tier,
+                worst=worst,
+                count=len(rows),
+                of=len(sizes),
+                changes=tuple(changes),
+                metrics=("log_ratio/abs_max", "ratio/max"),
+            )
+    return None
+
+
+def fires() -> Case:
+    return (healthy(log_ratio__abs_max=flat(12.0)), {})
+
+
+def silent() -> Case:
+    return (healthy(log_ratio__abs_max=flat(3.0)), {})

@@ -1,0 +1,84 @@
+"""Steps too large from the start."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.chains import COLLAPSES
+from anygrpo.doctor.evidence.progress import progress
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import mean
+from anygrpo.doctor.synthetic import Case, healthy, line
+
+WORDS = {
+    "en": {
+        "title": "Steps too large from the start",
+        "evidence": (
+            "In the first third KL went {early}, {half}, {whole}: faster than linear, and the reward fell by {gain}"
+            " (MDE {mde}); also changed: {signs}."
+        ),
+        "cause": "Learning rate.",
+        "prescription": "Learning rate divided by 5 to 10.",
+        "principle": "KL faster than linear in the first steps",
+        "unlike": "a sampler mismatch, which is there before the first update",
+    },
+    "zh": {
+        "title": "从一开始步子就太大",
+        "evidence": (
+            "前三分之一里 KL 依次为 {early}、{half}、{whole}：快于线性，而奖励变化 {gain}（MDE"
+            " {mde}）；同时突变的还有：{signs}。"
+        ),
+        "cause": "学习率。",
+        "prescription": "学习率除以 5 到 10。",
+        "principle": "最初几步 KL 快于线性",
+        "unlike": "采样端与训练端不一致：那在第一次更新之前就有",
+    },
+}
+
+
+@rule(
+    stage="drift",
+    order=30,
+    certainty="likely",
+    needs=("kl/reference", "reward/mean"),
+    trend=True,
+    explains=("kl_far", "reward_fell", *COLLAPSES),
+)
+def lr_too_large(run: Columns) -> Result:
+    """In the first third KL at twice the rows is over 4 times as large and over .1, and the reward has fallen."""
+    p, kl = progress(run), run.comparable("kl/reference")
+    if not p or not kl or len(kl) < 24 or not p.fell:
+        return None
+    third = len(kl) // 3
+    early = mean(kl.values[: max(2, third // 4)])
+    half, whole = mean(kl.values[third // 4 : third // 2]), mean(kl.values[third // 2 : third])
+    if whole < 0.1 or (whole < 4 * max(half, 1e-9) and half < 4 * max(early, 1e-9)):
+        return None
+    signs = [
+        s.key
+        for n in ("entropy", "length/mean")
+        if (s := run.get(n)) and s.first > 0 and not 0.5 <= s.last / s.first <= 2
+    ]
+    return finding(
+        "lr_too_large",
+        "serious",
+        kl.rows[:third],
+        early=early,
+        half=half,
+        whole=whole,
+        gain=p.reward.gain,
+        mde=p.reward.mde,
+        signs=", ".join(signs) or "-",
+        changes=(Change("learning_rate", factor=0.2),),
+        metrics=("kl/reference", "reward/mean"),
+    )
+
+
+def fires() -> Case:
+    return (healthy(90, reward=lambda t: 0.6 * math.exp(-4 * t), kl=lambda t: 0.001 + 60 * t**3), {})
+
+
+def silent() -> Case:
+    return (healthy(90, reward=line(0.7, 0.3), kl=line(0.001, 0.3)), {})

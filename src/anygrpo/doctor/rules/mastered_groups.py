@@ -1,0 +1,65 @@
+"""Most groups are already solved."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.groups import dead_groups, near_ceiling
+from anygrpo.doctor.evidence.progress import rose
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
+
+WORDS = {
+    "en": {
+        "title": "Most groups are already solved",
+        "evidence": (
+            "{share:%} of the groups have no spread in the second half, at a reward of {level}: there is nothing"
+            " left to compare."
+        ),
+        "cause": "The data have become too easy.",
+        "prescription": "Harder prompts, or stop. The learning rate has nothing to do with it.",
+        "principle": "a group without spread has no gradient",
+        "unlike": "a saturated format term; a reward that ignores the output",
+    },
+    "zh": {
+        "title": "大多数组已经全对",
+        "evidence": "后半程有 {share:%} 的组没有差异，奖励水平 {level}：没有可比较的了。",
+        "cause": "数据变得太容易。",
+        "prescription": "换更难的提示，或停止。与学习率无关。",
+        "principle": "没有差异的组没有梯度",
+        "unlike": "饱和的格式项；忽略输出的奖励",
+    },
+}
+
+
+@rule(
+    stage="groups",
+    order=50,
+    certainty="likely",
+    explains=("no_learning", "lr_too_small", "zero_gradient", "advantage_compressed"),
+    live="patient",
+)
+def mastered_groups(run: Columns) -> Result:
+    """Dead groups because everything is right. After a gain that is success, and only a note."""
+    found = dead_groups(run)
+    if not found or not near_ceiling(run):
+        return None
+    share, now = found
+    rows = [r for r, x in zip(share.rows, share.values) if x > 0.5]
+    reward = run.get("reward/mean")
+    severity = "info" if rose(run) else "warning"
+    return finding(
+        "mastered_groups",
+        severity,
+        rows,
+        share=now,
+        level=reward.last if reward else 0.0,
+        metrics=("groups/dead", "reward/mean"),
+    )
+
+
+def fires() -> Case:
+    return (dull(reward=wiggle(0.95, 0.02), frac_reward_zero_std=flat(0.8)), {})
+
+
+def silent() -> Case:
+    return (dull(reward=wiggle(0.5, 0.02), frac_reward_zero_std=flat(0.8)), {})

@@ -1,0 +1,89 @@
+"""NaN or infinity in the training numbers."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.synthetic import Case, healthy, with_rows
+
+WORDS = {
+    "en": {
+        "title": "NaN or infinity in the training numbers",
+        "title:never": "A column that was never computed",
+        "evidence": "{names}: not finite in {count} rows, first in row {first}.",
+        "evidence:never": "{names}: never finite, so never computed.",
+        "cause": (
+            "fp16 overflow, a standard deviation over a group of one, exp of a masked position, a reward that"
+            " returned NaN."
+        ),
+        "prescription": (
+            "Train in bf16, drop groups of one, mask with where before exp (not by multiplying), refuse optimizer"
+            " steps with a non-finite gradient. Some loggers replace a NaN loss by 0: believe the gradient norm."
+        ),
+        "prescription:never": "Nothing to do if that term is switched off.",
+        "principle": "NaN and infinity spread through every later sum",
+        "unlike": "a KL column of NaN because beta is 0; rows that were not logged",
+    },
+    "zh": {
+        "title": "训练数值出现 NaN 或无穷",
+        "title:never": "从未计算过的一列",
+        "evidence": "{names}：有 {count} 行不是有限数，最早在第 {first} 行。",
+        "evidence:never": "{names}：从来不是有限数，说明从未计算。",
+        "cause": "fp16 溢出；对只有一个样本的组求标准差；对被屏蔽位置取 exp；奖励函数返回了 NaN。",
+        "prescription": (
+            "用 bf16 训练；丢弃单样本组；在 exp 之前用 where 屏蔽（不要用乘法）；梯度不是有限数时拒绝更新。有些日志"
+            "把 NaN 损失写成 0：以梯度范数为准。"
+        ),
+        "prescription:never": "如果该项本来就关闭，则无需处理。",
+        "principle": "NaN 与无穷会传进之后的每一个和",
+        "unlike": "beta 为 0 时 KL 列全为 NaN；没有记录的行",
+    },
+}
+
+
+@rule(
+    stage="log",
+    order=20,
+    certainty="certain",
+    explains=("crash", "no_learning", "lr_too_small", "late_collapse", "zero_gradient"),
+    live="at_once",
+)
+def nonfinite(run: Columns) -> Result:
+    """Any NaN or infinity in a training metric; a column that is never finite was never computed and only noted."""
+    watched = (
+        "loss/total",
+        "loss/policy",
+        "grad_norm/total",
+        "reward/mean",
+        "kl/reference",
+        "entropy",
+        "ratio/mean",
+        "advantage/std",
+    )
+    hit = {name: s for name, s in run.series.items() if s.bad and not name.startswith("eval/")}
+    never = [s.key for s in hit.values() if not s.values]
+    some = {name: s for name, s in hit.items() if s.values}
+    if not some:
+        return finding("nonfinite", "info", variant="never", names=", ".join(never)) if never else None
+    core = {name: s for name, s in some.items() if name in watched}
+    rows = sorted({r for s in (core or some).values() for r in s.bad})
+    names = ", ".join(sorted(s.key for s in (core or some).values()))
+    still = max(rows) >= max(max(s.rows) for s in some.values())
+    severity = "serious" if core and (still or len(rows) > 2) else "warning" if core else "info"
+    return finding(
+        "nonfinite", severity, rows, names=names, count=len(rows), first=rows[0], changes=(Change("precision"),)
+    )
+
+
+NAN = math.nan
+
+
+def fires() -> Case:
+    return (with_rows(healthy(), {40: {"loss": NAN}, 41: {"grad_norm": math.inf}}), {})
+
+
+def silent() -> Case:
+    return ([*healthy()[:40], {"step": 41.0, "reward": 0.5}], {})

@@ -1,0 +1,91 @@
+"""These cannot be plain rank advantages."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.synthetic import Case, dull, flat
+
+WORDS = {
+    "en": {
+        "title": "These cannot be plain rank advantages",
+        "evidence": (
+            "Rank-normalised advantages have std sqrt((n+1)/(3(n-1))) >= {least}; the largest logged is {highest}."
+        ),
+        "evidence:autopsy": (
+            "Plain rank advantages (group size {n}) have std sqrt((n+1)/(3(n-1))) >= {least} in every group; {std}"
+            " cannot come from them. Ties averaged in dead groups, a later scale, another axis or a floor must act:"
+            " look there before tuning anything."
+        ),
+        "title:ask": "Rank advantages with so small a std need ties or dead groups",
+        "evidence:ask": (
+            "Ranks without ties have std >= {least}; the log's largest is {highest}. Equal rewards and"
+            " groups without spread"
+            " lower it; how many there are was not logged."
+        ),
+        "cause": "A later scale, another axis, a floor, or most groups constant.",
+        "prescription": "Print the advantages of one group right after normalising, and again before the loss.",
+        "principle": "std of n distinct ranks scaled to [-1, 1]: sqrt((n+1)/(3(n-1)))",
+        "unlike": "z-scores with a floor",
+    },
+    "zh": {
+        "title": "这不可能是单纯的排名归一化优势",
+        "evidence": "名次归一化的优势标准差为 sqrt((n+1)/(3(n-1))) >= {least}；日志里最大的是 {highest}。",
+        "evidence:autopsy": (
+            "单纯排名归一化优势（组大小 {n}）在每个组里标准差都是 sqrt((n+1)/(3(n-1))) >= {least}；{std} 不可"
+            "能由它得来。"
+            "必有无效组里的并列取平均、之后的缩放、另一个轴或下限在起作用：先查这些，再谈调参。"
+        ),
+        "title:ask": "这么小的标准差，排名归一化优势需要并列或无效组",
+        "evidence:ask": (
+            "没有并列时，名次的标准差 ≥ {least}；日志里最大的是 {highest}。相同的奖励和没有差异的组会让它变小"
+            "；有多少没有记录。"
+        ),
+        "cause": "之后的缩放、另一个轴、下限，或大多数组是常数。",
+        "prescription": "在归一化之后和进入损失之前各打印一组优势。",
+        "principle": "缩放到 [-1, 1] 的 n 个不同名次，标准差为 sqrt((n+1)/(3(n-1)))",
+        "unlike": "带下限的 z 分数",
+    },
+}
+
+
+@rule(
+    stage="advantages",
+    order=30,
+    certainty="certain",
+    needs=("advantage/std",),
+)
+def rank_std(run: Columns) -> Result:
+    """The least std that ranks of one group can have, and what dead groups take from it.
+
+    Without ties sqrt((n + 1) / (3 (n - 1))). With ties averaged the least is that of one sample against n - 1 equal
+    ones, 1 / sqrt(n - 1) without the correction for n. A share d of dead groups leaves sqrt(1 - d) of a pooled std and
+    1 - d of an averaged one. Certain only where n and d are logged or set; else it is to be asked.
+    """
+    spread, dead = run.get("advantage/std"), run.get("groups/dead")
+    normaliser = str(run.settings.get("normaliser", ""))
+    if not spread or "rank" not in normaliser:
+        return None
+    n = int(run.get("groups/size").low) if run.get("groups/size") else run.settings.get("group_size")  # type: ignore[union-attr]
+    if isinstance(n, int) and n > 1 and dead:
+        share = dead.at()
+        tied = 1 / math.sqrt(n - 1)
+        below = [(r, x, tied * (1 - share[r])) for r, x in zip(spread.rows, spread.values) if share.get(r, 1.0) < 1]
+        low = [r for r, x, least in below if x < 0.98 * least]
+        if below and len(low) == len(below):
+            return finding("rank_std", "serious", low, highest=spread.high, least=min(x for _, _, x in below))
+        return None
+    if spread.high >= 0.577 * 0.98 or dead is not None:
+        return None
+    return finding("rank_std", "warning", spread.rows, certainty="ask", variant="ask", highest=spread.high, least=0.577)
+
+
+def fires() -> Case:
+    return (dull(advantage__std=flat(0.1)), {"normaliser": "rank", "group_size": 8})
+
+
+def silent() -> Case:
+    ties = dull(advantage__std=flat(0.4), frac_reward_zero_std=flat(0.3))  # rewards of 0 and 1
+    return (ties, {"normaliser": "rank", "group_size": 8})

@@ -1,0 +1,128 @@
+"""Sampler and trainer disagree on the same tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import mean
+from anygrpo.doctor.synthetic import Case, flat, healthy
+
+MISMATCHED = (
+    "log_ratio_explosion",
+    "kl_blowup",
+    "kl_far",
+    "no_learning",
+    "late_collapse",
+    "clip_saturated",
+    "lr_too_large",
+)
+LIMITS: dict[str, Callable[[float], bool]] = {
+    "mismatch/ratio_mean": lambda x: not 0.5 <= x <= 2,
+    "mismatch/ess": lambda x: 0 <= x < 0.3,
+    "kl/rollout": lambda x: abs(x) > 0.1,
+}
+"""Outside what the same policy gives on the same tokens."""
+
+
+WORDS = {
+    "en": {
+        "title": "Sampler and trainer disagree on the same tokens",
+        "evidence": "{name} is {value} ({count} of {of} rows outside what the same policy gives).",
+        "title:product": "The logged ratio is a product over tokens",
+        "evidence:product": (
+            "{name} is {value} while one token's log-prob differs by {small} only: the ratio multiplies all"
+            " tokens of an"
+            " answer, and small differences add up. That is rounding, not another policy."
+        ),
+        "prescription:product": "",
+        "evidence:first": "{name} is {value} in the first row: no policy is that far from its own start.",
+        "cause": (
+            "Temperature, top-p or top-k applied on one side only, constrained decoding, raw log-probs, bf16"
+            " against fp8, MoE routing."
+        ),
+        "prescription": (
+            "Same support and same temperature on both sides; then a truncated importance weight with a cap of 2 to 3."
+        ),
+        "principle": "E[p_trainer/p_sampler] = 1 on the sampler's own samples",
+        "unlike": "staleness (it grows with the updates); long sequences under product ratios",
+    },
+    "zh": {
+        "title": "采样端与训练端对同样的token意见不一",
+        "evidence": "{name} 为 {value}（{of} 行中有 {count} 行超出同一策略应有的范围）。",
+        "title:product": "记录的比值是所有 token 的乘积",
+        "evidence:product": (
+            "{name} 为 {value}，而单个 token 的对数概率只差 {small}：这个比值把整条回答的 token 相乘，小的差"
+            "别累积起来。"
+            "这是舍入误差，不是另一个策略。"
+        ),
+        "prescription:product": "",
+        "evidence:first": "{name} 在第一行就是 {value}：没有策略会离自己的起点这么远。",
+        "cause": "温度、top-p 或 top-k 只用在一侧；约束解码；未处理的对数概率；bf16 对 fp8；MoE 路由。",
+        "prescription": "两侧用同样的支撑集和温度；再加截断的重要性权重，上限 2 到 3。",
+        "principle": "在采样者自己的样本上 E[p_trainer/p_sampler] = 1",
+        "unlike": "样本陈旧（会随更新增长）；长序列的连乘比值",
+    },
+}
+
+
+@rule(
+    stage="scoring",
+    order=50,
+    certainty="likely",
+    needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference",),
+    explains=("wrong_reference", *MISMATCHED),
+)
+def sampler_mismatch(run: Columns) -> Result:
+    """Importance ratio outside [.5, 2], ESS below .3, |KL(rollout, train)| above .1, first-row KL in the hundreds."""
+    for name, off in LIMITS.items():
+        series = run.comparable(name)
+        if not series:
+            continue
+        rows = [r for r, x in zip(series.rows, series.values) if off(x)]
+        if name == "mismatch/ratio_mean" and rows and (small := per_token(run)) is not None:
+            return finding(
+                "sampler_mismatch", "info", rows, variant="product", name=series.key, value=series.last, small=small
+            )
+        if len(rows) > 0.2 * len(series) and off(mean(series.tail(0.5))):
+            cures = (Change("temperature", 1.0), Change("top_p", 1.0), Change("importance_cap", 2.0))
+            return finding(
+                "sampler_mismatch",
+                "serious",
+                rows,
+                name=series.key,
+                value=series.last,
+                count=len(rows),
+                of=len(series),
+                changes=cures,
+            )
+    kl = run.comparable("kl/reference")
+    if kl and kl.values[0] > 100:
+        return finding(
+            "sampler_mismatch",
+            "serious",
+            kl.rows[:1],
+            variant="first",
+            name=kl.key,
+            value=kl.values[0],
+            metrics=("kl/reference",),
+        )
+    return None
+
+
+def per_token(run: Columns) -> float | None:
+    """The mean difference of a token's log-probs where it is small: a ratio far from 1 is then a product of many."""
+    gap, length = run.get("mismatch/log_prob"), run.get("length/mean")
+    if not gap or len(gap) < 1 or abs(gap.median) > 0.02:
+        return None
+    return gap.median if length is None or length.median > 50 else None
+
+
+def fires() -> Case:
+    return (healthy(rollout_corr__rollout_is_mean=flat(0.2)), {})
+
+
+def silent() -> Case:
+    return (healthy(rollout_corr__rollout_is_mean=flat(0.98)), {})

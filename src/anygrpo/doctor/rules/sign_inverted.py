@@ -1,0 +1,70 @@
+"""The run learns, away from the reward."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.chains import COLLAPSES
+from anygrpo.doctor.evidence.progress import blocks, progress
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.synthetic import Case, healthy, line
+
+WORDS = {
+    "en": {
+        "title": "The run learns, away from the reward",
+        "evidence": "The reward falls steadily from {first} to {last} (p = {p}) while KL grows to {kl}.",
+        "cause": "A sign in the loss, the advantage or the reward; a cost used as a reward.",
+        "prescription": (
+            "Unit-test the reward: a gold answer must score above a wrong one; then the sign of one advantage"
+            " against its log-prob's change."
+        ),
+        "principle": "learning, away from the reward",
+        "unlike": "an exploration dip, which comes back",
+    },
+    "zh": {
+        "title": "训练在学，但方向相反",
+        "evidence": "奖励从 {first} 稳步降到 {last}（p = {p}），同时 KL 增长到 {kl}。",
+        "cause": "损失、优势或奖励的符号反了；把代价当成了奖励。",
+        "prescription": "给奖励写单元测试：标准答案必须高于错误答案；再看一个优势的符号与其对数概率的变化是否一致。",
+        "principle": "在学，只是背离奖励",
+        "unlike": "探索期的下降：它会回来",
+    },
+}
+
+
+@rule(
+    stage="scoring",
+    order=70,
+    certainty="likely",
+    needs=("reward/mean", "kl/reference"),
+    trend=True,
+    explains=("reward_fell", *COLLAPSES),
+)
+def sign_inverted(run: Columns) -> Result:
+    """The reward falls steadily from the start (p < .01) while KL grows (p < .01): it learns, the wrong way."""
+    p, kl = progress(run), run.comparable("kl/reference")
+    if not p or not kl or not p.fell or len(p.reward) < 16 or not (kl.gain > kl.mde and kl.trending):
+        return None
+    parts = blocks(p.reward, 4)
+    if not parts[0] > parts[1] > parts[2] > parts[3]:
+        return None
+    return finding(
+        "sign_inverted",
+        "serious",
+        p.reward.rows,
+        certainty="ask",
+        p=p.reward.p,
+        first=p.reward.first,
+        last=p.reward.last,
+        kl=kl.last,
+        metrics=("reward/mean", "kl/reference"),
+    )
+
+
+def fires() -> Case:
+    return (healthy(reward=line(0.7, 0.2)), {})
+
+
+def silent() -> Case:
+    return (healthy(reward=lambda t: 0.5 - 0.3 * math.sin(math.pi * t)), {})

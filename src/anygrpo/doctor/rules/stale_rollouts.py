@@ -1,0 +1,69 @@
+"""The engine may still sample with old weights."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import held_out_rose, progress
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.synthetic import Case, dull, flat, line
+
+WORDS = {
+    "en": {
+        "title": "The engine may still sample with old weights",
+        "evidence": (
+            "{name} grows from {first} to {last} with the updates while the reward changes by {gain} (MDE {mde})."
+        ),
+        "cause": "The adapter or the weights are not sent to the sampling engine.",
+        "prescription": (
+            "Probe: a toy reward (count of one word) must rise within about 20 steps. If it does not, the sampler"
+            " is not the policy being trained."
+        ),
+        "principle": "an engine that keeps the first weights drifts from the trainer",
+        "unlike": "a numerical mismatch, which is there from the first row",
+    },
+    "zh": {
+        "title": "采样引擎可能还在用旧权重",
+        "evidence": "{name} 随更新从 {first} 增到 {last}，而奖励只变化 {gain}（MDE {mde}）。",
+        "cause": "适配器或权重没有送到采样引擎。",
+        "prescription": "探针：一个玩具奖励（数某个词）应在约 20 步内上升；如果不升，采样的不是正在训练的策略。",
+        "principle": "停在旧权重上的引擎会离训练者越来越远",
+        "unlike": "数值误差：它从第一行就在",
+    },
+}
+
+
+@rule(
+    stage="scoring",
+    order=60,
+    certainty="likely",
+    needs=("kl/rollout|mismatch/log_prob|mismatch/ratio_mean", "reward/mean"),
+    trend=True,
+    explains=("no_learning", "clip_saturated"),
+)
+def stale_rollouts(run: Columns) -> Result:
+    """The distance of sampler and trainer grows with the updates while the reward does not move."""
+    p = progress(run)
+    distance = run.get("mismatch/log_prob") or run.get("kl/rollout")
+    if not p or not p.flat or not distance or len(distance) < 12 or held_out_rose(run):
+        return None
+    if not distance.trending or distance.gain <= distance.mde or distance.last < 2 * max(distance.first, 1e-9):
+        return None
+    return finding(
+        "stale_rollouts",
+        "warning",
+        distance.rows,
+        certainty="ask",
+        name=distance.key,
+        first=distance.first,
+        last=distance.last,
+        gain=p.reward.gain,
+        mde=p.reward.mde,
+    )
+
+
+def fires() -> Case:
+    return (dull(train_rollout_logprob_abs_diff=line(0.001, 0.05)), {})
+
+
+def silent() -> Case:
+    return (dull(train_rollout_logprob_abs_diff=flat(0.05)), {})

@@ -1,0 +1,129 @@
+"""Most groups teach nothing."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.canonical import label
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.groups import dead_groups, near_ceiling
+from anygrpo.doctor.evidence.progress import rose
+from anygrpo.doctor.findings import Change, Finding
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import mean
+from anygrpo.doctor.synthetic import Case, dull, flat
+
+WORDS = {
+    "en": {
+        "title": "Most groups teach nothing",
+        "evidence": (
+            "{share:%} of the groups have no spread in the second half ({key}), at a reward of {level}: neither"
+            " solved nor solvable, no gradient."
+        ),
+        "evidence:averaged": (
+            "{queries} groups, advantage std {std}. Pooled over all samples the std could not be below {least},"
+            " even with one live group; so the logged number is a mean over groups, {std} = (L/{queries}) x 1 with"
+            " std 1 in a live group and 0 in a dead one. L = {queries} x {std} = {live} (printing allows {low} to"
+            " {high}): about {whole} live groups, {share:%} of all. Every other group had equal rewards and no"
+            " gradient."
+        ),
+        "evidence:pooled": (
+            "{queries} groups, pooled advantage std {std}: L = {live} live groups ({share:%}), since the pooled"
+            " variance is the share of live groups."
+        ),
+        "title:filter": "A filter takes the signal away",
+        "evidence:filter": (
+            "{before:%} of the groups have spread, {after:%} after the filter {filter}: it is the filter that makes"
+            " the groups homogeneous."
+        ),
+        "cause:filter": (
+            "A filter that keeps the samples most alike: top-k by reward keeps the best, and the best are equal."
+        ),
+        "prescription:filter": (
+            "Remove the filter {filter}, or choose what it keeps for contrast (the best and the worst)."
+        ),
+        "cause": "Prompts far too hard, or each prompt always right or always wrong at this group size.",
+        "prescription": "Larger groups, a pass-rate filter, dynamic sampling, or a shaped reward for failures.",
+        "principle": "a group without spread has no gradient",
+        "unlike": "truncation; an estimate from the mean reward (p^G + (1-p)^G is wrong by a factor of two)",
+    },
+    "zh": {
+        "title": "大多数组教不了任何东西",
+        "evidence": "后半程有 {share:%} 的组没有差异（{key}），奖励水平 {level}：既没解决也解不了，没有梯度。",
+        "evidence:averaged": (
+            "{queries} 个组，优势标准差 {std}。如果是对所有样本合并计算，哪怕只有一个有效组，也不会低于"
+            " {least}；所以记录的是各组的平均，{std} = (L/{queries}) x 1（有效组内标准差为 1，无效组为 0）。L ="
+            " {queries} x {std} = {live}（打印精度允许 {low} 到 {high}）：约 {whole} 个有效组，占"
+            " {share:%}。其余的组奖励全相同，没有梯度。"
+        ),
+        "evidence:pooled": (
+            "{queries} 个组，合并的优势标准差 {std}：有效组 L = {live}（{share:%}），因为合并方差就是有效组的比例。"
+        ),
+        "title:filter": "过滤器拿走了信号",
+        "evidence:filter": "有差异的组占 {before:%}，经过过滤器 {filter} 后只剩 {after:%}：是过滤器让组内变得一样。",
+        "cause:filter": "过滤器留下的恰是最相像的样本：按奖励取前 k 个，最好的那些都一样。",
+        "prescription:filter": "去掉过滤器 {filter}，或改为保留对比（最好的与最差的）。",
+        "cause": "提示太难，或在这个组大小下每个提示不是全对就是全错。",
+        "prescription": "加大组；按通过率过滤；动态采样；给失败的样本一个有层次的奖励。",
+        "principle": "没有差异的组没有梯度",
+        "unlike": "截断；由平均奖励估算（p^G + (1-p)^G 会差一倍）",
+    },
+}
+
+
+@rule(
+    stage="groups",
+    order=40,
+    certainty="likely",
+    explains=("no_learning", "zero_gradient", "lr_too_small", "advantage_compressed"),
+    live="patient",
+)
+def starved_groups(run: Columns) -> Result:
+    """Groups without spread: of themselves, or because a filter took it from them."""
+    if found := filtered_away(run):
+        return found
+    found = dead_groups(run)
+    if not found or near_ceiling(run):
+        return None
+    share, now = found
+    rows = [r for r, x in zip(share.rows, share.values) if x > 0.5]
+    reward = run.get("reward/mean")
+    return finding(
+        "starved_groups",
+        "info" if rose(run) else "warning",
+        rows,
+        share=now,
+        key=label(share.key),
+        level=reward.last if reward else 0.0,
+        changes=(Change("group_size", factor=2.0), Change("dynamic_sampling", "true")),
+        metrics=("groups/dead", "reward/mean"),
+    )
+
+
+def filtered_away(run: Columns) -> Finding | None:
+    """A filter after which five times fewer groups have spread, in the last quarter: counted, so certain."""
+    dead = run.get("groups/dead")
+    if not dead:
+        return None
+    before = 1 - mean(dead.tail(0.25))
+    for name, series in run.family("groups/live_after/").items():
+        after = mean(series.tail(0.25))
+        if before > 0.05 and after < before / 5:
+            return finding(
+                "starved_groups",
+                "serious",
+                series.rows,
+                variant="filter",
+                certainty="certain",
+                filter=name,
+                before=before,
+                after=after,
+                metrics=("groups/dead", f"groups/live_after/{name}"),
+            )
+    return None
+
+
+def fires() -> Case:
+    return (dull(reward=flat(0.1), frac_reward_zero_std=flat(0.8)), {})
+
+
+def silent() -> Case:
+    return (dull(reward=flat(0.05), frac_reward_zero_std=flat(0.3)), {})

@@ -1,0 +1,152 @@
+"""Answers are cut off."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.findings import Change
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import Series, paired
+from anygrpo.doctor.synthetic import Case, flat, healthy, line
+
+LONGER = (Change("max_length", factor=2.0),)
+
+
+WORDS = {
+    "en": {
+        "title": "Answers are cut off",
+        "title:note": "Some answers are cut off",
+        "evidence": (
+            "{share:%} of the samples were cut off in the last quarter (first quarter {first:%}; longest {cap})."
+            " What is cut is scored on what is missing."
+        ),
+        "evidence:eos": (
+            "{share:%} of the samples run into the limit of {cap} and none ends by itself (mean terminated length 0)."
+        ),
+        "evidence:note": "{share:%} of the samples are cut off now, {mean:%} over the whole run.",
+        "title:meter": "The share of cut-off answers counts something else",
+        "evidence:meter": (
+            "{share:%} are called cut off, but answers that were cut are all as long as the limit, and the longest"
+            " answers of those rows are not one number, or the share times the longest passes the mean length ({why})."
+            " It is a share of answers near the batch's longest, say. Not judged."
+        ),
+        "prescription:meter": "",
+        "evidence:cap": "Mean length = longest = {cap} in {count} of {of} rows: everything runs into the limit.",
+        "cause": "The limit is too low, or the end token is never produced or not recognised.",
+        "prescription": "Allow longer answers, or mask the truncated ones out of the loss.",
+        "prescription:eos": (
+            "Read one sample: if its text is finished, a second end-of-sequence id is ignored (ask); if not, the"
+            " limit is too low."
+        ),
+        "prescription:note": "Watch it; it matters above .15.",
+        "principle": "a cut answer is scored on what is missing",
+        "unlike": "an EOS bug: share near 1 though the text is finished",
+    },
+    "zh": {
+        "title": "回答被截断",
+        "title:note": "有些回答被截断",
+        "evidence": (
+            "最后四分之一里有 {share:%} 的样本被截断（最初四分之一 {first:%}；最长 {cap}）。被截断的回答是按缺失的"
+            "部分打分的。"
+        ),
+        "evidence:eos": "{share:%} 的样本撞上 {cap} 的上限，没有一个自己结束（自行结束的平均长度为 0）。",
+        "evidence:note": "现在有 {share:%} 的样本被截断，全程平均 {mean:%}。",
+        "title:meter": "“截断率”统计的是别的东西",
+        "evidence:meter": (
+            "记录说 {share:%} 被截断；但被截断的回答都应与上限一样长，而这些行里最长的回答并不是同一个数，或截断率乘以"
+            "最长长度超过了平均长度（{why}）。它可能是接近本批最长回答的比例。不作判断。"
+        ),
+        "prescription:meter": "",
+        "evidence:cap": "{of} 行中有 {count} 行平均长度 = 最长 = {cap}：全都撞上限。",
+        "cause": "上限太低，或结束符从不产生、或没有被认出。",
+        "prescription": "放宽长度上限，或把被截断的样本从损失中屏蔽。",
+        "prescription:eos": (
+            "读一条样本：如果文字已经写完，说明漏认了第二个结束符（需再测）；如果没写完，就是上限太低。"
+        ),
+        "prescription:note": "留意即可；超过 .15 才要紧。",
+        "principle": "被截断的回答是按缺失的部分打分的",
+        "unlike": "结束符错误：文字已写完而比例接近 1",
+    },
+}
+
+
+@rule(
+    stage="answers",
+    order=20,
+    certainty="likely",
+    needs=("truncated/share|length/max",),
+    explains=(
+        "constant_reward",
+        "dead_term",
+        "aux_only_gain",
+        "starved_groups",
+        "advantage_compressed",
+        "zero_gradient",
+        "no_learning",
+        "length_explosion",
+    ),
+)
+def truncation(run: Columns) -> Result:
+    """The share of cut-off samples in the last quarter: above .15 it decides what is rewarded; above .05 a note."""
+    share, longest, length = run.get("truncated/share"), run.get("length/max"), run.comparable("length/mean")
+    if not share:
+        return all_at_the_cap(longest, length)
+    metrics = ("truncated/share", "length/mean")
+    if share.last > 0.05 and longest is not None and (why := meter(share, longest, length)):
+        rows = [r for r, x in zip(share.rows, share.values) if x > 0]
+        return finding("truncation", "info", rows, variant="meter", share=share.last, why=why, metrics=metrics)
+    if share.last <= 0.15:
+        if share.mean <= 0.05:
+            return None
+        return finding(
+            "truncation", "info", share.rows, variant="note", metrics=metrics, share=share.last, mean=share.mean
+        )
+    cap = longest.high if longest else length.high if length else 0.0
+    ended = run.get("length/terminated")
+    never = share.last > 0.9 and ended is not None and ended.last < 0.5
+    return finding(
+        "truncation",
+        "serious" if share.last > 0.5 else "warning",
+        [r for r, x in zip(share.rows, share.values) if x > 0.15],
+        variant="eos" if never else "",
+        changes=LONGER,
+        metrics=metrics,
+        share=share.last,
+        first=share.first,
+        cap=cap,
+    )
+
+
+def meter(share: Series, longest: Series, length: Series | None) -> str:
+    """How the log itself shows that its share of cut-off answers counts something else, or "".
+
+    Cut-off answers are as long as the limit. So in rows of single steps (whole numbers) the longest answer is the same
+    wherever one was cut; and the share times the longest cannot exceed the mean length.
+    """
+    cut = [(top, x) for _, x, top in paired(share, longest) if x > 0]
+    whole = all(top == round(top) for top, _ in cut)
+    if len(cut) >= 4 and whole and max(cut)[0] > 1.02 * min(cut)[0]:
+        return f"{min(cut)[0]:.0f}-{max(cut)[0]:.0f}"
+    middle = length.at() if length else {}
+    over = [r for r, x, top in paired(share, longest) if r in middle and x * top > 1.02 * middle[r]]
+    return f"{len(over)} x" if cut and len(over) > 0.5 * len(cut) else ""
+
+
+def all_at_the_cap(longest: Series | None, length: Series | None) -> Result:
+    """Where no share was logged: mean = longest = the same number in most rows."""
+    if not longest or not length or len(length) < 4 or longest.high < 8:
+        return None
+    cap = longest.high
+    rows = [r for r, top, middle in paired(longest, length) if top >= cap and middle >= 0.995 * cap]
+    if len(rows) < 0.5 * len(length):
+        return None
+    return finding(
+        "truncation", "warning", rows, variant="cap", changes=LONGER, count=len(rows), of=len(length), cap=cap
+    )
+
+
+def fires() -> Case:
+    return (healthy(completions__clipped_ratio=flat(0.6)), {})
+
+
+def silent() -> Case:
+    return (healthy(completions__clipped_ratio=line(0.3, 0.01)), {})

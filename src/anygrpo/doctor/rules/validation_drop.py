@@ -1,0 +1,76 @@
+"""Validation fell below its best three times."""
+
+from __future__ import annotations
+
+import math
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.chains import ROLL_BACK
+from anygrpo.doctor.evidence.progress import outcomes
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import mean
+from anygrpo.doctor.synthetic import Case, evaluated, healthy, line, with_rows
+
+WORDS = {
+    "en": {
+        "title": "Validation fell below its best three times",
+        "evidence": "{name}: best {best} (row {row}), the last three at {last}, each more than 2 x {error} below.",
+        "cause": "Past the useful point.",
+        "prescription": "Early stopping; take the best checkpoint.",
+        "principle": "best minus 2 standard errors, three times",
+        "unlike": "one bad evaluation",
+    },
+    "zh": {
+        "title": "验证三次低于最好成绩",
+        "evidence": "{name}：最好 {best}（第 {row} 行），最近三次在 {last}，每次都低 2 x {error} 以上。",
+        "cause": "已过了有用的点。",
+        "prescription": "早停；取最好的检查点。",
+        "principle": "三次低于最好成绩减两个标准误",
+        "unlike": "一次偶然的差评测",
+    },
+}
+
+
+@rule(
+    stage="aim",
+    order=50,
+    certainty="likely",
+    trend=True,
+)
+def validation_drop(run: Columns) -> Result:
+    """The last three evaluations all lie more than 2 standard errors of a difference below the best one."""
+    logged = run.evals.get("reward_se")
+    for s in outcomes(run).values():
+        if len(s) < 6:
+            continue
+        error = max(logged.median if logged and "reward" in s.name else 0.0, s.noise) * math.sqrt(2)
+        best = max(s.values[:-3])
+        if error > 0 and all(x < best - 2 * error for x in s.values[-3:]) and best > s.values[0]:
+            row = s.rows[s.values.index(best)]
+            return finding(
+                "validation_drop",
+                "warning",
+                s.rows[-3:],
+                name=s.key,
+                best=best,
+                row=row,
+                last=mean(s.values[-3:]),
+                error=error,
+                changes=ROLL_BACK,
+                metrics=(s.name,),
+            )
+    return None
+
+
+def fires() -> Case:
+    return (
+        evaluated(healthy(120), eval_accuracy=lambda t: 0.5 + (0.2 * t if t < 0.6 else 0.12 - 0.25 * (t - 0.6))),
+        {},
+    )
+
+
+def silent() -> Case:
+    return (
+        with_rows(evaluated(healthy(120), eval_accuracy=line(0.2, 0.6)), {110: {"eval_accuracy": 0.3}}),
+        {},
+    )

@@ -1,0 +1,77 @@
+"""Rewards differ, the gradient is zero."""
+
+from __future__ import annotations
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import paired
+from anygrpo.doctor.synthetic import Case, dull, healthy, with_rows
+
+WORDS = {
+    "en": {
+        "title": "Rewards differ, the gradient is zero",
+        "evidence": "The gradient norm is exactly 0 in {count} of the {of} rows whose rewards differ.",
+        "evidence:still": "The weights did not move in {count} of {of} rows with a rate above 0.",
+        "cause": (
+            "requires_grad off, log-probs detached, a frozen adapter, bf16 master weights (at rate 1e-6 only 2% of"
+            " them move)."
+        ),
+        "prescription": (
+            "Count the trainable parameters and their change over one step (expect 1e-5 to 1e-3 relative)."
+        ),
+        "principle": "advantages alive, gradient 0",
+        "unlike": "a warm-up row with rate 0",
+    },
+    "zh": {
+        "title": "奖励有差别，梯度却是零",
+        "evidence": "在奖励有差别的 {of} 行中，有 {count} 行梯度范数恰好为 0。",
+        "evidence:still": "在学习率大于 0 的 {of} 行中，有 {count} 行权重没有移动。",
+        "cause": "requires_grad 关闭；对数概率被 detach；适配器被冻结；bf16 主权重（学习率 1e-6 时只有 2% 会动）。",
+        "prescription": "数一数可训练参数，以及一步之后它们的变化（相对量应在 1e-5 到 1e-3）。",
+        "principle": "优势在，梯度为 0",
+        "unlike": "预热时学习率为 0 的那一行",
+    },
+}
+
+
+@rule(
+    stage="step",
+    order=10,
+    certainty="likely",
+    needs=("grad_norm/total|update/relative_norm",),
+    explains=("lr_too_small", "no_learning"),
+)
+def zero_gradient(run: Columns) -> Result:
+    """Rewards differ and the gradient is exactly 0, or the weights do not move. A warm-up row with rate 0 is none."""
+    moved, rate = run.get("update/relative_norm"), run.get("lr")
+    if moved and len(moved) >= 3:
+        off = rate.at() if rate else {}
+        still = [r for r, x in zip(moved.rows, moved.values) if x <= 0 and off.get(r, 1.0) > 0]
+        if len(still) > 0.9 * len(moved):
+            return finding("zero_gradient", "serious", still, variant="still", count=len(still), of=len(moved))
+    grad, within = (
+        run.get("grad_norm/total"),
+        run.get("reward/std_within") or run.get("reward/std") or run.get("advantage/std"),
+    )
+    if not grad or not within:
+        return None
+    alive = [(r, g) for r, s, g in paired(within, grad) if s > 1e-6]
+    zero = [r for r, g in alive if abs(g) <= 1e-12]
+    if len(alive) < 3 or len(zero) < 0.9 * len(alive):
+        return None
+    return finding(
+        "zero_gradient",
+        "serious",
+        zero,
+        count=len(zero),
+        of=len(alive),
+        metrics=("grad_norm/total", "reward/std_within"),
+    )
+
+
+def fires() -> Case:
+    return (dull(grad_norm=0.0), {})
+
+
+def silent() -> Case:
+    return (with_rows(healthy(), {0: {"grad_norm": 0.0, "learning_rate": 0.0}}), {})

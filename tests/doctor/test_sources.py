@@ -1,0 +1,165 @@
+"""Compressed, piped, oddly coded, damaged and very long logs."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anygrpo.doctor import diagnose_log, read
+from anygrpo.doctor.readers import wire
+from anygrpo.doctor.readers.source import Rows
+from anygrpo.doctor.synthetic import healthy
+from anygrpo.errors import DataError
+
+LINES = "".join(json.dumps(row) + "\n" for row in healthy(40))
+
+
+@pytest.mark.parametrize(("pack", "end"), [(gzip.compress, ".gz"), (bz2.compress, ".bz2"), (lzma.compress, ".xz")])
+def test_compressed_logs_are_what_they_hold(tmp_path: Path, pack, end: str) -> None:
+    path = tmp_path / f"metrics.jsonl{end}"
+    path.write_bytes(pack(LINES.encode()))
+    log = read(path)
+    assert (log.format, len(log.rows)) == ("jsonl", 40)
+
+
+def test_zstd_says_what_is_missing_or_reads(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + b"\x00" * 30)
+    with pytest.raises(DataError) as error:
+        read(path)
+    assert error.value.cure
+
+
+def test_a_cut_gzip_file_is_an_error_with_a_cure(tmp_path: Path) -> None:
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(gzip.compress(LINES.encode() * 50)[:-300])
+    with pytest.raises(DataError, match="damaged"):
+        read(path)
+
+
+def test_a_pasted_fragment_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "'loss': 0.0, 'grad_norm': 0.0, 'reward': 0.5, 'reward_std': 0.0, 'frac_reward_zero_std': 1.0, 'kl': 0.0"
+
+    class Piped:
+        buffer = io.BytesIO(text.encode())
+
+    monkeypatch.setattr(sys, "stdin", Piped())
+    found = diagnose_log(read("-"))
+    assert found.run.rows == 1
+    assert found.first
+    assert (found.first.rule, found.first.certainty) == ("constant_reward", "certain")
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"]
+)
+def test_every_width_of_unicode_with_and_without_a_mark(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(LINES.encode(encoding))
+    assert len(read(path).rows) == 40
+
+
+def test_deep_json_is_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+    with pytest.raises(DataError, match="not valid JSON"):
+        read(path)
+
+
+def test_crc32c_of_the_standard_example() -> None:
+    """RFC 3720 B.4: 32 bytes of zeros have CRC-32C 8a9136aa; TFRecord masks it."""
+    crc = 0x8A9136AA
+    assert wire.masked_crc(bytes(32)) == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def framed(payload: bytes) -> bytes:
+    size = struct.pack("<Q", len(payload))
+    crcs = (struct.pack("<I", wire.masked_crc(part)) for part in (size, payload))
+    return size + next(crcs) + payload + next(crcs)
+
+
+def test_records_after_a_damaged_one_are_found_again_and_the_loss_is_counted() -> None:
+    parts = [framed(bytes([i]) * (20 + i)) for i in range(30)]
+    whole = b"".join(parts)
+    assert len(list(wire.tfrecords(whole))) == 30
+    at = sum(map(len, parts[:10]))
+    for hurt in (whole[:at] + b"\xff" * 9 + whole[at + 9 :], whole[: at + 14] + b"\x00" + whole[at + 15 :]):
+        damage = wire.Damage()
+        found = list(wire.tfrecords(hurt, damage))
+        assert len(found) == 29
+        assert damage.places == 1
+        assert damage.bytes > 0
+    damage = wire.Damage()
+    assert len(list(wire.tfrecords(whole[: at + 5] + whole[at + 11 :], damage))) >= 28
+    assert damage.places >= 1
+
+
+def test_names_with_terminal_escapes_are_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "".join(json.dumps({"step": i, "rew\x1b[2Jard": i, "\x1b]0;owned\x07kl": 0.1}) + "\n" for i in range(9))
+    )
+    log = read(path)
+    assert all(c.isprintable() for row in log.rows for key in row for c in key)
+
+
+def test_a_long_list_of_rows_is_thinned_and_keeps_what_is_rare() -> None:
+    rows = Rows(cells=400)
+    for i in range(5000):
+        rows.append({"step": float(i), "loss": float("nan") if i == 1234 else 1.0})
+    assert len(rows) * 2 <= 410
+    assert rows[0]["step"] == 0
+    assert rows[-1]["step"] == 4999
+    assert any(row["loss"] != row["loss"] for row in rows)
+    assert "every 32th" in rows.note[0] or "th was kept" in rows.note[0]
+
+
+BIG = r"""
+import resource, sys, time
+from anygrpo.doctor import diagnose_log, read
+began = time.process_time()
+found = diagnose_log(read(sys.argv[1]))
+print(found.run.rows, time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "console", "json", "one-line"])
+def test_200_megabytes_in_300_and_10_seconds(tmp_path: Path, kind: str) -> None:
+    """Any kind of log: at most 300 MB of memory and 10 s of CPU."""
+    names = [f"metric/number_{k}" for k in range(12)]
+    path = tmp_path / f"a.{kind}"
+    with path.open("w") as out:
+        if kind == "csv":
+            out.write(",".join(["step", "reward", "kl", *names]) + "\n")
+        if kind == "json":
+            out.write('{"log_history": [')
+        i = 0
+        while out.tell() < 200e6:
+            row = {"step": i, "reward": 0.2 + 1e-7 * i, "kl": 0.01} | {
+                name: 0.123456 * k for k, name in enumerate(names)
+            }
+            if kind in ("jsonl", "json"):
+                out.write(("," if kind == "json" and i else "") + json.dumps(row) + ("\n" if kind == "jsonl" else ""))
+            elif kind == "csv":
+                out.write(",".join(map(str, row.values())) + "\n")
+            elif kind == "console":
+                out.write(str(row) + "\n" + "some text that a trainer printed, 12 words and a colon: yes\n" * 6)
+            else:
+                out.write("reward: 0.1, loss: 2.0, " * 1000)
+            i += 1
+        if kind == "json":
+            out.write("]}")
+    done = subprocess.run([sys.executable, "-c", BIG, str(path)], capture_output=True, text=True, check=True)
+    _, seconds, megabytes = map(float, done.stdout.split())
+    assert megabytes < 300
+    assert seconds < 10
