@@ -7,11 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
-from anygrpo.errors import AnygrpoError, ConfigError
-=======
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
->>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
 
 
 def add_parser(commands: Any) -> None:
@@ -20,16 +16,15 @@ def add_parser(commands: Any) -> None:
         help="did the policy change, and did the result?",
         description="Pairs the held-out answers of two runs, prompt by prompt, and compares their weights.",
     )
-<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
     parser.add_argument(
-        "runs", nargs="+", help="two run folders; or the runs of two recipes over their seeds, in any order: A/* B/*"
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="two run folders; the runs of two recipes over their seeds (A/* B/*); or logs of any framework",
     )
-=======
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="two run folders, or logs of any framework")
     parser.add_argument("--a", type=float, dest="rate_a", metavar="X", help="a rate, as .578: no runs needed")
     parser.add_argument("--b", type=float, dest="rate_b", metavar="X", help="the rate to compare it with")
     parser.add_argument("--n", type=int, metavar="N", help="questions that each rate was measured on")
->>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
     parser.add_argument("--noise", metavar="RUN", help="A with another seed: what chance alone changes")
     parser.add_argument(
         "--weights", choices=("newest", "best", "none"), default="newest", help="checkpoints to compare"
@@ -44,18 +39,13 @@ def run(args: argparse.Namespace) -> int:
         return two_rates(args)
     if len(args.runs) < 2:
         raise ConfigError("compare needs two runs", "give RUN_A RUN_B, or bare rates: --a .578 --b .573 --n 800")
-    if any(not (Path(path) / "config.toml").is_file() for path in args.runs) or len(args.runs) > 2:
+    if any(not (Path(path) / "config.toml").is_file() for path in args.runs):
         return logs(args)
     from anygrpo.probes import compare
 
-<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
     if len(args.runs) != 2:
         return _recipes([Path(run) for run in args.runs], args)
     a, b = map(Path, args.runs)
-=======
-    args.a, args.b = args.runs
-    a, b = Path(args.a), Path(args.b)
->>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
     noise = Path(args.noise) if args.noise else None
     report: dict[str, Any] = {"a": str(a), "b": str(b), "settings": compare.settings_that_differ(a, b), "left_out": {}}
     parts = {
@@ -79,7 +69,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
 def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
     """Two recipes over their seeds."""
     from anygrpo.probes import compare
@@ -111,9 +100,8 @@ def _of_recipes(results: dict[str, Any], zh: bool) -> list[str]:
         sure = x["low"] > 0 or x["high"] < 0
         verdict = ("有差异" if sure else "无法判定有差异") if zh else ("differs" if sure else "no difference shown")
         interval = f"{x['mean_a']:.4f} | {x['mean_b']:.4f}, {x['difference']:+.4f} [{x['low']:+.4f}, {x['high']:+.4f}]"
-        over = (
-            f"{x['seeds_a']} + {x['seeds_b']} {'个种子' if zh else 'seeds'}, {x['prompts']} {'题' if zh else 'prompts'}"
-        )
+        words = ("个种子", "题") if zh else ("seeds", "prompts")
+        over = f"{x['seeds_a']} + {x['seeds_b']} {words[0]}, {x['prompts']} {words[1]}"
         lines.append(f"{name} ({over}): {interval}: {verdict}")
         needed = "-" if x["seeds_needed"] is None else x["seeds_needed"]
         lines.append(
@@ -124,7 +112,8 @@ def _of_recipes(results: dict[str, Any], zh: bool) -> list[str]:
             f"{x['detectable']:.4f}; to show the measured one: {needed} seeds of each"
         )
     return lines
-=======
+
+
 def two_rates(args: argparse.Namespace) -> int:
     """What two rates and their number of questions can show.
 
@@ -154,7 +143,6 @@ def logs(args: argparse.Namespace) -> int:
     found = arms(runs)
     print(json.dumps(found, ensure_ascii=False, indent=2) if args.json else arms_text(found, args.lang))
     return 0
->>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
 
 
 def sentences(report: dict[str, Any], zh: bool) -> list[str]:

@@ -155,13 +155,8 @@ def attach_doctor(run: Run) -> LiveWatch | None:
         return None
     watch = LiveWatch(run)
     run.observers.append(watch)
-<<<<<<< 7fd651d4784f3acf9afa5be02f425be5755bdc99
-    if watch.actor is not None and not checkpoint.complete(run.folder.checkpoints):
-        snapshot.save(run)
-=======
     if watch.actor is not None and not watch.shadow and not checkpoint.complete(run.folder.checkpoints):
-        run.save()
->>>>>>> c2bd79e6f383d60eb77ecb5eb4d2100b3c399a58
+        snapshot.save(run)
     return watch
 
 
