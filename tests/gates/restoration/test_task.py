@@ -267,7 +267,7 @@ def test_perceptual_plugin_is_weighted_into_the_reward(folder: Path) -> None:
 
 
 def test_the_perceptual_example_ranks_and_names_what_lpips_needs(folder: Path) -> None:
-    file = Path(__file__).parents[2] / "examples" / "perceptual.py"
+    file = Path(__file__).parents[3] / "examples" / "perceptual.py"
     term = PerceptualSection(name="edges", weight=1.0, function=f"{file}:edges")
     task = task_of(folder, w_psnr=0.0, w_ssim=0.0, perceptual=[term])
     prompts = [p for p in task.held_out() if p["degradation"] == "gaussian_blur"][:1]

@@ -11,7 +11,7 @@ from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
-RECIPES = Path(__file__).parents[2] / "recipes" / "restoration"
+RECIPES = Path(__file__).parents[3] / "recipes" / "restoration"
 SMALL = {
     "--policy.width": "4",
     "--policy.device": "cpu",
