@@ -2,89 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from anygrpo.core.saved import read_weights
-from anygrpo.errors import ConfigError, DataError, suggestion
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.models.weights import LoadReport, load
 
-log = logging.getLogger("anygrpo")
-WRAPPERS = ("state_dict", "model", "params", "net", "network")
-PREFIXES = ("module.", "net.", "network.", "model.")
-
-
-@dataclass(frozen=True)
-class LoadReport:
-    """What a checkpoint and a network did not share.
-
-    Attributes:
-        loaded: parameters and buffers taken.
-        missing: in the network only; they keep their start values.
-        unexpected: in the checkpoint only.
-        mismatched: "name: checkpoint shape, network shape".
-    """
-
-    loaded: int
-    missing: list[str]
-    unexpected: list[str]
-    mismatched: list[str]
-
-    def __str__(self) -> str:
-        parts = [f"{self.loaded} tensors loaded"]
-        for word, names in (
-            ("missing", self.missing),
-            ("unexpected", self.unexpected),
-            ("of another shape", self.mismatched),
-        ):
-            if names:
-                parts.append(f"{len(names)} {word} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
-        return "; ".join(parts)
-
-
-def read_state(path: str) -> dict[str, Tensor]:
-    """A flat state dict from a file, or a checkpoint's or run's folder; wrapper keys of other trainers are removed."""
-    if not Path(path).exists():
-        raise DataError(f"checkpoint {path} does not exist")
-    state = read_weights(Path(path))
-    for key in WRAPPERS:
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise DataError(f"{path} holds no state dict of tensors")
-    return state
-
-
-def load_weights(network: nn.Module, path: str, strict: bool = True) -> LoadReport:
-    """Load a checkpoint into the whole network.
-
-    Raises:
-        DataError: strict and anything differs, or nothing at all fits; the report is in the message.
-    """
-    own, state = network.state_dict(), read_state(path)
-    for prefix in PREFIXES:
-        if state and all(name.startswith(prefix) for name in state) and not any(n.startswith(prefix) for n in own):
-            state = {name[len(prefix) :]: value for name, value in state.items()}
-    shared = own.keys() & state.keys()
-    fits = {name for name in shared if own[name].shape == state[name].shape}
-    report = LoadReport(
-        len(fits),
-        sorted(own.keys() - state.keys()),
-        sorted(state.keys() - own.keys()),
-        [f"{n}: {tuple(state[n].shape)}, {tuple(own[n].shape)}" for n in sorted(shared - fits)],
-    )
-    differs = report.missing or report.unexpected or report.mismatched
-    if not fits or (strict and differs):
-        raise DataError(f"{path} does not fit the network: {report}", "set strict = false to load what fits")
-    network.load_state_dict({**own, **{name: state[name] for name in fits}})
-    if differs:
-        log.warning("%s: %s", path, report)
-    return report
+__all__ = ["LoadReport", "add_adapter", "choose_trainable", "load_weights"]
+load_weights = load
 
 
 def choose_trainable(network: nn.Module, train: Iterable[str], freeze: Iterable[str]) -> None:
