@@ -85,6 +85,17 @@ METRICS: tuple[Metric, ...] = (
         high=1.0,
     ),
     Metric(
+        "eval/measure/",
+        "of the measure",
+        "A further measure of task.perceptual on held-out pictures: NAME over all, NAME/DEGRADATION over one kind.",
+        "task.perceptual 中另一指标在留出图像上的均值（名称：全部；名称/退化：单类），符号与论文一致。",
+        "mean over held-out pictures; a metric that is better when lower keeps its sign here",
+        "does not get worse while PSNR rises, above all where it is not rewarded",
+        "PSNR 上升时不变差，尤其当它不计入奖励时",
+        "Gets worse while PSNR rises: give it a weight, or stop earlier.",
+        "PSNR 升而它变差：给它权重，或提前停止。",
+    ),
+    Metric(
         "restoration/gate_edge_share",
         "1",
         "Share of drawn gate values that were moved off 0 or 1, where a Beta density is infinite.",

@@ -1,16 +1,34 @@
-"""Recipe sections for stochastic modules, restorers and the restoration task."""
+"""Recipe sections for stochastic modules and restorers; those of the restoration task are beside it."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from anygrpo.gates.restoration.settings import (
+    DegradationSection,
+    FolderSection,
+    PerceptualSection,
+    RestorationSection,
+    WorstSection,
+)
 from anygrpo.recipe.section import Section
+
+__all__ = [
+    "AdapterSection",
+    "DegradationSection",
+    "FolderSection",
+    "GatedSection",
+    "PerceptualSection",
+    "RestorationSection",
+    "RestorerSection",
+    "StochasticSection",
+    "WorstSection",
+]
 
 Deterministic = Literal["mean", "mode"]
 Loss = Literal["l1", "mse", "charbonnier", "ssim"]
-DegradationName = Literal["noise", "gaussian_blur", "motion_blur", "jpeg", "rain", "haze", "low_light"]
 
 
 class AdapterSection(Section):
@@ -102,96 +120,3 @@ class RestorerSection(GatedSection):
     sharpness: float = Field(1.0, gt=0)
     """toolbox: factor on the logits. Supervision trains a mixture; drawn from as it is, three filters in a row mostly
     spoil the picture. Above 1, what GRPO draws lies near the most probable choices (which stay the same)."""
-
-
-class DegradationSection(Section):
-    """One degradation and the range its strength is drawn from, uniformly."""
-
-    name: DegradationName
-    low: float
-    high: float
-
-    @model_validator(mode="after")
-    def _ordered(self) -> DegradationSection:
-        if self.low > self.high:
-            raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
-        return self
-
-
-def _all_degradations() -> list[DegradationSection]:
-    ranges: dict[DegradationName, tuple[float, float]] = {
-        "noise": (0.06, 0.2),
-        "gaussian_blur": (0.8, 2.0),
-        "motion_blur": (5.0, 11.0),
-        "jpeg": (8.0, 30.0),
-        "rain": (0.3, 0.8),
-        "haze": (0.4, 0.8),
-        "low_light": (0.25, 0.5),
-    }
-    return [DegradationSection(name=name, low=low, high=high) for name, (low, high) in ranges.items()]
-
-
-class FolderSection(Section):
-    """Pictures of the user's own."""
-
-    clean: str
-    "Folder of clean pictures."
-    degraded: str | None = None
-    "Folder of degraded pictures with the same file stems: pairs, and no degradation is made."
-    name: str = "pairs"
-    "What to call the degradation of the pairs in tables."
-
-
-class PerceptualSection(Section):
-    """A further reward term."""
-
-    name: str
-    weight: float
-    function: str
-    "path.py:function(restored [n, 3, H, W], clean [n, 3, H, W]) -> [n], higher is better."
-
-
-class WorstSection(Section):
-    """Train on the samples the start model restores worst."""
-
-    share: float = Field(0.3, gt=0, le=1)
-    "Share kept of each degradation's samples."
-    file: str | None = None
-    "JSON written by an earlier ranking; none: rank with the policy at the start."
-
-
-class RestorationSection(Section):
-    """[task] of image restoration."""
-
-    kind: Literal["restoration"] = "restoration"
-    folder: FolderSection | None = None
-    "None: the photographs that scikit-image and scikit-learn ship."
-    held_out_share: float = Field(0.4, gt=0, lt=1)
-    "Share of pictures (never of patches) kept for evaluation."
-    held_out_draws: int = Field(1, ge=1)
-    "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
-    picture_size: int = Field(128, ge=0)
-    "Longer side that pictures are reduced to before anything else; 0 keeps them."
-    patch: int = Field(48, ge=16)
-    "Side of a training crop."
-    crops: int = Field(8, ge=1)
-    "Crops of each picture and degradation in the training pool."
-    degradations: list[DegradationSection] = Field(default_factory=_all_degradations, min_length=1)
-    w_psnr: float = 0.5
-    w_ssim: float = 0.5
-    psnr_low: float = 10.0
-    "dB where the PSNR term is 0."
-    psnr_high: float = 40.0
-    "dB where it is 1; linear between, constant outside (the share outside is reported)."
-    relative: bool = False
-    "Reward the gain over the degraded picture: takes most of a picture's difficulty out of the reward."
-    perceptual: list[PerceptualSection] = Field(default_factory=list)
-    worst: WorstSection | None = None
-
-    @model_validator(mode="after")
-    def _sane(self) -> RestorationSection:
-        if self.psnr_low >= self.psnr_high:
-            raise ValueError(f"psnr_low {self.psnr_low} must be below psnr_high {self.psnr_high}")
-        if len({d.name for d in self.degradations}) != len(self.degradations):
-            raise ValueError("a degradation is named twice; give it one wider range")
-        return self
