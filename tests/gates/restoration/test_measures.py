@@ -56,11 +56,11 @@ def test_luma_by_hand_and_psnr_of_it() -> None:
     green[:, 1] = 1.0
     assert float(luma(green)[0, 0, 0, 0]) * 255 == pytest.approx(16 + 128.553, abs=1e-3)
     quality = Quality(1, 0, 0, 100, {}, channel="y")
-    clean = torch.full((1, 3, 16, 16), 0.5)
+    clean = torch.full((1, 3, 16, 16), 128 / 255)
     off = clean + torch.tensor([0.0, 0.0, 51 / 255])[:, None, None]
     expected = -20 * torch.log10(torch.tensor(24.966 * 0.2 / 255))  # blue alone is 51/255 away
-    measured = quality.measures(off, (clean * 255).round() / 255)["psnr"]
-    assert float(measured) == pytest.approx(float(expected), abs=0.15)  # 0.5 lies between two of 8 bits
+    measured = quality.measures(off, clean)["psnr"]
+    assert float(measured) == pytest.approx(float(expected), abs=1e-3)
 
 
 def test_shaved_borders_do_not_count() -> None:

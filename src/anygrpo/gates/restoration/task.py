@@ -107,7 +107,7 @@ class RestorationTask(BaseTask):
         if not self.config.relative:
             return torch.zeros(len(places))
         rewards = {
-            i: self.quality.reward(self.quality.measures(prompts[i]["degraded"][None], prompts[i]["clean"][None]))
+            i: self.quality.reward(self.quality.measures(self._plain(prompts[i])[None], prompts[i]["clean"][None]))
             for i in dict.fromkeys(places)
         }
         return torch.cat([rewards[i] for i in places])
