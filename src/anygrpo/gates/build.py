@@ -20,19 +20,31 @@ from anygrpo.errors import ConfigError
 from anygrpo.gates.loading import LoadReport, add_adapter, choose_trainable, load_weights
 from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.settings import GatedSection, StochasticSection
-from anygrpo.gates.sites import gate
+from anygrpo.gates.sites import checkpointed, gate
+from anygrpo.gates.wrapping import Gate, with_gates
 
-__all__ = ["LoadReport", "StochasticPolicy", "build", "gate", "load_weights", "prepared"]
+__all__ = [
+    "Gate",
+    "LoadReport",
+    "StochasticPolicy",
+    "build",
+    "checkpointed",
+    "gate",
+    "load_weights",
+    "prepared",
+    "with_gates",
+]
 
 
 def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) -> StochasticPolicy:
     """A policy of `network` with the section's weights, freezing and adapter applied."""
     if config.weights:
-        load_weights(network, config.weights, config.strict)
+        load_weights(network, config.weights, config.strict, config.table)
     everything = [] if config.adapter else ["*"]
     choose_trainable(network, everything if config.train is None else config.train, config.freeze)
     if config.adapter is not None:
         network = add_adapter(network, config.adapter.rank, config.adapter.alpha, config.adapter.targets, seed)
+    with_gates(network, *(Gate(**dict(one)) for one in config.gates))
     if not any(p.requires_grad for p in network.parameters()):
         raise ConfigError(f"train = {config.train} and freeze = {config.freeze} leave no parameter to train")
     return StochasticPolicy(
@@ -43,6 +55,9 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
         rows_at_once=config.rows_at_once,
         sites=tuple(config.sites),
         graphs=config.graphs,
+        multiple=config.multiple,
+        output=config.output,
+        precision=config.precision,
         **given,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import torch
@@ -12,10 +12,14 @@ from torch import Tensor, nn
 from anygrpo.core.policy import BasePolicy, frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.gates.calling import Call
+from anygrpo.gates.choosing import Drawing, deterministic, replaying
 from anygrpo.gates.graphs import Graphs, Named, Pass
-from anygrpo.gates.joining import Part, joined, padded
+from anygrpo.gates.joining import Part, joined, padded, prompts_at_once
+from anygrpo.gates.loading import without_adapters
 from anygrpo.gates.losses import weighted
-from anygrpo.gates.sites import AllVisited, Choose, Drawing, Tape, deterministic, recording, replaying
+from anygrpo.gates.sites import AllVisited, Choose, Tape, recording
+from anygrpo.gates.sizes import COLUMNS, SHAPE, by_size, evaluation, shape_leaves, together, widened
 
 SITE = "site/"
 """Prefix of the leaves that hold a site's values."""
@@ -28,10 +32,8 @@ OF_OUTPUT = frozenset({"supervised", "consistency"})
 
 
 class StochasticPolicy(BasePolicy):
-    """Samples the gates of `network`, and scores given gate values.
-
-    The network always runs in eval mode: dropout or batch statistics would make the scored policy another one than
-    the one that sampled.
+    """Samples the gates of `network`, and scores given gate values. The network always runs in eval mode: dropout or
+    batch statistics would make the scored policy another one than the one that sampled.
 
     Samples: the prompt's inputs and target by their keys, "restored" (the output), one leaf "site/NAME" each, and
     "at_mean" [P, G] bool: a supervised row whose gates follow the mean instead of the stored values.
@@ -46,6 +48,7 @@ class StochasticPolicy(BasePolicy):
         rows_at_once: rows in one forward pass while sampling.
         sites: shell patterns of the sites that are sampled; the others always follow their mean.
         graphs: replay passes of one shape as CUDA graphs.
+        multiple, output, precision: of a call of the network (`anygrpo.gates.calling.Call`).
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised", "consistency"})
@@ -62,8 +65,12 @@ class StochasticPolicy(BasePolicy):
         rows_at_once: int = 64,
         sites: tuple[str, ...] = ("*",),
         graphs: bool = False,
+        multiple: int = 1,
+        output: str | int | None = None,
+        precision: str = "float32",
     ) -> None:
         self.sites = sites
+        self._call = Call(network, multiple, output, precision)
         self._graphs = Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
@@ -90,16 +97,8 @@ class StochasticPolicy(BasePolicy):
     @contextmanager
     def reference(self) -> Iterator[None]:
         """The policy as it was built: the copy of what is trained in place, and every adapter off."""
-        layers: list[Any] = [m for m in self.network.modules() if hasattr(m, "enable_adapters")]
-        with ExitStack() as stack:
-            stack.enter_context(frozen_weights(self.network, self._frozen))
-            for layer in layers:
-                layer.enable_adapters(False)
-                stack.callback(layer.enable_adapters, True)
+        with frozen_weights(self.network, self._frozen), without_adapters(self.network):
             yield
-        for name, p in self.network.named_parameters():
-            if "lora_" in name:  # peft turns gradients off with the adapter
-                p.requires_grad_(True)
 
     # --- sampling --------------------------------------------------------------------------------------------------
 
@@ -135,16 +134,27 @@ class StochasticPolicy(BasePolicy):
 
     def _unsampled(self, prompts: list[Any]) -> Rollout:
         """Rows whose gates will follow the mean: nothing is drawn, so log-probs are 0 (and no one reads them)."""
-        keys = [*self.inputs, self.target]
+        keys = self._keys(prompts[0])
         leaves = {k: padded([p[k][None, None] for p in prompts]).to(self.device) for k in keys}
-        leaves["shape"] = torch.tensor([[p[self.inputs[0]].shape] for p in prompts], device=self.device)
+        for i, k in enumerate(keys):
+            told = torch.tensor([[p[k].shape] for p in prompts], device=self.device)
+            leaves[SHAPE if i == 0 else f"{SHAPE}/{k}"] = told
         leaves["at_mean"] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
-        shapes = tuple(tuple(prompts[0][k].shape) for k in self.inputs)
-        if shapes not in self._decisions:  # one pass for each shape, not one a step
-            one = [prompts[0][k][None].to(self.device) for k in self.inputs]
+        widths = torch.tensor([self._width(p) for p in prompts], device=self.device)[:, None, None]
+        mask = torch.arange(int(widths.max()), device=self.device) < widths
+        leaves[COLUMNS] = torch.full((len(prompts), 1), mask.shape[-1], device=self.device)
+        return Rollout.of(leaves, torch.zeros(mask.shape, device=self.device), mask)
+
+    def _width(self, prompt: Any) -> int:
+        """Decisions of a prompt's rows: one pass for each shape, not one a step."""
+        shapes = tuple(tuple(prompt[k].shape) for k in self.inputs)
+        if shapes not in self._decisions:
+            one = [prompt[k][None].to(self.device) for k in self.inputs]
             self._decisions[shapes] = self._run(one, deterministic("mean"))[1].width
-        log_probs = torch.zeros(len(prompts), 1, self._decisions[shapes], device=self.device)
-        return Rollout.of(leaves, log_probs, torch.ones_like(log_probs, dtype=torch.bool))
+        return self._decisions[shapes]
+
+    def _keys(self, prompt: Any) -> list[str]:
+        return [*self.inputs, *([self.target] if self.target and self.target in prompt else [])]
 
     def decode(self, samples: Tree) -> list[list[Tensor]]:
         """Outputs [P][G], on the policy's device, each without padding."""
@@ -166,10 +176,19 @@ class StochasticPolicy(BasePolicy):
         between that output and the deterministic one, which is held fixed: what training sees and what use sees
         should agree. "kl": exact, given the same input and the same values at earlier sites.
 
+        Rows that differ in size are scored with those of their own.
+
         Raises:
-            ConfigError: rows padded to different shapes; a wanted loss without a target.
+            ConfigError: a wanted loss without a target.
         """
         self.check_wanted(want)
+        columns, parts = by_size(samples, self._keys(samples))
+        first, last = times.indices(columns)[:2]
+        made = [(rows, widened(self._evaluate(part, times, want), last - first)) for rows, part in parts]
+        return together(made)
+
+    def _evaluate(self, samples: Tree, times: slice, want: frozenset[str]) -> Evaluation:
+        """Rows of one size."""
         given, terms = self._given(samples, want)
         if "kl" not in want:
             return evaluation(
@@ -183,11 +202,9 @@ class StochasticPolicy(BasePolicy):
     def _given(self, samples: Tree, want: frozenset[str]) -> tuple[Named, frozenset[str]]:
         """What a pass over these rows reads: inputs, the target, and the sites' values (none: they follow the mean);
         and what it computes, with `IMITATED` where log-probs are left out."""
-        same = (samples["shape"] == samples["shape"][:1]).all()
-        imitated = samples[IMITATED].all() if IMITATED in samples else torch.zeros_like(same)
-        alike, at_mean, imitated = torch.stack([same, samples["at_mean"].any(), imitated]).tolist()
-        if not alike:
-            raise ConfigError("the rows of one step differ in size", "train on crops of one size (task.patch)")
+        at_mean = samples["at_mean"].any()
+        imitated = samples[IMITATED].all() if IMITATED in samples else torch.zeros_like(at_mean)
+        at_mean, imitated = torch.stack([at_mean, imitated]).tolist()
         keys = set(self.inputs)
         if "supervised" in want:
             if self.target is None or self.target not in samples:
@@ -214,7 +231,7 @@ class StochasticPolicy(BasePolicy):
             self.network.eval()
             run = recording(rows[0].shape[0], choose, self.sites, len(values) or None)
             with run as tape, suppress(AllVisited):
-                self.network(*rows)
+                self._call(rows)
         made["log_probs"] = rows[0].new_zeros(tape.rows, tape.width) if IMITATED in want else tape.log_probs()
         return made | ({"entropy": tape.entropy()} if "entropy" in want else {}), tape
 
@@ -229,7 +246,7 @@ class StochasticPolicy(BasePolicy):
         """
         self.network.eval()
         with recording(rows[0].shape[0], choose, self.sites) as tape:
-            output = self.network(*rows)
+            output = self._call(rows)
         if tape.passed and not tape.sites:
             raise ConfigError(f"sites = {list(self.sites)} match none of the network's", suggestion("", tape.passed))
         if not tape.sites:
@@ -238,8 +255,6 @@ class StochasticPolicy(BasePolicy):
                 'call gate("name", distribution) in its forward (from anygrpo.gates.build import gate)',
             )
         return output, tape
-
-    # --- rollouts of prompts that may differ in shape --------------------------------------------------------------
 
     @torch.no_grad()
     def rollout_with(self, prompts: list[Any], group_size: int, choose: Choose) -> Rollout:
@@ -250,32 +265,32 @@ class StochasticPolicy(BasePolicy):
         by_shape: dict[Any, list[int]] = {}
         for i, prompt in enumerate(prompts):
             by_shape.setdefault(tuple(tuple(prompt[k].shape) for k in self.inputs), []).append(i)
-        chunk = max(1, self.rows_at_once // group_size)
         parts = [
             self._part(prompts, places[a : a + chunk], group_size, run)
-            for places in by_shape.values()
+            for shapes, places in by_shape.items()
+            for chunk in [prompts_at_once(shapes[0], group_size, self.rows_at_once)]
             for a in range(0, len(places), chunk)
         ]
         samples, log_probs, mask = joined(parts)
+        samples[COLUMNS] = torch.full(mask.shape[:2], mask.shape[2], device=mask.device)
         return Rollout.of(samples, log_probs, mask)
 
     def _part(self, prompts: list[Any], places: list[int], group_size: int, run: Callable[[Named], Named]) -> Part:
-        keys = [*self.inputs, *([self.target] if self.target and self.target in prompts[places[0]] else [])]
+        keys = self._keys(prompts[places[0]])
         leaves = {k: torch.stack([prompts[i][k] for i in places]).to(self.device) for k in keys}
         leaves = {k: x.repeat_interleave(group_size, 0) for k, x in leaves.items()}
+        leaves |= shape_leaves(keys, leaves)
         leaves |= run({k: leaves[k] for k in self.inputs})
-        log_probs, output = leaves.pop("log_probs"), leaves["restored"]
-        sizes = leaves[self.inputs[0]].shape
-        leaves["shape"] = torch.tensor([sizes[1:]], device=output.device).expand(sizes[0], -1)
-        leaves["output_shape"] = torch.tensor([output.shape[1:]], device=output.device).expand(sizes[0], -1)
+        log_probs, mask, output = leaves.pop("log_probs"), leaves.pop("decided"), leaves["restored"]
+        leaves["output_shape"] = torch.tensor([output.shape[1:]], device=output.device).expand(len(output), -1)
         leaves["at_mean"] = torch.zeros(output.shape[0], dtype=torch.bool, device=output.device)
         group = lambda x: x.reshape(len(places), group_size, *x.shape[1:])  # noqa: E731
-        return places, {k: group(x) for k, x in leaves.items()}, group(log_probs)
+        return places, {k: group(x) for k, x in leaves.items()}, group(log_probs), group(mask)
 
     def _outcome(self, given: Named, choose: Choose) -> Named:
         output, tape = self._run([given[key] for key in self.inputs], choose)
         values = {SITE + name: value for name, value in tape.values().items()}
-        return values | {"restored": output, "log_probs": tape.log_probs()}
+        return values | {"restored": output, "log_probs": tape.log_probs(), "decided": tape.mask()}
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
@@ -283,9 +298,3 @@ class StochasticPolicy(BasePolicy):
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             yield
-
-
-def evaluation(made: Named, times: slice) -> Evaluation:
-    """Of passes' results by name: "log_probs", "entropy" and "kl" [n, T], the others losses [n]."""
-    of_decisions = {name: made[name][:, times] for name in ("log_probs", "entropy", "kl") if name in made}
-    return Evaluation(**of_decisions, losses={k: x for k, x in made.items() if k not in of_decisions})

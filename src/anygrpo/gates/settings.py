@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from anygrpo.gates.restoration.settings import (
     DegradationSection,
@@ -19,6 +19,7 @@ __all__ = [
     "AdapterSection",
     "DegradationSection",
     "FolderSection",
+    "GateSection",
     "GatedSection",
     "PerceptualSection",
     "RestorationSection",
@@ -35,9 +36,52 @@ class AdapterSection(Section):
     """LoRA on the network's convolutions and linear layers; the reference policy is then the network without it."""
 
     rank: int = Field(8, ge=1)
+    "Also `r`."
     alpha: float = Field(16.0, gt=0)
-    targets: list[str]
-    "Module names (or their endings) that get an adapter."
+    "Also `lora_alpha`. Adapters are scaled by alpha / rank."
+    targets: str | list[str] = "all"
+    """Also `target_modules`. Module names, their endings or shell patterns ("*.attn.*"); all: every convolution and
+    linear layer that takes one; all-linear, all-conv: those of a kind."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_peft_says(cls, data: Any) -> Any:
+        names = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
+        if not isinstance(data, dict):
+            return data
+        if both := [f"{a} and {b}" for a, b in names.items() if a in data and b in data]:
+            raise ValueError(f"{both[0]} are one setting: name it once")
+        return {names.get(k, k): v for k, v in data.items()}
+
+
+class GateSection(Section):
+    """A gate in a network as it stands: what is there becomes a distribution's mean (`anygrpo.gates.wrapping`)."""
+
+    at: str
+    """Dotted name in the network of a submodule ("fre1.rate_conv": its output), a parameter ("fre1.para1") or a
+    method; or "module:function"."""
+    distribution: Literal["normal", "beta", "bernoulli", "categorical"] = "normal"
+    """normal: any number. beta: a number between low and high. bernoulli: a chance becomes 0 or 1. categorical: chances
+    along `dim` become one choice."""
+    spread: float | None = Field(None, gt=0)
+    "normal: standard deviation; none: .1. beta: concentration a + b; none: 10."
+    low: float = 0.0
+    high: float = 1.0
+    "Ends of a beta's range."
+    per: Literal["site", "element"] = "site"
+    "site: all numbers of a row are one decision. element: each is its own."
+    dim: int = -1
+    "categorical: where the choices lie."
+    output: str | int | None = None
+    "Key or place, where the submodule or function returns several things."
+    name: str | None = None
+    "Of the site; `at` where not given."
+
+    @model_validator(mode="after")
+    def _has_a_range(self) -> GateSection:
+        if self.low >= self.high:
+            raise ValueError(f"low {self.low} must be below high {self.high}")
+        return self
 
 
 class GatedSection(Section):
@@ -58,10 +102,21 @@ class GatedSection(Section):
     freeze: list[str] = Field(default_factory=list)
     "Shell patterns that are not, after `train`."
     adapter: AdapterSection | None = None
+    gates: list[GateSection] = Field(default_factory=list[GateSection])
+    "Gates put into the network as it stands, beside those that it has itself."
     weights: str | None = None
-    "Where to start from: .safetensors or a torch file of tensors, or the folder of a checkpoint or a run."
+    """Where to start from: .safetensors or a torch file (nothing in it is run), or the folder of a checkpoint or a run.
+    Prefixes of wrappers are taken off key by key."""
+    table: str | None = None
+    'Which table of a file with several ("params_ema"); none: the one that fits best.'
     strict: bool = True
     "false: load what fits by name and shape, and report the rest."
+    multiple: int = Field(1, ge=1)
+    "Heights and widths are padded (reflected) to a multiple of it, and the output is cut again."
+    output: str | int | None = None
+    "Key or place of the restored picture, where the network returns a dict, list or tuple."
+    precision: Literal["float32", "bfloat16"] = "float32"
+    "Of products inside the network (autocast). Weights, densities of gates and losses are float32 always."
     device: str = "auto"
     "auto: the GPU if there is one."
     rows_at_once: int = Field(64, ge=1)
