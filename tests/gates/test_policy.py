@@ -185,7 +185,7 @@ def test_output_depends_on_the_stored_values_alone() -> None:
     p = policy()
     rollout = p.sample(prompts(), 2, seed=5)
     rows = rows_of(rollout)
-    output, _ = p._run([rows["degraded"]], replaying({k[5:]: x for k, x in rows.items() if k.startswith("site/")}))
+    output, _ = p.run([rows["degraded"]], replaying({k[5:]: x for k, x in rows.items() if k.startswith("site/")}))
     assert torch.equal(output, rollout.samples["restored"].flatten(0, 1))
 
 

@@ -90,7 +90,7 @@ class StochasticPolicy(BasePolicy):
         """The site names met by one forward pass of noise of these shapes (one row of each input)."""
         rows = [torch.rand(1, *shape, device=self.device) for shape in shapes]
         with torch.no_grad():
-            return list(self._run(rows, deterministic(self.mode))[1].sites)
+            return list(self.run(rows, deterministic(self.mode))[1].sites)
 
     # --- reference -------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class StochasticPolicy(BasePolicy):
     @torch.no_grad()
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
         """P x G outputs, gates drawn from `seed`. Prompts may differ in shape (leaves are then padded with zeros)."""
-        with self._seeded(seed):
+        with self.seeded(seed):
             rollout = self._rollout(prompts, group_size, lambda given: self._pass("drawn", self._drawn, given))
         moved, drawn = rollout.samples.pop(COUNTS).flatten(0, 1).sum(0).tolist()
         rollout.info["restoration/gate_edge_share"] = moved / max(drawn, 1)
@@ -150,7 +150,7 @@ class StochasticPolicy(BasePolicy):
         shapes = tuple(tuple(prompt[k].shape) for k in self.inputs)
         if shapes not in self._decisions:
             one = [prompt[k][None].to(self.device) for k in self.inputs]
-            self._decisions[shapes] = self._run(one, deterministic("mean"))[1].width
+            self._decisions[shapes] = self.run(one, deterministic("mean"))[1].width
         return self._decisions[shapes]
 
     def _keys(self, prompt: Any) -> list[str]:
@@ -220,12 +220,12 @@ class StochasticPolicy(BasePolicy):
         rows = [given[key] for key in self.inputs]
         made: Named = {}
         if want & OF_OUTPUT:
-            output, tape = self._run(rows, choose)
+            output, tape = self.run(rows, choose)
             if "supervised" in want:
                 made["supervised"] = weighted(self.supervised, output, given[str(self.target)])
             if "consistency" in want:
                 with torch.no_grad():
-                    fixed, _ = self._run(rows, deterministic(self.mode))
+                    fixed, _ = self.run(rows, deterministic(self.mode))
                 made["consistency"] = weighted({"l1": 1.0}, output, fixed)
         else:
             self.network.eval()
@@ -238,7 +238,7 @@ class StochasticPolicy(BasePolicy):
     def _pass(self, name: str, function: Pass, given: Named) -> Named:
         return function(given) if self._graphs is None else self._graphs(name, function, given)
 
-    def _run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:
+    def run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:
         """Output [n, ...] and the visited sites.
 
         Raises:
@@ -288,12 +288,12 @@ class StochasticPolicy(BasePolicy):
         return places, {k: group(x) for k, x in leaves.items()}, group(log_probs), group(mask)
 
     def _outcome(self, given: Named, choose: Choose) -> Named:
-        output, tape = self._run([given[key] for key in self.inputs], choose)
+        output, tape = self.run([given[key] for key in self.inputs], choose)
         values = {SITE + name: value for name, value in tape.values().items()}
         return values | {"restored": output, "log_probs": tape.log_probs(), "decided": tape.mask()}
 
     @contextmanager
-    def _seeded(self, seed: int) -> Iterator[None]:
+    def seeded(self, seed: int) -> Iterator[None]:
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
