@@ -75,6 +75,7 @@ def build(config: StochasticSection, seed: int) -> StochasticPolicy:
     if not isinstance(network, nn.Module):
         raise ConfigError(f"{config.factory} returned {type(network).__name__}, not an nn.Module")
     policy = prepared(network, config, seed, inputs=tuple(config.inputs), target=config.target)
+    policy.source = {"factory": config.factory, "arguments": dict(config.arguments)}
     if config.probe is not None:
         policy.probe(config.probe)
     return policy

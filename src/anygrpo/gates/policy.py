@@ -70,7 +70,8 @@ class StochasticPolicy(BasePolicy):
         precision: str = "float32",
     ) -> None:
         self.sites = sites
-        self._call = Call(network, multiple, output, precision)
+        self.source: dict[str, Any] | None = None  # how the network is made again, for exports
+        self.call = Call(network, multiple, output, precision)
         self._graphs = Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
@@ -231,7 +232,7 @@ class StochasticPolicy(BasePolicy):
             self.network.eval()
             run = recording(rows[0].shape[0], choose, self.sites, len(values) or None)
             with run as tape, suppress(AllVisited):
-                self._call(rows)
+                self.call(rows)
         made["log_probs"] = rows[0].new_zeros(tape.rows, tape.width) if IMITATED in want else tape.log_probs()
         return made | ({"entropy": tape.entropy()} if "entropy" in want else {}), tape
 
@@ -246,7 +247,7 @@ class StochasticPolicy(BasePolicy):
         """
         self.network.eval()
         with recording(rows[0].shape[0], choose, self.sites) as tape:
-            output = self._call(rows)
+            output = self.call(rows)
         if tape.passed and not tape.sites:
             raise ConfigError(f"sites = {list(self.sites)} match none of the network's", suggestion("", tape.passed))
         if not tape.sites:
