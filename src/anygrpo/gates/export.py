@@ -2,7 +2,8 @@
 
 A folder holds model.safetensors, sites.json (what the gates are and do, and how the network was made), network.py (a
 copy of the user's file, where there is one), example.safetensors (a picture and what the network makes of it), and
-load.py, which needs nothing of anygrpo for networks that know nothing of it: it loads the weights strictly and compares.
+load.py, which needs nothing of anygrpo for networks that know nothing of it: it loads the weights strictly and
+compares.
 """
 
 from __future__ import annotations
