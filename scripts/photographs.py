@@ -4,7 +4,7 @@
     python scripts/photographs.py open --to data/photographs --weights runs/a/checkpoints/best/policy.safetensors ...
 
 `fetch` writes `validation/` (settings are chosen on it) and `test.zip`. `open` unpacks the test set, but only once: it
-writes down the weights' hashes and the commit first, and refuses a second time. Train on the photographs of scikit-image and
+writes down the weights' hashes and the commit first, and refuses a second time. Train on those of scikit-image and
 scikit-learn (`layout = "shipped"`), or add `train/` (--train N).
 
 38 photographs in Debian 12 were told from drawings, renderings and patterns by eye; their licences are in the packages.

@@ -393,3 +393,27 @@ def test_no_target_and_ragged_targets_are_refused() -> None:
         p.evaluate(rows, ALL, frozenset({"supervised"}))
     with pytest.raises(ConfigError, match="exactly one"):
         policy().replay(prompts(), Stored([[torch.zeros(3, 4, 4)] * 2] * 2), seed=0)
+
+
+def test_the_best_of_several_draws_is_learnt_from() -> None:
+    p = policy(supervised_gates="best", best_of=6)
+    stored = Stored([[x["clean"]] for x in prompts()])
+    taught, drawn = p.replay(prompts(), stored, seed=4), p.sample(prompts(), 6, seed=4)
+    away = (drawn.samples["restored"] - drawn.samples["clean"]).abs().mean((2, 3, 4))
+    assert taught.shape == (2, 1, T)
+    for i, best in enumerate(away.argmin(1).tolist()):
+        for name in ("site/strength", "site/tool", "restored"):
+            assert torch.equal(taught.samples[name][i, 0], drawn.samples[name][i, best])
+        torch.testing.assert_close(taught.log_probs[i, 0], drawn.log_probs[i, best])
+    loss = p.evaluate(rows_of(taught), ALL, frozenset({"supervised"})).losses["supervised"]
+    torch.testing.assert_close(loss, away.amin(1))
+
+
+def test_a_rollout_tells_the_mean_and_spread_of_each_gate() -> None:
+    p = policy()
+    rollout = p.sample(prompts(), 5, seed=0)
+    drawn = rollout.samples["site/strength"]
+    assert rollout.info["restoration/gate_mean/strength"] == pytest.approx(float(drawn.mean()), rel=1e-5)
+    spread = drawn.std(1, correction=0).mean()
+    assert rollout.info["restoration/gate_spread/strength"] == pytest.approx(float(spread), rel=1e-5)
+    assert "restoration/gate_mean/tool" not in rollout.info  # a number of a tool has no mean

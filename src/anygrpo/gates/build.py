@@ -52,6 +52,7 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
         mode=config.deterministic,
         supervised=dict[str, float](config.supervised.items()),
         supervised_gates=config.supervised_gates,
+        best_of=config.best_of,
         rows_at_once=config.rows_at_once,
         sites=tuple(config.sites),
         graphs=config.graphs,

@@ -12,17 +12,16 @@ from torch import Tensor, nn
 from anygrpo.core.policy import BasePolicy, frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.gates.best import SITE, best_of, spread_of
 from anygrpo.gates.calling import Call
 from anygrpo.gates.choosing import Drawing, deterministic, replaying
 from anygrpo.gates.graphs import Graphs, Named, Pass
-from anygrpo.gates.joining import Part, joined, padded, prompts_at_once
+from anygrpo.gates.joining import Part, joined, prompts_at_once
 from anygrpo.gates.loading import without_adapters
 from anygrpo.gates.losses import weighted
 from anygrpo.gates.sites import AllVisited, Choose, Tape, recording
-from anygrpo.gates.sizes import COLUMNS, SHAPE, by_size, evaluation, shape_leaves, together, widened
+from anygrpo.gates.sizes import COLUMNS, by_size, evaluation, shape_leaves, together, unsampled, widened
 
-SITE = "site/"
-"""Prefix of the leaves that hold a site's values."""
 IMITATED = "imitated"
 """Leaf of a supervised stage's rows: their log-probs are no one's, and not computed beside its loss."""
 COUNTS = "drawn"
@@ -44,7 +43,7 @@ class StochasticPolicy(BasePolicy):
         target: key of a prompt that supervised losses compare with, or None.
         mode: "mean" or "mode": gate values of `greedy`.
         supervised: weights of the losses in `anygrpo.gates.losses`.
-        supervised_gates: "mean" or "sampled", for supervised stages.
+        supervised_gates: "mean", "sampled" or "best" (of `best_of` draws), for supervised stages.
         rows_at_once: rows in one forward pass while sampling.
         sites: shell patterns of the sites that are sampled; the others always follow their mean.
         graphs: replay passes of one shape as CUDA graphs.
@@ -62,6 +61,7 @@ class StochasticPolicy(BasePolicy):
         mode: str = "mean",
         supervised: Mapping[str, float] | None = None,
         supervised_gates: str = "mean",
+        best_of: int = 4,
         rows_at_once: int = 64,
         sites: tuple[str, ...] = ("*",),
         graphs: bool = False,
@@ -75,7 +75,7 @@ class StochasticPolicy(BasePolicy):
         self._graphs = Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
-        self.supervised_gates, self.rows_at_once = supervised_gates, rows_at_once
+        self.supervised_gates, self.best_of, self.rows_at_once = supervised_gates, best_of, rows_at_once
         state = {name: p for name, p in state_of(network).items() if "lora_" not in name}
         self._frozen = {name: p.clone() for name, p in state.items()}
         self._decisions: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -108,7 +108,10 @@ class StochasticPolicy(BasePolicy):
         """P x G outputs, gates drawn from `seed`. Prompts may differ in shape (leaves are then padded with zeros)."""
         with self.seeded(seed):
             rollout = self._rollout(prompts, group_size, lambda given: self._pass("drawn", self._drawn, given))
-        moved, drawn = rollout.samples.pop(COUNTS).flatten(0, 1).sum(0).tolist()
+        counts = rollout.samples.pop(COUNTS).flatten(0, 1).sum(0)
+        told = spread_of(rollout.samples)
+        moved, drawn, *values = torch.cat([counts.double(), *(x[None].double() for x in told.values())]).tolist()
+        rollout.info.update(zip(told, values))
         rollout.info["restoration/gate_edge_share"] = moved / max(drawn, 1)
         return rollout
 
@@ -129,22 +132,20 @@ class StochasticPolicy(BasePolicy):
         if lengths != {1}:
             raise ConfigError(f"a restorer needs exactly one target a prompt, got {sorted(lengths)}")
         prompts = [{**p, self.target: actions[0]} for p, actions in zip(prompts, stored.actions)]
-        rollout = self._unsampled(prompts) if self.supervised_gates == "mean" else self.sample(prompts, 1, seed)
+        rollout = self._taught(prompts, seed)
         rollout.samples[IMITATED] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
         return rollout
 
+    def _taught(self, prompts: list[Any], seed: int) -> Rollout:
+        if self.supervised_gates == "mean":
+            return self._unsampled(prompts)
+        if self.supervised_gates == "sampled":
+            return self.sample(prompts, 1, seed)
+        return best_of(self.sample(prompts, self.best_of, seed), str(self.target), self.supervised)
+
     def _unsampled(self, prompts: list[Any]) -> Rollout:
         """Rows whose gates will follow the mean: nothing is drawn, so log-probs are 0 (and no one reads them)."""
-        keys = self._keys(prompts[0])
-        leaves = {k: padded([p[k][None, None] for p in prompts]).to(self.device) for k in keys}
-        for i, k in enumerate(keys):
-            told = torch.tensor([[p[k].shape] for p in prompts], device=self.device)
-            leaves[SHAPE if i == 0 else f"{SHAPE}/{k}"] = told
-        leaves["at_mean"] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
-        widths = torch.tensor([self._width(p) for p in prompts], device=self.device)[:, None, None]
-        mask = torch.arange(int(widths.max()), device=self.device) < widths
-        leaves[COLUMNS] = torch.full((len(prompts), 1), mask.shape[-1], device=self.device)
-        return Rollout.of(leaves, torch.zeros(mask.shape, device=self.device), mask)
+        return unsampled(prompts, self._keys(prompts[0]), [self._width(p) for p in prompts], self.device)
 
     def _width(self, prompt: Any) -> int:
         """Decisions of a prompt's rows: one pass for each shape, not one a step."""

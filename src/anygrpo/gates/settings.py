@@ -94,9 +94,12 @@ class GatedSection(Section):
     for gates that a supervised loss trains well, so that only what it cannot reach is left to chance."""
     supervised: dict[Loss, float] = Field(default_factory=lambda: {"l1": 1.0}, min_length=1)
     "Weights of the per-row losses between output and target."
-    supervised_gates: Literal["mean", "sampled"] = "mean"
+    supervised_gates: Literal["mean", "sampled", "best"] = "mean"
     """Gate values of a supervised stage. mean: at the mean, with its gradient, so gates that the output depends on
-    smoothly are trained too. sampled: drawn once per row, without gradient, so the network meets all gate values."""
+    smoothly are trained too. sampled: drawn once per row, without gradient, so the network meets all gate values. best:
+    drawn `best_of` times, and the draw with the smallest loss is learnt from."""
+    best_of: int = Field(4, ge=2)
+    "Draws of each row where supervised_gates is best."
     train: list[str] | None = None
     "Shell patterns of parameter names that are trained. None: all, or nothing but the adapter where there is one."
     freeze: list[str] = Field(default_factory=list)
@@ -172,6 +175,8 @@ class RestorerSection(GatedSection):
     "toolbox: side of a patch in pixels."
     steps: int = Field(3, ge=1)
     "toolbox: filters applied one after another."
+    stop: bool = False
+    "toolbox: a patch for which keep is chosen stops there: later rounds decide nothing of it."
     sharpness: float = Field(1.0, gt=0)
     """toolbox: factor on the logits. Supervision trains a mixture; drawn from as it is, three filters in a row mostly
     spoil the picture. Above 1, what GRPO draws lies near the most probable choices (which stay the same)."""

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Evaluation
+from anygrpo.core.rollout import Evaluation, Rollout
+from anygrpo.gates.joining import padded
 
 SHAPE = "shape"
 COLUMNS = "columns"
@@ -24,6 +25,24 @@ def shape_leaves(keys: list[str], leaves: dict[str, Tensor]) -> dict[str, Tensor
         x = leaves[key]
         told[SHAPE if i == 0 else f"{SHAPE}/{key}"] = torch.tensor([x.shape[1:]], device=x.device).expand(len(x), -1)
     return told
+
+
+def unsampled(prompts: list[Any], keys: list[str], widths: list[int], device: torch.device) -> Rollout:
+    """Supervised rows [P, 1] whose gates will follow the mean: log-probs are 0, and no one reads them.
+
+    Args:
+        keys: of the tensors that rows take from prompts.
+        widths: decisions of each.
+    """
+    leaves = {k: padded([p[k][None, None] for p in prompts]).to(device) for k in keys}
+    for i, k in enumerate(keys):
+        told = torch.tensor([[p[k].shape] for p in prompts], device=device)
+        leaves[SHAPE if i == 0 else f"{SHAPE}/{k}"] = told
+    leaves["at_mean"] = torch.ones(len(prompts), 1, dtype=torch.bool, device=device)
+    count = torch.tensor(widths, device=device)[:, None, None]
+    mask = torch.arange(max(widths), device=device) < count
+    leaves[COLUMNS] = torch.full((len(prompts), 1), mask.shape[-1], device=device)
+    return Rollout.of(leaves, torch.zeros(mask.shape, device=device), mask)
 
 
 Rows = Tensor | None

@@ -18,7 +18,7 @@ NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
     "frequency": lambda c: FrequencyRestorer(
         c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached", c.skip
     ),
-    "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps, c.sharpness),
+    "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps, c.sharpness, c.stop),
 }
 
 
