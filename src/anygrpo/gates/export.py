@@ -221,7 +221,7 @@ def merged(network: nn.Module) -> dict[str, Tensor]:
 
 
 def _source(policy: StochasticPolicy) -> dict[str, Any]:
-    if policy.source is None:
+    if not policy.source:
         raise ConfigError(
             "this policy was made in Python, and nothing says how to make its network again",
             'make it from a recipe, or set policy.source = {"factory": "file.py:make", "arguments": {}}',

@@ -34,8 +34,8 @@ class StochasticPolicy(BasePolicy):
     """Samples the gates of `network`, and scores given gate values. The network always runs in eval mode: dropout or
     batch statistics would make the scored policy another one than the one that sampled.
 
-    Samples: the prompt's inputs and target by their keys, "restored" (the output), one leaf "site/NAME" each, and
-    "at_mean" [P, G] bool: a supervised row whose gates follow the mean instead of the stored values.
+    Samples: inputs and target by their keys, "restored" (the output), "site/NAME" of each site, and "at_mean" [P, G]
+    bool: a supervised row whose gates follow the mean instead of the stored values.
 
     Args:
         network: forward(*inputs) -> [n, ...] with at least one `gate`.
@@ -69,8 +69,7 @@ class StochasticPolicy(BasePolicy):
         output: str | int | None = None,
         precision: str = "float32",
     ) -> None:
-        self.sites = sites
-        self.source: dict[str, Any] | None = None  # how the network is made again, for exports
+        self.sites, self.source = sites, dict[str, Any]()  # source: how the network is made again, for exports
         self.call = Call(network, multiple, output, precision)
         self._graphs = Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
@@ -92,8 +91,6 @@ class StochasticPolicy(BasePolicy):
         rows = [torch.rand(1, *shape, device=self.device) for shape in shapes]
         with torch.no_grad():
             return list(self.run(rows, deterministic(self.mode))[1].sites)
-
-    # --- reference -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def reference(self) -> Iterator[None]:
@@ -168,8 +165,6 @@ class StochasticPolicy(BasePolicy):
         words = [{k: v for k, v in p.items() if not isinstance(v, Tensor)} for p in prompts]
         told = [[f"{list(x.shape)}, mean {float(x.mean()):.4f}" for x in row] for row in outputs]
         return [{"prompt": w, "outputs": t} for w, t in zip(words, told)]
-
-    # --- scoring ---------------------------------------------------------------------------------------------------
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         """Score rows at `times` of their sites.
