@@ -35,10 +35,19 @@ def in_float32(distribution: Distribution) -> tuple[Distribution, torch.dtype | 
         ConfigError: not one of the families a gate knows.
     """
     base = base_of(distribution)
-    held = base.mean.dtype if not isinstance(base, Categorical) else base.logits.dtype
+    held = _given(base).dtype
     if held in (torch.float32, torch.float64):
         return distribution, None
     return _in_float32(distribution), held
+
+
+def _given(base: Distribution) -> Tensor:
+    """A parameter as it was given: reading it computes nothing."""
+    if isinstance(base, Beta):
+        return base.concentration1
+    if isinstance(base, Normal):
+        return base.loc
+    return (base._categorical if isinstance(base, OneHotCategorical) else base)._param  # type: ignore[union-attr]
 
 
 def _in_float32(d: Distribution) -> Distribution:

@@ -18,7 +18,7 @@ FUNCTIONS = {
     "pooled": ("-(x - y).abs().mean()", r"shape \[\] for 2 pictures"),
     "spread_over_the_batch": ("-(x - y).abs().mean().expand(len(x))", "another number beside others"),
     "normalised_by_the_batch": ("(x - y).abs().flatten(1).mean(1) / (x - y).abs().mean()", "another number beside"),
-    "per_pixel": ("-(x - y).abs().mean(1)", r"shape \[2, 64, 64\]"),
+    "per_pixel": ("-(x - y).abs().mean(1)", r"shape \[2, 16, 16\]"),
     "broken": ("x.no_such_thing()", "fails"),
     "right": ("-(x - y).abs().flatten(1).mean(1)", ""),
     "column": ("-(x - y).abs().flatten(1).mean(1, keepdim=True)", ""),
@@ -108,3 +108,20 @@ def test_a_term_has_one_source_and_its_own_name() -> None:
         PerceptualSection(name="x", weight=1)
     with pytest.raises(ValueError, match="there already"):
         PerceptualSection(name="psnr", weight=1, metric="lpips")
+
+
+def test_what_is_only_reported_is_not_asked_about_crops(tmp_path: Path) -> None:
+    """Some measures need larger pictures than training's crops."""
+    (tmp_path / "m.py").write_text(
+        "def large(x, y):\n    assert x.shape[-1] >= 32, 'too small'\n    return x.flatten(1).mean(1)\n"
+    )
+    term = PerceptualSection(name="large", weight=0.0, function=f"{tmp_path / 'm.py'}:large")
+    given = {"w_psnr": 1.0, "crops": 1, "patch": 16, "picture_size": 32}
+    task = build(RestorationSection(perceptual=[term], **given), 0)  # type: ignore[arg-type]
+    prompts = task.prompts(0, 2)
+    assert "large" not in task.score(prompts, [[p["clean"]] for p in prompts]).components
+    held = task.held_out()[:2]
+    expected = sum(float(p["clean"].mean()) for p in held) / 2
+    assert task.measure(held, [[p["clean"]] for p in held])["eval/measure/large"] == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(ConfigError, match="too small"):
+        build(RestorationSection(perceptual=[term.model_copy(update={"weight": 0.1})], **given), 0)  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ from anygrpo.gates.restoration.quality import Measure
 from anygrpo.gates.restoration.settings import PerceptualSection
 
 log = logging.getLogger("anygrpo")
-TRIAL = 64
-"""Side of the two pictures that a measure is tried on, where crops are not larger."""
+TRIAL = 256
+"""Side of the pictures that a measure is tried on that is only reported; others are tried on some as large as crops."""
 TOLERANCE = 1e-3
 
 
@@ -29,7 +29,7 @@ def measure_of(config: PerceptualSection, side: int) -> tuple[Measure, bool]:
         measure, lower = user_code.load(config.function), False
     else:
         measure, lower = of_pyiqa(str(config.metric))
-    _try(config, measure, max(side, TRIAL))
+    _try(config, measure, side if config.weight else max(side, TRIAL))
     return measure, lower
 
 

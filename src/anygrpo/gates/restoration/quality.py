@@ -59,12 +59,14 @@ class Quality:
     shave: int = 0
     lower_is_better: frozenset[str] = field(default_factory=frozenset[str])
 
-    def measures(self, restored: Tensor, clean: Tensor) -> dict[str, Tensor]:
-        """Every term before weighting, each [n]: "psnr" in dB, "ssim", plug-ins."""
+    def measures(self, restored: Tensor, clean: Tensor, everything: bool = False) -> dict[str, Tensor]:
+        """Every term before weighting, each [n]: "psnr" in dB, "ssim", plug-ins; with `everything` also those of weight
+        0, which are reported only (some need larger pictures than training's crops)."""
         restored = as_saved(restored)
         x, y = (self._compared(z) for z in (restored, clean))
         values = {"psnr": psnr(x, y), "ssim": ssim(x, y)}
-        return values | {name: f(restored, clean).reshape(-1).float() for name, (_, f) in self.plugins.items()}
+        wanted = {name: f for name, (weight, f) in self.plugins.items() if weight or everything}
+        return values | {name: f(restored, clean).reshape(-1).float() for name, f in wanted.items()}
 
     def _compared(self, x: Tensor) -> Tensor:
         x = luma(x) if self.channel == "y" else x
@@ -76,7 +78,7 @@ class Quality:
         scaled = (values["psnr"].clamp(self.low, self.high) - self.low) / (self.high - self.low)
         total = self.w_psnr * scaled + self.w_ssim * values["ssim"]
         for name, (weight, _) in self.plugins.items():
-            if weight:  # one that is only reported may be anything
+            if weight:
                 total = total + weight * values[name]
         return total
 

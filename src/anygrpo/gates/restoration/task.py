@@ -126,7 +126,7 @@ class RestorationTask(BaseTask):
         rows: dict[str, list[list[float]]] = {}
         further = list(self.quality.plugins)
         for prompt, (x, *_) in zip(prompts, outputs):
-            values = self.quality.measures(x[None], prompt["clean"][None].to(x.device))
+            values = self.quality.measures(x[None], prompt["clean"][None].to(x.device), everything=True)
             row = [float(values["psnr"]), float(values["ssim"]), float(self.quality.outside(values))]
             row += [self.quality.reported(name, float(values[name])) for name in further]
             rows.setdefault(prompt["degradation"], []).append(row)
