@@ -92,6 +92,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "patch": args.grpo_patch or args.patch if grpo else args.patch,
             "picture_size": args.picture_size,
             "crops": args.crops,
+            "margin": 0,  # as measured
             "held_out_draws": args.held_out_draws,
             "w_psnr": args.w_psnr,
             "w_ssim": 1 - args.w_psnr,

@@ -20,19 +20,31 @@ from anygrpo.errors import ConfigError
 from anygrpo.gates.loading import LoadReport, add_adapter, choose_trainable, load_weights
 from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.settings import GatedSection, StochasticSection
-from anygrpo.gates.sites import gate
+from anygrpo.gates.sites import checkpointed, gate
+from anygrpo.gates.wrapping import Gate, with_gates
 
-__all__ = ["LoadReport", "StochasticPolicy", "build", "gate", "load_weights", "prepared"]
+__all__ = [
+    "Gate",
+    "LoadReport",
+    "StochasticPolicy",
+    "build",
+    "checkpointed",
+    "gate",
+    "load_weights",
+    "prepared",
+    "with_gates",
+]
 
 
 def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) -> StochasticPolicy:
     """A policy of `network` with the section's weights, freezing and adapter applied."""
     if config.weights:
-        load_weights(network, config.weights, config.strict)
+        load_weights(network, config.weights, config.strict, config.table)
     everything = [] if config.adapter else ["*"]
     choose_trainable(network, everything if config.train is None else config.train, config.freeze)
     if config.adapter is not None:
         network = add_adapter(network, config.adapter.rank, config.adapter.alpha, config.adapter.targets, seed)
+    with_gates(network, *(Gate(**dict(one)) for one in config.gates))
     if not any(p.requires_grad for p in network.parameters()):
         raise ConfigError(f"train = {config.train} and freeze = {config.freeze} leave no parameter to train")
     return StochasticPolicy(
@@ -40,9 +52,13 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
         mode=config.deterministic,
         supervised=dict[str, float](config.supervised.items()),
         supervised_gates=config.supervised_gates,
+        best_of=config.best_of,
         rows_at_once=config.rows_at_once,
         sites=tuple(config.sites),
         graphs=config.graphs,
+        multiple=config.multiple,
+        output=config.output,
+        precision=config.precision,
         **given,
     )
 
@@ -60,6 +76,7 @@ def build(config: StochasticSection, seed: int) -> StochasticPolicy:
     if not isinstance(network, nn.Module):
         raise ConfigError(f"{config.factory} returned {type(network).__name__}, not an nn.Module")
     policy = prepared(network, config, seed, inputs=tuple(config.inputs), target=config.target)
+    policy.source = {"factory": config.factory, "arguments": dict(config.arguments)}
     if config.probe is not None:
         policy.probe(config.probe)
     return policy

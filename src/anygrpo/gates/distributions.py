@@ -27,6 +27,49 @@ def base_of(distribution: Distribution) -> Distribution:
     return distribution
 
 
+def in_float32(distribution: Distribution) -> tuple[Distribution, torch.dtype | None]:
+    """The same distribution with float32 parameters, and the type that they had (None: float32 already). Densities in
+    bfloat16 are off by whole units.
+
+    Raises:
+        ConfigError: not one of the families a gate knows.
+    """
+    base = base_of(distribution)
+    held = _given(base).dtype
+    if held in (torch.float32, torch.float64):
+        return distribution, None
+    return _in_float32(distribution), held
+
+
+def _given(base: Distribution) -> Tensor:
+    """A parameter as it was given: reading it computes nothing."""
+    if isinstance(base, Beta):
+        return base.concentration1
+    if isinstance(base, Normal):
+        return base.loc
+    return (base._categorical if isinstance(base, OneHotCategorical) else base)._param  # type: ignore[union-attr]
+
+
+def _in_float32(d: Distribution) -> Distribution:
+    if isinstance(d, Independent):
+        return Independent(_in_float32(d.base_dist), d.reinterpreted_batch_ndims)
+    if isinstance(d, Beta):
+        return Beta(d.concentration1.float(), d.concentration0.float())
+    if isinstance(d, Normal):
+        return Normal(d.loc.float(), d.scale.float())
+    return type(d)(logits=d.logits.float())  # type: ignore[call-arg]  # a choice or a coin
+
+
+def rounded(value: Tensor, distribution: Distribution, dtype: torch.dtype | None) -> Tensor:
+    """A value as the network takes it, in `dtype`; a Beta's stays off 0 and 1 there too."""
+    if dtype is None or not value.is_floating_point():
+        return value
+    value = value.to(dtype)
+    if isinstance(base_of(distribution), Beta):
+        value = value.clamp(EDGE, 1 - torch.finfo(dtype).eps)
+    return value
+
+
 def middle(distribution: Distribution, kind: str = "mean") -> Tensor:
     """The deterministic value, with its gradient: "mean" or "mode".
 

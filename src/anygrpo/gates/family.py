@@ -14,5 +14,6 @@ FAMILY = Family(
         "restoration": Kind(_SETTINGS + "RestorationSection", "anygrpo.gates.restoration.build:build", "tensors"),
     },
     metrics=("anygrpo.gates.metrics:METRICS",),
+    probes={"sites": "anygrpo.gates.effects:probe"},
     pages=("anygrpo.gates.restoration.page:gains",),
 )

@@ -2,89 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
-from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from anygrpo.core.saved import read_weights
-from anygrpo.errors import ConfigError, DataError, suggestion
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.models.weights import LoadReport, load
 
-log = logging.getLogger("anygrpo")
-WRAPPERS = ("state_dict", "model", "params", "net", "network")
-PREFIXES = ("module.", "net.", "network.", "model.")
-
-
-@dataclass(frozen=True)
-class LoadReport:
-    """What a checkpoint and a network did not share.
-
-    Attributes:
-        loaded: parameters and buffers taken.
-        missing: in the network only; they keep their start values.
-        unexpected: in the checkpoint only.
-        mismatched: "name: checkpoint shape, network shape".
-    """
-
-    loaded: int
-    missing: list[str]
-    unexpected: list[str]
-    mismatched: list[str]
-
-    def __str__(self) -> str:
-        parts = [f"{self.loaded} tensors loaded"]
-        for word, names in (
-            ("missing", self.missing),
-            ("unexpected", self.unexpected),
-            ("of another shape", self.mismatched),
-        ):
-            if names:
-                parts.append(f"{len(names)} {word} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
-        return "; ".join(parts)
-
-
-def read_state(path: str) -> dict[str, Tensor]:
-    """A flat state dict from a file, or a checkpoint's or run's folder; wrapper keys of other trainers are removed."""
-    if not Path(path).exists():
-        raise DataError(f"checkpoint {path} does not exist")
-    state = read_weights(Path(path))
-    for key in WRAPPERS:
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise DataError(f"{path} holds no state dict of tensors")
-    return state
-
-
-def load_weights(network: nn.Module, path: str, strict: bool = True) -> LoadReport:
-    """Load a checkpoint into the whole network.
-
-    Raises:
-        DataError: strict and anything differs, or nothing at all fits; the report is in the message.
-    """
-    own, state = network.state_dict(), read_state(path)
-    for prefix in PREFIXES:
-        if state and all(name.startswith(prefix) for name in state) and not any(n.startswith(prefix) for n in own):
-            state = {name[len(prefix) :]: value for name, value in state.items()}
-    shared = own.keys() & state.keys()
-    fits = {name for name in shared if own[name].shape == state[name].shape}
-    report = LoadReport(
-        len(fits),
-        sorted(own.keys() - state.keys()),
-        sorted(state.keys() - own.keys()),
-        [f"{n}: {tuple(state[n].shape)}, {tuple(own[n].shape)}" for n in sorted(shared - fits)],
-    )
-    differs = report.missing or report.unexpected or report.mismatched
-    if not fits or (strict and differs):
-        raise DataError(f"{path} does not fit the network: {report}", "set strict = false to load what fits")
-    network.load_state_dict({**own, **{name: state[name] for name in fits}})
-    if differs:
-        log.warning("%s: %s", path, report)
-    return report
+__all__ = ["LoadReport", "add_adapter", "choose_trainable", "load_weights"]
+load_weights = load
 
 
 def choose_trainable(network: nn.Module, train: Iterable[str], freeze: Iterable[str]) -> None:
@@ -103,7 +33,7 @@ def choose_trainable(network: nn.Module, train: Iterable[str], freeze: Iterable[
         parameter.requires_grad_(wanted)
 
 
-def add_adapter(network: nn.Module, rank: int, alpha: float, targets: list[str], seed: int) -> nn.Module:
+def add_adapter(network: nn.Module, rank: int, alpha: float, targets: str | list[str], seed: int) -> nn.Module:
     """LoRA layers inside `network` (peft), its matrices drawn from `seed`; what was trainable before stays so.
 
     Raises:
@@ -111,6 +41,7 @@ def add_adapter(network: nn.Module, rank: int, alpha: float, targets: list[str],
     """
     from peft import LoraConfig, inject_adapter_in_model
 
+    targets = _targets(network, targets)
     trainable = {id(p) for p in network.parameters() if p.requires_grad}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -122,3 +53,46 @@ def add_adapter(network: nn.Module, rank: int, alpha: float, targets: list[str],
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_("lora_" in name or id(parameter) in trainable)
     return adapted
+
+
+KINDS = {"all-linear": (nn.Linear,), "all-conv": (nn.Conv1d, nn.Conv2d, nn.Conv3d)}
+KINDS["all"] = KINDS["all-linear"] + KINDS["all-conv"]
+
+
+def _targets(network: nn.Module, targets: str | list[str]) -> list[str]:
+    """Full names of the modules that are meant.
+
+    Raises:
+        ConfigError: a name or pattern that is none of them.
+    """
+    able = {n: m for n, m in network.named_modules() if isinstance(m, KINDS["all"]) and _takes_one(m)}
+    chosen: list[str] = []
+    for target in [targets] if isinstance(targets, str) else targets:
+        if target in KINDS:
+            mine = [n for n, m in able.items() if isinstance(m, KINDS[target])]
+        else:
+            mine = [n for n in able if n == target or n.endswith(f".{target}") or fnmatchcase(n, target)]
+            mine = mine or [n for n in able if f".{target}." in f".{n}."]  # all of a part
+        if not mine:
+            raise ConfigError(f"adapter targets {target!r}: no convolution or linear layer", suggestion(target, able))
+        chosen += [n for n in mine if n not in chosen]
+    return chosen
+
+
+def _takes_one(module: nn.Module) -> bool:
+    """Grouped convolutions take none: peft's second factor would need the groups to divide the rank."""
+    return getattr(module, "groups", 1) == 1
+
+
+@contextmanager
+def without_adapters(network: nn.Module) -> Iterator[None]:
+    """The network with every adapter off."""
+    layers: list[Any] = [m for m in network.modules() if hasattr(m, "enable_adapters")]
+    with ExitStack() as stack:
+        for layer in layers:
+            layer.enable_adapters(False)
+            stack.callback(layer.enable_adapters, True)
+        yield
+    for name, p in network.named_parameters():
+        if "lora_" in name:  # peft turns gradients off with the adapter
+            p.requires_grad_(True)

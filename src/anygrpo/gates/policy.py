@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import torch
@@ -13,13 +13,16 @@ from anygrpo.core.policy import Policy, frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
 from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.gates.best import SITE, best_of, spread_of
+from anygrpo.gates.calling import Call
+from anygrpo.gates.choosing import Drawing, deterministic, replaying
 from anygrpo.gates.graphs import Graphs, Named, Pass
-from anygrpo.gates.joining import Part, joined, padded
+from anygrpo.gates.joining import Part, joined, prompts_at_once
+from anygrpo.gates.loading import without_adapters
 from anygrpo.gates.losses import weighted
-from anygrpo.gates.sites import AllVisited, Choose, Drawing, Tape, deterministic, recording, replaying
+from anygrpo.gates.sites import AllVisited, Choose, Tape, recording
+from anygrpo.gates.sizes import COLUMNS, by_size, evaluation, shape_leaves, together, unsampled, widened
 
-SITE = "site/"
-"""Prefix of the leaves that hold a site's values."""
 IMITATED = "imitated"
 """Leaf of a supervised stage's rows: their log-probs are no one's, and not computed beside its loss."""
 COUNTS = "drawn"
@@ -29,13 +32,11 @@ OF_OUTPUT = frozenset({"supervised", "consistency"})
 
 
 class StochasticPolicy(Policy):
-    """Samples the gates of `network`, and scores given gate values.
+    """Samples the gates of `network`, and scores given gate values. The network always runs in eval mode: dropout or
+    batch statistics would make the scored policy another one than the one that sampled.
 
-    The network always runs in eval mode: dropout or batch statistics would make the scored policy another one than
-    the one that sampled.
-
-    Samples: the prompt's inputs and target by their keys, "restored" (the output), one leaf "site/NAME" each, and
-    "at_mean" [P, G] bool: a supervised row whose gates follow the mean instead of the stored values.
+    Samples: inputs and target by their keys, "restored" (the output), "site/NAME" of each site, and "at_mean" [P, G]
+    bool: a supervised row whose gates follow the mean instead of the stored values.
 
     Args:
         network: forward(*inputs) -> [n, ...] with at least one `gate`.
@@ -43,10 +44,11 @@ class StochasticPolicy(Policy):
         target: key of a prompt that supervised losses compare with, or None.
         mode: "mean" or "mode": gate values of `greedy`.
         supervised: weights of the losses in `anygrpo.gates.losses`.
-        supervised_gates: "mean" or "sampled", for supervised stages.
+        supervised_gates: "mean", "sampled" or "best" (of `best_of` draws), for supervised stages.
         rows_at_once: rows in one forward pass while sampling.
         sites: shell patterns of the sites that are sampled; the others always follow their mean.
         graphs: replay passes of one shape as CUDA graphs.
+        multiple, output, precision: of a call of the network (`anygrpo.gates.calling.Call`).
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised", "consistency"})
@@ -60,15 +62,20 @@ class StochasticPolicy(Policy):
         mode: str = "mean",
         supervised: Mapping[str, float] | None = None,
         supervised_gates: str = "mean",
+        best_of: int = 4,
         rows_at_once: int = 64,
         sites: tuple[str, ...] = ("*",),
         graphs: bool = False,
+        multiple: int = 1,
+        output: str | int | None = None,
+        precision: str = "float32",
     ) -> None:
-        self.sites = sites
+        self.sites, self.source = sites, dict[str, Any]()  # source: how the network is made again, for exports
+        self.call = Call(network, multiple, output, precision)
         self._graphs = Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
-        self.supervised_gates, self.rows_at_once = supervised_gates, rows_at_once
+        self.supervised_gates, self.best_of, self.rows_at_once = supervised_gates, best_of, rows_at_once
         state = {name: p for name, p in state_of(network).items() if "lora_" not in name}
         self._frozen = {name: p.clone() for name, p in state.items()}
         self._decisions: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -84,32 +91,25 @@ class StochasticPolicy(Policy):
         """The site names met by one forward pass of noise of these shapes (one row of each input)."""
         rows = [torch.rand(1, *shape, device=self.device) for shape in shapes]
         with torch.no_grad():
-            return list(self._run(rows, deterministic(self.mode))[1].sites)
-
-    # --- reference -------------------------------------------------------------------------------------------------
+            return list(self.run(rows, deterministic(self.mode))[1].sites)
 
     @contextmanager
     def reference(self) -> Iterator[None]:
         """The policy as it was built: the copy of what is trained in place, and every adapter off."""
-        layers: list[Any] = [m for m in self.network.modules() if hasattr(m, "enable_adapters")]
-        with ExitStack() as stack:
-            stack.enter_context(frozen_weights(self.network, self._frozen))
-            for layer in layers:
-                layer.enable_adapters(False)
-                stack.callback(layer.enable_adapters, True)
+        with frozen_weights(self.network, self._frozen), without_adapters(self.network):
             yield
-        for name, p in self.network.named_parameters():
-            if "lora_" in name:  # peft turns gradients off with the adapter
-                p.requires_grad_(True)
 
     # --- sampling --------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
         """P x G outputs, gates drawn from `seed`. Prompts may differ in shape (leaves are then padded with zeros)."""
-        with self._seeded(seed):
+        with self.seeded(seed):
             rollout = self._rollout(prompts, group_size, lambda given: self._pass("drawn", self._drawn, given))
-        moved, drawn = rollout.samples.pop(COUNTS).flatten(0, 1).sum(0).tolist()
+        counts = rollout.samples.pop(COUNTS).flatten(0, 1).sum(0)
+        told = spread_of(rollout.samples)
+        moved, drawn, *values = torch.cat([counts.double(), *(x[None].double() for x in told.values())]).tolist()
+        rollout.info.update(zip(told, values))
         rollout.info["restoration/gate_edge_share"] = moved / max(drawn, 1)
         return rollout
 
@@ -130,22 +130,31 @@ class StochasticPolicy(Policy):
         if lengths != {1}:
             raise ConfigError(f"a restorer needs exactly one target a prompt, got {sorted(lengths)}")
         prompts = [{**p, self.target: actions[0]} for p, actions in zip(prompts, stored.actions)]
-        rollout = self._unsampled(prompts) if self.supervised_gates == "mean" else self.sample(prompts, 1, seed)
+        rollout = self._taught(prompts, seed)
         rollout.samples[IMITATED] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
         return rollout
 
+    def _taught(self, prompts: list[Any], seed: int) -> Rollout:
+        if self.supervised_gates == "mean":
+            return self._unsampled(prompts)
+        if self.supervised_gates == "sampled":
+            return self.sample(prompts, 1, seed)
+        return best_of(self.sample(prompts, self.best_of, seed), str(self.target), self.supervised)
+
     def _unsampled(self, prompts: list[Any]) -> Rollout:
         """Rows whose gates will follow the mean: nothing is drawn, so log-probs are 0 (and no one reads them)."""
-        keys = [*self.inputs, self.target]
-        leaves = {k: padded([p[k][None, None] for p in prompts]).to(self.device) for k in keys}
-        leaves["shape"] = torch.tensor([[p[self.inputs[0]].shape] for p in prompts], device=self.device)
-        leaves["at_mean"] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
-        shapes = tuple(tuple(prompts[0][k].shape) for k in self.inputs)
-        if shapes not in self._decisions:  # one pass for each shape, not one a step
-            one = [prompts[0][k][None].to(self.device) for k in self.inputs]
-            self._decisions[shapes] = self._run(one, deterministic("mean"))[1].width
-        log_probs = torch.zeros(len(prompts), 1, self._decisions[shapes], device=self.device)
-        return Rollout.of(leaves, log_probs, torch.ones_like(log_probs, dtype=torch.bool))
+        return unsampled(prompts, self._keys(prompts[0]), [self._width(p) for p in prompts], self.device)
+
+    def _width(self, prompt: Any) -> int:
+        """Decisions of a prompt's rows: one pass for each shape, not one a step."""
+        shapes = tuple(tuple(prompt[k].shape) for k in self.inputs)
+        if shapes not in self._decisions:
+            one = [prompt[k][None].to(self.device) for k in self.inputs]
+            self._decisions[shapes] = self.run(one, deterministic("mean"))[1].width
+        return self._decisions[shapes]
+
+    def _keys(self, prompt: Any) -> list[str]:
+        return [*self.inputs, *([self.target] if self.target and self.target in prompt else [])]
 
     def decode(self, samples: Tree) -> list[list[Tensor]]:
         """Outputs [P][G], on the policy's device, each without padding."""
@@ -158,8 +167,6 @@ class StochasticPolicy(Policy):
         told = [[f"{list(x.shape)}, mean {float(x.mean()):.4f}" for x in row] for row in outputs]
         return [{"prompt": w, "outputs": t} for w, t in zip(words, told)]
 
-    # --- scoring ---------------------------------------------------------------------------------------------------
-
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         """Score rows at `times` of their sites.
 
@@ -167,10 +174,19 @@ class StochasticPolicy(Policy):
         between that output and the deterministic one, which is held fixed: what training sees and what use sees
         should agree. "kl": exact, given the same input and the same values at earlier sites.
 
+        Rows that differ in size are scored with those of their own.
+
         Raises:
-            ConfigError: rows padded to different shapes; a wanted loss without a target.
+            ConfigError: a wanted loss without a target.
         """
         self.check_wanted(want)
+        columns, parts = by_size(samples, self._keys(samples))
+        first, last = times.indices(columns)[:2]
+        made = [(rows, widened(self._evaluate(part, times, want), last - first)) for rows, part in parts]
+        return together(made)
+
+    def _evaluate(self, samples: Tree, times: slice, want: frozenset[str]) -> Evaluation:
+        """Rows of one size."""
         given, terms = self._given(samples, want)
         if "kl" not in want:
             return evaluation(
@@ -184,11 +200,9 @@ class StochasticPolicy(Policy):
     def _given(self, samples: Tree, want: frozenset[str]) -> tuple[Named, frozenset[str]]:
         """What a pass over these rows reads: inputs, the target, and the sites' values (none: they follow the mean);
         and what it computes, with `IMITATED` where log-probs are left out."""
-        same = (samples["shape"] == samples["shape"][:1]).all()
-        imitated = samples[IMITATED].all() if IMITATED in samples else torch.zeros_like(same)
-        alike, at_mean, imitated = torch.stack([same, samples["at_mean"].any(), imitated]).tolist()
-        if not alike:
-            raise ConfigError("the rows of one step differ in size", "train on crops of one size (task.patch)")
+        at_mean = samples["at_mean"].any()
+        imitated = samples[IMITATED].all() if IMITATED in samples else torch.zeros_like(at_mean)
+        at_mean, imitated = torch.stack([at_mean, imitated]).tolist()
         keys = set(self.inputs)
         if "supervised" in want:
             if self.target is None or self.target not in samples:
@@ -204,25 +218,25 @@ class StochasticPolicy(Policy):
         rows = [given[key] for key in self.inputs]
         made: Named = {}
         if want & OF_OUTPUT:
-            output, tape = self._run(rows, choose)
+            output, tape = self.run(rows, choose)
             if "supervised" in want:
                 made["supervised"] = weighted(self.supervised, output, given[str(self.target)])
             if "consistency" in want:
                 with torch.no_grad():
-                    fixed, _ = self._run(rows, deterministic(self.mode))
+                    fixed, _ = self.run(rows, deterministic(self.mode))
                 made["consistency"] = weighted({"l1": 1.0}, output, fixed)
         else:
             self.network.eval()
             run = recording(rows[0].shape[0], choose, self.sites, len(values) or None)
             with run as tape, suppress(AllVisited):
-                self.network(*rows)
+                self.call(rows)
         made["log_probs"] = rows[0].new_zeros(tape.rows, tape.width) if IMITATED in want else tape.log_probs()
         return made | ({"entropy": tape.entropy()} if "entropy" in want else {}), tape
 
     def _pass(self, name: str, function: Pass, given: Named) -> Named:
         return function(given) if self._graphs is None else self._graphs(name, function, given)
 
-    def _run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:
+    def run(self, rows: list[Tensor], choose: Choose) -> tuple[Tensor, Tape]:
         """Output [n, ...] and the visited sites.
 
         Raises:
@@ -230,7 +244,7 @@ class StochasticPolicy(Policy):
         """
         self.network.eval()
         with recording(rows[0].shape[0], choose, self.sites) as tape:
-            output = self.network(*rows)
+            output = self.call(rows)
         if tape.passed and not tape.sites:
             raise ConfigError(f"sites = {list(self.sites)} match none of the network's", suggestion("", tape.passed))
         if not tape.sites:
@@ -239,8 +253,6 @@ class StochasticPolicy(Policy):
                 'call gate("name", distribution) in its forward (from anygrpo.gates.build import gate)',
             )
         return output, tape
-
-    # --- rollouts of prompts that may differ in shape --------------------------------------------------------------
 
     @torch.no_grad()
     def rollout_with(self, prompts: list[Any], group_size: int, choose: Choose) -> Rollout:
@@ -251,42 +263,36 @@ class StochasticPolicy(Policy):
         by_shape: dict[Any, list[int]] = {}
         for i, prompt in enumerate(prompts):
             by_shape.setdefault(tuple(tuple(prompt[k].shape) for k in self.inputs), []).append(i)
-        chunk = max(1, self.rows_at_once // group_size)
         parts = [
             self._part(prompts, places[a : a + chunk], group_size, run)
-            for places in by_shape.values()
+            for shapes, places in by_shape.items()
+            for chunk in [prompts_at_once(shapes[0], group_size, self.rows_at_once)]
             for a in range(0, len(places), chunk)
         ]
         samples, log_probs, mask = joined(parts)
+        samples[COLUMNS] = torch.full(mask.shape[:2], mask.shape[2], device=mask.device)
         return Rollout.of(samples, log_probs, mask)
 
     def _part(self, prompts: list[Any], places: list[int], group_size: int, run: Callable[[Named], Named]) -> Part:
-        keys = [*self.inputs, *([self.target] if self.target and self.target in prompts[places[0]] else [])]
+        keys = self._keys(prompts[places[0]])
         leaves = {k: torch.stack([prompts[i][k] for i in places]).to(self.device) for k in keys}
         leaves = {k: x.repeat_interleave(group_size, 0) for k, x in leaves.items()}
+        leaves |= shape_leaves(keys, leaves)
         leaves |= run({k: leaves[k] for k in self.inputs})
-        log_probs, output = leaves.pop("log_probs"), leaves["restored"]
-        sizes = leaves[self.inputs[0]].shape
-        leaves["shape"] = torch.tensor([sizes[1:]], device=output.device).expand(sizes[0], -1)
-        leaves["output_shape"] = torch.tensor([output.shape[1:]], device=output.device).expand(sizes[0], -1)
+        log_probs, mask, output = leaves.pop("log_probs"), leaves.pop("decided"), leaves["restored"]
+        leaves["output_shape"] = torch.tensor([output.shape[1:]], device=output.device).expand(len(output), -1)
         leaves["at_mean"] = torch.zeros(output.shape[0], dtype=torch.bool, device=output.device)
         group = lambda x: x.reshape(len(places), group_size, *x.shape[1:])  # noqa: E731
-        return places, {k: group(x) for k, x in leaves.items()}, group(log_probs)
+        return places, {k: group(x) for k, x in leaves.items()}, group(log_probs), group(mask)
 
     def _outcome(self, given: Named, choose: Choose) -> Named:
-        output, tape = self._run([given[key] for key in self.inputs], choose)
+        output, tape = self.run([given[key] for key in self.inputs], choose)
         values = {SITE + name: value for name, value in tape.values().items()}
-        return values | {"restored": output, "log_probs": tape.log_probs()}
+        return values | {"restored": output, "log_probs": tape.log_probs(), "decided": tape.mask()}
 
     @contextmanager
-    def _seeded(self, seed: int) -> Iterator[None]:
+    def seeded(self, seed: int) -> Iterator[None]:
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             yield
-
-
-def evaluation(made: Named, times: slice) -> Evaluation:
-    """Of passes' results by name: "log_probs", "entropy" and "kl" [n, T], the others losses [n]."""
-    of_decisions = {name: made[name][:, times] for name in ("log_probs", "entropy", "kl") if name in made}
-    return Evaluation(**of_decisions, losses={k: x for k, x in made.items() if k not in of_decisions})

@@ -1,4 +1,4 @@
-"""Recipe sections for stochastic modules, restorers and the restoration task."""
+"""Recipe sections for stochastic modules and restorers; those of the restoration task are beside it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,82 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from anygrpo.gates.restoration.settings import (
+    DegradationSection,
+    FolderSection,
+    PerceptualSection,
+    RestorationSection,
+    WorstSection,
+)
 from anygrpo.recipe.section import Section
+
+__all__ = [
+    "AdapterSection",
+    "DegradationSection",
+    "FolderSection",
+    "GateSection",
+    "GatedSection",
+    "PerceptualSection",
+    "RestorationSection",
+    "RestorerSection",
+    "StochasticSection",
+    "WorstSection",
+]
 
 Deterministic = Literal["mean", "mode"]
 Loss = Literal["l1", "mse", "charbonnier", "ssim"]
-DegradationName = Literal["noise", "gaussian_blur", "motion_blur", "jpeg", "rain", "haze", "low_light"]
 
 
 class AdapterSection(Section):
     """LoRA on the network's convolutions and linear layers; the reference policy is then the network without it."""
 
     rank: int = Field(8, ge=1)
+    "Also `r`."
     alpha: float = Field(16.0, gt=0)
-    targets: list[str]
-    "Module names (or their endings) that get an adapter."
+    "Also `lora_alpha`. Adapters are scaled by alpha / rank."
+    targets: str | list[str] = "all"
+    """Also `target_modules`. Module names, their endings or shell patterns ("*.attn.*"); all: every convolution and
+    linear layer that takes one; all-linear, all-conv: those of a kind."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_peft_says(cls, data: Any) -> Any:
+        names = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
+        if not isinstance(data, dict):
+            return data
+        if both := [f"{a} and {b}" for a, b in names.items() if a in data and b in data]:
+            raise ValueError(f"{both[0]} are one setting: name it once")
+        return {names.get(k, k): v for k, v in data.items()}
+
+
+class GateSection(Section):
+    """A gate in a network as it stands: what is there becomes a distribution's mean (`anygrpo.gates.wrapping`)."""
+
+    at: str
+    """Dotted name in the network of a submodule ("fre1.rate_conv": its output), a parameter ("fre1.para1") or a
+    method; or "module:function"."""
+    distribution: Literal["normal", "beta", "bernoulli", "categorical"] = "normal"
+    """normal: any number. beta: a number between low and high. bernoulli: a chance becomes 0 or 1. categorical: chances
+    along `dim` become one choice."""
+    spread: float | None = Field(None, gt=0)
+    "normal: standard deviation; none: .1. beta: concentration a + b; none: 10."
+    low: float = 0.0
+    high: float = 1.0
+    "Ends of a beta's range."
+    per: Literal["site", "element"] = "site"
+    "site: all numbers of a row are one decision. element: each is its own."
+    dim: int = -1
+    "categorical: where the choices lie."
+    output: str | int | None = None
+    "Key or place, where the submodule or function returns several things."
+    name: str | None = None
+    "Of the site; `at` where not given."
+
+    @model_validator(mode="after")
+    def _has_a_range(self) -> GateSection:
+        if self.low >= self.high:
+            raise ValueError(f"low {self.low} must be below high {self.high}")
+        return self
 
 
 class GatedSection(Section):
@@ -32,18 +94,32 @@ class GatedSection(Section):
     for gates that a supervised loss trains well, so that only what it cannot reach is left to chance."""
     supervised: dict[Loss, float] = Field(default_factory=lambda: {"l1": 1.0}, min_length=1)
     "Weights of the per-row losses between output and target."
-    supervised_gates: Literal["mean", "sampled"] = "mean"
+    supervised_gates: Literal["mean", "sampled", "best"] = "mean"
     """Gate values of a supervised stage. mean: at the mean, with its gradient, so gates that the output depends on
-    smoothly are trained too. sampled: drawn once per row, without gradient, so the network meets all gate values."""
+    smoothly are trained too. sampled: drawn once per row, without gradient, so the network meets all gate values. best:
+    drawn `best_of` times, and the draw with the smallest loss is learnt from."""
+    best_of: int = Field(4, ge=2)
+    "Draws of each row where supervised_gates is best."
     train: list[str] | None = None
     "Shell patterns of parameter names that are trained. None: all, or nothing but the adapter where there is one."
     freeze: list[str] = Field(default_factory=list)
     "Shell patterns that are not, after `train`."
     adapter: AdapterSection | None = None
+    gates: list[GateSection] = Field(default_factory=list[GateSection])
+    "Gates put into the network as it stands, beside those that it has itself."
     weights: str | None = None
-    "Where to start from: .safetensors or a torch file of tensors, or the folder of a checkpoint or a run."
+    """Where to start from: .safetensors or a torch file (nothing in it is run), or the folder of a checkpoint or a run.
+    Prefixes of wrappers are taken off key by key."""
+    table: str | None = None
+    'Which table of a file with several ("params_ema"); none: the one that fits best.'
     strict: bool = True
     "false: load what fits by name and shape, and report the rest."
+    multiple: int = Field(1, ge=1)
+    "Heights and widths are padded (reflected) to a multiple of it, and the output is cut again."
+    output: str | int | None = None
+    "Key or place of the restored picture, where the network returns a dict, list or tuple."
+    precision: Literal["float32", "bfloat16"] = "float32"
+    "Of products inside the network (autocast). Weights, densities of gates and losses are float32 always."
     device: str = "auto"
     "auto: the GPU if there is one."
     rows_at_once: int = Field(64, ge=1)
@@ -99,99 +175,8 @@ class RestorerSection(GatedSection):
     "toolbox: side of a patch in pixels."
     steps: int = Field(3, ge=1)
     "toolbox: filters applied one after another."
+    stop: bool = False
+    "toolbox: a patch for which keep is chosen stops there: later rounds decide nothing of it."
     sharpness: float = Field(1.0, gt=0)
     """toolbox: factor on the logits. Supervision trains a mixture; drawn from as it is, three filters in a row mostly
     spoil the picture. Above 1, what GRPO draws lies near the most probable choices (which stay the same)."""
-
-
-class DegradationSection(Section):
-    """One degradation and the range its strength is drawn from, uniformly."""
-
-    name: DegradationName
-    low: float
-    high: float
-
-    @model_validator(mode="after")
-    def _ordered(self) -> DegradationSection:
-        if self.low > self.high:
-            raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
-        return self
-
-
-def _all_degradations() -> list[DegradationSection]:
-    ranges: dict[DegradationName, tuple[float, float]] = {
-        "noise": (0.06, 0.2),
-        "gaussian_blur": (0.8, 2.0),
-        "motion_blur": (5.0, 11.0),
-        "jpeg": (8.0, 30.0),
-        "rain": (0.3, 0.8),
-        "haze": (0.4, 0.8),
-        "low_light": (0.25, 0.5),
-    }
-    return [DegradationSection(name=name, low=low, high=high) for name, (low, high) in ranges.items()]
-
-
-class FolderSection(Section):
-    """Pictures of the user's own."""
-
-    clean: str
-    "Folder of clean pictures."
-    degraded: str | None = None
-    "Folder of degraded pictures with the same file stems: pairs, and no degradation is made."
-    name: str = "pairs"
-    "What to call the degradation of the pairs in tables."
-
-
-class PerceptualSection(Section):
-    """A further reward term."""
-
-    name: str
-    weight: float
-    function: str
-    "path.py:function(restored [n, 3, H, W], clean [n, 3, H, W]) -> [n], higher is better."
-
-
-class WorstSection(Section):
-    """Train on the samples the start model restores worst."""
-
-    share: float = Field(0.3, gt=0, le=1)
-    "Share kept of each degradation's samples."
-    file: str | None = None
-    "JSON written by an earlier ranking; none: rank with the policy at the start."
-
-
-class RestorationSection(Section):
-    """[task] of image restoration."""
-
-    kind: Literal["restoration"] = "restoration"
-    folder: FolderSection | None = None
-    "None: the photographs that scikit-image and scikit-learn ship."
-    held_out_share: float = Field(0.4, gt=0, lt=1)
-    "Share of pictures (never of patches) kept for evaluation."
-    held_out_draws: int = Field(1, ge=1)
-    "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
-    picture_size: int = Field(128, ge=0)
-    "Longer side that pictures are reduced to before anything else; 0 keeps them."
-    patch: int = Field(48, ge=16)
-    "Side of a training crop."
-    crops: int = Field(8, ge=1)
-    "Crops of each picture and degradation in the training pool."
-    degradations: list[DegradationSection] = Field(default_factory=_all_degradations, min_length=1)
-    w_psnr: float = 0.5
-    w_ssim: float = 0.5
-    psnr_low: float = 10.0
-    "dB where the PSNR term is 0."
-    psnr_high: float = 40.0
-    "dB where it is 1; linear between, constant outside (the share outside is reported)."
-    relative: bool = False
-    "Reward the gain over the degraded picture: takes most of a picture's difficulty out of the reward."
-    perceptual: list[PerceptualSection] = Field(default_factory=list)
-    worst: WorstSection | None = None
-
-    @model_validator(mode="after")
-    def _sane(self) -> RestorationSection:
-        if self.psnr_low >= self.psnr_high:
-            raise ValueError(f"psnr_low {self.psnr_low} must be below psnr_high {self.psnr_high}")
-        if len({d.name for d in self.degradations}) != len(self.degradations):
-            raise ValueError("a degradation is named twice; give it one wider range")
-        return self

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, kl_divergence
 
-from anygrpo.errors import ConfigError, suggestion
-from anygrpo.gates.distributions import base_of, draw, in_support, middle
+from anygrpo.errors import ConfigError
+from anygrpo.gates.distributions import in_float32, in_support, middle, rounded
 
 Per = Literal["site", "element"]
 Choose = Callable[[str, Distribution], Tensor]
@@ -38,16 +38,29 @@ class Site:
         value: what the gate returned.
         per: "site": one decision, summed over all elements. "element": one decision per element of the batch shape
             (the positions of a map).
+        active: [n, ...] bool of the batch shape: False where nothing is decided (a patch that has stopped); None: all.
     """
 
     distribution: Distribution
     value: Tensor
     per: Per
+    active: Tensor | None = None
 
     def decisions(self, x: Tensor) -> Tensor:
-        """Numbers of the batch shape [n, ...] as [n, t] float32."""
+        """Numbers of the batch shape [n, ...] as [n, t] float32; those of elements that decide nothing are 0."""
+        if self.active is not None:
+            x = torch.where(self.active, x, torch.zeros_like(x))
         flat = x.float().reshape(x.shape[0], -1)
         return flat.sum(1, keepdim=True) if self.per == "site" else flat
+
+    def mask(self) -> Tensor:
+        """[n, t] bool: decisions that are taken."""
+        if self.active is None:
+            shape = self.distribution.batch_shape
+            width = 1 if self.per == "site" else shape[1:].numel()
+            return torch.ones(shape[0], width, dtype=torch.bool, device=self.value.device)
+        flat = self.active.reshape(self.active.shape[0], -1)
+        return flat.any(1, keepdim=True) if self.per == "site" else flat
 
 
 class AllVisited(Exception):
@@ -68,14 +81,16 @@ class Tape:
         self, rows: int, choose: Choose, patterns: tuple[str, ...] = ("*",), stop_after: int | None = None
     ) -> None:
         self.rows, self.choose, self.patterns, self.stop_after = rows, choose, patterns, stop_after
+        self.learns = torch.is_grad_enabled()
         self.sites: dict[str, Site] = {}
         self.passed: list[str] = []
 
-    def visit(self, name: str, distribution: Distribution, per: Per) -> Tensor:
-        """The value of this site in this pass.
+    def visit(self, name: str, distribution: Distribution, per: Per, active: Tensor | None = None) -> Tensor:
+        """The value of this site in this pass, in the type of the distribution's parameters.
 
         Raises:
-            ConfigError: the name was used before in this pass, or the distribution has no row dimension.
+            ConfigError: the name was used before in this pass, the distribution has no row dimension, or the site lies
+                in a part of the network that is run again for its gradient.
         """
         if name in self.sites:
             raise ConfigError(f"gate {name!r} was reached twice in one forward pass", "give every site its own name")
@@ -85,12 +100,17 @@ class Tape:
                 f"gate {name!r}: its distribution has batch shape {list(shape)}, but the input has {self.rows} rows",
                 "make the parameters [n, ...], one row for each input row (expand shared ones)",
             )
-        base_of(distribution)
+        distribution, dtype = in_float32(distribution)
         if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
             self.passed.append(name)
-            return middle(distribution)
-        value = self.choose(name, distribution)
-        self.sites[name] = Site(distribution, value, per)
+            return rounded(middle(distribution), distribution, dtype)
+        if self.learns and not getattr(self.choose, "is_mean", False):
+            _refuse_a_second_run(name)
+        value = rounded(self.choose(name, distribution), distribution, dtype)
+        if active is not None:
+            still = active.reshape(*active.shape, *[1] * (value.dim() - active.dim()))
+            value = torch.where(still, value, middle(distribution, "mode").to(value.dtype))
+        self.sites[name] = Site(distribution, value, per, active)
         if len(self.sites) == self.stop_after:
             raise AllVisited
         return value
@@ -106,7 +126,11 @@ class Tape:
 
     def log_probs(self) -> Tensor:
         """[n, T] float32 of the values of this pass."""
-        return self._all(lambda s: s.distribution.log_prob(in_support(s.distribution, s.value.detach())))
+        return self._all(lambda s: s.distribution.log_prob(in_support(s.distribution, _number(s.value.detach()))))
+
+    def mask(self) -> Tensor:
+        """[n, T] bool: decisions that were taken."""
+        return torch.cat([site.mask() for site in self.sites.values()], 1)
 
     def entropy(self) -> Tensor:
         """[n, T], exact (differential for continuous sites)."""
@@ -129,7 +153,72 @@ class Tape:
 _TAPE: ContextVar[Tape | None] = ContextVar("anygrpo_gate_tape", default=None)
 
 
-def gate(name: str, distribution: Distribution, per: Per = "site") -> Tensor:
+def _number(x: Tensor) -> Tensor:
+    return x.float() if x.is_floating_point() else x
+
+
+def _refuse_a_second_run(name: str) -> None:
+    """A part that is checkpointed runs again during the backward pass, outside of the policy: a gate in it would then
+    be at its mean, and the gradient that of another pass. (torch's own marks; a test holds them.)
+
+    Raises:
+        ConfigError: this site lies in such a part.
+    """
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    again = hooks is not None and getattr(hooks[0], "__module__", "") == "torch.utils.checkpoint"
+    if (again and not _AGAIN.get()) or not torch.is_grad_enabled():
+        raise ConfigError(
+            f"gate {name!r} lies in a part that is checkpointed (or under no_grad): its gradient would be wrong",
+            "use anygrpo.gates.build.checkpointed(function, *inputs) there, or put the gate outside of that part",
+        )
+
+
+_AGAIN: ContextVar[bool] = ContextVar("anygrpo_gates_come_again", default=False)
+
+
+def checkpointed(function: Callable[..., Any], *inputs: Any) -> Any:
+    """`function(*inputs)`, its activations computed again for the gradient (torch.utils.checkpoint), its gates at the
+    same values then as now."""
+    from torch.utils.checkpoint import checkpoint
+
+    from anygrpo.gates.choosing import replaying
+
+    tape, seen = _TAPE.get(), dict[str, Tensor]()
+    if tape is None:
+        return checkpoint(function, *inputs, use_reentrant=False)
+    first = [True]
+
+    def run(*given: Any) -> Any:
+        if first[0]:
+            first[0] = False
+            before, token = set(tape.sites), _AGAIN.set(True)
+            try:
+                return function(*given)
+            finally:
+                _AGAIN.reset(token)
+                seen.update({n: s.value for n, s in tape.sites.items() if n not in before})
+        again = Tape(tape.rows, replaying(seen), tape.patterns)
+        again.learns = False  # what it records is not read
+        token = _TAPE.set(again)
+        try:
+            return function(*given)
+        finally:
+            _TAPE.reset(token)
+
+    return checkpoint(run, *inputs, use_reentrant=False)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Gates at their mean, whatever a policy has chosen outside."""
+    token = _TAPE.set(None)
+    try:
+        yield
+    finally:
+        _TAPE.reset(token)
+
+
+def gate(name: str, distribution: Distribution, per: Per = "site", active: Tensor | None = None) -> Tensor:
     """A sample site.
 
     Args:
@@ -137,12 +226,17 @@ def gate(name: str, distribution: Distribution, per: Per = "site") -> Tensor:
         distribution: Beta, Normal, Categorical, OneHotCategorical or Bernoulli (also inside `Independent`), with batch
             shape [n] or [n, ...]: scalars, channels, or a low-resolution map.
         per: "site": all elements of a row are one decision. "element": each is clipped as its own decision.
+        active: bool of the batch shape: False where nothing is decided any more (patches that have stopped). Those are
+            at the mode, and no part of the loss.
 
     Returns:
         batch shape + event shape. Without gradient when drawn or replayed; the mean (with gradient) otherwise.
     """
     tape = _TAPE.get()
-    return middle(distribution) if tape is None else tape.visit(name, distribution, per)
+    if tape is not None:
+        return tape.visit(name, distribution, per, active)
+    plain, dtype = in_float32(distribution)
+    return rounded(middle(plain), plain, dtype)
 
 
 @contextmanager
@@ -156,38 +250,3 @@ def recording(
         yield tape
     finally:
         _TAPE.reset(token)
-
-
-class Drawing:
-    """Chooses by drawing; counts the numbers that the edge guard moved."""
-
-    def __init__(self) -> None:
-        self.moved: list[Tensor] = []  # stays on the device: reading it at every gate would wait for all before it
-        self.drawn = 0
-
-    def __call__(self, name: str, distribution: Distribution) -> Tensor:
-        value, moved = draw(distribution)
-        self.moved.append(moved)
-        self.drawn += value[0].numel()
-        return value
-
-    def counts(self) -> Tensor:
-        """[n, 2] int64: numbers moved and numbers drawn of each row."""
-        moved = torch.stack(self.moved).sum(0)
-        return torch.stack([moved, torch.full_like(moved, self.drawn)], 1)
-
-
-def replaying(values: dict[str, Tensor]) -> Choose:
-    """Chooses the given values [n, ...] by site name."""
-
-    def choose(name: str, distribution: Distribution) -> Tensor:
-        if name not in values:
-            raise ConfigError(f"gate {name!r} has no stored value", suggestion(name, values))
-        return values[name]
-
-    return choose
-
-
-def deterministic(kind: str) -> Choose:
-    """Chooses the mean or the mode."""
-    return lambda name, distribution: middle(distribution, kind)

@@ -37,6 +37,7 @@ PROBES: dict[str, Probe] = {
     "truncation": payment.truncation,
     "live_groups": groups.live_groups,
     "components": groups.components,
+    "sites": groups.sites,
     "gold_and_wrong": payment.gold_and_wrong,
     "repeatable_reward": payment.repeatable_reward,
     "attacks": attacks.attacks,

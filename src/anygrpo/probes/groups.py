@@ -185,6 +185,16 @@ def equivalent_settings(subject: Subject) -> Outcome:
     return Outcome("equivalent_settings", "ok", text, numbers=numbers, rows=rows, certainty="certain")
 
 
+def sites(subject: Subject) -> Outcome:
+    """What each random gate of a network does to its output and reward; measured by the family that has gates."""
+    for family in families():
+        text = family.probes.get("sites")
+        found = resolve(text)(subject) if text else None
+        if found is not None:
+            return Outcome("sites", **found)
+    return not_applicable("sites", ("this policy has no gates", "该策略没有门控"))
+
+
 def _relation(a: Tensor, b: Tensor) -> str:
     """equal | proportional | different, of two advantage tables."""
     scale = float(a.abs().max())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from anygrpo.core import user_code
-from anygrpo.gates.restoration.photographs import of_folder, shipped, split
+from anygrpo.gates.restoration import alignment
+from anygrpo.gates.restoration.measures import measure_of
+from anygrpo.gates.restoration.photographs import Picture, pictures_of, split
 from anygrpo.gates.restoration.quality import Quality, paired_interval
+from anygrpo.gates.restoration.settings import RestorationSection
 from anygrpo.gates.restoration.task import RestorationTask
-from anygrpo.gates.settings import RestorationSection
 
 __all__ = ["RestorationTask", "build", "paired_interval"]
 
@@ -15,12 +16,27 @@ SPLIT_SEED = 0
 
 
 def build(config: RestorationSection, seed: int) -> RestorationTask:
-    """The task of the recipe."""
-    if config.folder is None:
-        pictures = shipped(config.picture_size)
-    else:
-        pictures = of_folder(config.folder.clean, config.folder.degraded, config.picture_size)
+    """The task of the recipe.
+
+    Raises:
+        ConfigError, DataError: the pictures, the pairs or a measure are not what they should be.
+    """
+    pictures: list[Picture] = []
+    for group, one in enumerate(config.every_set()):
+        mine = pictures_of(one, group, config.picture_size, config.scale)
+        if one.aligned == "check":
+            alignment.check(mine, config.scale)
+        pictures += mine
     train, held_out = split(pictures, config.held_out_share, SPLIT_SEED)
-    plugins = {p.name: (p.weight, user_code.load(p.function)) for p in config.perceptual}
-    quality = Quality(config.w_psnr, config.w_ssim, config.psnr_low, config.psnr_high, plugins)
-    return RestorationTask(train, held_out, config, quality, seed)
+    return RestorationTask(train, held_out, config, quality_of(config), seed)
+
+
+def quality_of(config: RestorationSection) -> Quality:
+    """The reward of the recipe, its measures tried."""
+    plugins, lower = {}, set[str]()
+    for term in config.perceptual:
+        measure, falls = measure_of(term, config.patch)
+        plugins[term.name] = (term.weight, measure)
+        lower |= {term.name} if falls else set()
+    low, high = config.psnr_low, config.psnr_high
+    return Quality(config.w_psnr, config.w_ssim, low, high, plugins, config.channel, config.shave, frozenset(lower))

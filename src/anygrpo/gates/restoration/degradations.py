@@ -3,7 +3,7 @@
 =============== ======================= ==============================================================================
 name            strength                what it is
 =============== ======================= ==============================================================================
-noise           sigma in [0, 1] units   Gaussian, independent per pixel and channel
+noise           sigma in /255           Gaussian, independent per pixel and channel
 gaussian_blur   sigma in pixels         isotropic
 motion_blur     length in pixels        a line of random direction, bilinear
 jpeg            quality 1-95            encoded and decoded in memory, 4:2:0
@@ -12,7 +12,8 @@ haze            transmission t          J t + A (1 - t), A in [0.8, 1], t fallin
 low_light       gain                    gain x picture^gamma, gamma in [1.5, 2.5], with noise of sigma 0.02
 =============== ======================= ==============================================================================
 
-The result is rounded to 8 bits, as any picture that comes from a file.
+Bounds and usual ranges: `anygrpo.gates.restoration.settings.STRENGTHS`. The result is rounded to 8 bits, as any picture
+that comes from a file.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def line(length: float, angle: float) -> Tensor:
 
 
 def noise(x: Tensor, strength: float, g: Generator) -> Tensor:
-    return x + strength * torch.randn(x.shape, generator=g)
+    return x + strength / 255 * torch.randn(x.shape, generator=g)
 
 
 def gaussian_blur(x: Tensor, strength: float, g: Generator) -> Tensor:
@@ -100,7 +101,7 @@ def haze(x: Tensor, strength: float, g: Generator) -> Tensor:
 
 
 def low_light(x: Tensor, strength: float, g: Generator) -> Tensor:
-    return noise(strength * x ** uniform(1.5, 2.5, g), 0.02, g)
+    return noise(strength * x ** uniform(1.5, 2.5, g), 255 * 0.02, g)
 
 
 DEGRADATIONS: dict[str, Callable[[Tensor, float, Generator], Tensor]] = {
@@ -118,3 +119,26 @@ def degrade(x: Tensor, name: str, strength: float, seed: int) -> Tensor:
         raise ConfigError(f"no degradation {name!r}", suggestion(name, DEGRADATIONS))
     y = DEGRADATIONS[name](x, strength, torch.Generator().manual_seed(seed))
     return (y.clamp(0, 1) * 255).round() / 255
+
+
+def reduced(x: Tensor, scale: int) -> Tensor:
+    """[3, H, W] at 1 / scale of its size: bicubic, antialiased, clipped and rounded to 8 bits."""
+    if scale == 1:
+        return x
+    size = [side // scale for side in x.shape[1:]]
+    small = F.interpolate(x[None], size=size, mode="bicubic", antialias=True, align_corners=False)[0]
+    return (small.clamp(0, 1) * 255).round() / 255
+
+
+def enlarged(x: Tensor, scale: int) -> Tensor:
+    """[3, H, W] at `scale` times its size (bicubic): what a small picture is compared as."""
+    if scale == 1:
+        return x
+    return F.interpolate(x[None], scale_factor=scale, mode="bicubic", align_corners=False)[0].clamp(0, 1)
+
+
+def turned(x: Tensor, way: int) -> Tensor:
+    """[3, H, W] mirrored left to right (way & 1), top to bottom (2), and transposed (4): the eight ways of a square."""
+    x = x.flip(2) if way & 1 else x
+    x = x.flip(1) if way & 2 else x
+    return x.transpose(1, 2).contiguous() if way & 4 else x

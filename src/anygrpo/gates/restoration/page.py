@@ -61,7 +61,7 @@ def _row(name: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     from anygrpo.gates.restoration.quality import paired_interval
 
     cells = [escape(name), str(len(pairs))]
-    clusters = [a["text"]["picture"] for a, _ in pairs]
+    clusters = [a["text"].get("scene", a["text"]["picture"]) for a, _ in pairs]
     for metric, digits in _DIGITS.items():
         before, after = (torch.tensor([p[i]["components"][metric] for p in pairs]).double() for i in (0, 1))
         mean, low, high = paired_interval(after - before, clusters)

@@ -1,4 +1,4 @@
-"""Clean pictures [3, H, W] in [0, 1]: photographs that ship with scikit-image and scikit-learn, or a folder."""
+"""Clean pictures, and pairs: which there are and on which side, read when they are asked for."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.gates.restoration.listing import Entry, Form, Part, entries, forms_of
+from anygrpo.gates.restoration.reading import read, reduced, size_of
+from anygrpo.gates.restoration.settings import FolderSection
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"}
 SHIPPED = {
     "skimage": (
         "data",
@@ -26,96 +26,131 @@ SHIPPED = {
 """Photographs and micrographs in the installed wheels (nothing is downloaded). Left out: drawings, test patterns."""
 SAME_SCENE = {"motorcycle_right": "motorcycle_left"}
 """Two views of one scene stay on one side of the split."""
+SMALL = 128
+"""Longer side of the shipped photographs unless told."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A named picture; `degraded` only where the user gave pairs."""
+    """A named picture and, of pairs, its degraded versions; files are read when they are needed.
+
+    Attributes:
+        size: (height, width) of the clean one.
+        scene: pictures of one scene stay on one side of the split.
+        part: the side, where the set says it.
+        group: number of its set.
+        longest: side that it is reduced to; 0 keeps it.
+    """
 
     name: str
-    clean: Tensor
-    degraded: Tensor | None = None
+    clean: Tensor | Path
+    degraded: tuple[Tensor | Path, ...] = ()
+    size: tuple[int, int] = (0, 0)
+    scene: str = ""
+    part: Part = "split"
+    group: int = 0
+    longest: int = 0
+
+    def read(self, which: int | None = None) -> Tensor:
+        """[3, H, W] in [0, 1]: the clean picture, or the degraded one of that number.
+
+        Raises:
+            DataError: the file cannot be read, or is not as large as its header said.
+        """
+        source = self.clean if which is None else self.degraded[which]
+        if isinstance(source, Tensor):
+            return source
+        x = read(source, self.longest)
+        if which is None and tuple(x.shape[1:]) != self.size:
+            raise DataError(f"{source} is {tuple(x.shape[1:])} and its header said {self.size}", "save it again")
+        return x
 
 
-def read(path: Path, longest: int) -> Tensor:
-    """A picture file as [3, H, W] in [0, 1], reduced (antialiased) to a longer side of `longest`; 0 keeps it."""
-    from PIL import Image, UnidentifiedImageError
+def pictures_of(config: FolderSection, group: int, longest: int | None, scale: int) -> list[Picture]:
+    """The pictures of a set; only headers are read.
 
-    try:
-        pixels = np.array(Image.open(path).convert("RGB"), dtype=np.float32) / 255
-    except (OSError, UnidentifiedImageError) as error:
-        raise DataError(f"{path} cannot be read as a picture: {error}") from error
-    x = torch.from_numpy(pixels).permute(2, 0, 1)
-    factor = longest / max(x.shape[1:]) if longest else 1.0
-    if factor >= 1:
-        return x.contiguous()
-    size = [max(16, round(side * factor)) for side in x.shape[1:]]
-    x = F.interpolate(x[None], size=size, mode="bicubic", antialias=True, align_corners=False)[0].clamp(0, 1)
-    return (x * 255).round() / 255
+    Raises:
+        DataError: no pictures, a picture without a partner, or a pair of different sizes.
+    """
+    if config.layout == "shipped":
+        listed, longest = shipped(), SMALL if longest is None else longest
+    else:
+        root = Path(config.root).expanduser()
+        listed = [e for form in _forms(config, root, scale) for e in entries(root, form)]
+    if not listed:
+        raise DataError(f"no pictures in {config.clean or config.root}", "correct the folder or the template")
+    return [_picture(e, config, group, longest or 0, scale) for e in listed]
 
 
-def shipped(longest: int) -> list[Picture]:
+def _forms(config: FolderSection, root: Path, scale: int) -> tuple[Form, ...]:
+    if config.layout is not None:
+        return forms_of(config.layout, root, scale)
+    assert config.clean is not None
+    for text in filter(None, [config.clean, config.degraded]):
+        if "{" not in text and not (root / Path(text).expanduser()).is_dir():
+            raise DataError(f"folder {root / text} does not exist")
+    as_template = lambda text: text if "{" in text else f"{text.rstrip('/')}/{{id}}.*"  # noqa: E731
+    degraded = as_template(config.degraded) if config.degraded is not None else None
+    return (Form(as_template(config.clean), degraded, scene=config.scene),)
+
+
+def _picture(entry: Entry, config: FolderSection, group: int, longest: int, scale: int) -> Picture:
+    size = size_of(entry.clean)
+    if not entry.degraded:
+        size = reduced(*size, longest)
+    else:
+        longest = 0
+        for file in entry.degraded:
+            other = size_of(file)
+            if tuple(scale * side for side in other) != size:
+                times = f" times scale {scale}" if scale > 1 else ""
+                raise DataError(f"pair {entry.name!r} has sizes {size} and {other}{times}", f"mend {file}")
+    part = entry.part if config.part == "split" else config.part
+    # by place, so that one folder named by two sets is split in one way
+    scene = (
+        entry.scene if config.layout == "shipped" else f"{config.root}:{config.clean or config.layout}:{entry.scene}"
+    )
+    return Picture(entry.name, entry.clean, entry.degraded, size, scene, part, group, longest)
+
+
+def shipped() -> list[Entry]:
     """The photographs of the installed wheels.
 
     Raises:
         DataError: a package or a file is missing.
     """
-    pictures = []
+    listed = []
     for package, (folder, names) in SHIPPED.items():
         spec = find_spec(package)
         if spec is None or not spec.submodule_search_locations:
             raise DataError(f"{package} is not installed", f"pip install {package.replace('sk', 'scikit-')}")
         root = Path(next(iter(spec.submodule_search_locations))) / folder
-        for name in names.split():
-            if not (root / name).is_file():
-                raise DataError(f"{root / name} is missing", "set task.folder to a folder of your own pictures")
-            pictures.append(Picture(Path(name).stem, read(root / name, longest)))
-    return pictures
-
-
-def of_folder(clean: str, degraded: str | None, longest: int) -> list[Picture]:
-    """Pictures of a folder, or pairs matched by file stem.
-
-    Raises:
-        DataError: fewer than two pictures, a file without a partner, or a pair of different sizes.
-    """
-    files = listed(clean)
-    if degraded is None:
-        return [Picture(stem, read(path, longest)) for stem, path in files.items()]
-    others = listed(degraded)
-    if lonely := sorted(files.keys() ^ others.keys()):
-        raise DataError(f"{len(lonely)} files of {clean} and {degraded} have no partner: {', '.join(lonely[:5])}")
-    pairs = [Picture(s, read(p, longest), read(others[s], longest)) for s, p in files.items()]
-    for pair in pairs:
-        if pair.degraded is not None and pair.clean.shape != pair.degraded.shape:
-            sizes = f"{tuple(pair.clean.shape[1:])} and {tuple(pair.degraded.shape[1:])}"
-            raise DataError(f"pair {pair.name!r} has sizes {sizes}")
-    return pairs
-
-
-def listed(folder: str) -> dict[str, Path]:
-    """Picture files of a folder by stem, sorted."""
-    if not Path(folder).is_dir():
-        raise DataError(f"folder {folder} does not exist")
-    files = sorted(p for p in Path(folder).iterdir() if p.suffix.lower() in SUFFIXES)
-    if len({p.stem for p in files}) != len(files):
-        raise DataError(f"{folder} has two pictures of one name")
-    if len(files) < 2:
-        raise DataError(f"{folder} has {len(files)} pictures; at least 2 are needed, one to train and one to hold out")
-    return {p.stem: p for p in files}
+        for file in (root / name for name in names.split()):
+            if not file.is_file():
+                raise DataError(f"{file} is missing", "set task.folder to a folder of your own pictures")
+            listed.append(Entry(file.stem, SAME_SCENE.get(file.stem, file.stem), file, (), "split"))
+    return listed
 
 
 def split(pictures: list[Picture], share: float, seed: int) -> tuple[list[Picture], list[Picture]]:
     """Training and held-out pictures, whole scenes on one side, by a permutation drawn from `seed`.
 
+    A set that names its side keeps it; where one is there to test on, the others are all trained on.
+
     Raises:
         ConfigError: one side would be empty.
     """
-    scenes = sorted({SAME_SCENE.get(p.name, p.name) for p in pictures})
-    order = torch.randperm(len(scenes), generator=torch.Generator().manual_seed(seed)).tolist()
-    held = {scenes[i] for i in order[: max(1, round(share * len(scenes)))]}
-    inside = lambda p: SAME_SCENE.get(p.name, p.name) in held  # noqa: E731
-    train, test = [p for p in pictures if not inside(p)], [p for p in pictures if inside(p)]
-    if not train:
-        raise ConfigError(f"held_out_share = {share} of {len(scenes)} pictures leaves none to train on")
+    keys = [p.scene or SAME_SCENE.get(p.name, p.name) for p in pictures]
+    free = sorted({key for key, p in zip(keys, pictures) if p.part == "split"})
+    told = any(p.part == "test" for p in pictures)
+    order = torch.randperm(len(free), generator=torch.Generator().manual_seed(seed)).tolist()
+    held = set[str]() if told else {free[i] for i in order[: max(1, round(share * len(free)))]}
+    inside = [p.part == "test" or (p.part == "split" and key in held) for key, p in zip(keys, pictures)]
+    train, test = ([p for p, there in zip(pictures, inside) if there is side] for side in (False, True))
+    if not train or not test:
+        lacking = "train on" if not train else "hold out"
+        raise ConfigError(
+            f"held_out_share = {share} of {len(free)} scenes leaves none to {lacking}",
+            "add pictures, or a set of that side (part)",
+        )
     return train, test

@@ -10,7 +10,7 @@ from torch import nn
 from anygrpo.gates.build import StochasticPolicy, prepared
 from anygrpo.gates.restorer.frequency import FrequencyRestorer
 from anygrpo.gates.restorer.toolbox import ToolboxRestorer
-from anygrpo.gates.settings import RestorerSection
+from anygrpo.gates.settings import GatedSection, RestorerSection
 
 __all__ = ["FrequencyRestorer", "ToolboxRestorer", "build"]
 
@@ -18,7 +18,7 @@ NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
     "frequency": lambda c: FrequencyRestorer(
         c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached", c.skip
     ),
-    "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps, c.sharpness),
+    "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps, c.sharpness, c.stop),
 }
 
 
@@ -27,4 +27,7 @@ def build(config: RestorerSection, seed: int) -> StochasticPolicy:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = NETWORKS[config.network](config)
-    return prepared(network, config, seed)
+    policy = prepared(network, config, seed)
+    plain = {"width", "network", *(RestorerSection.model_fields.keys() - GatedSection.model_fields.keys())}
+    policy.source = {"restorer": config.model_dump(include=plain)}
+    return policy

@@ -73,10 +73,14 @@ class ToolboxRestorer(nn.Module):
         patch: side of a patch in pixels.
         steps: rounds.
         sharpness: factor on the logits: above 1, draws lie nearer to the mode (which stays).
+        stop: a patch for which "keep" was chosen is done: later rounds decide nothing of it.
     """
 
-    def __init__(self, width: int = 16, patch: int = 16, steps: int = 3, sharpness: float = 1.0) -> None:
+    def __init__(
+        self, width: int = 16, patch: int = 16, steps: int = 3, sharpness: float = 1.0, stop: bool = False
+    ) -> None:
         super().__init__()
+        self.stop = stop
         self.patch, self.steps, self.sharpness = patch, steps, sharpness
         self.body = nn.Sequential(
             nn.Conv2d(3, width, 3, padding=1),
@@ -99,9 +103,16 @@ class ToolboxRestorer(nn.Module):
 
     def forward(self, degraded: Tensor) -> Tensor:
         h, w = degraded.shape[-2:]
-        x = degraded
+        x, active, keep = degraded, None, list(TOOLS).index("keep")
         for step in range(self.steps):
-            choice = gate(f"round{step}", OneHotCategorical(logits=self.logits(x, step)), per="element")
+            chances = OneHotCategorical(logits=self.logits(x, step))
+            choice = gate(f"round{step}", chances, per="element", active=active)
+            if self.stop:
+                if active is not None:
+                    done = torch.zeros_like(choice)
+                    done[..., keep] = 1.0
+                    choice = torch.where(active[..., None], choice, done)
+                active = choice[..., keep] < 1  # a mixture of all stops nowhere
             weights = choice.to(x.dtype).permute(0, 3, 1, 2)
             weights = weights.repeat_interleave(self.patch, 2).repeat_interleave(self.patch, 3)[..., :h, :w]
             tools = torch.stack([tool(x) for tool in TOOLS.values()], 1)

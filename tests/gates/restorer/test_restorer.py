@@ -202,3 +202,23 @@ def test_filters_keep_a_constant_and_median_removes_a_dot() -> None:
 def test_restorer_section_refuses_unknown_words() -> None:
     with pytest.raises(ValueError, match="supervised"):
         RestorerSection(supervised={"l3": 1.0})  # type: ignore[dict-item]
+
+
+def test_a_kept_patch_stops_and_later_rounds_are_no_decisions_of_it() -> None:
+    policy = small(network="toolbox", patch=8, steps=3, stop=True, deterministic="mode")
+    keep = list(TOOLS).index("keep")
+    with torch.no_grad():
+        for choices in policy.network.choices:
+            choices.bias[keep] = 2.0
+    rollout = policy.sample(prompts(2, 16, 16), 8, seed=0)
+    kept = [rollout.samples[f"site/round{i}"][..., keep].flatten(2) == 1 for i in range(3)]
+    masks = rollout.mask.unflatten(2, (3, 4))
+    assert bool(masks[:, :, 0].all())
+    assert torch.equal(masks[:, :, 1], ~kept[0])
+    assert torch.equal(masks[:, :, 2], ~(kept[0] | kept[1]))
+    assert 0.2 < float(masks[:, :, 2].float().mean()) < 0.9
+    rows = {k: v.flatten(0, 1) for k, v in rollout.samples.items()}
+    torch.testing.assert_close(policy.evaluate(rows, ALL).log_probs, rollout.log_probs.flatten(0, 1))
+    all_stopped = kept[0].all(2)
+    restored = rollout.samples["restored"][all_stopped]
+    torch.testing.assert_close(restored, rollout.samples["degraded"][all_stopped])

@@ -11,12 +11,12 @@ from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
-RECIPES = Path(__file__).parents[2] / "recipes" / "restoration"
+RECIPES = Path(__file__).parents[3] / "recipes" / "restoration"
 SMALL = {
     "--policy.width": "4",
     "--policy.device": "cpu",
     "--task.patch": "16",
-    "--task.degradations": '[{name = "noise", low = 0.1, high = 0.2}, {name = "haze", low = 0.4, high = 0.6}]',
+    "--task.degradations": '[{name = "noise", low = 25.5, high = 51.0}, {name = "haze", low = 0.4, high = 0.6}]',
     "--task.crops": "2",
     "--algorithm.prompts_per_step": "4",
     "--training.gradient_norms_every": "1",

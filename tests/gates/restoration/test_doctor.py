@@ -8,7 +8,7 @@ import pytest
 
 from anygrpo.doctor import diagnose_log, read
 from anygrpo.doctor.words.tell import tell
-from tests.support.restoration import toy_run
+from tests.gates.restoration.toy import toy_run
 
 GATES = {"--policy.sites": '["*"]', "--policy.train": '["*.fusion.*", "*.rate.*"]'}
 """All gates are drawn and their heads trained: untrained, the network's output depends on its fusions alone."""

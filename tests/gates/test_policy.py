@@ -22,8 +22,9 @@ from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
 from anygrpo.gates.build import StochasticPolicy, gate
+from anygrpo.gates.choosing import deterministic, replaying
 from anygrpo.gates.distributions import draw, in_support, middle
-from anygrpo.gates.sites import deterministic, recording, replaying
+from anygrpo.gates.sites import recording
 
 
 class Net(nn.Module):
@@ -185,7 +186,7 @@ def test_output_depends_on_the_stored_values_alone() -> None:
     p = policy()
     rollout = p.sample(prompts(), 2, seed=5)
     rows = rows_of(rollout)
-    output, _ = p._run([rows["degraded"]], replaying({k[5:]: x for k, x in rows.items() if k.startswith("site/")}))
+    output, _ = p.run([rows["degraded"]], replaying({k[5:]: x for k, x in rows.items() if k.startswith("site/")}))
     assert torch.equal(output, rollout.samples["restored"].flatten(0, 1))
 
 
@@ -281,15 +282,66 @@ def test_supervised_loss_by_hand_and_consistency() -> None:
     assert p.evaluate(greedy, ALL, frozenset({"consistency"})).losses["consistency"].max() == 0
 
 
-def test_prompts_of_two_sizes_are_sampled_and_refused_in_training() -> None:
-    p = policy()
+class Patches(nn.Module):
+    """A coin for every 2 x 2 patch, so that larger pictures have more decisions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Conv2d(3, 1, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        coins = gate("coin", Bernoulli(logits=self.head(x)[:, 0]), per="element")
+        return x + coins.repeat_interleave(2, 1).repeat_interleave(2, 2)[:, None]
+
+
+@pytest.mark.parametrize("network", [Net, Patches])
+def test_rows_of_several_sizes_are_scored_as_each_alone(network: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    p = StochasticPolicy(network())
     mixed = [prompts(1, 4)[0], prompts(1, 6)[0], prompts(1, 4)[0]]
     rollout = p.sample(mixed, 2, seed=0)
     assert [x[1].shape[-1] for x in p.decode(rollout.samples)] == [4, 6, 4]
     single = p.greedy([mixed[1]])
     assert torch.equal(p.decode(p.greedy(mixed).samples)[1][0], p.decode(single.samples)[0][0])
-    with pytest.raises(ConfigError, match="size"):
-        p.evaluate(rows_of(rollout), ALL)
+    rows, want = rows_of(rollout), frozenset({"supervised", "entropy", "kl"})
+    whole = p.evaluate(rows, ALL, want)
+    assert whole.log_probs.shape == (6, rollout.shape[2])
+    torch.testing.assert_close(whole.log_probs, rollout.log_probs.flatten(0, 1))
+    kept = rollout.mask.flatten(0, 1)
+    assert kept.sum(1).tolist() == [T, T, T, T, T, T] if network is Net else [4, 4, 9, 9, 4, 4]
+    for i in (0, 2, 5):  # also rows of one size that lie in a larger leaf
+        alone = p.evaluate({k: x[i : i + 1] for k, x in rows.items()}, ALL, want)
+        torch.testing.assert_close(alone.log_probs[0], whole.log_probs[i])
+        torch.testing.assert_close(alone.losses["supervised"][0], whole.losses["supervised"][i])
+    some = p.evaluate(rows, slice(1, 3)).log_probs
+    torch.testing.assert_close(some, whole.log_probs[:, 1:3])
+    whole.log_probs.sum().backward()
+    stored = Stored([[x["clean"]] for x in mixed])
+    taught = p.evaluate(rows_of(p.replay(mixed, stored, 0)), ALL, frozenset({"supervised"})).losses["supervised"]
+    assert taught.shape == (3,)
+    plain = p.network(mixed[1]["degraded"][None])
+    torch.testing.assert_close(taught[1], (plain - mixed[1]["clean"]).abs().mean())
+
+
+def test_what_has_stopped_decides_nothing() -> None:
+    class Stopping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Parameter(torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            coins = Bernoulli(logits=self.a.expand(len(x), 4))
+            first = gate("first", coins, per="element")
+            return x + gate("second", coins, per="element", active=first > 0).sum(1)[:, None, None, None]
+
+    p = StochasticPolicy(Stopping())
+    rollout = p.sample(prompts(), 8, seed=0)
+    first, second = rollout.samples["site/first"], rollout.samples["site/second"]
+    assert torch.equal(rollout.mask[..., 4:], first > 0)
+    assert bool(rollout.mask[..., :4].all())
+    assert second[first == 0].unique().tolist() == [1.0]  # the mode of an even coin
+    assert rollout.log_probs[~rollout.mask].unique().tolist() == [0.0]
+    torch.testing.assert_close(p.evaluate(rows_of(rollout), ALL).log_probs, rollout.log_probs.flatten(0, 1))
 
 
 def test_a_network_without_a_site_is_refused() -> None:
@@ -342,3 +394,27 @@ def test_no_target_and_ragged_targets_are_refused() -> None:
         p.evaluate(rows, ALL, frozenset({"supervised"}))
     with pytest.raises(ConfigError, match="exactly one"):
         policy().replay(prompts(), Stored([[torch.zeros(3, 4, 4)] * 2] * 2), seed=0)
+
+
+def test_the_best_of_several_draws_is_learnt_from() -> None:
+    p = policy(supervised_gates="best", best_of=6)
+    stored = Stored([[x["clean"]] for x in prompts()])
+    taught, drawn = p.replay(prompts(), stored, seed=4), p.sample(prompts(), 6, seed=4)
+    away = (drawn.samples["restored"] - drawn.samples["clean"]).abs().mean((2, 3, 4))
+    assert taught.shape == (2, 1, T)
+    for i, best in enumerate(away.argmin(1).tolist()):
+        for name in ("site/strength", "site/tool", "restored"):
+            assert torch.equal(taught.samples[name][i, 0], drawn.samples[name][i, best])
+        torch.testing.assert_close(taught.log_probs[i, 0], drawn.log_probs[i, best])
+    loss = p.evaluate(rows_of(taught), ALL, frozenset({"supervised"})).losses["supervised"]
+    torch.testing.assert_close(loss, away.amin(1))
+
+
+def test_a_rollout_tells_the_mean_and_spread_of_each_gate() -> None:
+    p = policy()
+    rollout = p.sample(prompts(), 5, seed=0)
+    drawn = rollout.samples["site/strength"]
+    assert rollout.info["restoration/gate_mean/strength"] == pytest.approx(float(drawn.mean()), rel=1e-5)
+    spread = drawn.std(1, correction=0).mean()
+    assert rollout.info["restoration/gate_spread/strength"] == pytest.approx(float(spread), rel=1e-5)
+    assert "restoration/gate_mean/tool" not in rollout.info  # a number of a tool has no mean

@@ -13,7 +13,7 @@ from anygrpo.gates.restorer.build import build as build_restorer
 from anygrpo.gates.settings import RestorationSection, RestorerSection
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train.folder import read_rows
-from tests.support.restoration import RECIPES, toy_run
+from tests.gates.restoration.toy import RECIPES, toy_run
 
 
 def rows_of_run(name: str, folder: Path, steps: int = 2, **more: str) -> list[dict]:

@@ -1,0 +1,57 @@
+"""Rules by which a pass chooses its gates' values: drawn, given, or the mean."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.gates.distributions import draw, middle
+from anygrpo.gates.sites import Choose
+
+
+class Drawing:
+    """Chooses by drawing; counts the numbers that the edge guard moved."""
+
+    def __init__(self) -> None:
+        self.moved: list[Tensor] = []  # stays on the device: reading it at every gate would wait for all before it
+        self.drawn = 0
+
+    def __call__(self, name: str, distribution: Distribution) -> Tensor:
+        value, moved = draw(distribution)
+        self.moved.append(moved)
+        self.drawn += value[0].numel()
+        return value
+
+    def counts(self) -> Tensor:
+        """[n, 2] int64: numbers moved and numbers drawn of each row."""
+        moved = torch.stack(self.moved).sum(0)
+        return torch.stack([moved, torch.full_like(moved, self.drawn)], 1)
+
+
+def replaying(values: dict[str, Tensor]) -> Choose:
+    """Chooses the given values [n, ...] by site name."""
+
+    def choose(name: str, distribution: Distribution) -> Tensor:
+        if name not in values:
+            raise ConfigError(f"gate {name!r} has no stored value", suggestion(name, values))
+        value, shape = values[name], distribution.batch_shape + distribution.event_shape
+        return value if value.shape == shape else value[tuple(slice(0, k) for k in shape)]  # padded to larger rows
+
+    return choose
+
+
+class deterministic:
+    """Chooses the mean or the mode."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __call__(self, name: str, distribution: Distribution) -> Tensor:
+        return middle(distribution, self.kind)
+
+    @property
+    def is_mean(self) -> bool:
+        """What a gate gives outside of a policy, too."""
+        return self.kind == "mean"

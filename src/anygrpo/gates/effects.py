@@ -1,0 +1,136 @@
+"""What each gate does: to the output, to the reward, and how much better the best of its draws is than its mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from anygrpo.gates.choosing import Drawing
+from anygrpo.gates.distributions import middle
+from anygrpo.gates.policy import StochasticPolicy
+from anygrpo.gates.sites import Choose
+
+EVERY = "all"
+"""Name of the row for all sites drawn together."""
+UNCHANGED = 1e-7
+"""Largest change of an output that is rounding: below, the site's value reaches nothing."""
+
+
+def effects(
+    policy: StochasticPolicy, task: Any, prompts: list[Any], draws: int = 8, seed: int = 0
+) -> list[dict[str, Any]]:
+    """One row a site, and one for all of them together ("all").
+
+    For each, that site alone is drawn `draws` times a prompt, the others at the policy's mean or mode:
+
+    - effect: mean absolute change of the output against all gates at their mean (or mode); in /255 for pictures;
+    - value_std: standard deviation of the site's value inside a prompt, mean over its numbers;
+    - reward_std: standard deviation of the reward inside a prompt: what GRPO compares;
+    - headroom: the best draw's reward above the deterministic one's, mean over prompts (best of `draws`);
+    - mean_gain: the mean draw's reward above it: below 0, draws cost what the mean would have;
+    - dead: no draw of any prompt changed its output.
+    """
+    base = policy.rollout_with(prompts, 1, lambda name, d: middle(d, policy.mode))
+    names = [k.removeprefix("site/") for k in base.samples if k.startswith("site/")]
+    plain = [row[0] for row in policy.decode(base.samples)]
+    start = task.score(prompts, [[x] for x in plain]).rewards[:, 0]
+    rows = []
+    for name in [*names, *([EVERY] if len(names) > 1 else [])]:
+        with policy.seeded(seed):
+            drawn = policy.rollout_with(prompts, draws, _alone(name, policy.mode))
+        outputs = policy.decode(drawn.samples)
+        rewards = task.score(prompts, outputs).rewards
+        rows.append({"site": name} | _row(name, drawn.samples, plain, outputs, start, rewards))
+    return rows
+
+
+def _alone(name: str, mode: str) -> Choose:
+    drawing = Drawing()
+
+    def choose(site: str, distribution: Distribution) -> Tensor:
+        return drawing(site, distribution) if name in (site, EVERY) else middle(distribution, mode)
+
+    return choose
+
+
+def _row(
+    name: str, samples: Any, plain: list[Tensor], outputs: list[list[Tensor]], start: Tensor, rewards: Tensor
+) -> dict[str, Any]:
+    changes = torch.stack([torch.stack([(x - a).abs().mean() for x in row]) for a, row in zip(plain, outputs)]).cpu()
+    largest = max(float((x - a).abs().max()) for a, row in zip(plain, outputs) for x in row)
+    value = samples.get(f"site/{name}")
+    spread = float(value.float().std(1).mean()) if value is not None else float("nan")
+    return {
+        "effect": 255 * float(changes.mean()),
+        "value_std": spread,
+        "reward_std": float(rewards.std(1).mean()),
+        "headroom": float((rewards.amax(1) - start).mean()),
+        "mean_gain": float((rewards.mean(1) - start).mean()),
+        "dead": largest <= UNCHANGED,
+    }
+
+
+def told(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows as an outcome of `anygrpo check`: status, sentences, cure, numbers."""
+    sites = [r for r in rows if r["site"] != EVERY]
+    dead = [r["site"] for r in sites if r["dead"]]
+    idle = [r["site"] for r in sites if not r["dead"] and r["reward_std"] <= 1e-9]
+    best = max(sites, key=lambda r: r["headroom"])
+    numbers: dict[str, Any] = {
+        "sites": len(sites),
+        "dead": ", ".join(dead),
+        "idle": ", ".join(idle),
+        "best": best["site"],
+        "headroom": best["headroom"],
+        "reward_std": max(r["reward_std"] for r in sites),
+        "names": ", ".join(f"{r['site']} {r['effect']:.2g}" for r in sites),
+    }
+    if dead:
+        return {
+            "status": "serious" if len(dead) == len(sites) else "warning",
+            "sentence": (
+                "dead gates: {dead}. No drawn value changes the output of these prompts",
+                "失效门控：{dead}。在这些样本上，任何取值都不改变输出",
+            ),
+            "cure": (
+                "look at what its value goes through: a rounding that gives 0 at this size of crop (h // 128 x rate), "
+                "a factor of 0, a branch that is not taken; or leave it out of policy.sites",
+                "查看取值之后的计算：该裁剪尺寸下取整为 0（h // 128 × rate）、乘以 0、未执行的分支；"
+                "或从 policy.sites 去掉",
+            ),
+            "numbers": numbers,
+            "certainty": "certain",
+        }
+    if idle:
+        return {
+            "status": "warning",
+            "sentence": (
+                "gates that change the output and not the reward: {idle}",
+                "改变输出但不改变奖励的门控：{idle}",
+            ),
+            "cure": (
+                "a wider distribution (spread, concentration), or a reward that sees what they change",
+                "更宽的分布（spread、concentration），或能反映其变化的奖励",
+            ),
+            "numbers": numbers,
+        }
+    return {
+        "status": "ok",
+        "sentence": (
+            "all {sites} gates act (output in /255: {names}); best draws gain most with {best}: {headroom:+.3g} reward",
+            "全部 {sites} 个门控有效（输出变化，/255：{names}）；抽样最优增益最大的是 {best}：奖励 {headroom:+.3g}",
+        ),
+        "numbers": numbers,
+    }
+
+
+def probe(subject: Any) -> dict[str, Any] | None:
+    """For `anygrpo check`: None for other policies."""
+    if not isinstance(subject.policy, StochasticPolicy):
+        return None
+    prompts = subject.answers.prompts[:8]
+    rows = effects(subject.policy, subject.task, prompts)
+    return told(rows) | {"rows": rows}

@@ -1,0 +1,106 @@
+"""Whether the two pictures of a pair show the same thing at the same place."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anygrpo.errors import DataError
+from anygrpo.gates.restoration.photographs import Picture
+
+log = logging.getLogger("anygrpo")
+REACH = 16
+"""Shifts that are looked for, in pixels each way."""
+WINDOW = 384
+"""Side of the middle that is compared."""
+SURE, AHEAD = 0.3, 0.1
+"""A shift is named where details agree there by more than `SURE` (correlation), and more than in place by `AHEAD`."""
+STRANGERS = 0.1
+"""Below this correlation of smoothed pictures, they are of two different things."""
+FLAT = 0.01
+_FINE = set[int]()
+"""Sets that were looked at in this process: every stage of a run builds its task."""
+
+
+def agreement(clean: Tensor, degraded: Tensor) -> tuple[float, float, tuple[int, int]]:
+    """Correlation of details in place, the highest within `REACH`, and its shift (down, right) of the degraded one.
+
+    Args:
+        clean, degraded: [3, H, W] of one size. Without detail in either, both correlations are 0.
+    """
+    a, b = (_details(_middle(x)) for x in (clean, degraded))
+    if min(a.std(), b.std()) < FLAT / 2:
+        return 0.0, 0.0, (0, 0)
+    size = tuple(2 * n for n in a.shape)
+    found = torch.fft.irfft2(torch.fft.rfft2(b, s=size) * torch.fft.rfft2(a, s=size).conj(), s=size)
+    reach = min(REACH, *(n // 4 for n in a.shape))
+    near = torch.roll(found, (reach, reach), (0, 1))[: 2 * reach + 1, : 2 * reach + 1] / (a.norm() * b.norm())
+    best = int(near.argmax())
+    down, right = best // near.shape[1] - reach, best % near.shape[1] - reach
+    return float(near[reach, reach]), float(near.max()), (down, right)
+
+
+def complaint(clean: Tensor, degraded: Tensor) -> str | None:
+    """What is wrong with a pair, or None."""
+    here, best, shift = agreement(clean, degraded)
+    if best > SURE and best - here > AHEAD:
+        place = f"{shift[0]:+d} down, {shift[1]:+d} right"
+        return f"is shifted by {place} (details agree {best:.2f} there, {here:.2f} in place)"
+    a, b = (F.avg_pool2d(_middle(x)[None], 8, ceil_mode=True).flatten() for x in (clean, degraded))
+    if min(a.std(), b.std()) < FLAT or len(a) < 16:
+        return None
+    same = float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+    if same < STRANGERS and best < SURE:
+        return f"shows two different things (correlation {same:.2f})"
+    return None
+
+
+def check(pictures: list[Picture], scale: int, seconds: float = 20.0) -> None:
+    """Look at pairs, spread over all, for about so many seconds.
+
+    Raises:
+        DataError: one is shifted, or of two different pictures.
+    """
+    pairs = [(p, i) for p in pictures for i in range(len(p.degraded))]
+    key = hash(tuple((str(p.degraded[i]), _changed(p.degraded[i]), _changed(p.clean)) for p, i in pairs))
+    if key in _FINE:
+        return
+    began = time.perf_counter()
+    for seen, place in enumerate(sorted(range(len(pairs)), key=lambda i: (i * 0.6180339887) % 1), 1):
+        picture, which = pairs[place]
+        clean, degraded = picture.read(), picture.read(which)
+        if scale > 1:
+            clean = F.avg_pool2d(clean[None], scale)[0]
+        wrong = complaint(clean, degraded)
+        if wrong:
+            raise DataError(
+                f"pair {picture.name!r} ({picture.degraded[which]}) {wrong}",
+                'mend the pair; if it is meant so, set aligned = "trust" for its set',
+            )
+        if time.perf_counter() - began > seconds:
+            log.info("alignment: %d of %d pairs looked at", seen, len(pairs))
+            break
+    _FINE.add(key)
+
+
+def _changed(source: Any) -> int:
+    return source.stat().st_mtime_ns if isinstance(source, Path) else id(source)
+
+
+def _middle(x: Tensor) -> Tensor:
+    """Grey [h, w] of the middle."""
+    h, w = x.shape[1:]
+    y, z = max(0, (h - WINDOW) // 2), max(0, (w - WINDOW) // 2)
+    return x[:, y : y + WINDOW, z : z + WINDOW].mean(0)
+
+
+def _details(grey: Tensor) -> Tensor:
+    smooth = F.avg_pool2d(F.pad(grey[None, None], (4, 4, 4, 4), mode="reflect"), 9, stride=1)[0, 0]
+    fine = grey - smooth
+    return fine - fine.mean()

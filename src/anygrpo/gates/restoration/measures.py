@@ -1,0 +1,98 @@
+"""Further measures of a picture: the user's functions and pyiqa's metrics, tried once before they are believed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.core import user_code
+from anygrpo.errors import ConfigError, suggestion
+from anygrpo.gates.restoration.quality import Measure
+from anygrpo.gates.restoration.settings import PerceptualSection
+
+log = logging.getLogger("anygrpo")
+TRIAL = 256
+"""Side of the pictures that a measure is tried on that is only reported; others are tried on some as large as crops."""
+TOLERANCE = 1e-3
+
+
+def measure_of(config: PerceptualSection, side: int) -> tuple[Measure, bool]:
+    """The measure (higher is better), and whether papers report its negative.
+
+    Raises:
+        ConfigError: it is not there, or does not give one number for each picture.
+    """
+    if config.function is not None:
+        measure, lower = user_code.load(config.function), False
+    else:
+        measure, lower = of_pyiqa(str(config.metric))
+    _try(config, measure, side if config.weight else max(side, TRIAL))
+    return measure, lower
+
+
+def of_pyiqa(name: str) -> tuple[Measure, bool]:
+    """A metric of pyiqa as a measure, and whether it is better when lower.
+
+    Raises:
+        ConfigError: pyiqa or the metric is not there, or its weights are not.
+    """
+    try:
+        import pyiqa
+    except ImportError as error:
+        raise ConfigError(f"metric = {name!r}: {error}", "pip install anygrpo[pyiqa]") from error
+    if name not in (known := pyiqa.list_models()):
+        raise ConfigError(f"pyiqa has no metric {name!r}", suggestion(name, known))
+    try:
+        metric: Any = pyiqa.create_metric(name)
+    except Exception as error:
+        cure = "its weights are fetched once: make the network reachable, or put them into pyiqa's cache"
+        raise ConfigError(f"metric = {name!r} cannot be made: {user_code.describe(error)}", cure) from error
+    sign = -1.0 if metric.lower_better else 1.0
+    alone = metric.metric_mode == "NR"  # it looks at the restored picture only
+
+    @torch.no_grad()
+    def measure(restored: Tensor, clean: Tensor) -> Tensor:
+        metric.to(restored.device)
+        values = [metric(x[None]) if alone else metric(x[None], y[None]) for x, y in zip(restored, clean)]
+        return sign * torch.stack([torch.as_tensor(v).reshape(()) for v in values]).to(restored.device)
+
+    return measure, bool(metric.lower_better)
+
+
+def _try(config: PerceptualSection, measure: Measure, side: int) -> None:
+    """On two pictures that differ, once together and once alone.
+
+    Raises:
+        ConfigError: it fails, or its numbers are not one for each picture.
+    """
+    y = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0)).expand(2, -1, -1, -1)
+    x = torch.stack([0.9 * y[0] + 0.05, 0.6 * y[0] + 0.1])
+    wanted = "it must return [n]: one number for each picture of (restored [n, 3, H, W], clean [n, 3, H, W])"
+    source = config.function or config.metric
+    try:
+        both, first, last = (torch.as_tensor(measure(x[s], y[s])) for s in (slice(0, 2), slice(0, 1), slice(1, 2)))
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"measure {config.name!r} ({source}) fails: {user_code.describe(error)}", wanted) from error
+    if both.numel() != 2 or both.dim() > 2:
+        raise ConfigError(f"measure {config.name!r} ({source}) returns shape {list(both.shape)} for 2 pictures", wanted)
+    if first.numel() != 1:
+        raise ConfigError(f"measure {config.name!r} ({source}) returns {list(first.shape)} for 1 picture", wanted)
+    alone = torch.cat([first.reshape(-1), last.reshape(-1)]).double()
+    both = both.reshape(-1).double()
+    if not torch.allclose(both, alone, rtol=TOLERANCE, atol=1e-6, equal_nan=True):
+        numbers = f"{both.tolist()} together, {alone.tolist()} alone"
+        raise ConfigError(
+            f"measure {config.name!r} ({source}) gives a picture another number beside others: {numbers}",
+            "take means over each picture, not over the batch: x.flatten(1).mean(1)",
+        )
+    if config.weight > 0 and config.function is not None and both[0] < both[1]:
+        log.warning(
+            "measure %r gives a nearly clean picture less (%.4g) than a duller one (%.4g): is its sign right?",
+            config.name,
+            *both.tolist(),
+        )

@@ -1,0 +1,211 @@
+"""Recipe sections of the restoration task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pydantic import Field, model_validator
+
+from anygrpo.recipe.section import Section
+
+DegradationName = Literal["noise", "gaussian_blur", "motion_blur", "jpeg", "rain", "haze", "low_light"]
+Layout = Literal["shipped", "bsd", "wed", "rain100l", "sots", "gopro", "lol", "div2k"]
+
+
+@dataclass(frozen=True)
+class Strength:
+    """What a degradation's strength means: its unit, what it may be, and the range that is drawn from unless told."""
+
+    unit: str
+    least: float
+    most: float
+    low: float
+    high: float
+
+
+STRENGTHS: dict[str, Strength] = {
+    "noise": Strength("sigma in /255", 1.0, 255.0, 15.3, 51.0),
+    "gaussian_blur": Strength("sigma in pixels", 0.2, 20.0, 0.8, 2.0),
+    "motion_blur": Strength("length in pixels", 2.0, 100.0, 5.0, 11.0),
+    "jpeg": Strength("quality", 1.0, 95.0, 8.0, 30.0),
+    "rain": Strength("opacity of streaks", 0.02, 1.0, 0.3, 0.8),
+    "haze": Strength("share of light that comes through", 0.05, 0.98, 0.4, 0.8),
+    "low_light": Strength("gain", 0.02, 1.0, 0.25, 0.5),
+}
+
+
+class DegradationSection(Section):
+    """One degradation and the range its strength is drawn from, uniformly; units as in `STRENGTHS`."""
+
+    name: DegradationName
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _possible(self) -> DegradationSection:
+        known = STRENGTHS[self.name]
+        if self.low > self.high:
+            raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
+        if self.low < known.least or self.high > known.most:
+            was = ""
+            if self.name == "noise" and self.high <= 1:
+                was = (
+                    f"; sigma {self.low:g}..{self.high:g} of [0, 1] is {255 * self.low:g}..{255 * self.high:g} in /255"
+                )
+            raise ValueError(
+                f"{self.name}: {self.low:g}..{self.high:g} is not within {known.least:g}..{known.most:g} "
+                f"({known.unit}){was}"
+            )
+        return self
+
+
+def _all_degradations() -> list[DegradationSection]:
+    names: tuple[DegradationName, ...] = get_args(DegradationName)
+    return [DegradationSection(name=n, low=STRENGTHS[n].low, high=STRENGTHS[n].high) for n in names]
+
+
+def _twice(degradations: list[DegradationSection]) -> None:
+    if len({d.name for d in degradations}) != len(degradations):
+        raise ValueError("a degradation is named twice; give it one wider range")
+
+
+class FolderSection(Section):
+    """A set of pictures: a layout that is known, or where they lie."""
+
+    layout: Layout | None = None
+    """A public set as it is unpacked below `root`. shipped: photographs that scikit-image and scikit-learn bring."""
+    root: str = "."
+    "Folder that the layout, or `clean` and `degraded`, lie in."
+    clean: str | None = None
+    """Folder of clean pictures, or a template of their names: "gt/{id}.png", "{scene}/sharp/{id}.*" (* is anything)."""
+    degraded: str | None = None
+    """Folder or template of degraded pictures: pairs by the words in braces (of folders: by file stem), and no
+    degradation is made. One clean picture may have several: "hazy/{id}_*.jpg"."""
+    name: str = "pairs"
+    "What to call the degradation of the pairs in tables."
+    scene: str | None = None
+    'Template for {id}: pictures of one {scene} stay on one side. Frames of a clip: "{scene}-*".'
+    part: Literal["split", "train", "test"] = "split"
+    """train, test: the whole set is on that side. split: as its layout says, else by held_out_share; where another set
+    is there to test on, all of it is trained on."""
+    share: float | None = Field(None, gt=0)
+    "How often it is drawn beside the other sets. None: as often as it has pictures."
+    degradations: list[DegradationSection] | None = Field(None, min_length=1)
+    "Made of its clean pictures; None: the task's."
+    aligned: Literal["check", "trust"] = "check"
+    "check: a pair that is shifted, or of two different pictures, is an error. trust: it is not looked for."
+
+    @model_validator(mode="after")
+    def _one_way(self) -> FolderSection:
+        if (self.layout is None) == (self.clean is None):
+            raise ValueError("name either a layout or where the clean pictures lie (clean)")
+        if self.layout is not None and self.degraded is not None:
+            raise ValueError(f"layout {self.layout!r} says itself where the degraded pictures lie")
+        for key in ("clean", "degraded"):
+            text = getattr(self, key)
+            if text and "{" in text and "{id}" not in text:
+                raise ValueError(f"{key} = {text!r} has no {{id}} to find pairs by")
+        if self.scene is not None and "{scene}" not in self.scene:
+            raise ValueError(f"scene = {self.scene!r} has no {{scene}} in it")
+        _twice(self.degradations or [])
+        return self
+
+
+class PerceptualSection(Section):
+    """A further reward term, or with weight 0 a measure that is only reported."""
+
+    name: str
+    weight: float
+    function: str | None = None
+    "path.py:function(restored [n, 3, H, W], clean [n, 3, H, W]) -> [n], higher is better."
+    metric: str | None = None
+    """Name of a metric of pyiqa ("lpips", "dists", "niqe"; `pip install anygrpo[pyiqa]`). One that is better when lower
+    enters the reward with the opposite sign; tables show it as it is."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PerceptualSection:
+        if (self.function is None) == (self.metric is None):
+            raise ValueError(f"{self.name}: name either a function or a metric of pyiqa")
+        if self.name in ("psnr", "ssim"):
+            raise ValueError(f"{self.name!r} is there already (w_{self.name}); choose another name")
+        return self
+
+
+class WorstSection(Section):
+    """Train on the samples the start model restores worst."""
+
+    share: float = Field(0.3, gt=0, le=1)
+    "Share kept of each degradation's samples."
+    file: str | None = None
+    "JSON written by an earlier ranking; none: rank with the policy at the start."
+
+
+class RestorationSection(Section):
+    """[task] of image restoration."""
+
+    kind: Literal["restoration"] = "restoration"
+    folder: FolderSection | None = None
+    "None, and no `sets`: the photographs that scikit-image and scikit-learn ship."
+    sets: list[FolderSection] = Field(default_factory=list[FolderSection])
+    "Several sets in place of `folder`."
+    held_out_share: float = Field(0.4, gt=0, lt=1)
+    "Share of scenes (never of patches) kept for evaluation."
+    held_out_draws: int = Field(1, ge=1)
+    "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
+    picture_size: int | None = Field(None, ge=0)
+    """Longer side that clean pictures are reduced to before anything else; 0 keeps them. None: 128 for the shipped
+    ones, and nobody else's. Pairs are never resized: that would average their degradation away."""
+    scale: int = Field(1, ge=1, le=8)
+    "Super-resolution: clean pictures are so many times as large. Made ones are reduced (bicubic) after degradation."
+    patch: int = Field(48, ge=16)
+    "Side of a training crop, of the clean picture."
+    crops: int = Field(8, ge=1)
+    "Crops of each picture and degradation in the training pool."
+    margin: int = Field(16, ge=0)
+    "Pixels around a crop that are degraded with it and cut away, so that it shows no border that its picture lacks."
+    augment: Literal["none", "flips", "all"] = "none"
+    "Of training crops, drawn once for each. flips: both mirrors. all: quarter turns too."
+    degradations: list[DegradationSection] = Field(default_factory=_all_degradations, min_length=1)
+    w_psnr: float = 0.5
+    w_ssim: float = 0.5
+    psnr_low: float = 10.0
+    "dB where the PSNR term is 0."
+    psnr_high: float = 40.0
+    "dB where it is 1; linear between, constant outside (the share outside is reported)."
+    channel: Literal["rgb", "y"] = "rgb"
+    "What PSNR and SSIM are of. y: luma (ITU-R BT.601, 16 to 235), as papers on rain and super-resolution have it."
+    shave: int = Field(0, ge=0)
+    "Pixels left out at each border by PSNR and SSIM."
+    relative: bool = False
+    "Reward the gain over the degraded picture: takes most of a picture's difficulty out of the reward."
+    perceptual: list[PerceptualSection] = Field(default_factory=list)
+    worst: WorstSection | None = None
+
+    @model_validator(mode="after")
+    def _sane(self) -> RestorationSection:
+        if self.psnr_low >= self.psnr_high:
+            raise ValueError(f"psnr_low {self.psnr_low} must be below psnr_high {self.psnr_high}")
+        _twice(self.degradations)
+        if len({p.name for p in self.perceptual}) != len(self.perceptual):
+            raise ValueError("two perceptual terms have one name")
+        if self.patch % self.scale or self.patch - 2 * self.shave < 11:
+            must = f"a multiple of scale {self.scale} and leave 11 pixels after shave {self.shave}"
+            raise ValueError(f"patch {self.patch} must be {must}")
+        self._check_sets()
+        return self
+
+    def _check_sets(self) -> None:
+        if self.folder is not None and self.sets:
+            raise ValueError("name one set as folder, or several as sets, not both")
+        paired = [s for s in self.every_set() if s.degraded is not None]
+        if paired and self.picture_size:
+            what = f"picture_size = {self.picture_size} would resize pairs and average their degradation away"
+            raise ValueError(f"{what}; leave it out")
+        shares = [s.share is None for s in self.every_set()]
+        if any(shares) and not all(shares):
+            raise ValueError("give every set a share, or none")
+
+    def every_set(self) -> list[FolderSection]:
+        """The sets in order; the shipped photographs where none is named."""
+        return self.sets or [self.folder or FolderSection(layout="shipped", name="shipped")]

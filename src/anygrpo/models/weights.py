@@ -1,0 +1,165 @@
+"""Weights of others into a module: any common file, names mended key by key, and a report of what fitted.
+
+Trainers nest the table of weights (`state_dict`, `params_ema`), so each table in the file is tried; the one with most
+names and shapes of the module's is taken (`anygrpo.models.matching`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from anygrpo.core.saved import FOLDER, WHOLE, read_weights
+from anygrpo.errors import DataError, suggestion
+from anygrpo.models.matching import LoadReport, averaged, fit
+from anygrpo.models.unpickled import Husk, read_torch
+
+__all__ = ["LoadReport", "load", "matched", "read", "tables"]
+log = logging.getLogger("anygrpo")
+TORCH = (".pt", ".pth", ".ckpt", ".bin", ".th", ".tar", ".pkl")
+NAMES = ("model.safetensors", "diffusion_pytorch_model.safetensors", "pytorch_model.bin", "adapter_model.safetensors")
+DEPTH = 4
+
+
+def load(module: nn.Module, path: str | Path, strict: bool = True, table: str | None = None) -> LoadReport:
+    """Load a checkpoint's weights into `module`: a file or folder that `read` takes.
+
+    Args:
+        strict: refuse where a tensor of the module is missing or of another shape, or the checkpoint's network has
+            layers that the module lacks. Weights of other modules beside it (a loss, an optimizer) are only reported.
+        table: which of the file's tables ("params_ema"); the one that fits best where not given.
+
+    Raises:
+        DataError: nothing fits, or with `strict` not all; the report is in the message.
+    """
+    own = module.state_dict()
+    state, report = matched(own, tables(read(path)), str(path), table)
+    if report.loaded == 0 or (strict and not report.fits):
+        cure = "set strict = false to load what fits" if report.loaded else f"the module has {', '.join(list(own)[:3])}"
+        raise DataError(f"{path} does not fit the network: {report}", cure)
+    module.load_state_dict({**own, **state})
+    if not report.fits or report.beside:
+        log.warning("%s: %s", path, report)
+    elif report.prefixes:
+        log.info("%s: %s", path, report)
+    return report
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | Path) -> Any:
+    """What a file of weights holds: .safetensors, torch files (nothing in them is run), the index of files in parts; of
+    a folder its one file of weights, or the newest checkpoint of a run.
+
+    Raises:
+        DataError: nothing there, or nothing that can be read.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise DataError(f"checkpoint {path} does not exist")
+    if path.is_dir():
+        if any((path / name).exists() for name in (WHOLE, FOLDER, "checkpoints")):
+            return read_weights(path)
+        path = _of_folder(path)
+    if path.name.endswith(".index.json"):
+        return _in_parts(path)
+    if path.suffix == ".safetensors":
+        return _safetensors(path)
+    if path.suffix not in TORCH:
+        raise DataError(f"{path} is no file of weights that is known", f"known: .safetensors {' '.join(TORCH)}")
+    return read_torch(path)
+
+
+def _of_folder(folder: Path) -> Path:
+    for name in NAMES:
+        for file in (folder / name, folder / f"{name}.index.json"):
+            if file.is_file():
+                return file
+    files = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", *TORCH))
+    if len(files) != 1:
+        named = ", ".join(f.name for f in files[:5]) or "none"
+        raise DataError(f"{folder} holds {len(files)} files of weights ({named})", "name the file itself")
+    return files[0]
+
+
+def _in_parts(index: Path) -> dict[str, Tensor]:
+    try:
+        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{index} is no index of weights: {error}") from error
+    if outside := [f for f in files if Path(f).name != f]:
+        raise DataError(f"{index} names files outside of its folder: {outside[:3]}")
+    if lacking := [f for f in files if not (index.parent / f).is_file()]:
+        raise DataError(f"{index} names {len(lacking)} files that are not there: {', '.join(lacking[:3])}")
+    return {name: x for f in files for name, x in read(index.parent / f).items()}
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def tables(content: Any) -> dict[str, dict[str, Tensor]]:
+    """Every table of named tensors in `content` by its place ("" at the top, "state_dict", "model.net"). A whole module
+    that was saved is one too."""
+    return dict(_tables(content, "", DEPTH))
+
+
+def _tables(content: Any, place: str, depth: int) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    if isinstance(content, Husk):
+        found = dict(_of_module(content, ""))
+        if found:
+            yield place, found
+            return
+        content = content.state
+    if not isinstance(content, Mapping) or depth == 0:
+        return
+    found = {k: x for k, x in content.items() if isinstance(k, str) and isinstance(x, Tensor)}
+    if found:
+        yield place, found
+    for key, value in content.items():
+        if isinstance(key, str) and not isinstance(value, Tensor):
+            yield from _tables(value, f"{place}.{key}".lstrip("."), depth - 1)
+
+
+def _of_module(husk: Husk, place: str) -> Iterator[tuple[str, Tensor]]:
+    state = husk.state if isinstance(husk.state, Mapping) else {}
+    for kind in ("_parameters", "_buffers"):
+        for name, x in (state.get(kind) or {}).items():
+            if isinstance(x, Tensor) and name not in (state.get("_non_persistent_buffers_set") or ()):
+                yield place + name, x.detach()
+    for name, part in (state.get("_modules") or {}).items():
+        if isinstance(part, Husk):
+            yield from _of_module(part, f"{place}{name}.")
+
+
+def matched(
+    own: Mapping[str, Tensor], found: Mapping[str, Mapping[str, Tensor]], source: str, table: str | None = None
+) -> tuple[dict[str, Tensor], LoadReport]:
+    """The tensors of the best table by the module's names, and the report.
+
+    Raises:
+        DataError: no table of tensors, or not the one that was asked for.
+    """
+    if not found:
+        raise DataError(f"{source} holds no state dict of tensors")
+    if table is not None and table not in found:
+        raise DataError(f"{source} has no table {table!r}", suggestion(table, found))
+    tried = {place: fit(own, found[place]) for place in (found if table is None else [table])}
+    best = max(tried, key=lambda p: (len(tried[p].taken), not averaged(p), -len(p)))
+    others = sorted(p for p in found if p != best and not p.startswith("optimizer"))
+    return {new: found[best][old] for new, old in tried[best].taken.items()}, tried[best].report(best, others)

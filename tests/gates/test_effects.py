@@ -1,0 +1,100 @@
+"""What each gate does: dead ones named, headroom by hand, and `anygrpo check` on pictures of several sizes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.distributions import Bernoulli, Beta
+
+from anygrpo.cli.main import main
+from anygrpo.core.task import Scores
+from anygrpo.gates.build import StochasticPolicy, gate
+from anygrpo.gates.effects import effects, told
+from tests.gates.restoration.toy import RECIPES
+
+
+class Window(nn.Module):
+    """A published window, whose side h // 128 x rate is 0 below 128 pixels; a brightness; a coin that no one reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        chances = Beta(2 + self.a[0].exp().expand(len(x)), torch.full((len(x),), 3.0))
+        side = (x.shape[-2] // 128 * gate("rate", chances) * 8).int()
+        bright = gate("bright", Bernoulli(logits=self.a[1].expand(len(x))))
+        gate("unread", Bernoulli(logits=self.a[2].expand(len(x))))
+        return x + 0.1 * bright[:, None, None, None] + 0.05 * side[:, None, None, None]
+
+
+class Bright:
+    """Reward: the output's mean brightness."""
+
+    def score(self, prompts: list, outputs: list) -> Scores:
+        return Scores(torch.tensor([[float(x.mean()) for x in row] for row in outputs]))
+
+
+def rows(side: int, **given: object) -> dict[str, dict]:
+    prompts = [{"degraded": torch.full((3, side, side), 0.2), "clean": torch.zeros(3, side, side)} for _ in range(2)]
+    policy = StochasticPolicy(Window(), mode="mode", **given)  # type: ignore[arg-type]
+    return {r["site"]: r for r in effects(policy, Bright(), prompts, draws=16)}
+
+
+def test_a_rounded_window_is_dead_on_small_crops_and_alive_on_large_ones() -> None:
+    small, large = rows(64), rows(256)
+    assert (small["rate"]["dead"], large["rate"]["dead"]) == (True, False)
+    assert small["unread"]["dead"]
+    assert large["unread"]["dead"]
+    assert not small["bright"]["dead"]
+
+
+def test_numbers_by_hand() -> None:
+    found = rows(64)["bright"]
+    # the mode of an even coin is 1: draws are 0 or 1, each 0.1 in brightness
+    assert found["headroom"] == pytest.approx(0.0, abs=1e-6)
+    assert -0.1 < found["mean_gain"] < 0
+    assert found["effect"] == pytest.approx(-255 * found["mean_gain"], rel=1e-4)
+    assert found["reward_std"] == pytest.approx(0.1 * found["value_std"], rel=1e-3)
+    assert rows(64)["all"]["effect"] == pytest.approx(found["effect"], rel=0.5)
+
+
+@pytest.mark.parametrize("language", [0, 1])
+def test_what_is_told(language: int) -> None:
+    said = told(list(rows(64).values()))
+    assert said["status"] == "warning"
+    assert said["certainty"] == "certain"
+    assert "rate, unread" in said["sentence"][language].format(**said["numbers"])
+    every = told(list(rows(64, sites=("rate", "unread")).values()))
+    assert every["status"] == "serious"
+    fine = told(list(rows(256, sites=("rate", "bright")).values()))
+    assert fine["status"] == "ok"
+    assert "bright" in fine["sentence"][language].format(**fine["numbers"])
+
+
+def test_check_names_gates_on_a_folder_of_several_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i, (h, w) in enumerate([(40, 56), (64, 48), (52, 52), (70, 44), (48, 48)]):
+        g = torch.Generator().manual_seed(i)
+        pixels = (torch.rand(6, 6, 3, generator=g) * 255).byte().numpy()
+        Image.fromarray(pixels).resize((w, h), Image.Resampling.BICUBIC).save(tmp_path / f"{i}.png")
+    flags = ["--policy.width", "4", "--policy.device", "cpu", "--task.patch", "24", "--task.crops", "2"]
+    flags += [
+        "--task.folder",
+        f'{{clean = "{tmp_path}"}}',
+        "--algorithm.prompts_per_step",
+        "4",
+        "--algorithm.group_size",
+        "4",
+    ]
+    code = main(["check", str(RECIPES / "gates.toml"), "--stage", "grpo", "--seconds", "4", "--json", *flags])
+    said = json.loads(capsys.readouterr().out)
+    outcomes = {f["rule"]: f for f in said["findings"]}
+    assert code in (0, 5)
+    failed = [o["rule"] for o in outcomes.values() if "this probe failed" in o["title"]]
+    assert failed == []
+    assert [r["site"] for r in outcomes["sites"]["table"]] == ["level2/rate", "level1/rate", "level0/rate", "all"]
