@@ -12,11 +12,6 @@ def row(degradation: str, picture: str, psnr: float, ssim: float, valid: bool = 
     return {"text": {"degradation": degradation, "picture": picture}, "components": parts, "valid": valid}
 
 
-def table(first: list[dict], last: list[dict], language: str) -> str:
-    page = gains(first, last, language)
-    return "" if page is None else page[1]
-
-
 def cells(table: str) -> list[list[str]]:
     return [re.findall(r"<t[dh]>(.*?)</t[dh]>", line) for line in re.findall(r"<tr>(.*?)</tr>", table)]
 
@@ -30,11 +25,7 @@ def table(before: list[dict], after: list[dict], language: str = "en") -> str:
 def test_gains_by_hand() -> None:
     before = [row(d, p, 20.0, 0.5) for d in ("noise", "haze") for p in ("cat", "moon")]
     after = [row("noise", "cat", 21.0, 0.6), row("noise", "moon", 23.0, 0.6), *before[2:]]
-<<<<<<< 9ad6ac9427bd8de8a40d3dded62317f0e28fac69:tests/report/test_gains.py
-    got = cells(table(before, after, "en"))
-=======
     got = cells(table(before, after))
->>>>>>> c7d07fc0b242fcd700ddefce32e2a7dd7293052d:tests/gates/restoration/test_page.py
     assert got[0][:5] == ["degradation", "pictures", "PSNR before", "PSNR after", "PSNR gain"]
     assert got[1] == [
         "noise",
@@ -53,18 +44,10 @@ def test_gains_by_hand() -> None:
 def test_invalid_rows_are_left_out_and_one_picture_has_no_interval() -> None:
     before = [row("noise", "cat", 20.0, 0.5), row("noise", "moon", 20.0, 0.5)]
     after = [row("noise", "cat", 21.0, 0.5), row("noise", "moon", 99.0, 0.5, valid=False)]
-<<<<<<< 9ad6ac9427bd8de8a40d3dded62317f0e28fac69:tests/report/test_gains.py
-    assert cells(table(before, after, "en"))[1][:5] == ["noise", "1", "20.00", "21.00", "+1.00"]
-=======
     assert cells(table(before, after))[1][:5] == ["noise", "1", "20.00", "21.00", "+1.00"]
->>>>>>> c7d07fc0b242fcd700ddefce32e2a7dd7293052d:tests/gates/restoration/test_page.py
 
 
 def test_texts_get_no_table() -> None:
     text = {"text": "6 x 7?", "components": {}, "valid": True}
     other = {"text": {"degradation": "noise", "picture": "cat"}, "components": {"length": 1.0}, "valid": True}
-<<<<<<< 9ad6ac9427bd8de8a40d3dded62317f0e28fac69:tests/report/test_gains.py
-    assert table([text, other], [text, other], "en") == ""
-=======
     assert gains([text, other], [text, other], "en") is None
->>>>>>> c7d07fc0b242fcd700ddefce32e2a7dd7293052d:tests/gates/restoration/test_page.py
