@@ -19,5 +19,6 @@ def build(config: DiffusionPolicyConfig, seed: int) -> DiffusionPolicy:
     from anygrpo.denoising.pipelines import parts_of
 
     parts = parts_of(config, seed)
-    transitions = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level)
+    levels = None if parts.levels is None else parts.levels(config.steps)
+    transitions = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level, levels)
     return DiffusionPolicy(parts, transitions, config, seed)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from anygrpo.core.device import device_of
 from anygrpo.core.policy import BasePolicy
 from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree, tree_map
-from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training
+from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training, model_of
 from anygrpo.denoising.faults import old_log_probs
 from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, kl_same_std, total, whitened
 from anygrpo.denoising.settings import Denoising
@@ -43,6 +43,8 @@ class Parts:
         to_latent: one output -> latent E (the inverse of `decode`), for stored actions; None where there is none.
         null: the unconditional condition, leaves [1, ...].
         valid: condition -> bool broadcastable to [n, *E]: dimensions that count. None: all of them.
+        levels: steps -> what `scheduler.set_timesteps` is given; None: their number alone.
+        embedded_guidance: the denoiser itself applies `policy.guidance`; no second pass is made.
     """
 
     denoiser: nn.Module
@@ -53,6 +55,8 @@ class Parts:
     to_latent: Callable[[Any], Tensor] | None = None
     null: Condition | None = None
     valid: Callable[[Condition], Tensor] | None = None
+    levels: Callable[[int], dict[str, Any]] | None = None
+    embedded_guidance: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,13 @@ class DiffusionPolicy(BasePolicy):
     def __init__(self, parts: Parts, transitions: Transitions, config: Denoising, seed: int):
         self.parts, self.transitions, self.config = parts, transitions, config
         self.device = device_of(config.device)
-        self.guidance, self.time_chunk, self.faults = config.guidance, config.time_chunk, config.faults
+        self.guidance = 1.0 if parts.embedded_guidance else config.guidance
+        self.time_chunk, self.faults = config.time_chunk, config.faults
         self.reduction = REDUCTIONS[config.event_reduction]
         self.clip = self.reduction.clip(int(torch.Size(parts.shape).numel()))
-        self.denoiser = parts.denoiser.to(torch.bfloat16 if config.dtype == "bfloat16" else torch.float32)
+        self.denoiser = parts.denoiser
+        if getattr(config, "pipeline", None) is None:  # a pipeline was loaded in its dtype
+            self.denoiser.to(torch.bfloat16 if config.dtype == "bfloat16" else torch.float32)
         if config.gradient_checkpointing:
             checkpoint_gradients(self.denoiser)
         self._reference = Reference(self.denoiser, config.lora, seed)
@@ -166,7 +173,8 @@ class DiffusionPolicy(BasePolicy):
         return self._reference()
 
     def trainable(self) -> nn.Module:
-        return self.denoiser
+        """The library's own module, where there is one: its tensors then bear the library's names."""
+        return model_of(self.denoiser)
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         """Clean outputs as rows; noise, noise level and dropout seed are drawn here from `seed` and stored."""

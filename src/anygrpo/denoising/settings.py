@@ -49,12 +49,12 @@ class Denoising(Section):
 
     steps: int = Field(50, ge=2)
     "Denoising steps of a sample (stochastic or not)."
-    sampler: Literal["ddpm", "ddim", "flow_grpo", "dance_grpo"] = "ddpm"
-    "The transition between two steps. ddim takes `eta`, the two flow SDEs take `noise_level`."
+    sampler: Literal["ddpm", "ddim", "flow_grpo", "dance_grpo", "cps"] = "ddpm"
+    "The transition between two steps. ddim takes `eta`, the three of flow models take `noise_level`."
     eta: float = Field(1.0, gt=0, le=1)
     "ddim: share of the DDPM posterior std."
     noise_level: float = Field(0.7, gt=0)
-    "flow SDE: a in a sqrt(s/(1-s)) (flow_grpo) or the constant sigma (dance_grpo)."
+    "flow_grpo: a in a sqrt(s/(1-s)); dance_grpo: the constant sigma; cps: in quarter turns, at most 1."
     window: int | None = Field(None, ge=1)
     "Stochastic steps of a sample; the rest follow the ODE. None: every step that can have noise."
     window_starts: tuple[int, int] = (0, 0)
@@ -109,7 +109,11 @@ class DiffusionPolicyConfig(Denoising):
     height: int = Field(64, ge=1)
     width: int = Field(64, ge=1)
     "Latent height and width (pipeline)."
+    frames: int = Field(33, ge=1)
+    "Frames of a video (a pipeline that makes videos)."
     negative_prompt: str = ""
+    text_tokens: int | None = Field(None, ge=1)
+    "Tokens of the T5 encoder (SD3, Flux, Wan); None: the pipeline's own default. Sampling and scoring share them."
 
     @model_validator(mode="after")
     def _one_source(self) -> DiffusionPolicyConfig:
