@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anygrpo.denoising.policy import DiffusionPolicy, Parts
+from anygrpo.denoising.parts import Parts
+from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.transitions import transitions_of
 

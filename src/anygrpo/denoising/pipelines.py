@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from anygrpo.core.device import device_of
 from anygrpo.core.rollout import tree_map
 from anygrpo.denoising.adapters.base import Adapter
 from anygrpo.denoising.denoiser import Condition
-from anygrpo.denoising.policy import Parts
+from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError, DataError
 
@@ -109,7 +110,7 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
         DataError: the folder does not load.
         ConfigError: a kind that is not known, or a sampler of the other kind of model.
     """
-    import diffusers
+    from diffusers.pipelines.pipeline_utils import DiffusionPipeline
 
     assert config.pipeline is not None
     kind = adapter_class(config.pipeline)
@@ -120,9 +121,11 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
         )
     dtype = torch.bfloat16 if config.dtype == "bfloat16" else torch.float32
     try:
-        pipe: Any = diffusers.DiffusionPipeline.from_pretrained(
-            config.pipeline, local_files_only=True, **{_dtype_argument(): dtype}, **_left_out(config.pipeline, kind)
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # newer versions say `dtype`, older ones ignore that name
+            pipe: Any = DiffusionPipeline.from_pretrained(
+                config.pipeline, local_files_only=True, torch_dtype=dtype, **_left_out(config.pipeline, kind)
+            )
     except (OSError, ValueError) as e:
         raise DataError(f"{config.pipeline}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
     device = device_of(config.device)
@@ -134,13 +137,6 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     adapter = kind(pipe, config, device)
     adapter.model.requires_grad_(True)
     return adapter
-
-
-def _dtype_argument() -> str:
-    """What diffusers calls the dtype: it was renamed in 0.38, and ignores the other name."""
-    import diffusers
-
-    return "dtype" if tuple(int(x) for x in diffusers.__version__.split(".")[:2]) >= (0, 38) else "torch_dtype"
 
 
 def _left_out(folder: str, kind: type[Adapter]) -> dict[str, None]:

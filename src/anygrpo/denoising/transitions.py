@@ -50,6 +50,7 @@ class Transitions:
         ode: the noise-free transition of each step.
         clip: x0 is clamped to [-clip, clip], or None.
         forward: (clean, noise, u) -> (noised, timestep, target): the training pair at noise level u in [0, 1).
+        train_steps: timestep of pure noise.
         dt: [K] how far each step goes down the noise level (flow models; 1 a step elsewhere).
     """
 
@@ -59,6 +60,7 @@ class Transitions:
     clip: float | None
     forward: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
     dt: Tensor | None = None
+    train_steps: int = 1000
 
     def __len__(self) -> int:
         return len(self.timesteps)
@@ -79,6 +81,16 @@ class Transitions:
             x0 = x0.clamp(-self.clip, self.clip)
         mean = take(table.w_x0) * x0 + take(table.w_x) * x + take(table.w_out) * out
         return mean, table.std.to(x.device)[step]
+
+    def lengths(self) -> Tensor:
+        """[K] how far each step goes down the noise level s; 1 where levels are no flow's."""
+        return torch.ones(len(self)) if self.dt is None else self.dt
+
+    def step_weights(self, kind: str) -> Tensor:
+        """[K] weights of the steps' gradients, with mean 1 over the stochastic steps: "none", "inverse_dt", "noise"."""
+        raw = {"none": torch.ones(len(self)), "inverse_dt": 1 / self.lengths(), "noise": self.noisy.std}[kind].float()
+        noisy = self.noisy.std > 0
+        return raw / raw[noisy].mean() if bool(noisy.any()) else raw
 
     def neighbour_std(self, step: Tensor) -> Tensor:
         """The std [n] of the step before: what the fault `score_last_step` takes for a step that has none."""
@@ -251,7 +263,15 @@ def flow_transitions(
     shift = math.exp(given["mu"]) if dynamic else float(scheduler.config.shift)
     forward = _flow_forward(shift, scheduler.config.num_train_timesteps)
     dt = torch.tensor([s - after for s, after in pairs])
-    return Transitions(scheduler.timesteps.clone(), Table.of(noisy), Table.of(ode), None, forward, dt)
+    return Transitions(
+        scheduler.timesteps.clone(),
+        Table.of(noisy),
+        Table.of(ode),
+        None,
+        forward,
+        dt,
+        scheduler.config.num_train_timesteps,
+    )
 
 
 def _flow_forward(shift: float, train_steps: int) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:

@@ -38,7 +38,7 @@ class Adapter:
         """Raises: ConfigError for a pipeline of this kind that this adapter would get wrong."""
 
     @property
-    def model(self) -> nn.Module:
+    def model(self) -> Any:
         return getattr(self.pipe, self.component)
 
     def denoiser(self) -> nn.Module:
@@ -82,10 +82,10 @@ class Adapter:
         images = self.pipe.vae.decode((latents / scale + shift).to(self.pipe.vae.dtype), return_dict=False)[0]
         return (images.float() / 2 + 0.5).clamp(0, 1)
 
-    def to_latent(self, image: Tensor) -> Tensor:
-        """The mode of the VAE's posterior of one image [3, H, W] in [0, 1]."""
+    def to_latent(self, output: Tensor) -> Tensor:
+        """The mode of the VAE's posterior of one output [3, H, W] in [0, 1]."""
         shift, scale = self._shift_scale()
-        given = image[None].to(self.device, self.pipe.vae.dtype) * 2 - 1
+        given = output[None].to(self.device, self.pipe.vae.dtype) * 2 - 1
         return ((self.pipe.vae.encode(given).latent_dist.mode().float() - shift) * scale)[0]
 
     def refuse(self, what: str, cure: str) -> ConfigError:

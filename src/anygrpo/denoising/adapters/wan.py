@@ -58,7 +58,7 @@ class Wan(Adapter):
         videos = self.pipe.vae.decode((latents * std + mean).to(self.pipe.vae.dtype), return_dict=False)[0]
         return (videos.float() / 2 + 0.5).clamp(0, 1).transpose(1, 2)
 
-    def to_latent(self, video: Tensor) -> Tensor:
+    def to_latent(self, output: Tensor) -> Tensor:
         mean, std = self._mean_std()
-        given = video.transpose(0, 1)[None].to(self.device, self.pipe.vae.dtype) * 2 - 1
+        given = output.transpose(0, 1)[None].to(self.device, self.pipe.vae.dtype) * 2 - 1
         return ((self.pipe.vae.encode(given).latent_dist.mode().float() - mean) / std)[0]

@@ -18,8 +18,9 @@ from anygrpo.core.saved import read_weights
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.motion.model import MotionDenoiser
 from anygrpo.denoising.motion.text import caption_encoder
-from anygrpo.denoising.pipelines import SCHEDULERS
-from anygrpo.denoising.policy import DiffusionPolicy, Parts
+from anygrpo.denoising.parts import Parts
+from anygrpo.denoising.pipelines import FLOW_SAMPLERS, SCHEDULERS
+from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import MotionPolicyConfig
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import ConfigError, DataError
@@ -57,7 +58,7 @@ def _scheduler(config: MotionPolicyConfig) -> Any:
     import diffusers
 
     kind = getattr(diffusers, SCHEDULERS[config.sampler])
-    if config.sampler in ("flow_grpo", "dance_grpo"):
+    if config.sampler in FLOW_SAMPLERS:
         return kind(num_train_timesteps=1000)
     settings = {"beta_schedule": "squaredcos_cap_v2", "prediction_type": "sample", "clip_sample": False}
     return kind(num_train_timesteps=config.steps, **settings)
