@@ -10,6 +10,11 @@ FAMILY = Family(
         "diffusion": Kind(_SETTINGS + "DiffusionPolicyConfig", "anygrpo.denoising.build:build", "images"),
         "motion": Kind(_SETTINGS + "MotionPolicyConfig", "anygrpo.denoising.motion.policy:build", "motions"),
     },
-    tasks={"motion": Kind(_SETTINGS + "MotionTaskConfig", "anygrpo.denoising.motion.task:build", "motions")},
+    tasks={
+        "motion": Kind(_SETTINGS + "MotionTaskConfig", "anygrpo.denoising.motion.task:build", "motions"),
+        "images": Kind(
+            "anygrpo.denoising.image.settings:ImageTaskConfig", "anygrpo.denoising.image.task:build", "images"
+        ),
+    },
     metrics=("anygrpo.denoising.metrics:METRICS",),
 )

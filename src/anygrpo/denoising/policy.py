@@ -24,6 +24,7 @@ from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob
 from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training, model_of
 from anygrpo.denoising.faults import old_log_probs
 from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, total, whitened
+from anygrpo.denoising.image.pictures import inline, is_picture
 from anygrpo.denoising.levels import sample_levels, score_levels
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import Denoising
@@ -165,6 +166,13 @@ class DiffusionPolicy(BasePolicy):
         with torch.no_grad():
             flat = self.parts.decode(final.flatten(0, 1), rows)
         return [flat[i * g : (i + 1) * g] for i in range(p)]
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        """As any policy; pictures as thumbnails (data URIs of PNG)."""
+        rows = super().show(prompts, outputs)
+        for row, made in zip(rows, outputs):
+            row["outputs"] = [inline(x) if is_picture(x) else said for x, said in zip(made, row["outputs"])]
+        return rows
 
     def reference(self) -> AbstractContextManager[None]:
         return self._reference()

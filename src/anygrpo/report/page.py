@@ -129,6 +129,8 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
 
 
 def _cell(output: Any, reward: float) -> str:
+    if isinstance(output, str) and output.startswith("data:image/png;base64,"):  # what a policy shows of a picture
+        return f'<img alt="" src="{escape(output)}"><br><small>{reward:.3g}</small>'
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)
     return f"{escape(text[:_LONGEST])}<br><small>{reward:.3g}</small>"
 
