@@ -108,6 +108,10 @@ METRICS: tuple[Metric, ...] = (
         for name, english, chinese, formula in (
             ("skating", "the supporting foot does not slide", "支撑脚不滑动", "exp(-speed / 0.5 m/s)"),
             ("floor", "nothing sinks below the floor", "不穿透地面", "exp(-mean depth / 2 cm)"),
+            ("floating", "nothing hangs in the air", "不悬空",
+             "exp(-mean height of an unsupported body / 5 cm); free flight is none"),
+            ("contact", "something touches the floor, or the body flies freely", "有支撑或处于自由飞行",
+             "share of frames"),
             ("jerk", "no jerk beyond captured motion's", "加加速度不超过真实动作",
              "exp(1 - rms jerk / 1200 m/s^3), at most 1"),
             ("limits", "limbs keep their length, knees and elbows bend as they can", "肢长不变、膝肘弯曲合理",

@@ -206,6 +206,8 @@ class MotionTaskConfig(Section):
     matching: float = Field(1.0, ge=0)
     skating: float = Field(0.1, ge=0)
     floor: float = Field(0.1, ge=0)
+    floating: float = Field(0.1, ge=0)
+    contact: float = Field(0.0, ge=0)
     jerk: float = Field(0.1, ge=0)
     limits: float = Field(0.1, ge=0)
     duration: float = Field(0.0, ge=0)
@@ -216,7 +218,7 @@ class MotionTaskConfig(Section):
 
     @model_validator(mode="after")
     def _some_weight(self) -> MotionTaskConfig:
-        parts = (self.matching, self.skating, self.floor, self.jerk, self.limits, self.duration, self.diversity)
-        if not any(parts):
+        parts = (self.matching, self.skating, self.floor, self.floating, self.contact, self.jerk, self.limits)
+        if not any((*parts, self.duration, self.diversity)):
             raise ValueError("every reward weight is 0")
         return self

@@ -75,7 +75,7 @@ def test_a_bad_picture_costs_only_itself(files):
     assert scores.reasons[(0, 3)] == "not finite"
     assert "not a picture" in scores.reasons[(0, 4)]
     short = task_of(files, reward(files, "short"))
-    with pytest.raises(ConfigError, match="'short' returned 1 numbers for 2 pictures"):
+    with pytest.raises(ConfigError, match="'short' returned 1 numbers for 2 outputs"):
         short.score(prompts, [[level(0.5), level(0.4)]])
 
 

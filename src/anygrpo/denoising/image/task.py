@@ -12,8 +12,9 @@ from torch import Tensor
 
 from anygrpo.core.rollout import Scores
 from anygrpo.core.task import BaseTask, epoch_indices
-from anygrpo.denoising.image.rewards import Reward, build_rewards
+from anygrpo.denoising.image.rewards import build_rewards
 from anygrpo.denoising.image.settings import ImageTaskConfig
+from anygrpo.denoising.outcomes import Reward
 from anygrpo.errors import DataError, suggestion
 
 Prompt = dict[str, Any]
@@ -131,9 +132,10 @@ class ImageTask(BaseTask):
     ) -> None:
         rows = [prompts[p] for p, _ in places]
         names = {key for row in (*self.train, *self.kept) for key in row} - {"prompt"}
-        columns = {name: [row.get(name) for row in rows] for name in sorted(names)}
+        columns: dict[str, list[Any]] = {name: [row.get(name) for row in rows] for name in sorted(names)}
+        columns |= {"images": images, "prompts": [row["prompt"] for row in rows]}
         for reward in self.rewards:
-            outcomes = reward.outcomes(images, [row["prompt"] for row in rows], columns)
+            outcomes = reward.outcomes(columns, len(images))
             for place, outcome in zip(places, outcomes):
                 if isinstance(outcome, str):
                     reasons.setdefault(place, f"{reward.name}: {outcome}")

@@ -44,8 +44,8 @@ def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
         scheduler=_scheduler(config),
         shape=(config.frames, config.features),
         encode=lambda prompts: encode_prompts(prompts, config, encode),
-        decode=lambda latents, condition: _cut(latents, condition["frames"]),
-        to_latent=lambda motion: _pad(motion, config.frames),
+        decode=lambda latents, condition: cut(latents, condition["frames"]),
+        to_latent=lambda motion: padded(motion, config.frames),
         null={"dropped": torch.ones(1, dtype=torch.bool)},
         valid=lambda condition: condition["frames"][..., None],
     )
@@ -101,11 +101,11 @@ def encode_prompts(
     return {"text": torch.stack(texts), "segment": segment, "frames": frames, "dropped": dropped}
 
 
-def _cut(latents: Tensor, frames: Tensor) -> list[Tensor]:
+def cut(latents: Tensor, frames: Tensor) -> list[Tensor]:
     return [motion[: int(real.sum())].cpu() for motion, real in zip(latents, frames)]
 
 
-def _pad(motion: Tensor, frames: int) -> Tensor:
+def padded(motion: Tensor, frames: int) -> Tensor:
     """[length, F] as [frames, F], zeros after it."""
     if motion.shape[0] > frames:
         raise DataError(f"a stored motion has {motion.shape[0]} frames; the policy holds {frames}", "cut it")

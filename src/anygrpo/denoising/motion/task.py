@@ -20,7 +20,7 @@ from anygrpo.denoising.motion.matcher import Matcher, cached_matcher
 from anygrpo.denoising.motion.measures import diversity, frechet
 from anygrpo.denoising.settings import MotionTaskConfig
 
-ALONE = ("matching", "skating", "floor", "jerk", "limits", "duration")
+ALONE = ("matching", "skating", "floor", "floating", "contact", "jerk", "limits", "duration")
 """Parts that a motion has by itself."""
 PARTS = (*ALONE, "diversity")
 Prompt = dict[str, Any]
@@ -174,6 +174,8 @@ class MotionTask(BaseTask):
         return {
             "skating": rewards.skating(places, self.config.fps),
             "floor": rewards.floor(places),
+            "floating": rewards.floating(places, self.config.fps),
+            "contact": rewards.contact(places, self.config.fps),
             "jerk": rewards.jerk(places, self.config.fps),
             "limits": rewards.limits(places),
             "duration": rewards.duration(len(motion), sum(row[2] for row in rows_of(prompt))),
