@@ -124,7 +124,7 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # newer versions say `dtype`, older ones ignore that name
             pipe: Any = DiffusionPipeline.from_pretrained(
-                config.pipeline, local_files_only=True, torch_dtype=dtype, **_left_out(config.pipeline, kind)
+                config.pipeline, local_files_only=True, torch_dtype=dtype, **left_out(config.pipeline, kind)
             )
     except (OSError, ValueError) as e:
         raise DataError(f"{config.pipeline}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
@@ -139,7 +139,7 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     return adapter
 
 
-def _left_out(folder: str, kind: type[Adapter]) -> dict[str, None]:
+def left_out(folder: str, kind: type[Adapter]) -> dict[str, None]:
     """Parts that the pipeline can do without (SD3's T5) and that this folder lacks: diffusers wants to be told so."""
     index = _index(folder)
     return {name: None for name in kind.optional if not any(index.get(name) or ())}

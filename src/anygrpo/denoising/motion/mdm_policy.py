@@ -118,7 +118,7 @@ def text_encoder(name: str) -> Callable[[list[str]], Tensor]:
         return _once(_clip(name))
     if not path.is_file():
         raise DataError(f"no text vectors at {name}", "a .safetensors file, path.py:function, or a CLIP folder")
-    known = _vectors(path)
+    known = vectors(path)
 
     def look_up(captions: list[str]) -> Tensor:
         if lacking := [c for c in captions if c not in known]:
@@ -128,7 +128,8 @@ def text_encoder(name: str) -> Callable[[list[str]], Tensor]:
     return look_up
 
 
-def _vectors(path: Path) -> dict[str, Tensor]:
+def vectors(path: Path) -> dict[str, Tensor]:
+    """Caption -> [E], of a file."""
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
 

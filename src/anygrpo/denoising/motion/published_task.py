@@ -13,6 +13,7 @@ from anygrpo.core.rollout import Scores, Stored
 from anygrpo.core.task import BaseTask, epoch_indices
 from anygrpo.denoising.motion import measures, rewards
 from anygrpo.denoising.motion.dataset import UNIT, Dataset, Item, load
+from anygrpo.denoising.motion.features import LAYOUTS
 from anygrpo.denoising.motion.humanml import recover
 from anygrpo.denoising.motion.physical import physical
 from anygrpo.denoising.motion.settings import HumanML3DTaskConfig
@@ -70,7 +71,7 @@ class PublishedMotionTask(BaseTask):
     ) -> None:
         self.config, self.seed, self.train, self.kept = config, seed, train, kept
         self.rewards, self.evaluator, self.size = parts, evaluator, len(train.items)
-        self.scaler, self.fps = train.scaler, train.kind.fps
+        self.scaler, self.fps, self.bones = train.scaler, train.kind.fps, LAYOUTS["humanml"].bones
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         """Items in an order of their own each epoch, each with one of its captions; a third of them one unit of four
@@ -133,6 +134,12 @@ class PublishedMotionTask(BaseTask):
             "tokens": [prompt.get("tokens") for prompt, _ in pairs],
             "fps": [self.fps] * len(pairs),
         }
+
+    def places(self, motion: Tensor) -> dict[str, Tensor]:
+        """World positions {joint: [L, 3]} of a normalised motion (KIT's joints by number)."""
+        joints = recover(self.scaler.undo(motion))
+        names = JOINTS if joints.shape[1] == len(JOINTS) else tuple(map(str, range(joints.shape[1])))
+        return dict(zip(names, joints.unbind(1)))
 
     def _unreadable(self, motion: Any) -> str | None:
         size = self.train.kind.size

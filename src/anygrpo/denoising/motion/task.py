@@ -67,6 +67,7 @@ class MotionTask(BaseTask):
     ) -> None:
         self.config, self.seed, self.bank, self.kept = config, seed, bank, kept
         self.matcher, self.judge, self.layout = matcher, judge, LAYOUTS[config.layout]
+        self.fps, self.bones = config.fps, self.layout.bones
         self.weights = {name: float(getattr(config, name)) for name in PARTS}
         self.means = {action: mean_motion(windows) for action, windows in bank.windows.items()}
 
