@@ -20,4 +20,5 @@ FAMILY = Family(
         ),
     },
     metrics=("anygrpo.denoising.metrics:METRICS",),
+    probes={"cheats": "anygrpo.denoising.motion.cheats:cheats"},
 )

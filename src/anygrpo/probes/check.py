@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.probes import effect, groups, learning, parity, payment, rate
+from anygrpo.probes import cheats, effect, groups, learning, parity, payment, rate
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
@@ -35,6 +35,7 @@ PROBES: dict[str, Probe] = {
     "live_groups": groups.live_groups,
     "components": groups.components,
     "gold_and_wrong": payment.gold_and_wrong,
+    "cheats": cheats.cheats,
     "repeatable_reward": payment.repeatable_reward,
     "trainable": learning.trainable,
     "learning_rate": rate.find_rate,
