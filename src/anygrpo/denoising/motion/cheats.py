@@ -65,7 +65,7 @@ CHEATS: dict[str, Callable[[Tensor, list[Tensor], int], Tensor]] = {
 
 def cheats(subject: Any) -> list[dict[str, Any]]:
     """A row a cheat: {"cheat", "paid", "honest", "difference", "error"}: mean rewards of it and of the captured motions
-    of the same prompts, the mean difference and its standard error. None where the task's stored outputs are no motions.
+    of the same prompts, the mean difference and its standard error. No row where the task has no motions.
     """
     task = subject.task
     scaler = getattr(task, "scaler", None) or getattr(getattr(task, "bank", None), "scaler", None)
