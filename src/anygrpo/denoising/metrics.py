@@ -119,4 +119,50 @@ METRICS: tuple[Metric, ...] = (
             ("duration", "the length that was asked for", "符合要求的时长", "min / max of both lengths"),
         )
     ),
+    *(
+        Metric(
+            f"eval/motion/{name}{of}",
+            unit,
+            f"{english}{', of the data itself' if of else ''}.",
+            f"{chinese}{'（数据本身）' if of else ''}。",
+            formula,
+            "beside the data's own value (..._of_data)",
+            "与数据自身的值（..._of_data）对照",
+            "Better than the data's own value is a sign that a reward is exploited; worse: more weight for that part.",
+            "优于数据自身往往意味着奖励被利用；更差则增大该分项权重。",
+            low=0.0,
+        )
+        for of in ("", "_of_data")
+        for name, unit, english, chinese, formula in (
+            ("skating_ratio", "1", "Share of steps in which a low foot slides (GMD)", "低处脚滑动的步数占比（GMD）",
+             "toe below 5 cm in both frames, over 0.5 m/s at once and in the mean of five frames"),
+            ("sliding_mm", "mm", "Way over the ground of feet that touch it", "触地脚的水平位移",
+             "mean over pairs of frames that touch (below 2.5 cm)"),
+            ("floating_mm", "mm", "Height of the lowest joint above the floor", "最低关节离地高度",
+             "mean, beyond 5 mm; jumps count"),
+            ("penetration_mm", "mm", "Depth of the lowest joint below the floor", "最低关节穿地深度",
+             "mean, beyond 5 mm"),
+            ("jitter", "m/s^3", "Size of the third difference of the joints", "关节三阶差分的大小",
+             "mean norm x fps^3"),
+            ("r1", "1", "R-precision at 1, in groups of 32", "R-precision@1（每组 32）", "by the user's evaluator"),
+            ("r2", "1", "R-precision at 2, in groups of 32", "R-precision@2（每组 32）", "by the user's evaluator"),
+            ("r3", "1", "R-precision at 3, in groups of 32", "R-precision@3（每组 32）", "by the user's evaluator"),
+            ("matching_distance", "1", "Distance of a motion's embedding to its text's", "动作与文本嵌入的距离",
+             "mean Euclidean, by the user's evaluator"),
+            ("spread", "1", "Diversity: mean distance of 300 pairs of embeddings", "多样性：300 对嵌入的平均距离",
+             "by the user's evaluator"),
+        )
+    ),
+    Metric(
+        "eval/motion/fid",
+        "1",
+        "Frechet distance of the motions' embeddings to the data's, by the user's evaluator.",
+        "动作嵌入与数据嵌入的 Fréchet 距离（用户的评估器）。",
+        "as eval/motion/frechet",
+        "falls; comparable at one number of prompts only",
+        "应下降；仅在提示数量相同时可比",
+        "A rise means motions leave the data: raise beta.",
+        "上升说明动作偏离数据：增大 beta。",
+        low=0.0,
+    ),
 )  # fmt: skip

@@ -57,8 +57,8 @@ def physical(joints: Tensor, fps: float) -> dict[str, float]:
     """All of them, by name."""
     return {
         "skating_ratio": skating_ratio(joints, fps),
-        "sliding": sliding(joints),
-        "floating": floating(joints),
-        "penetration": penetration(joints),
+        "sliding_mm": sliding(joints),
+        "floating_mm": floating(joints),
+        "penetration_mm": penetration(joints),
         "jitter": jitter(joints, fps),
     }
