@@ -212,3 +212,21 @@ def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="without guidance"):
         DiffusionPolicyConfig(factory="a:b", loss="nft", sampler="cps", guidance=3.0)
     assert Table.of([{"std": 0.5}]).std.dtype == torch.float32
+
+
+def test_log_probs_of_both_policies_are_logged():
+    """Equal before an update; after it apart by half the mean square shift, in expectation."""
+    p = policy(event_reduction="centred", window=1, window_starts=(3, 3))
+    info = p.sample(["a"], 2, seed=3).info
+    assert info["log_prob/current"] == pytest.approx(info["log_prob/reference"], abs=1e-6)
+    r = rows(p.sample(["a"], 2, seed=3))
+    std = float(p.transitions.noisy.std[3])
+    z = r["noise"][0, 0].double()
+    expected = float(-(z**2).mean() / 2) - math.log(std) - 0.5 * math.log(2 * math.pi)
+    assert info["log_prob/current"] == pytest.approx(expected, abs=1e-4)
+    with torch.no_grad():
+        p.denoiser.b += 1.0
+    moved = [p.sample(["a"], 2, seed=s).info for s in range(60)]
+    d = float(p.transitions.noisy.w_out[3]) / std
+    gap = sum(m["log_prob/current"] - m["log_prob/reference"] for m in moved) / 60
+    assert gap == pytest.approx(d**2 / 2, rel=0.5)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Tree
+from anygrpo.core.rollout import Tree, tree_map
 from anygrpo.denoising.denoiser import Condition
-from anygrpo.denoising.gaussian import dimensions, kl_same_std
+from anygrpo.denoising.gaussian import dimensions, kl_same_std, reduce_mean
 from anygrpo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,3 +76,22 @@ def kl_to_reference(policy: DiffusionPolicy, d: Decisions) -> Tensor:
     if policy.config.kl_unit == "flow_grpo":
         unit = unit * policy.transitions.lengths().to(unit)[d.step]
     return (kl_same_std(d.mean, other, d.std, d.valid) * unit).float().view(d.shape)
+
+
+@torch.no_grad()
+def log_prob_info(policy: DiffusionPolicy, samples: Tree) -> dict[str, float]:
+    """ "log_prob/current" and "log_prob/reference" of the first sample's decisions [P, G, ...], per dimension (the mean
+    reduction, whatever the policy's own is): two forward passes of as many rows as it has decisions."""
+    if policy.faults.active:
+        return {}  # what those runs measured is in their own log-probs
+    rows = tree_map(lambda x: x[:1, 0], samples)
+    whole = slice(0, rows["steps"].shape[1])
+
+    def measured() -> float:
+        d = decisions(policy, rows, whole)
+        return float(reduce_mean(d.action, d.mean, d.std, d.valid, None).mean())
+
+    with policy.mode():
+        current = measured()
+        with policy.reference():
+            return {"log_prob/current": current, "log_prob/reference": measured()}

@@ -20,7 +20,7 @@ from anygrpo.core.device import device_of
 from anygrpo.core.policy import BasePolicy, ClipDefaults
 from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree, tree_map
 from anygrpo.denoising.averaging import Averaged
-from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob
+from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob, log_prob_info
 from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training, model_of
 from anygrpo.denoising.faults import old_log_probs
 from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, total, whitened
@@ -98,7 +98,10 @@ class DiffusionPolicy(BasePolicy):
         size = (len(prompts) * group_size, *self.parts.shape)
         draw = lambda: torch.randn(size, generator=generator, device=self.device)  # noqa: E731
         together = group_size if self.config.shared_start else 1
-        return self.rollout(self.condition_rows(prompts, group_size), draw, kept, (len(prompts), group_size), together)
+        shape = (len(prompts), group_size)
+        rollout = self.rollout(self.condition_rows(prompts, group_size), draw, kept, shape, together)
+        rollout.info.update(log_prob_info(self, rollout.samples))
+        return rollout
 
     def _window_start(self, seed: int) -> int:
         low, high = self.config.window_starts
