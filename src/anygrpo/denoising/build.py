@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anygrpo.denoising.policy import DiffusionPolicy, Parts
+from anygrpo.denoising.parts import Parts
+from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.transitions import transitions_of
 
@@ -19,5 +20,6 @@ def build(config: DiffusionPolicyConfig, seed: int) -> DiffusionPolicy:
     from anygrpo.denoising.pipelines import parts_of
 
     parts = parts_of(config, seed)
-    transitions = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level)
+    levels = None if parts.levels is None else parts.levels(config.steps)
+    transitions = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level, levels)
     return DiffusionPolicy(parts, transitions, config, seed)

@@ -18,13 +18,24 @@ Condition = dict[str, Tensor]
 """What a denoiser is conditioned on, by argument name; every leaf [n, ...]."""
 
 
+THOUSANDTHS = frozenset({
+    "FluxTransformer2DModel", "Flux2Transformer2DModel", "QwenImageTransformer2DModel", "QwenImage21Transformer2DModel",
+    "ChromaTransformer2DModel", "LongCatImageTransformer2DModel", "OvisImageTransformer2DModel",
+    "BriaFibo2Transformer2DModel",
+})  # fmt: skip
+"""Models of diffusers whose level runs from 0 to 1: their pipelines pass timestep / 1000."""
+
+
 class DiffusersDenoiser(nn.Module):
-    """A diffusers UNet or transformer as `denoiser(x, timestep, **condition)`.
+    """A diffusers UNet or transformer as `denoiser(x, timestep, **condition)`, the timestep counting to 1000.
 
     The first argument is called `sample` in UNets and `hidden_states` in transformers; both call the level `timestep`.
+
+    Args:
+        unit: the model's own level per timestep; None: by the model's class (1/1000 for Flux and its like).
     """
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module, unit: float | None = None):
         super().__init__()
         self.model = model
         names = list(inspect.signature(model.forward).parameters)
@@ -34,11 +45,33 @@ class DiffusersDenoiser(nn.Module):
                 "pass a module called as module(x, timestep, **condition) instead",
             )
         self.first = names[0]
+        self.unit = unit if unit is not None else 1e-3 if type(model).__name__ in THOUSANDTHS else 1.0
 
     def forward(self, x: Tensor, timestep: Tensor, **condition: Tensor) -> Tensor:
-        dtype = next(self.model.parameters()).dtype
+        return self.call(x, timestep, condition)
+
+    def call(self, x: Tensor, timestep: Tensor, condition: Condition, **more: Tensor | None) -> Tensor:
+        """The model's output; `more` goes to it as it is (position ids keep their dtype)."""
+        dtype = self.dtype
         cast = {k: v.to(dtype) if v.is_floating_point() else v for k, v in condition.items()}
-        return self.model(**{self.first: x.to(dtype)}, timestep=timestep, return_dict=False, **cast)[0]
+        level = timestep if self.unit == 1.0 else timestep.float() * self.unit
+        given = self.arguments(cast) | {k: v for k, v in more.items() if v is not None}
+        return self.model(**{self.first: x.to(dtype)}, timestep=level, return_dict=False, **given)[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the model computes in: diffusers keeps single layers of some models in float32."""
+        own = getattr(self.model, "dtype", None)
+        return own if isinstance(own, torch.dtype) else next(self.model.parameters()).dtype
+
+    def arguments(self, condition: Condition) -> dict[str, Any]:
+        """The condition as the model's own arguments."""
+        return dict(condition)
+
+
+def model_of(denoiser: nn.Module) -> nn.Module:
+    """The library's own module inside a denoiser, whose tensors bear the library's names; or the denoiser itself."""
+    return denoiser.model if isinstance(denoiser, DiffusersDenoiser) else denoiser
 
 
 def guided(
@@ -137,7 +170,7 @@ def checkpoint_gradients(module: nn.Module) -> None:
     Raises:
         ConfigError: the model has none.
     """
-    model: Any = module.model if isinstance(module, DiffusersDenoiser) else module
+    model: Any = model_of(module)
     if not hasattr(model, "enable_gradient_checkpointing"):
         raise ConfigError(f"{type(model).__name__} has no gradient checkpointing", "gradient_checkpointing = false")
     model.enable_gradient_checkpointing()

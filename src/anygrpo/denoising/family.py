@@ -3,13 +3,22 @@
 from anygrpo.families import Family, Kind
 
 _SETTINGS = "anygrpo.denoising.settings:"
+_MOTION = "anygrpo.denoising.motion.settings:"
 
 FAMILY = Family(
     "denoising",
     policies={
         "diffusion": Kind(_SETTINGS + "DiffusionPolicyConfig", "anygrpo.denoising.build:build", "images"),
         "motion": Kind(_SETTINGS + "MotionPolicyConfig", "anygrpo.denoising.motion.policy:build", "motions"),
+        "mdm": Kind(_MOTION + "MDMPolicyConfig", "anygrpo.denoising.motion.mdm_policy:build", "motions"),
     },
-    tasks={"motion": Kind(_SETTINGS + "MotionTaskConfig", "anygrpo.denoising.motion.task:build", "motions")},
+    tasks={
+        "motion": Kind(_SETTINGS + "MotionTaskConfig", "anygrpo.denoising.motion.task:build", "motions"),
+        "humanml3d": Kind(_MOTION + "HumanML3DTaskConfig", "anygrpo.denoising.motion.published_task:build", "motions"),
+        "images": Kind(
+            "anygrpo.denoising.image.settings:ImageTaskConfig", "anygrpo.denoising.image.task:build", "images"
+        ),
+    },
     metrics=("anygrpo.denoising.metrics:METRICS",),
+    probes={"cheats": "anygrpo.denoising.motion.cheats:cheats"},
 )

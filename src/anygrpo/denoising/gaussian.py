@@ -77,19 +77,33 @@ def reduce_centred(action: Tensor, mean: Tensor, std: Tensor, valid: Tensor, noi
     return (total(noise * delta, valid) / dimensions(valid, mean).sqrt()).float()
 
 
+def reduce_squared_error(action: Tensor, mean: Tensor, std: Tensor, valid: Tensor, noise: Tensor | None) -> Tensor:
+    """-(action - mean)^2, mean over dimensions, [n]: what CPS's code calls a log-prob (no 2 std^2, no constant). It is
+    the mean reduction times 2 std^2, so that its clip range is smaller (published: 1e-5)."""
+    return (-total((action - mean).square(), valid) / dimensions(valid, mean)).float()
+
+
+def reduce_guard(action: Tensor, mean: Tensor, std: Tensor, valid: Tensor, noise: Tensor | None) -> Tensor:
+    """GRPO-Guard's log-ratio (arXiv 2510.22319), [n]: (mean reduction + |mean - behaviour|^2 / (2 std^2)) std, which is
+    the mean over dimensions of noise (mean - behaviour mean). `centred` times std / sqrt(D)."""
+    d = dimensions(valid, mean)
+    return (reduce_centred(action, mean, std, valid, noise).double() * std.double() / d.sqrt()).float()
+
+
 @dataclass(frozen=True)
 class Reduction:
     """An event reduction, and the clip range that fits it.
 
     Attributes:
         log_prob: (action, mean, std, valid, noise) -> [n].
-        per_dimension: whether the KL is a mean over dimensions (d^2 / 2) or the event's sum.
+        scale: (dimensions [n] float64, std [n] float64) -> [n]: this log-prob's gradient at the behaviour policy over
+            the event's own. The KL is multiplied by it too, so that one beta means one strength beside the policy term.
         needs_noise: whether the drawn noise is stored with the samples.
         clip: D -> default clip range.
     """
 
     log_prob: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None], Tensor]
-    per_dimension: bool
+    scale: Callable[[Tensor, Tensor], Tensor]
     needs_noise: bool
     clip: Callable[[int], ClipDefaults]
 
@@ -99,14 +113,20 @@ def _same(width: float) -> ClipDefaults:
 
 
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction(reduce_sum, False, False, lambda d: _same(0.2)),
-    "mean": Reduction(reduce_mean, True, False, lambda d: _same(PUBLISHED_SHIFT / math.sqrt(d))),
-    "centred": Reduction(reduce_centred, True, True, lambda d: _same(PUBLISHED_SHIFT)),
+    "sum": Reduction(reduce_sum, lambda d, std: torch.ones_like(d), False, lambda d: _same(0.2)),
+    "mean": Reduction(reduce_mean, lambda d, std: 1 / d, False, lambda d: _same(PUBLISHED_SHIFT / math.sqrt(d))),
+    "centred": Reduction(reduce_centred, lambda d, std: d.rsqrt(), True, lambda d: _same(PUBLISHED_SHIFT)),
+    "squared_error": Reduction(
+        reduce_squared_error,
+        lambda d, std: 2 * std**2 / d,
+        False,
+        lambda d: _same(0.1 * PUBLISHED_SHIFT / math.sqrt(d)),
+    ),
+    "guard": Reduction(reduce_guard, lambda d, std: std / d, True, lambda d: _same(PUBLISHED_SHIFT / math.sqrt(d))),
 }
 
 
-def kl_same_std(mean: Tensor, other: Tensor, std: Tensor, valid: Tensor, per_dimension: bool) -> Tensor:
-    """KL(N(mean, std^2) || N(other, std^2)) = |mean - other|^2 / (2 std^2), [n]; summed over the valid dimensions or
-    their mean. Exact, and so is its gradient. `std` is the step's own, with dt in it."""
-    summed = total(0.5 * ((mean - other) / expand(std, mean)).square(), valid)
-    return (summed / dimensions(valid, mean) if per_dimension else summed).float()
+def kl_same_std(mean: Tensor, other: Tensor, std: Tensor, valid: Tensor) -> Tensor:
+    """KL(N(mean, std^2) || N(other, std^2)) = |mean - other|^2 / (2 std^2) of the event, summed over the valid
+    dimensions: [n] float64. Exact, and so is its gradient. `std` is the step's own, with dt in it."""
+    return total(0.5 * ((mean - other) / expand(std, mean)).square(), valid)

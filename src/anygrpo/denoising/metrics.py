@@ -41,6 +41,25 @@ METRICS: tuple[Metric, ...] = (
         "kl/reference, reward/std_within and advantages depend on it: compare steps whose windows lie alike.",
         "kl/reference、reward/std_within 与优势随之变化：请比较窗口位置相近的步。",
     ),
+    *(
+        Metric(
+            f"log_prob/{name}",
+            "nats",
+            f"Log-prob of a sample's denoising steps under the {english} policy, per dimension "
+            f"(`mean_log_prob_{short}` of other trainers, which sum it over all dimensions).",
+            f"样本各去噪步在{chinese}策略下的对数概率，按维平均"
+            f"（即其他训练器的 `mean_log_prob_{short}`，后者对全部维求和）。",
+            "mean over decisions and valid dimensions of -z^2 / 2 - log std - log(2 pi) / 2; of the first sample",
+            "equal before the first update; their difference is then half d^2, d the rms shift of the mean over the std",
+            "首次更新前两者相等；其差为 d^2 的一半，d 为均值偏移（以步的标准差计）的均方根",
+            "A difference before any update: the reference is another policy (dropout, guidance, other weights).",
+            "尚未更新就有差异：参考策略并非同一策略（dropout、引导或权重不同）。",
+        )
+        for name, short, english, chinese in (
+            ("current", "current", "sampling", "采样"),
+            ("reference", "ref", "reference", "参考"),
+        )
+    ),
     Metric(
         "z2",
         "1",
@@ -108,11 +127,61 @@ METRICS: tuple[Metric, ...] = (
         for name, english, chinese, formula in (
             ("skating", "the supporting foot does not slide", "支撑脚不滑动", "exp(-speed / 0.5 m/s)"),
             ("floor", "nothing sinks below the floor", "不穿透地面", "exp(-mean depth / 2 cm)"),
+            ("floating", "nothing hangs in the air", "不悬空",
+             "exp(-mean height of an unsupported body / 5 cm); free flight is none"),
+            ("contact", "something touches the floor, or the body flies freely", "有支撑或处于自由飞行",
+             "share of frames"),
             ("jerk", "no jerk beyond captured motion's", "加加速度不超过真实动作",
              "exp(1 - rms jerk / 1200 m/s^3), at most 1"),
             ("limits", "limbs keep their length, knees and elbows bend as they can", "肢长不变、膝肘弯曲合理",
              "share of limb checks that hold"),
             ("duration", "the length that was asked for", "符合要求的时长", "min / max of both lengths"),
         )
+    ),
+    *(
+        Metric(
+            f"eval/motion/{name}{of}",
+            unit,
+            f"{english}{', of the data itself' if of else ''}.",
+            f"{chinese}{'（数据本身）' if of else ''}。",
+            formula,
+            "beside the data's own value (..._of_data)",
+            "与数据自身的值（..._of_data）对照",
+            "Better than the data's own value is a sign that a reward is exploited; worse: more weight for that part.",
+            "优于数据自身往往意味着奖励被利用；更差则增大该分项权重。",
+            low=0.0,
+        )
+        for of in ("", "_of_data")
+        for name, unit, english, chinese, formula in (
+            ("skating_ratio", "1", "Share of steps in which a low foot slides (GMD)", "低处脚滑动的步数占比（GMD）",
+             "toe below 5 cm in both frames, over 0.5 m/s at once and in the mean of five frames"),
+            ("sliding_mm", "mm", "Way over the ground of feet that touch it", "触地脚的水平位移",
+             "mean over pairs of frames that touch (below 2.5 cm)"),
+            ("floating_mm", "mm", "Height of the lowest joint above the floor", "最低关节离地高度",
+             "mean, beyond 5 mm; jumps count"),
+            ("penetration_mm", "mm", "Depth of the lowest joint below the floor", "最低关节穿地深度",
+             "mean, beyond 5 mm"),
+            ("jitter", "m/s^3", "Size of the third difference of the joints", "关节三阶差分的大小",
+             "mean norm x fps^3"),
+            ("r1", "1", "R-precision at 1, in groups of 32", "R-precision@1（每组 32）", "by the user's evaluator"),
+            ("r2", "1", "R-precision at 2, in groups of 32", "R-precision@2（每组 32）", "by the user's evaluator"),
+            ("r3", "1", "R-precision at 3, in groups of 32", "R-precision@3（每组 32）", "by the user's evaluator"),
+            ("matching_distance", "1", "Distance of a motion's embedding to its text's", "动作与文本嵌入的距离",
+             "mean Euclidean, by the user's evaluator"),
+            ("spread", "1", "Diversity: mean distance of 300 pairs of embeddings", "多样性：300 对嵌入的平均距离",
+             "by the user's evaluator"),
+        )
+    ),
+    Metric(
+        "eval/motion/fid",
+        "1",
+        "Frechet distance of the motions' embeddings to the data's, by the user's evaluator.",
+        "动作嵌入与数据嵌入的 Fréchet 距离（用户的评估器）。",
+        "as eval/motion/frechet",
+        "falls; comparable at one number of prompts only",
+        "应下降；仅在提示数量相同时可比",
+        "A rise means motions leave the data: raise beta.",
+        "上升说明动作偏离数据：增大 beta。",
+        low=0.0,
     ),
 )  # fmt: skip

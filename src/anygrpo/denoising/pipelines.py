@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import importlib
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from anygrpo.core import user_code
 from anygrpo.core.device import device_of
-from anygrpo.denoising.denoiser import Condition, DiffusersDenoiser
-from anygrpo.denoising.policy import Parts
+from anygrpo.core.rollout import tree_map
+from anygrpo.denoising.adapters.base import Adapter
+from anygrpo.denoising.denoiser import Condition
+from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError, DataError
 
-SCHEDULERS = {
-    "ddpm": "DDPMScheduler",
-    "ddim": "DDIMScheduler",
-    "flow_grpo": "FlowMatchEulerDiscreteScheduler",
-    "dance_grpo": "FlowMatchEulerDiscreteScheduler",
+FLOW_SAMPLERS = ("flow_grpo", "dance_grpo", "cps")
+SCHEDULERS = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"} | dict.fromkeys(
+    FLOW_SAMPLERS, "FlowMatchEulerDiscreteScheduler"
+)
+_ADAPTERS = "anygrpo.denoising.adapters."
+ADAPTERS = {
+    "StableDiffusionPipeline": _ADAPTERS + "stable_diffusion:StableDiffusion",
+    "StableDiffusionXLPipeline": _ADAPTERS + "stable_diffusion:StableDiffusionXL",
+    "StableDiffusion3Pipeline": _ADAPTERS + "stable_diffusion:StableDiffusion3",
+    "FluxPipeline": _ADAPTERS + "flux:Flux",
+    "WanPipeline": _ADAPTERS + "wan:Wan",
 }
+"""Pipelines whose conditioning, time scale, packing and levels are known, by diffusers' class name. No other is taken:
+a denoiser that is called in the wrong unit gives pictures, only bad ones."""
+_CACHED_PROMPTS = 4096
+_DECODED_AT_ONCE = 4
 
 
 def parts_of(config: DiffusionPolicyConfig, seed: int) -> Parts:
@@ -28,17 +45,20 @@ def parts_of(config: DiffusionPolicyConfig, seed: int) -> Parts:
 
 
 def from_factory(name: str, seed: int) -> Parts:
-    """Call `module:function` with the seed.
+    """Call `package.module:function` or `path.py:function` with the seed.
 
     Raises:
         DataError: it cannot be imported.
         ConfigError: it did not return `Parts`.
     """
-    module, _, function = name.partition(":")
-    try:
-        make = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as e:
-        raise DataError(f"policy.factory = {name!r}: {e}", "write it as package.module:function") from e
+    if name.rpartition(":")[0].endswith(".py"):
+        make = user_code.load(name)
+    else:
+        module, _, function = name.partition(":")
+        try:
+            make = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError) as e:
+            raise DataError(f"policy.factory = {name!r}: {e}", "write it as package.module:function") from e
     parts = make(seed)
     if not isinstance(parts, Parts):
         raise ConfigError(f"{name} returned {type(parts).__name__}", "return anygrpo.denoising.build.Parts")
@@ -55,63 +75,123 @@ def prompt_text(prompt: Any) -> str:
     return str(prompt)
 
 
-def from_pipeline(config: DiffusionPolicyConfig) -> Parts:
-    """A pipeline folder in the shape of Stable Diffusion (UNet, one text encoder) or Stable Diffusion 3 (transformer,
-    pooled projections). Only the denoiser is trained; text encoders and VAE are frozen.
+def adapter_class(folder: str) -> type[Adapter]:
+    """The adapter of a saved pipeline, by what its model_index.json says. Nothing is loaded.
+
+    Raises:
+        DataError: no pipeline there.
+        ConfigError: a pipeline of a kind that is not known here; it is named.
+    """
+    name = _index(folder)["_class_name"]
+    if name not in ADAPTERS:
+        raise ConfigError(
+            f"{folder} holds a {name}, whose conditioning and time scale are not known here",
+            f"one of {', '.join(sorted(ADAPTERS))}; or make its parts yourself: policy.factory (docs/motion.md)",
+        )
+    module, _, kind = ADAPTERS[name].partition(":")
+    return getattr(importlib.import_module(module), kind)
+
+
+def _index(folder: str) -> dict[str, Any]:
+    try:
+        index = json.loads((Path(folder) / "model_index.json").read_text())
+        return index | {"_class_name": str(index["_class_name"])}
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise DataError(
+            f"{folder}: no saved pipeline: {e}", "give the folder that pipeline.save_pretrained wrote"
+        ) from e
+
+
+def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
+    """The pipeline loaded in `config.dtype` on `config.device`, frozen but for its denoiser. VAEs that say that half
+    precision overflows (SDXL's `force_upcast`) stay in float32.
 
     Raises:
         DataError: the folder does not load.
+        ConfigError: a kind that is not known, or a sampler of the other kind of model.
     """
-    import diffusers
+    from diffusers.pipelines.pipeline_utils import DiffusionPipeline
 
+    assert config.pipeline is not None
+    kind = adapter_class(config.pipeline)
+    if (config.sampler in FLOW_SAMPLERS) != kind.flow:
+        raise ConfigError(
+            f"sampler = {config.sampler!r}, and {config.pipeline} is a {'flow' if kind.flow else 'diffusion'} model",
+            f"one of {', '.join(FLOW_SAMPLERS) if kind.flow else 'ddim, ddpm'}",
+        )
+    dtype = torch.bfloat16 if config.dtype == "bfloat16" else torch.float32
     try:
-        pipe: Any = diffusers.DiffusionPipeline.from_pretrained(config.pipeline, local_files_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # newer versions say `dtype`, older ones ignore that name
+            pipe: Any = DiffusionPipeline.from_pretrained(
+                config.pipeline, local_files_only=True, torch_dtype=dtype, **left_out(config.pipeline, kind)
+            )
     except (OSError, ValueError) as e:
         raise DataError(f"{config.pipeline}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
     device = device_of(config.device)
     pipe.to(device)
+    if getattr(pipe.vae.config, "force_upcast", False):
+        pipe.vae.float()
     for module in (m for m in pipe.components.values() if isinstance(m, torch.nn.Module)):
         module.requires_grad_(False).eval()
-    model = pipe.unet if getattr(pipe, "unet", None) is not None else pipe.transformer
-    model.requires_grad_(True)
+    adapter = kind(pipe, config, device)
+    adapter.model.requires_grad_(True)
+    return adapter
+
+
+def left_out(folder: str, kind: type[Adapter]) -> dict[str, None]:
+    """Parts that the pipeline can do without (SD3's T5) and that this folder lacks: diffusers wants to be told so."""
+    index = _index(folder)
+    return {name: None for name in kind.optional if not any(index.get(name) or ())}
+
+
+def from_pipeline(config: DiffusionPolicyConfig) -> Parts:
+    """A saved text-to-image (or video) pipeline. Only the denoiser is trained; text encoders and VAE are frozen.
+
+    Raises:
+        DataError, ConfigError: see `load_adapter`.
+    """
+    import diffusers
+
+    adapter = load_adapter(config)
     wanted = getattr(diffusers, SCHEDULERS[config.sampler])
+    scheduler = wanted.from_config(adapter.pipe.scheduler.config, **adapter.scheduler_settings())
+    with torch.no_grad():
+        null = None if adapter.embedded else adapter.null()
     return Parts(
-        denoiser=DiffusersDenoiser(model),
-        scheduler=wanted.from_config(pipe.scheduler.config),
-        shape=(int(model.config.in_channels), config.height, config.width),
-        encode=lambda prompts: _encode(pipe, [prompt_text(p) for p in prompts], device),
-        decode=lambda latents, condition: list(_decode(pipe, latents)),
-        to_latent=lambda image: _latent(pipe, image, device),
-        null=_encode(pipe, [config.negative_prompt], device),
+        denoiser=adapter.denoiser(),
+        scheduler=scheduler,
+        shape=adapter.shape(),
+        encode=Remembered(adapter.encode),
+        decode=lambda latents, condition: _in_slices(adapter.decode, latents),
+        to_latent=torch.no_grad()(adapter.to_latent),
+        null=null,
+        levels=adapter.levels,
+        embedded_guidance=adapter.embedded,
     )
 
 
-@torch.no_grad()
-def _encode(pipe: Any, texts: list[str], device: torch.device) -> Condition:
-    if hasattr(pipe, "text_encoder_3"):
-        embedding, _, pooled, _ = pipe.encode_prompt(
-            texts, texts, texts, device=device, do_classifier_free_guidance=False
-        )
-        return {"encoder_hidden_states": embedding, "pooled_projections": pooled}
-    embedding, _ = pipe.encode_prompt(texts, device, 1, do_classifier_free_guidance=False)
-    return {"encoder_hidden_states": embedding}
+class Remembered:
+    """Prompts -> condition [P, ...]. A prompt is encoded once, alone (so that its neighbours cannot matter), and kept
+    in main memory."""
 
+    def __init__(self, encode: Callable[[str], Condition]):
+        self.encode = encode
+        self.known: dict[str, Condition] = {}
 
-def _shift_scale(pipe: Any) -> tuple[float, float]:
-    shift = getattr(pipe.vae.config, "shift_factor", None)
-    return float(shift or 0.0), float(pipe.vae.config.scaling_factor)
-
-
-def _decode(pipe: Any, latents: Tensor) -> Tensor:
-    """Images [m, 3, H, W] in [0, 1]."""
-    shift, scale = _shift_scale(pipe)
-    images = pipe.vae.decode((latents / scale + shift).to(pipe.vae.dtype)).sample
-    return (images.float() / 2 + 0.5).clamp(0, 1)
+    @torch.no_grad()
+    def __call__(self, prompts: list[Any]) -> Condition:
+        texts = [prompt_text(p) for p in prompts]
+        for text in dict.fromkeys(texts):
+            if text not in self.known:
+                if len(self.known) >= _CACHED_PROMPTS:
+                    self.known.pop(next(iter(self.known)))
+                self.known[text] = tree_map(lambda x: x.detach().cpu(), self.encode(text))
+        rows = [self.known[t] if t in self.known else self.encode(t) for t in texts]
+        return {name: torch.cat([row[name].cpu() for row in rows]) for name in rows[0]}
 
 
 @torch.no_grad()
-def _latent(pipe: Any, image: Tensor, device: torch.device) -> Tensor:
-    """The mode of the VAE's posterior of one image [3, H, W] in [0, 1]."""
-    shift, scale = _shift_scale(pipe)
-    posterior = pipe.vae.encode(image[None].to(device, pipe.vae.dtype) * 2 - 1).latent_dist
-    return ((posterior.mode() - shift) * scale)[0].float()
+def _in_slices(decode: Callable[[Tensor], Tensor], latents: Tensor) -> list[Tensor]:
+    """Outputs of a few latents at a time: a VAE takes more memory for a picture than the denoiser does."""
+    return [output.cpu() for part in latents.split(_DECODED_AT_ONCE) for output in decode(part)]

@@ -9,8 +9,7 @@ Those after `replay` are described in `stored`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,57 +17,22 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.device import device_of
-from anygrpo.core.policy import Policy
+from anygrpo.core.policy import ClipDefaults, Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
 from anygrpo.core.task import Stored
-from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training
+from anygrpo.denoising.averaging import Averaged
+from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob, log_prob_info
+from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training, model_of
 from anygrpo.denoising.faults import old_log_probs
-from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, kl_same_std, total, whitened
+from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, total, whitened
+from anygrpo.denoising.image.pictures import inline, is_picture
+from anygrpo.denoising.levels import sample_levels, score_levels
+from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import Denoising
 from anygrpo.denoising.stored import denoising_loss, replay_outputs
 from anygrpo.denoising.trajectory import denoise
 from anygrpo.denoising.transitions import Transitions
 from anygrpo.errors import ConfigError
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a denoising policy is made of; your own factory returns this.
-
-    Attributes:
-        denoiser: `denoiser(x [n, *E], timestep [n], **condition) -> [n, *E]`.
-        scheduler: a diffusers DDPM, DDIM or flow-matching Euler scheduler.
-        shape: E, the latent's shape.
-        encode: prompts -> condition with leaves [P, ...], without gradient.
-        decode: (latents [m, *E], condition [m, ...]) -> m outputs, as a reward reads them (images, motions).
-        to_latent: one output -> latent E (the inverse of `decode`), for stored actions; None where there is none.
-        null: the unconditional condition, leaves [1, ...].
-        valid: condition -> bool broadcastable to [n, *E]: dimensions that count. None: all of them.
-    """
-
-    denoiser: nn.Module
-    scheduler: Any
-    shape: tuple[int, ...]
-    encode: Callable[[list[Any]], Condition]
-    decode: Callable[[Tensor, Condition], list[Any]]
-    to_latent: Callable[[Any], Tensor] | None = None
-    null: Condition | None = None
-    valid: Callable[[Condition], Tensor] | None = None
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """The Gaussians of t decisions of n rows, flattened to m = n t, as scoring reads them."""
-
-    shape: tuple[int, int]
-    step: Tensor
-    x: Tensor
-    action: Tensor
-    mean: Tensor
-    std: Tensor
-    noise: Tensor | None
-    valid: Tensor
-    condition: Condition
 
 
 class DiffusionPolicy(Policy):
@@ -83,20 +47,34 @@ class DiffusionPolicy(Policy):
     def __init__(self, parts: Parts, transitions: Transitions, config: Denoising, seed: int):
         self.parts, self.transitions, self.config = parts, transitions, config
         self.device = device_of(config.device)
-        self.guidance, self.time_chunk, self.faults = config.guidance, config.time_chunk, config.faults
+        self.guidance = 1.0 if parts.embedded_guidance else config.guidance
+        self.time_chunk, self.faults = config.time_chunk, config.faults
         self.reduction = REDUCTIONS[config.event_reduction]
         self.clip = self.reduction.clip(int(torch.Size(parts.shape).numel()))
-        self.denoiser = parts.denoiser.to(torch.bfloat16 if config.dtype == "bfloat16" else torch.float32)
+        self.denoiser = parts.denoiser
+        if getattr(config, "pipeline", None) is None:  # a pipeline was loaded in its dtype
+            self.denoiser.to(torch.bfloat16 if config.dtype == "bfloat16" else torch.float32)
         if config.gradient_checkpointing:
             checkpoint_gradients(self.denoiser)
         self._reference = Reference(self.denoiser, config.lora, seed)
         self._reference.to(self.device)
         self.denoiser.eval()
         self._refuse_what_cannot_be()
+        self._version = 0
+        self._average = None
+        if config.average is not None:
+            self._average = Averaged(self.trainable(), config.average, config.average_every)
+        self.step_weights = self.transitions.step_weights(config.step_weights).to(self.device)
+        self.targets_in_samples = config.loss == "nft"  # type: ignore[misc]
+        if config.loss != "steps":
+            self.clip = ClipDefaults(1.0, 1.0)
+            self.time_chunk = None
 
     def _refuse_what_cannot_be(self) -> None:
         if self.guidance != 1.0 and self.parts.null is None:
             raise ConfigError(f"guidance = {self.guidance}, but this model has no unconditional input", "guidance = 1")
+        if self.config.loss != "steps":
+            return
         possible = self.transitions.stochastic()
         if possible == 0 or bool((self.transitions.noisy.std[:possible] <= 0).any()):
             raise ConfigError(
@@ -113,24 +91,51 @@ class DiffusionPolicy(Policy):
 
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
         """P x G trajectories; T = the stochastic steps."""
-        low, high = self.config.window_starts
-        start = low + int(torch.randint(high - low + 1, (1,), generator=torch.Generator().manual_seed(seed)))
+        if self.config.loss != "steps":
+            return sample_levels(self, prompts, group_size, seed)
+        start = self._window_start(seed)
         kept = range(start, start + (self.config.window or self.transitions.stochastic()))
         generator = torch.Generator(self.device).manual_seed(seed)
         size = (len(prompts) * group_size, *self.parts.shape)
         draw = lambda: torch.randn(size, generator=generator, device=self.device)  # noqa: E731
         together = group_size if self.config.shared_start else 1
-        return self._rollout(self.condition_rows(prompts, group_size), draw, kept, (len(prompts), group_size), together)
+        shape = (len(prompts), group_size)
+        rollout = self.rollout(self.condition_rows(prompts, group_size), draw, kept, shape, together)
+        rollout.info.update(log_prob_info(self, rollout.samples))
+        return rollout
+
+    def _window_start(self, seed: int) -> int:
+        low, high = self.config.window_starts
+        if self.config.window_moves == "progressive":
+            return low + self.version // self.config.window_every % (high - low + 1)
+        return low + int(torch.randint(high - low + 1, (1,), generator=torch.Generator().manual_seed(seed)))
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One sample a prompt, a function of the prompt's "seed" (its position where it has none), by the sampler that
-        trains (`evaluation = "seeded"`) or the noise-free ODE."""
+        trains (`evaluation = "seeded"`) or the noise-free ODE; under the averaged weights where `average` is set."""
         seeds = [int(p.get("seed", i)) if isinstance(p, dict) else i for i, p in enumerate(prompts)]
         each = [torch.Generator().manual_seed(s) for s in seeds]
         draw = lambda: torch.stack([torch.randn(self.parts.shape, generator=g) for g in each]).to(self.device)  # noqa: E731
         start, size = self.config.window_starts[0], self.config.window or self.transitions.stochastic()
-        kept = range(0) if self.config.evaluation == "ode" else range(start, start + size)
-        return self._rollout(self.condition_rows(prompts, 1), draw, kept, (len(prompts), 1))
+        noiseless = self.config.evaluation == "ode" or self.config.loss != "steps"
+        kept = range(0) if noiseless else range(start, start + size)
+        with self.averaged():
+            return self.rollout(self.condition_rows(prompts, 1), draw, kept, (len(prompts), 1))
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """Optimizer steps taken; the loop sets it, and the average of the weights follows."""
+        return self._version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        if self._average is not None and value != self._version:
+            self._average.follow(self._version, value)
+        self._version = value
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Inside, the weights are their running average (where there is one)."""
+        return nullcontext() if self._average is None else self._average()
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         """log_probs [n, t] by the event reduction; kl [n, t] exact; losses["supervised"] [n] of replayed rows.
@@ -141,16 +146,19 @@ class DiffusionPolicy(Policy):
         self.check_wanted(want)
         if "clean" in samples:
             return denoising_loss(self, samples, want)
+        if "levels" in samples:
+            with self.mode():
+                return score_levels(self, samples, times, want)
         if "supervised" in want:
             raise ConfigError(
                 "the denoising loss needs clean demonstrations, and these rows were sampled",
                 "lambda_supervised = 0, or a stage with source = 'stored'",
             )
         where = slice(0, samples["steps"].shape[1]) if self.faults.whole_trajectory else times
-        with self._mode():
-            decisions = self._decisions(samples, where)
-        log_probs = self._log_prob(decisions)
-        kl = self._kl(decisions) if "kl" in want else None
+        with self.mode():
+            scored = decisions(self, samples, where)
+        log_probs = log_prob(self, scored)
+        kl = kl_to_reference(self, scored) if "kl" in want else None
         if self.faults.whole_trajectory:
             log_probs, kl = log_probs.sum(1, keepdim=True), None if kl is None else kl.sum(1, keepdim=True)
         return Evaluation(log_probs, kl=kl)
@@ -163,11 +171,19 @@ class DiffusionPolicy(Policy):
             flat = self.parts.decode(final.flatten(0, 1), rows)
         return [flat[i * g : (i + 1) * g] for i in range(p)]
 
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        """As any policy; pictures as thumbnails (data URIs of PNG)."""
+        rows = super().show(prompts, outputs)
+        for row, made in zip(rows, outputs):
+            row["outputs"] = [inline(x) if is_picture(x) else said for x, said in zip(made, row["outputs"])]
+        return rows
+
     def reference(self) -> AbstractContextManager[None]:
         return self._reference()
 
     def trainable(self) -> nn.Module:
-        return self.denoiser
+        """The library's own module, where there is one: its tensors then bear the library's names."""
+        return model_of(self.denoiser)
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         """Clean outputs as rows; noise, noise level and dropout seed are drawn here from `seed` and stored."""
@@ -181,8 +197,8 @@ class DiffusionPolicy(Policy):
         rows = tree_map(lambda x: x.flatten(0, 1), samples)
         squares, count = 0.0, 0.0
         for t in range(rows["steps"].shape[1]):
-            with torch.no_grad(), self._mode():
-                d = self._decisions(rows, slice(t, t + 1))
+            with torch.no_grad(), self.mode():
+                d = decisions(self, rows, slice(t, t + 1))
             squares += float(total(whitened(d.action, d.mean, d.std).square(), d.valid).sum())
             count += float(dimensions(d.valid, d.mean).sum())
         return squares / count, int(count)
@@ -201,11 +217,15 @@ class DiffusionPolicy(Policy):
             return torch.ones(like.shape[0], *[1] * (like.dim() - 1), dtype=torch.bool, device=like.device)
         return self.parts.valid(condition)
 
-    def _predict(self, x: Tensor, step: Tensor, condition: Condition) -> Tensor:
-        timestep = self.transitions.timesteps.to(self.device)[step]
+    def predict(self, x: Tensor, step: Tensor, condition: Condition) -> Tensor:
+        """The guided prediction before steps [n] of the table."""
+        return self.predict_at(x, self.transitions.timesteps.to(self.device)[step], condition)
+
+    def predict_at(self, x: Tensor, timestep: Tensor, condition: Condition) -> Tensor:
+        """The guided prediction at timesteps [n] of any value."""
         return guided(self.denoiser, x, timestep, condition, self.parts.null or {}, self.guidance)
 
-    def _rollout(
+    def rollout(
         self,
         condition: Condition,
         draw: Callable[[], Tensor],
@@ -224,12 +244,12 @@ class DiffusionPolicy(Policy):
             reduction=self.reduction,
             valid=valid,
         )
-        with self._mode():
+        with self.mode():
             first = kept.start if together > 1 else 0
             few = {k: v[::together] for k, v in condition.items()}
-            x, _ = follow(lambda x, step: self._predict(x, step, few), x, steps=range(first), kept=range(0))
+            x, _ = follow(lambda x, step: self.predict(x, step, few), x, steps=range(first), kept=range(0))
             final, record = follow(
-                lambda x, step: self._predict(x, step, condition),
+                lambda x, step: self.predict(x, step, condition),
                 x.repeat_interleave(together, 0),
                 steps=range(first, len(self.transitions)),
                 kept=kept,
@@ -258,7 +278,7 @@ class DiffusionPolicy(Policy):
     # -- scoring -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _mode(self) -> Iterator[None]:
+    def mode(self) -> Iterator[None]:
         """Eval mode, in sampling and in scoring alike; train mode under the fault `dropout_in_replay`."""
         noisy = self.faults.dropout_in_replay
         if noisy or in_training(self.denoiser):  # to look is faster than to set
@@ -268,33 +288,3 @@ class DiffusionPolicy(Policy):
         finally:
             if noisy:
                 self.denoiser.eval()
-
-    def _decisions(self, samples: Tree, times: slice) -> Decisions:
-        step = samples["steps"][:, times]
-        n, t = step.shape
-        flat = lambda x: x.reshape(n * t, *x.shape[2:])  # noqa: E731
-        first, step = times.indices(samples["steps"].shape[1])[0], flat(step)
-        x = flat(samples["latents"][:, first : first + t])
-        action = flat(samples["latents"][:, first + 1 : first + t + 1]).float().detach()
-        condition = {k: v.repeat_interleave(t, 0) for k, v in samples["condition"].items()}
-        mean, std = self.transitions.gaussian(step, x, self._predict(x, step, condition))
-        if self.faults.score_last_step:
-            std = torch.where(std > 0, std, self.transitions.neighbour_std(step))
-        if not bool((std > 0).all()):
-            raise ConfigError(
-                f"step {int(step[std <= 0][0])} of {len(self.transitions)} has no noise: its action has no density",
-                "score only the stochastic steps, as `sample` returns them",
-            )
-        if self.faults.attach_actions:
-            action = action + (mean - mean.detach())
-        noise = flat(samples["noise"][:, times]) if self.reduction.needs_noise else None
-        return Decisions((n, t), step, x, action, mean, std, noise, self.valid_dimensions(condition, mean), condition)
-
-    def _log_prob(self, d: Decisions) -> Tensor:
-        return self.reduction.log_prob(d.action, d.mean, d.std, d.valid, d.noise).view(d.shape)
-
-    def _kl(self, d: Decisions) -> Tensor:
-        """Exact KL to the reference, [n, t], by a second forward of the same latents under it."""
-        with torch.no_grad(), self.reference():
-            other, _ = self.transitions.gaussian(d.step, d.x, self._predict(d.x, d.step, d.condition))
-        return kl_same_std(d.mean, other, d.std, d.valid, self.reduction.per_dimension).view(d.shape)

@@ -49,25 +49,50 @@ class Denoising(Section):
 
     steps: int = Field(50, ge=2)
     "Denoising steps of a sample (stochastic or not)."
-    sampler: Literal["ddpm", "ddim", "flow_grpo", "dance_grpo"] = "ddpm"
-    "The transition between two steps. ddim takes `eta`, the two flow SDEs take `noise_level`."
+    sampler: Literal["ddpm", "ddim", "flow_grpo", "dance_grpo", "cps"] = "ddpm"
+    "The transition between two steps. ddim takes `eta`, the three of flow models take `noise_level`."
     eta: float = Field(1.0, gt=0, le=1)
     "ddim: share of the DDPM posterior std."
     noise_level: float = Field(0.7, gt=0)
-    "flow SDE: a in a sqrt(s/(1-s)) (flow_grpo) or the constant sigma (dance_grpo)."
+    "flow_grpo: a in a sqrt(s/(1-s)); dance_grpo: the constant sigma; cps: in quarter turns, at most 1."
     window: int | None = Field(None, ge=1)
     "Stochastic steps of a sample; the rest follow the ODE. None: every step that can have noise."
     window_starts: tuple[int, int] = (0, 0)
-    "First and last step where the window may begin; drawn for each rollout from its seed."
+    "First and last step where the window may begin."
+    window_moves: Literal["drawn", "progressive"] = "drawn"
+    "drawn: for each rollout, from its seed. progressive (MixGRPO): a step further every `window_every` updates, and"
+    "back to the first at the end."
+    window_every: int = Field(25, ge=1)
     shared_start: bool = False
     "A group's samples go one way up to the first stochastic step (DanceGRPO): only scored noise tells them apart."
     guidance: float = Field(1.0, ge=0)
     "Classifier-free guidance scale w: uncond + w (cond - uncond), in sampling and in scoring. 1: none."
-    event_reduction: Literal["sum", "mean", "centred"] = "centred"
-    "How one decision's dimensions become one number; each has its own default clip range."
+    event_reduction: Literal["sum", "mean", "centred", "squared_error", "guard"] = "centred"
+    "How one decision's dimensions become one number; each has its own default clip range, and a recipe's clip is in"
+    "its unit: published ones (1e-4) are for `mean`, CPS's (1e-5) for `squared_error`. One beta means one strength."
+    kl_unit: Literal["nats", "flow_grpo"] = "nats"
+    "Of kl = 'exact'. nats: the step's KL, reduced as the log-prob is. flow_grpo: times the step's dt, as in that code."
+    step_weights: Literal["none", "inverse_dt", "noise"] = "none"
+    "Gradient of each step's policy term: as it is, over dt (GRPO-Guard) or times the step's std (TempFlow-GRPO); their"
+    "mean over the stochastic steps is 1."
+    loss: Literal["steps", "awm", "nft"] = "steps"
+    "steps: the ratio of stochastic steps. awm, nft (flow models): sampled without noise, scored on the way back to it;"
+    "the objectives of Advantage Weighted Matching and DiffusionNFT (docs/motion.md has the keys that go with them)."
+    levels: int = Field(6, ge=1)
+    "awm, nft: noise levels at which a sample is scored; its decisions."
+    level_share: float = Field(0.9, gt=0, le=1)
+    "awm, nft: levels are drawn from this noisiest share of the way."
+    level_weight: Literal["one", "t", "t2"] = "one"
+    "awm: weight of a level's error."
+    nft_beta: float = Field(1.0, gt=0)
+    "nft: beta of its implicit policies beta v + (1 - beta) v_old."
     time_chunk: int | None = Field(1, ge=1)
     "Steps whose graphs are alive at once in training (None: all)."
     gradient_checkpointing: bool = False
+    average: float | None = Field(None, gt=0, lt=1)
+    "Decay of a running average of the trained weights, which held-out samples are made with (published: 0.9)."
+    average_every: int = Field(8, ge=1)
+    "Updates between two steps of that average."
     evaluation: Literal["seeded", "ode"] = "seeded"
     "Held-out samples: the same stochastic sampler with noise from the prompt's seed, or the noise-free ODE."
     lora: Lora | None = None
@@ -83,6 +108,20 @@ class Denoising(Section):
             raise ValueError(
                 "dtype = bfloat16 rounds small updates away; it needs [policy.lora], whose adapters are float32"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _loss_fits(self) -> Denoising:
+        if self.loss == "steps":
+            return self
+        if self.sampler not in ("flow_grpo", "dance_grpo", "cps"):
+            raise ValueError(f"loss = {self.loss!r} is for flow models, and sampler = {self.sampler!r} is not")
+        if self.faults.active or self.window is not None or self.shared_start or self.step_weights != "none":
+            raise ValueError(
+                f"loss = {self.loss!r} has no stochastic steps: no window, shared_start, step_weights, faults"
+            )
+        if self.loss == "nft" and self.guidance != 1.0:
+            raise ValueError("loss = 'nft' samples and trains without guidance (arXiv 2509.16117): guidance = 1")
         return self
 
     @model_validator(mode="after")
@@ -109,7 +148,11 @@ class DiffusionPolicyConfig(Denoising):
     height: int = Field(64, ge=1)
     width: int = Field(64, ge=1)
     "Latent height and width (pipeline)."
+    frames: int = Field(33, ge=1)
+    "Frames of a video (a pipeline that makes videos)."
     negative_prompt: str = ""
+    text_tokens: int | None = Field(None, ge=1)
+    "Tokens of the T5 encoder (SD3, Flux, Wan); None: the pipeline's own default. Sampling and scoring share them."
 
     @model_validator(mode="after")
     def _one_source(self) -> DiffusionPolicyConfig:
@@ -163,6 +206,8 @@ class MotionTaskConfig(Section):
     matching: float = Field(1.0, ge=0)
     skating: float = Field(0.1, ge=0)
     floor: float = Field(0.1, ge=0)
+    floating: float = Field(0.1, ge=0)
+    contact: float = Field(0.0, ge=0)
     jerk: float = Field(0.1, ge=0)
     limits: float = Field(0.1, ge=0)
     duration: float = Field(0.0, ge=0)
@@ -173,7 +218,7 @@ class MotionTaskConfig(Section):
 
     @model_validator(mode="after")
     def _some_weight(self) -> MotionTaskConfig:
-        parts = (self.matching, self.skating, self.floor, self.jerk, self.limits, self.duration, self.diversity)
-        if not any(parts):
+        parts = (self.matching, self.skating, self.floor, self.floating, self.contact, self.jerk, self.limits)
+        if not any((*parts, self.duration, self.diversity)):
             raise ValueError("every reward weight is 0")
         return self

@@ -50,6 +50,8 @@ class Transitions:
         ode: the noise-free transition of each step.
         clip: x0 is clamped to [-clip, clip], or None.
         forward: (clean, noise, u) -> (noised, timestep, target): the training pair at noise level u in [0, 1).
+        train_steps: timestep of pure noise.
+        dt: [K] how far each step goes down the noise level (flow models; 1 a step elsewhere).
     """
 
     timesteps: Tensor
@@ -57,6 +59,8 @@ class Transitions:
     ode: Table
     clip: float | None
     forward: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+    dt: Tensor | None = None
+    train_steps: int = 1000
 
     def __len__(self) -> int:
         return len(self.timesteps)
@@ -77,6 +81,16 @@ class Transitions:
             x0 = x0.clamp(-self.clip, self.clip)
         mean = take(table.w_x0) * x0 + take(table.w_x) * x + take(table.w_out) * out
         return mean, table.std.to(x.device)[step]
+
+    def lengths(self) -> Tensor:
+        """[K] how far each step goes down the noise level s; 1 where levels are no flow's."""
+        return torch.ones(len(self)) if self.dt is None else self.dt
+
+    def step_weights(self, kind: str) -> Tensor:
+        """[K] weights of the steps' gradients, with mean 1 over the stochastic steps: "none", "inverse_dt", "noise"."""
+        raw = {"none": torch.ones(len(self)), "inverse_dt": 1 / self.lengths(), "noise": self.noisy.std}[kind].float()
+        noisy = self.noisy.std > 0
+        return raw / raw[noisy].mean() if bool(noisy.any()) else raw
 
     def neighbour_std(self, step: Tensor) -> Tensor:
         """The std [n] of the step before: what the fault `score_last_step` takes for a step that has none."""
@@ -132,7 +146,17 @@ def _flow_row(s: float, after: float, sigma: float) -> dict[str, float]:
     return {"w_x": 1 + half * dt, "w_out": (1 + half * (1 - s)) * dt, "std": sigma * math.sqrt(-dt)}
 
 
-def diffusion_transitions(scheduler: Any, steps: int, sampler: str, eta: float = 1.0) -> Transitions:
+def _cps_row(s: float, after: float, level: float) -> dict[str, float]:
+    """Coefficient-preserving sampling (Flow-CPS, arXiv 2509.05952): c = after sin(level pi / 2) of the next level's
+    noise is drawn anew, sqrt(after^2 - c^2) of it kept, so that the latent has exactly the next level's noise."""
+    std = after * math.sin(level * math.pi / 2)
+    kept = math.sqrt(max(after**2 - std**2, 0.0))
+    return {"w_x": (1 - after) + kept, "w_out": -(1 - after) * s + kept * (1 - s), "std": std}
+
+
+def diffusion_transitions(
+    scheduler: Any, steps: int, sampler: str, eta: float = 1.0, levels: dict[str, Any] | None = None
+) -> Transitions:
     """Steps of a DDPM or DDIM scheduler of diffusers (predicting noise, sample or velocity).
 
     Raises:
@@ -140,7 +164,7 @@ def diffusion_transitions(scheduler: Any, steps: int, sampler: str, eta: float =
     """
     cfg = scheduler.config
     _refuse_unsupported(scheduler, sampler)
-    scheduler.set_timesteps(steps)
+    scheduler.set_timesteps(**(levels or {"num_inference_steps": steps}))
     cumulative = scheduler.alphas_cumprod.double()
     final = getattr(scheduler, "final_alpha_cumprod", torch.tensor(1.0))
     timesteps = [int(t) for t in scheduler.timesteps]
@@ -150,6 +174,12 @@ def diffusion_transitions(scheduler: Any, steps: int, sampler: str, eta: float =
         previous = int(scheduler.previous_timestep(t)) if sampler == "ddpm" else t - stride
         alpha = float(cumulative[t])
         before = float(cumulative[previous]) if previous >= 0 else float(final)
+        if alpha < 1e-12 and cfg.prediction_type == "epsilon":
+            raise ConfigError(
+                f"at timestep {t} nothing of the sample is left (rescale_betas_zero_snr), and a model that predicts "
+                "noise says nothing of it there",
+                'timestep_spacing = "leading", or a model with v_prediction',
+            )
         flat = _ddim_row(cfg.prediction_type, alpha, before, 0.0)
         if sampler == "ddim":
             row = _ddim_row(cfg.prediction_type, alpha, before, eta)
@@ -198,31 +228,50 @@ def _diffusion_forward(cumulative: Tensor, prediction: str) -> Callable[..., tup
     return forward
 
 
-def flow_transitions(scheduler: Any, steps: int, sampler: str, noise_level: float) -> Transitions:
+def flow_transitions(
+    scheduler: Any, steps: int, sampler: str, noise_level: float, levels: dict[str, Any] | None = None
+) -> Transitions:
     """Steps of a flow-matching Euler scheduler of diffusers (velocity = noise - clean, s = 1 is noise), as an SDE.
 
     The last step, to s = 0, follows the ODE. At s = 1 `flow_grpo` has no finite sigma; as in the published code the
     next level stands in for s under the root.
+
+    Args:
+        levels: what `set_timesteps` is given; a scheduler whose shift depends on the image's size needs its `mu`.
     """
     if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler":
         raise ConfigError(
             f"sampler = {sampler!r} needs a FlowMatchEulerDiscreteScheduler, got {type(scheduler).__name__}",
             "use ddpm or ddim with a noise-predicting model",
         )
-    if getattr(scheduler.config, "use_dynamic_shifting", False):
+    given = levels or {"num_inference_steps": steps}
+    dynamic = getattr(scheduler.config, "use_dynamic_shifting", False)
+    if dynamic and "mu" not in given:
         raise ConfigError("use_dynamic_shifting makes the levels depend on the image size", "set a fixed shift")
-    scheduler.set_timesteps(steps)
-    levels = [float(s) for s in scheduler.sigmas]
-    train_steps = scheduler.config.num_train_timesteps
-    sigma: dict[str, Callable[[float], float]] = {
-        "flow_grpo": lambda s: noise_level * math.sqrt(s / (1 - (levels[1] if s >= 1.0 else s))),
-        "dance_grpo": lambda s: noise_level,
+    if sampler == "cps" and noise_level > 1:
+        raise ConfigError(f"noise_level = {noise_level}: cps counts in quarter turns", "at most 1 (published: 0.8)")
+    scheduler.set_timesteps(**given)
+    sigmas = [float(s) for s in scheduler.sigmas]
+    rows: dict[str, Callable[[float, float], dict[str, float]]] = {
+        "flow_grpo": lambda s, to: _flow_row(s, to, noise_level * math.sqrt(s / (1 - (sigmas[1] if s >= 1.0 else s)))),
+        "dance_grpo": lambda s, to: _flow_row(s, to, noise_level),
+        "cps": lambda s, to: _cps_row(s, to, noise_level),
     }
-    pairs = list(itertools.pairwise(levels))
+    pairs = list(itertools.pairwise(sigmas))
     ode = [_flow_row(s, after, 0.0) for s, after in pairs]
-    noisy = [_flow_row(s, after, sigma[sampler](s)) for s, after in pairs[:-1]] + ode[-1:]
-    forward = _flow_forward(float(scheduler.config.shift), train_steps)
-    return Transitions(scheduler.timesteps.clone(), Table.of(noisy), Table.of(ode), None, forward)
+    noisy = [rows[sampler](s, after) for s, after in pairs[:-1]] + ode[-1:]
+    shift = math.exp(given["mu"]) if dynamic else float(scheduler.config.shift)
+    forward = _flow_forward(shift, scheduler.config.num_train_timesteps)
+    dt = torch.tensor([s - after for s, after in pairs])
+    return Transitions(
+        scheduler.timesteps.clone(),
+        Table.of(noisy),
+        Table.of(ode),
+        None,
+        forward,
+        dt,
+        scheduler.config.num_train_timesteps,
+    )
 
 
 def _flow_forward(shift: float, train_steps: int) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
@@ -234,8 +283,10 @@ def _flow_forward(shift: float, train_steps: int) -> Callable[..., tuple[Tensor,
     return forward
 
 
-def transitions_of(scheduler: Any, steps: int, sampler: str, eta: float, noise_level: float) -> Transitions:
+def transitions_of(
+    scheduler: Any, steps: int, sampler: str, eta: float, noise_level: float, levels: dict[str, Any] | None = None
+) -> Transitions:
     """The transitions a recipe names."""
-    if sampler in ("flow_grpo", "dance_grpo"):
-        return flow_transitions(scheduler, steps, sampler, noise_level)
-    return diffusion_transitions(scheduler, steps, sampler, eta)
+    if sampler in ("flow_grpo", "dance_grpo", "cps"):
+        return flow_transitions(scheduler, steps, sampler, noise_level, levels)
+    return diffusion_transitions(scheduler, steps, sampler, eta, levels)

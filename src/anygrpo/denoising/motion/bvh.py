@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from anygrpo.denoising.motion.skeleton import INDEX, JOINTS, OFFSETS, PARENTS, axis_matrix
+from anygrpo.denoising.motion.skeleton import INDEX, JOINTS, OFFSETS, PARENTS, axis_matrix, local_rotations
 from anygrpo.errors import DataError
 
 CMU_NAMES = {
@@ -119,3 +119,43 @@ def retarget(found: dict[str, Tensor]) -> Tensor:
 
 def _length(found: dict[str, Tensor], a: str, b: str) -> float:
     return float((found[a] - found[b]).norm(dim=-1).mean())
+
+
+def write(places: Tensor, fps: float) -> str:
+    """A BVH file (metres; root x y z, then rotations Z X Y in degrees) of joints [F, 22, 3].
+
+    Bones have the mean length that they have here and the rest body's directions; where lengths change in time, the
+    file's joints differ by as much.
+    """
+    world = local_rotations(places)
+    lengths = [(places[:, j] - places[:, PARENTS[j]]).norm(dim=-1).mean() for j in range(1, len(JOINTS))]
+    offsets = [torch.zeros(3), *(OFFSETS[j] / OFFSETS[j].norm() * lengths[j - 1] for j in range(1, len(JOINTS)))]
+    order: list[int] = []
+    head = ["HIERARCHY", *_node(0, offsets, order, "")]
+    angles = torch.rad2deg(_zxy(world))[:, order].flatten(1)
+    rows = torch.cat([places[:, 0], angles], 1)
+    lines = [" ".join(f"{x:.6f}" for x in row) for row in rows.tolist()]
+    return "\n".join([*head, "MOTION", f"Frames: {len(rows)}", f"Frame Time: {1 / fps:.8f}", *lines]) + "\n"
+
+
+def _node(joint: int, offsets: list[Tensor], order: list[int], indent: str) -> list[str]:
+    """The lines of a joint and what hangs on it; `order` gets the joints as their channels come."""
+    order.append(joint)
+    x, y, z = offsets[joint].tolist()
+    moves = "6 Xposition Yposition Zposition" if joint == 0 else "3"
+    lines = [f"{indent}{'ROOT' if joint == 0 else 'JOINT'} {JOINTS[joint]}", f"{indent}{{"]
+    lines += [f"{indent}  OFFSET {x:.6f} {y:.6f} {z:.6f}", f"{indent}  CHANNELS {moves} Zrotation Xrotation Yrotation"]
+    children = [c for c in range(len(JOINTS)) if PARENTS[c] == joint]
+    for child in children:
+        lines += _node(child, offsets, order, indent + "  ")
+    if not children:
+        lines += [f"{indent}  End Site", f"{indent}  {{", f"{indent}    OFFSET 0.0 0.0 0.0", f"{indent}  }}"]
+    return [*lines, f"{indent}}}"]
+
+
+def _zxy(rotation: Tensor) -> Tensor:
+    """Angles [..., 3] (radians) with rotation = Z(a) X(b) Y(c)."""
+    b = torch.asin(rotation[..., 2, 1].clamp(-1, 1))
+    a = torch.atan2(-rotation[..., 0, 1], rotation[..., 1, 1])
+    c = torch.atan2(-rotation[..., 2, 0], rotation[..., 2, 2])
+    return torch.stack([a, b, c], -1)

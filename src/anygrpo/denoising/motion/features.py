@@ -1,9 +1,7 @@
-"""A motion as numbers a frame, in the layout of HumanML3D (263) or a compact one (47), and back.
+"""A motion as numbers a frame, and back: HumanML3D's published 263 (`humanml`), or a compact layout of our own (47):
 
 root      heading change, forward and sideways speed of the pelvis in its own frame (per frame), pelvis height   4
 places    joints relative to the pelvis's ground point, turned to face +x                             3 a joint
-turns     local rotations, first two columns                                          humanml only: 6 a joint
-speeds    change of places per frame in the present heading                           humanml only: 3 a joint
 contacts  ankle and toe of each side on the ground (0 or 1)                                                       4
 """
 
@@ -14,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anygrpo.denoising.motion import humanml
 from anygrpo.denoising.motion.clips import heading
-from anygrpo.denoising.motion.skeleton import INDEX, JOINTS, axis_matrix, local_rotations
+from anygrpo.denoising.motion.skeleton import INDEX, JOINTS, axis_matrix
 
 FEET = ("l_ankle", "l_foot", "r_ankle", "r_foot")
 CONTACT_HEIGHT = {"l_ankle": 0.12, "r_ankle": 0.12, "l_foot": 0.08, "r_foot": 0.08}
@@ -36,7 +35,7 @@ class Layout:
 
     Attributes:
         joints: the joints kept besides the pelvis.
-        full: with rotations and speeds.
+        full: HumanML3D's published convention, with rotations and speeds.
         bones: pairs of joints to draw.
     """
 
@@ -75,15 +74,14 @@ def _turned(x: Tensor, angle: Tensor) -> Tensor:
 
 def encode(places: Tensor, fps: float, layout: Layout) -> Tensor:
     """Features [F - 1, size] of joint positions [F, 22, 3]; the last frame only gives the last speeds."""
+    if layout.full:
+        return humanml.encode(places)
     angle = heading(places)
     face, now, step = angle[:-1], places[:-1], places.diff(dim=0)
     ground = now[:, :1] * torch.tensor([1.0, 0.0, 1.0])
     kept = [INDEX[j] for j in layout.joints]
     drift = _turned(step[:, :1], -face)[:, 0]
     parts = [angle.diff()[:, None], drift[:, [0, 2]], now[:, 0, 1:2], _turned(now - ground, -face)[:, kept].flatten(1)]
-    if layout.full:
-        turns = local_rotations(now)[:, kept][..., :2]
-        parts += [turns.transpose(-1, -2).flatten(1), _turned(step, -face).flatten(1)]
     speed = step.norm(dim=-1) * fps
     touch = [(now[:, INDEX[j], 1] < CONTACT_HEIGHT[j]) & (speed[:, INDEX[j]] < CONTACT_SPEED) for j in FEET]
     return torch.cat([*parts, torch.stack(touch, 1).float()], 1)
@@ -95,7 +93,11 @@ def split(features: Tensor, layout: Layout) -> dict[str, Tensor]:
 
 
 def decode(features: Tensor, layout: Layout) -> dict[str, Tensor]:
-    """World positions [F, 3] by joint name (pelvis and the layout's joints), starting over the origin, facing +x."""
+    """World positions [F, 3] by joint name (pelvis and the layout's joints), starting over the origin; facing +x in the
+    compact layout, +z in the published one."""
+    if layout.full:
+        places = humanml.recover(features)
+        return {"pelvis": places[:, 0], **{j: places[:, i] for i, j in enumerate(layout.joints, 1)}}
     block = split(features, layout)
     angle = torch.cat([torch.zeros(1), block["spin"][:-1, 0].cumsum(0)])
     drift = torch.stack([block["drift"][:, 0], torch.zeros(len(angle)), block["drift"][:, 1]], -1)

@@ -18,8 +18,9 @@ from anygrpo.core.saved import read_weights
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.motion.model import MotionDenoiser
 from anygrpo.denoising.motion.text import caption_encoder
-from anygrpo.denoising.pipelines import SCHEDULERS
-from anygrpo.denoising.policy import DiffusionPolicy, Parts
+from anygrpo.denoising.parts import Parts
+from anygrpo.denoising.pipelines import FLOW_SAMPLERS, SCHEDULERS
+from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import MotionPolicyConfig
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import ConfigError, DataError
@@ -43,8 +44,8 @@ def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
         scheduler=_scheduler(config),
         shape=(config.frames, config.features),
         encode=lambda prompts: encode_prompts(prompts, config, encode),
-        decode=lambda latents, condition: _cut(latents, condition["frames"]),
-        to_latent=lambda motion: _pad(motion, config.frames),
+        decode=lambda latents, condition: cut(latents, condition["frames"]),
+        to_latent=lambda motion: padded(motion, config.frames),
         null={"dropped": torch.ones(1, dtype=torch.bool)},
         valid=lambda condition: condition["frames"][..., None],
     )
@@ -57,7 +58,7 @@ def _scheduler(config: MotionPolicyConfig) -> Any:
     import diffusers
 
     kind = getattr(diffusers, SCHEDULERS[config.sampler])
-    if config.sampler in ("flow_grpo", "dance_grpo"):
+    if config.sampler in FLOW_SAMPLERS:
         return kind(num_train_timesteps=1000)
     settings = {"beta_schedule": "squaredcos_cap_v2", "prediction_type": "sample", "clip_sample": False}
     return kind(num_train_timesteps=config.steps, **settings)
@@ -100,11 +101,11 @@ def encode_prompts(
     return {"text": torch.stack(texts), "segment": segment, "frames": frames, "dropped": dropped}
 
 
-def _cut(latents: Tensor, frames: Tensor) -> list[Tensor]:
+def cut(latents: Tensor, frames: Tensor) -> list[Tensor]:
     return [motion[: int(real.sum())].cpu() for motion, real in zip(latents, frames)]
 
 
-def _pad(motion: Tensor, frames: int) -> Tensor:
+def padded(motion: Tensor, frames: int) -> Tensor:
     """[length, F] as [frames, F], zeros after it."""
     if motion.shape[0] > frames:
         raise DataError(f"a stored motion has {motion.shape[0]} frames; the policy holds {frames}", "cut it")

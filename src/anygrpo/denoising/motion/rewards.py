@@ -19,6 +19,11 @@ DEPTH = 0.02
 """Mean depth (m) of the lowest joint under the floor at which the floor score is 1/e."""
 JERK = 1200.0
 """Root mean square jerk (m/s^3) over joints that captured motion reaches (its most acrobatic clips)."""
+NEAR = 0.08
+"""Height (m) of the lowest joint up to which it touches the floor."""
+HOVER = 0.05
+"""Mean height (m) of an unsupported body at which the floating score is 1/e."""
+GRAVITY = 9.81
 STRETCH = 0.1
 """Relative change of a limb's length that is tolerated."""
 BENT = math.radians(165)
@@ -27,23 +32,67 @@ BENT = math.radians(165)
 _LIMBS = (("hip", "knee", "ankle"), ("shoulder", "elbow", "wrist"))
 
 
+def _lowest(places: Places) -> Tensor:
+    """[F] height of the lowest joint."""
+    return torch.stack([p[:, 1] for p in places.values()]).amin(0)
+
+
+def unsupported(places: Places, fps: float) -> Tensor:
+    """[F] bool: nothing is near the floor (NEAR), and the body does not fall freely either.
+
+    A jump is a stretch of frames in the air whose mean vertical acceleration (of all joints' mean, between the steps at
+    its two ends) is at least half of gravity's; a body that is held up in the air has none.
+    """
+    air = _lowest(places) > NEAR
+    height = torch.stack([p[:, 1] for p in places.values()]).mean(0)
+    out = air.clone()
+    edges = torch.nn.functional.pad(air.int(), (1, 1)).diff()
+    for start, end in zip((edges == 1).nonzero()[:, 0].tolist(), (edges == -1).nonzero()[:, 0].tolist()):
+        first, last = max(start - 1, 0), min(end, len(air) - 1)  # with the frame of support at each end
+        steps = last - first
+        if steps < 2:
+            out[start:end] = end - start == len(air)  # too short to tell: of a longer motion it is let pass
+            continue
+        change = (height[last] - height[last - 1]) - (height[first + 1] - height[first])
+        out[start:end] = bool(change * fps**2 / (steps - 1) > -GRAVITY / 2)
+    return out
+
+
 def skating(places: Places, fps: float) -> float:
     """exp(-v / SLIDE), v the mean horizontal speed of the supporting point: the slowest foot joint that is near the
-    ground in two frames in a row (a foot that swings past the other is no skating). No support at all: 1."""
-    speeds = []
+    ground in two frames in a row (a foot that swings past the other is no skating); of frames in which the body hangs
+    in the air (`unsupported`), the slowest foot joint at any height: lifting a body off its feet earns nothing. Frames
+    on other joints, and free flight, don't count; if no frame does: 1 where something supports the body, else 0."""
+    speeds, every = [], []
     for joint in FEET:
         p = places[joint]
         low = (p[:-1, 1] < CONTACT_HEIGHT[joint]) & (p[1:, 1] < CONTACT_HEIGHT[joint])
-        speeds.append(torch.where(low, p.diff(dim=0)[:, [0, 2]].norm(dim=-1) * fps, torch.inf))
+        speed = p.diff(dim=0)[:, [0, 2]].norm(dim=-1) * fps
+        speeds.append(torch.where(low, speed, torch.inf))
+        every.append(speed)
     slowest = torch.stack(speeds).amin(0)
-    supported = slowest[torch.isfinite(slowest)]
-    return math.exp(-float(supported.mean()) / SLIDE) if len(supported) else 1.0
+    hanging = unsupported(places, fps)
+    slowest = torch.where(hanging[1:] & torch.isinf(slowest), torch.stack(every).amin(0), slowest)
+    counted = slowest[torch.isfinite(slowest)]
+    if len(counted):
+        return math.exp(-float(counted.mean()) / SLIDE)
+    return float(bool((_lowest(places) <= NEAR).any()))
+
+
+def floating(places: Places, fps: float) -> float:
+    """exp(-h / HOVER), h the mean over frames of how far the lowest joint of an unsupported body is above the floor."""
+    height = torch.where(unsupported(places, fps), _lowest(places), 0.0)
+    return math.exp(-float(height.mean()) / HOVER)
+
+
+def contact(places: Places, fps: float) -> float:
+    """Share of frames in which something is near the floor or the body is in free flight."""
+    return 1 - float(unsupported(places, fps).float().mean())
 
 
 def floor(places: Places) -> float:
     """exp(-d / DEPTH), d the mean over frames of how far the lowest joint is under the floor."""
-    lowest = torch.stack([p[:, 1] for p in places.values()]).amin(0)
-    return math.exp(-float((-lowest).clamp(min=0).mean()) / DEPTH)
+    return math.exp(-float((-_lowest(places)).clamp(min=0).mean()) / DEPTH)
 
 
 def jerk(places: Places, fps: float) -> float:

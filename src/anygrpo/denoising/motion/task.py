@@ -19,7 +19,7 @@ from anygrpo.denoising.motion.matcher import Matcher, cached_matcher
 from anygrpo.denoising.motion.measures import diversity, frechet
 from anygrpo.denoising.settings import MotionTaskConfig
 
-ALONE = ("matching", "skating", "floor", "jerk", "limits", "duration")
+ALONE = ("matching", "skating", "floor", "floating", "contact", "jerk", "limits", "duration")
 """Parts that a motion has by itself."""
 PARTS = (*ALONE, "diversity")
 Prompt = dict[str, Any]
@@ -66,6 +66,7 @@ class MotionTask(Task):
     ) -> None:
         self.config, self.seed, self.bank, self.kept = config, seed, bank, kept
         self.matcher, self.judge, self.layout = matcher, judge, LAYOUTS[config.layout]
+        self.fps, self.bones = config.fps, self.layout.bones
         self.weights = {name: float(getattr(config, name)) for name in PARTS}
         self.means = {action: mean_motion(windows) for action, windows in bank.windows.items()}
 
@@ -173,6 +174,8 @@ class MotionTask(Task):
         return {
             "skating": rewards.skating(places, self.config.fps),
             "floor": rewards.floor(places),
+            "floating": rewards.floating(places, self.config.fps),
+            "contact": rewards.contact(places, self.config.fps),
             "jerk": rewards.jerk(places, self.config.fps),
             "limits": rewards.limits(places),
             "duration": rewards.duration(len(motion), sum(row[2] for row in rows_of(prompt))),

@@ -9,14 +9,15 @@ from torch.autograd.graph import saved_tensors_hooks
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.denoising.decisions import decisions
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.settings import Faults, Lora, MotionPolicyConfig
 from anygrpo.errors import ConfigError
 
 PROMPTS = [{"caption": "a person walks", "length": 10}, {"caption": "someone jumps", "length": 16}]
 SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 2, "heads": 2, "steps": 8, "dropout": 0.2}
-SAMPLERS = ["ddpm", "ddim", "flow_grpo", "dance_grpo"]
-REDUCTIONS = ["sum", "mean", "centred"]
+SAMPLERS = ["ddpm", "ddim", "flow_grpo", "dance_grpo", "cps"]
+REDUCTIONS = ["sum", "mean", "centred", "squared_error", "guard"]
 
 
 def make(seed=0, **given):
@@ -37,7 +38,7 @@ def move(policy, scale=0.02):
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_ratio_is_one_and_z2_in_bounds_before_any_update(sampler, reduction):
-    policy = make(sampler=sampler, event_reduction=reduction, guidance=2.0)
+    policy = make(sampler=sampler, event_reduction=reduction, guidance=2.0, noise_level=0.7)
     rollout = policy.sample(PROMPTS, 3, seed=1)
     assert isinstance(policy, Policy)
     assert rollout.shape == (2, 3, 7)  # 8 steps, the last without noise
@@ -166,7 +167,7 @@ def test_guidance_is_the_same_in_sampling_and_scoring_and_matters():
     dropped = c | {"dropped": torch.ones(4, dtype=torch.bool)}
     t = guided.transitions.timesteps[step]
     cond, uncond = guided.denoiser(x, t, **c), guided.denoiser(x, t, **dropped)
-    assert torch.allclose(guided._predict(x, step, c), uncond + 3 * (cond - uncond), atol=1e-5)
+    assert torch.allclose(guided.predict(x, step, c), uncond + 3 * (cond - uncond), atol=1e-5)
 
 
 @pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)])
@@ -176,9 +177,9 @@ def test_kl_is_exact_to_the_starting_policy_and_its_gradient_reaches_the_weights
     move(policy)
     out = policy.evaluate(rows(rollout), slice(1, 3), frozenset({"kl"}))
     with policy.reference(), torch.no_grad():
-        behind = policy._decisions(rows(rollout), slice(1, 3))
+        behind = decisions(policy, rows(rollout), slice(1, 3))
     with torch.no_grad():
-        now = policy._decisions(rows(rollout), slice(1, 3))
+        now = decisions(policy, rows(rollout), slice(1, 3))
     std = now.std.view(-1, 1, 1)
     normal = torch.distributions.Normal
     exact = torch.distributions.kl_divergence(normal(now.mean, std), normal(behind.mean, std))

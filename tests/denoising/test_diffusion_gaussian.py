@@ -39,6 +39,34 @@ def test_reductions_by_hand():
     assert values["mean"] == pytest.approx(-2.4439385, abs=1e-5)
     # (1 * 0.1 - 2 * 0.3) / sqrt(2)
     assert values["centred"] == pytest.approx(-0.5 / math.sqrt(2), abs=1e-6)
+    # -(0.9^2 + 2.3^2) / 2; (1 * 0.1 - 2 * 0.3) / 2
+    assert values["squared_error"] == pytest.approx(-3.05, abs=1e-6)
+    assert values["guard"] == pytest.approx(-0.25, abs=1e-6)
+
+
+def test_the_published_guarded_ratio():
+    # noise (.5, -1, 1.5, .2), means moved by .01, std .1: the plain mean log-ratio is .03 - .01^2 / (2 .1^2) = .025
+    noise, std = torch.tensor([[0.5, -1.0, 1.5, 0.2]]), torch.tensor([0.1])
+    action, moved = 0.1 * noise, torch.full((1, 4), 0.01)
+
+    def ratio(name):
+        of = lambda mean: REDUCTIONS[name].log_prob(action, mean, std, EVERYTHING, noise)  # noqa: E731
+        return of(moved) - of(torch.zeros(1, 4))
+
+    assert ratio("mean").item() == pytest.approx(0.025, abs=1e-6)
+    assert ratio("guard").item() == pytest.approx(0.003, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", sorted(REDUCTIONS))
+def test_the_scale_is_that_of_the_gradient(name):
+    """Beside the event's own score, at the behaviour policy: what the KL is multiplied by too."""
+    action, std = torch.randn(1, 9, generator=torch.Generator().manual_seed(0)), torch.tensor([0.3])
+    mean = torch.zeros(1, 9, requires_grad=True)
+    noise = (action / 0.3).detach()
+    score = torch.autograd.grad(REDUCTIONS["sum"].log_prob(action, mean, std, EVERYTHING, noise).sum(), mean)[0]
+    own = torch.autograd.grad(REDUCTIONS[name].log_prob(action, mean, std, EVERYTHING, noise).sum(), mean)[0]
+    scale = REDUCTIONS[name].scale(torch.tensor([9.0], dtype=torch.float64), std.double())
+    assert torch.allclose(own, score * float(scale), rtol=1e-5)
 
 
 def test_padding_counts_in_no_reduction():
@@ -54,7 +82,7 @@ def test_padding_counts_in_no_reduction():
 def test_kl_and_its_gradient_equal_torch_distributions(a, b, s):
     mean, std = torch.tensor([[a, b]], requires_grad=True), torch.tensor([s])
     other = torch.tensor([[0.25, -0.5]])
-    ours = kl_same_std(mean, other, std, EVERYTHING, per_dimension=False)
+    ours = kl_same_std(mean, other, std, EVERYTHING)
     theirs = kl_divergence(Normal(mean, std), Normal(other, std)).sum()
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-5, abs=1e-6)
     g1, g2 = torch.autograd.grad(ours.sum(), mean)[0], torch.autograd.grad(theirs, mean)[0]

@@ -85,8 +85,8 @@ def test_demonstrations_score_high_and_noise_low(make):
     assert bool(good.valid.all())
     assert float(good.rewards.min()) > float(bad.rewards.max())
     parts = good.components
-    assert set(parts) == {"matching", "skating", "floor", "jerk", "limits"}
-    expected = (parts["matching"] + 0.1 * (parts["skating"] + parts["floor"] + parts["jerk"] + parts["limits"])) / 1.4
+    assert set(parts) == {"matching", "skating", "floor", "floating", "jerk", "limits"}
+    expected = (parts["matching"] + 0.1 * sum(v for n, v in parts.items() if n != "matching")) / 1.5
     assert torch.allclose(good.rewards, expected)
 
 
@@ -98,9 +98,9 @@ def test_diversity_is_the_distance_to_the_actions_mean_motion(make):
     values = scores.components["diversity"]
     assert values.tolist() == [[0.0, pytest.approx(0.5)], [1.0, 0.0]]  # the last is invalid
     expected = scores.components["matching"] + 0.5 * values
-    for name in ("skating", "floor", "jerk", "limits"):
+    for name in ("skating", "floor", "floating", "jerk", "limits"):
         expected = expected + 0.1 * scores.components[name]
-    assert torch.allclose(scores.rewards[0], expected[0] / 1.9)
+    assert torch.allclose(scores.rewards[0], expected[0] / 2.0)
 
 
 def test_captured_motions_have_most_of_the_diversity_part(make):
@@ -139,7 +139,7 @@ def test_measures_are_blind_to_weights_and_see_collapse(make):
     noisy = task.measure(held, varied)
     assert noisy["eval/motion/diversity"] > 0.5
     assert noisy["eval/motion/jerk"] < row["eval/motion/jerk"]
-    names = ("skating", "floor", "jerk", "limits", "duration", "judge", "diversity", "frechet")
+    names = ("skating", "floor", "floating", "contact", "jerk", "limits", "duration", "judge", "diversity", "frechet")
     assert set(row) == {f"eval/motion/{n}" for n in names}
 
 

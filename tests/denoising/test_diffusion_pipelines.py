@@ -14,6 +14,7 @@ from diffusers import (
     StableDiffusionPipeline,
     UNet2DConditionModel,
 )
+from tiny_pipelines import flux, sd3
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 from anygrpo.core.rollout import tree_map
@@ -25,8 +26,6 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
-
-RECIPE = Path(__file__).parents[2] / "recipes" / "diffusion" / "sd3.toml"
 
 
 def unet():
@@ -156,27 +155,35 @@ def test_a_saved_stable_diffusion_pipeline(folder, sampler):
     assert 0 <= float(image.min()) < float(image.max()) <= 1
     replayed = policy.replay(["a cat"], Stored([[image]]), seed=0)
     assert replayed.samples["clean"].shape == (1, 1, 4, 8, 8)
-    assert all(n.startswith("model.") for n, p in policy.trainable().named_parameters() if p.requires_grad)
+    assert {n for n, p in policy.trainable().named_parameters() if p.requires_grad} == set(unet().state_dict())
 
 
-def test_the_image_recipe_trains_the_tiny_pipeline(folder, tmp_path):
-    """recipes/diffusion/sd3.toml with its pipeline replaced: two steps of the real loop."""
-    flags = {
-        "folder": tmp_path / "run", "policy.pipeline": folder, "policy.sampler": "ddim", "policy.height": 8,
-        "policy.width": 8, "policy.device": "cpu", "policy.dtype": "float32", "policy.lora.rank": 2,
-        "algorithm.prompts-per-step": 2, "algorithm.group-size": 4, "training.steps": 2,
-    }  # fmt: skip
-    recipe = load_recipe(str(RECIPE), [word for k, v in flags.items() for word in (f"--{k}", str(v))])
+RECIPES = Path(__file__).parents[2] / "recipes"
+TINY = {
+    "policy.height": 8, "policy.width": 8, "policy.device": "cpu", "policy.dtype": "float32", "policy.lora.rank": 2,
+    "policy.gradient-checkpointing": "false", "algorithm.prompts-per-step": 2, "algorithm.group-size": 4,
+    "training.steps": 2, "evaluation.at-start": "false",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "maker"), [("sd3", sd3), ("flux", flux), ("nft", sd3)])
+def test_the_recipes_train_a_tiny_pipeline(name, maker, tmp_path, monkeypatch):
+    """recipes/diffusion/*.toml with their pipelines replaced: two steps of the real loop."""
+    monkeypatch.chdir(RECIPES.parent)
+    flags = TINY | {"folder": tmp_path / "run", "policy.pipeline": maker(tmp_path)}
+    recipe = load_recipe(
+        str(RECIPES / "diffusion" / f"{name}.toml"), [w for k, v in flags.items() for w in (f"--{k}", str(v))]
+    )
     run = new_run(recipe)
     rows = []
     run.observers.append(lambda row, run: rows.append(row))
     train(run)
     run.close()
     assert [row["step"] for row in rows] == [0, 1]
-    assert run.version == 4
-    assert all(row["groups/live"] == 1 and row["invalid/share"] == 0 for row in rows)
-    assert all(row["log_ratio/abs_max"] < 0.5 and row["kl/reference"] < 1e-2 for row in rows)
-    assert rows[1]["kl/reference"] > 0
+    assert all(row["invalid/share"] == 0 and math.isfinite(row["loss/total"]) for row in rows)
+    assert rows[0]["log_ratio/abs_max"] < 0.5
+    assert run.version >= 2
+    assert any(bool(p.any()) for n, p in run.policy.trainable().named_parameters() if "lora_B" in n)
 
 
 def test_errors_name_the_cure(folder):

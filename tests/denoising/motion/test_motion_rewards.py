@@ -29,7 +29,45 @@ def test_skating_by_hand():
     assert rewards.skating(body(), 20.0) == 1.0
     sliding = rewards.skating(body(drift=0.025), 20.0)  # 0.5 m/s with every foot down
     assert sliding == pytest.approx(math.exp(-0.5 / rewards.SLIDE), rel=1e-4)
-    assert rewards.skating(body(lift=1.0, drift=0.5), 20.0) == 1.0
+
+
+@given(st.floats(0.0, 2.0), st.floats(0.0, 0.2))
+def test_leaving_the_floor_never_earns_more(lift, drift):
+    """A body that slides, and the same one held up in the air."""
+    total = lambda b: rewards.skating(b, 20.0) + rewards.floating(b, 20.0) + rewards.contact(b, 20.0)  # noqa: E731
+    assert total(body(lift=lift, drift=drift)) <= total(body(drift=drift)) + 1e-6
+    assert rewards.skating(body(lift=lift, drift=drift), 20.0) <= rewards.skating(body(drift=drift), 20.0) + 1e-5
+
+
+def test_hanging_in_the_air_by_hand():
+    hung = body(lift=0.15)
+    assert rewards.floating(hung, 20.0) == pytest.approx(math.exp(-3), rel=1e-4)
+    assert rewards.contact(hung, 20.0) == 0.0
+    assert rewards.floating(body(lift=0.07), 20.0) == rewards.contact(body(lift=0.07), 20.0) == 1.0
+
+
+def flight(height, frames=21, gravity=9.81):
+    """A body that leaves the floor at frame 5 and lands, thrown up so that it rises to `height`."""
+    up = (2 * gravity * height) ** 0.5
+    t = (torch.arange(frames) / 20 - 0.25).clamp(min=0)
+    y = (up * t - gravity * t**2 / 2).clamp(min=0)
+    return {j: p + torch.stack([0 * y, y, 0 * y], 1) for j, p in body(frames).items()}
+
+
+@pytest.mark.parametrize("height", [0.3, 0.6])
+def test_a_jump_is_no_hanging(height):
+    assert rewards.contact(flight(height), 20.0) == rewards.floating(flight(height), 20.0) == 1.0
+    slow = flight(height, gravity=1.0)  # as on a string
+    assert rewards.contact(slow, 20.0) < 0.7
+    assert rewards.floating(slow, 20.0) < 0.2
+
+
+def test_never_on_the_floor_is_no_good_footing():
+    falling = {
+        j: p + 2 - 4.905 * (torch.arange(10.0)[:, None] / 20) ** 2 * torch.tensor([0.0, 1.0, 0.0])
+        for j, p in body().items()
+    }
+    assert rewards.skating(falling, 20.0) == 0.0
 
 
 def test_one_standing_foot_is_no_skating():

@@ -1,0 +1,123 @@
+"""Using a trained denoiser: prompts to PNG, captions to motions (npy, BVH, GIF). Resumable: what is there is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.denoising.image.pictures import is_picture, to_image
+from anygrpo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from anygrpo.denoising.policy import DiffusionPolicy
+
+ROWS = "rows.jsonl"
+_AT_ONCE = 4
+
+
+def apply(
+    policy: DiffusionPolicy,
+    inputs: list[Any],
+    out: Path,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    task: Any = None,
+) -> list[dict[str, Any]]:
+    """Make one output for each input, each a function of (weights, input, seed + its number) alone.
+
+    Args:
+        inputs: texts, or dicts with "prompt" or "caption" ("length" in frames where the policy makes motions; the
+            policy's longest where there is none; "seed" wins over the argument).
+        out: a folder: 00000.png ..., or 00000.npy (joints [L, J, 3] in metres), .bvh, .gif; and rows.jsonl.
+        progress: called with (done, all).
+        task: what made the policy's training motions, to turn features into joints; without it a motion's .npy holds
+            the policy's own (normalised) features [L, F], and there is no BVH and GIF.
+
+    Returns:
+        A row an input: {"index", "prompt", "seed", "files"}. Rows of an earlier, interrupted call whose input and seed
+        are the same and whose files are there are taken as they are.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    prompts = [_prompt(policy, given, seed + i) for i, given in enumerate(inputs)]
+    rows = _earlier(out, prompts)
+    todo = [i for i in range(len(prompts)) if i not in rows]
+    for at in range(0, len(todo), _AT_ONCE):
+        part = todo[at : at + _AT_ONCE]
+        made = policy.decode(policy.greedy([prompts[i] for i in part]).samples)
+        for i, (output, *_) in zip(part, made):
+            rows[i] = {"index": i, "prompt": prompts[i], "seed": prompts[i]["seed"]}
+            rows[i]["files"] = _write(output, prompts[i], out / f"{i:05d}", task)
+        _save(out, rows)
+        if progress is not None:
+            progress(len(rows), len(prompts))
+    return [rows[i] for i in range(len(prompts))]
+
+
+def _prompt(policy: DiffusionPolicy, given: Any, seed: int) -> dict[str, Any]:
+    prompt = dict(given) if isinstance(given, dict) else {"prompt": str(given)}
+    text = prompt.get("prompt", prompt.get("caption"))
+    if text is None and "captions" not in prompt:
+        raise ConfigError(f"an input has no text: {sorted(prompt)}", 'give it "prompt" or "caption"')
+    if text is not None:
+        prompt = {"prompt": text, "caption": text} | prompt
+        if len(policy.parts.shape) == 2:
+            prompt.setdefault("length", int(policy.parts.shape[0]))
+    return {"seed": seed} | prompt
+
+
+def _earlier(out: Path, prompts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    file = out / ROWS
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    rows = {row["index"]: row for row in map(json.loads, lines)}
+    plain = [json.loads(json.dumps(p, default=str)) for p in prompts]
+    same = lambda i, row: i < len(prompts) and row["prompt"] == plain[i] and row["seed"] == plain[i]["seed"]  # noqa: E731
+    return {i: row for i, row in rows.items() if same(i, row) and all((out / f).is_file() for f in row["files"])}
+
+
+def _save(out: Path, rows: dict[int, dict[str, Any]]) -> None:
+    """rows.jsonl, whole or not at all."""
+    part = out / f".{ROWS}"
+    part.write_text("".join(json.dumps(rows[i], ensure_ascii=False, default=str) + "\n" for i in sorted(rows)), "utf-8")
+    part.replace(out / ROWS)
+
+
+def _write(output: Any, prompt: dict[str, Any], stem: Path, task: Any) -> list[str]:
+    """The output's files beside `stem`; their names."""
+    if is_picture(output):
+        if output.dim() == 3:
+            to_image(output).save(stem.with_suffix(".png"))
+            return [stem.with_suffix(".png").name]
+        first, *rest = [to_image(frame) for frame in output]
+        first.save(stem.with_suffix(".gif"), save_all=True, append_images=rest, duration=62, loop=0)
+        return [stem.with_suffix(".gif").name]
+    if isinstance(output, Tensor) and output.dim() == 2:
+        return _write_motion(output, prompt, stem, task)
+    torch.save(output, stem.with_suffix(".pt"))
+    return [stem.with_suffix(".pt").name]
+
+
+def _write_motion(motion: Tensor, prompt: dict[str, Any], stem: Path, task: Any) -> list[str]:
+    import numpy as np
+
+    from anygrpo.denoising.motion import bvh
+    from anygrpo.denoising.motion.pictures import draw
+    from anygrpo.denoising.motion.skeleton import JOINTS
+
+    names = [stem.with_suffix(".npy").name]
+    if task is None or not hasattr(task, "places"):
+        np.save(stem.with_suffix(".npy"), motion.cpu().numpy())
+        return names
+    places: dict[str, Tensor] = task.places(motion.cpu())
+    np.save(stem.with_suffix(".npy"), torch.stack(list(places.values()), 1).numpy())
+    if set(JOINTS) <= places.keys():
+        stem.with_suffix(".bvh").write_text(bvh.write(torch.stack([places[j] for j in JOINTS], 1), task.fps))
+        names.append(stem.with_suffix(".bvh").name)
+    title = str(prompt.get("caption", ", then ".join(prompt.get("captions", []))))
+    strip, gif = draw(title, {"": places}, task.bones, task.fps, stem)
+    return [*names, gif.name, strip.name]

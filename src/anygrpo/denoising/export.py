@@ -1,0 +1,236 @@
+"""A trained denoiser in the files of the library that it is from, checked by loading them there.
+
+| policy | files | loaded with |
+| --- | --- | --- |
+| a pipeline with adapters | pytorch_lora_weights.safetensors | pipe.load_lora_weights(folder) |
+| a pipeline, all weights | transformer/ or unet/ | Kind.from_pretrained(folder / "transformer") |
+| an MDM checkpoint | model*.pt, args.json | as any of MDM's |
+| parts of one's own, our motion denoiser | denoiser.safetensors | load_state_dict |
+
+Names: the trained module is the library's own, so a parameter NAME is its name there. PEFT's "lora_A.default.weight" is
+"COMPONENT.NAME.lora_A.weight" in diffusers' file. The strength alpha / rank is multiplied into lora_B: diffusers takes
+alpha = rank where a file does not say it, and that is then right in every version and reader.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.denoising.denoiser import model_of
+from anygrpo.errors import ConfigError, TrainingError
+
+if TYPE_CHECKING:
+    from anygrpo.denoising.policy import DiffusionPolicy
+
+LORA_FILE = "pytorch_lora_weights.safetensors"
+STATE_FILE = "denoiser.safetensors"
+TOLERANCE = 1e-4
+"""Largest difference to the training pass in float32, over the largest output."""
+
+
+def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[Path]:
+    """Write the policy's trained weights to `folder` in the library's own form, and export.json with what was compared.
+
+    Args:
+        certify: load the files with the plain library in a fresh process and compare with the training pass.
+
+    Raises:
+        ConfigError: `folder` holds something else.
+        TrainingError: the files, loaded, are not the policy that was trained; they are taken away again.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / "export.json").is_file():
+        raise ConfigError(f"{folder} is not empty", "another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    form = form_of(policy)
+    files = _WRITERS[form](policy, folder)
+    about: dict[str, Any] = {"format": form, "files": [str(f.relative_to(folder)) for f in files]}
+    if certify and form != "state":
+        about["compared"] = _certified(policy, folder, form, files)
+    elif form == "state":
+        about["compared"] = "no library to load it with: the tensors are those of the module's own state_dict()"
+    (folder / "export.json").write_text(json.dumps(about, indent=2))
+    return [*files, folder / "export.json"]
+
+
+def form_of(policy: DiffusionPolicy) -> str:
+    """Which of the four: "diffusers_lora", "diffusers_weights", "mdm", "state"."""
+    if getattr(policy.config, "pipeline", None) is not None:
+        return "diffusers_weights" if policy.config.lora is None else "diffusers_lora"
+    if policy.config.__class__.__name__ == "MDMPolicyConfig" and getattr(policy.config, "model", None) is not None:
+        return "mdm"
+    return "state"
+
+
+def lora_state(module: nn.Module, component: str) -> dict[str, Tensor]:
+    """diffusers' names and tensors of a module's adapters, their strength multiplied into lora_B."""
+    from peft.tuners.lora import LoraLayer
+
+    out: dict[str, Tensor] = {}
+    for name, layer in module.named_modules():
+        if isinstance(layer, LoraLayer):
+            a, b = (getattr(layer, part)["default"].weight for part in ("lora_A", "lora_B"))
+            scale = float(layer.scaling["default"])
+            out[f"{component}.{name}.lora_A.weight"] = a.detach().float().cpu().contiguous().clone()
+            out[f"{component}.{name}.lora_B.weight"] = (scale * b.detach().float()).cpu().contiguous()
+    return out
+
+
+def merged_state(module: nn.Module) -> dict[str, Tensor]:
+    """The module's own state_dict under its own names, adapters added to the weights that they adapt."""
+    from peft.tuners.lora import LoraLayer
+
+    state = {k: v.detach().cpu().clone() for k, v in module.state_dict().items() if ".lora_" not in k}
+    for name, layer in module.named_modules():
+        if isinstance(layer, LoraLayer):
+            key = f"{name}.base_layer.weight"
+            state[key] = (state[key].float() + layer.get_delta_weight("default").detach().float().cpu()).to(state[key])
+    return {k.replace(".base_layer.", "."): v for k, v in state.items()}
+
+
+def _write_lora(policy: DiffusionPolicy, folder: Path) -> list[Path]:
+    from safetensors.torch import save_file
+
+    save_file(lora_state(policy.trainable(), _component(policy)), folder / LORA_FILE, metadata={"format": "pt"})
+    return [folder / LORA_FILE]
+
+
+def _write_weights(policy: DiffusionPolicy, folder: Path) -> list[Path]:
+    model: Any = policy.trainable()
+    target = folder / _component(policy)
+    model.save_pretrained(target)
+    return sorted(f for f in target.rglob("*") if f.is_file())
+
+
+def _write_mdm(policy: DiffusionPolicy, folder: Path) -> list[Path]:
+    source = Path(policy.config.model)
+    torch.save(merged_state(policy.trainable()), folder / source.name)
+    shutil.copyfile(source.parent / "args.json", folder / "args.json")
+    return [folder / source.name, folder / "args.json"]
+
+
+def _write_state(policy: DiffusionPolicy, folder: Path) -> list[Path]:
+    from safetensors.torch import save_file
+
+    state = {k: v.contiguous() for k, v in merged_state(policy.trainable()).items()}
+    save_file(state, folder / STATE_FILE, metadata={"format": "pt"})
+    return [folder / STATE_FILE]
+
+
+_WRITERS = {
+    "diffusers_lora": _write_lora,
+    "diffusers_weights": _write_weights,
+    "mdm": _write_mdm,
+    "state": _write_state,
+}
+
+
+def _component(policy: DiffusionPolicy) -> str:
+    from anygrpo.denoising.pipelines import adapter_class
+
+    return adapter_class(policy.config.pipeline).component
+
+
+# -- certification -----------------------------------------------------------------------------------------------------
+
+
+def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Path]) -> dict[str, float]:
+    """Compare the export, loaded by the plain library in a fresh process, with the training pass.
+
+    Raises:
+        TrainingError: it differs by more than TOLERANCE (half precision: twice what that precision itself changes), or
+            changes nothing where training did. The files are taken away.
+    """
+    moved = _moved(policy)
+    with tempfile.TemporaryDirectory(prefix="anygrpo-export-") as place:
+        found = _fresh_process(policy, folder, form, files, Path(place))
+    allowed = max(TOLERANCE * found["size"], 2 * found["dtype"] if policy.config.dtype == "bfloat16" else 0.0)
+    if found["to_training"] <= allowed and (found["to_base"] > 0 or not moved):
+        return found
+    for file in files:
+        file.unlink(missing_ok=True)
+    raise TrainingError(
+        f"the export, loaded by itself, differs from the training pass by {found['to_training']:.3g} (allowed "
+        f"{allowed:.3g}) and from its base by {found['to_base']:.3g}: it was taken away",
+        "the versions of diffusers and peft here and where the policy was trained",
+    )
+
+
+def _moved(policy: DiffusionPolicy) -> bool:
+    """Whether training has changed the output at all (fresh adapters are zero)."""
+    if policy.config.lora is None:
+        return False
+    return any(bool(p.any()) for n, p in policy.trainable().named_parameters() if ".lora_B." in n)
+
+
+def _fresh_process(
+    policy: DiffusionPolicy, folder: Path, form: str, files: list[Path], place: Path
+) -> dict[str, float]:
+    from safetensors.torch import save_file
+
+    save_file(record_call(policy), place / "call.safetensors")
+    job: dict[str, Any] = {
+        "format": form, "folder": str(folder.resolve()), "dtype": policy.config.dtype, "file": files[0].name,
+        "call": str(place / "call.safetensors"),
+    }  # fmt: skip
+    if form == "mdm":
+        job["base"] = str(Path(policy.config.model).resolve())
+    else:
+        from anygrpo.denoising.pipelines import adapter_class, left_out
+
+        pipeline: str = policy.config.pipeline
+        job |= {"pipeline": pipeline, "component": _component(policy)}
+        job["left_out"] = list(left_out(pipeline, adapter_class(pipeline)))
+    (place / "job.json").write_text(json.dumps(job))
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("plain.py")), str(place / "job.json")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["no output"]
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise TrainingError(f"the plain library does not load the export: {said[-1]}", "it was taken away")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@torch.no_grad()
+def record_call(policy: DiffusionPolicy) -> dict[str, Tensor]:
+    """Arguments and output of one call of the library's model, by name ("a/b": b in a dict a), made by the training
+    pass itself: a random latent, half-way, under a prompt of the policy's kind, guidance and all."""
+    model, seen = model_of(policy.denoiser), {}
+
+    def note(_: nn.Module, args: tuple[Any, ...], given: dict[str, Any], out: Any) -> None:
+        flat = {f"{k}/{n}": v for k, d in given.items() if isinstance(d, dict) for n, v in d.items()}
+        flat |= {k: v for k, v in given.items() if isinstance(v, Tensor)}
+        flat |= dict(zip(("x", "timestep"), args))
+        seen.update(flat | {"output": out[0] if isinstance(out, tuple) else out})
+
+    handle = model.register_forward_hook(note, with_kwargs=True)
+    try:
+        prompt = {"prompt": "a photo of a cat", "caption": _known_caption(policy), "length": policy.parts.shape[0]}
+        condition = policy.condition_rows([prompt], 1)
+        x = torch.randn(1, *policy.parts.shape, generator=torch.Generator().manual_seed(0)).to(policy.device)
+        with policy.mode():
+            policy.predict(x, torch.full((1,), len(policy.transitions) // 2, device=policy.device), condition)
+    finally:
+        handle.remove()
+    return {k: v.detach().cpu().contiguous().clone() for k, v in seen.items()}
+
+
+def _known_caption(policy: DiffusionPolicy) -> str:
+    """A caption that the policy's text vectors have: those of a file are only of its own."""
+    text = getattr(policy.config, "text", None)
+    if text is None or not Path(text).is_file():
+        return "a person walks"
+    from anygrpo.denoising.motion.mdm_policy import vectors
+
+    return next(iter(vectors(Path(text))))

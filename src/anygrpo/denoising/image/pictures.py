@@ -1,0 +1,60 @@
+"""Pictures for people: PNG files, grids, thumbnails inside JSON."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LABEL = 18
+SMALLEST, LARGEST = 96, 256
+
+
+def to_image(picture: Tensor) -> Any:
+    """A Pillow image of [1 or 3, H, W] in [0, 1]; of a video [F, C, H, W] its middle frame."""
+    from PIL import Image
+
+    if picture.dim() == 4:
+        picture = picture[len(picture) // 2]
+    pixels = (picture.detach().float().cpu().nan_to_num().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    return Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).convert("RGB")
+
+
+def fitted(picture: Tensor, smallest: int, largest: int) -> Any:
+    """The picture made at least `smallest` wide (by whole factors, without smoothing) and at most `largest`."""
+    image = to_image(picture)
+    if image.width < smallest:
+        factor = -(-smallest // image.width)
+        return image.resize((image.width * factor, image.height * factor), 0)
+    image.thumbnail((largest, largest))
+    return image
+
+
+def grid(rows: list[list[Tensor]], labels: list[str]) -> Any:
+    """Rows of pictures as one image, with a label above each column."""
+    from PIL import Image, ImageDraw
+
+    cells = [[fitted(x, SMALLEST, LARGEST) for x in row] for row in rows]
+    width, height = cells[0][0].size
+    sheet = Image.new("RGB", ((width + 4) * len(labels), LABEL + (height + 4) * len(rows)), "white")
+    draw = ImageDraw.Draw(sheet)
+    for i, label in enumerate(labels):
+        draw.text((i * (width + 4) + 2, 3), label[: width // 6], fill="black")
+        for j, row in enumerate(cells):
+            sheet.paste(row[i], (i * (width + 4), LABEL + j * (height + 4)))
+    return sheet
+
+
+def inline(picture: Tensor, largest: int = 128) -> str:
+    """A thumbnail as a data URI, for files of JSON that a page shows."""
+    buffer = io.BytesIO()
+    fitted(picture, 1, largest).save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def is_picture(output: Any) -> bool:
+    """Whether an output of a policy is a picture or video that can be shown."""
+    return isinstance(output, torch.Tensor) and output.dim() in (3, 4) and output.shape[-3] in (1, 3)

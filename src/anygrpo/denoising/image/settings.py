@@ -1,0 +1,93 @@
+"""Recipe section of the image task: prompts from a file, rewards that see pictures. Torch-free."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from anygrpo.recipe.section import Section
+
+
+class ImageReward(Section):
+    """What every reward of pictures has. `name` is its metric: reward/component/NAME."""
+
+    weight: float = 1.0
+    name: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]+$")
+    "The component's name; the kind (or the function's name) where not given."
+
+
+class FunctionImageReward(ImageReward):
+    """A user's `path.py:function`, called as function(images, prompts, **columns) in the trainer's process.
+
+    images: tensors [3, H, W] in [0, 1] on the CPU (videos [F, 3, H, W]); prompts: their texts; each column of the
+    prompt file that the function takes: one value an image. It returns one number an image; None: no score for it.
+    """
+
+    kind: Literal["function"]
+    function: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "Further keyword arguments."
+
+
+class CompressibilityReward(ImageReward):
+    """Minus the kilobytes (1000) of the picture as JPEG (DDPO, arXiv 2305.13301)."""
+
+    kind: Literal["compressibility"]
+    quality: int = Field(95, ge=1, le=100)
+
+
+class IncompressibilityReward(ImageReward):
+    """The kilobytes (1000) of the picture as JPEG (DDPO)."""
+
+    kind: Literal["incompressibility"]
+    quality: int = Field(95, ge=1, le=100)
+
+
+class ClipReward(ImageReward):
+    """Logit scale x cosine of picture and prompt under a CLIP model of yours, over `divide_by`.
+
+    CLIPScore: ViT-L/14, 100. PickScore: its ViT-H model, 26 (peers' unit).
+    """
+
+    kind: Literal["clip"]
+    model: str
+    "Folder that transformers' CLIPModel and CLIPProcessor load."
+    divide_by: float = Field(100.0, gt=0)
+    device: str = "cpu"
+
+
+def _kind_of_functions(tables: Any) -> Any:
+    """`function = "path.py:name"` says the kind already."""
+    if not isinstance(tables, list | tuple):
+        return tables
+    named = lambda t: isinstance(t, dict) and "function" in t and "kind" not in t  # noqa: E731
+    return tuple({**t, "kind": "function"} if named(t) else t for t in tables)
+
+
+ImageRewards = Annotated[
+    tuple[
+        Annotated[
+            FunctionImageReward | CompressibilityReward | IncompressibilityReward | ClipReward,
+            Field(discriminator="kind"),
+        ],
+        ...,
+    ],
+    BeforeValidator(_kind_of_functions),
+]
+
+
+class ImageTaskConfig(Section):
+    """Text to picture (or video): prompts from a file, and rewards that look at what was made."""
+
+    kind: Literal["images"] = "images"
+    path: str
+    "Prompts: JSON Lines (one object a line, other keys are columns), or plain text, one prompt a line."
+    prompt_column: str = "prompt"
+    held_out_path: str | None = None
+    "File of evaluation prompts; a share of `path` where not given."
+    held_out_share: float = Field(0.1, gt=0, lt=1)
+    "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
+    held_out_repeats: int = Field(4, ge=1)
+    "Seeds for each evaluation prompt."
+    rewards: ImageRewards = Field(min_length=1)

@@ -1,0 +1,160 @@
+"""Text to picture: prompts from a file, rewards that look at pictures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.core.task import Scores, Task, epoch_indices
+from anygrpo.denoising.image.rewards import build_rewards
+from anygrpo.denoising.image.settings import ImageTaskConfig
+from anygrpo.denoising.outcomes import Reward
+from anygrpo.errors import DataError, suggestion
+
+Prompt = dict[str, Any]
+
+
+def build(config: ImageTaskConfig, seed: int) -> ImageTask:
+    """The task of a `[task] kind = "images"` section.
+
+    Raises:
+        DataError: no prompts, a broken line, nothing left for training or for evaluation.
+        ConfigError: a reward that could never be called.
+    """
+    rows = read_prompts(config.path, config.prompt_column)
+    if config.held_out_path is not None:
+        held_out = read_prompts(config.held_out_path, config.prompt_column)
+        kept = {row["prompt"] for row in held_out}
+        train = [row for row in rows if row["prompt"] not in kept]
+    else:
+        train = [row for row in rows if _share(row["prompt"]) >= config.held_out_share]
+        held_out = [row for row in rows if _share(row["prompt"]) < config.held_out_share]
+    for name, part in (("training", train), ("evaluation", held_out)):
+        if not part:
+            raise DataError(
+                f"of {len(rows)} prompts in {config.path} none is left for {name}",
+                "more prompts, another task.held_out_share, or task.held_out_path",
+            )
+    columns = {key for row in rows for key in row} - {"prompt"}
+    return ImageTask(config, seed, train, held_out, build_rewards(config.rewards, columns))
+
+
+def read_prompts(path: str, column: str) -> list[Prompt]:
+    """{"prompt": text, other columns} of each line; the first of lines with one prompt.
+
+    Raises:
+        DataError: no file, a line that is no object or has no text in `column`; with its number.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"no prompt file {path}, looked in {Path.cwd()}", "correct task.path")
+    rows: dict[str, Prompt] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+        if line.strip():
+            row = _row(line, f"{path}, line {number}", column, file.suffix in (".jsonl", ".json"))
+            rows.setdefault(row["prompt"], row)
+    return list(rows.values())
+
+
+def _row(line: str, where: str, column: str, objects: bool) -> Prompt:
+    if not objects:
+        return {"prompt": line.strip()}
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: broken JSON: {error}", "write one JSON object a line") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: a {type(value).__name__}, not an object", "write one JSON object a line")
+    text = value.pop(column, None)
+    if not isinstance(text, str) or not text.strip():
+        raise DataError(f"{where}: no text in column {column!r}; {suggestion(column, value)}", "set task.prompt_column")
+    return value | {"prompt": text}
+
+
+def _share(prompt: str) -> float:
+    """A number in [0, 1) that only the prompt decides."""
+    return int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:7], "big") / 2**56
+
+
+class ImageTask(Task):
+    """Outputs are pictures [3, H, W] (or videos [F, 3, H, W]) in [0, 1]."""
+
+    def __init__(
+        self, config: ImageTaskConfig, seed: int, train: list[Prompt], held_out: list[Prompt], rewards: list[Reward]
+    ) -> None:
+        self.config, self.seed, self.rewards = config, seed, rewards
+        self.train, self.kept, self.size = train, held_out, len(train)
+
+    def prompts(self, step: int, count: int) -> list[Prompt]:
+        """Training prompts in an order of their own each epoch."""
+        return [self.train[i] for i in epoch_indices(self.size, step, count, self.seed)]
+
+    def held_out(self) -> list[Prompt]:
+        """Each evaluation prompt with several seeds, the first seed of all prompts first."""
+        return [row | {"seed": s} for s in range(self.config.held_out_repeats) for row in self.kept]
+
+    def score(self, prompts: list[Prompt], outputs: list[list[Any]]) -> Scores:
+        """Weighted sum of the rewards; a picture that one of them gives no number for is invalid, with its reason."""
+        shape = (len(prompts), max(map(len, outputs)))
+        reasons: dict[tuple[int, int], str] = {}
+        places, images = [], []
+        for p, row in enumerate(outputs):
+            for g, image in enumerate(row):
+                why = _unreadable(image)
+                if why:
+                    reasons[(p, g)] = why
+                else:
+                    places.append((p, g))
+                    images.append(image.detach().float().cpu())
+        components = {r.name: torch.zeros(shape) for r in self.rewards}
+        reward, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
+        if places:
+            self._fill(prompts, places, images, components, reasons)
+        for p, g in places:
+            valid[p, g] = (p, g) not in reasons
+        for r in self.rewards:
+            reward += r.weight * components[r.name]
+        return Scores(reward, components, valid, reasons)
+
+    def _fill(
+        self,
+        prompts: list[Prompt],
+        places: list[tuple[int, int]],
+        images: list[Tensor],
+        components: dict[str, Tensor],
+        reasons: dict[tuple[int, int], str],
+    ) -> None:
+        rows = [prompts[p] for p, _ in places]
+        names = {key for row in (*self.train, *self.kept) for key in row} - {"prompt"}
+        columns: dict[str, list[Any]] = {name: [row.get(name) for row in rows] for name in sorted(names)}
+        columns |= {"images": images, "prompts": [row["prompt"] for row in rows]}
+        for reward in self.rewards:
+            outcomes = reward.outcomes(columns, len(images))
+            for place, outcome in zip(places, outcomes):
+                if isinstance(outcome, str):
+                    reasons.setdefault(place, f"{reward.name}: {outcome}")
+                else:
+                    components[reward.name][place] = outcome
+
+    def pictures(
+        self, prompts: list[Prompt], before: list[list[Any]], after: list[list[Any]], folder: Path
+    ) -> list[Path]:
+        """One grid (PNG): a column a prompt, before above after."""
+        from anygrpo.denoising.image.pictures import grid
+
+        file = folder / "before_above_after.png"
+        folder.mkdir(parents=True, exist_ok=True)
+        labels = [p["prompt"] for p in prompts]
+        grid([[row[0] for row in before], [row[0] for row in after]], labels).save(file)
+        return [file]
+
+
+def _unreadable(image: Any) -> str | None:
+    if not isinstance(image, Tensor) or image.dim() not in (3, 4) or image.shape[-3] not in (1, 3):
+        return "not a picture: no tensor [3, H, W] or [F, 3, H, W]"
+    return None if bool(torch.isfinite(image).all()) else "not finite"

@@ -1,0 +1,170 @@
+"""MDM checkpoints as policies: the same guidance and padding in sampling and in scoring, LoRA, and the way back.
+
+A prompt is a dict: `caption`, `length` in frames, and `seed` for held-out sampling. Outputs are [length, F], normalised
+by the data set's Mean and Std as MDM's own. Where the checkpoint attends to padding (mask_frames false), padding is
+sampled and seen as there, but its numbers are no part of a decision's log-prob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.core import user_code
+from anygrpo.denoising.denoiser import Condition
+from anygrpo.denoising.motion import mdm
+from anygrpo.denoising.motion.policy import cut, padded
+from anygrpo.denoising.motion.settings import MDMPolicyConfig
+from anygrpo.denoising.parts import Parts
+from anygrpo.denoising.pipelines import SCHEDULERS
+from anygrpo.denoising.policy import DiffusionPolicy
+from anygrpo.denoising.transitions import transitions_of
+from anygrpo.errors import ConfigError, DataError
+
+TEXT_TOKENS = 22
+"""MDM cuts captions to 20 tokens and the two ends."""
+
+
+def build(config: MDMPolicyConfig, seed: int) -> DiffusionPolicy:
+    """The policy of a `[policy] kind = "mdm"` section.
+
+    Raises:
+        DataError: no checkpoint, args.json or text vectors.
+        ConfigError: a variant that is not read here, tensors that do not fit, another number of steps.
+    """
+    network, features, levels = _network(config, seed)
+    if config.steps != levels:
+        raise ConfigError(
+            f"policy.steps = {config.steps}, and the network was trained with {levels} levels: respaced sampling is "
+            "another policy than MDM's own",
+            f"steps = {levels}, or the checkpoint of 50 steps",
+        )
+    encode = text_encoder(config.text)
+    parts = Parts(
+        denoiser=network,
+        scheduler=_scheduler(config),
+        shape=(config.frames, features),
+        encode=lambda prompts: condition_of(prompts, config.frames, encode),
+        decode=lambda latents, condition: cut(latents, condition["frames"]),
+        to_latent=lambda motion: padded(motion, config.frames),
+        null={"dropped": torch.ones(1, dtype=torch.bool)},
+        valid=lambda condition: condition["frames"][..., None],
+    )
+    if config.lora is not None and config.lora.targets == "attention_and_feedforward":
+        config = config.model_copy(update={"lora": config.lora.model_copy(update={"targets": config.targets})})
+    table = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level)
+    return DiffusionPolicy(parts, table, config, seed)
+
+
+def _network(config: MDMPolicyConfig, seed: int) -> tuple[nn.Module, int, int]:
+    """(network, numbers a frame, levels)."""
+    if config.network is not None:
+        made = user_code.load(config.network)(seed)
+        if not isinstance(made, nn.Module):
+            raise ConfigError(f"{config.network} returned {type(made).__name__}", "return a torch.nn.Module")
+        assert config.features is not None
+        assert config.diffusion_steps is not None
+        return made, config.features, config.diffusion_steps
+    assert config.model is not None
+    file = Path(config.model)
+    arguments = mdm.read_arguments(file)
+    network = mdm.from_arguments(arguments)
+    mdm.load(file, network, arguments, config.average_checkpoint)
+    return network, arguments.features, int(arguments["diffusion_steps"])
+
+
+def _scheduler(config: MDMPolicyConfig) -> Any:
+    """MDM's: cosine betas, the clean motion predicted and not clipped, the posterior's variance."""
+    import diffusers
+
+    settings = {"beta_schedule": "squaredcos_cap_v2", "prediction_type": "sample", "clip_sample": False}
+    kind = getattr(diffusers, SCHEDULERS[config.sampler])
+    return kind(num_train_timesteps=config.steps, **settings)
+
+
+def condition_of(prompts: list[dict[str, Any]], size: int, encode: Callable[[list[str]], Tensor]) -> Condition:
+    """text [P, E], frames [P, L] bool, dropped [P] bool (all False).
+
+    Raises:
+        DataError: a prompt without caption or length, or one that is longer than the policy.
+    """
+    frames = torch.zeros(len(prompts), size, dtype=torch.bool)
+    for i, prompt in enumerate(prompts):
+        if "caption" not in prompt or "length" not in prompt:
+            raise DataError(f"a prompt has {sorted(prompt)}", "a caption and a length in frames")
+        if not 1 <= int(prompt["length"]) <= size:
+            raise DataError(f"a prompt of {prompt['length']} frames; the policy holds {size}", "policy.frames")
+        frames[i, : int(prompt["length"])] = True
+    text = encode([str(p["caption"]) for p in prompts]).float()
+    if text.shape[0] != len(prompts) or text.dim() != 2:
+        raise ConfigError(f"policy.text gave {tuple(text.shape)} for {len(prompts)} captions", "one vector a caption")
+    return {"text": text, "frames": frames, "dropped": torch.zeros(len(prompts), dtype=torch.bool)}
+
+
+def text_encoder(name: str) -> Callable[[list[str]], Tensor]:
+    """Captions -> [n, E], each caption encoded once.
+
+    Raises:
+        DataError: no such file, folder or function.
+    """
+    if name.rpartition(":")[0].endswith(".py"):
+        return _once(user_code.load(name))
+    path = Path(name)
+    if path.is_dir():
+        return _once(_clip(name))
+    if not path.is_file():
+        raise DataError(f"no text vectors at {name}", "a .safetensors file, path.py:function, or a CLIP folder")
+    known = vectors(path)
+
+    def look_up(captions: list[str]) -> Tensor:
+        if lacking := [c for c in captions if c not in known]:
+            raise DataError(f"{name} has no vector for {lacking[0]!r}", "encode all captions of the task, training too")
+        return torch.stack([known[c] for c in captions])
+
+    return look_up
+
+
+def vectors(path: Path) -> dict[str, Tensor]:
+    """Caption -> [E], of a file."""
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _once(encode: Callable[[list[str]], Any]) -> Callable[[list[str]], Tensor]:
+    known: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def remembered(captions: list[str]) -> Tensor:
+        fresh = [c for c in dict.fromkeys(captions) if c not in known]
+        if fresh:
+            known.update(zip(fresh, torch.as_tensor(encode(fresh)).detach().float().cpu()))
+        return torch.stack([known[c] for c in captions])
+
+    return remembered
+
+
+def _clip(folder: str) -> Callable[[list[str]], Tensor]:
+    """Projected text vectors of a CLIP model in float32 (MDM holds it in float16: the third digit differs)."""
+    from transformers import AutoTokenizer, CLIPTextModelWithProjection
+
+    try:
+        model: Any = CLIPTextModelWithProjection.from_pretrained(folder, local_files_only=True)
+        words: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"policy.text = {folder!r}: {error}", "a folder with a CLIP text model and tokenizer"
+        ) from error
+    model = model.eval().requires_grad_(False)
+
+    def encode(captions: list[str]) -> Tensor:
+        given = words(captions, return_tensors="pt", padding=True, truncation=True, max_length=TEXT_TOKENS)
+        return model(**given).text_embeds
+
+    return encode

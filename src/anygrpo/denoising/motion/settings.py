@@ -1,0 +1,93 @@
+"""Recipe sections of those who bring their own motion model and data. Torch-free."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from anygrpo.denoising.settings import Denoising
+from anygrpo.recipe.section import Section
+
+
+class MDMPolicyConfig(Denoising):
+    """An MDM checkpoint as it is (model*.pt, args.json beside it), or a network of yours in its place."""
+
+    kind: Literal["mdm"] = "mdm"
+    model: str | None = None
+    "The checkpoint file; args.json lies beside it."
+    network: str | None = None
+    "In place of `model`: `path.py:function`, called with the seed; returns a module called as"
+    "module(x [n, L, F], timestep [n], text [n, E], frames [n, L], dropped [n]) -> clean motion [n, L, F]."
+    features: int | None = Field(None, ge=1)
+    "Numbers a frame (`network`; a checkpoint's args.json says it)."
+    diffusion_steps: int | None = Field(None, ge=2)
+    "Levels the network was trained with (`network`; args.json says it). `steps` must be the same."
+    text: str
+    "Captions as vectors: a file (.safetensors, .pt) of caption -> [E]; `path.py:function` (captions -> [n, E]); or the"
+    "folder of a CLIP text model for transformers (MDM: clip-vit-base-patch32)."
+    frames: int = Field(196, ge=8)
+    guidance: float = Field(2.5, ge=0)
+    steps: int = Field(50, ge=2)
+    average_checkpoint: bool = True
+    "Take the averaged weights of a checkpoint that has both."
+    targets: tuple[str, ...] = ("out_proj", "linear1", "linear2", "embed_text")
+    "Linear layers that `lora` attaches to where it names none."
+
+    @model_validator(mode="after")
+    def _one_source(self) -> MDMPolicyConfig:
+        if (self.model is None) == (self.network is None):
+            raise ValueError("give exactly one of model and network")
+        if self.network is not None and (self.features is None or self.diffusion_steps is None):
+            raise ValueError("network needs features and diffusion_steps")
+        if self.sampler not in ("ddpm", "ddim"):
+            raise ValueError(
+                f"sampler = {self.sampler!r} is for flow models; MDM predicts the clean motion: ddpm or ddim"
+            )
+        return self
+
+
+class MotionReward(Section):
+    """A part of the reward, by name from the built-in ones or a function of yours.
+
+    function: `path.py:function`, called by name with what it takes of: motions (joints [L, J, 3] in metres), prompts
+    (captions), features ([L, F], de-normalised), fps, tokens; returns one number a motion (None: no score).
+    """
+
+    kind: Literal["function", "skating", "floating", "contact", "floor", "jerk"]
+    function: str | None = None
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    weight: float = 1.0
+    name: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]+$")
+
+    @model_validator(mode="after")
+    def _function_where_needed(self) -> MotionReward:
+        if (self.kind == "function") != (self.function is not None):
+            raise ValueError('kind = "function" and `function` go together')
+        return self
+
+
+def _kind_of_functions(tables: Any) -> Any:
+    if not isinstance(tables, list | tuple):
+        return tables
+    named = lambda t: isinstance(t, dict) and "function" in t and "kind" not in t  # noqa: E731
+    return tuple({**t, "kind": "function"} if named(t) else t for t in tables)
+
+
+class HumanML3DTaskConfig(Section):
+    """HumanML3D or KIT-ML as published, with rewards of your own."""
+
+    kind: Literal["humanml3d"] = "humanml3d"
+    path: str
+    "The folder: new_joint_vecs, texts, Mean.npy, Std.npy and the split files."
+    train_split: str = "train"
+    held_out_split: str = "val"
+    frames: int = Field(196, ge=8)
+    "Longest motion asked for."
+    held_out: int = Field(64, ge=1)
+    "Measured items, at most."
+    rewards: Annotated[tuple[MotionReward, ...], BeforeValidator(_kind_of_functions)] = Field(min_length=1)
+    evaluator: str | None = None
+    "`path.py:function`, called once without arguments; returns an object with embed_motions(list of de-normalised"
+    "[L, F]) -> [n, D] and embed_texts(prompts) -> [n, D]. With it R-precision, matching distance, FID and diversity"
+    "are measured at each evaluation."

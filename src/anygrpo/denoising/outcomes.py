@@ -1,0 +1,89 @@
+"""Rewards that see what a policy made: one number, or a reason, for each output. Shared by pictures and motions."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from anygrpo.core import user_code
+from anygrpo.errors import ConfigError, suggestion
+
+Outcome = float | str
+"""A finite number, or the reason why there is none."""
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Attributes:
+    function: (columns of n values by name) -> one number (or None) each.
+    """
+
+    name: str
+    weight: float
+    function: Callable[[dict[str, list[Any]]], Any]
+
+    def outcomes(self, columns: dict[str, list[Any]], count: int) -> list[Outcome]:
+        """One for each output. A call that fails is tried again for each alone, so that a bad one costs only itself.
+
+        Raises:
+            ConfigError: another number of rewards than of outputs.
+        """
+        try:
+            return self._checked(self.function(columns), count)
+        except ConfigError:
+            raise
+        except Exception as error:
+            if count == 1:
+                return [user_code.describe(error)]
+        alone = lambda i: {name: [values[i]] for name, values in columns.items()}  # noqa: E731
+        return [self.outcomes(alone(i), 1)[0] for i in range(count)]
+
+    def _checked(self, values: Any, count: int) -> list[Outcome]:
+        values = values.detach().flatten().tolist() if isinstance(values, Tensor) else list(values)
+        if len(values) != count:
+            raise ConfigError(
+                f"the reward {self.name!r} returned {len(values)} numbers for {count} outputs", "one number an output"
+            )
+        return [_number(v) for v in values]
+
+
+def _number(value: Any) -> Outcome:
+    if value is None:
+        return "no score"
+    number = float(value)
+    return number if math.isfinite(number) and abs(number) < 3e38 else f"the reward is {number}"
+
+
+def users(spec: str, arguments: dict[str, Any], columns: set[str], seen: str) -> Callable[[dict[str, list[Any]]], Any]:
+    """A user's `path.py:function` as a reward's function: it is called with what it takes of the columns, by name.
+
+    Args:
+        seen: the column it must take ("images", "motions").
+
+    Raises:
+        ConfigError: it wants what there is not, or does not look at what was made.
+    """
+    function = user_code.load(spec)
+    try:
+        takes = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise ConfigError(f"{spec} cannot be called", f"define function({seen}, prompts, **columns)") from None
+    anything = any(p.kind is p.VAR_KEYWORD for p in takes)
+    named = {p.name for p in takes if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    needed = {p.name for p in takes if p.default is p.empty and p.name in named}
+    if lacking := sorted(needed - columns - set(arguments)):
+        raise ConfigError(
+            f"{spec} wants {lacking[0]!r}, which is neither a column "
+            f"({', '.join(sorted(columns))}) nor one of its arguments; {suggestion(lacking[0], columns)}",
+            f"a reward is called as function({seen}, prompts, **columns)",
+        )
+    if not anything and seen not in named:
+        raise ConfigError(f"{spec} does not take {seen!r}", f"define function({seen}, prompts, **columns)")
+    if both := sorted(columns & set(arguments)):
+        raise ConfigError(f"{spec}: argument {both[0]!r} is also a column", "rename the argument")
+    return lambda rows: function(**{k: v for k, v in rows.items() if anything or k in named}, **arguments)

@@ -1,0 +1,232 @@
+"""Samplers and losses against numbers of their publications, recomputed here in float64."""
+
+import math
+
+import pytest
+import torch
+from diffusers import FlowMatchEulerDiscreteScheduler
+from torch import nn
+
+from anygrpo.core.rollout import tree_map
+from anygrpo.denoising.build import Parts
+from anygrpo.denoising.levels import NFT_STRENGTH
+from anygrpo.denoising.policy import DiffusionPolicy
+from anygrpo.denoising.settings import DiffusionPolicyConfig
+from anygrpo.denoising.transitions import Table, _cps_row, _ddim_row, _flow_row, flow_transitions
+
+# one number: level .8 -> .7, x = .3, velocity -.5, unit noise
+PUBLISHED = {
+    "ode": (lambda: _flow_row(0.8, 0.7, 0.0), 0.35, 0.0),
+    "flow_grpo": (lambda: _flow_row(0.8, 0.7, 0.7 * math.sqrt(0.8 / 0.2)), 0.3255, 0.4427189),
+    "dance_grpo": (lambda: _flow_row(0.8, 0.7, 0.3), 0.348875, 0.0948683),
+    "cps": (lambda: _cps_row(0.8, 0.7, 0.8), 0.2532624, 0.6657396),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_step_by_its_published_numbers(name):
+    make, mean, std = PUBLISHED[name]
+    row = make()
+    assert row["w_x"] * 0.3 + row["w_out"] * -0.5 == pytest.approx(mean, abs=5e-8)
+    assert row["std"] == pytest.approx(std, abs=5e-8)
+
+
+def test_ddim_by_its_published_numbers():
+    row = _ddim_row("epsilon", 0.5, 0.6, 1.0)
+    x0 = row["x0_x"] * 0.3 + row["x0_out"] * 0.4
+    assert x0 == pytest.approx(0.0242641, abs=5e-8)
+    mean = row["w_x0"] * x0 + row.get("w_x", 0) * 0.3 + row["w_out"] * 0.4
+    assert mean == pytest.approx(0.2253540, abs=5e-8)
+    assert row["std"] == pytest.approx(0.3651484, abs=5e-8)
+
+
+def test_flow_grpo_at_pure_noise_takes_the_next_level():
+    scheduler = FlowMatchEulerDiscreteScheduler()
+    table = flow_transitions(scheduler, 10, "flow_grpo", 0.7, {"sigmas": [1 - 0.1 * i for i in range(10)]})
+    assert float(table.noisy.std[0]) == pytest.approx(0.7, rel=1e-6)
+
+
+@pytest.mark.parametrize("level", [0.3, 0.8, 1.0])
+def test_cps_has_exactly_the_next_levels_signal_and_noise(level):
+    """With the true velocity: signal 1 - s', and kept and fresh noise that make s' together."""
+    row = _cps_row(0.8, 0.7, level)
+    kept = row["w_x"] * 0.8 + row["w_out"]  # of noise 1, signal 0: x = .8, v = 1
+    assert row["w_x"] * 0.2 - row["w_out"] == pytest.approx(0.3)  # of signal 1, noise 0: x = .2, v = -1
+    assert math.hypot(kept, row["std"]) == pytest.approx(0.7)
+
+
+class Line(nn.Module):
+    """v = a x + b: one number of everything, so that gradients are worked out by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.tensor(0.3)), nn.Parameter(torch.tensor(-0.2))
+
+    def forward(self, x, timestep, text):
+        return self.a * x + self.b + 0 * text[:, :, None, None]
+
+
+def policy(**given):
+    parts = Parts(
+        denoiser=Line(),
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        shape=(1, 4, 4),
+        encode=lambda prompts: {"text": torch.zeros(len(prompts), 1)},
+        decode=lambda z, c: list(z),
+    )
+    config = DiffusionPolicyConfig(factory="none:none", steps=10, **({"sampler": "flow_grpo"} | given))
+    table = flow_transitions(parts.scheduler, 10, config.sampler, config.noise_level)
+    return DiffusionPolicy(parts, table, config, 0)
+
+
+def rows(rollout):
+    return tree_map(lambda x: x.flatten(0, 1), rollout.samples)
+
+
+def test_awm_is_the_matching_error_at_the_same_noise():
+    p = policy(loss="awm", levels=3, level_weight="t")
+    rollout = p.sample(["a", "b"], 2, seed=0)
+    assert rollout.shape == (2, 2, 3)
+    r = rows(rollout)
+    out = p.evaluate(r, slice(0, 3))
+    assert torch.equal(out.log_probs, rollout.log_probs.flatten(0, 1))
+    x0, noise, s = r["final"][:, None].double(), r["noise"].double(), r["levels"].double()[..., None, None, None]
+    assert float(s.min()) >= 0.1 - 1e-6
+    v = 0.3 * ((1 - s) * x0 + s * noise) - 0.2
+    expected = -s[..., 0, 0, 0] * (v - (noise - x0)).square().mean((2, 3, 4))
+    assert torch.allclose(out.log_probs.double(), expected, atol=1e-5)
+    assert p.clip.high == 1.0
+    assert float(p.evaluate(r, slice(0, 3), frozenset({"kl"})).kl.abs().max()) == 0
+
+
+@pytest.mark.parametrize("beta", [0.1, 1.0])
+def test_nft_is_the_published_loss(beta):
+    """REINFORCE on its log_prob plus its supervised part has the gradient of r L+ + (1 - r) L-, in float64."""
+    p = policy(loss="nft", levels=2, nft_beta=beta)
+    rollout = p.sample(["a", "b"], 2, seed=1)
+    r = rows(rollout)
+    with torch.no_grad():
+        p.denoiser.a += 0.05
+        p.denoiser.b -= 0.1
+    advantages = torch.tensor([1.3, -0.4, -2.0, 5.0])
+    out = p.evaluate(r, slice(0, 2), frozenset({"supervised"}))
+    ours = (-advantages[:, None] * out.log_probs).mean() + out.losses["supervised"].mean()
+    ours.backward()
+
+    a = torch.tensor(0.35, dtype=torch.float64, requires_grad=True)
+    b = torch.tensor(-0.3, dtype=torch.float64, requires_grad=True)
+    x0, noise, s = r["final"][:, None].double(), r["noise"].double(), r["levels"].double()[..., None, None, None]
+    noised = (1 - s) * x0 + s * noise
+    v, old = a * noised + b, 0.3 * noised - 0.2
+    share = (advantages.double() / 10 + 0.5).clamp(0, 1)[:, None]
+    terms = []
+    for w in (beta * v + (1 - beta) * old, (1 + beta) * old - beta * v):
+        error = noised - s * w - x0
+        size = error.detach().abs().mean((2, 3, 4)).clamp(min=1e-5)
+        terms.append(error.square().mean((2, 3, 4)) / size)
+    theirs = ((share * terms[0] + (1 - share) * terms[1]) / beta * NFT_STRENGTH).mean()
+    theirs.backward()
+    assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-4)
+    assert float(p.denoiser.a.grad) == pytest.approx(float(a.grad), rel=1e-3)
+    assert float(p.denoiser.b.grad) == pytest.approx(float(b.grad), rel=1e-3)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "centred", "sum", "squared_error", "guard"])
+def test_one_beta_means_one_strength(reduction):
+    """The KL's gradient beside the policy term's, at one moved policy, is the same under every reduction."""
+
+    def share(name):
+        p = policy(event_reduction=name, window=1, window_starts=(3, 3))
+        r = rows(p.sample(["a", "b"], 4, seed=3))
+        with torch.no_grad():
+            p.denoiser.b += 1e-3
+        advantages, sizes = torch.tensor([1.0, -1, 1, -1, 1, 1, -1, -1])[:, None], []
+        for pick in (lambda e: -(advantages * e.log_probs).mean(), lambda e: e.kl.mean()):
+            p.trainable().zero_grad()
+            pick(p.evaluate(r, slice(0, 1), frozenset({"kl"}))).backward()
+            sizes.append(math.hypot(float(p.denoiser.a.grad), float(p.denoiser.b.grad)))
+        return sizes[1] / sizes[0]
+
+    assert share(reduction) == pytest.approx(share("mean"), rel=0.02)
+
+
+def test_flow_grpos_kl_leaves_the_step_length_out():
+    """Published: |mean - reference mean|^2 / (2 g^2), mean over dimensions, where the step's std is g sqrt(dt)."""
+    p = policy(event_reduction="mean", kl_unit="flow_grpo")
+    r = rows(p.sample(["a"], 2, seed=3))
+    with torch.no_grad():
+        p.denoiser.b += 0.01
+    kl = p.evaluate(r, slice(0, 9), frozenset({"kl"})).kl
+    s = p.parts.scheduler.sigmas.double()[:10]
+    g = 0.7 * (s / (1 - torch.where(s >= 1, s[1], s))).sqrt()
+    dt = s[:-1] - s[1:]
+    shift = 0.01 * dt * (1 + g[:-1] ** 2 * (1 - s[:-1]) / (2 * s[:-1]))
+    assert torch.allclose(kl[0].double(), shift**2 / (2 * g[:-1] ** 2), rtol=1e-3)
+
+
+def test_step_weights_act_on_gradients_alone():
+    def of(kind):
+        p = policy(step_weights=kind, event_reduction="guard")
+        r = rows(p.sample(["a"], 2, seed=3))
+        out, grads = p.evaluate(r, slice(0, 9)), []
+        for t in range(9):
+            p.trainable().zero_grad()
+            out.log_probs[:, t].sum().backward(retain_graph=True)
+            grads.append(float(p.denoiser.b.grad))
+        return out.log_probs.detach(), torch.tensor(grads), p
+
+    plain, weighted = of("none"), of("inverse_dt")
+    assert torch.allclose(plain[0], weighted[0], atol=1e-6)
+    steps = 1 / weighted[2].transitions.lengths()[:9]
+    assert torch.allclose(weighted[1], plain[1] * (steps / steps.mean()), rtol=1e-3)
+    assert of("noise")[1][0].abs() > plain[1][0].abs()  # the first steps have the largest noise
+
+
+def test_a_window_that_moves_with_the_updates():
+    p = policy(window=2, window_starts=(1, 3), window_moves="progressive", window_every=5)
+    starts = []
+    for version in (0, 4, 5, 10, 15):
+        p.version = version
+        starts.append(int(p.sample(["a"], 2, seed=version).samples["steps"][0, 0, 0]))
+    assert starts == [1, 1, 2, 3, 1]
+
+
+def test_held_out_samples_are_of_the_averaged_weights():
+    p = policy(average=0.5, average_every=2, evaluation="ode")
+    first = p.greedy([{"prompt": "a", "seed": 1}]).samples["final"]
+    p.version = 1  # the average begins here, at b = -.2
+    with torch.no_grad():
+        p.denoiser.b.fill_(0.2)
+    p.version = 2  # half way
+    with p.averaged():
+        assert float(p.denoiser.b) == pytest.approx(0.0, abs=1e-7)
+    assert float(p.denoiser.b) == pytest.approx(0.2)
+    assert not torch.equal(p.greedy([{"prompt": "a", "seed": 1}]).samples["final"], first)
+
+
+def test_what_does_not_go_together_is_refused():
+    with pytest.raises(ValueError, match="for flow models"):
+        DiffusionPolicyConfig(factory="a:b", loss="awm", sampler="ddim")
+    with pytest.raises(ValueError, match="no window"):
+        DiffusionPolicyConfig(factory="a:b", loss="awm", sampler="cps", window=2)
+    with pytest.raises(ValueError, match="without guidance"):
+        DiffusionPolicyConfig(factory="a:b", loss="nft", sampler="cps", guidance=3.0)
+    assert Table.of([{"std": 0.5}]).std.dtype == torch.float32
+
+
+def test_log_probs_of_both_policies_are_logged():
+    """Equal before an update; after it apart by half the mean square shift, in expectation."""
+    p = policy(event_reduction="centred", window=1, window_starts=(3, 3))
+    info = p.sample(["a"], 2, seed=3).info
+    assert info["log_prob/current"] == pytest.approx(info["log_prob/reference"], abs=1e-6)
+    r = rows(p.sample(["a"], 2, seed=3))
+    std = float(p.transitions.noisy.std[3])
+    z = r["noise"][0, 0].double()
+    expected = float(-(z**2).mean() / 2) - math.log(std) - 0.5 * math.log(2 * math.pi)
+    assert info["log_prob/current"] == pytest.approx(expected, abs=1e-4)
+    with torch.no_grad():
+        p.denoiser.b += 1.0
+    moved = [p.sample(["a"], 2, seed=s).info for s in range(60)]
+    d = float(p.transitions.noisy.w_out[3]) / std
+    gap = sum(m["log_prob/current"] - m["log_prob/reference"] for m in moved) / 60
+    assert gap == pytest.approx(d**2 / 2, rel=0.5)
