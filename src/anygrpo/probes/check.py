@@ -15,11 +15,7 @@ import torch
 
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
-<<<<<<< 28464859b9a9b33492683d392e411437bace5195
-from anygrpo.probes import attacks, conformance, effect, groups, learning, parity, payment, rate
-=======
-from anygrpo.probes import cheats, effect, groups, learning, parity, payment, rate
->>>>>>> 59b35429ae67419669dc5682758ee446c079e2b7
+from anygrpo.probes import attacks, cheats, conformance, effect, groups, learning, parity, payment, rate
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe

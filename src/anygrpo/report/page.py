@@ -140,7 +140,6 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
     return _section(words["samples"], _table((words["prompt"], words["sample"], words["step"]), rows[:_SHOWN]))
 
 
-<<<<<<< 28464859b9a9b33492683d392e411437bace5195
 def paired(
     first: list[dict[str, Any]], last: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -162,11 +161,8 @@ def _answer_lines(file: Path) -> list[dict[str, Any]]:
 
 
 def _cell(output: Any, reward: Any) -> str:
-=======
-def _cell(output: Any, reward: float) -> str:
     if isinstance(output, str) and output.startswith("data:image/png;base64,"):  # what a policy shows of a picture
         return f'<img alt="" src="{escape(output)}"><br><small>{reward:.3g}</small>'
->>>>>>> 59b35429ae67419669dc5682758ee446c079e2b7
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)
     shown = f"{reward:.3g}" if isinstance(reward, int | float) else escape(str(reward)[:20])
     return f"{escape(text[:_LONGEST])}<br><small>{shown}</small>"
