@@ -19,6 +19,10 @@ def build(config: Any, seed: int) -> SelectionTask:
         from anygrpo.selection.demonstrations import Demonstrations
 
         return Demonstrations(config, seed)
+    if config.kind == "composition":
+        from anygrpo.selection.composition import Composition
+
+        return Composition(config, seed)
     from anygrpo.selection.stored_task import StoredCandidates
 
     return StoredCandidates(config, seed)

@@ -30,6 +30,7 @@ def add_parser(commands: Any) -> None:
     inspect.add_argument("--mode", default="hard_plus_soft", help="reward mode")
     inspect.add_argument("--index", choices=("auto", "global", "local"), default="auto")
     inspect.add_argument("--min-score-when-wrong", type=float, default=0.0)
+    inspect.add_argument("--fallback", choices=("skip", "keep"), default="skip", help="rows judged by a stand-in")
     evaluate = actions.add_parser("evaluate", help="a run's policy beside its start and the baselines, paired")
     evaluate.add_argument("run", type=Path, nargs="+", help="run folders that differ in their seed")
     evaluate.add_argument("--split", choices=("validation", "test"), help="demonstrations: which queries")
@@ -109,7 +110,7 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.mode not in MODES:
         raise ConfigError(f"unknown reward mode {args.mode!r}", suggestion(args.mode, MODES))
     config = RewardConfig(mode=args.mode)
-    report = inspect(read_stored(args.file, args.index), config, args.min_score_when_wrong)
+    report = inspect(read_stored(args.file, args.index), config, args.min_score_when_wrong, args.fallback)
     if args.json:
         print(json.dumps(report, indent=2))
         return 0

@@ -11,6 +11,7 @@ FAMILY = Family(
     tasks={
         "digits_vqa": Kind(_SETTINGS + "DigitsVQAConfig", _BUILD_TASK, "picks"),
         "demonstrations": Kind(_SETTINGS + "DemonstrationsConfig", _BUILD_TASK, "picks"),
+        "composition": Kind(_SETTINGS + "CompositionConfig", _BUILD_TASK, "picks"),
         "stored_candidates": Kind(_SETTINGS + "StoredCandidatesConfig", _BUILD_TASK, "picks"),
     },
     metrics=("anygrpo.selection.metrics:METRICS",),

@@ -230,13 +230,18 @@ class SelectorPolicy(BasePolicy):
         return log_probs.gather(-1, column[..., None])[..., 0]
 
     def _supervised(self, samples: Tree) -> Tensor:
-        """Cross-entropy of each row's picks, mean over its decisions, with dropout where configured; [n]."""
+        """Cross-entropy of each row's picks, mean over its decisions, with dropout and label smoothing where configured;
+        [n]. Smoothing spreads its share of the target over the open columns."""
         self.network.train(self.config.dropout > 0)
         log_probs, options = self._distributions(samples)
         self.network.eval()
         chosen = samples["chosen"].to(options.device)
         mask = picks.decision_mask(options, chosen)
-        return -(self._of_chosen(log_probs, chosen) * mask).sum(-1) / mask.sum(-1).clamp_min(1)
+        found, share = self._of_chosen(log_probs, chosen), self.config.label_smoothing
+        if share:
+            spread = torch.where(options, log_probs, 0.0).sum(-1) / options.sum(-1).clamp_min(1)
+            found = (1 - share) * found + share * spread
+        return -(found * mask).sum(-1) / mask.sum(-1).clamp_min(1)
 
     def _whole(self, samples: Tree) -> Tensor:
         """[n] log-probability of whole sequences, or of sets."""
