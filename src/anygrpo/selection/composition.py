@@ -1,10 +1,10 @@
 """Two tasks for a frozen language model in which one demonstration is not enough, whichever it is.
 
-codes   Colours and shapes have code words, drawn anew for each query: "red circle =" is answered by the code of red and
-        that of circle. A candidate shows one of the two, alone or in another phrase; several show the same one, and look
-        as near to the query as what is missing.
-hops    "Anna is" is answered by Anna's city and her team's sport. The fact about Anna names her team; the fact about the
-        team does not name her, so that it is like no part of the query, only like the first fact.
+codes   Colours and shapes have code words, drawn anew for each query: "red circle =" is answered by the code of red
+        and that of circle. A candidate shows one of the two, alone or in another phrase; several show the same one,
+        and look as near to the query as what is missing.
+hops    "Anna is" is answered by Anna's city and her team's sport. The fact about Anna names her team; the fact about
+        the team does not name her, so that it is like no part of the query, only like the first fact.
 
 An answer has two words, each from a closed list. Nothing is downloaded: all words are drawn from the lists below.
 """
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from anygrpo.core.rollout import Stored
@@ -29,12 +28,17 @@ from anygrpo.selection.rewards import reward
 from anygrpo.selection.settings import CompositionConfig
 from anygrpo.selection.task import Prompt, Selection, SelectionTask, nearest
 
-COLOURS = tuple("red blue green black white gold silver pink orange purple gray brown".split())
-SHAPES = tuple("circle square star line box ring cross arrow ball cube".split())
-CODES = (tuple("cat dog house tree fish bird boat milk".split()), tuple("bread moon king lamp door rain snow road".split()))
-NAMES = tuple("Anna Paul Mark John Lisa Emma Tom Jack Kate Luke Adam Sara Mary Peter Jane Nick Ben Sam Amy Ruth".split())
-CITIES = tuple("Paris London Rome Berlin Madrid Boston Dallas Tokyo Delhi Oslo Vienna Dublin".split())
-SPORTS = tuple("chess tennis golf football hockey swimming running skiing soccer baseball cricket boxing".split())
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+COLOURS = _words("red blue green black white gold silver pink orange purple gray brown")
+SHAPES = _words("circle square star line box ring cross arrow ball cube")
+CODES = (_words("cat dog house tree fish bird boat milk"), _words("bread moon king lamp door rain snow road"))
+NAMES = _words("Anna Paul Mark John Lisa Emma Tom Jack Kate Luke Adam Sara Mary Peter Jane Nick Ben Sam Amy Ruth")
+CITIES = _words("Paris London Rome Berlin Madrid Boston Dallas Tokyo Delhi Oslo Vienna Dublin")
+SPORTS = _words("chess tennis golf football hockey swimming running skiing soccer baseball cricket boxing")
 _SLOTS = {"codes": CODES, "hops": (CITIES, SPORTS)}
 SPLITS = ("train", "validation", "test")
 

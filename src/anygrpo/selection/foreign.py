@@ -1,9 +1,9 @@
 """Pointer selectors trained elsewhere, read where their network is the same as one of ours.
 
 The public project that the mission's selectors come from names its parts `input_proj`, `cross_attn` (or
-`cross_attn_layers.N`), `attn_norm(s)`, `query_proj`, `cand_proj`, `query_update_gate`, `decoder_gru`. Without biases in its
-projections it is our network with biases of 0. What it has beyond that (step embeddings, topic prototypes, ...) has no
-counterpart here and is refused by name: a half-read checkpoint would be another policy.
+`cross_attn_layers.N`), `attn_norm(s)`, `query_proj`, `cand_proj`, `query_update_gate`, `decoder_gru`. Without biases in
+its projections it is our network with biases of 0. What it has beyond that (step embeddings, topic prototypes, ...) has
+no counterpart here and is refused by name: a half-read checkpoint would be another policy.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,36 @@ def read_stored(path: str | Path, index: str = "auto") -> StoredFile:
         for qid, entry in table.items()
     )
     meanings = {r.meaning for r in readings.values()} | ({"global"} if legacy else set())
-    layouts = {"fixed" if r.meaning == "local" else "pool" for r in readings.values()} | ({"legacy"} if legacy else set())
+    layouts = {"fixed" if r.meaning == "local" else "pool" for r in readings.values()} | (
+        {"legacy"} if legacy else set()
+    )
     layout = layouts.pop() if len(layouts) == 1 else "mixed"
     notes = [*passed_over, *_reading_notes(rows, readings, len(legacy))]
     return StoredFile(layout, meanings.pop() if len(meanings) == 1 else "both", queries, tuple(notes))
+
+
+def merged(files: list[StoredFile]) -> StoredFile:
+    """Files as one: the candidates of a query that several hold, one after the other, by the first one's pool.
+
+    Raises:
+        DataError: a later file's query picks what the first one's pool does not hold.
+    """
+    queries = {q.id: q for q in files[0].queries}
+    for file in files[1:]:
+        for query in file.queries:
+            first = queries.setdefault(query.id, query)
+            if first is query:
+                continue
+            place = {str(item): i for i, item in enumerate(first.pool)}
+            picked = [[str(query.pool[i]) for i in c.selection] for c in query.candidates]
+            if outside := [i for ids in picked for i in ids if i not in place]:
+                raise DataError(
+                    f"query {query.id!r}: {outside[0]!r} of a further file is outside its pool in the first"
+                )
+            more = [replace(c, selection=tuple(place[i] for i in ids)) for c, ids in zip(query.candidates, picked)]
+            queries[query.id] = replace(first, candidates=(*first.candidates, *more))
+    notes = tuple(note for file in files for note in file.notes)
+    return replace(files[0], queries=tuple(queries.values()), notes=notes)
 
 
 def write_stored(path: str | Path, queries: list[StoredQuery], layout: str = "pool") -> None:
@@ -151,8 +178,8 @@ def _reading_notes(
     for key, reading in readings.items():
         for name, wrong in reading.stale.items():
             notes.append(
-                f"{name} is stale: in {wrong} of {count[key]} rows it contradicts the fields that agree everywhere, and it "
-                "was not used"
+                f"{name} is stale: in {wrong} of {count[key]} rows it contradicts the fields that agree everywhere, "
+                "and it was not used"
             )
     if len(readings) + bool(legacy) > 1:
         kinds = [f"{count[key]} rows with {' + '.join(key[0])}" for key in readings]
@@ -171,7 +198,8 @@ def _legacy(qid: str, entry: dict[str, Any]) -> StoredQuery:
     pool = list(dict.fromkeys(i for ids in lists for i in ids[:-1]))
     candidates = tuple(
         Candidate(
-            tuple(pool.index(i) for i in ids[:-1]), parts={"info_score": check_score(qid, "score_list", "info_score", score)}
+            tuple(pool.index(i) for i in ids[:-1]),
+            parts={"info_score": check_score(qid, "score_list", "info_score", score)},
         )
         for ids, score in zip(lists, scores)
     )

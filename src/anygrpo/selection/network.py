@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from anygrpo.selection.settings import SelectorConfig
 
-
 _SET_HEADS = 4
 
 

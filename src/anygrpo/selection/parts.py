@@ -15,6 +15,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "relevance": ("vqa_rel_score", "rel_score"),
     "beam_score": ("beam_score",),
     "info_score": ("info_score", "InfoScore", "infoscore"),
+    "score": ("score", "reward"),
 }
 """Part -> names in files, the one that is written first."""
 _UNIT = ("accuracy_score", "gt_prob", "relevance")

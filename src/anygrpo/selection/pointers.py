@@ -1,9 +1,9 @@
 """What the pointers of a file mean: ids or positions, found from what agrees in every row.
 
 Writers of these files gave the same three names different meanings over time. A pair of fields that translate into
-each other through the pool (ids beside the positions of just these ids) proves both of its readings; where a third field
-contradicts such a pair, the third is stale. Nothing is guessed: rows that no pair settles, and that a bare `pointer`
-could mean two things by, are refused.
+each other through the pool (ids beside the positions of just these ids) proves both of its readings; where a third
+field contradicts such a pair, the third is stale. Nothing is guessed: rows that no pair settles, and that a bare
+`pointer` could mean two things by, are refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a group of rows is read: `name` as "ids" or "positions"; `stale`: fields that contradict it, in how many rows."""
+    """How a group of rows is read: `name` as "ids" or "positions".
+
+    Attributes:
+        stale: fields that contradict it, and in how many rows.
+    """
 
     name: str
     kind: str
@@ -71,7 +75,9 @@ def as_ids(row: Row, name: str) -> list[Any] | None:
 def as_positions(row: Row, name: str) -> list[Any] | None:
     """The ids at the positions that the field holds, or None where it cannot be positions."""
     value = row.fields[name]
-    if row.pool is None or any(not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < len(row.pool) for i in value):
+    if row.pool is None or any(
+        not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < len(row.pool) for i in value
+    ):
         return None
     return [row.pool[i] for i in value]
 
@@ -114,9 +120,11 @@ def _paired(rows: list[Row], names: tuple[str, ...]) -> Reading | None:
     pairs = [(a, b) for a in names for b in names if a != b and a != "pointer_pos" and b != "pointer_global"]
     if rows[0].pool is None:
         return Reading("pointer_global" if "pointer_global" in names else "pointer", "ids")
-    good = [(a, b) for a, b in pairs if all(as_ids(r, a) is not None and as_ids(r, a) == as_positions(r, b) for r in rows)]
+    good = [
+        (a, b) for a, b in pairs if all(as_ids(r, a) is not None and as_ids(r, a) == as_positions(r, b) for r in rows)
+    ]
     if good:
-        a, b = good[0]
+        a = good[0][0]
         if any(as_ids(r, a) != as_ids(r, other) for other, _ in good[1:] for r in rows):
             raise DataError(f"query {rows[0].qid!r}: {a} and {good[-1][0]} are both ids with positions, of other items")
         return Reading(a, "ids", _stale(rows, a, {n for pair in good for n in pair}))
@@ -143,8 +151,8 @@ def _contradiction(rows: list[Row], names: tuple[str, ...]) -> DataError:
     if len(names) == 3:
         first = rows[0]
         return DataError(
-            f"query {first.qid!r}: pointer equals neither pointer_pos nor pointer_global, nor does a pair of them agree "
-            "in every row",
+            f"query {first.qid!r}: pointer equals neither pointer_pos nor pointer_global, nor does a pair of them "
+            "agree in every row",
             "ids and positions of the same picks are wanted in two of the three",
         )
     ids, positions = (names[0], names[1]) if "pointer_pos" in names else ("pointer_global", "pointer")

@@ -106,6 +106,13 @@ class SelectorPolicy(BasePolicy):
         with torch.no_grad():
             return self._distributions(samples)[0][:, 0].exp()
 
+    def log_probs_of(self, prompts: list[Any], actions: list[list[Any]]) -> list[list[float]]:
+        """Log-probabilities of whole given selections, ragged as they come; without gradient."""
+        pool = self._pools(prompts, 1)
+        chosen, valid = replay.padded(prompts, Stored(actions), self.config.shots, self.config.stop)
+        totals = self._scored(pool, self._encode(pool), chosen.to(pool.query.device)).log_probs.sum(-1)
+        return [row[keep].tolist() for row, keep in zip(totals.cpu(), valid)]
+
     def set_log_probs(self, samples: Tree) -> Tensor:
         """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
         samples = self._here(samples)
@@ -230,8 +237,8 @@ class SelectorPolicy(BasePolicy):
         return log_probs.gather(-1, column[..., None])[..., 0]
 
     def _supervised(self, samples: Tree) -> Tensor:
-        """Cross-entropy of each row's picks, mean over its decisions, with dropout and label smoothing where configured;
-        [n]. Smoothing spreads its share of the target over the open columns."""
+        """Cross-entropy of each row's picks, mean over its decisions, with dropout and label smoothing where they are
+        configured; [n]. Smoothing spreads its share of the target over the open columns."""
         self.network.train(self.config.dropout > 0)
         log_probs, options = self._distributions(samples)
         self.network.eval()

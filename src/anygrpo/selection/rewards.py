@@ -10,8 +10,8 @@ from torch import Tensor
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.selection.settings import RewardConfig
 
-PARTS = ("correct", "accuracy_score", "gt_prob", "relevance", "beam_score", "info_score")
-"""h, s, g, rho, b, InfoScore: what a scored selection may carry."""
+PARTS = ("correct", "accuracy_score", "gt_prob", "relevance", "beam_score", "info_score", "score")
+"""h, s, g, rho, b, InfoScore, a scorer's own number: what a scored selection may carry."""
 
 SYNONYMS = {"separated": "hard_plus_soft_v2", "hard_plus_gtprob": "hard01_plus_gtprob"}
 """Two published names of one function."""
@@ -45,6 +45,7 @@ MODES: dict[str, _Mode] = {
     "legacy": lambda x, w: _alpha(w) * x["beam_score"] + _beta(w) * x["correct"],
     "legacy_pm1": lambda x, w: _alpha(w) * x["beam_score"] + _beta(w) * (2 * x["correct"] - 1),
     "info_score": lambda x, w: _soft(w) * x["info_score"],
+    "score": lambda x, w: _soft(w) * x["score"],
 }
 MODES["hard_plus_gtprob"] = MODES["hard01_plus_gtprob"]
 MODES["separated"] = MODES["hard_plus_soft_v2"]
@@ -61,6 +62,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "legacy": ("correct", "beam_score"),
     "legacy_pm1": ("correct", "beam_score"),
     "info_score": ("info_score",),
+    "score": ("score",),
     "hard_plus_gtprob": ("correct", "gt_prob"),
 }
 

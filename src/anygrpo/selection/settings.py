@@ -20,6 +20,7 @@ RewardMode = Literal[
     "legacy",
     "legacy_pm1",
     "info_score",
+    "score",
     "hard_plus_gtprob",
 ]
 
@@ -98,10 +99,11 @@ class RewardConfig(Section):
     """h = correct 0/1, s = accuracy score, g = probability of the true answer, rho = relevance, b = beam score."""
 
     mode: RewardMode = "hard_only"
-    """hard_plus_soft: w_h h + w_s s. hard_plus_soft_v2 and separated (synonyms): 2 w_h h + w_s s. hard01_plus_gtprob and
-    hard_plus_gtprob (synonyms): w_h h + w_s g. hard01_plus_gtprob_separated: 2 w_h h + w_s g.
+    """hard_plus_soft: w_h h + w_s s. hard_plus_soft_v2 and separated (synonyms): 2 w_h h + w_s s. hard01_plus_gtprob
+    and hard_plus_gtprob (synonyms): w_h h + w_s g. hard01_plus_gtprob_separated: 2 w_h h + w_s g.
     hard_plus_gtprob_plus_rel: w_h h + w_s g + w_rel (1 - h) rho. legacy: alpha b + beta h; legacy_pm1 with 2h - 1 in
-    place of h. info_score: w_s times the InfoScore (the gain in log-probability of the true answer)."""
+    place of h. info_score: w_s times the InfoScore (the gain in log-probability of the true answer). score: w_s times
+    the number that a scorer of your own gives."""
     hard: float = 1.0
     "w_h"
     soft: float | None = None
@@ -190,8 +192,8 @@ class CompositionConfig(Section):
 
     kind: Literal["composition"]
     rule: Literal["codes", "hops"] = "codes"
-    """codes: one demonstration for each half of the answer, many to each half. hops: the second demonstration is found by
-    what the first one says."""
+    """codes: one demonstration for each half of the answer, many to each half. hops: the second demonstration is found
+    by what the first one says."""
     pool: int = Field(10, ge=6, le=24)
     "Candidates a query (hops: an even number)."
     shots: int = Field(2, ge=1)
@@ -232,6 +234,8 @@ class StoredCandidatesConfig(Section):
 
     kind: Literal["stored_candidates"]
     file: str
+    more_files: tuple[str, ...] = ()
+    "Further scored candidates of the same queries and pools: a plan of `anygrpo select plan` that was scored, say."
     features: str | None = None
     """One table of embeddings for queries and candidates (.npz, .npy, .pt, .parquet: docs/selection.md); None: the live
     task makes them, or the two tables below hold them."""

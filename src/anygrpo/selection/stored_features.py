@@ -52,9 +52,9 @@ def _check_one_space(queries: Mapping[str, StoredQuery]) -> None:
         own = [i for i, name in enumerate(query.pool) if str(name) == query.id]
         if own and any(own[0] in c.selection for c in query.candidates):
             raise ConfigError(
-                f"id {query.id!r} is both a query and a candidate, and a stored selection of it picks the query itself: "
-                "one table of features means one id space",
-                'where they are numbered apart, give two tables (task.query_features, task.candidate_features), or say '
+                f"id {query.id!r} is both a query and a candidate, and a stored selection of it picks the query "
+                "itself: one table of features means one id space",
+                "where they are numbered apart, give two tables (task.query_features, task.candidate_features), or say "
                 'task.ids = "two"',
             )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from anygrpo.core.rollout import Stored
 from anygrpo.core.task import epoch_indices
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.layouts import read_stored
+from anygrpo.selection.layouts import merged, read_stored
 from anygrpo.selection.offline import judged_row
 from anygrpo.selection.rewards import NEEDS, PARTS, reward
 from anygrpo.selection.settings import StoredCandidatesConfig
@@ -37,7 +37,7 @@ class StoredCandidates(SelectionTask):
 
     def __init__(self, config: StoredCandidatesConfig, seed: int) -> None:
         self.config, self.seed, self.reward = config, seed, config.reward
-        file = read_stored(config.file, config.index)
+        file = merged([read_stored(name, config.index) for name in (config.file, *config.more_files)])
         self.notes = list(file.notes)
         kept = self._kept(list(file.queries))
         self.by_id = {q.id: q for q in kept if q.candidates}
@@ -154,7 +154,8 @@ class StoredCandidates(SelectionTask):
         if not any(q.candidates for q in kept):
             why = "; ".join(f"{n} {words}" for words, n in gone.items())
             raise DataError(
-                f"{c.file}: no candidate is left after filters ({why})", "loosen methods, fallback or min_score_when_wrong"
+                f"{c.file}: no candidate is left after filters ({why})",
+                "loosen methods, fallback or min_score_when_wrong",
             )
         return kept
 
@@ -179,7 +180,9 @@ class StoredCandidates(SelectionTask):
         held = 0 if self.live else round(c.validation * len(names))
         validation, train = [names[i] for i in order[:held]], [names[i] for i in order[held:]]
         if c.subset > len(train):
-            raise ConfigError(f"subset = {c.subset}, but {c.file} holds {len(train)} training queries", "subset = 0: all")
+            raise ConfigError(
+                f"subset = {c.subset}, but {c.file} holds {len(train)} training queries", "subset = 0: all"
+            )
         if c.subset:
             chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(c.subset_seed + 1))
             train = [train[i] for i in sorted(chosen[: c.subset].tolist())]

@@ -1,9 +1,10 @@
 """Embedding tables on disk: ids and rows, from .npz, .npy, .pt or Parquet.
 
-    .npz       `ids` [n] (or `texts`) and `embeddings` [n, d]
-    .npy       [n, d]; ids are row numbers, or those of a file beside it: NAME.ids.json, NAME.ids.txt (one a line), NAME.ids.npy
-    .pt        [n, d], {"ids": ..., "embeddings": ...}, {id: [d]}, or a list of [d]; ids are row numbers where none are given
-    .parquet   a column of ids (id, ids, query_id, candidate_id, index, text) and one of lists of numbers
+.npz       `ids` [n] (or `texts`) and `embeddings` [n, d]
+.npy       [n, d]; ids are row numbers, or those of a file beside it: NAME.ids.json, NAME.ids.txt (one a line) or
+           NAME.ids.npy
+.pt        [n, d], {"ids": ..., "embeddings": ...}, {id: [d]}, or a list of [d]; without ids they are row numbers
+.parquet   a column of ids (id, ids, query_id, candidate_id, index, text) and one of lists of numbers
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def read_table(path: str | Path) -> Table:
         raise DataError(f"no features at {path}", "a table of ids and embeddings: " + ", ".join(_FORMATS))
     readers = {".npz": _npz, ".npy": _npy, ".pt": _torch, ".pth": _torch, ".parquet": _parquet}
     if path.suffix not in readers:
-        raise DataError(f"{path}: embeddings in {path.suffix or 'a file without suffix'}", "one of " + ", ".join(_FORMATS))
+        raise DataError(
+            f"{path}: embeddings in {path.suffix or 'a file without suffix'}", "one of " + ", ".join(_FORMATS)
+        )
     ids, rows = readers[path.suffix](path)
     return _checked(path, ids, rows)
 
@@ -94,9 +97,11 @@ def _npz(path: Path) -> tuple[list[Any] | None, Any]:
 
     try:
         with np.load(path, allow_pickle=False) as data:
-            name = "ids" if "ids" in data.files else "texts"
+            name = "texts" if "texts" in data.files and "ids" not in data.files else "ids"
             if missing := {name, "embeddings"} - set(data.files):
-                raise DataError(f"{path} lacks {sorted(missing)}; it holds {data.files}", "save ids [n], embeddings [n, d]")
+                raise DataError(
+                    f"{path} lacks {sorted(missing)}; it holds {data.files}", "save ids [n], embeddings [n, d]"
+                )
             return data[name].tolist(), data["embeddings"]
     except (ValueError, OSError) as error:
         raise DataError(f"{path} cannot be read as npz: {error}", "save it without objects (pickle)") from None
@@ -124,7 +129,9 @@ def _torch(path: Path) -> tuple[list[Any] | None, Any]:
     try:
         data = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever its unpickler meets
-        raise DataError(f"{path} cannot be read safely: {str(error).splitlines()[0][:150]}", "save tensors alone") from None
+        raise DataError(
+            f"{path} cannot be read safely: {str(error).splitlines()[0][:150]}", "save tensors alone"
+        ) from None
     if isinstance(data, dict) and "embeddings" in data:
         ids = data.get("ids")
         return ids.tolist() if isinstance(ids, Tensor) else None if ids is None else list(ids), data["embeddings"]
@@ -145,7 +152,9 @@ def _parquet(path: Path) -> tuple[list[Any] | None, Any]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise DataError(f"{path}: reading Parquet needs pyarrow, which is not installed here", "pip install pyarrow") from None
+        raise DataError(
+            f"{path}: reading Parquet needs pyarrow, which is not installed here", "pip install pyarrow"
+        ) from None
     table = parquet.read_table(path)
     ids = next((name for name in _ID_COLUMNS if name in table.column_names), None)
     vector = next((name for name in _VECTOR_COLUMNS if name in table.column_names), None)

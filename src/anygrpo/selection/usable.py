@@ -19,8 +19,8 @@ def usable(
 ) -> tuple[list[StoredQuery], Counter[str]]:
     """Queries with their usable candidates (some may have none left), and how many were left out, by reason.
 
-    Failed ones go, those judged by a fallback unless it is kept, and those without a part that the reward mode needs and
-    others have (files of several writers). Legacy rewards give candidates that no beam search made the beam score
+    Failed ones go, those judged by a fallback unless it is kept, and those without a part that the reward mode needs
+    and others have (files of several writers). Legacy rewards give candidates that no beam search made the beam score
     `reward.missing_beam`.
     """
     needs = NEEDS[reward.mode]
