@@ -10,10 +10,11 @@ import torch
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.build_task import build
+from anygrpo.selection.file_settings import StoredCandidatesConfig
 from anygrpo.selection.layouts import read_stored, write_stored
 from anygrpo.selection.quality import inspect, live, top_k, zscore
 from anygrpo.selection.rewards import MODES, equivalent_modes, reward
-from anygrpo.selection.settings import RewardConfig, StoredCandidatesConfig
+from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
 
 

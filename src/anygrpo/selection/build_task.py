@@ -10,7 +10,7 @@ __all__ = ["SelectionTask", "build"]
 
 
 def build(config: Any, seed: int) -> SelectionTask:
-    """The task of a section of kind digits_vqa, demonstrations or stored_candidates."""
+    """The task of a section of one of this family's kinds."""
     if config.kind == "digits_vqa":
         from anygrpo.selection.digits import DigitsVQA
 
@@ -23,6 +23,10 @@ def build(config: Any, seed: int) -> SelectionTask:
         from anygrpo.selection.composition import Composition
 
         return Composition(config, seed)
+    if config.kind == "judged":
+        from anygrpo.selection.judged import Judged
+
+        return Judged(config, seed)
     from anygrpo.selection.stored_task import StoredCandidates
 
     return StoredCandidates(config, seed)

@@ -229,7 +229,8 @@ def load(
         load_state(policy.trainable(), checkpoint.load(weights)[0])
     section = recipe.resolved_stages()[-1].task
     if judge_alone:
-        section = getattr(section, "live", None) or section
+        live = getattr(section, "live", None)
+        section = live if live is not None and live.kind not in ("judged", "python") else section
     return policy, build_task(_held_out(section, split, queries), recipe.seed), start
 
 

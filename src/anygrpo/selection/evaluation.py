@@ -172,9 +172,7 @@ def _warnings(change: dict[str, Any], offline: dict[str, Any] | None) -> list[st
     """What no estimate can make good: a policy that left the file, or the start."""
     kl, out = change["exact KL to the start (nats)"], []
     if kl > _FAR:
-        out.append(
-            f"the policy is {kl:.0f} nats from its start: no estimate from the file is of this policy any more"
-        )
+        out.append(f"the policy is {kl:.0f} nats from its start: no estimate from the file is of this policy any more")
     if offline is not None and offline["coverage"] < _THIN:
         out.append(
             f"the policy makes a stored selection with probability {offline['coverage']:.3f}: the file says next to "

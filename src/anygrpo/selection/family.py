@@ -3,6 +3,7 @@
 from anygrpo.families import Family, Kind
 
 _SETTINGS = "anygrpo.selection.settings:"
+_FILES = "anygrpo.selection.file_settings:"
 _BUILD_TASK = "anygrpo.selection.build_task:build"
 
 FAMILY = Family(
@@ -12,7 +13,8 @@ FAMILY = Family(
         "digits_vqa": Kind(_SETTINGS + "DigitsVQAConfig", _BUILD_TASK, "picks"),
         "demonstrations": Kind(_SETTINGS + "DemonstrationsConfig", _BUILD_TASK, "picks"),
         "composition": Kind(_SETTINGS + "CompositionConfig", _BUILD_TASK, "picks"),
-        "stored_candidates": Kind(_SETTINGS + "StoredCandidatesConfig", _BUILD_TASK, "picks"),
+        "stored_candidates": Kind(_FILES + "StoredCandidatesConfig", _BUILD_TASK, "picks"),
+        "judged": Kind(_FILES + "JudgedConfig", _BUILD_TASK, "picks"),
     },
     metrics=("anygrpo.selection.metrics:METRICS",),
     probes={"equivalent_settings": "anygrpo.selection.probes:reward_modes"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.settings import StoredCandidatesConfig
+from anygrpo.selection.file_settings import StoredCandidatesConfig
 from anygrpo.selection.stored_query import StoredQuery
 from anygrpo.selection.tables import Table, read_table
 from anygrpo.selection.task import Prompt

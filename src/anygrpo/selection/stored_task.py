@@ -10,13 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core import user_task
 from anygrpo.core.rollout import Stored
 from anygrpo.core.task import epoch_indices
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.selection.file_settings import StoredCandidatesConfig
+from anygrpo.selection.judging import Judging
 from anygrpo.selection.layouts import merged, read_stored
 from anygrpo.selection.offline import judged_row
 from anygrpo.selection.rewards import NEEDS, PARTS, reward
-from anygrpo.selection.settings import StoredCandidatesConfig
 from anygrpo.selection.stored_features import StoredFeatures
 from anygrpo.selection.stored_query import Candidate, StoredQuery
 from anygrpo.selection.task import Prompt, Selection, SelectionTask
@@ -44,6 +46,7 @@ class StoredCandidates(SelectionTask):
         self._check_parts()
         self.shots = max(len(c.selection) for q in self.by_id.values() for c in q.candidates)
         self.live = None if config.live is None else _build_live(config, self.shots)
+        self._own_queries = config.live is None or config.live.kind in ("judged", "python")
         self._features = None if self.live and not _own_features(config) else StoredFeatures(config, self.by_id)
         self.train, self.validation = self._split()
         self.size = len(self.train)
@@ -54,8 +57,8 @@ class StoredCandidates(SelectionTask):
         return [self.prompt(self.train[i]) for i in epoch_indices(self.size, step, count, self.seed)]
 
     def held_out(self) -> list[Prompt]:
-        """The live task's held-out queries, or the validation share of the file."""
-        return self.live.held_out() if self.live else [self.prompt(name) for name in self.validation]
+        """The live task's held-out queries where it makes its own, else the validation share of the file."""
+        return [self.prompt(name) for name in self.validation] if self._own_queries else self.live.held_out()
 
     def prepare(self, outputs_of: Callable[[list[Any]], list[list[Any]]], folder: Path) -> None:
         """Writes the notes into the run's log, and remembers how the start policy's held-out picks are judged."""
@@ -80,7 +83,7 @@ class StoredCandidates(SelectionTask):
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
         """By the live task; without one, by looking the selection up (its order counts, then its set). NaN: unknown."""
         if self.live:
-            return self.live.judge(prompts, selections)
+            return Judging(self.live).parts(prompts, selections)
         out = {name: torch.full((len(prompts), max(map(len, selections))), torch.nan) for name in self.parts}
         for p, (prompt, row) in enumerate(zip(prompts, selections)):
             by_order = {c.selection: c for c in self.by_id[prompt["id"]].candidates}
@@ -110,7 +113,7 @@ class StoredCandidates(SelectionTask):
         """
         if name not in self._made:
             query = self.by_id[name]
-            self._made[name] = self._from_live(query) if self._features is None else self._features.prompt(query)
+            self._made[name] = self._from_live(query) if self._features is None else self._with_features(query)
         return self._made[name]
 
     def lengths(self) -> list[int]:
@@ -123,7 +126,17 @@ class StoredCandidates(SelectionTask):
         """[P] of the first outputs: 1, 0, or NaN where unknown."""
         return self.judge(prompts, _first(outputs, self.shots))["correct"][:, 0]
 
+    def _with_features(self, query: StoredQuery) -> Prompt:
+        """Embeddings from tables; what a scorer is shown from the live task, where that is one's own."""
+        prompt = self._features.prompt(query)  # type: ignore[union-attr]
+        if self.config.live is not None and self.config.live.kind == "judged":
+            shown = self.live.prompt(query.id, list(query.pool))  # type: ignore[union-attr]
+            prompt |= {"row": shown["row"], "rows": shown["rows"]}
+        return prompt
+
     def _from_live(self, query: StoredQuery) -> Prompt:
+        if self.config.live is not None and self.config.live.kind == "judged":
+            return self.live.prompt(query.id, list(query.pool))  # type: ignore[union-attr]
         prompt = self.live.prompt(query.id)  # type: ignore[union-attr]
         if [str(i) for i in prompt["ids"]] != [str(i) for i in query.pool]:
             raise DataError(
@@ -177,7 +190,7 @@ class StoredCandidates(SelectionTask):
         """Training and validation queries. The validation share does not depend on the subset."""
         c, names = self.config, list(self.by_id)
         order = torch.randperm(len(names), generator=torch.Generator().manual_seed(_SPLIT)).tolist()
-        held = 0 if self.live else round(c.validation * len(names))
+        held = round(c.validation * len(names)) if self._own_queries else 0
         validation, train = [names[i] for i in order[:held]], [names[i] for i in order[held:]]
         if c.subset > len(train):
             raise ConfigError(
@@ -206,6 +219,8 @@ def _build_live(config: StoredCandidatesConfig, shots: int) -> Any:
 
     live = config.live
     needs = NEEDS[config.reward.mode]
+    if config.live.kind == "python":  # type: ignore[union-attr]
+        return user_task.build(config.live, 0)  # type: ignore[arg-type]
     if "beam_score" in needs:
         raise ConfigError(f"reward mode {config.reward.mode!r} needs beam scores, which a live task does not give")
     return build(live.model_copy(update={"shots": shots, "reward": config.reward}), 0)  # type: ignore[union-attr]
