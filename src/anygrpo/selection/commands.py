@@ -42,16 +42,22 @@ def add_parser(commands: Any) -> None:
     plan.add_argument("--difference", type=float, default=0.05, help="in accuracy: what shall be told from 0")
     plan.add_argument("--out", type=Path, help="write them as a file to be scored")
     plan.add_argument("--calls", type=int, help="at most this many of them; as many as decide where left out")
-    for one in (inspect, evaluate, plan):
+    from anygrpo.selection import commands_files
+
+    for one in (inspect, evaluate, plan, *commands_files.add_parsers(actions)):
         one.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
-    if args.flags and args.action != "generate":
+    if args.flags and args.action not in ("generate", "fit"):
         raise ConfigError(f"unknown arguments {args.flags}", f"see anygrpo select {args.action} --help")
-    return {"generate": _generate, "inspect": _inspect, "evaluate": _evaluate, "plan": _plan}[args.action](args)
+    from anygrpo.selection import commands_files
+
+    actions = {"generate": _generate, "inspect": _inspect, "evaluate": _evaluate, "plan": _plan}
+    actions |= {"fit": commands_files.fit, "pick": commands_files.pick}
+    return actions[args.action](args)
 
 
 # --- generate ------------------------------------------------------------------------------------------------

@@ -106,6 +106,11 @@ class SelectorPolicy(BasePolicy):
         with torch.no_grad():
             return self._distributions(samples)[0][:, 0].exp()
 
+    @torch.no_grad()
+    def pick_log_probs(self, samples: Tree) -> Tensor:
+        """[n, K] of each pick given those before it (0 after the end), whatever `decision` is; without gradient."""
+        return self._of_chosen(self._distributions(samples)[0], samples["chosen"])
+
     def log_probs_of(self, prompts: list[Any], actions: list[list[Any]]) -> list[list[float]]:
         """Log-probabilities of whole given selections, ragged as they come; without gradient."""
         pool = self._pools(prompts, 1)
