@@ -16,6 +16,7 @@ import math
 import random
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from anygrpo.selection.settings import CompositionConfig, RewardConfig
 from anygrpo.selection.task import SelectionTask, nearest, random_selection
 
 POOL, SHOTS = 10, 2
+SHARED: dict[Any, set[Any]] = sys.modules.setdefault("composition_calls", ModuleType("calls")).__dict__
+"""Calls of a run's stages together; a module of its own, since each stage reads this file anew."""
 SPLITS = {"train": 240, "validation": 60, "test": 200}
 EVERY = [(), *((i,) for i in range(POOL)), *itertools.permutations(range(POOL), 2)]
 PLACE = {selection: i for i, selection in enumerate(EVERY)}
@@ -79,7 +82,7 @@ class Budgeted(SelectionTask):
         self.texts = data["texts"]
         self.seed, self.size, self.shots, self.calls = seed, SPLITS["train"], SHOTS, calls
         self.reward, self.kind = RewardConfig(mode="hard01_plus_gtprob"), stored
-        self.asked: set[tuple[str, Any]] = SHARED.setdefault((seed, calls), set())
+        self.asked: set[tuple[str, Any]] = SHARED.setdefault("asked", set())
         per_query = min(calls // self.size, len(SINGLES) if stored == "singles" else len(PAIRS))
         source = SINGLES if stored == "singles" else PAIRS
         draw = random.Random(seed)
@@ -119,10 +122,6 @@ class Budgeted(SelectionTask):
         return PLACE[selection]
 
 
-SHARED: dict[Any, set[Any]] = {}
-"""Calls of a run's stages together."""
-
-
 def train(data: str, method: str, calls: str, seed: str, folder: str) -> None:
     from anygrpo.recipe.load import load_recipe
     from anygrpo.train.build import new_run
@@ -132,6 +131,7 @@ def train(data: str, method: str, calls: str, seed: str, folder: str) -> None:
     if (path / "done.json").is_file():
         return
     path.mkdir(parents=True, exist_ok=True)
+    SHARED["asked"] = set()
     made = METHODS[method]
     width = np.load(data)["query"].shape[1]
     policy = {"kind": "selector", "features": width, "shots": SHOTS, "evaluation_shots": SHOTS, **NETWORK}
@@ -139,14 +139,20 @@ def train(data: str, method: str, calls: str, seed: str, folder: str) -> None:
     for i, words in enumerate(made["stages"]):
         kind, stored, steps = words.split()
         arguments = {"table": str(Path(data).resolve()), "calls": int(calls), "stored": stored}
-        task = f'task = {{ arguments = {{ {", ".join(f"{k} = {json.dumps(v)}" for k, v in arguments.items())} }} }}'
+        task = f"task = {{ arguments = {{ {', '.join(f'{k} = {json.dumps(v)}' for k, v in arguments.items())} }} }}"
         lines.append(f'[[stages]]\nname = "{kind}{i}"\nsteps = {steps}\n{STAGE[kind]}\n{task}\n')
     lines += ["[policy]", *(f"{k} = {json.dumps(v)}" for k, v in (policy | made.get("policy", {})).items())]
     lines += ["[task]", 'kind = "python"', f'task = "{Path(__file__).resolve()}:Budgeted"', "[task.arguments]"]
     lines += [f"{k} = {json.dumps(v)}" for k, v in arguments.items()]
     lines += ["[algorithm]", "prompts_per_step = 32", "[optimizer]"]
     lines += ['learning_rate = { kind = "cosine", start = 2e-3, end = 2e-4, warmup = 5 }', "[training]", "threads = 1"]
-    lines += ["samples_every = 0", "checkpoint_every = 100000", "[evaluation]", "every = 50", 'metric = "eval/accuracy"']
+    lines += [
+        "samples_every = 0",
+        "checkpoint_every = 100000",
+        "[evaluation]",
+        "every = 50",
+        'metric = "eval/accuracy"',
+    ]
     (path / "recipe.toml").write_text("\n".join(lines) + "\n")
     run = new_run(load_recipe(path / "recipe.toml", ["--folder", str(path / "run")]))
     try:
@@ -154,8 +160,7 @@ def train(data: str, method: str, calls: str, seed: str, folder: str) -> None:
         loop(run)
     finally:
         run.close()
-    asked = {len(p.task.asked) for p in run.stages}
-    row = {"validation": run.best, "asked": max(asked), "best_step": run.best_step}
+    row = {"validation": run.best, "asked": len(SHARED["asked"]), "best_step": run.best_step}
     (path / "done.json").write_text(json.dumps(row))
     print(method, calls, seed, row, flush=True)
 
@@ -184,9 +189,8 @@ def diverse(policy: Any, task: Budgeted, prompts: list[Any], split: str) -> list
     """CEIL: greedy MAP of a DPP with the singles' scores as quality; its trade-off chosen on validation."""
 
     def choose(prompts: list[Any], weight: float) -> list[Any]:
-        logs = policy.log_probs_of(prompts, [SINGLES] * len(prompts)) if False else scores(policy, prompts)
         out = []
-        for p, row in zip(prompts, logs):
+        for p, row in zip(prompts, scores(policy, prompts)):
             x = torch.nn.functional.normalize(p["candidates"], dim=-1)
             quality = torch.tensor(row).mul(weight).exp()
             kernel = quality[:, None] * (x @ x.T) * quality[None]
@@ -229,12 +233,16 @@ def report(data: str, folder: str, *flags: str) -> None:
     prompts = task.split(split)
     right = lambda picks: task.judge(prompts, [[s] for s in picks])["correct"][:, 0].double()  # noqa: E731
     rows = {
-        "random": torch.stack([right([random_selection(p, 2, 1000 * d + i) for i, p in enumerate(prompts)]) for d in range(20)]),
+        "random": torch.stack(
+            [right([random_selection(p, 2, 1000 * d + i) for i, p in enumerate(prompts)]) for d in range(20)]
+        ),
         "nearest": right([nearest(p, 2) for p in prompts])[None],
         "bm25": right(bm25(task, prompts))[None],
     }
     every = task.judge(prompts, [EVERY] * len(prompts))["correct"].double()
-    lines = {f"oracle, {k}": float(every[:, :n].max(1).values.mean()) for k, n in ((0, 1), (1, 1 + POOL), (2, len(EVERY)))}
+    lines = {
+        f"oracle, {k}": float(every[:, :n].max(1).values.mean()) for k, n in ((0, 1), (1, 1 + POOL), (2, len(EVERY)))
+    }
     lists: dict[str, float] = {}
     for path in sorted(Path(folder).glob("*-*-*")):
         if (path / "done.json").is_file():
@@ -248,8 +256,10 @@ def report(data: str, folder: str, *flags: str) -> None:
         by_seed, n = x.mean(1), x.shape[1]
         between = float(by_seed.var(correction=1)) / len(by_seed) if len(by_seed) > 1 else 0.0
         se = math.sqrt(between + float(x.mean(0).var(correction=1)) / n)
-        print(f"{name:16s} {float(x.mean()):.3f} +- {se:.3f}  seeds {[round(float(v), 3) for v in by_seed][:5]}  "
-              f"different lists {lists.get(name, 0) / len(x):.0f}")
+        print(
+            f"{name:16s} {float(x.mean()):.3f} +- {se:.3f}  seeds {[round(float(v), 3) for v in by_seed][:5]}  "
+            f"different lists {lists.get(name, 0) / len(x):.0f}"
+        )
     np.savez_compressed(Path(folder) / f"{split}.npz", **{k: x.numpy() for k, x in rows.items()})
 
 

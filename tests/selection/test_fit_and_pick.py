@@ -91,7 +91,6 @@ def test_fit_reports_quality_and_a_comparison(files, capsys):
         "Pointer_pos is stale",
         "120 of 960 candidates are left out",
         "policy - nearest",
-        "judged on both sides",
         "value on support",
         "anygrpo select pick",
     ):

@@ -101,7 +101,7 @@ def test_the_legacy_layout_ends_with_the_query(tmp_path):
         ({"_meta": {"notes": "none"}}, "no known layout"),
         ({"q": {"query": {}, "candidate_pool_ids": [1]}}, "no known layout"),
         ({"q": entry([{"pointer": [5, 5]}], [5, 7])}, "same item twice"),
-        ({"q": entry([{"pointer": [1]}], [1, 1])}, "no list of different ids"),
+        ({"q": entry([{"pointer": [1]}], 1)}, "no list of ids"),
         ({"q": entry([{"pointer": 1}], [1])}, "pointer = 1 is not a list"),
         ({"q": entry([{"pointer": [1], "vqa_correct": "yes"}], [1])}, "vqa_correct = 'yes' is a word"),
         ({"q": entry([{"pointer": [1], "vqa_acc_score": float("nan")}], [1])}, "vqa_acc_score = nan is no finite"),
@@ -241,3 +241,10 @@ def test_whichever_field_is_stale_the_picks_stay(tmp_path_factory, orders, stale
         rows.append(good | {stale: old})
     path = tmp_path_factory.mktemp("stale") / "a.json"
     assert picks(read_stored(write(path, {"q": entry(rows, pool)}))) == [[tuple(o[:2]) for o in orders]]
+
+
+def test_a_pool_may_hold_an_item_twice(tmp_path):
+    """Positions tell the two apart; ids alone mean the first."""
+    rows = [{"pointer": [7, 7], "pointer_pos": [2, 0]}]
+    assert picks(read_stored(write(tmp_path / "a.json", {"q": entry(rows, [7, 8, 7])}))) == [[(2, 0)]]
+    assert picks(read_stored(write(tmp_path / "b.json", {"q": entry([{"pointer": [7]}], [7, 8, 7])}))) == [[(0,)]]

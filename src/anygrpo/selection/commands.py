@@ -35,6 +35,7 @@ def add_parser(commands: Any) -> None:
     evaluate.add_argument("run", type=Path, nargs="+", help="run folders that differ in their seed")
     evaluate.add_argument("--split", choices=("validation", "test"), help="demonstrations: which queries")
     evaluate.add_argument("--queries", type=int, help="held-out queries")
+    evaluate.add_argument("--shots", type=int, help="picks of the greedy decoder, 4 say, whatever training used")
     evaluate.add_argument("--oracle-sets", type=int, default=600, help="sets of a size tried for a query; 0: no oracle")
     plan = actions.add_parser("plan", help="which selections to score next, so that a file decides a comparison")
     plan.add_argument("run", type=Path, help="run folder, trained from stored candidates")
@@ -151,8 +152,17 @@ def _short(value: Any) -> str:
 
 def _evaluate(args: argparse.Namespace) -> int:
     from anygrpo.selection.evaluation import compare_runs
+    from anygrpo.selection.subsets import by_training_queries, table
 
-    report = compare_runs([load(folder, (), args.split, args.queries) for folder in args.run], args.oracle_sets)
+    flags = [f"--policy.evaluation-shots={args.shots}"] if args.shots else []
+    groups = by_training_queries(args.run)
+    reports = {
+        n: compare_runs(
+            [load(f, flags, args.split, args.queries) for f in runs], args.oracle_sets if n == max(groups) else 0
+        )
+        for n, runs in sorted(groups.items())
+    }
+    report = reports[max(reports)] | ({"by_training_queries": table(reports)} if len(reports) > 1 else {})
     if args.json:
         print(json.dumps(report, indent=2))
         return 0
@@ -165,6 +175,8 @@ def _evaluate(args: argparse.Namespace) -> int:
         print(f"{name:14s} unknown: nothing in the file judges it")
     if report["oracle"]:
         print(f"\noracle: {report['oracle']}")
+    for line in report.get("by_training_queries", {}).get("text", ()):
+        print(line)
     for title in ("paired", "more_shots", "change", "offline"):
         print()
         for name, value in (report[title] or {}).items():

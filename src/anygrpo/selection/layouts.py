@@ -152,8 +152,8 @@ def _is_legacy(qid: str, entry: dict[str, Any]) -> bool:
 
 def _rows(qid: str, entry: dict[str, Any]) -> list[pointers.Row]:
     pool = entry.get("candidate_pool_ids")
-    if pool is not None and (not isinstance(pool, list) or len(set(map(str, pool))) < len(pool)):
-        raise DataError(f"query {qid!r}: candidate_pool_ids is no list of different ids")
+    if pool is not None and not isinstance(pool, list):
+        raise DataError(f"query {qid!r}: candidate_pool_ids is no list of ids")
     return [pointers.row_of(qid, pool, c) for c in entry["pointer_candidates"]]
 
 
@@ -161,11 +161,12 @@ def _query(
     qid: str, entry: dict[str, Any], rows: list[pointers.Row], readings: dict[pointers.Signature, pointers.Reading]
 ) -> StoredQuery:
     raw, pool = entry["pointer_candidates"], entry.get("candidate_pool_ids")
-    picked = [pointers.picked(row, readings[row.signature]) for row in rows]
     given = pool is not None
+    picked = [] if given else [pointers.picked(row, readings[row.signature]) for row in rows]
     pool = pool if given else list(dict.fromkeys(i for ids in picked for i in ids))
-    place = {item: i for i, item in enumerate(pool)}
-    candidates = tuple(candidate_of(qid, c, tuple(place[i] for i in ids)) for c, ids in zip(raw, picked))
+    place = {item: i for i, item in reversed(list(enumerate(pool)))}
+    found = [pointers.positions(row, readings[row.signature], place) for row in rows]
+    candidates = tuple(candidate_of(qid, c, at) for c, at in zip(raw, found))
     query = entry.get("query")
     return StoredQuery(str(qid), tuple(pool), candidates, query if isinstance(query, dict) else {}, given)
 

@@ -39,11 +39,13 @@ class Reading:
     """How a group of rows is read: `name` as "ids" or "positions".
 
     Attributes:
+        at: the field with the positions of the same picks, where there is one (a pool may hold an id twice).
         stale: fields that contradict it, and in how many rows.
     """
 
     name: str
     kind: str
+    at: str | None = None
     stale: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -62,7 +64,7 @@ def row_of(qid: str, pool: list[Any] | None, candidate: dict[str, Any]) -> Row:
     for name, value in found.items():
         if not isinstance(value, list):
             raise DataError(f"query {qid!r}: {name} = {value!r} is not a list")
-    place = None if pool is None else {item: i for i, item in enumerate(pool)}
+    place = None if pool is None else {item: i for i, item in reversed(list(enumerate(pool)))}
     return Row(qid, pool, place, found)
 
 
@@ -86,7 +88,7 @@ _READ: dict[str, Callable[[Row, str], list[Any] | None]] = {"ids": as_ids, "posi
 
 
 def picked(row: Row, reading: Reading) -> list[Any]:
-    """The ids that a row picks under a reading.
+    """The ids that a row picks under a reading, checked.
 
     Raises:
         DataError: a pointer outside its pool.
@@ -95,6 +97,17 @@ def picked(row: Row, reading: Reading) -> list[Any]:
     if ids is None:
         raise _outside(row, reading.name, reading.kind)
     return ids
+
+
+def positions(row: Row, reading: Reading, place: dict[Any, int]) -> tuple[int, ...]:
+    """The positions that a row picks in its pool.
+
+    Args:
+        place: id -> its first position.
+    """
+    ids = picked(row, reading)
+    field = reading.name if reading.kind == "positions" else reading.at
+    return tuple(row.fields[field]) if field is not None else tuple(place[i] for i in ids)
 
 
 def read(path: Any, rows: list[Row], index: str) -> dict[Signature, Reading]:
@@ -127,12 +140,12 @@ def _paired(rows: list[Row], names: tuple[str, ...]) -> Reading | None:
         a = good[0][0]
         if any(as_ids(r, a) != as_ids(r, other) for other, _ in good[1:] for r in rows):
             raise DataError(f"query {rows[0].qid!r}: {a} and {good[-1][0]} are both ids with positions, of other items")
-        return Reading(a, "ids", _stale(rows, a, {n for pair in good for n in pair}))
+        return Reading(a, "ids", good[0][1], _stale(rows, a, {n for pair in good for n in pair}))
     same = [n for n in names[1:] if all(r.fields["pointer"] == r.fields[n] for r in rows)] if "pointer" in names else []
     if len(same) == len(names) - 1:
         return None  # copies of one list: as good as a bare pointer
     if same == ["pointer_global"] and all(as_ids(r, "pointer") is not None for r in rows):
-        return Reading("pointer", "ids", _stale(rows, "pointer", {"pointer", "pointer_global"}))
+        return Reading("pointer", "ids", None, _stale(rows, "pointer", {"pointer", "pointer_global"}))
     raise _contradiction(rows, names)
 
 

@@ -19,6 +19,7 @@ from anygrpo.selection.judging import Judging
 from anygrpo.selection.layouts import merged, read_stored
 from anygrpo.selection.offline import judged_row
 from anygrpo.selection.rewards import NEEDS, PARTS, reward
+from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_features import StoredFeatures
 from anygrpo.selection.stored_query import Candidate, StoredQuery
 from anygrpo.selection.task import Prompt, Selection, SelectionTask
@@ -83,7 +84,10 @@ class StoredCandidates(SelectionTask):
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
         """By the live task; without one, by looking the selection up (its order counts, then its set). NaN: unknown."""
         if self.live:
-            return Judging(self.live).parts(prompts, selections)
+            parts = Judging(self.live).parts(prompts, selections)
+            if "beam_score" in NEEDS[self.reward.mode]:  # what no beam search made counts as the recipe says
+                parts["beam_score"] = torch.full_like(next(iter(parts.values())), self.reward.missing_beam)
+            return parts
         out = {name: torch.full((len(prompts), max(map(len, selections))), torch.nan) for name in self.parts}
         for p, (prompt, row) in enumerate(zip(prompts, selections)):
             by_order = {c.selection: c for c in self.by_id[prompt["id"]].candidates}
@@ -221,6 +225,5 @@ def _build_live(config: StoredCandidatesConfig, shots: int) -> Any:
     needs = NEEDS[config.reward.mode]
     if config.live.kind == "python":  # type: ignore[union-attr]
         return user_task.build(config.live, 0)  # type: ignore[arg-type]
-    if "beam_score" in needs:
-        raise ConfigError(f"reward mode {config.reward.mode!r} needs beam scores, which a live task does not give")
-    return build(live.model_copy(update={"shots": shots, "reward": config.reward}), 0)  # type: ignore[union-attr]
+    reward = RewardConfig(per_shot=config.reward.per_shot) if "beam_score" in needs else config.reward
+    return build(live.model_copy(update={"shots": shots, "reward": reward}), 0)  # type: ignore[union-attr]
