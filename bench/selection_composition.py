@@ -1,11 +1,11 @@
-"""Does choosing two demonstrations together pay? Selectors at equal numbers of scorer calls, on `task.kind = "composition"`.
+"""Does choosing two demonstrations together pay? Selectors at equal numbers of scorer calls, on `kind = "composition"`.
 
     python bench/selection_composition.py table RULE OUT.npz          ask the frozen model once for every selection
     python bench/selection_composition.py train OUT.npz METHOD CALLS SEED FOLDER
     python bench/selection_composition.py report OUT.npz FOLDER [--test]
 
-A method may ask for CALLS different (training query, selection) pairs; what it asked once is free. Its checkpoint is chosen
-on validation. `report --test` opens the test split, once, for all of them together.
+A method may ask for CALLS different (training query, selection) pairs; what it asked once is free. Its checkpoint is
+chosen on validation. `report --test` opens the test split, once, for all of them together.
 """
 
 from __future__ import annotations

@@ -156,7 +156,8 @@ class Mine(BaseTask):
     def held_out(self):
         return [self._prompt(q) for q in range(30, 40)]
     def score(self, prompts, outputs):
-        near = [[max(float(self.table[p["q"]] @ p["candidates"][i]) for i in o) for o in row] for p, row in zip(prompts, outputs)]
+        table, pool = self.table, [p["candidates"] for p in prompts]
+        near = [[max(float(table[p["q"]] @ c[i]) for i in o) for o in row] for p, c, row in zip(prompts, pool, outputs)]
         return Scores(torch.tensor(near))
 """
 

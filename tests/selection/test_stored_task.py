@@ -308,3 +308,21 @@ def test_two_tables_keep_ids_apart(tmp_path):
         task(two)
     with pytest.raises(ValueError, match="go together"):
         task(one | {"query_features": "q.npz"})
+
+
+def test_places_without_a_candidate_are_no_failed_samples(tmp_path):
+    """Queries with one, two and three candidates make a rectangle; nothing of it is invalid."""
+    from anygrpo.selection.build import build as selector
+    from anygrpo.selection.settings import SelectorConfig
+    from anygrpo.train.measure import rollout_metrics
+
+    rows = [candidate((k,), k % 2) for k in range(3)]
+    write_stored(tmp_path / "c.json", [StoredQuery(f"q{n}", ("a", "b", "c"), tuple(rows[:n])) for n in (1, 2, 3)])
+    names = ["a", "b", "c", "q1", "q2", "q3"]
+    np.savez(tmp_path / "f.npz", ids=np.array(names), embeddings=np.eye(6))
+    t = task({"file": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz"), "validation": 0.0})
+    prompts = t.prompts(0, 3)
+    policy = selector(SelectorConfig(kind="selector", features=6, width=8, shots=1), 0)
+    row = rollout_metrics(policy.replay(prompts, t.stored(prompts), 0))
+    assert row["offline/padding"] == pytest.approx(3 / 9)
+    assert row["invalid/share"] == pytest.approx(0.0, abs=1e-6)
