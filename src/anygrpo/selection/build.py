@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import ConfigError
+from anygrpo.selection.foreign import read_state, translated
 from anygrpo.selection.network import SelectorNetwork
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.settings import SelectorConfig
@@ -26,7 +27,7 @@ def build(config: SelectorConfig, seed: int) -> SelectorPolicy:
         torch.manual_seed(seed)
         network = SelectorNetwork(config)
     if config.initial is not None:
-        _load(network, Path(config.initial))
+        _load(network, Path(config.initial), config)
     freeze(network, config.freeze)
     if torch.cuda.is_available():
         network.cuda()
@@ -51,12 +52,9 @@ def freeze(module: nn.Module, patterns: tuple[str, ...]) -> None:
         raise ConfigError(f"freeze = {list(patterns)} leaves nothing to train")
 
 
-def _load(network: SelectorNetwork, path: Path) -> None:
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise DataError(f"no selector checkpoint at {path}")
-    report = network.load_state_dict(load_file(path), strict=False)
+def _load(network: SelectorNetwork, path: Path, config: SelectorConfig) -> None:
+    state = translated(read_state(path), config, str(path))
+    report = network.load_state_dict(state, strict=False)
     if report.missing_keys or report.unexpected_keys:
         raise ConfigError(
             f"{path} does not fit the policy: missing {report.missing_keys[:3]}, "

@@ -30,21 +30,35 @@ def add_parser(commands: Any) -> None:
     inspect.add_argument("--mode", default="hard_plus_soft", help="reward mode")
     inspect.add_argument("--index", choices=("auto", "global", "local"), default="auto")
     inspect.add_argument("--min-score-when-wrong", type=float, default=0.0)
+    inspect.add_argument("--fallback", choices=("skip", "keep"), default="skip", help="rows judged by a stand-in")
     evaluate = actions.add_parser("evaluate", help="a run's policy beside its start and the baselines, paired")
     evaluate.add_argument("run", type=Path, nargs="+", help="run folders that differ in their seed")
     evaluate.add_argument("--split", choices=("validation", "test"), help="demonstrations: which queries")
     evaluate.add_argument("--queries", type=int, help="held-out queries")
+    evaluate.add_argument("--shots", type=int, help="picks of the greedy decoder, 4 say, whatever training used")
     evaluate.add_argument("--oracle-sets", type=int, default=600, help="sets of a size tried for a query; 0: no oracle")
-    for one in (inspect, evaluate):
+    plan = actions.add_parser("plan", help="which selections to score next, so that a file decides a comparison")
+    plan.add_argument("run", type=Path, help="run folder, trained from stored candidates")
+    plan.add_argument("--against", default="start", help="start, nearest, or another run folder")
+    plan.add_argument("--difference", type=float, default=0.05, help="in accuracy: what shall be told from 0")
+    plan.add_argument("--out", type=Path, help="write them as a file to be scored")
+    plan.add_argument("--calls", type=int, help="at most this many of them; as many as decide where left out")
+    from anygrpo.selection import commands_files
+
+    for one in (inspect, evaluate, plan, *commands_files.add_parsers(actions)):
         one.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
-    if args.flags and args.action != "generate":
+    if args.flags and args.action not in ("generate", "fit"):
         raise ConfigError(f"unknown arguments {args.flags}", f"see anygrpo select {args.action} --help")
-    return {"generate": _generate, "inspect": _inspect, "evaluate": _evaluate}[args.action](args)
+    from anygrpo.selection import commands_files
+
+    actions = {"generate": _generate, "inspect": _inspect, "evaluate": _evaluate, "plan": _plan}
+    actions |= {"fit": commands_files.fit, "pick": commands_files.pick}
+    return actions[args.action](args)
 
 
 # --- generate ------------------------------------------------------------------------------------------------
@@ -52,18 +66,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _generate(args: argparse.Namespace) -> int:
     from anygrpo.selection.generate import Plan, generate
+    from anygrpo.selection.judging import Judging
     from anygrpo.selection.layouts import write_stored
 
-    policy, task, _ = _load(args.source, args.flags)
-    if not hasattr(task, "prompt") or getattr(task, "live", task) is None:
+    policy, task, _ = load(args.source, args.flags)
+    judging = Judging(task)
+    if judging.lengths is not None:
         raise ConfigError(f"{args.source}: its task cannot judge new selections", "use a task that scores by a model")
     plan = Plan(args.beams, _temperatures(args.samples), args.random, args.retrieved)
-    stored = []
-    for start in range(0, args.queries, _BATCH):
-        count = min(_BATCH, args.queries - start)
-        prompts = [task.prompt(f"train-{start + i}") for i in range(count)]
+    stored, queries = [], judging.training(args.queries)
+    for start in range(0, len(queries), _BATCH):
+        prompts = queries[start : start + _BATCH]
         rows = generate(policy, prompts, plan, args.seed + start)
-        stored += [_judged(task, prompt, row) for prompt, row in zip(prompts, rows)]
+        stored += [_judged(judging, prompt, row) for prompt, row in zip(prompts, rows)]
     write_stored(args.out, stored, args.layout)
     total = sum(len(q.candidates) for q in stored)
     print(f"{args.out}: {len(stored)} queries, {total} candidates; anygrpo select inspect {args.out}")
@@ -78,22 +93,26 @@ def _temperatures(text: str) -> tuple[tuple[float, int], ...]:
         raise ConfigError(f"--samples {text!r} is not a list of temperature:count", "--samples 1.0:2,1.3:2") from None
 
 
-def _judged(task: Any, prompt: dict[str, Any], row: list[Any]) -> Any:
+def _judged(judging: Any, prompt: dict[str, Any], row: list[Any]) -> Any:
     """One query's candidates with what the task says of them."""
     import torch
 
+    from anygrpo.selection.parts import NAMES
     from anygrpo.selection.stored_query import Candidate, StoredQuery
 
-    parts = task.judge([prompt], [[g.selection for g in row]])
+    parts = judging.parts([prompt], [[g.selection for g in row]])
+    if not NAMES.keys() & parts.keys():
+        parts = {"score": parts["reward"]}
     candidates = []
     for i, g in enumerate(row):
-        known = {name: float(part[0, i]) for name, part in parts.items() if torch.isfinite(part[0, i])}
+        known = {n: float(x[0, i]) for n, x in parts.items() if n in NAMES and torch.isfinite(x[0, i])}
         if g.beam_score is not None:
             known["beam_score"] = g.beam_score
-        failed = len(known) < len(parts)
+        failed = any(not torch.isfinite(x[0, i]) for n, x in parts.items() if n in NAMES)
         candidates.append(Candidate(g.selection, g.method, known, g.log_prob, g.temperature, g.rank, None, failed))
-    query = {k: prompt[k] for k in ("text", "question") if k in prompt}
-    return StoredQuery(prompt["id"], tuple(prompt["ids"]), tuple(candidates), query)
+    query = {k: prompt[k] for k in ("text", "question", "answer") if isinstance(prompt.get(k), str | int | float)}
+    ids = prompt.get("ids", range(len(prompt["candidates"])))
+    return StoredQuery(str(prompt["id"]), tuple(ids), tuple(candidates), query)
 
 
 # --- inspect -------------------------------------------------------------------------------------------------
@@ -109,7 +128,7 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.mode not in MODES:
         raise ConfigError(f"unknown reward mode {args.mode!r}", suggestion(args.mode, MODES))
     config = RewardConfig(mode=args.mode)
-    report = inspect(read_stored(args.file, args.index), config, args.min_score_when_wrong)
+    report = inspect(read_stored(args.file, args.index), config, args.min_score_when_wrong, args.fallback)
     if args.json:
         print(json.dumps(report, indent=2))
         return 0
@@ -133,25 +152,81 @@ def _short(value: Any) -> str:
 
 def _evaluate(args: argparse.Namespace) -> int:
     from anygrpo.selection.evaluation import compare_runs
+    from anygrpo.selection.subsets import by_training_queries, table
 
-    report = compare_runs([_load(folder, (), args.split, args.queries) for folder in args.run], args.oracle_sets)
+    flags = [f"--policy.evaluation-shots={args.shots}"] if args.shots else []
+    groups = by_training_queries(args.run)
+    reports = {
+        n: compare_runs(
+            [load(f, flags, args.split, args.queries) for f in runs], args.oracle_sets if n == max(groups) else 0
+        )
+        for n, runs in sorted(groups.items())
+    }
+    report = reports[max(reports)] | ({"by_training_queries": table(reports)} if len(reports) > 1 else {})
     if args.json:
         print(json.dumps(report, indent=2))
         return 0
-    print(f"{report['queries']} held-out queries, {report['runs']} run(s)\n")
+    measure = "accuracy" if report["measure"] == "correct" else f"mean {report['measure']}"
+    print(f"{report['queries']} held-out queries, {report['runs']} run(s); {measure}\n")
     print(f"{'':14s}" + "".join(f"{k:>10d} shots" for k in report["shots"]))
     for name, row in report["accuracy"].items():
-        print(f"{name:14s}" + "".join(f"{x:16.3f}" for x in row))
+        print(f"{name:14s}" + "".join(f"{_cell(x):>16s}" for x in row) + _judged_share(report, name))
+    for name in report["unknown"]:
+        print(f"{name:14s} unknown: nothing in the file judges it")
     if report["oracle"]:
         print(f"\noracle: {report['oracle']}")
-    for title in ("paired", "more_shots", "change"):
+    for line in report.get("by_training_queries", {}).get("text", ()):
+        print(line)
+    for title in ("paired", "more_shots", "change", "offline"):
         print()
-        for name, value in report[title].items():
+        for name, value in (report[title] or {}).items():
             print(f"{name:34s} {_short(value)}")
+    print("".join(f"\nnote: {note}" for note in report["notes"]))
     return 0
 
 
-def _load(source: Any, flags: Any, split: str | None = None, queries: int | None = None) -> tuple[Any, Any, Any]:
+def _plan(args: argparse.Namespace) -> int:
+    from anygrpo.selection.evaluation import greedy, outcomes, with_weights
+    from anygrpo.selection.judging import Judging
+    from anygrpo.selection.plan import plan, write_plan
+    from anygrpo.selection.task import nearest
+
+    policy, task, start = load(args.run)
+    judging = Judging(task)
+    prompts, shots = judging.held_out(), policy.config.evaluation_shots or policy.config.shots
+    mine = greedy(policy, prompts)
+    if args.against == "nearest":
+        other = [nearest(p, shots) for p in prompts]
+    elif args.against == "start":
+        other = with_weights(policy, start, prompts)
+    else:
+        other = greedy(load(args.against)[0], prompts)
+    found = [outcomes(judging, prompts, rows, [shots])[0] for rows in (mine, other)]
+    made = plan((mine, other), (found[0], found[1]), ("policy", args.against), args.difference)
+    if args.out:
+        count = made.decides if args.calls is None and made.decides is not None else args.calls or len(made.asks)
+        write_plan(args.out, made, prompts, count)
+    report = {"sentence": made.sentence, "calls": made.decides, "unknown": len(made.asks), "file": args.out}
+    print(json.dumps(report, default=str) if args.json else made.sentence + (f"\n{args.out}" if args.out else ""))
+    return 0
+
+
+def _cell(x: float | None) -> str:
+    return "unknown" if x is None else f"{x:.3f}"
+
+
+def _judged_share(report: dict[str, Any], name: str) -> str:
+    """Of a row that is not judged on all queries: on how many, and what all of them can amount to."""
+    known, n = report["judged"][name][-1], report["queries"]
+    if known == n:
+        return ""
+    low, high = report["bounds"][name][-1]
+    return f"   judged: {known} of {n}; over all {low:.3f} to {high:.3f}"
+
+
+def load(
+    source: Any, flags: Any = (), split: str | None = None, queries: int | None = None, judge_alone: bool = True
+) -> tuple[Any, Any, Any]:
     """Policy (a run's best weights), task, and the weights the run began with, from a recipe or a run folder."""
     from anygrpo.core.build import build_policy, build_task
     from anygrpo.core.policy import load_state, state_of
@@ -171,7 +246,9 @@ def _load(source: Any, flags: Any, split: str | None = None, queries: int | None
             raise DataError(f"{path} holds no complete checkpoint")
         load_state(policy.trainable(), checkpoint.load(weights)[0])
     section = recipe.resolved_stages()[-1].task
-    section = getattr(section, "live", None) or section
+    if judge_alone:
+        live = getattr(section, "live", None)
+        section = live if live is not None and live.kind not in ("judged", "python") else section
     return policy, build_task(_held_out(section, split, queries), recipe.seed), start
 
 

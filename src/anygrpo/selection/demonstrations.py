@@ -15,6 +15,8 @@ from anygrpo.files import cache_folder
 from anygrpo.models.embedding import embed
 from anygrpo.models.judge import Example, FrozenClassifier
 from anygrpo.selection.rewards import reward
+from anygrpo.selection.scorers.scorer import Shown
+from anygrpo.selection.scorers.template import Template
 from anygrpo.selection.settings import DemonstrationsConfig
 from anygrpo.selection.task import Prompt, Selection, SelectionTask, nearest
 
@@ -37,6 +39,8 @@ class Demonstrations(SelectionTask):
         }
         self.texts = _split(read_examples(config.data, config.labels), config, sizes)
         self._embedded: dict[str, Tensor] = {}
+        given = (config.template, config.instruction, config.labels)
+        self._template = None if config.template is None else Template(*given)
         cache = Path(config.cache) if config.cache else cache_folder() / "answers.sqlite"
         self.frozen = FrozenClassifier(
             config.model, config.labels, config.instruction, config.dtype, config.batch, cache
@@ -65,7 +69,7 @@ class Demonstrations(SelectionTask):
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
         pool = self.texts["pool"]
         texts = [
-            self.frozen.prompt([pool[i] for i in selection], prompt["text"])
+            self._shown([pool[i] for i in selection], prompt["text"])
             for prompt, row in zip(prompts, selections)
             for selection in row
         ]
@@ -76,6 +80,13 @@ class Demonstrations(SelectionTask):
         correct = (log_probs.argmax(-1) == labels[:, None]).float()
         relevance = torch.tensor([[_relevance(x, s) for s in row] for x, row in zip(prompts, selections)])
         return {"correct": correct, "accuracy_score": correct.clone(), "gt_prob": truth, "relevance": relevance}
+
+    def _shown(self, demonstrations: list[Example], text: str) -> tuple[str, str]:
+        """What the model reads: shared part and the query's own; of a template all is the query's own."""
+        if self._template is None:
+            return self.frozen.prompt(demonstrations, text)
+        rows = tuple({"text": t, "label": label} for t, label in demonstrations)
+        return "", self._template.render(Shown({"text": text}, rows))[0]
 
     def stored(self, prompts: list[Prompt]) -> Stored:
         """One demonstration list a query: its nearest neighbours, nearest last (next to the query)."""

@@ -2,27 +2,26 @@
 
 pool    {qid: {query, candidate_pool_ids?, pointer_candidates: [{pointer: global ids, pointer_pos: positions, ...}]}}
 fixed   the same with the meaning swapped: pointer: positions, pointer_global: global ids
-legacy  {qid: {id_list: [[id, ..., qid], ...], score_list: [...]}}
+legacy  {qid: {id_list: [[id, ..., qid], ...], score_list: [InfoScore, ...]}}
 
-A file whose pointers could be read both ways, with different results, is refused: a guess would train on noise.
+Entries that are no queries (`_meta`) are passed over and said. A file whose pointers could be read both ways, with
+different results, is refused: a guess would train on noise (`anygrpo.selection.pointers`).
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.selection import pointers
+from anygrpo.selection.parts import NAMES, candidate_of, check_score
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
 
-_PARTS = {
-    "correct": "vqa_correct",
-    "accuracy_score": "vqa_acc_score",
-    "gt_prob": "vqa_gt_prob",
-    "relevance": "vqa_rel_score",
-    "beam_score": "beam_score",
-}
+_OF_A_QUERY = {"pointer_candidates", "candidate_pool_ids", "id_list", "score_list", "query"}
 
 
 def read_stored(path: str | Path, index: str = "auto") -> StoredFile:
@@ -32,32 +31,50 @@ def read_stored(path: str | Path, index: str = "auto") -> StoredFile:
         index: "global" or "local" says what a bare `pointer` means; "auto" finds out.
 
     Raises:
-        DataError: no such file, not JSON, mixed or unknown layouts, ambiguous or impossible pointers.
+        DataError: no such file, not JSON, a query given twice, a query in no known layout, ambiguous or impossible
+            pointers, a score that is no number.
     """
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"no stored candidates at {path}", "anygrpo select generate writes such a file")
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}") from None
-    if not isinstance(table, dict) or not table:
-        raise DataError(f"{path} holds no queries: expected an object of query id -> entry")
-    kinds = {qid: _kind(qid, entry) for qid, entry in table.items()}
-    if len(set(kinds.values())) > 1:
-        first = {kind: qid for qid, kind in reversed(kinds.items())}
-        raise DataError(
-            f"{path} mixes layouts: " + ", ".join(f"{kind} (query {qid!r})" for kind, qid in sorted(first.items())),
-            "split it into one file for each layout",
-        )
-    kind = next(iter(kinds.values()))
-    if kind == "legacy":
-        return StoredFile("legacy", "global", tuple(_legacy(qid, entry) for qid, entry in table.items()))
-    meaning = {"pool": "global", "fixed": "local", "bare": index}[kind]
-    if kind == "bare" and index == "auto":
-        meaning = _meaning(path, table)
-    layout = "fixed" if meaning == "local" else "pool"
-    return StoredFile(layout, meaning, tuple(_query(qid, entry, meaning) for qid, entry in table.items()))
+    table, passed_over = _queries(path, _load(path))
+    legacy = {qid: entry for qid, entry in table.items() if _is_legacy(qid, entry)}
+    others = {qid: entry for qid, entry in table.items() if qid not in legacy}
+    rows = {qid: _rows(qid, entry) for qid, entry in others.items()}
+    readings = pointers.read(path, [row for own in rows.values() for row in own], index)
+    queries = tuple(
+        _legacy(qid, entry) if qid in legacy else _query(qid, entry, rows[qid], readings)
+        for qid, entry in table.items()
+    )
+    meanings = {r.meaning for r in readings.values()} | ({"global"} if legacy else set())
+    layouts = {"fixed" if r.meaning == "local" else "pool" for r in readings.values()} | (
+        {"legacy"} if legacy else set()
+    )
+    layout = layouts.pop() if len(layouts) == 1 else "mixed"
+    notes = [*passed_over, *_reading_notes(rows, readings, len(legacy))]
+    return StoredFile(layout, meanings.pop() if len(meanings) == 1 else "both", queries, tuple(notes))
+
+
+def merged(files: list[StoredFile]) -> StoredFile:
+    """Files as one: the candidates of a query that several hold, one after the other, by the first one's pool.
+
+    Raises:
+        DataError: a later file's query picks what the first one's pool does not hold.
+    """
+    queries = {q.id: q for q in files[0].queries}
+    for file in files[1:]:
+        for query in file.queries:
+            first = queries.setdefault(query.id, query)
+            if first is query:
+                continue
+            place = {str(item): i for i, item in enumerate(first.pool)}
+            picked = [[str(query.pool[i]) for i in c.selection] for c in query.candidates]
+            if outside := [i for ids in picked for i in ids if i not in place]:
+                raise DataError(
+                    f"query {query.id!r}: {outside[0]!r} of a further file is outside its pool in the first"
+                )
+            more = [replace(c, selection=tuple(place[i] for i in ids)) for c, ids in zip(query.candidates, picked)]
+            queries[query.id] = replace(first, candidates=(*first.candidates, *more))
+    notes = tuple(note for file in files for note in file.notes)
+    return replace(files[0], queries=tuple(queries.values()), notes=notes)
 
 
 def write_stored(path: str | Path, queries: list[StoredQuery], layout: str = "pool") -> None:
@@ -67,95 +84,109 @@ def write_stored(path: str | Path, queries: list[StoredQuery], layout: str = "po
     Path(path).write_text(json.dumps(table, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
-def _kind(qid: str, entry: Any) -> str:
-    if isinstance(entry, dict) and "id_list" in entry and "score_list" in entry:
-        return "legacy"
-    if not isinstance(entry, dict) or not isinstance(entry.get("pointer_candidates"), list):
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        raise DataError(f"no stored candidates at {path}", "anygrpo select generate writes such a file")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({key for key, _ in pairs}) < len(pairs):
+            twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+            raise DataError(f"{path} holds {twice!r} twice in one object", "give each query an id of its own")
+        return dict(pairs)
+
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}") from None
+
+
+def _queries(path: Path, table: Any) -> tuple[dict[str, Any], list[str]]:
+    """Entries of queries by id, and what was passed over."""
+    if isinstance(table, list):
+        table = _by_id(path, table)
+    if isinstance(table, dict):
+        inner = [v for v in table.values() if isinstance(v, dict) and any(_may_be_query(x) for x in v.values())]
+        if len(inner) == 1 and not any(_may_be_query(v) for v in table.values()):
+            table = inner[0]  # {"_meta": ..., "queries": {...}}
+    if not isinstance(table, dict) or not table:
+        raise DataError(f"{path} holds no queries: expected an object of query id -> entry")
+    own = {qid: entry for qid, entry in table.items() if _may_be_query(entry)}
+    rest = [name for name in table if name not in own]
+    if not own:
+        raise DataError(
+            f"query {rest[0]!r} is in no known layout: it has neither pointer_candidates nor id_list and score_list"
+        )
+    said = f"{len(rest)} entries are no queries and were passed over: {', '.join(map(repr, rest[:5]))}"
+    return own, [said] if rest else []
+
+
+def _by_id(path: Path, entries: list[Any]) -> dict[str, Any]:
+    """A list of entries that hold their own ids."""
+    out: dict[str, Any] = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or not _may_be_query(entry):
+            raise DataError(f"{path} holds no queries: expected an object of query id -> entry")
+        inner = entry.get("query") if isinstance(entry.get("query"), dict) else {}
+        name = next((x for x in (entry.get("query_id"), inner.get("query_id"), entry.get("id")) if x is not None), None)
+        if name is None:
+            raise DataError(f"{path}: a query in the list has no query_id")
+        if str(name) in out:
+            raise DataError(f"{path} holds query {name!r} twice", "give each query an id of its own")
+        out[str(name)] = entry
+    return out
+
+
+def _may_be_query(entry: Any) -> bool:
+    return isinstance(entry, dict) and not _OF_A_QUERY.isdisjoint(entry)
+
+
+def _is_legacy(qid: str, entry: dict[str, Any]) -> bool:
+    if "id_list" in entry and "score_list" in entry:
+        return True
+    if not isinstance(entry.get("pointer_candidates"), list):
         raise DataError(
             f"query {qid!r} is in no known layout: it has neither pointer_candidates nor id_list and score_list"
         )
-    candidates = entry["pointer_candidates"]
-    if any("pointer" not in c for c in candidates):
-        raise DataError(f"query {qid!r}: a candidate without pointer")
-    has = {name for name in ("pointer_pos", "pointer_global") for c in candidates if name in c}
-    if has == {"pointer_pos", "pointer_global"}:
-        if all(c["pointer"] == c.get("pointer_global") for c in candidates):
-            return "pool"
-        if all(c["pointer"] == c.get("pointer_pos") for c in candidates):
-            return "fixed"
-        raise DataError(f"query {qid!r}: pointer equals neither pointer_pos nor pointer_global")
-    if has:
-        return "pool" if "pointer_pos" in has else "fixed"
-    return "bare"
+    return False
 
 
-def _meaning(path: Path, table: dict[str, Any]) -> str:
-    """Whether bare pointers are ids or positions, from the pools; refused where both readings fit and differ."""
-    fits_global = fits_local = True
-    differ = False
-    for entry in table.values():
-        pool = entry.get("candidate_pool_ids")
-        for pointer in (c["pointer"] for c in entry["pointer_candidates"]):
-            if pool is None:
-                fits_local = False
-                continue
-            is_global = all(i in pool for i in pointer)
-            is_local = all(isinstance(i, int) and 0 <= i < len(pool) for i in pointer)
-            fits_global, fits_local = fits_global and is_global, fits_local and is_local
-            differ = differ or (is_global and is_local and [pool.index(i) for i in pointer] != list(pointer))
-    if fits_global and fits_local and differ:
-        raise DataError(
-            f"{path} is ambiguous: every pointer is both an id in its pool and a position in it, with other meanings",
-            'say which: index = "global" or index = "local" (--index for select inspect)',
-        )
-    if not fits_global and not fits_local:
-        raise DataError(f"{path}: some pointer is neither an id in its query's pool nor a position in it")
-    return "global" if fits_global else "local"
+def _rows(qid: str, entry: dict[str, Any]) -> list[pointers.Row]:
+    pool = entry.get("candidate_pool_ids")
+    if pool is not None and not isinstance(pool, list):
+        raise DataError(f"query {qid!r}: candidate_pool_ids is no list of ids")
+    return [pointers.row_of(qid, pool, c) for c in entry["pointer_candidates"]]
 
 
-def _query(qid: str, entry: dict[str, Any], meaning: str) -> StoredQuery:
-    raw = entry["pointer_candidates"]
-    pool, given = entry.get("candidate_pool_ids"), "candidate_pool_ids" in entry
-    if pool is None:
-        ids = "pointer" if meaning == "global" else "pointer_global"
-        if any(ids not in c for c in raw):
-            raise DataError(f"query {qid!r} has positions, but neither candidate_pool_ids nor pointer_global")
-        pool = list(dict.fromkeys(i for c in raw for i in c[ids]))
-        selections = [tuple(pool.index(i) for i in c[ids]) for c in raw]
-    else:
-        selections = [_positions(qid, c, pool, meaning) for c in raw]
-    candidates = tuple(_candidate(c, s) for c, s in zip(raw, selections))
-    return StoredQuery(str(qid), tuple(pool), candidates, entry.get("query") or {}, given)
+def _query(
+    qid: str, entry: dict[str, Any], rows: list[pointers.Row], readings: dict[pointers.Signature, pointers.Reading]
+) -> StoredQuery:
+    raw, pool = entry["pointer_candidates"], entry.get("candidate_pool_ids")
+    given = pool is not None
+    picked = [] if given else [pointers.picked(row, readings[row.signature]) for row in rows]
+    pool = pool if given else list(dict.fromkeys(i for ids in picked for i in ids))
+    place = {item: i for i, item in reversed(list(enumerate(pool)))}
+    found = [pointers.positions(row, readings[row.signature], place) for row in rows]
+    candidates = tuple(candidate_of(qid, c, at) for c, at in zip(raw, found))
+    query = entry.get("query")
+    return StoredQuery(str(qid), tuple(pool), candidates, query if isinstance(query, dict) else {}, given)
 
 
-def _positions(qid: str, c: dict[str, Any], pool: list[Any], meaning: str) -> tuple[int, ...]:
-    local = c["pointer"] if meaning == "local" else c.get("pointer_pos")
-    ids = c["pointer"] if meaning == "global" else c.get("pointer_global")
-    if local is not None:
-        outside = [i for i in local if not isinstance(i, int) or not 0 <= i < len(pool)]
-        if outside:
-            raise DataError(f"query {qid!r}: position {outside[0]} is outside its pool of {len(pool)}")
-        if ids is not None and [pool[i] for i in local] != list(ids):
-            raise DataError(f"query {qid!r}: positions {list(local)} are {[pool[i] for i in local]}, not {list(ids)}")
-        return tuple(local)
-    missing = [i for i in ids or () if i not in pool]
-    if missing:
-        raise DataError(f"query {qid!r}: pointer {missing[0]!r} is outside its pool of {len(pool)}")
-    return tuple(pool.index(i) for i in ids or ())
-
-
-def _candidate(c: dict[str, Any], selection: tuple[int, ...]) -> Candidate:
-    parts = {name: float(c[key]) for name, key in _PARTS.items() if c.get(key) is not None}
-    return Candidate(
-        selection,
-        str(c.get("gen_method") or ""),
-        parts,
-        c.get("logprob_score"),
-        c.get("temperature"),
-        c.get("beam_rank"),
-        c.get("vqa_pred_answer"),
-        bool(c.get("eval_failed", False)),
-    )
+def _reading_notes(
+    rows: dict[str, list[pointers.Row]], readings: dict[pointers.Signature, pointers.Reading], legacy: int
+) -> list[str]:
+    count = Counter(row.signature for own in rows.values() for row in own)
+    notes = []
+    for key, reading in readings.items():
+        for name, wrong in reading.stale.items():
+            notes.append(
+                f"{name} is stale: in {wrong} of {count[key]} rows it contradicts the fields that agree everywhere, "
+                "and it was not used"
+            )
+    if len(readings) + bool(legacy) > 1:
+        kinds = [f"{count[key]} rows with {' + '.join(key[0])}" for key in readings]
+        kinds += [f"{legacy} queries with id_list"] if legacy else []
+        notes.append("rows of several writers, each read by its own fields: " + ", ".join(kinds))
+    return notes
 
 
 def _legacy(qid: str, entry: dict[str, Any]) -> StoredQuery:
@@ -167,7 +198,10 @@ def _legacy(qid: str, entry: dict[str, Any]) -> StoredQuery:
         raise DataError(f"query {qid!r}: id_list {wrong[0]} does not end with the query's own id")
     pool = list(dict.fromkeys(i for ids in lists for i in ids[:-1]))
     candidates = tuple(
-        Candidate(tuple(pool.index(i) for i in ids[:-1]), parts={"accuracy_score": float(score)})
+        Candidate(
+            tuple(pool.index(i) for i in ids[:-1]),
+            parts={"info_score": check_score(qid, "score_list", "info_score", score)},
+        )
         for ids, score in zip(lists, scores)
     )
     return StoredQuery(str(qid), tuple(pool), candidates, {}, False)
@@ -180,13 +214,14 @@ def _entry(q: StoredQuery, fixed: bool) -> dict[str, Any]:
         row: dict[str, Any] = (
             {"pointer": positions, "pointer_global": ids} if fixed else {"pointer": ids, "pointer_pos": positions}
         )
-        row |= {_PARTS[name]: value for name, value in c.parts.items()}
+        row |= {NAMES[name][0]: value for name, value in c.parts.items()}
         extra = {
             "gen_method": c.method or None,
             "beam_rank": c.rank,
             "logprob_score": c.log_prob,
             "temperature": c.temperature,
             "vqa_pred_answer": c.answer,
+            "vqa_eval_mode": c.judged_by or None,
         }
         row |= {name: value for name, value in extra.items() if value is not None} | {"eval_failed": c.failed}
         candidates.append(row)
@@ -195,5 +230,6 @@ def _entry(q: StoredQuery, fixed: bool) -> dict[str, Any]:
 
 
 def _legacy_entry(q: StoredQuery) -> dict[str, Any]:
-    scores = [c.parts.get("accuracy_score", c.parts.get("correct", 0.0)) for c in q.candidates]
+    score = lambda c: next((c.parts[n] for n in ("info_score", "accuracy_score", "correct") if n in c.parts), 0.0)  # noqa: E731
+    scores = [score(c) for c in q.candidates]
     return {"id_list": [[*(q.pool[i] for i in c.selection), q.id] for c in q.candidates], "score_list": scores}

@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 from anygrpo.selection.settings import SelectorConfig
 
+_SET_HEADS = 4
+
 
 class Encoder(nn.Module):
     """Query and candidates into one space; the query attends over its own pool. Blind to the candidates' order."""
@@ -21,25 +23,51 @@ class Encoder(nn.Module):
         self.input = _input(config)
         self.attention = nn.MultiheadAttention(config.width, config.heads, batch_first=True)
         self.norm = nn.LayerNorm(config.width)
+        if config.layers > 1:
+            self.deeper = nn.ModuleList(CrossAttention(config) for _ in range(config.layers - 1))
+        if config.set_layers:
+            layer = nn.TransformerEncoderLayer(
+                config.width, _SET_HEADS, 2 * config.width, dropout=0.0, batch_first=True, norm_first=True
+            )
+            self.among = nn.TransformerEncoder(layer, config.set_layers, enable_nested_tensor=False)
 
     def forward(self, query: Tensor, candidates: Tensor, choosable: Tensor) -> tuple[Tensor, Tensor]:
         """[b, d], [b, M, d], [b, M] bool -> state [b, h], items [b, M, h]."""
         q, items = self.input(query), self.input(candidates)
-        return self.norm(self._attended(q, items, choosable) + q), items
+        if hasattr(self, "among"):
+            items = self.among(items, src_key_padding_mask=~choosable)
+        q = self.norm(attended(self.attention, q, items, choosable) + q)
+        for layer in getattr(self, "deeper", ()):
+            q = layer(q, items, choosable)
+        return q, items
 
-    def _attended(self, q: Tensor, items: Tensor, choosable: Tensor) -> Tensor:
-        """`self.attention` of one query over its pool, [b, h], without keys and values of the items: q . (K x) is
-        (K^T q) . x and sum a (V x) is V (sum a x), which costs a product a head in place of two an item. Biases of
-        keys shift all scores alike and drop out; those of values have weights that sum to 1."""
-        heads = self.attention.num_heads
-        of_query, of_key, of_value = self.attention.in_proj_weight.chunk(3)
-        query_bias, _, value_bias = self.attention.in_proj_bias.chunk(3)
-        query = F.linear(q, of_query, query_bias).unflatten(-1, (heads, -1))
-        asked = torch.einsum("bnd,ndh->bnh", query, of_key.unflatten(0, (heads, -1)))
-        scores = torch.bmm(asked, items.transpose(1, 2)) / query.shape[-1] ** 0.5
-        weights = torch.where(choosable[:, None], scores, -torch.inf).softmax(-1)
-        mixed = torch.einsum("bnh,ndh->bnd", torch.bmm(weights, items), of_value.unflatten(0, (heads, -1)))
-        return self.attention.out_proj(mixed.flatten(1) + value_bias)
+
+class CrossAttention(nn.Module):
+    """One more layer of the query's attention over its pool, with a residual and a norm."""
+
+    def __init__(self, config: SelectorConfig) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(config.width, config.heads, batch_first=True)
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, q: Tensor, items: Tensor, choosable: Tensor) -> Tensor:
+        """[b, h], [b, M, h], [b, M] bool -> [b, h]."""
+        return self.norm(attended(self.attention, q, items, choosable) + q)
+
+
+def attended(attention: nn.MultiheadAttention, q: Tensor, items: Tensor, choosable: Tensor) -> Tensor:
+    """`attention` of one query [b, h] over its pool [b, M, h], [b, h], without keys and values of the items: q . (K x)
+    is (K^T q) . x and sum a (V x) is V (sum a x), which costs a product a head in place of two an item. Biases of keys
+    shift all scores alike and drop out; those of values have weights that sum to 1."""
+    heads = attention.num_heads
+    of_query, of_key, of_value = attention.in_proj_weight.chunk(3)
+    query_bias, _, value_bias = attention.in_proj_bias.chunk(3)
+    query = F.linear(q, of_query, query_bias).unflatten(-1, (heads, -1))
+    asked = torch.einsum("bnd,ndh->bnh", query, of_key.unflatten(0, (heads, -1)))
+    scores = torch.bmm(asked, items.transpose(1, 2)) / query.shape[-1] ** 0.5
+    weights = torch.where(choosable[:, None], scores, -torch.inf).softmax(-1)
+    mixed = torch.einsum("bnh,ndh->bnd", torch.bmm(weights, items), of_value.unflatten(0, (heads, -1)))
+    return attention.out_proj(mixed.flatten(1) + value_bias)
 
 
 def _input(config: SelectorConfig) -> nn.Module:
@@ -89,6 +117,9 @@ class Decoder(nn.Module):
             self.cell = nn.GRUCell(h, h)
         if self.additive:
             self.state_part, self.item_part, self.score = nn.Linear(h, h), nn.Linear(h, h), nn.Linear(h, 1, bias=False)
+        if config.logits == "bilinear":
+            self.bilinear = nn.Linear(h, h, bias=False)
+            nn.init.eye_(self.bilinear.weight)
         if config.stop:
             self.stop = nn.Linear(h, 1)
             nn.init.constant_(self.stop.bias, config.stop_bias * self.scale)
@@ -107,12 +138,13 @@ class Decoder(nn.Module):
     def prepare(self, state: Tensor, items: Tensor) -> Encoded:
         """Start of decoding from the encoder's [u, h], [u, M, h], with what is made once a prompt for all its rows."""
         state, items = self.start(state, items)
+        compared = self.bilinear(items) if hasattr(self, "bilinear") else items
         if self.additive:
             keys = self.item_part(items)
         elif hasattr(self, "stop"):
-            keys = torch.cat([items, self.stop.weight.expand(len(items), 1, -1)], 1)
+            keys = torch.cat([compared, self.stop.weight.expand(len(items), 1, -1)], 1)
         else:
-            keys = F.pad(items, (0, 0, 0, 1))
+            keys = F.pad(compared, (0, 0, 0, 1))
         gate = None
         if self.kind == "gated":
             gate = F.linear(items, self.gate.weight[:, items.shape[-1] :], self.gate.bias)

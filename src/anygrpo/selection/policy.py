@@ -107,6 +107,18 @@ class SelectorPolicy(Policy):
         with torch.no_grad():
             return self._distributions(samples)[0][:, 0].exp()
 
+    @torch.no_grad()
+    def pick_log_probs(self, samples: Tree) -> Tensor:
+        """[n, K] of each pick given those before it (0 after the end), whatever `decision` is; without gradient."""
+        return self._of_chosen(self._distributions(samples)[0], samples["chosen"])
+
+    def log_probs_of(self, prompts: list[Any], actions: list[list[Any]]) -> list[list[float]]:
+        """Log-probabilities of whole given selections, ragged as they come; without gradient."""
+        pool = self._pools(prompts, 1)
+        chosen, valid = replay.padded(prompts, Stored(actions), self.config.shots, self.config.stop)
+        totals = self._scored(pool, self._encode(pool), chosen.to(pool.query.device)).log_probs.sum(-1)
+        return [row[keep].tolist() for row, keep in zip(totals.cpu(), valid)]
+
     def set_log_probs(self, samples: Tree) -> Tensor:
         """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
         samples = self._here(samples)
@@ -231,13 +243,18 @@ class SelectorPolicy(Policy):
         return log_probs.gather(-1, column[..., None])[..., 0]
 
     def _supervised(self, samples: Tree) -> Tensor:
-        """Cross-entropy of each row's picks, mean over its decisions, with dropout where configured; [n]."""
+        """Cross-entropy of each row's picks, mean over its decisions, with dropout and label smoothing where they are
+        configured; [n]. Smoothing spreads its share of the target over the open columns."""
         self.network.train(self.config.dropout > 0)
         log_probs, options = self._distributions(samples)
         self.network.eval()
         chosen = samples["chosen"].to(options.device)
         mask = picks.decision_mask(options, chosen)
-        return -(self._of_chosen(log_probs, chosen) * mask).sum(-1) / mask.sum(-1).clamp_min(1)
+        found, share = self._of_chosen(log_probs, chosen), self.config.label_smoothing
+        if share:
+            spread = torch.where(options, log_probs, 0.0).sum(-1) / options.sum(-1).clamp_min(1)
+            found = (1 - share) * found + share * spread
+        return -(found * mask).sum(-1) / mask.sum(-1).clamp_min(1)
 
     def _whole(self, samples: Tree) -> Tensor:
         """[n] log-probability of whole sequences, or of sets."""

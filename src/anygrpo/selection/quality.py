@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from anygrpo.selection.rewards import NEEDS, PARTS, SYNONYMS, equivalent_modes, reward
 from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_query import METHODS, Candidate, StoredFile
+from anygrpo.selection.usable import usable
 
 _TOP = (5, 3)
 _HARMFUL = 5.0
@@ -26,16 +27,21 @@ class _Table:
     valid: Tensor
 
 
-def inspect(file: StoredFile, config: RewardConfig, min_score_when_wrong: float = 0.0) -> dict[str, Any]:
+def inspect(
+    file: StoredFile, config: RewardConfig, min_score_when_wrong: float = 0.0, fallback: str = "skip"
+) -> dict[str, Any]:
     """Quality of a file under a reward mode.
 
     Args:
         min_score_when_wrong: the quality filter to try (candidates with h = 0 and s below it go).
+        fallback: "skip" or "keep" candidates that a stand-in for the data set's measure judged.
 
     Returns:
         JSON-ready numbers, and "findings": sentences about what will not work.
     """
     every = [c for q in file.queries for c in q.candidates]
+    queries, gone = usable(list(file.queries), config, fallback)
+    file, whole = replace(file, queries=tuple(queries)), file
     table = _table(file)
     report: dict[str, Any] = {
         "layout": file.layout,
@@ -43,13 +49,17 @@ def inspect(file: StoredFile, config: RewardConfig, min_score_when_wrong: float 
         "pool": "given" if all(q.pool_given for q in file.queries) else "union of the candidates' own ids",
         "queries": len(file.queries),
         "candidates": len(every),
+        "usable": sum(len(q.candidates) for q in queries),
+        "left_out": dict(gone),
         "candidates_per_query": _range([len(q.candidates) for q in file.queries]),
         "pool_size": _range([len(q.pool) for q in file.queries]),
         "shots": _range([len(c.selection) for c in every]),
         "methods": dict(Counter(c.method or "unknown" for c in every)),
+        "judged_by": dict(Counter(c.judged_by or "unknown" for c in every)),
+        "parts": {name: n for name in PARTS if (n := sum(name in c.parts for c in every))},
         "failed": sum(c.failed for c in every),
-        "duplicates": _duplicates(file),
-        "correct": _correct(file, every),
+        "duplicates": _duplicates(whole),
+        "correct": _correct(file),
         "reward_mode": config.mode,
         "propensities": _propensities(every),
         "dead_components": _dead(table),
@@ -58,12 +68,12 @@ def inspect(file: StoredFile, config: RewardConfig, min_score_when_wrong: float 
     missing = [name for name in NEEDS[config.mode] if name not in table.parts]
     if not missing:
         report |= _rewards(table, config, min_score_when_wrong)
-    report["findings"] = _findings(report, missing, every)
+    report["findings"] = [f"{note[0].upper()}{note[1:]}." for note in file.notes] + _findings(report, missing, every)
     return report
 
 
 def _table(file: StoredFile) -> _Table:
-    rows = [[c for c in q.candidates if not c.failed] for q in file.queries]
+    rows = [q.candidates for q in file.queries]
     shape = (len(rows), max(1, max(map(len, rows))))
     every = [c for row in rows for c in row]
     names = [name for name in PARTS if every and all(name in c.parts for c in every)]
@@ -135,12 +145,13 @@ def _duplicates(file: StoredFile) -> dict[str, int]:
     return {"same_sequence": sequences, "same_set": sets}
 
 
-def _correct(file: StoredFile, every: list[Candidate]) -> dict[str, Any]:
-    judged = [c for c in every if "correct" in c.parts and not c.failed]
+def _correct(file: StoredFile) -> dict[str, Any]:
+    judged = [c for q in file.queries for c in q.candidates if "correct" in c.parts]
     if not judged:
         return {}
     share = lambda some: sum(c.parts["correct"] for c in some) / len(some)  # noqa: E731
-    by_method = {m: share(some) for m in METHODS if (some := [c for c in judged if c.method == m])}
+    methods = [*METHODS, *sorted({c.method for c in judged} - {*METHODS, ""})]
+    by_method = {m: share(some) for m in methods if (some := [c for c in judged if c.method == m])}
     return {
         "share": share(judged),
         "by_method": by_method,
@@ -174,7 +185,14 @@ def _findings(report: dict[str, Any], missing: list[str], every: list[Candidate]
     out = []
     mode = report["reward_mode"]
     if missing:
-        out.append(f"Reward mode {mode!r} needs {missing}, which some candidate lacks.")
+        out.append(f"Reward mode {mode!r} needs {missing}, which no candidate that is left carries.")
+    out += [f"{n} of {len(every)} candidates are left out: {why}." for why, n in report["left_out"].items()]
+    judges = {c.judged_by for c in every if not c.failed} - {""}
+    if len(judges) > 1:
+        out.append(f"Candidates were judged in {len(judges)} ways ({', '.join(sorted(judges))}): not one reward.")
+    if mode.startswith("legacy") and 0 < report["parts"].get("beam_score", 0) < report["usable"]:
+        without = report["usable"] - report["parts"]["beam_score"]
+        out.append(f"{without} candidates have no beam score; it counts as task.reward.missing_beam for them.")
     groups = report.get("groups", {})
     start = groups.get("all", {}).get("live_share", 0.0)
     before = start

@@ -49,18 +49,16 @@ def with_behaviour(
         ConfigError: behaviour = "stored" with actions that have no propensity, or with single picks as decisions.
     """
     valid = valid.to(rollout.valid.device)
-    info = support(rollout, stored, valid)
+    info = support(rollout, stored, valid) | {"offline/padding": float((~valid).double().mean())}
     log_probs = rollout.log_probs
     if config.behaviour == "stored":
         log_probs = _propensities(stored, valid, config)
     elif config.behaviour == "first":
         log_probs = _first_met(rollout, prompts, met)
-    padding = [(p, g) for p, g in (~valid).nonzero().tolist()]
     return replace(
         rollout,
         log_probs=log_probs,
         valid=rollout.valid & valid,
-        reasons=dict.fromkeys(padding, "padding: this query has fewer stored candidates"),
         rewards=_pad(stored.rewards, valid) if stored.rewards is not None else rollout.rewards,
         components={name: _pad(part, valid) for name, part in stored.components.items()},
         info=info,

@@ -10,10 +10,10 @@ from torch import Tensor
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.selection.settings import RewardConfig
 
-PARTS = ("correct", "accuracy_score", "gt_prob", "relevance", "beam_score")
-"""h, s, g, rho, b: what a scored selection may carry."""
+PARTS = ("correct", "accuracy_score", "gt_prob", "relevance", "beam_score", "info_score", "score")
+"""h, s, g, rho, b, InfoScore, a scorer's own number: what a scored selection may carry."""
 
-SYNONYMS = {"separated": "hard_plus_soft_v2"}
+SYNONYMS = {"separated": "hard_plus_soft_v2", "hard_plus_gtprob": "hard01_plus_gtprob"}
 """Two published names of one function."""
 
 _Mode = Callable[[dict[str, Tensor], RewardConfig], Tensor]
@@ -22,6 +22,14 @@ _Mode = Callable[[dict[str, Tensor], RewardConfig], Tensor]
 def _soft(config: RewardConfig) -> float:
     published = 0.5 if config.mode == "hard_plus_gtprob_plus_rel" else 1.0
     return published if config.soft is None else config.soft
+
+
+def _alpha(config: RewardConfig) -> float:
+    return config.beam if config.alpha is None else config.alpha
+
+
+def _beta(config: RewardConfig) -> float:
+    return config.hard if config.beta is None else config.beta
 
 
 MODES: dict[str, _Mode] = {
@@ -34,9 +42,12 @@ MODES: dict[str, _Mode] = {
     "hard_plus_gtprob_plus_rel": lambda x, w: (
         w.hard * x["correct"] + _soft(w) * x["gt_prob"] + w.relevance * (1 - x["correct"]) * x["relevance"]
     ),
-    "legacy": lambda x, w: w.beam * x["beam_score"] + w.hard * x["correct"],
-    "legacy_pm1": lambda x, w: w.beam * x["beam_score"] + w.hard * (2 * x["correct"] - 1),
+    "legacy": lambda x, w: _alpha(w) * x["beam_score"] + _beta(w) * x["correct"],
+    "legacy_pm1": lambda x, w: _alpha(w) * x["beam_score"] + _beta(w) * (2 * x["correct"] - 1),
+    "info_score": lambda x, w: _soft(w) * x["info_score"],
+    "score": lambda x, w: _soft(w) * x["score"],
 }
+MODES["hard_plus_gtprob"] = MODES["hard01_plus_gtprob"]
 MODES["separated"] = MODES["hard_plus_soft_v2"]
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -50,6 +61,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "hard_plus_gtprob_plus_rel": ("correct", "gt_prob", "relevance"),
     "legacy": ("correct", "beam_score"),
     "legacy_pm1": ("correct", "beam_score"),
+    "info_score": ("info_score",),
+    "score": ("score",),
+    "hard_plus_gtprob": ("correct", "gt_prob"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,9 @@ RewardMode = Literal[
     "hard_plus_gtprob_plus_rel",
     "legacy",
     "legacy_pm1",
+    "info_score",
+    "score",
+    "hard_plus_gtprob",
 ]
 
 
@@ -34,15 +37,20 @@ class SelectorConfig(Section):
     same question *and* the same answer"; with a hidden layer they can."""
     heads: int = Field(1, ge=1)
     "Heads of the query's cross-attention over its pool."
+    layers: int = Field(1, ge=1)
+    "Layers of that cross-attention, each with a residual and a norm."
+    set_layers: int = Field(0, ge=0)
+    "Transformer layers in which a pool's candidates attend to each other (blind to their order); 0: none."
     shots: int = Field(2, ge=1)
     "K: most picks in training."
     evaluation_shots: int | None = Field(None, ge=1)
     "Picks of the greedy decoder (every shorter selection is its prefix); None: shots."
     decoder: Literal["none", "gated", "gru"] = "gated"
     "How the query's state takes in what was picked."
-    logits: Literal["cosine", "additive"] = "cosine"
+    logits: Literal["cosine", "additive", "bilinear"] = "cosine"
+    "bilinear: state times a learnt matrix times candidate (the unit matrix at the start: a cosine)."
     logit_temperature: float = Field(0.1, gt=0)
-    "Cosines are divided by this (additive logits are not)."
+    "Cosines and bilinear products are divided by this (additive logits are not)."
     diversity: bool = False
     "Subtract a learnt lambda_t times the largest cosine to what was picked."
     stop: bool = False
@@ -60,6 +68,8 @@ class SelectorConfig(Section):
     'Name patterns of parameters that stay fixed, such as "encoder.*".'
     dropout: float = Field(0.0, ge=0, lt=1)
     "Acts on the supervised loss alone, unless dropout_in_scoring is set."
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    "Supervised loss: share of the target spread evenly over all that could be picked."
     dropout_in_scoring: bool = False
     "Score with dropout what was sampled without it. This is the fault of recipes/selection/flat_line.toml."
     behaviour: Literal["current", "first", "stored"] = "current"
@@ -67,7 +77,8 @@ class SelectorConfig(Section):
     bounds how far many epochs go. first: the policy's own when it first met the action, so that clipping bounds the
     whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
     initial: str | None = None
-    "A selector checkpoint (.safetensors) to start from."
+    """A selector checkpoint (.safetensors) to start from, or a pointer selector trained elsewhere (.pt, .ckpt,
+    .safetensors) where its network is one of these: names and shapes are translated, the rest is refused by name."""
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> SelectorConfig:
@@ -77,6 +88,8 @@ class SelectorConfig(Section):
             raise ValueError(f"min_shots = {self.min_shots} is more than shots = {self.shots}")
         if self.decision == "set" and self.shots > 4:
             raise ValueError(f'decision = "set" sums over shots! orders; shots = {self.shots} is more than 4')
+        if self.set_layers and self.width % 4:
+            raise ValueError(f"width = {self.width} is not a multiple of 4, the heads of set_layers")
         if self.dropout_in_scoring and not self.dropout:
             raise ValueError("dropout_in_scoring = true, but dropout = 0")
         return self
@@ -86,9 +99,11 @@ class RewardConfig(Section):
     """h = correct 0/1, s = accuracy score, g = probability of the true answer, rho = relevance, b = beam score."""
 
     mode: RewardMode = "hard_only"
-    """hard_plus_soft: w_h h + w_s s. hard_plus_soft_v2 and separated (synonyms): 2 w_h h + w_s s. hard01_plus_gtprob:
-    w_h h + w_s g. hard01_plus_gtprob_separated: 2 w_h h + w_s g. hard_plus_gtprob_plus_rel: w_h h + w_s g +
-    w_rel (1 - h) rho. legacy: w_beam b + w_h h; legacy_pm1 with 2h - 1 in place of h."""
+    """hard_plus_soft: w_h h + w_s s. hard_plus_soft_v2 and separated (synonyms): 2 w_h h + w_s s. hard01_plus_gtprob
+    and hard_plus_gtprob (synonyms): w_h h + w_s g. hard01_plus_gtprob_separated: 2 w_h h + w_s g.
+    hard_plus_gtprob_plus_rel: w_h h + w_s g + w_rel (1 - h) rho. legacy: alpha b + beta h; legacy_pm1 with 2h - 1 in
+    place of h. info_score: w_s times the InfoScore (the gain in log-probability of the true answer). score: w_s times
+    the number that a scorer of your own gives."""
     hard: float = 1.0
     "w_h"
     soft: float | None = None
@@ -96,9 +111,22 @@ class RewardConfig(Section):
     relevance: float = 0.3
     "w_rel"
     beam: float = 0.2
-    "w_beam"
+    "w_beam: alpha of the legacy modes."
+    alpha: float | None = None
+    "Legacy modes: weight of the beam score, by its published name; None: `beam`."
+    beta: float | None = None
+    "Legacy modes: weight of correctness, by its published name; None: `hard`."
+    missing_beam: float = 0.0
+    "Legacy modes: beam score of candidates that have none (sampled, retrieved, random), as published."
     per_shot: float = Field(default=0.0, ge=0)
     "Taken off for each pick that counts: where one more changes nothing, STOP is better by this much."
+
+    @model_validator(mode="after")
+    def _alpha_and_beta_are_legacy(self) -> RewardConfig:
+        given = [name for name in ("alpha", "beta") if getattr(self, name) is not None]
+        if given and not self.mode.startswith("legacy"):
+            raise ValueError(f"{' and '.join(given)} weigh the legacy modes, and mode = {self.mode!r} has none")
+        return self
 
 
 class DigitsVQAConfig(Section):
@@ -133,6 +161,9 @@ class DemonstrationsConfig(Section):
     'JSONL with "text" and "label", or a name that scripts/fetch_sentiment.py fetched ("movie", "amazon").'
     labels: tuple[str, ...] = ("negative", "positive")
     instruction: str = "Classify the sentiment of each review as negative or positive."
+    template: str | None = None
+    """File of a Jinja template with `instruction`, `demonstrations` (rows of `text` and `label`), `query` (`text`) and
+    `labels`; what it renders ends where the label begins. None: "Review: ... Sentiment: ..."."""
     pool: int = Field(32, ge=2)
     "Candidate demonstrations, the same for every query."
     shots: int = Field(4, ge=1)
@@ -159,34 +190,40 @@ class DemonstrationsConfig(Section):
     reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
 
 
-LiveTask = Annotated[DigitsVQAConfig | DemonstrationsConfig, Field(discriminator="kind")]
+class CompositionConfig(Section):
+    """Two-word answers of a frozen language model that no single demonstration can give it."""
 
-
-class StoredCandidatesConfig(Section):
-    """Offline training on scored candidates from a file (`anygrpo select generate` writes one)."""
-
-    kind: Literal["stored_candidates"]
-    file: str
-    features: str | None = None
-    "npz with `ids` [n] and `embeddings` [n, d] for queries and candidates; None: the live task makes them."
-    live: LiveTask | None = None
-    "The task that the candidates came from: scores what the file does not hold, and held-out queries."
-    index: Literal["auto", "global", "local"] = "auto"
-    "What `pointer` means; auto: detected, and refused where both readings fit and differ."
-    validation: float = Field(0.2, ge=0, lt=1)
-    "Share of queries held out, where there is no live task."
-    queries: Literal["all", "positive"] = "all"
-    "positive: only queries with at least one candidate that is correct (h = 1, whatever the reward)."
-    methods: tuple[str, ...] = ()
-    "Only candidates of these generation methods (beam, sample, retrieval, random); empty: all."
-    min_score_when_wrong: float = Field(0.0, ge=0)
-    "Quality filter: leave out candidates with h = 0 and s below this."
-    propensities: bool = False
-    "Give the file's behaviour log-probabilities to the policy; beams have none."
-    reward: RewardConfig = RewardConfig()
+    kind: Literal["composition"]
+    rule: Literal["codes", "hops"] = "codes"
+    """codes: one demonstration for each half of the answer, many to each half. hops: the second demonstration is found
+    by what the first one says."""
+    pool: int = Field(10, ge=6, le=24)
+    "Candidates a query (hops: an even number)."
+    shots: int = Field(2, ge=1)
+    "Picks that count for the reward."
+    reward_shots: tuple[int, ...] = ()
+    "Average the reward over these prefixes of a selection; empty: all `shots` picks alone."
+    queries: int = Field(240, ge=1)
+    "Training queries."
+    validation_queries: int = Field(60, ge=1)
+    test_queries: int = Field(200, ge=1)
+    split: Literal["validation", "test"] = "validation"
+    "Which queries held-out evaluation uses."
+    model: str = "smollm2"
+    "The frozen language model: smollm2, a path, or a Hub name."
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    batch: int = Field(64, ge=1)
+    "Prompts a forward pass of the frozen model."
+    embedding: str = "ngrams"
+    "As in digits_vqa."
+    cache: str | None = None
+    "SQLite file of the frozen model's answers; None: in the user's cache folder."
+    reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
 
     @model_validator(mode="after")
-    def _features_from_somewhere(self) -> StoredCandidatesConfig:
-        if self.features is None and self.live is None:
-            raise ValueError("neither features nor live is given: nothing says what the ids in the file look like")
+    def _pairs(self) -> CompositionConfig:
+        if self.rule == "hops" and self.pool % 2:
+            raise ValueError(f"pool = {self.pool} is odd, and hops holds as many people as teams")
+        if self.rule == "codes" and self.pool > 15:
+            raise ValueError(f"pool = {self.pool}, and codes has words for at most 15")
         return self

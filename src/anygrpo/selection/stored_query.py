@@ -9,6 +9,9 @@ BEAM, SAMPLE, RETRIEVAL, RANDOM = "beam", "sample", "retrieval", "random"
 METHODS = (BEAM, SAMPLE, RETRIEVAL, RANDOM)
 STOCHASTIC = (SAMPLE, RANDOM)
 """Methods whose selections have a probability of having been drawn; the others are deterministic."""
+FALLBACKS = ("fallback", "simple_match")
+"""Judges that compare strings where the data set's own measure was not to be had: another, coarser reward."""
+FAILURES = ("error", "failed")
 
 
 @dataclass(frozen=True)
@@ -17,11 +20,12 @@ class Candidate:
 
     Attributes:
         selection: positions in the query's pool, in order.
-        method: beam, sample, retrieval, random, or "" where the file does not say.
-        parts: what is known of it: correct, accuracy_score, gt_prob, relevance, beam_score.
+        method: beam, sample, retrieval, random, or another writer's word; "" where the file does not say.
+        parts: what is known of it: correct, accuracy_score, gt_prob, relevance, beam_score, info_score.
         log_prob: of the whole selection under the policy and temperature that made it; None where not stored.
         temperature: of a sample. rank: of a beam, from 0.
         answer: what the frozen model said. failed: it could not be evaluated.
+        judged_by: how the file's writer scored it (`vqa_eval_mode`); "" where the file does not say.
     """
 
     selection: tuple[int, ...]
@@ -32,12 +36,18 @@ class Candidate:
     rank: int | None = None
     answer: str | None = None
     failed: bool = False
+    judged_by: str = ""
 
     @property
     def propensity(self) -> float | None:
         """Behaviour log-probability, where an importance weight exists: drawn at random, and stored as a log."""
         stored = self.method in STOCHASTIC and self.log_prob is not None and self.log_prob <= 0
         return self.log_prob if stored else None
+
+    @property
+    def by_fallback(self) -> bool:
+        """Scored by a stand-in for the data set's own measure."""
+        return self.judged_by.lower() in FALLBACKS
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,15 @@ class StoredQuery:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """All queries of a file, its layout ("pool", "fixed" or "legacy") and what its `pointer` means."""
+    """All queries of a file.
+
+    Attributes:
+        layout: "pool", "fixed", "legacy", or "mixed".
+        index: what its `pointer` means: "global" or "local" ("both" in a mixed file).
+        notes: sentences about what was passed over, or read otherwise than by its name.
+    """
 
     layout: str
     index: str
     queries: tuple[StoredQuery, ...]
+    notes: tuple[str, ...] = ()

@@ -2,52 +2,77 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+<<<<<<< 5605946f5cd705c818ebbcaa196e18a9fa859854
 from anygrpo.core.build import build_task
+=======
+from anygrpo.core import user_task
+>>>>>>> a67068ded610aeeb2c259caae442263ac528a6b4
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.layouts import read_stored
+from anygrpo.selection.file_settings import StoredCandidatesConfig
+from anygrpo.selection.judging import Judging
+from anygrpo.selection.layouts import merged, read_stored
+from anygrpo.selection.offline import judged_row
 from anygrpo.selection.rewards import NEEDS, PARTS, reward
-from anygrpo.selection.settings import StoredCandidatesConfig
+from anygrpo.selection.settings import RewardConfig
+from anygrpo.selection.stored_features import StoredFeatures
 from anygrpo.selection.stored_query import Candidate, StoredQuery
 from anygrpo.selection.task import Prompt, Selection, SelectionTask
+from anygrpo.selection.usable import usable
 
 _SPLIT = 0
 
 
 class StoredCandidates(SelectionTask):
-    """Prompts are the file's queries. What the file does not hold is judged by the live task, where one is named."""
+    """Prompts are the file's queries. What the file does not hold is judged by the live task, where one is named;
+    without one it is unknown: neither right nor wrong.
+
+    Attributes:
+        notes: sentences on what of the file was passed over, and why.
+    """
 
     why_invalid = "not among the stored candidates, and no live task to judge it"
 
     def __init__(self, config: StoredCandidatesConfig, seed: int) -> None:
         self.config, self.seed, self.reward = config, seed, config.reward
-        queries = [self._filtered(q) for q in read_stored(config.file, config.index).queries]
-        self.by_id = {q.id: q for q in queries if q.candidates}
-        if not self.by_id:
-            raise DataError(
-                f"{config.file}: no candidate is left after filters", "loosen methods or min_score_when_wrong"
-            )
+        file = merged([read_stored(name, config.index) for name in (config.file, *config.more_files)])
+        self.notes = list(file.notes)
+        kept = self._kept(list(file.queries))
+        self.by_id = {q.id: q for q in kept if q.candidates}
         self._check_parts()
         self.shots = max(len(c.selection) for q in self.by_id.values() for c in q.candidates)
         self.live = None if config.live is None else _build_live(config, self.shots)
-        self._features = None if config.features is None else _read_features(Path(config.features))
+        self._own_queries = config.live is None or config.live.kind in ("judged", "python")
+        self._features = None if self.live and not _own_features(config) else StoredFeatures(config, self.by_id)
         self.train, self.validation = self._split()
         self.size = len(self.train)
         self._made: dict[str, Prompt] = {}
+        self._start: dict[str, float] = {}
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self.prompt(self.train[i]) for i in epoch_indices(self.size, step, count, self.seed)]
 
     def held_out(self) -> list[Prompt]:
-        """The live task's held-out queries, or the validation share of the file."""
-        return self.live.held_out() if self.live else [self.prompt(name) for name in self.validation]
+        """The live task's held-out queries where it makes its own, else the validation share of the file."""
+        return [self.prompt(name) for name in self.validation] if self._own_queries else self.live.held_out()
+
+    def prepare(self, outputs_of: Callable[[list[Any]], list[list[Any]]], folder: Path) -> None:
+        """Writes the notes into the run's log, and remembers how the start policy's held-out picks are judged."""
+        if folder.is_dir():
+            with (folder / "log.txt").open("a", encoding="utf-8") as log:
+                log.writelines(f"{self.config.file}: {note}\n" for note in self.notes)
+        if self.live is None and self.validation and "correct" in self.parts:
+            prompts = self.held_out()
+            correct = self._correct(prompts, outputs_of(prompts))
+            self._start = {p["id"]: float(x) for p, x in zip(prompts, correct)}
 
     def stored(self, prompts: list[Prompt]) -> Stored:
         queries = [self.by_id[p["id"]] for p in prompts]
@@ -60,28 +85,32 @@ class StoredCandidates(SelectionTask):
         return Stored(actions, rewards, log_probs, components)
 
     def judge(self, prompts: list[Prompt], selections: list[list[Selection]]) -> dict[str, Tensor]:
-        """By the live task; without one, by looking the selection up (its order counts, then its set)."""
+        """By the live task; without one, by looking the selection up (its order counts, then its set). NaN: unknown."""
         if self.live:
-            return self.live.judge(prompts, selections)
+            parts = Judging(self.live).parts(prompts, selections)
+            if "beam_score" in NEEDS[self.reward.mode]:  # what no beam search made counts as the recipe says
+                parts["beam_score"] = torch.full_like(next(iter(parts.values())), self.reward.missing_beam)
+            return parts
         out = {name: torch.full((len(prompts), max(map(len, selections))), torch.nan) for name in self.parts}
         for p, (prompt, row) in enumerate(zip(prompts, selections)):
             by_order = {c.selection: c for c in self.by_id[prompt["id"]].candidates}
             by_set = {frozenset(s): c for s, c in reversed(by_order.items())}
             for g, selection in enumerate(row):
-                found = by_order.get(selection) or by_set.get(frozenset(selection))
+                found = by_order.get(tuple(selection)) or by_set.get(frozenset(selection))
                 for name in self.parts if found else ():
                     out[name][p, g] = found.parts[name]  # type: ignore[union-attr]
         return out
 
     def measure(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> dict[str, float]:
+        """With a live task its measures. Without: how many picks the file judges, the accuracy of those, what it can be
+        at least and at most over all, and the difference to the start policy where both are judged."""
         if self.live:
             return super().measure(prompts, outputs)
-        parts = self.judge(prompts, [[tuple(o[: self.shots]) for o in row] for row in outputs])
-        found = torch.isfinite(next(iter(parts.values())))
-        row = {"eval/in_support": float(found.float().mean())}
-        if "correct" in parts and found.any():
-            row["eval/accuracy"] = float(parts["correct"][found].mean())
-        return row
+        if "correct" not in self.parts:
+            found = torch.isfinite(next(iter(self.judge(prompts, _first(outputs, self.shots)).values())))
+            return {"eval/in_support": float(found.float().mean()), "eval/judged": float(found.sum())}
+        start = torch.tensor([self._start.get(p["id"], torch.nan) for p in prompts])
+        return judged_row(self._correct(prompts, outputs), start, self.config.min_judged)
 
     def prompt(self, name: str) -> Prompt:
         """The query called `name` with features of itself and its pool.
@@ -91,10 +120,30 @@ class StoredCandidates(SelectionTask):
         """
         if name not in self._made:
             query = self.by_id[name]
-            self._made[name] = self._from_live(query) if self._features is None else self._from_features(query)
+            self._made[name] = self._from_live(query) if self._features is None else self._with_features(query)
         return self._made[name]
 
+    def lengths(self) -> list[int]:
+        """Numbers of picks that the file judges at all."""
+        return sorted({len(c.selection) for q in self.by_id.values() for c in q.candidates})
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _correct(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> Tensor:
+        """[P] of the first outputs: 1, 0, or NaN where unknown."""
+        return self.judge(prompts, _first(outputs, self.shots))["correct"][:, 0]
+
+    def _with_features(self, query: StoredQuery) -> Prompt:
+        """Embeddings from tables; what a scorer is shown from the live task, where that is one's own."""
+        prompt = self._features.prompt(query)  # type: ignore[union-attr]
+        if self.config.live is not None and self.config.live.kind == "judged":
+            shown = self.live.prompt(query.id, list(query.pool))  # type: ignore[union-attr]
+            prompt |= {"row": shown["row"], "rows": shown["rows"]}
+        return prompt
+
     def _from_live(self, query: StoredQuery) -> Prompt:
+        if self.config.live is not None and self.config.live.kind == "judged":
+            return self.live.prompt(query.id, list(query.pool))  # type: ignore[union-attr]
         prompt = self.live.prompt(query.id)  # type: ignore[union-attr]
         if [str(i) for i in prompt["ids"]] != [str(i) for i in query.pool]:
             raise DataError(
@@ -104,29 +153,31 @@ class StoredCandidates(SelectionTask):
             )
         return prompt
 
-    def _from_features(self, query: StoredQuery) -> Prompt:
-        index, table = self._features  # type: ignore[misc]
-        missing = [i for i in (query.id, *query.pool) if str(i) not in index]
-        if missing:
-            raise DataError(f"{self.config.features} holds no embedding of {missing[0]!r} (query {query.id!r})")
-        rows = torch.tensor([index[str(i)] for i in query.pool])
-        excluded = [i for i, name in enumerate(query.pool) if str(name) == query.id]
-        return {
-            "id": query.id,
-            "query": table[index[query.id]],
-            "candidates": table[rows],
-            "ids": list(query.pool),
-            "excluded": excluded,
-        }
+    def _kept(self, queries: list[StoredQuery]) -> list[StoredQuery]:
+        """Queries with the candidates that training may use; what goes is counted in `notes`.
 
-    def _filtered(self, query: StoredQuery) -> StoredQuery:
+        Raises:
+            ConfigError: a method that no candidate has. DataError: nothing is left.
+        """
         c = self.config
+        present = Counter(x.method or "unknown" for q in queries for x in q.candidates)
+        if absent := [m for m in c.methods if m not in present]:
+            raise ConfigError(f"methods: no candidate of {c.file} is of {absent}", f"it holds {dict(present)}")
 
-        def wanted(x: Candidate) -> bool:
-            poor = x.parts.get("correct") == 0 and x.parts.get("accuracy_score", 0.0) < c.min_score_when_wrong
-            return not x.failed and not poor and (not c.methods or x.method in c.methods)
+        def unwanted(x: Candidate) -> str | None:
+            if x.parts.get("correct") == 0 and x.parts.get("accuracy_score", 0.0) < c.min_score_when_wrong:
+                return "by the quality filter"
+            return "of another method" if c.methods and x.method not in c.methods else None
 
-        return replace(query, candidates=tuple(x for x in query.candidates if wanted(x)))
+        kept, gone = usable(queries, c.reward, c.fallback, unwanted)
+        self.notes += [f"{n} candidates left out: {why}" for why, n in gone.items()]
+        if not any(q.candidates for q in kept):
+            why = "; ".join(f"{n} {words}" for words, n in gone.items())
+            raise DataError(
+                f"{c.file}: no candidate is left after filters ({why})",
+                "loosen methods, fallback or min_score_when_wrong",
+            )
+        return kept
 
     def _check_parts(self) -> None:
         every = [c for q in self.by_id.values() for c in q.candidates]
@@ -143,20 +194,37 @@ class StoredCandidates(SelectionTask):
             raise ConfigError('queries = "positive" needs vqa_correct, which this file lacks', 'queries = "all"')
 
     def _split(self) -> tuple[list[str], list[str]]:
-        names = list(self.by_id)
+        """Training and validation queries. The validation share does not depend on the subset."""
+        c, names = self.config, list(self.by_id)
         order = torch.randperm(len(names), generator=torch.Generator().manual_seed(_SPLIT)).tolist()
-        held = 0 if self.live else round(self.config.validation * len(names))
+        held = round(c.validation * len(names)) if self._own_queries else 0
         validation, train = [names[i] for i in order[:held]], [names[i] for i in order[held:]]
-        if self.config.queries == "positive":
+        if c.subset > len(train):
+            raise ConfigError(
+                f"subset = {c.subset}, but {c.file} holds {len(train)} training queries", "subset = 0: all"
+            )
+        if c.subset:
+            chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(c.subset_seed + 1))
+            train = [train[i] for i in sorted(chosen[: c.subset].tolist())]
+        if c.queries == "positive":
             train = [name for name in train if self.by_id[name].positive]
         if not train:
-            raise DataError(f"{self.config.file}: no training query is left (queries = {self.config.queries!r})")
+            raise DataError(f"{c.file}: no training query is left (queries = {c.queries!r})")
         return train, validation
+
+
+def _first(outputs: list[list[Selection]], shots: int) -> list[list[Selection]]:
+    return [[tuple(o[:shots]) for o in row] for row in outputs]
+
+
+def _own_features(config: StoredCandidatesConfig) -> bool:
+    return bool(config.features or config.query_features)
 
 
 def _build_live(config: StoredCandidatesConfig, shots: int) -> Any:
     live = config.live
     needs = NEEDS[config.reward.mode]
+<<<<<<< 5605946f5cd705c818ebbcaa196e18a9fa859854
     if "beam_score" in needs:
         raise ConfigError(f"reward mode {config.reward.mode!r} needs beam scores, which a live task does not give")
     return build_task(live.model_copy(update={"shots": shots, "reward": config.reward}), 0)  # type: ignore[union-attr]
@@ -175,3 +243,9 @@ def _read_features(path: Path) -> tuple[dict[str, int], Tensor]:
     if len(ids) != len(table):
         raise DataError(f"{path}: {len(ids)} ids, {len(table)} embeddings")
     return {name: i for i, name in enumerate(ids)}, table
+=======
+    if config.live.kind == "python":  # type: ignore[union-attr]
+        return user_task.build(config.live, 0)  # type: ignore[arg-type]
+    reward = RewardConfig(per_shot=config.reward.per_shot) if "beam_score" in needs else config.reward
+    return build(live.model_copy(update={"shots": shots, "reward": reward}), 0)  # type: ignore[union-attr]
+>>>>>>> a67068ded610aeeb2c259caae442263ac528a6b4

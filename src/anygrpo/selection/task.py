@@ -65,15 +65,18 @@ class SelectionTask(Task):
     def measure(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> dict[str, float]:
         """eval/accuracy at the reward's shots, and eval/accuracy_shots_k for every prefix that outputs hold."""
         longest = max((len(o) for row in outputs for o in row), default=0)
-        row = {"eval/accuracy": self._accuracy(prompts, outputs, self.shots)}
-        for k in range(1, max(longest, self.shots) + 1):
-            row[f"eval/accuracy_shots_{k}"] = self._accuracy(prompts, outputs, k)
+        found = {k: self._accuracy(prompts, outputs, k) for k in range(1, max(longest, self.shots) + 1)}
+        row = {f"eval/accuracy_shots_{k}": x for k, x in found.items() if x is not None}
+        if (at_all := found[self.shots]) is not None:
+            row["eval/accuracy"] = at_all
         row["eval/shots"] = sum(len(o[: self.shots]) for r in outputs for o in r) / max(1, sum(map(len, outputs)))
         return row
 
-    def _accuracy(self, prompts: list[Prompt], outputs: list[list[Selection]], k: int) -> float:
-        correct = self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs])["correct"]
-        return float(correct[torch.isfinite(correct)].mean()) if torch.isfinite(correct).any() else 0.0
+    def _accuracy(self, prompts: list[Prompt], outputs: list[list[Selection]], k: int) -> float | None:
+        """Over what is judged; None where nothing is, or where the judge has no "correct"."""
+        correct = self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs]).get("correct")
+        known = None if correct is None else correct[torch.isfinite(correct)]
+        return None if known is None or not len(known) else float(known.mean())
 
 
 def _picks(outputs: list[list[Selection]], k: int) -> Tensor:

@@ -22,7 +22,8 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     """Rewards, spread within groups and between them, lengths, what was cut off, what was invalid and why."""
     rewards, valid = rollout.rewards, rollout.valid
     row = dict(rollout.info)
-    row["invalid/share"] = 1 - _mean(valid.float())
+    padding = row.get("offline/padding", 0.0)  # places of a rectangle, not samples
+    row["invalid/share"] = max(0.0, 1 - _mean(valid.float()) - padding) / max(1 - padding, 1e-9)
     for reason in rollout.reasons.values():
         key = f"invalid/{reason.split(':')[0][:60]}"
         row[key] = row.get(key, 0.0) + 1 / valid.numel()

@@ -196,6 +196,8 @@ class Run:
         with self.clock("evaluate"), whole_weights(self.policy):
             row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7), self._results(step + 1))
         settings = self.recipe.evaluation
+        if not row.get("eval/decides", 1.0):  # the task says so: too little of it is judged
+            return row
         value = row.get(settings.metric)
         if value is None:
             if task is self.stages[-1].task:  # earlier stages may have tasks that do not measure it

@@ -45,6 +45,9 @@ VARIANTS = [
     {"logits": "additive"},
     {"hidden": 24},
     {"diversity": True},
+    {"layers": 3},
+    {"set_layers": 1},
+    {"logits": "bilinear", "stop": True},
     {"stop": True},
     {"stop": True, "min_shots": 1, "decoder": "none", "temperature": 1.7},
     {"heads": 4, "shots": 3, "decoder": "gru", "logits": "additive", "diversity": True, "stop": True},
@@ -318,3 +321,46 @@ def test_the_reference_stays_until_fixed_anew():
     assert policy.evaluate(rows(rollout), ALL, frozenset({"kl"})).kl.max() > 0
     policy.fix_reference()
     assert policy.evaluate(rows(rollout), ALL, frozenset({"kl"})).kl.max() == 0
+
+
+# --- options of the network ----------------------------------------------------------------------------------
+
+
+def test_label_smoothing_by_hand():
+    """Two candidates, one pick: (1 - e) CE + e mean(-log p) over both."""
+    sharp, smooth = (build(config(shots=1, label_smoothing=e), 0) for e in (0.0, 0.2))
+    rollout = sharp.replay([prompt(1, 2)], Stored([[(0,), (1,)]]), 0)
+    taken = -sharp.evaluate(rows(rollout), ALL).log_probs[:, 0]
+    want = 0.8 * taken + 0.2 * taken.mean()
+    found = smooth.evaluate(
+        rows(smooth.replay([prompt(1, 2)], Stored([[(0,), (1,)]]), 0)), ALL, frozenset({"supervised"})
+    )
+    torch.testing.assert_close(found.losses["supervised"], want)
+
+
+def test_candidates_see_each_other_only_in_a_set_encoder_and_never_their_order():
+    one, two = prompt(1, 4), prompt(1, 4)
+    two["candidates"] = torch.cat(
+        [one["candidates"][:3], torch.randn(1, 6, generator=torch.Generator().manual_seed(9))]
+    )
+    for layers, differs in ((0, False), (1, True)):
+        network = build(config(set_layers=layers), 0).network
+        items = [
+            network.encoder(p["query"][None], p["candidates"][None], torch.ones(1, 4).bool())[1][0, :3]
+            for p in (one, two)
+        ]
+        assert (not torch.allclose(*items, atol=1e-5)) == differs
+    network = build(config(set_layers=2), 0).network
+    order = torch.tensor([2, 0, 3, 1])
+    whole = torch.ones(1, 4).bool()
+    straight = network.encoder(one["query"][None], one["candidates"][None], whole)
+    shuffled = network.encoder(one["query"][None], one["candidates"][None, order], whole)
+    torch.testing.assert_close(straight[1][:, order], shuffled[1], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(straight[0], shuffled[0], atol=1e-5, rtol=1e-4)
+
+
+def test_a_bilinear_head_begins_as_a_cosine():
+    cosine, bilinear = build(config(), 0), build(config(logits="bilinear"), 0)
+    bilinear.network.load_state_dict(cosine.network.state_dict(), strict=False)
+    a, b = (p.sample([prompt(1)], 8, seed=0).log_probs for p in (cosine, bilinear))
+    torch.testing.assert_close(a, b)

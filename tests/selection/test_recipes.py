@@ -28,9 +28,12 @@ def test_the_mended_run_lacks_the_faults_and_keeps_the_rest():
     assert (flat.task.live, flat.policy.initial) == (mended.task, mended.policy.initial)
 
 
-def test_the_ready_space_fits_the_mended_recipe():
+def test_the_ready_space_fits_its_recipe():
     space = read_space(FOLDER / "space.toml")
-    table = tomllib.loads((FOLDER / "flat_line_mended.toml").read_text())
+    table = tomllib.loads((FOLDER / "stored.toml").read_text())
     for pick in (0, -1):
         values = {k: v[pick] if isinstance(v, list) else (v.low, v.high)[pick] for k, v in space.settings.items()}
-        assert configured(table, values, []).task.reward.hard == space.settings["task.reward.hard"][pick]
+        made = configured(table, values, [])
+        assert made.task.reward.hard == space.settings["task.reward.hard"][pick]
+        assert made.resolved_stages()[0].epochs == space.settings["stages.0.epochs"][pick]
+    assert {"task.subset", "algorithm.beta", "algorithm.advantage", "task.reward.beam"} <= space.settings.keys()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from anygrpo.core.build import build_task as build
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.layouts import write_stored
+from anygrpo.selection.file_settings import StoredCandidatesConfig
+from anygrpo.selection.layouts import read_stored, write_stored
 from anygrpo.selection.quality import inspect, live, top_k, zscore
 from anygrpo.selection.rewards import MODES, equivalent_modes, reward
-from anygrpo.selection.settings import RewardConfig, StoredCandidatesConfig
+from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
 
 
@@ -30,6 +33,8 @@ def test_reward_modes_by_hand():
         "gt_prob": torch.tensor([0.5, 0.2]),
         "relevance": torch.tensor([0.9, 0.8]),
         "beam_score": torch.tensor([-1.0, -2.0]),
+        "info_score": torch.tensor([-0.4, 0.3]),
+        "score": torch.tensor([7.0, -7.0]),
     }
     expected = {
         "hard_plus_soft": [1.6, 0.3],
@@ -42,6 +47,9 @@ def test_reward_modes_by_hand():
         "hard_plus_gtprob_plus_rel": [1.25, 0.1 + 0.3 * 0.8],
         "legacy": [0.8, -0.4],
         "legacy_pm1": [0.8, -1.4],
+        "info_score": [-0.4, 0.3],
+        "score": [7.0, -7.0],
+        "hard_plus_gtprob": [1.5, 0.2],
     }
     assert expected.keys() == MODES.keys()
     for mode, values in expected.items():
@@ -212,3 +220,109 @@ def test_a_quality_filter_that_takes_everything_is_blamed_and_not_what_comes_aft
         "quality_filter leaves 0 of 1 groups with any spread (1.000 to 0.000). Only those carry gradient: use full "
         "groups."
     ]
+
+
+# --- files of several writers --------------------------------------------------------------------------------
+
+
+def test_legacy_weights_go_by_their_published_names():
+    parts = {"correct": torch.tensor([1.0, 0.0]), "beam_score": torch.tensor([-1.0, -2.0])}
+    assert reward(parts, RewardConfig(mode="legacy", alpha=0.5, beta=2.0)).tolist() == [1.5, -1.0]
+    with pytest.raises(ValueError, match="alpha weigh the legacy modes, and mode = 'hard_only'"):
+        RewardConfig(mode="hard_only", alpha=0.5)
+
+
+def rows_of(tmp_path, *rows, queries=4):
+    write_stored(tmp_path / "c.json", [StoredQuery(f"q{i}", ("a", "b", "c", "d"), rows) for i in range(queries)])
+    names = ["a", "b", "c", "d", *(f"q{i}" for i in range(queries))]
+    np.savez(tmp_path / "f.npz", ids=np.array(names), embeddings=np.eye(len(names)))
+    return {"file": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz"), "validation": 0.0}
+
+
+def test_missing_beam_scores_count_as_published_and_are_said(tmp_path):
+    files = rows_of(tmp_path, candidate((0,), 1, beam_score=-1.0), candidate((1,), 0, "random"))
+    t = task(files, reward={"mode": "legacy", "alpha": 0.2, "beta": 1.0})
+    assert t.stored([t.prompt("q0")]).rewards == [pytest.approx([0.8, 0.0])]
+    report = inspect(read_stored(files["file"]), RewardConfig(mode="legacy"))
+    assert any("4 candidates have no beam score" in f for f in report["findings"])
+
+
+def test_fallback_rows_are_skipped_counted_and_kept_on_demand(tmp_path):
+    official, other = candidate((0,), 1), replace(candidate((1,), 0), judged_by="fallback")
+    files = rows_of(tmp_path, official, other)
+    t = task(files)
+    assert t.stored([t.prompt("q0")]).actions == [[(0,)]]
+    assert t.notes == ['4 candidates left out: judged by a fallback (fallback = "keep" keeps them)']
+    assert task(files, fallback="keep").stored([t.prompt("q0")]).actions == [[(0,), (1,)]]
+    report = inspect(read_stored(files["file"]), RewardConfig())
+    assert (report["usable"], report["judged_by"]) == (4, {"unknown": 4, "fallback": 4})
+    with pytest.raises(DataError, match=r"no candidate is left.*4 judged by a fallback"):
+        task(rows_of(tmp_path, other))
+
+
+def test_rows_without_a_needed_part_are_left_out_where_others_have_it(tmp_path):
+    mined = Candidate((1,), "mined", {"correct": 1.0, "accuracy_score": 1.0})
+    files = rows_of(tmp_path, candidate((0,), 0), mined)
+    t = task(files, reward={"mode": "hard01_plus_gtprob"})
+    assert t.stored([t.prompt("q0")]).actions == [[(0,)]]
+    assert t.notes == ["4 candidates left out: without a part that hard01_plus_gtprob needs"]
+    assert len(task(files).stored([t.prompt("q0")]).actions[0]) == 2
+    assert inspect(read_stored(files["file"]), RewardConfig())["methods"] == {"sample": 4, "mined": 4}
+
+
+def test_methods_that_the_file_lacks_are_named_with_those_it_has(tmp_path):
+    with pytest.raises(ConfigError, match=r"no candidate of .* is of .'beem'."):
+        task(rows_of(tmp_path, candidate((0,), 1)), methods=("beem",))
+
+
+def test_a_subset_is_nested_and_leaves_the_held_out_queries_alone(tmp_path):
+    files = rows_of(tmp_path, candidate((0,), 1), queries=40) | {"validation": 0.25}
+    whole, ten, twenty = task(files), task(files, subset=10), task(files, subset=20)
+    assert (ten.size, twenty.size) == (10, 20)
+    assert set(ten.train) < set(twenty.train) < set(whole.train)
+    assert ten.validation == whole.validation
+    assert set(task(files, subset=10, subset_seed=1).train) != set(ten.train)
+    with pytest.raises(ConfigError, match=r"subset = 31, but .* holds 30 training queries"):
+        task(files, subset=31)
+
+
+# --- two tables of features ----------------------------------------------------------------------------------
+
+
+def test_two_tables_keep_ids_apart(tmp_path):
+    """Query 1 and candidate 1 are different things."""
+    write_stored(tmp_path / "c.json", [StoredQuery("1", (0, 1, 2), (candidate((1,), 1),))])
+    np.savez(tmp_path / "q.npz", ids=np.array([1]), embeddings=np.ones((1, 3)))
+    np.save(tmp_path / "c.npy", np.eye(3))
+    one = {"file": str(tmp_path / "c.json"), "validation": 0.0}
+    two = one | {"query_features": str(tmp_path / "q.npz"), "candidate_features": str(tmp_path / "c.npy")}
+    prompt = task(two).prompt("1")
+    assert prompt["excluded"] == []
+    assert (prompt["query"].tolist(), prompt["candidates"].tolist()) == ([1.0] * 3, np.eye(3).tolist())
+    shared = one | {"features": str(tmp_path / "c.npy")}
+    with pytest.raises(ConfigError, match=r"both a query and a candidate(.|\n)*two tables"):
+        task(shared)
+    assert task(shared | {"ids": "two"}).prompt("1")["excluded"] == []
+    np.save(tmp_path / "c.npy", np.eye(4))
+    with pytest.raises(DataError, match=r"vectors of 3 numbers, .* of 4"):
+        task(two)
+    with pytest.raises(ValueError, match="go together"):
+        task(one | {"query_features": "q.npz"})
+
+
+def test_places_without_a_candidate_are_no_failed_samples(tmp_path):
+    """Queries with one, two and three candidates make a rectangle; nothing of it is invalid."""
+    from anygrpo.selection.build import build as selector
+    from anygrpo.selection.settings import SelectorConfig
+    from anygrpo.train.measure import rollout_metrics
+
+    rows = [candidate((k,), k % 2) for k in range(3)]
+    write_stored(tmp_path / "c.json", [StoredQuery(f"q{n}", ("a", "b", "c"), tuple(rows[:n])) for n in (1, 2, 3)])
+    names = ["a", "b", "c", "q1", "q2", "q3"]
+    np.savez(tmp_path / "f.npz", ids=np.array(names), embeddings=np.eye(6))
+    t = task({"file": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz"), "validation": 0.0})
+    prompts = t.prompts(0, 3)
+    policy = selector(SelectorConfig(kind="selector", features=6, width=8, shots=1), 0)
+    row = rollout_metrics(policy.replay(prompts, t.stored(prompts), 0))
+    assert row["offline/padding"] == pytest.approx(3 / 9)
+    assert row["invalid/share"] == pytest.approx(0.0, abs=1e-6)

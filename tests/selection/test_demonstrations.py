@@ -152,3 +152,13 @@ def test_too_few_texts_and_absent_files_are_named(task, tmp_path):
         build(task.config.model_copy(update={"test_queries": 60}), 0)
     with pytest.raises(DataError, match="no examples at"):
         build(task.config.model_copy(update={"data": "nothing"}), 0)
+
+
+def test_the_template_is_a_setting(task, tmp_path):
+    (tmp_path / "t.txt").write_text(
+        "{{ instruction }} {% for d in demonstrations %}<{{ d.text }}={{ d.label }}>{% endfor %}{{ query.text }}="
+    )
+    own = build(task.config.model_copy(update={"template": str(tmp_path / "t.txt"), "instruction": "Go."}), 0)
+    assert own._shown([("a", "positive"), ("b", "negative")], "c") == ("", "Go. <a=positive><b=negative>c=")
+    prompt = own.prompt("train-0")
+    assert torch.isfinite(own.judge([prompt], [[(0, 1)]])["gt_prob"]).all()

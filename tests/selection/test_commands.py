@@ -117,3 +117,22 @@ def test_a_file_alone_cannot_judge_new_selections(recipe, tmp_path, capsys):
     for flags, code, message in (([], 3, "holds no query out"), (["--queries", "9"], 2, "a fixed number of queries")):
         assert main(["select", "evaluate", lone, *flags]) == code
         assert message in capsys.readouterr().err
+
+
+def test_runs_on_subsets_of_the_queries_make_one_table(recipe, tmp_path, capsys):
+    """Shots 1 to 3, though training used 2; the larger subset holds the smaller."""
+    runs = []
+    for count in (10, 20):
+        run = str(tmp_path / f"run{count}")
+        assert main(["train", str(recipe), "--quiet", "--folder", run, "--task.queries", str(count)]) == 0
+        runs.append(run)
+    capsys.readouterr()
+    assert main(["select", "evaluate", *runs, "--shots", "3", "--oracle-sets", "0", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    rows = report["by_training_queries"]["rows"]
+    assert [row["training_queries"] for row in rows] == [10, 20]
+    assert report["shots"] == [1, 2, 3]
+    assert rows[1]["accuracy"] == report["accuracy"]["policy"]
+    assert all(len(row["accuracy"]) == 3 and len(row["paired"]) == 2 for row in rows)
+    assert main(["select", "evaluate", *runs, "--oracle-sets", "0"]) == 0
+    assert "training queries" in capsys.readouterr().out

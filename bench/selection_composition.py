@@ -1,0 +1,266 @@
+"""Does choosing two demonstrations together pay? Selectors at equal numbers of scorer calls, on `kind = "composition"`.
+
+    python bench/selection_composition.py table RULE OUT.npz          ask the frozen model once for every selection
+    python bench/selection_composition.py train OUT.npz METHOD CALLS SEED FOLDER
+    python bench/selection_composition.py report OUT.npz FOLDER [--test]
+
+A method may ask for CALLS different (training query, selection) pairs; what it asked once is free. Its checkpoint is
+chosen on validation. `report --test` opens the test split, once, for all of them together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from anygrpo.core.task import Stored, epoch_indices
+from anygrpo.selection.rewards import reward
+from anygrpo.selection.settings import CompositionConfig, RewardConfig
+from anygrpo.selection.task import SelectionTask, nearest, random_selection
+
+POOL, SHOTS = 10, 2
+SHARED: dict[Any, set[Any]] = sys.modules.setdefault("composition_calls", ModuleType("calls")).__dict__
+"""Calls of a run's stages together; a module of its own, since each stage reads this file anew."""
+SPLITS = {"train": 240, "validation": 60, "test": 200}
+EVERY = [(), *((i,) for i in range(POOL)), *itertools.permutations(range(POOL), 2)]
+PLACE = {selection: i for i, selection in enumerate(EVERY)}
+PAIRS, SINGLES = EVERY[1 + POOL :], EVERY[1 : 1 + POOL]
+
+NETWORK = {"hidden": 128, "width": 64}
+METHODS: dict[str, dict[str, Any]] = {
+    "singles": {"policy": {"decoder": "none"}, "stages": ["rce singles 400"]},  # EPR: supervised on scored singles
+    "pairs": {"stages": ["rce pairs 400"]},  # the same, on random pairs
+    "reticl": {"policy": {"decoder": "gru"}, "stages": ["reinforce none 400"]},  # sequential REINFORCE, moving baseline
+    "grpo": {"stages": ["grpo none 400"]},
+    "hybrid": {"stages": ["rce singles 100", "grpo none 300"]},  # supervised singles, then GRPO for composition
+}
+STAGE = {
+    "rce": 'method = "rce"\nalgorithm = { rce_temperature = 0.2 }',
+    "grpo": 'algorithm = { group_size = 8, advantage = "centred", entropy_coef = 0.01 }',
+    "reinforce": 'algorithm = { group_size = 8, advantage = "running", objective = "reinforce", entropy_coef = 0.01 }',
+}
+
+
+def table(rule: str, out: str, cache: str = "") -> None:
+    """correct and gt_prob [queries, selections], embeddings, texts, names."""
+    from anygrpo.selection.composition import Composition
+
+    task = Composition(CompositionConfig(kind="composition", rule=rule, **({"cache": cache} if cache else {})), 0)
+    names = [f"{split}-{i}" for split, n in SPLITS.items() for i in range(n)]
+    prompts = [task.prompt(name) for name in names]
+    parts = [task.judge([p], [EVERY]) for p in prompts]
+    np.savez_compressed(
+        out,
+        names=np.array(names),
+        correct=torch.cat([p["correct"] for p in parts]).numpy(),
+        gt_prob=torch.cat([p["gt_prob"] for p in parts]).numpy(),
+        query=torch.stack([p["query"] for p in prompts]).numpy(),
+        candidates=torch.stack([p["candidates"] for p in prompts]).numpy(),
+        texts=np.array([[p["text"], *p["texts"]] for p in prompts]),
+    )
+
+
+class Budgeted(SelectionTask):
+    """The table as a task whose training queries answer `calls` different questions; later ones are unknown."""
+
+    why_invalid = "the budget of scorer calls is spent"
+
+    def __init__(self, seed: int, table: str, calls: int, stored: str = "none") -> None:
+        data = np.load(table)
+        self.rows = {str(name): i for i, name in enumerate(data["names"])}
+        self.data = {n: torch.from_numpy(data[n]) for n in ("correct", "gt_prob", "query", "candidates")}
+        self.texts = data["texts"]
+        self.seed, self.size, self.shots, self.calls = seed, SPLITS["train"], SHOTS, calls
+        self.reward, self.kind = RewardConfig(mode="hard01_plus_gtprob"), stored
+        self.asked: set[tuple[str, Any]] = SHARED.setdefault("asked", set())
+        per_query = min(calls // self.size, len(SINGLES) if stored == "singles" else len(PAIRS))
+        source = SINGLES if stored == "singles" else PAIRS
+        draw = random.Random(seed)
+        self.file = {f"train-{i}": draw.sample(source, per_query) for i in range(self.size)} if stored != "none" else {}
+
+    def prompt(self, name: str) -> dict[str, Any]:
+        i = self.rows[name]
+        query, candidates = self.data["query"][i], self.data["candidates"][i]
+        return {"id": name, "query": query, "candidates": candidates, "ids": list(range(POOL))}
+
+    def prompts(self, step: int, count: int) -> list[dict[str, Any]]:
+        return [self.prompt(f"train-{i}") for i in epoch_indices(self.size, step, count, self.seed)]
+
+    def held_out(self) -> list[dict[str, Any]]:
+        return self.split("validation")
+
+    def split(self, name: str) -> list[dict[str, Any]]:
+        return [self.prompt(f"{name}-{i}") for i in range(SPLITS[name])]
+
+    def judge(self, prompts: list[Any], selections: list[list[Any]]) -> dict[str, torch.Tensor]:
+        index = torch.tensor([[self._ask(p["id"], tuple(s)) for s in row] for p, row in zip(prompts, selections)])
+        rows = torch.tensor([self.rows[p["id"]] for p in prompts])[:, None]
+        known = index >= 0
+        pick = lambda name: torch.where(known, self.data[name][rows, index.clamp_min(0)], torch.nan)  # noqa: E731
+        return {"correct": pick("correct"), "gt_prob": pick("gt_prob")}
+
+    def stored(self, prompts: list[Any]) -> Stored:
+        actions: list[list[Any]] = [self.file[p["id"]] for p in prompts]
+        parts = self.judge(prompts, actions)
+        return Stored(actions, reward(parts, self.reward).tolist(), None, {n: x.tolist() for n, x in parts.items()})
+
+    def _ask(self, name: str, selection: Any) -> int:
+        if name.startswith("train"):
+            if (name, selection) not in self.asked and len(self.asked) >= self.calls:
+                return -1
+            self.asked.add((name, selection))
+        return PLACE[selection]
+
+
+def train(data: str, method: str, calls: str, seed: str, folder: str) -> None:
+    from anygrpo.recipe.load import load_recipe
+    from anygrpo.train.build import new_run
+    from anygrpo.train.loop import train as loop
+
+    path = Path(folder) / f"{method}-{calls}-{seed}"
+    if (path / "done.json").is_file():
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    SHARED["asked"] = set()
+    made = METHODS[method]
+    width = np.load(data)["query"].shape[1]
+    policy = {"kind": "selector", "features": width, "shots": SHOTS, "evaluation_shots": SHOTS, **NETWORK}
+    lines = [f"seed = {seed}\n"]
+    for i, words in enumerate(made["stages"]):
+        kind, stored, steps = words.split()
+        arguments = {"table": str(Path(data).resolve()), "calls": int(calls), "stored": stored}
+        task = f"task = {{ arguments = {{ {', '.join(f'{k} = {json.dumps(v)}' for k, v in arguments.items())} }} }}"
+        lines.append(f'[[stages]]\nname = "{kind}{i}"\nsteps = {steps}\n{STAGE[kind]}\n{task}\n')
+    lines += ["[policy]", *(f"{k} = {json.dumps(v)}" for k, v in (policy | made.get("policy", {})).items())]
+    lines += ["[task]", 'kind = "python"', f'task = "{Path(__file__).resolve()}:Budgeted"', "[task.arguments]"]
+    lines += [f"{k} = {json.dumps(v)}" for k, v in arguments.items()]
+    lines += ["[algorithm]", "prompts_per_step = 32", "[optimizer]"]
+    lines += ['learning_rate = { kind = "cosine", start = 2e-3, end = 2e-4, warmup = 5 }', "[training]", "threads = 1"]
+    lines += [
+        "samples_every = 0",
+        "checkpoint_every = 100000",
+        "[evaluation]",
+        "every = 50",
+        'metric = "eval/accuracy"',
+    ]
+    (path / "recipe.toml").write_text("\n".join(lines) + "\n")
+    run = new_run(load_recipe(path / "recipe.toml", ["--folder", str(path / "run")]))
+    try:
+        run.evaluate_start()
+        loop(run)
+    finally:
+        run.close()
+    row = {"validation": run.best, "asked": len(SHARED["asked"]), "best_step": run.best_step}
+    (path / "done.json").write_text(json.dumps(row))
+    print(method, calls, seed, row, flush=True)
+
+
+# --- report --------------------------------------------------------------------------------------------------
+
+
+def picks_of(path: Path, task: Budgeted, split: str) -> list[Any]:
+    from anygrpo.core.build import build_policy
+    from anygrpo.core.policy import load_state
+    from anygrpo.recipe.load import load_recipe
+    from anygrpo.selection.evaluation import greedy
+    from anygrpo.train import checkpoint
+
+    recipe = load_recipe(path / "run" / "config.toml")
+    policy = build_policy(recipe.policy, recipe.seed)
+    load_state(policy.trainable(), checkpoint.load(path / "run" / "checkpoints" / "best")[0])
+    prompts = task.split(split)
+    picks = greedy(policy, prompts)
+    if not path.name.startswith("singles"):
+        return [picks]
+    return [picks, diverse(policy, task, prompts, split)]
+
+
+def diverse(policy: Any, task: Budgeted, prompts: list[Any], split: str) -> list[Any]:
+    """CEIL: greedy MAP of a DPP with the singles' scores as quality; its trade-off chosen on validation."""
+
+    def choose(prompts: list[Any], weight: float) -> list[Any]:
+        out = []
+        for p, row in zip(prompts, scores(policy, prompts)):
+            x = torch.nn.functional.normalize(p["candidates"], dim=-1)
+            quality = torch.tensor(row).mul(weight).exp()
+            kernel = quality[:, None] * (x @ x.T) * quality[None]
+            first = int(kernel.diagonal().argmax())
+            rest = kernel.diagonal() - kernel[first] ** 2 / kernel[first, first]
+            rest[first] = -math.inf
+            out.append((first, int(rest.argmax())))
+        return out
+
+    held = task.split("validation")
+    accuracy = lambda w: float(task.judge(held, [[s] for s in choose(held, w)])["correct"].mean())  # noqa: E731
+    return choose(prompts, max((0.0, 0.05, 0.1, 0.2, 0.5, 1.0), key=accuracy))
+
+
+def scores(policy: Any, prompts: list[Any]) -> list[list[float]]:
+    from anygrpo.core.rollout import tree_map
+
+    samples = tree_map(lambda x: x.flatten(0, 1), policy.greedy(prompts).samples)
+    return policy.first_pick(samples)[:, :POOL].log().tolist()
+
+
+def bm25(task: Budgeted, prompts: list[Any], k1: float = 1.5, b: float = 0.75) -> list[Any]:
+    out = []
+    for p in prompts:
+        query, *pool = ([w.strip(".=") for w in text.split()] for text in task.texts[task.rows[p["id"]]])
+        mean = sum(map(len, pool)) / len(pool)
+        df = {w: sum(w in d for d in pool) for w in query}
+        idf = {w: math.log(1 + (len(pool) - n + 0.5) / (n + 0.5)) for w, n in df.items()}
+        score = [
+            sum(idf[w] * d.count(w) * (k1 + 1) / (d.count(w) + k1 * (1 - b + b * len(d) / mean)) for w in query if w)
+            for d in pool
+        ]
+        out.append(tuple(sorted(range(len(pool)), key=lambda i: -score[i])[:SHOTS]))
+    return out
+
+
+def report(data: str, folder: str, *flags: str) -> None:
+    split = "test" if "--test" in flags else "validation"
+    task = Budgeted(0, data, 0)
+    prompts = task.split(split)
+    right = lambda picks: task.judge(prompts, [[s] for s in picks])["correct"][:, 0].double()  # noqa: E731
+    rows = {
+        "random": torch.stack(
+            [right([random_selection(p, 2, 1000 * d + i) for i, p in enumerate(prompts)]) for d in range(20)]
+        ),
+        "nearest": right([nearest(p, 2) for p in prompts])[None],
+        "bm25": right(bm25(task, prompts))[None],
+    }
+    every = task.judge(prompts, [EVERY] * len(prompts))["correct"].double()
+    lines = {
+        f"oracle, {k}": float(every[:, :n].max(1).values.mean()) for k, n in ((0, 1), (1, 1 + POOL), (2, len(EVERY)))
+    }
+    lists: dict[str, float] = {}
+    for path in sorted(Path(folder).glob("*-*-*")):
+        if (path / "done.json").is_file():
+            method, calls, _ = path.name.split("-")
+            for name, picks in zip((method, "dpp"), picks_of(path, task, split)):
+                key = f"{name} {int(calls):6d}"
+                rows[key] = torch.cat([rows[key], right(picks)[None]]) if key in rows else right(picks)[None]
+                lists[key] = lists.get(key, 0) + len(set(picks))
+    print(json.dumps(lines))
+    for name, x in rows.items():
+        by_seed, n = x.mean(1), x.shape[1]
+        between = float(by_seed.var(correction=1)) / len(by_seed) if len(by_seed) > 1 else 0.0
+        se = math.sqrt(between + float(x.mean(0).var(correction=1)) / n)
+        print(
+            f"{name:16s} {float(x.mean()):.3f} +- {se:.3f}  seeds {[round(float(v), 3) for v in by_seed][:5]}  "
+            f"different lists {lists.get(name, 0) / len(x):.0f}"
+        )
+    np.savez_compressed(Path(folder) / f"{split}.npz", **{k: x.numpy() for k, x in rows.items()})
+
+
+if __name__ == "__main__":
+    {"table": table, "train": train, "report": report}[sys.argv[1]](*sys.argv[2:])

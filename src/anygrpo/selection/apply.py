@@ -1,0 +1,150 @@
+"""A selector applied to queries: what to show before each, with the probability of every pick."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from anygrpo.core.rollout import tree_map
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.selection.judged import read_rows
+from anygrpo.selection.policy import SelectorPolicy
+from anygrpo.selection.tables import Table, read_table
+
+_BATCH = 64
+_POOL = 64
+_KEYS = ("queries", "candidates", "embedding", "pool", "ids")
+
+Inputs = Mapping[str, Any]
+"""queries, candidates: a table of embeddings (.npz, .npy, .pt, .parquet), JSONL of rows with `question` or `text`, or a
+`Table`. embedding: for JSONL (default minilm). pool: the nearest so many candidates of a query are its pool (0: all;
+default 64). ids: "one" keeps a query's own id out of its pool."""
+
+
+def apply(
+    policy: SelectorPolicy,
+    inputs: Inputs,
+    out: str | Path | None = None,
+    *,
+    seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Picks for every query, in order.
+
+    Args:
+        inputs: see `Inputs`.
+        out: JSONL file for the rows.
+        seed: draws the picks from the policy's probabilities; None: the likeliest pick at each step.
+        progress: called with (queries done, all).
+
+    Returns:
+        {"query": id, "picks": candidate ids, "probabilities": of each pick given those before it, "probability": of the
+        whole list, "stopped": whether the policy chose to pick no more}.
+
+    Raises:
+        ConfigError: an unknown input, or features of another size. DataError: a file that cannot be read.
+    """
+    queries, candidates = _tables(inputs)
+    for whose, table in (("queries", queries), ("candidates", candidates)):
+        if table.width != policy.config.features:
+            raise ConfigError(
+                f"{whose} have {table.width} features, the selector was trained on {policy.config.features}",
+                "embed them as its training data were",
+            )
+    prompts = _prompts(queries, candidates, int(inputs.get("pool", _POOL)), inputs.get("ids", "two") == "one")
+    rows: list[dict[str, Any]] = []
+    for a in range(0, len(prompts), _BATCH):
+        part = prompts[a : a + _BATCH]
+        rows += _picked(policy, part, None if seed is None else seed + a)
+        if progress is not None:
+            progress(len(rows), len(prompts))
+    if out is not None:
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        Path(out).write_text(text, encoding="utf-8")
+    return rows
+
+
+def table_of(source: Any, embedding: str = "minilm") -> Table:
+    """A table as it is, from a file of embeddings, or from a JSONL file's texts.
+
+    Raises:
+        DataError: the file cannot be read, or a row has no text.
+    """
+    if isinstance(source, Table):
+        return source
+    if Path(source).suffix not in (".jsonl", ".json"):
+        return read_table(source)
+    from anygrpo.models.embedding import embed
+
+    rows = read_rows(str(source))
+    texts = [str(row.get("question") or row.get("text") or "") for row in rows.values()]
+    if not all(texts):
+        raise DataError(f"{source}: some row has neither question nor text to embed", "give a table of embeddings")
+    return Table(str(source), {name: i for i, name in enumerate(rows)}, embed(texts, embedding))
+
+
+def _tables(inputs: Inputs) -> tuple[Table, Table]:
+    unknown = sorted(set(inputs) - set(_KEYS))
+    missing = [name for name in ("queries", "candidates") if name not in inputs]
+    if unknown or missing:
+        raise ConfigError(f"inputs of a selector: unknown {unknown}, missing {missing}", f"they are {', '.join(_KEYS)}")
+    kind = str(inputs.get("embedding", "minilm"))
+    return table_of(inputs["queries"], kind), table_of(inputs["candidates"], kind)
+
+
+def _prompts(queries: Table, candidates: Table, pool: int, one_space: bool) -> list[dict[str, Any]]:
+    """Pools by cosine first (one product over all candidates), so that the policy sees `pool` of however many."""
+    names = list(candidates.index)
+    unit = F.normalize(candidates.rows, dim=-1)
+    whole = not pool or pool >= len(names)
+    prompts = []
+    for name, row in queries.index.items():
+        query = queries.rows[row]
+        at = list(range(len(names))) if whole else _nearest(unit, query, pool)
+        own = [i for i, k in enumerate(at) if one_space and names[k] == name]
+        prompts.append(
+            {
+                "id": name,
+                "query": query,
+                "candidates": candidates.rows[at],
+                "ids": [names[i] for i in at],
+                "excluded": own,
+            }
+        )
+    return prompts
+
+
+def _nearest(unit: Tensor, query: Tensor, pool: int) -> list[int]:
+    return sorted((unit @ F.normalize(query, dim=-1)).topk(pool).indices.tolist())
+
+
+def _picked(policy: SelectorPolicy, prompts: list[dict[str, Any]], seed: int | None) -> list[dict[str, Any]]:
+    """One selection a prompt with the probability of each pick."""
+    rollout = policy.greedy(prompts) if seed is None else policy.sample(prompts, 1, seed)
+    samples = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
+    log_probs = policy.pick_log_probs(samples)
+    out = []
+    for prompt, action, row in zip(prompts, policy.decode(rollout.samples), log_probs.tolist()):
+        picks = action[0]
+        stopped = policy.config.stop and len(picks) < len(row)
+        shown = row[: len(picks) + stopped]
+        out.append(
+            {
+                "query": prompt["id"],
+                "picks": [prompt["ids"][i] for i in picks],
+                "probabilities": [round(_exp(x), 6) for x in row[: len(picks)]],
+                "probability": round(_exp(sum(shown)), 6),
+                "stopped": bool(stopped),
+            }
+        )
+    return out
+
+
+def _exp(x: float) -> float:
+    return float(torch.tensor(x, dtype=torch.float64).exp())

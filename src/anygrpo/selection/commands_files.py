@@ -1,0 +1,70 @@
+"""`anygrpo select fit | pick`: two commands from a user's files to picks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def add_parsers(actions: Any) -> list[argparse.ArgumentParser]:
+    fit = actions.add_parser("fit", help="a file of scored selections -> a portable selector, compared with retrieval")
+    fit.add_argument("file", type=Path)
+    fit.add_argument(
+        "--queries", required=True, type=Path, help="embeddings (.npz .npy .pt .parquet) or JSONL of texts"
+    )
+    fit.add_argument("--candidates", required=True, type=Path)
+    fit.add_argument("--scorer", help="path.py:judge or a TOML file with [scorer]: then GRPO against it follows")
+    fit.add_argument("--out", required=True, type=Path, help="folder for selector/, run/ and recipe.toml")
+    fit.add_argument("--embedding", default="minilm", help="for JSONL: minilm, ngrams, a path or Hub name")
+    fit.add_argument("--mode", help="reward mode; the richest that the file allows where left out")
+    pick = actions.add_parser("pick", help="a selector's picks for queries")
+    pick.add_argument("selector", type=Path, help="folder that select fit or export wrote")
+    pick.add_argument("--queries", required=True, type=Path)
+    pick.add_argument("--candidates", required=True, type=Path)
+    pick.add_argument("--out", required=True, type=Path, help="JSONL")
+    pick.add_argument("--pool", type=int, help="nearest candidates that a query chooses among; 0: all")
+    pick.add_argument("--ids", choices=("one", "two"), default="two", help="one: a query is not its own candidate")
+    pick.add_argument("--embedding", help="for JSONL; as in training where left out")
+    pick.add_argument("--seed", type=int, help="draw from the probabilities; the likeliest picks where left out")
+    return [fit, pick]
+
+
+def fit(args: argparse.Namespace) -> int:
+    from anygrpo.selection.fit import fit as fit_selector
+
+    given = {"scorer": args.scorer, "embedding": args.embedding, "mode": args.mode, "flags": tuple(args.flags)}
+    made = fit_selector(args.file, args.queries, args.candidates, args.out, **given)
+    if args.json:
+        report = {"selector": str(made.folder), "mode": made.mode, "inspect": made.inspected, "evaluate": made.compared}
+        print(json.dumps(report, indent=2))
+        return 0
+    about, compared = made.inspected, made.compared
+    print(f"{args.file}: {about['queries']} queries, {about['usable']} of {about['candidates']} candidates usable")
+    print(f"layout {about['layout']}, reward {made.mode}")
+    print("".join(f"! {finding}\n" for finding in about["findings"]))
+    for name, row in compared["paired"].items():
+        print(f"{name:34s} {row['verdict']}")
+    for name, value in (compared["offline"] or {}).items():
+        print(f"{name:34s} {value if isinstance(value, str) else f'{value:.3f}'}")
+    print("".join(f"! {note}\n" for note in compared["notes"]))
+    print(f"{made.folder}: anygrpo select pick {made.folder} --queries ... --candidates ... --out picks.jsonl")
+    return 0
+
+
+def pick(args: argparse.Namespace) -> int:
+    from anygrpo.selection.apply import apply
+    from anygrpo.selection.export import about, load
+
+    told = about(args.selector)
+    pool = args.pool if args.pool is not None else told.get("pool", 64)
+    inputs = {"queries": args.queries, "candidates": args.candidates, "pool": pool, "ids": args.ids}
+    inputs["embedding"] = args.embedding or told.get("embedding", "minilm")
+    shown = (lambda done, n: print(f"{done} of {n}", file=sys.stderr)) if sys.stderr.isatty() else None
+    rows = apply(load(args.selector), inputs, args.out, seed=args.seed, progress=shown)
+    lists = len({tuple(row["picks"]) for row in rows})
+    report = {"queries": len(rows), "different_lists": lists, "out": str(args.out)}
+    print(json.dumps(report) if args.json else f"{args.out}: {len(rows)} queries, {lists} different lists")
+    return 0

@@ -1,0 +1,84 @@
+"""A selector as a portable folder: weights and settings, nothing else. Three lines use it:
+
+    selector = load("my-selector")
+    for row in apply(selector, {"queries": "queries.npz", "candidates": "candidates.npz"}):
+        print(row["query"], row["picks"])
+
+selector.safetensors  the network's weights, under this library's names
+selector.json         version, the [policy] section, and what embeddings it was trained on
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from anygrpo.errors import DataError
+from anygrpo.selection.build import build
+from anygrpo.selection.policy import SelectorPolicy
+from anygrpo.selection.settings import SelectorConfig
+
+WEIGHTS, SETTINGS, VERSION = "selector.safetensors", "selector.json", 1
+
+
+def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Path]:
+    """Write a selector into `folder` (made where it is not there); the files.
+
+    Args:
+        about: what else the reader should know, JSON-ready: `embedding` (how texts were embedded), `pool`.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {name: x.detach().cpu().contiguous() for name, x in policy.network.state_dict().items()}
+    save_file(state, folder / WEIGHTS)
+    section = policy.config.model_copy(update={"initial": None, "freeze": ()}).model_dump(mode="json")
+    text = json.dumps({"version": VERSION, "policy": section, "about": about}, indent=2, ensure_ascii=False)
+    (folder / SETTINGS).write_text(text, encoding="utf-8")
+    return [folder / WEIGHTS, folder / SETTINGS]
+
+
+def load(folder: str | Path) -> SelectorPolicy:
+    """The selector that `export` wrote. It runs no code from the folder.
+
+    Raises:
+        DataError: no selector there, or one of a later version.
+    """
+    folder = Path(folder)
+    policy = build(SelectorConfig(**_section(folder), initial=str(folder / WEIGHTS)), 0)
+    return policy
+
+
+def about(folder: str | Path) -> dict[str, Any]:
+    """What `export` was told beyond the policy."""
+    return _read(Path(folder)).get("about", {})
+
+
+def _section(folder: Path) -> dict[str, Any]:
+    section = {k: v for k, v in _read(folder)["policy"].items() if k != "initial"}
+    try:
+        SelectorConfig(**section)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{folder / SETTINGS}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return section
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    file = folder / SETTINGS
+    if not file.is_file() or not (folder / WEIGHTS).is_file():
+        raise DataError(
+            f"{folder} holds no selector: {SETTINGS} and {WEIGHTS} are wanted", "anygrpo select fit writes them"
+        )
+    try:
+        table = json.loads(file.read_text(encoding="utf-8"))
+        version, _ = int(table["version"]), table["policy"]["kind"]
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{file} is no selector's settings") from None
+    if version > VERSION:
+        raise DataError(f"{file} is of version {version}, this library reads up to {VERSION}", "a newer anygrpo")
+    return table

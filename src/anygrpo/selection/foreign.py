@@ -1,0 +1,132 @@
+"""Pointer selectors trained elsewhere, read where their network is the same as one of ours.
+
+The public project that the mission's selectors come from names its parts `input_proj`, `cross_attn` (or
+`cross_attn_layers.N`), `attn_norm(s)`, `query_proj`, `cand_proj`, `query_update_gate`, `decoder_gru`. Without biases in
+its projections it is our network with biases of 0. What it has beyond that (step embeddings, topic prototypes, ...) has
+no counterpart here and is refused by name: a half-read checkpoint would be another policy.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.selection.settings import SelectorConfig
+
+_WRAPPERS = ("module.", "model.", "lever_lm.", "pointer_selector.", "selector.")
+_FOREIGN = ("query_proj.weight", "cand_proj.weight")
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Tensors by name, of a .safetensors, .pt, .pth, .bin or .ckpt file (read without running code from it).
+
+    Raises:
+        DataError: no such file, or one that holds more than tensors.
+    """
+    if not path.is_file():
+        raise DataError(f"no selector checkpoint at {path}")
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises whatever its unpickler meets
+        first = str(error).splitlines()[0][:150]
+        raise DataError(
+            f"{path} cannot be read safely: {first}", "save its state_dict alone: torch.save(model.state_dict(), ...)"
+        ) from None
+    for name in ("model_state_dict", "state_dict"):
+        if isinstance(data, dict) and isinstance(data.get(name), dict):
+            data = data[name]
+    if not isinstance(data, dict) or not all(isinstance(x, Tensor) for x in data.values()):
+        raise DataError(f"{path} holds no state_dict", "save its state_dict alone")
+    return data
+
+
+def translated(state: dict[str, Tensor], config: SelectorConfig, path: str) -> dict[str, Tensor]:
+    """A state under this library's names; one that has them already is returned as it is.
+
+    Raises:
+        ConfigError: parts without a counterpart here, or a network of other settings; they are named.
+    """
+    bare = {_unwrapped(name): x for name, x in state.items()}
+    if not all(name in bare for name in _FOREIGN):
+        return state
+    own = {_renamed(name): x for name, x in bare.items() if name != "temperature"}
+    if unknown := sorted(name for name, new in ((n, _renamed(n)) for n in bare if n != "temperature") if new is None):
+        raise ConfigError(
+            f"{path} is a pointer selector with parts that have no counterpart here: {', '.join(unknown[:4])}",
+            "only networks of input_proj, cross attention, norms, projections, update gate or GRU cell can be read",
+        )
+    out = {name: x for name, x in own.items() if name is not None}
+    _complete(out, config)
+    _check(out, bare, config, path)
+    return out
+
+
+def _unwrapped(name: str) -> str:
+    while name.startswith(_WRAPPERS):
+        name = name.split(".", 1)[1]
+    return name
+
+
+def _renamed(name: str) -> str | None:
+    name = re.sub(r"^cross_attn\.", "cross_attn_layers.0.", name)
+    name = re.sub(r"^attn_norm\.", "attn_norms.0.", name)
+    for theirs, part in (("cross_attn_layers", "attention"), ("attn_norms", "norm")):
+        if found := re.match(rf"{theirs}\.(\d+)\.(.+)", name):
+            layer, rest = int(found[1]), found[2]
+            return f"encoder.{part}.{rest}" if layer == 0 else f"encoder.deeper.{layer - 1}.{part}.{rest}"
+    for theirs, ours in (
+        ("input_proj.", "encoder.input."),
+        ("query_proj.", "decoder.query."),
+        ("cand_proj.", "decoder.item."),
+        ("query_update_gate.", "decoder.gate."),
+        ("decoder_gru.", "decoder.cell."),
+    ):
+        if name.startswith(theirs):
+            return ours + name.removeprefix(theirs)
+    return None
+
+
+def _complete(state: dict[str, Tensor], config: SelectorConfig) -> None:
+    """Biases of 0 where the other network has none, and the unit matrix where it feeds features in as they are."""
+    width = state["decoder.query.weight"].shape[0]
+    if "encoder.input.weight" not in state and config.features == width:
+        state["encoder.input.weight"] = torch.eye(width)
+    for name in ("encoder.input", "decoder.query", "decoder.item"):
+        if f"{name}.weight" in state:
+            state.setdefault(f"{name}.bias", torch.zeros(state[f"{name}.weight"].shape[0]))
+
+
+def _check(state: dict[str, Tensor], bare: dict[str, Tensor], config: SelectorConfig, path: str) -> None:
+    """Raises: ConfigError: the policy's settings describe another network; what they must be is said."""
+    width = state["decoder.query.weight"].shape[0]
+    first = state.get("encoder.input.weight")
+    layers = 1 + len({name.split(".")[2] for name in state if name.startswith("encoder.deeper.")})
+    decoder = "gru" if "decoder.cell.weight_ih" in state else "gated" if "decoder.gate.weight" in state else "none"
+    needs = {
+        "features": width if first is None else first.shape[1],
+        "width": width,
+        "layers": layers,
+        "decoder": decoder,
+        "logits": "cosine",
+        "hidden": 0,
+        "set_layers": 0,
+        "stop": False,
+        "diversity": False,
+    }
+    if "temperature" in bare:
+        needs["logit_temperature"] = round(float(bare["temperature"].flatten()[0]), 6)
+    wrong = {name: value for name, value in needs.items() if getattr(config, name) != value}
+    if wrong:
+        now = ", ".join(f"{name} = {getattr(config, name)!r}" for name in wrong)
+        raise ConfigError(
+            f"{path} is a pointer selector of another network than the policy's ({now})",
+            "[policy] " + ", ".join(f"{name} = {value!r}" for name, value in wrong.items()),
+        )

@@ -1,0 +1,81 @@
+"""What a stored candidate was scored with: the names its writers use, and the values they may have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from anygrpo.errors import DataError
+from anygrpo.selection.stored_query import FAILURES, Candidate
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "correct": ("vqa_correct", "correct"),
+    "accuracy_score": ("vqa_acc_score", "acc_score"),
+    "gt_prob": ("vqa_gt_prob", "gt_prob"),
+    "relevance": ("vqa_rel_score", "rel_score"),
+    "beam_score": ("beam_score",),
+    "info_score": ("info_score", "InfoScore", "infoscore"),
+    "score": ("score", "reward"),
+}
+"""Part -> names in files, the one that is written first."""
+_UNIT = ("accuracy_score", "gt_prob", "relevance")
+
+
+def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> Candidate:
+    """A row of `pointer_candidates` whose pointers are already positions.
+
+    Raises:
+        DataError: an item picked twice, or a score that is no number of its kind; the query and field are named.
+    """
+    if len(set(selection)) < len(selection):
+        raise DataError(f"query {qid!r}: a candidate picks the same item twice ({selection})")
+    judged_by = str(row.get("vqa_eval_mode") or "")
+    failed = bool(row.get("eval_failed", False)) or judged_by.lower() in FAILURES
+    parts: dict[str, float] = {}
+    for part, names in NAMES.items():
+        name = next((n for n in names if row.get(n) is not None), None)
+        if name is not None and not failed:
+            parts[part] = check_score(qid, name, part, row[name])
+    log_prob = row.get("logprob_score")
+    if log_prob is not None and not _number(log_prob):
+        raise DataError(f"query {qid!r}: logprob_score = {log_prob!r} is no finite number")
+    return Candidate(
+        selection,
+        str(row.get("gen_method") or ""),
+        parts,
+        log_prob,
+        row.get("temperature"),
+        row.get("beam_rank"),
+        row.get("vqa_pred_answer"),
+        failed,
+        judged_by,
+    )
+
+
+def check_score(qid: str, name: str, part: str, value: Any) -> float:
+    """`value` as a float.
+
+    Raises:
+        DataError: a word, NaN, or a number outside what the part can be.
+    """
+    if isinstance(value, bool):
+        value = int(value)
+    if isinstance(value, str):
+        raise DataError(
+            f"query {qid!r}: {name} = {value!r} is a word, and a number is wanted", f"write {_kind(part)} for it"
+        )
+    if not _number(value):
+        raise DataError(f"query {qid!r}: {name} = {value!r} is no finite number", "leave out what could not be scored")
+    if part == "correct" and value not in (0, 1):
+        raise DataError(f"query {qid!r}: {name} = {value!r}, and 0 or 1 is wanted", "graded scores are vqa_acc_score")
+    if part in _UNIT and not -1e-6 <= value <= 1 + 1e-6:
+        raise DataError(f"query {qid!r}: {name} = {value!r}, and a number from 0 to 1 is wanted", "scale it")
+    return float(value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _kind(part: str) -> str:
+    return "0 or 1" if part == "correct" else "a number from 0 to 1" if part in _UNIT else "a number"

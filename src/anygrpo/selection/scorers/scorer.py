@@ -1,0 +1,142 @@
+"""What a scorer is: queries and demonstrations in, parts of a reward or a reason out; kept on disk, within a budget."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from anygrpo.errors import ConfigError, DataError
+
+Row = dict[str, Any]
+Parts = dict[str, float]
+Judgement = Parts | str
+"""Parts by name ("correct", "gt_prob", "score", ...), or why there are none."""
+
+ANSWERS = ("answer", "answers", "label")
+"""Fields of a row that hold the truth: of a query they are not shown."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A query with what is shown before it, in order."""
+
+    query: Row
+    demonstrations: tuple[Row, ...]
+
+
+class Scorer(Protocol):
+    """Anything that judges.
+
+    Attributes:
+        identity: changes whenever its judgements may.
+    """
+
+    identity: str
+
+    def judge(self, shown: Sequence[Shown]) -> list[Judgement]:
+        """One judgement for each, in order. A failure is a reason, never an exception."""
+        ...
+
+
+class Kept:
+    """A scorer whose judgements are kept, and that stops at a budget.
+
+    Attributes:
+        asked, computed: judgements asked for, and those that neither the file held nor the same call asked twice.
+    """
+
+    def __init__(self, scorer: Scorer, path: Path, budget: int | None = None) -> None:
+        self.scorer, self.budget = scorer, budget
+        self.asked = self.computed = 0
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(path, timeout=60, check_same_thread=False)
+            self._file.execute("CREATE TABLE IF NOT EXISTS judgements (key TEXT PRIMARY KEY, parts TEXT NOT NULL)")
+        except (OSError, sqlite3.Error) as error:
+            raise DataError(f"cannot keep judgements in {path}: {error}", "delete it, or name another") from None
+
+    def judge(self, shown: Sequence[Shown]) -> list[Judgement]:
+        """As the scorer's; equal questions are asked once. Reasons are not kept: the next run tries again."""
+        keys = [self._key(one) for one in shown]
+        known: dict[str, Judgement] = dict(self._read(sorted(set(keys))))
+        missing = {key: one for key, one in zip(keys, shown) if key not in known}
+        left = math.inf if self.budget is None else max(0, self.budget - self.computed)
+        ask = list(missing)[: len(missing) if left == math.inf else int(left)]
+        fresh = dict(zip(ask, self.scorer.judge([missing[key] for key in ask]))) if ask else {}
+        self.asked, self.computed = self.asked + len(shown), self.computed + len(ask)
+        self._write({key: parts for key, parts in fresh.items() if isinstance(parts, dict)})
+        spent = f"the budget of {self.budget} scorer calls is spent"
+        known |= dict.fromkeys(missing, spent) | fresh
+        return [known[key] for key in keys]
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+    def _key(self, one: Shown) -> str:
+        content = json.dumps([self.scorer.identity, one.query, one.demonstrations], sort_keys=True, default=str)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def _read(self, keys: list[str]) -> dict[str, Parts]:
+        found: dict[str, Parts] = {}
+        with self._lock:
+            for a in range(0, len(keys), 500):
+                part = keys[a : a + 500]
+                query = f"SELECT key, parts FROM judgements WHERE key IN ({','.join('?' * len(part))})"
+                found |= {key: json.loads(parts) for key, parts in self._file.execute(query, part)}
+        return found
+
+    def _write(self, fresh: dict[str, Parts]) -> None:
+        with self._lock, self._file:
+            rows = [(key, json.dumps(parts)) for key, parts in fresh.items()]
+            self._file.executemany("INSERT OR REPLACE INTO judgements VALUES (?, ?)", rows)
+
+
+def parts_of(value: Any) -> Judgement:
+    """What a judge returned, as parts: a number is a `score` (and `correct` where it is True or False)."""
+    if value is None:
+        return "the judge returned None"
+    if isinstance(value, bool):
+        return {"correct": float(value), "score": float(value)}
+    if isinstance(value, dict):
+        wrong = {k: v for k, v in value.items() if not isinstance(v, int | float) or not math.isfinite(v)}
+        if wrong or not value:
+            return f"the judge returned {wrong or value}, and numbers by name are wanted"
+        return {str(k): float(v) for k, v in value.items()}
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return f"the judge returned {str(value)[:60]!r}, and a number is wanted"
+    return {"score": number} if math.isfinite(number) else f"the judge returned {number}"
+
+
+def build(config: Any, default_cache: Path) -> Kept:
+    """The scorer of a [task.scorer] section, kept on disk.
+
+    Raises:
+        ConfigError: an unknown kind, or a section that cannot be meant.
+    """
+    made: Scorer
+    if config.kind == "python":
+        from anygrpo.selection.scorers.python import FromPython
+
+        made = FromPython(config)
+    elif config.kind == "model":
+        from anygrpo.selection.scorers.model import FromModel
+
+        made = FromModel(config)
+    elif config.kind == "endpoint":
+        from anygrpo.selection.scorers.endpoint import FromEndpoint
+
+        made = FromEndpoint(config)
+    else:
+        raise ConfigError(f"scorer.kind = {config.kind!r} is not known", "python, model or endpoint")
+    return Kept(made, Path(config.cache) if config.cache else default_cache, config.budget)

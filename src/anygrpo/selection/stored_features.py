@@ -1,0 +1,62 @@
+"""Embeddings of a file's queries and candidates, from one table or from two, and the prompts made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.selection.file_settings import StoredCandidatesConfig
+from anygrpo.selection.stored_query import StoredQuery
+from anygrpo.selection.tables import Table, read_table
+from anygrpo.selection.task import Prompt
+
+
+class StoredFeatures:
+    """Tables of a `stored_candidates` task, and whether queries and candidates share their ids."""
+
+    def __init__(self, config: StoredCandidatesConfig, queries: Mapping[str, StoredQuery]) -> None:
+        two = config.query_features is not None
+        self.queries = read_table(config.query_features or config.features or "")
+        self.candidates = read_table(config.candidate_features or "") if two else self.queries
+        if self.queries.width != self.candidates.width:
+            raise DataError(
+                f"{self.queries.path} holds vectors of {self.queries.width} numbers, {self.candidates.path} of "
+                f"{self.candidates.width}",
+                "one encoder for both: the policy compares them",
+            )
+        self.one_space = (config.ids or ("two" if two else "one")) == "one"
+        if self.one_space:
+            _check_one_space(queries)
+
+    def prompt(self, query: StoredQuery) -> Prompt:
+        """The prompt of a query: features of itself and its pool; the query itself is excluded where ids are shared.
+
+        Raises:
+            DataError: an id without an embedding.
+        """
+        own = f"query {query.id!r}"
+        excluded = [i for i, name in enumerate(query.pool) if self.one_space and str(name) == query.id]
+        return {
+            "id": query.id,
+            "query": self.queries.of([query.id], own)[0],
+            "candidates": self.candidates.of(query.pool, f"a candidate of {own}"),
+            "ids": list(query.pool),
+            "excluded": excluded,
+            **{name: query.query[name] for name in ("question", "text", "answer", "image") if name in query.query},
+        }
+
+
+def _check_one_space(queries: Mapping[str, StoredQuery]) -> None:
+    """Raises: ConfigError: a stored selection picks what would be the query itself."""
+    for query in queries.values():
+        own = [i for i, name in enumerate(query.pool) if str(name) == query.id]
+        if own and any(own[0] in c.selection for c in query.candidates):
+            raise ConfigError(
+                f"id {query.id!r} is both a query and a candidate, and a stored selection of it picks the query "
+                "itself: one table of features means one id space",
+                "where they are numbered apart, give two tables (task.query_features, task.candidate_features), or say "
+                'task.ids = "two"',
+            )
+
+
+__all__ = ["StoredFeatures", "Table"]

@@ -1,0 +1,165 @@
+"""Embedding tables on disk: ids and rows, from .npz, .npy, .pt or Parquet.
+
+.npz       `ids` [n] (or `texts`) and `embeddings` [n, d]
+.npy       [n, d]; ids are row numbers, or those of a file beside it: NAME.ids.json, NAME.ids.txt (one a line) or
+           NAME.ids.npy
+.pt        [n, d], {"ids": ..., "embeddings": ...}, {id: [d]}, or a list of [d]; without ids they are row numbers
+.parquet   a column of ids (id, ids, query_id, candidate_id, index, text) and one of lists of numbers
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anygrpo.errors import DataError
+
+_ID_COLUMNS = ("id", "ids", "query_id", "candidate_id", "index", "text")
+_VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "features")
+_FORMATS = (".npz", ".npy", ".pt", ".pth", ".parquet")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows [n, d] float32 by id (as text)."""
+
+    path: str
+    index: dict[str, int]
+    rows: Tensor
+
+    @property
+    def width(self) -> int:
+        return self.rows.shape[1]
+
+    def of(self, names: Iterable[Any], whose: str) -> Tensor:
+        """[m, d] of these ids.
+
+        Raises:
+            DataError: an id that the table does not hold.
+        """
+        names = list(names)
+        missing = [name for name in names if str(name) not in self.index]
+        if missing:
+            raise DataError(
+                f"{self.path} holds no embedding of {missing[0]!r} ({whose}; {len(missing)} are missing)",
+                f"it holds {len(self.index)} ids, such as {next(iter(self.index), None)!r}",
+            )
+        return self.rows[[self.index[str(name)] for name in names]]
+
+
+def read_table(path: str | Path) -> Table:
+    """Read and check a table.
+
+    Raises:
+        DataError: no such file, an unknown format, ids and rows that differ in number, an id given twice, rows that are
+            no vectors of one size, NaN.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no features at {path}", "a table of ids and embeddings: " + ", ".join(_FORMATS))
+    readers = {".npz": _npz, ".npy": _npy, ".pt": _torch, ".pth": _torch, ".parquet": _parquet}
+    if path.suffix not in readers:
+        raise DataError(
+            f"{path}: embeddings in {path.suffix or 'a file without suffix'}", "one of " + ", ".join(_FORMATS)
+        )
+    ids, rows = readers[path.suffix](path)
+    return _checked(path, ids, rows)
+
+
+def _checked(path: Path, ids: list[Any] | None, rows: Any) -> Table:
+    try:
+        table = torch.as_tensor(rows).float()
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"{path}: its embeddings are no vectors of one size") from None
+    if table.dim() != 2:
+        raise DataError(f"{path}: embeddings of shape {tuple(table.shape)}, and [n, d] is wanted")
+    names = [str(i) for i in (range(len(table)) if ids is None else ids)]
+    if len(names) != len(table):
+        raise DataError(f"{path}: {len(names)} ids, {len(table)} embeddings")
+    if len(set(names)) < len(names):
+        twice = next(name for name, n in Counter(names).items() if n > 1)
+        raise DataError(f"{path} holds id {twice!r} twice", "one embedding an id; queries and candidates: two tables")
+    bad = ~torch.isfinite(table).all(1)
+    if bad.any():
+        raise DataError(f"{path}: the embedding of {names[int(bad.nonzero()[0])]!r} holds NaN or infinity")
+    return Table(str(path), {name: i for i, name in enumerate(names)}, table)
+
+
+def _npz(path: Path) -> tuple[list[Any] | None, Any]:
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            name = "texts" if "texts" in data.files and "ids" not in data.files else "ids"
+            if missing := {name, "embeddings"} - set(data.files):
+                raise DataError(
+                    f"{path} lacks {sorted(missing)}; it holds {data.files}", "save ids [n], embeddings [n, d]"
+                )
+            return data[name].tolist(), data["embeddings"]
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} cannot be read as npz: {error}", "save it without objects (pickle)") from None
+
+
+def _npy(path: Path) -> tuple[list[Any] | None, Any]:
+    import numpy as np
+
+    try:
+        rows = np.load(path, allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} cannot be read as npy: {error}", "save numbers, not objects") from None
+    for suffix in (".ids.json", ".ids.txt", ".ids.npy"):
+        beside = path.with_name(path.stem + suffix)
+        if beside.is_file():
+            if suffix == ".ids.json":
+                return json.loads(beside.read_text(encoding="utf-8")), rows
+            if suffix == ".ids.txt":
+                return beside.read_text(encoding="utf-8").split("\n")[: len(rows)], rows
+            return np.load(beside, allow_pickle=False).tolist(), rows
+    return None, rows
+
+
+def _torch(path: Path) -> tuple[list[Any] | None, Any]:
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises whatever its unpickler meets
+        raise DataError(
+            f"{path} cannot be read safely: {str(error).splitlines()[0][:150]}", "save tensors alone"
+        ) from None
+    if isinstance(data, dict) and "embeddings" in data:
+        ids = data.get("ids")
+        return ids.tolist() if isinstance(ids, Tensor) else None if ids is None else list(ids), data["embeddings"]
+    if isinstance(data, dict):
+        return list(data), _stack(path, list(data.values()))
+    return None, _stack(path, data) if isinstance(data, list | tuple) else data
+
+
+def _stack(path: Path, rows: list[Any] | tuple[Any, ...]) -> Tensor:
+    vectors = [torch.as_tensor(row).float().squeeze() for row in rows]
+    shapes = {tuple(v.shape) for v in vectors}
+    if len(shapes) != 1:
+        raise DataError(f"{path}: embeddings of shapes {sorted(shapes)[:3]}", "one size for all")
+    return torch.stack(vectors)
+
+
+def _parquet(path: Path) -> tuple[list[Any] | None, Any]:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise DataError(
+            f"{path}: reading Parquet needs pyarrow, which is not installed here", "pip install pyarrow"
+        ) from None
+    table = parquet.read_table(path)
+    ids = next((name for name in _ID_COLUMNS if name in table.column_names), None)
+    vector = next((name for name in _VECTOR_COLUMNS if name in table.column_names), None)
+    if ids is None or vector is None:
+        raise DataError(
+            f"{path} holds the columns {table.column_names}", f"one of {_ID_COLUMNS} and one of {_VECTOR_COLUMNS}"
+        )
+    return table[ids].to_pylist(), table[vector].to_pylist()

@@ -1,0 +1,97 @@
+"""Embedding tables: every format gives the same rows, every fault one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from anygrpo.errors import DataError
+from anygrpo.selection.tables import read_table
+
+ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
+IDS = ["a", "b", "c"]
+
+
+def npz(path):
+    np.savez(path / "t.npz", ids=np.array(IDS), embeddings=ROWS)
+    return path / "t.npz"
+
+
+def npy(path):
+    np.save(path / "t.npy", ROWS)
+    (path / "t.ids.json").write_text(json.dumps(IDS))
+    return path / "t.npy"
+
+
+def npy_text(path):
+    np.save(path / "t.npy", ROWS)
+    (path / "t.ids.txt").write_text("a\nb\nc\n")
+    return path / "t.npy"
+
+
+def named(path):
+    torch.save({name: torch.tensor(row)[None] for name, row in zip(IDS, ROWS)}, path / "t.pt")
+    return path / "t.pt"
+
+
+def tensors(path):
+    torch.save({"ids": IDS, "embeddings": torch.tensor(ROWS)}, path / "t.pt")
+    return path / "t.pt"
+
+
+def parquet(path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet as writer
+
+    writer.write_table(arrow.table({"id": IDS, "embedding": ROWS.tolist()}), path / "t.parquet")
+    return path / "t.parquet"
+
+
+@pytest.mark.parametrize("make", [npz, npy, npy_text, named, tensors, parquet])
+def test_every_format_gives_the_same_rows(tmp_path, make):
+    table = read_table(make(tmp_path))
+    assert table.width == 2
+    assert table.of(["c", "a"], "query").tolist() == [[5.0, 6.0], [1.0, 2.0]]
+
+
+def test_ids_are_row_numbers_where_none_are_given(tmp_path):
+    np.save(tmp_path / "t.npy", ROWS)
+    assert read_table(tmp_path / "t.npy").of([2], "query").tolist() == [[5.0, 6.0]]
+    torch.save([torch.tensor(row) for row in ROWS], tmp_path / "t.pt")
+    assert read_table(tmp_path / "t.pt").of(["0"], "query").tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"ids": IDS, "embeddings": ROWS[0]}, r"shape .2,., and .n, d. is wanted"),
+        ({"ids": IDS[:2], "embeddings": ROWS}, "2 ids, 3 embeddings"),
+        ({"ids": ["a", "b", "a"], "embeddings": ROWS}, "holds id 'a' twice"),
+        ({"ids": IDS, "embeddings": ROWS * np.array([[1], [np.nan], [1]])}, "embedding of 'b' holds NaN"),
+        ({"embeddings": ROWS}, r"lacks .'ids'."),
+        ({"ids": IDS, "embeddings": np.array([["x", "y"]] * 3)}, "no vectors of one size"),
+    ],
+)
+def test_every_fault_of_a_table_is_one_sentence(tmp_path, arrays, message):
+    np.savez(tmp_path / "t.npz", **{name: np.array(x) for name, x in arrays.items()})
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "t.npz")
+
+
+def test_files_that_are_no_tables(tmp_path):
+    (tmp_path / "t.csv").write_text("a")
+    torch.save([torch.zeros(2), torch.zeros(3)], tmp_path / "t.pt")
+    (tmp_path / "u.pt").write_bytes(b"no")
+    for name, message in (
+        ("t.csv", "embeddings in .csv"),
+        ("t.pt", "shapes"),
+        ("u.pt", "read safely"),
+        ("v.npz", "no feat"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_table(tmp_path / name)
+    with pytest.raises(DataError, match=r"no embedding of 'z' \(query 'q'; 1 are missing\)"):
+        read_table(npz(tmp_path)).of(["z"], "query 'q'")
