@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from anygrpo.core.settings import PythonTask
+from anygrpo.core.settings import OwnTask
 from anygrpo.recipe.section import Section
 from anygrpo.selection.scorer_settings import Scorer
 from anygrpo.selection.settings import CompositionConfig, DemonstrationsConfig, DigitsVQAConfig, RewardConfig
@@ -42,7 +42,7 @@ class JudgedConfig(Section):
 
 
 LiveTask = Annotated[
-    DigitsVQAConfig | DemonstrationsConfig | CompositionConfig | JudgedConfig | PythonTask, Field(discriminator="kind")
+    DigitsVQAConfig | DemonstrationsConfig | CompositionConfig | JudgedConfig | OwnTask, Field(discriminator="kind")
 ]
 
 

@@ -10,11 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-<<<<<<< 5605946f5cd705c818ebbcaa196e18a9fa859854
 from anygrpo.core.build import build_task
-=======
-from anygrpo.core import user_task
->>>>>>> a67068ded610aeeb2c259caae442263ac528a6b4
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.file_settings import StoredCandidatesConfig
@@ -224,28 +220,7 @@ def _own_features(config: StoredCandidatesConfig) -> bool:
 def _build_live(config: StoredCandidatesConfig, shots: int) -> Any:
     live = config.live
     needs = NEEDS[config.reward.mode]
-<<<<<<< 5605946f5cd705c818ebbcaa196e18a9fa859854
-    if "beam_score" in needs:
-        raise ConfigError(f"reward mode {config.reward.mode!r} needs beam scores, which a live task does not give")
-    return build_task(live.model_copy(update={"shots": shots, "reward": config.reward}), 0)  # type: ignore[union-attr]
-
-
-def _read_features(path: Path) -> tuple[dict[str, int], Tensor]:
-    """Ids (as text) to rows, and embeddings [n, d]."""
-    import numpy as np
-
-    if not path.is_file():
-        raise DataError(f"no features at {path}", "an npz file with `ids` [n] and `embeddings` [n, d]")
-    with np.load(path, allow_pickle=False) as data:
-        if missing := {"ids", "embeddings"} - set(data.files):
-            raise DataError(f"{path} lacks {sorted(missing)}; it holds {data.files}")
-        ids, table = [str(i) for i in data["ids"]], torch.from_numpy(data["embeddings"]).float()
-    if len(ids) != len(table):
-        raise DataError(f"{path}: {len(ids)} ids, {len(table)} embeddings")
-    return {name: i for i, name in enumerate(ids)}, table
-=======
     if config.live.kind == "python":  # type: ignore[union-attr]
-        return user_task.build(config.live, 0)  # type: ignore[arg-type]
+        return build_task(config.live, 0)
     reward = RewardConfig(per_shot=config.reward.per_shot) if "beam_score" in needs else config.reward
-    return build(live.model_copy(update={"shots": shots, "reward": reward}), 0)  # type: ignore[union-attr]
->>>>>>> a67068ded610aeeb2c259caae442263ac528a6b4
+    return build_task(live.model_copy(update={"shots": shots, "reward": reward}), 0)  # type: ignore[union-attr]
