@@ -13,7 +13,7 @@ from anygrpo.core.task import BaseTask
 from anygrpo.language import build as causal_lm
 from anygrpo.language.settings import CausalLMConfig
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 
 
 def policy(options: dict[str, Any], seed: int) -> causal_lm.CausalLM:

@@ -174,7 +174,7 @@ def test_a_held_out_file(make, tmp_path):
         ({"function": "{dir}/r.py:deaf"}, r"does not take 'outputs'"),
         ({"function": "{dir}/r.py:f", "settings": {"answer": 1}}, r"setting 'answer' is also a column"),
         ({"function": "{dir}/broken.py:f"}, r"loading .*broken\.py:f failed: ZeroDivisionError"),
-        ({"function": "r:f"}, r"'r:f' does not name a function in a file"),
+        ({"function": "r:f"}, r"'r:f' does not name an object in a file"),
         ({"kind": "number", "name": "same"}, r"two rewards are called 'same'"),
     ],
 )

@@ -106,8 +106,8 @@ def test_texts_become_members_of_the_data_sets_enumerations():
 def test_workers_need_no_torch():
     code = (
         "import sys, json\nfrom anygrpo.core.user_code import resolve as load\n"
-        "for name in ['gym:score', 'builtin:regex', 'mathematics:math_verify']:\n"
-        "    load('anygrpo.core.build.rewards.' + name)\n"
+        "for name in ['language.tasks.gym:score', 'scoring.builtin:regex', 'scoring.mathematics:math_verify']:\n"
+        "    load('anygrpo.' + name)\n"
         "print(json.dumps('torch' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
