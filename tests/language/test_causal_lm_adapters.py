@@ -1,6 +1,5 @@
 """Adapters by one function a layer: PEFT's numbers in the type of the body; its own pass where the form is another."""
 
-
 import pytest
 import tiny
 import torch

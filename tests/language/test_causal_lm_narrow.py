@@ -1,6 +1,5 @@
 """Bfloat16 casts of float32 weights: shared with the sampler, made again when weights change, gradients exact."""
 
-
 import pytest
 import tiny
 import torch

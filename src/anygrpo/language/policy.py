@@ -115,6 +115,8 @@ class CausalLM(BasePolicy):
     def _sync(self, prompts: list[list[int]]) -> None:
         """Bring the engine up to date, and see that one outside of this memory has followed."""
         if not isinstance(self.engine, External):
+            if self.weights.live:
+                self.weights.training_model()  # casts of the present adapters
             self.engine.refresh(self.weights.merged())
             return
         if self.engine.adapters:

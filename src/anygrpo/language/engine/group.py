@@ -34,7 +34,7 @@ def generate_groups(
 ) -> Generation:
     """`group_size` completions of each prompt, as `plain.generate_plain` makes them, from the same random numbers."""
     total = len(prompts) * group_size
-    device = head.weight.device
+    device = next(model.parameters()).device
     rows = Rows(total, sampling, turn, text)
     noise = uniforms(total, sampling, seed, device)
     seconds = {"prefill": 0.0, "decode": 0.0}
