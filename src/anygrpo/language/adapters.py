@@ -34,15 +34,26 @@ def with_adapters(
     Raises:
         ConfigError: no such layers, or adapters that would never learn.
     """
-    adapted = _wrapped(model, config, seed, ())
-    if trial is None:
-        return adapted, []
     default, notes = config.lora.targets == "all-linear", []
+    without: list[str] = []
+    try:
+        adapted = _wrapped(model, config, seed, ())
+    except ConfigError as error:
+        refused = {n for n, m in model.named_modules() if isinstance(m, nn.Linear) and f"'{_leaf(n)}'" in error.what}
+        if not default or not refused:
+            raise
+        _unwrap(model)
+        without += sorted(refused)
+        adapted = _wrapped(model, config, seed, tuple(without), only_linear=True)
+        notes.append(f"no adapters on {_short(without)}, which PEFT does not take in this model")
+    if trial is None:
+        return adapted, notes
     problem = attempt(lambda: _run(adapted, trial))
     if problem is not None and default:
         wrapped = sorted(name for name, layer in adapter_layers(model) if _of_parameter(layer))
         model = adapted.unload()  # type: ignore[operator]
-        adapted = _wrapped(model, config, seed, tuple(wrapped), only_linear=True)
+        without += wrapped
+        adapted = _wrapped(model, config, seed, tuple(without), only_linear=True)
         notes.append(f"no adapters on {_short(wrapped)}, with which the model does not run ({problem})")
         problem = attempt(lambda: _run(adapted, trial))
     if problem is not None:
@@ -52,7 +63,9 @@ def with_adapters(
         )
     dead = dead_adapters(adapted, trial)
     if dead and default:
-        adapted = _wrapped(adapted.unload(), config, seed, tuple(dead), only_linear=bool(notes))  # type: ignore[operator]
+        without += dead
+        model = adapted.unload()  # type: ignore[operator]
+        adapted = _wrapped(model, config, seed, tuple(without), only_linear=bool(notes))
         notes.append(f"no adapters on {_short(dead)}, which no gradient reaches")
         dead = dead_adapters(adapted, trial)
     if dead:
@@ -91,6 +104,18 @@ def _wrapped(
         if p.requires_grad:
             p.data = p.data.float()
     return adapted
+
+
+def _leaf(name: str) -> str:
+    return name.rpartition(".")[2].removesuffix(".base_layer")
+
+
+def _unwrap(model: nn.Module) -> None:
+    """Take out the adapters that PEFT had put in before it refused."""
+    for name, module in list(model.named_modules()):
+        if hasattr(module, "base_layer"):
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, module.base_layer)
 
 
 def _run(adapted: Any, trial: Trial) -> None:

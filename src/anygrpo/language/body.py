@@ -142,6 +142,11 @@ class Weights:
     def config(self) -> Any:
         return self._core.config
 
+    @property
+    def base(self) -> Any:
+        """The library's model, with adapters in it where there are any."""
+        return self._core
+
     def training_model(self) -> nn.Module:
         """The model for a pass with gradients. In eval mode: nothing random is alive while scoring."""
         if self._stand_in is not None:

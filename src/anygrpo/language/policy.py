@@ -209,6 +209,24 @@ class CausalLM(BasePolicy):
         flat = score(hidden, head, targets.token, Support(), targets.decision).log_probs.float().cpu()
         return [part.tolist() for part in flat.split([len(row) for row in tokens])]
 
+    def rows_of(self, prompts: list[list[int]], answers: list[list[int]]) -> Tree:
+        """Samples [n, ...] of token ids given as lists, one answer a prompt."""
+        width, longest = max(map(len, prompts)), max(1, *map(len, answers))
+        samples = {
+            "prompt_ids": torch.tensor([ids + [0] * (width - len(ids)) for ids in prompts]),
+            "prompt_lengths": torch.tensor([len(ids) for ids in prompts]),
+            "completion_ids": torch.tensor([ids + [0] * (longest - len(ids)) for ids in answers]),
+            "completion_lengths": torch.tensor([len(ids) for ids in answers]),
+            "group": torch.arange(len(prompts)),
+        }
+        return {name: x.to(self.scorer.device) for name, x in samples.items()}
+
+    def answer(self, prompts: list[list[int]], length: int) -> Generation:
+        """The likeliest answers of at most `length` tokens to prompts of token ids, whatever the sampling settings."""
+        self._sync(prompts)
+        support = Support(eos_ids=self.prompts.ends)
+        return self.engine.generate(prompts, 1, Sampling(support, length, greedy=True), 0)
+
     # -- scoring -----------------------------------------------------------------------------------------------------
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
