@@ -9,6 +9,7 @@ FAMILY = Family(
     policies={"causal_lm": Kind("anygrpo.language.settings:CausalLMConfig", "anygrpo.language.build:build", "text")},
     tasks={
         "arithmetic": Kind(_TASKS + "ArithmeticTask", "anygrpo.language.tasks.arithmetic:build", "text"),
+        "data": Kind(_TASKS + "JsonlTask", "anygrpo.language.tasks.jsonl:build", "text"),
         "jsonl": Kind(_TASKS + "JsonlTask", "anygrpo.language.tasks.jsonl:build", "text"),
         "reasoning_gym": Kind(_TASKS + "ReasoningGymTask", "anygrpo.language.tasks.reasoning_gym:build", "text"),
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -72,7 +72,11 @@ class CausalLMConfig(Section):
     chat_template: bool | Literal["auto"] = "auto"
     "auto: used where the tokenizer has one."
     system: str | None = None
-    "System message before each prompt."
+    "System message before each prompt that brings none of its own."
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    "Passed to the chat template (enable_thinking, reasoning_effort ...); a row's column of this name goes before it."
+    special_tokens: bool = True
+    "Rewards and stop texts see special tokens (<think> ...) that were sampled; end and padding tokens never."
     max_turns: int = Field(1, ge=1)
     environment: str | None = None
     "path.py:function, called as (messages, columns) after each answer; returns the next user or tool text, or None."

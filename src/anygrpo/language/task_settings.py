@@ -44,16 +44,24 @@ class ArithmeticTask(TextTask):
 
 
 class JsonlTask(TextTask):
-    """A user's JSON Lines file, one object a line."""
+    """A user's data (`data`, or by its older name `jsonl`): JSON Lines, JSON, CSV, Parquet, a saved `datasets` folder,
+    or the name of a data set on the Hub."""
 
-    kind: Literal["jsonl"]
+    kind: Literal["jsonl", "data"]
     path: str
+    "A file (.jsonl .json .csv .tsv .parquet), a folder of them, a folder of datasets' save_to_disk, or owner/name."
+    split: str = "train"
+    "Of a data set that has several."
+    subset: str | None = None
+    "Configuration of a data set of the Hub."
     prompt_column: str = "prompt"
     "A text, or a list of {role, content} messages."
     answer_column: str | None = "answer"
     "Gold answers, where rows have them: demonstrations of supervised stages. Rewards name their own columns."
     held_out_path: str | None = None
-    "File of evaluation prompts; a share of `path` where not given."
+    "Evaluation prompts, in any of these forms; a share of `path` where not given."
+    held_out_split: str = "test"
+    "Of a `held_out_path` that has several."
     held_out_share: float = Field(0.1, gt=0, lt=1)
     "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
     rewards: Rewards = Field(min_length=1)

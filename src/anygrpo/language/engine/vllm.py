@@ -142,6 +142,7 @@ def parameters(sampling: Sampling, count: int, seed: int) -> dict[str, Any]:
         "min_tokens": s.min_new_tokens,
         "stop_token_ids": list(s.eos_ids),
         "stop": list(sampling.stop) or None,
+        "skip_special_tokens": False,  # a stop text may be one
         "logprobs": 0,
     }
 
