@@ -20,6 +20,7 @@ from anygrpo.language.compute.log_probs import Scorer
 from anygrpo.language.compute.paths import Paths
 from anygrpo.language.compute.proof import prove_sampling, prove_scoring
 from anygrpo.language.compute.trial import Trial
+from anygrpo.language.conversation import check_template
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.generation import Engine
 from anygrpo.language.policy import CausalLM
@@ -69,6 +70,8 @@ def _assemble(
 ) -> CausalLM:
     ends = loading.end_ids(model, tokenizer, config.eos)
     prompts = Prompts(tokenizer, config, loading.context_length(model), ends)
+    if config.environment is not None and (said := check_template(prompts)) is not None:
+        log.warning("%s", said)
     device = next(model.parameters()).device
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
     trial = Trial.of(tokenizer, model.config.get_text_config().vocab_size, device)  # type: ignore[union-attr, operator]

@@ -125,16 +125,24 @@ class Prompts:
         kept = [i for i in ids if i not in self._silent]
         return self.tokenizer.decode(kept, skip_special_tokens=not self.special)
 
-    def next_turn(self, text: str, role: str = "user") -> list[int]:
-        """Ids that follow the model's end token where the conversation goes on with `text`: what the chat template
+    def plain(self, ids: list[int]) -> str:
+        """Ids as a text without any special token."""
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def render(self, messages: Messages) -> str:
+        """Messages by the chat template, up to where the model speaks next."""
+        return self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, **self.template_settings
+        )
+
+    def next_turn(self, messages: Messages) -> list[int]:
+        """Ids that follow the model's end token where the conversation goes on with `messages`: what the chat template
         puts between an answer's end token and the place where the model speaks again."""
         if not self.chat:
+            text = "".join(m["content"] for m in messages)
             return self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        history = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
-        full = self.tokenizer.apply_chat_template(
-            [*history, {"role": role, "content": text}], tokenize=False, add_generation_prompt=True
-        )
-        after = full.split(_MARK, 1)[1]
+        history: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
+        after = self.render([*history, *messages]).split(_MARK, 1)[1]
         ends = [re.escape(self.tokenizer.decode([i])) for i in self.ends]
         after = re.sub(rf"^\s*(?:{'|'.join(ends)})", "", after)
         return self.tokenizer(after, add_special_tokens=False)["input_ids"]
