@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.families import family_of, resolve
 from anygrpo.probes import effect, groups, learning, parity, payment, rate
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
@@ -84,11 +85,18 @@ def check(
 
 def probe_stage(subject: Subject, kl_per_update: float = rate.TARGET) -> list[Outcome]:
     """Every probe in turn. One that fails by an exception is a serious outcome: training would fail there too."""
-    for name, probe in PROBES.items():
+    for name, probe in (PROBES | _of_family(subject)).items():
         if name == "learning_rate":
             probe = partial(rate.find_rate, target=kl_per_update)
         subject.outcomes[name] = _outcome(name, probe, subject)
     return list(subject.outcomes.values())
+
+
+def _of_family(subject: Subject) -> dict[str, Probe]:
+    """Probes of its own that the family of the recipe's policy brings."""
+    family = family_of(subject.run.recipe.policy.kind)
+    named = family.probes if family else {}
+    return {name: resolve(text) for name, text in named.items() if name not in PROBES}
 
 
 def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
