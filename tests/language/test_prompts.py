@@ -37,12 +37,14 @@ def test_a_last_turn_of_the_assistant_is_left_open():
 
 def test_a_template_that_changes_the_open_turn_is_refused():
     template = "{% for m in messages %}<{{ m.role }}>{{ m.content | upper }}{% endfor %}"
-    with pytest.raises(DataError, match="continue|refuses"):
+    with pytest.raises(DataError, match=r"continue|refuses"):
         prompts(template).rendered([{"role": "user", "content": "x"}, {"role": "assistant", "content": "mixed Case"}])
 
 
 def test_what_a_template_refuses_is_told_with_its_words():
-    template = "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools here') }}{% endif %}{% endfor %}"
+    template = (
+        "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools here') }}{% endif %}{% endfor %}"
+    )
     with pytest.raises(DataError, match="no tools here"):
         prompts(template).rendered([{"role": "user", "content": "x"}, {"role": "tool", "content": "y"}])
 

@@ -57,7 +57,7 @@ class Weights:
         for p in model.parameters():
             p.requires_grad_(False)
         if self._lora:
-            self.module, notes = with_adapters(model.to(dtype), config, seed, trial)
+            self.module, notes = with_adapters(_cast(model, dtype), config, seed, trial)
             self.notes += notes
             self._core = self.module.get_base_model()  # type: ignore[operator]
             self._adapters: Adapters | None = None
@@ -230,6 +230,10 @@ class Weights:
     @property
     def _device(self) -> torch.device:
         return next(self._core.parameters()).device
+
+
+def _cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    return model if getattr(model, "is_quantized", False) else model.to(dtype)
 
 
 def _first(error: Exception) -> str:

@@ -43,7 +43,7 @@ def build(config: CausalLMConfig, seed: int) -> CausalLM:
     tokenizer = loading.load_tokenizer(config.model)
     # Weights in training are float32; a frozen body is loaded in the type it computes in.
     kind = dtype if config.train == "lora" else torch.float32
-    load = lambda: loading.load_model(config.model, kind, str(device))  # noqa: E731
+    load = lambda: loading.load_model(config.model, kind, str(device), config.quantize)  # noqa: E731
     return _assemble(load(), tokenizer, config, dtype, seed, load)
 
 

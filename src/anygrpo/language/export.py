@@ -27,6 +27,7 @@ from anygrpo.language.compute.mirror import bind, mirror
 from anygrpo.language.generation import Support
 from anygrpo.language.policy import CausalLM
 from anygrpo.models.loading import resolve
+from anygrpo.models.origin import origin
 from anygrpo.models.smollm2 import quiet
 
 FORMATS = ("peft", "merged", "full")
@@ -59,6 +60,10 @@ def export(policy: CausalLM, folder: str | Path, format: str = "auto", prompts: 
     if format not in FORMATS or (format == "full") == lora:
         fits = "peft or merged" if lora else "full"
         raise ConfigError(f"format = {format!r} with train = {policy.config.train!r}", f"set format to {fits}")
+    start = origin(policy.config.model)
+    if format == "peft" and start.kind != "plain":
+        what = f"training started from {policy.config.model}: {start.base} with more added, which no folder holds"
+        raise ConfigError(f"format = peft, but {what}", 'set format = "merged"')
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty", "name a folder that does not exist yet")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +165,7 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
     """
     ids = policy.prompts.encode(prompts, NEW)
     asked, own, greedy = _own_answers(policy, ids)
-    base = resolve(policy.config.model) if policy.config.model != "memory" else None
+    base = resolve(policy.config.model) if format == "peft" and policy.config.model != "memory" else None
     dtype = str(policy.weights.dtype).removeprefix("torch.")
     if format == "peft" and base is None:
         return {"format": format, "certified": False, "why": "the base model is in memory only"}

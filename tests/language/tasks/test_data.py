@@ -106,7 +106,13 @@ def test_places_are_rows_where_there_are_no_lines(tmp_path):
             [{"role": "user", "content": "ab"}],
         ),
         (
-            [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": '{"x": 1}'}}]}],
+            [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"function": {"name": "f", "arguments": '{"x": 1}'}}],
+                }
+            ],
             [
                 {
                     "role": "assistant",

@@ -302,7 +302,7 @@ def found_forms(model: Any, hidden: Tensor, logits: Tensor) -> Iterator[HeadForm
     """
     yield named_form(model)
     layer, config = model.get_output_embeddings(), model.config.get_text_config()
-    raw = Head(layer.weight.double(), _double(getattr(layer, "bias", None))).logits(hidden.double())
+    raw = Head(layer.weight.detach().double(), _double(getattr(layer, "bias", None))).logits(hidden.double())
     numbers = {name: float(x) for name, x in config.to_dict().items() if type(x) in (int, float)}
     for cap in (None, *(x for name, x in numbers.items() if "cap" in name and x > 0)):
         y = logits.double()
@@ -316,4 +316,4 @@ def found_forms(model: Any, hidden: Tensor, logits: Tensor) -> Iterator[HeadForm
 
 
 def _double(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.double()
+    return None if x is None else x.detach().double()
