@@ -157,6 +157,34 @@ def test_a_model_that_is_not_causal_is_refused():
     check_causal(AutoModelForCausalLM.from_config(config).eval(), trial)
 
 
+def test_what_begins_only_at_some_length_is_seen_on_the_first_rollout():
+    from transformers import AutoModelForCausalLM, Llama4TextConfig
+
+    torch.manual_seed(0)
+    config = Llama4TextConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, intermediate_size_mlp=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, attention_chunk_size=20, num_local_experts=2,
+        moe_layers=[], pad_token_id=2, bos_token_id=0, eos_token_id=1, max_position_embeddings=128,
+        layer_types=["chunked_attention", "chunked_attention"], no_rope_layers=[1, 1],
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() > 1:
+                p.mul_(6.0)
+    made = policy(model, max_new_tokens=40, min_new_tokens=40)
+    before = made.scorer.paths.ability.shared
+    assert gap_of_long(made) < 1e-4
+    assert before  # at load nothing was to be seen
+    assert not made.scorer.paths.ability.shared
+
+
+def gap_of_long(made):
+    made.sample(PROMPTS, 1, seed=0)
+    made.config = made.config.model_copy(update={"min_new_tokens": 0})
+    return gap(made)
+
+
 def test_the_trial_is_of_real_tokens():
     trial = Trial.of(tiny.tokenizer(), 64, torch.device("cpu"))
     assert all(len(set(row.tolist())) > 5 and min(row.tolist()) > 3 for row in trial.rows)

@@ -50,11 +50,13 @@ def with_adapters(
         return adapted, notes
     problem = attempt(lambda: _run(adapted, trial))
     if problem is not None and default:
+        before = {target_of(name, layer) for name, layer in adapter_layers(model)}
         wrapped = sorted(name for name, layer in adapter_layers(model) if _of_parameter(layer))
         model = adapted.unload()  # type: ignore[operator]
         without += wrapped
         adapted = _wrapped(model, config, seed, tuple(without), only_linear=True)
-        notes.append(f"no adapters on {_short(wrapped)}, with which the model does not run ({problem})")
+        left = before - {target_of(name, layer) for name, layer in adapter_layers(model)}
+        notes.append(f"no adapters on {_short(sorted(left))}, with which the model does not run ({problem})")
         problem = attempt(lambda: _run(adapted, trial))
     if problem is not None:
         raise ConfigError(

@@ -26,6 +26,7 @@ from anygrpo.language.compute.log_probs import Targets
 from anygrpo.language.compute.mirror import bind, mirror
 from anygrpo.language.generation import Support
 from anygrpo.language.policy import CausalLM
+from anygrpo.language.replay import listed
 from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
 from anygrpo.models.smollm2 import quiet
@@ -194,7 +195,7 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
     rollout = policy.answer(ids, NEW)
     made, lengths = rollout.ids.tolist(), rollout.lengths.tolist()
     answers = [row[:n] for row, n in zip(made, lengths)]
-    samples = policy.rows_of(ids, answers)
+    samples = listed(ids, answers, policy.scorer.device)
     targets, model = Targets.of(samples, slice(0, max(lengths))), policy.weights.training_model()
     hidden = policy.scorer.hidden(model, samples, targets)
     flat = score(hidden, policy.scorer.head(model), targets.token, Support(), targets.decision).log_probs

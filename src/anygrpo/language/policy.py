@@ -15,12 +15,13 @@ from anygrpo.core.rollout import Evaluation, Rollout, Stored, Tree
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
+from anygrpo.language.compute.longest import holds_for_the_longest
 from anygrpo.language.conversation import Conversation, Conversations, writers
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
 from anygrpo.language.prompts import Prompts
-from anygrpo.language.replay import given, paid, with_propensity
+from anygrpo.language.replay import given, listed, paid, with_propensity
 from anygrpo.language.settings import CausalLMConfig
 
 PARITY = 1e-3
@@ -50,7 +51,7 @@ class CausalLM(BasePolicy):
         self.parity: float | None = None
         self.trust_sampler: bool | None = None
         self.one_update = self._held = False
-        self.conversations = Conversations(prompts)
+        self.conversations, self._unproved = Conversations(prompts), True
         self._probe = SyncProbe(self.next_log_probs)
 
     @property
@@ -100,9 +101,13 @@ class CausalLM(BasePolicy):
             self.conversations.keep(made.ids[row, : made.lengths[row]].tolist(), said)
         rollout = self._rollout(ids, group_size, made)
         rollout.info["time/generate"] = time.perf_counter() - start
-        if not greedy:
-            rollout = self._checked(rollout)
-        return rollout
+        if greedy:
+            return rollout
+        if self._unproved and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            self._unproved = not holds_for_the_longest(self, rollout)
+            if self._unproved:
+                return self._generate(prompts, group_size, seed, greedy)
+        return self._checked(rollout)
 
     def hold_sampler(self) -> bool:
         """True where the engine's weights can be its own memory and its log-probs are taken as they are (by a check
@@ -202,24 +207,13 @@ class CausalLM(BasePolicy):
     def next_log_probs(self, prompts: list[list[int]], tokens: list[list[int]]) -> list[list[float]]:
         """Log-probs by the training pass, at temperature 1, of given next tokens of each prompt."""
         rows = [p for p, row in enumerate(tokens) for _ in row]
-        samples = self.rows_of([prompts[p] for p in rows], [[t] for row in tokens for t in row])
+        flat = [[t] for row in tokens for t in row]
+        samples = listed([prompts[p] for p in rows], flat, self.scorer.device)
         samples["group"] = torch.tensor(rows, device=self.scorer.device)
         targets, model = Targets.of(samples, slice(0, 1)), self.weights.training_model()
         hidden, head = self.scorer.hidden(model, samples, targets), self.scorer.head(model)
         flat = score(hidden, head, targets.token, Support(), targets.decision).log_probs.float().cpu()
         return [part.tolist() for part in flat.split([len(row) for row in tokens])]
-
-    def rows_of(self, prompts: list[list[int]], answers: list[list[int]]) -> Tree:
-        """Samples [n, ...] of token ids given as lists, one answer a prompt."""
-        width, longest = max(map(len, prompts)), max(1, *map(len, answers))
-        samples = {
-            "prompt_ids": torch.tensor([ids + [0] * (width - len(ids)) for ids in prompts]),
-            "prompt_lengths": torch.tensor([len(ids) for ids in prompts]),
-            "completion_ids": torch.tensor([ids + [0] * (longest - len(ids)) for ids in answers]),
-            "completion_lengths": torch.tensor([len(ids) for ids in answers]),
-            "group": torch.arange(len(prompts)),
-        }
-        return {name: x.to(self.scorer.device) for name, x in samples.items()}
 
     def answer(self, prompts: list[list[int]], length: int) -> Generation:
         """The likeliest answers of at most `length` tokens to prompts of token ids, whatever the sampling settings."""

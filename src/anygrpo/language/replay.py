@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Stored
+from anygrpo.core.rollout import Stored, Tree
 from anygrpo.language.generation import Generation
 
 
@@ -41,3 +41,16 @@ def paid(stored: Stored, valid: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
 
     rewards = torch.zeros(valid.shape) if stored.rewards is None else spread(stored.rewards)
     return rewards, {name: spread(rows) for name, rows in stored.components.items()}
+
+
+def listed(prompts: list[list[int]], answers: list[list[int]], device: torch.device) -> Tree:
+    """Samples [n, ...] of token ids given as lists, one answer a prompt."""
+    width, longest = max(map(len, prompts)), max(1, *map(len, answers))
+    samples = {
+        "prompt_ids": torch.tensor([ids + [0] * (width - len(ids)) for ids in prompts]),
+        "prompt_lengths": torch.tensor([len(ids) for ids in prompts]),
+        "completion_ids": torch.tensor([ids + [0] * (longest - len(ids)) for ids in answers]),
+        "completion_lengths": torch.tensor([len(ids) for ids in answers]),
+        "group": torch.arange(len(prompts)),
+    }
+    return {name: x.to(device) for name, x in samples.items()}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from anygrpo.errors import ConfigError
 from anygrpo.language.compute import attention
 from anygrpo.language.compute.attention import Packed
+from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.cache import Step
 from anygrpo.language.compute.layout import pack
 from anygrpo.language.engine.group import forward, prefill
@@ -101,7 +102,7 @@ def _difference(model: nn.Module, tokens: Tensor | None) -> float:
 
 def _plain(model: nn.Module, ids: Tensor) -> Tensor:
     positions = torch.arange(len(ids), device=ids.device)[None]
-    out = model.base_model(input_ids=ids[None], position_ids=positions, use_cache=False)  # type: ignore[union-attr, operator]
+    out = body_of(model)(input_ids=ids[None], position_ids=positions, use_cache=False)  # type: ignore[union-attr, operator]
     return out.last_hidden_state[0]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.head import LOGITS, Head, HeadForm, head_of
 
@@ -48,7 +49,8 @@ class Paths:
         if self.form is None:
             out = model(**accepted(type(model), inputs))
             return out.logits, out
-        out = model.base_model(**accepted(type(model.base_model), inputs))  # type: ignore[operator, arg-type]
+        body = body_of(model)
+        out = body(**accepted(type(body), inputs))
         return out.last_hidden_state, out
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError
 from anygrpo.language.adapters import Adapters
+from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.capability import PLAIN, Ability, ability
 from anygrpo.language.compute.head import HeadForm, found_forms, head_of, score
 from anygrpo.language.compute.log_probs import Scorer, Targets
@@ -182,7 +183,7 @@ def _form(model: nn.Module, trial: Trial, logits: Tensor, precise: bool) -> Head
 
     def found() -> HeadForm | None:
         with torch.no_grad():
-            out = model.base_model(input_ids=trial.rows[0][None], use_cache=False)  # type: ignore[operator, union-attr]
+            out = body_of(model)(input_ids=trial.rows[0][None], use_cache=False)  # type: ignore[operator, union-attr]
             hidden = out.last_hidden_state[0]
             for form in found_forms(model, hidden, logits):
                 made = head_of(model, precise, form).logits(hidden)

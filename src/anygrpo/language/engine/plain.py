@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.head import Head, HeadForm
 from anygrpo.language.compute.paths import Paths
@@ -34,7 +35,7 @@ def generate_plain(
 
     paths = paths or Paths(Ability(False), HeadForm())
     device = next(model.parameters()).device
-    body = model if paths.form is None else model.base_model
+    body = model if paths.form is None else body_of(model)
     keyword = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"  # type: ignore[union-attr, arg-type]
     every = [ids for ids in prompts for _ in range(group_size)]
     rows = Rows(len(every), sampling, turn, text)
