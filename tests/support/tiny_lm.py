@@ -12,7 +12,7 @@ from anygrpo.core.task import Scores, Stored, Task
 from anygrpo.language import build as causal_lm
 from anygrpo.language.settings import CausalLMConfig
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "language"))
 
 
 def policy(seed: int, **options: Any) -> causal_lm.CausalLM:

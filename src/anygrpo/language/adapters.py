@@ -6,37 +6,97 @@ type, as everything around them, from casts that are made once a step; trained w
 
 from __future__ import annotations
 
+import re
 import types
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError
+from anygrpo.language.compute.mirror import without_wrappers
 from anygrpo.language.compute.narrow import Casts
+from anygrpo.language.compute.trial import Trial, attempt, own_logits
 from anygrpo.language.settings import CausalLMConfig
 
 
-def with_adapters(model: nn.Module, config: CausalLMConfig, seed: int) -> nn.Module:
-    """PEFT's model with float32 adapters, in eval mode.
+def with_adapters(
+    model: nn.Module, config: CausalLMConfig, seed: int, trial: Trial | None = None
+) -> tuple[nn.Module, list[str]]:
+    """(PEFT's model with float32 adapters, in eval mode; what was left out, and why).
+
+    With a trial each adapter must get a gradient from the library's own forward: of default targets those that get
+    none are left out, of named ones they are refused.
 
     Raises:
-        ConfigError: no such layers.
+        ConfigError: no such layers, or adapters that would never learn.
     """
+    default, notes = config.lora.targets == "all-linear", []
+    without: list[str] = []
+    try:
+        adapted = _wrapped(model, config, seed, ())
+    except ConfigError as error:
+        refused = {n for n, m in model.named_modules() if isinstance(m, nn.Linear) and f"'{_leaf(n)}'" in error.what}
+        if not default or not refused:
+            raise
+        _unwrap(model)
+        without += sorted(refused)
+        adapted = _wrapped(model, config, seed, tuple(without), only_linear=True)
+        notes.append(f"no adapters on {_short(without)}, which PEFT does not take in this model")
+    if trial is None:
+        return adapted, notes
+    problem = attempt(lambda: _run(adapted, trial))
+    if problem is not None and default:
+        before = {target_of(name, layer) for name, layer in adapter_layers(model)}
+        wrapped = sorted(name for name, layer in adapter_layers(model) if _of_parameter(layer))
+        model = adapted.unload()  # type: ignore[operator]
+        without += wrapped
+        adapted = _wrapped(model, config, seed, tuple(without), only_linear=True)
+        left = before - {target_of(name, layer) for name, layer in adapter_layers(model)}
+        notes.append(f"no adapters on {_short(sorted(left))}, with which the model does not run ({problem})")
+        problem = attempt(lambda: _run(adapted, trial))
+    if problem is not None:
+        raise ConfigError(
+            f"lora.targets = {config.lora.targets!r}: the model does not run with these adapters: {problem}",
+            "name other layers in lora.targets",
+        )
+    dead = dead_adapters(adapted, trial)
+    if dead and default:
+        without += dead
+        model = adapted.unload()  # type: ignore[operator]
+        adapted = _wrapped(model, config, seed, tuple(without), only_linear=bool(notes))
+        notes.append(f"no adapters on {_short(dead)}, which no gradient reaches")
+        dead = dead_adapters(adapted, trial)
+    if dead:
+        raise ConfigError(
+            f"adapters on {_short(dead)} never get a gradient: nothing that the model computes depends on them",
+            "leave them out of lora.targets",
+        )
+    return adapted, notes
+
+
+def _wrapped(
+    model: nn.Module, config: CausalLMConfig, seed: int, without: tuple[str, ...], only_linear: bool = False
+) -> nn.Module:
     import peft
 
-    targets = config.lora.targets
+    targets: Any = config.lora.targets
+    if only_linear:
+        head = getattr(model, "get_output_embeddings", lambda: None)()
+        targets = [n for n, m in model.named_modules() if type(m) is nn.Linear and m is not head and n not in without]
     lora = peft.LoraConfig(
         r=config.lora.rank,
         lora_alpha=config.lora.alpha,  # type: ignore[arg-type]
         target_modules=targets if isinstance(targets, str) else list(targets),
+        exclude_modules=list(without) or None,
         task_type="CAUSAL_LM",
     )
     try:
         with torch.random.fork_rng(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers, not ours to act on
+            warnings.simplefilter("ignore")  # between peft and transformers, or about merging, which is done elsewhere
             torch.manual_seed(seed)
             adapted = peft.get_peft_model(model, lora).eval()  # type: ignore[arg-type]
     except ValueError as error:
@@ -48,6 +108,68 @@ def with_adapters(model: nn.Module, config: CausalLMConfig, seed: int) -> nn.Mod
     return adapted
 
 
+def _leaf(name: str) -> str:
+    return name.rpartition(".")[2].removesuffix(".base_layer")
+
+
+def _unwrap(model: nn.Module) -> None:
+    """Take out the adapters that PEFT had put in before it refused."""
+    for name, module in list(model.named_modules()):
+        if hasattr(module, "base_layer"):
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, module.base_layer)
+
+
+def _run(adapted: Any, trial: Trial) -> None:
+    with torch.no_grad():
+        own_logits(adapted.get_base_model(), trial.rows[0])
+
+
+def dead_adapters(adapted: Any, trial: Trial) -> list[str]:
+    """Layers whose adapters get no gradient from the library's own forward, in all places of the same name but for
+    numbers: an expert that these few tokens did not meet is not dead."""
+    named = [(name, p) for name, p in adapted.named_parameters() if p.requires_grad]
+    with moved(adapted):
+        logits = trial.own(adapted.get_base_model())
+        loss = sum((z.float().log_softmax(-1)[:, ::3].square().mean() for z in logits), torch.zeros(()))
+        made = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
+    layer = lambda name: re.split(r"\.lora_", name.removeprefix("base_model.model."))[0]  # noqa: E731
+    alike = lambda name: re.sub(r"\d+", "N", layer(name))  # noqa: E731
+    alive = {alike(name) for (name, _), g in zip(named, made) if g is not None and bool(g.any())}
+    return sorted({layer(name) for name, _ in named if alike(name) not in alive})
+
+
+@contextmanager
+def moved(module: nn.Module) -> Iterator[None]:
+    """Adapters away from their beginning, where they are nothing, and back."""
+    held = [(p, p.detach().clone()) for n, p in module.named_parameters() if p.requires_grad and ".lora_" in n]
+    generator = torch.Generator().manual_seed(0)
+    try:
+        with torch.no_grad():
+            for p, _ in held:
+                if not p.any():
+                    p.copy_(0.02 * torch.randn(p.shape, generator=generator))
+        yield
+    finally:
+        with torch.no_grad():
+            for p, value in held:
+                p.copy_(value)
+
+
+def _short(names: list[str]) -> str:
+    """Names with their layers' numbers taken together."""
+    return ", ".join(sorted({re.sub(r"\d+", "*", name) for name in names}))
+
+
+def _of_parameter(layer: Any) -> bool:
+    return hasattr(layer, "parameter_name")
+
+
+def target_of(name: str, layer: Any) -> str:
+    """The name of the weight that an adapter adds to, as it is without adapters."""
+    return without_wrappers(f"{name}.{getattr(layer, 'parameter_name', 'weight')}")
+
+
 def adapter_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
     """(name, layer) of everything that PEFT has adapted."""
     for name, module in model.named_modules():
@@ -57,7 +179,8 @@ def adapter_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 def merge(weight: Tensor, layer: Any) -> Tensor:
     """The float32 weight with its adapter added."""
-    return weight.detach().float() + layer.get_delta_weight(layer.active_adapters[0]).float()
+    delta = layer.get_delta_weight(layer.active_adapters[0]).float()
+    return weight.detach().float() + delta.reshape(weight.shape)
 
 
 class Adapters:

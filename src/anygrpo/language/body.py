@@ -20,13 +20,11 @@ from torch import Tensor, nn
 from anygrpo.core.device import keep_freed_memory
 from anygrpo.core.policy import frozen_weights
 from anygrpo.errors import ConfigError
-from anygrpo.language.adapters import Adapters, adapter_layers, merge, with_adapters
-from anygrpo.language.compute.mirror import mirror
+from anygrpo.language.adapters import Adapters, adapter_layers, merge, moved, target_of, with_adapters
+from anygrpo.language.compute.mirror import mirror, without_wrappers
 from anygrpo.language.compute.narrow import Narrow
-from anygrpo.language.kernels.gated import fuse_gates
-from anygrpo.language.kernels.linear import fuse_linears
-from anygrpo.language.kernels.norms import fuse_norms
-from anygrpo.language.kernels.rotary import fuse_rotary
+from anygrpo.language.compute.proof import proved_adapters, proved_kernels, put_in
+from anygrpo.language.compute.trial import Trial, check_causal
 from anygrpo.language.settings import CausalLMConfig
 
 
@@ -37,12 +35,21 @@ class Weights:
         module: what the optimizer and checkpoints see.
         dtype: of the matrix products.
         sampler: the model to generate with; brought up to date from `merged` by its engine.
+        kernels: names of the functions put in place of the library's.
+        notes: what was left to the library, and why.
     """
 
     def __init__(
-        self, model: nn.Module, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Callable[[], nn.Module]
+        self,
+        model: nn.Module,
+        config: CausalLMConfig,
+        dtype: torch.dtype,
+        seed: int,
+        reload: Callable[[], nn.Module],
+        trial: Trial,
     ) -> None:
         self.dtype, self._reload = dtype, reload
+        self.notes: list[str] = []
         self._frozen: dict[str, Tensor] | nn.Module | None = None
         self._stand_in: nn.Module | None = None
         self._separate = False
@@ -50,9 +57,10 @@ class Weights:
         for p in model.parameters():
             p.requires_grad_(False)
         if self._lora:
-            self.module = with_adapters(model.to(dtype), config, seed)
+            self.module, notes = with_adapters(_cast(model, dtype), config, seed, trial)
+            self.notes += notes
             self._core = self.module.get_base_model()  # type: ignore[operator]
-            self._adapters: Adapters | None = Adapters(self._core)
+            self._adapters: Adapters | None = None
         else:
             self.module = self._core = model
             self._adapters = None
@@ -60,15 +68,56 @@ class Weights:
             for p in model.parameters():
                 p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
         mixed = not self._lora and dtype != torch.float32
-        self._narrow = Narrow(self._core, dtype) if mixed else None
+        self._narrow = self._twin(dtype) if mixed else None
         if mixed and self._device.type == "cpu":
             keep_freed_memory()
         trained = self._narrow.model if self._narrow else self._core
-        self.sampler = mirror(trained) if self._lora or mixed else self._core
-        for m in {id(m): m for m in (self._core, trained, self.sampler)}.values():
-            fuse(m)
+        with moved(self.module):
+            check_causal(self.training_model(), trial)
+            if self._lora:
+                self._adapters, notes = proved_adapters(self._core, trial)
+                self.notes += notes
+            self.kernels, notes = proved_kernels(self.training_model(), self.parameters(), trial)
+            self.notes += notes
+        self.sampler = self._sampler(trained) if self._lora or self._narrow else self._core
+        for m in {id(m): m for m in (self._core, self.sampler) if m is not trained}.values():
+            put_in(m, self.kernels)
         if config.gradient_checkpointing:
             checkpoint_layers(trained)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """What is trained."""
+        return [p for p in self.module.parameters() if p.requires_grad]
+
+    @property
+    def live(self) -> bool:
+        """The sampler is the very model that is trained, adapters and all: nothing has to be brought up to date."""
+        return self.sampler is (self._narrow.model if self._narrow else self._core)
+
+    def sample_live(self) -> nn.Module:
+        """From now on the sampler is the model that is trained."""
+        self.sampler = self._narrow.model if self._narrow else self._core
+        return self.sampler
+
+    def _sampler(self, trained: nn.Module) -> nn.Module:
+        try:
+            return mirror(trained)
+        except Exception as error:  # whatever a model does when it is made without memory
+            self.notes.append(f"generation uses the trained model itself: a twin cannot be made ({_first(error)})")
+            return trained
+
+    def _twin(self, dtype: torch.dtype) -> Narrow | None:
+        try:
+            made = Narrow(self._core, dtype)
+            with torch.no_grad():
+                made.bind()(input_ids=torch.zeros(1, 2, dtype=torch.long, device=self._device), use_cache=False)
+            return made
+        except Exception as error:  # as above; or weights that its code casts itself
+            self.notes.append(f"matrix products are float32: a twin in {dtype} does not run ({_first(error)})")
+            self.dtype = torch.float32
+            for p in self._core.parameters():
+                p.data = p.data.float()
+            return None
 
     def own_sampler(self) -> nn.Module:
         """From now on the sampler is a model object of its own, so that the weights may be cut into shards.
@@ -86,12 +135,17 @@ class Weights:
             self._adapters = None
         if self.sampler is self._core:
             self.sampler = mirror(self._core)
-            fuse(self.sampler)
+            put_in(self.sampler, self.kernels)
         return self.sampler
 
     @property
     def config(self) -> Any:
         return self._core.config
+
+    @property
+    def base(self) -> Any:
+        """The library's model, with adapters in it where there are any."""
+        return self._core
 
     def training_model(self) -> nn.Module:
         """The model for a pass with gradients. In eval mode: nothing random is alive while scoring."""
@@ -109,16 +163,18 @@ class Weights:
     def merged(self) -> Iterator[tuple[str, Tensor]]:
         """(Hugging Face name, value) of every weight; adapters added in float32. Frozen weights are not copied, nor are
         casts of trained ones, up to date from here to the next change of the weights."""
-        adapters = dict(adapter_layers(self._core))
+        adapters = {target_of(name, layer): layer for name, layer in adapter_layers(self._core)}
         casts = self._casts()
         if self._adapters is not None:
             self._adapters.refresh()
         for name, p in self._core.named_parameters(remove_duplicate=False):
-            layer, _, leaf = name.rpartition(".base_layer.")
-            if layer and leaf == "weight" and layer in adapters:
-                yield f"{layer}.weight", merge(p, adapters[layer])
-            elif ".lora_" not in name:
-                yield name.replace(".base_layer.", "."), casts.get(name, p.detach())
+            plain = without_wrappers(name)
+            if ".lora_" in name:
+                continue
+            if plain in adapters and plain != name:
+                yield plain, merge(p, adapters[plain])
+            else:
+                yield plain, casts.get(name, p.detach())
 
     def _casts(self) -> dict[str, Tensor]:
         """Casts of the present weights (in `reference`, of its own), for a sampler that shares them."""
@@ -168,7 +224,7 @@ class Weights:
         if self._narrow is None:
             return {name: p.to(self._device, torch.float32) for name, p in source.items()}
         twin = self._narrow.frozen(source)
-        fuse(twin)
+        put_in(twin, self.kernels)
         return twin
 
     @property
@@ -176,14 +232,12 @@ class Weights:
         return next(self._core.parameters()).device
 
 
-def fuse(model: nn.Module) -> None:
-    """Our functions in place of the library's modules where they keep less or launch less; weights are read at each
-    call."""
-    fuse_gates(model)
-    fuse_norms(model)
-    fuse_rotary(model)
-    if next(model.parameters()).device.type == "cpu":
-        fuse_linears(model)
+def _cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    return model if getattr(model, "is_quantized", False) else model.to(dtype)
+
+
+def _first(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
 
 
 def _unfreeze(model: nn.Module, config: CausalLMConfig) -> None:

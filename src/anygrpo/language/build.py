@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,17 +13,22 @@ from torch import nn
 
 from anygrpo.core import device as machine
 from anygrpo.errors import ConfigError
+from anygrpo.language.adapters import moved
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.attention import install
-from anygrpo.language.compute.capability import Ability, ability
-from anygrpo.language.compute.head import head_of
 from anygrpo.language.compute.log_probs import Scorer
+from anygrpo.language.compute.paths import Paths
+from anygrpo.language.compute.proof import prove_sampling, prove_scoring
+from anygrpo.language.compute.trial import Trial
+from anygrpo.language.conversation import check_template
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.generation import Engine
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.models import loading
+
+log = logging.getLogger("anygrpo")
 
 __all__ = ["CausalLM", "build", "from_model"]
 
@@ -36,7 +43,7 @@ def build(config: CausalLMConfig, seed: int) -> CausalLM:
     tokenizer = loading.load_tokenizer(config.model)
     # Weights in training are float32; a frozen body is loaded in the type it computes in.
     kind = dtype if config.train == "lora" else torch.float32
-    load = lambda: loading.load_model(config.model, kind, str(device))  # noqa: E731
+    load = lambda: loading.load_model(config.model, kind, str(device), config.quantize)  # noqa: E731
     return _assemble(load(), tokenizer, config, dtype, seed, load)
 
 
@@ -63,28 +70,50 @@ def _assemble(
 ) -> CausalLM:
     ends = loading.end_ids(model, tokenizer, config.eos)
     prompts = Prompts(tokenizer, config, loading.context_length(model), ends)
+    if config.environment is not None and (said := check_template(prompts)) is not None:
+        log.warning("%s", said)
     device = next(model.parameters()).device
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
-    weights = Weights(model, config, dtype, seed, reload)
-    can = ability(weights.training_model(), config.attention)
-    engine = _ENGINES[config.engine](config, weights, prompts, precise, can)
-    return CausalLM(config, weights, Scorer(device, precise, can), prompts, engine)
+    trial = Trial.of(tokenizer, model.config.get_text_config().vocab_size, device)  # type: ignore[union-attr, operator]
+    weights = Weights(model, config, dtype, seed, reload, trial)
+    with moved(weights.module):
+        paths = prove_scoring(weights, trial, config.attention, precise)
+        paths, engine = _ENGINES[config.engine](config, weights, prompts, precise, paths, trial)
+    paths = replace(paths, kernels=weights.kernels, notes=(*weights.notes, *paths.notes))
+    for note in paths.notes:
+        log.warning("%s: %s", type(model).__name__, note)
+    return CausalLM(config, weights, Scorer(device, precise, paths), prompts, engine)
 
 
-def _builtin(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
-    if can.shared:
+Made = tuple[Paths, Engine]
+
+
+def _builtin(
+    config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, paths: Paths, trial: Trial
+) -> Made:
+    def engine_of(model: nn.Module, paths: Paths) -> BuiltinEngine:
+        head = lambda m: paths.head(m, precise)  # noqa: E731
+        return BuiltinEngine(model, weights.dtype, head, prompts.text, paths, weights.live)
+
+    if paths.ability.shared:
         install(weights.sampler)
-    return BuiltinEngine(weights.sampler, weights.dtype, lambda m: head_of(m, precise), prompts.text, can)
+    return prove_sampling(weights, paths, trial, engine_of)
 
 
-def _server(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
-    return importlib.import_module("anygrpo.language.engine.vllm_server").build_engine(config, weights.dtype, prompts)
+def _server(
+    config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, paths: Paths, trial: Trial
+) -> Made:
+    return paths, importlib.import_module("anygrpo.language.engine.vllm_server").build_engine(
+        config, weights.dtype, prompts
+    )
 
 
-def _vllm(config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, can: Ability) -> Engine:
+def _vllm(
+    config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, paths: Paths, trial: Trial
+) -> Made:
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
-    return importlib.import_module("anygrpo.language.engine.vllm").build_engine(config, weights.dtype, prompts)
+    return paths, importlib.import_module("anygrpo.language.engine.vllm").build_engine(config, weights.dtype, prompts)
 
 
 _ENGINES = {"builtin": _builtin, "vllm": _vllm, "vllm_server": _server}

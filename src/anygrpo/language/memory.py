@@ -32,7 +32,7 @@ import torch
 
 from anygrpo.language.compute.head import BLOCK
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
-from anygrpo.models.loading import resolve
+from anygrpo.models.loading import base_of
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Recipe, number
 
@@ -111,7 +111,7 @@ def read_shape(policy: CausalLMConfig) -> Shape:
     """
     from transformers import AutoConfig
 
-    return shape_of(AutoConfig.from_pretrained(resolve(policy.model)), policy.lora)
+    return shape_of(AutoConfig.from_pretrained(base_of(policy.model)), policy.lora)
 
 
 @dataclass(frozen=True)

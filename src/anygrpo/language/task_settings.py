@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from anygrpo.families import kind_of, resolve
 from anygrpo.recipe.section import Section
 from anygrpo.scoring.settings import Rewards
 
@@ -48,19 +49,69 @@ class ArithmeticTask(TextTask):
 
 
 class JsonlTask(TextTask):
-    """A user's JSON Lines file, one object a line."""
+    """A user's data (`data`, or by its older name `jsonl`): JSON Lines, JSON, CSV, Parquet, a saved `datasets` folder,
+    or the name of a data set on the Hub."""
 
-    kind: Literal["jsonl"]
+    kind: Literal["jsonl", "data"]
     path: str
+    "A file (.jsonl .json .csv .tsv .parquet), a folder of them, a folder of datasets' save_to_disk, or owner/name."
+    split: str = "train"
+    "Of a data set that has several."
+    subset: str | None = None
+    "Configuration of a data set of the Hub."
     prompt_column: str = "prompt"
     "A text, or a list of {role, content} messages."
     answer_column: str | None = "answer"
     "Gold answers, where rows have them: demonstrations of supervised stages. Rewards name their own columns."
     held_out_path: str | None = None
-    "File of evaluation prompts; a share of `path` where not given."
+    "Evaluation prompts, in any of these forms; a share of `path` where not given."
+    held_out_split: str = "test"
+    "Of a `held_out_path` that has several."
     held_out_share: float = Field(0.1, gt=0, lt=1)
     "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
     rewards: Rewards = Field(min_length=1)
+
+
+class Source(Section):
+    """`[[task.sources]]`: one task of a mixture."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    "Its measures are eval/NAME/..., its rewards reward/component/NAME.REWARD."
+    share: float = Field(1.0, gt=0)
+    "Of the prompts, in proportion to the other sources'."
+    task: dict[str, Any]
+    "`[task.sources.task]`: any text task, with rewards of its own."
+
+    @property
+    def section(self) -> Any:
+        """The task's own section."""
+        return _section(self.task)
+
+    @model_validator(mode="after")
+    def _readable(self) -> Source:
+        _section(self.task)
+        return self
+
+
+def _section(task: dict[str, Any]) -> Any:
+    kind = kind_of("task", task.get("kind"))
+    if kind.form != "text" or task.get("kind") == "mixture":
+        raise ValueError(f"source of kind {task.get('kind')!r}: a mixture is of tasks whose outputs are texts")
+    return resolve(kind.settings).model_validate(task)
+
+
+class MixtureTask(Section):
+    """Several text tasks in one recipe."""
+
+    kind: Literal["mixture"]
+    sources: tuple[Source, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _named_apart(self) -> MixtureTask:
+        names = [source.name for source in self.sources]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ValueError(f"two sources are called {twice[0]!r}")
+        return self
 
 
 class ReasoningGymTask(TextTask):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from anygrpo.errors import DataError
+from anygrpo.models.origin import added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
 
 
@@ -35,16 +37,26 @@ def resolve(name: str) -> str:
     return str(folder)
 
 
+def base_of(name: str) -> str:
+    """What `from_pretrained` is given for the architecture: of an adapter or a run that of its base."""
+    found = origin(name)
+    return resolve(name) if found.kind == "plain" else base_of(found.base)
+
+
 def load_tokenizer(name: str) -> Any:
-    """The fast tokenizer of a model.
+    """The fast tokenizer of a model; of an adapter or a run the one that lies there, or its base's.
 
     Raises:
         DataError: not found, not readable, or without any end token.
     """
     from transformers import AutoTokenizer
 
+    found = origin(name)
+    if found.kind != "plain" and not (found.folder / "tokenizer_config.json").is_file():
+        return load_tokenizer(found.base)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve(name))
+        place = resolve(name) if found.kind == "plain" else str(found.folder)
+        tokenizer = AutoTokenizer.from_pretrained(place)
     except (OSError, ValueError) as error:
         raise _not_found("tokenizer", name, error) from None
     if tokenizer.eos_token_id is None:
@@ -54,20 +66,47 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
-def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu") -> nn.Module:
-    """The causal language model in eval mode, all weights of one type, its own sampling defaults forgotten.
+def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu", quantize: str = "none") -> nn.Module:
+    """The causal language model in eval mode, all weights of one type.
+
+    Args:
+        name: see `origin`; an adapter is merged in float32 and cast once.
+        quantize: "4bit" or "8bit": frozen weights held so by bitsandbytes.
 
     Raises:
-        DataError: not found, or not a causal language model.
+        DataError: not found, not a causal language model, or quantised by a package that is not there.
     """
     from transformers import AutoModelForCausalLM
 
+    found = origin(name)
+    if found.kind != "plain":
+        base = load_model(found.base, torch.float32, device)
+        return added(base, found).to(device=device, dtype=dtype).eval()
+    extra = {} if quantize == "none" else {"quantization_config": _bits(quantize, dtype), "device_map": {"": device}}
     try:
         with quiet():
-            model = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype)
-    except (OSError, ValueError) as error:
+            model = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, **extra)
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise _not_found("model", name, error) from None
+    if getattr(model, "is_quantized", False):
+        return model.eval()
     return model.to(device=device, dtype=dtype).eval()
+
+
+def _bits(quantize: str, dtype: torch.dtype) -> Any:
+    """Settings of bitsandbytes: 4-bit is nf4 with double quantisation."""
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise DataError(f"quantize = {quantize!r} needs the package bitsandbytes", "pip install bitsandbytes, or none")
+    from transformers import BitsAndBytesConfig
+
+    if quantize == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def load(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Loaded:

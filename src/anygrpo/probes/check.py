@@ -15,7 +15,12 @@ import torch
 
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
+<<<<<<< 64bea29c45d6bf3c749bdb93e4eade3417769045
 from anygrpo.probes import attacks, cheats, conformance, effect, groups, learning, parity, payment, rate
+=======
+from anygrpo.families import family_of, resolve
+from anygrpo.probes import effect, groups, learning, parity, payment, rate
+>>>>>>> ccfb564c17c394e6a0875615b1dd029fe4566902
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
@@ -101,12 +106,19 @@ def probe_stage(
     subject: Subject, kl_per_update: float = rate.TARGET, only: Collection[str] = tuple(PROBES)
 ) -> list[Outcome]:
     """Every probe in turn. One that fails by an exception is a serious outcome: training would fail there too."""
-    for name, probe in PROBES.items():
+    for name, probe in (PROBES | _of_family(subject)).items():
         if name == "learning_rate":
             probe = partial(rate.find_rate, target=kl_per_update)
         if name in only or name in _ASKED_BY_OTHERS:
             subject.outcomes[name] = _outcome(name, probe, subject)
     return [outcome for name, outcome in subject.outcomes.items() if name in only]
+
+
+def _of_family(subject: Subject) -> dict[str, Probe]:
+    """Probes of its own that the family of the recipe's policy brings."""
+    family = family_of(subject.run.recipe.policy.kind)
+    named = family.probes if family else {}
+    return {name: resolve(text) for name, text in named.items() if name not in PROBES}
 
 
 def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:

@@ -39,7 +39,13 @@ def _interface(
     if layout is None:
         return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **kwargs)
     scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
-    return layout.attend(module, query, key, value, scaling), None
+    narrower = query.shape[-1] - value.shape[-1]
+    if query.shape[-1] != key.shape[-1] or narrower < 0 or key.shape[:3] != value.shape[:3] or len(query) != 1:
+        raise ValueError(f"queries {tuple(query.shape)}, keys {tuple(key.shape)}, values {tuple(value.shape)}")
+    if narrower:  # kernels know one size of a head: values of zeros add nothing
+        value = nn.functional.pad(value, (0, narrower))
+    out = layout.attend(module, query, key, value, scaling)
+    return out[..., : out.shape[-1] - narrower] if narrower else out, None
 
 
 _watched: dict[str, Any] | None = None
@@ -84,6 +90,8 @@ class Packed:
     def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """query [1, H, N, D], key and value [1, KV, N, D] -> [1, N, H, D]."""
         if self.kept is not None:
+            if getattr(module, "layer_idx", None) != len(self.kept):
+                raise ValueError(f"layer {getattr(module, 'layer_idx', None)} attends as number {len(self.kept)}")
             self.kept.append((key[0], value[0]))
         if fits(query) and _varlen_works(query.device, query.dtype, query.shape[1], key.shape[1], query.shape[3]):
             q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))

@@ -61,9 +61,9 @@ class GroupCache:
         hidden = torch.arange(longest, device=k.device) >= size[:, None] if min(lengths) < longest else None
         cache = GroupCache(prompt_of, prompt_of, 0, size, hidden, prompt_k, prompt_v)
         cache._place()
-        shape = (sum(rows), k.shape[0], width, k.shape[2])
-        cache.own_k = [k.new_zeros(shape) for _ in kept]
-        cache.own_v = [k.new_zeros(shape) for _ in kept]
+        empty = lambda x: x.new_zeros(sum(rows), x.shape[0], width, x.shape[2])  # noqa: E731
+        cache.own_k = [empty(keys) for keys, _ in kept]
+        cache.own_v = [empty(values) for _, values in kept]
         return cache
 
     def _place(self) -> None:
@@ -139,6 +139,9 @@ class Step:
     def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """query [1, H, R, D], key and value [1, KV, R, D] -> [1, R, H, D]."""
         layer = module.layer_idx
+        held = self.cache.own_k[layer].shape  # kernels read memory by this shape
+        if (key.shape[1], key.shape[3]) != (held[1], held[3]) or value.shape != key.shape:
+            raise ValueError(f"layer {layer} gives keys {tuple(key.shape)} where its prompt's are {tuple(held)}")
         if decoding.fits(query, key, self.place) and _fused_works(
             query.device, query.dtype, query.shape[1], key.shape[1], query.shape[3]
         ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 import torch
@@ -11,11 +10,12 @@ from torch import Tensor, nn
 from anygrpo.errors import ConfigError
 from anygrpo.language.compute import attention
 from anygrpo.language.compute.attention import Packed
+from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.cache import Step
 from anygrpo.language.compute.layout import pack
 from anygrpo.language.compute.passes import forward, prefill
 
-log = logging.getLogger("anygrpo")
+PLAIN = "attention = plain"
 
 UNKNOWN = ("softcap", "s_aux", "alibi")
 """Arguments with which a model asks its attention for more than softmax(q k) v."""
@@ -41,31 +41,30 @@ class Ability:
         return self.shared and (self.limit is None or tokens <= self.limit)
 
 
-def ability(model: nn.Module, wanted: str) -> Ability:
+def ability(model: nn.Module, wanted: str, tokens: Tensor | None = None) -> Ability:
     """What the model can take; installs our attention in it where it helps.
 
     Args:
         wanted: "auto", "plain" or "shared".
+        tokens: nine ids or more to try it on; made up where not given.
 
     Raises:
         ConfigError: "shared" is demanded of a model that cannot.
     """
     if wanted == "plain":
-        return Ability(False, reason="attention = plain")
-    found = _try(model)
+        return Ability(False, reason=PLAIN)
+    found = _try(model, tokens)
     if not found.shared and wanted == "shared":
         raise ConfigError(f'attention = "shared": {found.reason}', 'set attention = "auto" or "plain"')
-    if found.reason:
-        log.warning("%s: %s", type(model).__name__, found.reason)
     return found
 
 
-def _try(model: nn.Module) -> Ability:
+def _try(model: nn.Module, tokens: Tensor | None) -> Ability:
     before = model.config._attn_implementation  # type: ignore[union-attr]
     try:
         attention.install(model)
         with attention.watching() as seen, torch.no_grad():
-            error = _difference(model)
+            error = _difference(model, tokens)
     except Exception as problem:
         model.config._attn_implementation = before  # type: ignore[union-attr]
         return Ability(
@@ -82,11 +81,12 @@ def _try(model: nn.Module) -> Ability:
     return Ability(True, window, reason)
 
 
-def _difference(model: nn.Module) -> float:
+def _difference(model: nn.Module, tokens: Tensor | None) -> float:
     """Largest difference of hidden states between packed, decoded and plain passes over a made-up group."""
     device = next(model.parameters()).device
     size = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
     ids = torch.randint(0, size, (9,), generator=torch.Generator().manual_seed(0)).to(device)
+    ids = ids if tokens is None else tokens[:9]
     prompt, rows = ids[:4], [ids[4:7], ids[7:9]]
     packed = pack([4], [[3, 2]], device)
     ours = forward(model, ids, packed.positions, Packed(packed))
@@ -102,7 +102,7 @@ def _difference(model: nn.Module) -> float:
 
 def _plain(model: nn.Module, ids: Tensor) -> Tensor:
     positions = torch.arange(len(ids), device=ids.device)[None]
-    out = model.base_model(input_ids=ids[None], position_ids=positions, use_cache=False)  # type: ignore[union-attr, operator]
+    out = body_of(model)(input_ids=ids[None], position_ids=positions, use_cache=False)  # type: ignore[union-attr, operator]
     return out.last_hidden_state[0]
 
 

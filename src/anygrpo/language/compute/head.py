@@ -10,6 +10,7 @@ which is then chained through the temperature and the soft cap c tanh(z / c) of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +40,13 @@ class Head:
     """The output layer of a model: logits = cap(scale * (hidden @ weight.T + bias)).
 
     Attributes:
-        weight: [V, H]; bias: [V] or None.
+        weight: [V, H], or None where hidden states are logits already; bias: [V] or None.
         cap: soft cap of the logits (c tanh(z / c)) or None.
         scale: constant factor of the logits.
         precise: logits in float32 from bfloat16 hidden states.
     """
 
-    weight: Tensor
+    weight: Tensor | None
     bias: Tensor | None = None
     cap: float | None = None
     scale: float = 1.0
@@ -53,6 +54,8 @@ class Head:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[n, V] raw logits, without gradient bookkeeping of our own."""
+        if self.weight is None:
+            return hidden
         z = _project(hidden, self.weight, self.precise)
         if self.bias is not None:
             z = z + self.bias
@@ -166,7 +169,7 @@ class _BlockScores(torch.autograd.Function):
             dz = _GRADIENTS[ctx.way](ctx, index, s, g[s], None if a is None else a[s], b[s])
             half = dz.to(hidden.dtype)
             if dh is not None:
-                dh[s] = half @ weight.to(hidden.dtype)
+                dh[s] = half if weight is None else half @ weight.to(hidden.dtype)
             if need_w:
                 # On a CPU the product of a narrow type rounds each block's sum; of a wide one it costs no more.
                 wide = dz if o.precise and not hidden.is_cuda else half
@@ -180,6 +183,8 @@ class _BlockScores(torch.autograd.Function):
 def _way(hidden: Tensor, head: Head, o: _Options) -> str:
     """How the blocks are computed: by kernels, with the probabilities kept, or in general."""
     bare = o.support.whole and o.reference is None and head.cap is None
+    if head.weight is None:
+        return "general"
     if bare and head.precise and hidden.dtype in HALF and fused.works(hidden):
         return "fused"
     size = hidden.element_size() if not head.precise else max(4, hidden.element_size())
@@ -264,8 +269,51 @@ def _plus_outer(total: Tensor | None, dz: Tensor, h: Tensor, dtype: torch.dtype)
     return total
 
 
-def head_of(model: Any, precise: bool) -> Head:
-    """The output layer of a Hugging Face model, with the factors that its config names."""
-    layer, config = model.get_output_embeddings(), model.config.get_text_config()
+LOGITS = Head(None)
+"""The head of a model whose own forward is asked for logits."""
+
+
+@dataclass(frozen=True)
+class HeadForm:
+    """The constants of a `Head`."""
+
+    scale: float = 1.0
+    cap: float | None = None
+
+
+def head_of(model: Any, precise: bool, form: HeadForm | None = None) -> Head:
+    """The output layer of a Hugging Face model, with the given constants or those that its config names."""
+    layer, form = model.get_output_embeddings(), form or named_form(model)
+    return Head(layer.weight, getattr(layer, "bias", None), form.cap, form.scale, precise)
+
+
+def named_form(model: Any) -> HeadForm:
+    """The constants under the names that most configs give them."""
+    config = model.config.get_text_config()
     scale = getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0)
-    return Head(layer.weight, layer.bias, getattr(config, "final_logit_softcapping", None), scale, precise)
+    return HeadForm(scale, getattr(config, "final_logit_softcapping", None))
+
+
+def found_forms(model: Any, hidden: Tensor, logits: Tensor) -> Iterator[HeadForm]:
+    """Constants with which a linear head may give `logits` [n, V] from `hidden` [n, H], likeliest first.
+
+    The factor is fitted, so that its name and direction in the config do not matter; caps are the config's numbers
+    whose name says so.
+    """
+    yield named_form(model)
+    layer, config = model.get_output_embeddings(), model.config.get_text_config()
+    raw = Head(layer.weight.detach().double(), _double(getattr(layer, "bias", None))).logits(hidden.double())
+    numbers = {name: float(x) for name, x in config.to_dict().items() if type(x) in (int, float)}
+    for cap in (None, *(x for name, x in numbers.items() if "cap" in name and x > 0)):
+        y = logits.double()
+        if cap is not None:
+            y = torch.atanh((y / cap).clamp(-1 + 1e-6, 1 - 1e-6)) * cap
+        scale = float((raw * y).sum() / raw.square().sum().clamp(min=1e-30))
+        near = [v for x in numbers.values() if x for v in (x, 1 / x) if abs(v - scale) <= 1e-3 * abs(scale)]
+        yield HeadForm(
+            min([*near, 1.0] if abs(scale - 1) < 1e-3 else near or [scale], key=lambda v: abs(v - scale)), cap
+        )
+
+
+def _double(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.detach().double()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,12 @@ from torch import Tensor, nn
 from anygrpo.core.rollout import Tree
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.capability import Ability
-from anygrpo.language.compute.head import Head, head_of
+from anygrpo.language.compute.head import Head, HeadForm
 from anygrpo.language.compute.layout import pack
 from anygrpo.language.compute.passes import forward
+from anygrpo.language.compute.paths import Paths
+
+_USUAL = Paths(Ability(False), HeadForm())
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Targets:
         return Targets(row, decision, ids[row, decision])
 
 
-def plain_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
+def plain_hidden(model: nn.Module, samples: Tree, targets: Targets, paths: Paths | None = None) -> Tensor:
     """[m, H] with every row computed whole, padded on the right: any causal model can do this."""
     prompt, completion = samples["prompt_ids"], samples["completion_ids"]
     p_len, c_len = samples["prompt_lengths"], samples["completion_lengths"]
@@ -69,13 +72,32 @@ def plain_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
     in_prompt = place.clamp(max=prompt.shape[1] - 1).expand(len(prompt), -1)
     ids = torch.where(place < p_len[:, None], prompt.gather(1, in_prompt), completion.gather(1, in_completion))
     seen = place < (p_len + c_len - 1).clamp(min=1)[:, None]
-    hidden = model.base_model(  # type: ignore[union-attr, operator]
+    hidden, _ = (paths or _USUAL).states(
+        model,
         input_ids=torch.where(seen, ids, 0),
         attention_mask=seen.long(),
         position_ids=place.expand_as(ids),
         use_cache=False,
-    ).last_hidden_state
+    )
     return hidden[targets.row, p_len[targets.row] - 1 + targets.decision]
+
+
+def even_hidden(model: nn.Module, samples: Tree, targets: Targets, paths: Paths) -> Tensor:
+    """[m, H] as `plain_hidden`, but only rows of one length are computed together, and nothing but ids is given."""
+    lengths = RowLengths.of(samples)
+    fed = [max(p + c - 1, 1) for p, c in zip(lengths.prompt, lengths.completion)]
+    found: dict[int, tuple[Tensor, int]] = {}
+    for size in sorted(set(fed)):
+        members = [i for i, n in enumerate(fed) if n == size]
+        ids = [torch.cat([samples["prompt_ids"][i, : lengths.prompt[i]], samples["completion_ids"][i]])[:size]
+               for i in members]  # fmt: skip
+        hidden, _ = paths.states(model, input_ids=torch.stack(ids), use_cache=False)
+        found |= {i: (hidden, k) for k, i in enumerate(members)}
+    parts = []
+    for i in range(len(fed)):
+        own = targets.decision[targets.row == i]
+        parts.append(found[i][0][found[i][1], lengths.prompt[i] - 1 + own])
+    return torch.cat(parts)
 
 
 def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
@@ -105,19 +127,30 @@ class Scorer:
     Args:
         device: where the model is.
         precise: logits in float32 whatever the body's type.
-        ability: whether rows of a group (same `group` value) may share their prompt's computation.
+        paths: how this model is computed.
     """
 
-    def __init__(self, device: torch.device, precise: bool, ability: Ability) -> None:
-        self.device, self.precise, self.ability = device, precise, ability
+    def __init__(self, device: torch.device, precise: bool, paths: Paths) -> None:
+        self.device, self.precise, self.paths = device, precise, paths
+
+    @property
+    def ability(self) -> Ability:
+        """Whether rows of a group (same `group` value) may share their prompt's computation."""
+        return self.paths.ability
+
+    @ability.setter
+    def ability(self, value: Ability) -> None:
+        self.paths = replace(self.paths, ability=value)
 
     def head(self, model: nn.Module) -> Head:
-        return head_of(model, self.precise)
+        return self.paths.head(model, self.precise)
 
     def hidden(self, model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
         """[m, H] states that predict `targets`."""
         longest = int((samples["prompt_lengths"] + samples["completion_lengths"]).max())
-        return (shared_hidden if self.ability.fits(longest) else plain_hidden)(model, samples, targets)
+        if self.paths.form is not None and self.ability.fits(longest):
+            return shared_hidden(model, samples, targets)
+        return (plain_hidden if self.paths.padded else even_hidden)(model, samples, targets, self.paths)
 
     def plan(self, samples: Tree, rows: int, budget: int) -> list[Tensor]:
         """Indices of rows to score together: at most `rows` of them and, where one row allows, `budget` tokens.
@@ -125,7 +158,8 @@ class Scorer:
         Rows of a group stay together where they fit, and a shared prompt counts once.
         """
         lengths = RowLengths.of(samples)
-        shared = self.ability.fits(max(map(sum, zip(lengths.prompt, lengths.completion))))
+        fits = self.ability.fits(max(map(sum, zip(lengths.prompt, lengths.completion))))
+        shared = fits and self.paths.form is not None
         parts, used = [[]], 0
         for members in lengths.groups():
             own = [lengths.completion[i] + (0 if shared else lengths.prompt[i]) for i in members]

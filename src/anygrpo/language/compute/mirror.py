@@ -14,12 +14,18 @@ def mirror(model: nn.Module) -> nn.Module:
     with torch.device("meta"):
         twin = type(model)(copy.deepcopy(model.config)).eval()  # type: ignore[operator]
     for name, buffer in model.named_buffers():
-        owner, leaf = _locate(twin, name)
-        owner._buffers[leaf] = buffer
+        if ".lora_" not in name:
+            owner, leaf = _locate(twin, without_wrappers(name))
+            owner._buffers[leaf] = buffer
     for name, p in model.named_parameters(remove_duplicate=False):
         if ".lora_" not in name:
-            bind(twin, name.replace(".base_layer.", "."), nn.Parameter(p.detach(), requires_grad=False))
+            bind(twin, without_wrappers(name), nn.Parameter(p.detach(), requires_grad=False))
     return twin
+
+
+def without_wrappers(name: str) -> str:
+    """The name that a weight has where no adapter wraps its layer."""
+    return name.replace(".base_layer", "")
 
 
 def bind(model: nn.Module, name: str, value: Tensor) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.head import Head
 from anygrpo.language.compute.mirror import refresh
+from anygrpo.language.compute.paths import Paths
 from anygrpo.language.engine.captured import Captured
 from anygrpo.language.engine.group import generate_groups
+from anygrpo.language.engine.own import generate_own
 from anygrpo.language.engine.plain import generate_plain
 from anygrpo.language.generation import Generation, Sampling, Turn
 
@@ -25,7 +26,8 @@ class BuiltinEngine:
         dtype: of the copies made by `refresh`.
         head: model -> its output layer.
         text: ids -> text, for stop texts.
-        ability: whether prompts may be shared.
+        paths: how this model is computed.
+        live: `model` is the one that is trained: it is up to date by itself.
     """
 
     def __init__(
@@ -34,14 +36,16 @@ class BuiltinEngine:
         dtype: torch.dtype,
         head: Callable[[nn.Module], Head],
         text: Callable[[list[int]], str],
-        ability: Ability,
+        paths: Paths,
+        live: bool = False,
     ) -> None:
-        self.model, self.dtype, self._head, self._text, self.ability = model, dtype, head, text, ability
+        self.live = live
+        self.model, self.dtype, self._head, self._text, self.paths = model, dtype, head, text, paths
         self._captured = Captured(model)
 
     def with_model(self, model: nn.Module, dtype: torch.dtype) -> BuiltinEngine:
         """The same engine on another model object."""
-        return BuiltinEngine(model, dtype, self._head, self._text, self.ability)
+        return BuiltinEngine(model, dtype, self._head, self._text, self.paths)
 
     @property
     def apart(self) -> bool:
@@ -50,17 +54,24 @@ class BuiltinEngine:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         trained = any(p.requires_grad for p in self.model.parameters())
         on_cpu = next(self.model.parameters()).device.type == "cpu"
-        return on_cpu and not trained and 2 * torch.get_num_threads() <= cores
+        return on_cpu and not trained and not self.live and 2 * torch.get_num_threads() <= cores
 
     def refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        refresh(self.model, weights, self.dtype)
+        if not self.live:
+            refresh(self.model, weights, self.dtype)
 
     def generate(
         self, prompts: list[list[int]], group_size: int, sampling: Sampling, seed: int, turn: Turn | None = None
     ) -> Generation:
         head, longest = self._head(self.model), max(map(len, prompts)) + sampling.max_new_tokens
-        if not self.ability.fits(longest):
-            return generate_plain(self.model, head, prompts, group_size, sampling, seed, turn, self._text)
+        given = (self.model, head, prompts, group_size, sampling, seed, turn, self._text)
+        if self.paths.form is None or not self.paths.ability.fits(longest):
+            return (
+                generate_plain(*given, self.paths)
+                if self.paths.sampling == "padded"
+                else generate_own(*given, self.paths)
+            )
+        assert head.weight is not None
         if head.weight.is_cuda and turn is None and not sampling.stop:
             return self._captured.generate(head, prompts, group_size, sampling, seed)
-        return generate_groups(self.model, head, prompts, group_size, sampling, seed, turn, self._text)
+        return generate_groups(*given)

@@ -9,7 +9,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from anygrpo.language.compute.head import Head
+from anygrpo.language.compute.bodies import body_of
+from anygrpo.language.compute.capability import Ability
+from anygrpo.language.compute.head import Head, HeadForm
+from anygrpo.language.compute.paths import Paths
 from anygrpo.language.compute.support import draw, restrict
 from anygrpo.language.engine.rows import Rows, uniforms
 from anygrpo.language.generation import Generation, Sampling, Turn
@@ -25,13 +28,15 @@ def generate_plain(
     seed: int,
     turn: Turn | None = None,
     text: Callable[[list[int]], str] | None = None,
+    paths: Paths | None = None,
 ) -> Generation:
     """`group_size` completions of each prompt: left padding, one cache row a sample, finished rows leave."""
     from transformers import DynamicCache
 
+    paths = paths or Paths(Ability(False), HeadForm())
     device = next(model.parameters()).device
-    body = model.base_model  # type: ignore[union-attr]
-    keyword = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"
+    body = model if paths.form is None else body_of(model)
+    keyword = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"  # type: ignore[union-attr, arg-type]
     every = [ids for ids in prompts for _ in range(group_size)]
     rows = Rows(len(every), sampling, turn, text)
     noise = uniforms(len(every), sampling, seed, device)
@@ -42,17 +47,19 @@ def generate_plain(
     active = torch.arange(len(every), device=device)
     position = (seen.cumsum(1) - 1).clamp(min=0)
     for step in range(sampling.max_new_tokens):
-        out = body(input_ids=ids, attention_mask=seen, position_ids=position, use_cache=True, **{keyword: cache})
+        states, _ = paths.states(
+            model, input_ids=ids, attention_mask=seen, position_ids=position, use_cache=True, **{keyword: cache}
+        )
         if step == 0:
             seconds["prefill"], clock = time.perf_counter() - clock, time.perf_counter()
-        token, log_prob = _next(head, out.last_hidden_state[:, -1], sampling, step, noise, active)
+        token, log_prob = _next(head, states[:, -1], sampling, step, noise, active)
         token = rows.take(active.tolist(), token, log_prob)
         stay = torch.tensor(rows.alive(active.tolist()), device=device)
         if not stay.any():
             break
         if not stay.all():
             keep = stay.nonzero()[:, 0]
-            cache.batch_select_indices(keep)
+            cache.reorder_cache(keep)  # unlike batch_select_indices, every kind of layer has it
             active, seen, token, position = active[keep], seen[keep], token[keep], position[keep]
         ids = token[:, None]
         seen = torch.cat([seen, seen.new_ones(len(active), 1)], 1)

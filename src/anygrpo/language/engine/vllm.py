@@ -58,7 +58,13 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
     from vllm import LLM
 
     from anygrpo.models.loading import resolve
+    from anygrpo.models.origin import origin
 
+    if origin(config.model).kind != "plain":
+        raise ConfigError(
+            f"model = {config.model!r} is an adapter or a run, which vLLM cannot load by itself",
+            "export it as merged and name that folder",
+        )
     lora = config.train == "lora"
     adapters = {"enable_lora": True, "max_loras": 1, "max_lora_rank": lora_size(config.lora.rank)} if lora else {}
     try:
@@ -142,6 +148,7 @@ def parameters(sampling: Sampling, count: int, seed: int) -> dict[str, Any]:
         "min_tokens": s.min_new_tokens,
         "stop_token_ids": list(s.eos_ids),
         "stop": list(sampling.stop) or None,
+        "skip_special_tokens": False,  # a stop text may be one
         "logprobs": 0,
     }
 

@@ -43,10 +43,11 @@ def fuse_rotary(model: nn.Module) -> int:
 def fused_for(original: Rotary) -> Rotary:
     """`original` with the same arguments, by the kernel where it fits and gives the same."""
 
-    def apply(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *rest: Any, **named: Any) -> tuple[Tensor, Tensor]:
-        if rest or named or not usable(q) or not _fits(q, k, cos, sin) or not _works(original, q, k, cos):
-            return original(q, k, cos, sin, *rest, **named)
-        return rotate(q, k, cos, sin)
+    def apply(*given: Any, **named: Any) -> Any:
+        usual = not named and len(given) == 4 and all(isinstance(x, Tensor) for x in given)
+        if usual and usable(given[0]) and _fits(*given) and _works(original, *given[:3]):
+            return rotate(*given)
+        return original(*given, **named)
 
     return apply
 
@@ -88,7 +89,8 @@ def _launch(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, back: bool) -> tuple
 
 
 def _fits(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
-    if q.dim() != 4 or not cos.shape == sin.shape == (1, q.shape[2], q.shape[3]) or q.shape[3] % 2:
+    shapes = q.dim() == k.dim() == 4 and k.shape[::2] == q.shape[::2] and k.shape[3] == q.shape[3]
+    if not shapes or not cos.shape == sin.shape == (1, q.shape[2], q.shape[3]) or q.shape[3] % 2 or len(q) != 1:
         return False
     return max(q.shape[1], k.shape[1]) <= 128 if q.is_cuda else q.dtype == k.dtype == cos.dtype == sin.dtype
 

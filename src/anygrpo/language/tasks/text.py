@@ -7,10 +7,16 @@ from typing import Any
 from anygrpo.core.task import Scores, Stored, Success, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
+<<<<<<< 64bea29c45d6bf3c749bdb93e4eade3417769045
 from anygrpo.scoring.attacks import Tried
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward import Attackable, Reward
 from anygrpo.scoring.scorer import Handle, Scorer, flatten
+=======
+from anygrpo.language.tasks.messages import SYSTEM, Messages, with_system
+from anygrpo.scoring.reward import Reward
+from anygrpo.scoring.scorer import Handle, Scorer
+>>>>>>> ccfb564c17c394e6a0875615b1dd029fe4566902
 from anygrpo.scoring.workers import Pool
 
 Prompt = dict[str, Any]
@@ -19,20 +25,19 @@ Prompt = dict[str, Any]
 FULL_MARKS = 1.0 - 1e-6
 
 
-Messages = list[dict[str, str]]
-
-
 def in_context(config: TextTaskSection, prompt: str | Messages) -> str | Messages:
     """The prompt with the task's system message and worked examples before it; unchanged where it has neither."""
     if not config.system and not config.examples:
         return prompt
-    system = [{"role": "system", "content": config.system}] if config.system else []
     turns = [
         {"role": role, "content": text}
         for example in config.examples
         for role, text in (("user", example.question), ("assistant", example.answer))
     ]
-    return [*system, *turns, *([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)]
+    asked: Messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    # A system message of the row's own stays the only one, and first.
+    own = [m for m in asked if m["role"] in SYSTEM]
+    return with_system(config.system, [*own, *turns, *(m for m in asked if m["role"] not in SYSTEM)])
 
 
 class TextTask(Task):

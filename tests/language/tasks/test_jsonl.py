@@ -124,10 +124,6 @@ def test_user_function_gets_its_columns(make, tmp_path):
         (['{"prompt": "x", "answer": ' + "1" * 5000 + "}"], r"line 1: broken JSON"),
         ([], r"holds no rows"),
         (["", " "], r"holds no rows"),
-        (
-            [*sums(20), {"prompt": "0 + 1?", "answer": 2}],
-            r"lines 1 and 21 hold one prompt with two answers, '1' and '2'",
-        ),
         ([*sums(20), {"prompt": "x"}], r"line 21: no 'answer', which the number reward reads"),
         ([*sums(20), {"prompt": "x", "answer": "none"}], r"line 21: answer = 'none' holds no number"),
         (sums(1), r"of 1 prompts 0 are held out, 1 are left|of 1 prompts 1 are held out, 0 are left"),
@@ -147,9 +143,16 @@ def test_no_file_and_no_utf8(make, tmp_path):
 
 
 def test_repeated_rows_are_left_out_and_counted(make):
-    with pytest.warns(UserWarning, match="5 of 25 rows repeat a prompt"):
+    with pytest.warns(UserWarning, match="5 of 25 rows repeat another"):
         task = make(sums(20) + sums(5))
     assert task.size + len(task.held_out()) == 20
+
+
+def test_rows_that_differ_in_any_column_are_different_rows(make):
+    rows = [row | {"answer": row["answer"] + n} for row in sums(20) for n in (0, 1)]
+    task = make(rows)
+    assert not texts(task.held_out()) & texts(task._train)
+    assert task.size + len(task.held_out()) == 40
 
 
 def test_a_held_out_file(make, tmp_path):
@@ -158,7 +161,7 @@ def test_a_held_out_file(make, tmp_path):
     assert task.size == 20
     assert len(task.held_out()) == 4
     both = write(tmp_path / "both.jsonl", sums(4, start=18))
-    with pytest.raises(DataError, match=r"2 held-out prompts are also in training: line 1 of .*both\.jsonl is line 19"):
+    with pytest.raises(DataError, match=r"2 held-out prompts are also in training: .*both\.jsonl, line 1 is .*line 19"):
         make(sums(20), held_out_path=both)
 
 
@@ -174,7 +177,7 @@ def test_a_held_out_file(make, tmp_path):
         ({"function": "{dir}/r.py:deaf"}, r"does not take 'outputs'"),
         ({"function": "{dir}/r.py:f", "settings": {"answer": 1}}, r"setting 'answer' is also a column"),
         ({"function": "{dir}/broken.py:f"}, r"loading .*broken\.py:f failed: ZeroDivisionError"),
-        ({"function": "r:f"}, r"'r:f' does not name a function in a file"),
+        ({"function": "r:f"}, r"'r:f' does not name an object in a file"),
         ({"kind": "number", "name": "same"}, r"two rewards are called 'same'"),
     ],
 )

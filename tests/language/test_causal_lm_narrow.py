@@ -1,13 +1,8 @@
 """Bfloat16 casts of float32 weights: shared with the sampler, made again when weights change, gradients exact."""
 
-import sys
-from pathlib import Path
-
 import pytest
-import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
 import tiny
+import torch
 
 from anygrpo.core.rollout import tree_map
 from anygrpo.language import build as causal_lm

@@ -1,14 +1,9 @@
 """Adapters by one function a layer: PEFT's numbers in the type of the body; its own pass where the form is another."""
 
-import sys
-from pathlib import Path
-
 import pytest
+import tiny
 import torch
 from torch import nn
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "samplers"))
-import tiny
 
 from anygrpo.core.rollout import tree_map
 from anygrpo.language import build as causal_lm

@@ -1,0 +1,135 @@
+"""A trained policy put to use: prompts in, answers out, a line of JSON each; what is there is not made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import DataError
+from anygrpo.language.policy import CausalLM
+from anygrpo.language.tasks.answer import Answer
+from anygrpo.language.tasks.data import FILES, read_rows
+
+Progress = Callable[[int, int], None]
+"""Called with (prompts done, prompts in all)."""
+
+BATCH = 16
+"""Prompts answered together."""
+
+
+def apply(
+    policy: CausalLM,
+    inputs: Any,
+    out: str | Path | None = None,
+    *,
+    seed: int | None = None,
+    samples: int = 1,
+    prompt_column: str = "prompt",
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Answers to prompts: [{index, prompt, outputs, ended, tokens}].
+
+    Args:
+        inputs: a text, a list of texts, messages or records, or the path of a data file; of a .txt file each line that
+            is not empty is a prompt.
+        out: a .jsonl file written as answers come; rows that it holds are kept and not made again.
+        seed: samples drawn from it, prompt by prompt (a prompt's answers do not depend on the others); None: the
+            likeliest answer.
+        samples: answers a prompt, where they are drawn.
+
+    Raises:
+        DataError: no such file, or an `out` that holds answers to other prompts.
+    """
+    records = read_inputs(inputs, prompt_column)
+    file = None if out is None else Path(out)
+    rows = _done(file, records)
+    for start in range(len(rows), len(records), BATCH):
+        part = records[start : start + BATCH]
+        made = _answers(policy, part, start, seed, samples)
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("a", encoding="utf-8") as lines:
+                lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in made)
+        rows += made
+        if progress is not None:
+            progress(len(rows), len(records))
+    return rows
+
+
+def read_inputs(inputs: Any, prompt_column: str) -> list[Any]:
+    """Prompt records of what a person gives."""
+    if isinstance(inputs, Path) or (isinstance(inputs, str) and _is_file(inputs)):
+        file = Path(inputs)
+        if file.suffix in FILES or file.is_dir():
+            return [row for _, row in read_rows(str(file), prompt_column)]
+        if not file.is_file():
+            raise DataError(f"no file {file}, looked in {Path.cwd()}", "correct the path")
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{file} is not UTF-8 text: {error.reason}", "save it as UTF-8") from None
+        inputs = [line for line in lines if line.strip()]
+    if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and _is_message(inputs[0])):
+        inputs = [inputs]
+    records = [r if isinstance(r, dict) and "prompt" in r else {"prompt": r} for r in inputs]
+    if not records:
+        raise DataError("there is no prompt", "give at least one")
+    return records
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return "\n" not in text and Path(text).exists()
+    except OSError:
+        return False
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and "role" in value
+
+
+def _done(file: Path | None, records: list[Any]) -> list[dict[str, Any]]:
+    """The rows that `file` holds already; a last line that was cut off is taken away."""
+    if file is None or not file.exists():
+        return []
+    rows: list[dict[str, Any]] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    for i, row in enumerate(rows):
+        if i >= len(records) or row.get("prompt") != _asked(records[i]):
+            raise DataError(f"{file} holds answers to other prompts, from line {i + 1} on", "name another file")
+    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return rows
+
+
+def _asked(record: Any) -> Any:
+    return record["prompt"]
+
+
+def _answers(policy: CausalLM, part: list[Any], start: int, seed: int | None, samples: int) -> list[dict[str, Any]]:
+    """Rows of these prompts. A drawn answer is a function of (seed, number of the prompt) alone."""
+    if seed is None:
+        rollouts = [policy.greedy(part)]
+    else:
+        rollouts = [policy.sample([record], samples, seed * 1_000_003 + start + i) for i, record in enumerate(part)]
+    rows = []
+    for rollout in rollouts:
+        outputs, tokens = policy.decode(rollout.samples), rollout.mask.sum(-1).tolist()
+        for p, row in enumerate(outputs):
+            record = part[len(rows)]
+            made = {
+                "index": start + len(rows),
+                "prompt": _asked(record),
+                "outputs": [str(text) for text in row],
+                "ended": rollout.ended[p].tolist(),
+                "tokens": tokens[p],
+            }
+            if any(isinstance(text, Answer) for text in row):
+                made["messages"] = [text.messages if isinstance(text, Answer) else None for text in row]
+            rows.append(made)
+    return rows

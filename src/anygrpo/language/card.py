@@ -1,0 +1,48 @@
+"""The README.md of an exported folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anygrpo.language.policy import CausalLM
+
+_SERVE = {
+    "peft": """vllm serve {base} --enable-lora --max-lora-rank {rank} --lora-modules {name}=./{name}
+
+from peft import AutoPeftModelForCausalLM
+model = AutoPeftModelForCausalLM.from_pretrained("./{name}")
+
+python convert_lora_to_gguf.py --base {base} ./{name}      # llama.cpp""",
+    "merged": """vllm serve ./{name}
+
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("./{name}")
+
+python convert_hf_to_gguf.py ./{name}                      # llama.cpp""",
+}
+
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM takes for --max-lora-rank."""
+
+
+def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, Any]) -> str:
+    """What it is made from, how it is served, and how it was checked."""
+    rank = next((r for r in _RANKS if r >= policy.config.lora.rank), policy.config.lora.rank)
+    serve = _SERVE["peft" if format == "peft" else "merged"].format(base=policy.config.model, name=name, rank=rank)
+    if certificate["certified"]:
+        checked = (
+            f"Loaded by transformers {certificate['transformers']} and peft {certificate['peft']} in a process of "
+            f"their own: log-probs differ from the training pass by {certificate['max_log_prob_gap']:.1e} nats at most "
+            f"(allowed {certificate['limit']:.1e}) over {certificate['prompts']} prompts, "
+            f"{certificate['greedy_differ']} greedy answers differ."
+        )
+    else:
+        checked = f"Not certified: {certificate['why']}."
+    return (
+        f"---\nbase_model: {policy.config.model}\nlibrary_name: {'peft' if format == 'peft' else 'transformers'}\n"
+        f"tags: [anygrpo, grpo]\n---\n# {name}\n\nTrained with anygrpo from `{policy.config.model}` "
+        f"(train = {policy.config.train}), format {format}.\nThe licence is that of the base model.\n\n"
+        f"## Use\n\n```\n{serve}\n```\n\nEnd tokens: {list(policy.prompts.ends)} (generation_config.json).\n\n"
+        f"## Certificate\n\n{checked}\n"
+    )

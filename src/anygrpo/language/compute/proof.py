@@ -1,0 +1,293 @@
+"""The model proved by trying, once, when it is loaded: each of our ways against the library's own forward.
+
+A ladder for each job. The first way that gives what the library gives is taken, and what was left to the library is
+said once. Nothing is decided by a model's name.
+"""
+
+from __future__ import annotations
+
+import logging
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.errors import ConfigError
+from anygrpo.language.adapters import Adapters
+from anygrpo.language.compute.bodies import body_of
+from anygrpo.language.compute.capability import PLAIN, Ability, ability
+from anygrpo.language.compute.head import HeadForm, found_forms, head_of, score
+from anygrpo.language.compute.log_probs import Scorer, Targets
+from anygrpo.language.compute.paths import Paths, Sampling
+from anygrpo.language.compute.trial import COMPLETIONS, Trial, attempt, difference, named, own_logits
+from anygrpo.language.generation import Sampling as Generating
+from anygrpo.language.generation import Support
+from anygrpo.language.kernels.gated import fuse_gates
+from anygrpo.language.kernels.linear import fuse_linears
+from anygrpo.language.kernels.norms import fuse_norms
+from anygrpo.language.kernels.rotary import fuse_rotary
+
+if TYPE_CHECKING:
+    from anygrpo.language.body import Weights
+
+log = logging.getLogger("anygrpo")
+
+KERNELS: dict[str, Callable[[nn.Module], int]] = {
+    "gated feed-forward": fuse_gates,
+    "norm": fuse_norms,
+    "rotary": fuse_rotary,
+    "linear": fuse_linears,
+}
+
+PROBED = 24
+"""Trained tensors whose gradients are compared."""
+
+GRADIENT = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.25}
+"""Largest difference of all probed gradients together, in parts of their norm."""
+
+
+def put_in(model: nn.Module, kernels: tuple[str, ...]) -> None:
+    """These functions in place of the library's, in this model."""
+    for name in kernels:
+        KERNELS[name](model)
+
+
+def proved_kernels(model: nn.Module, trained: list[nn.Parameter], trial: Trial) -> tuple[tuple[str, ...], list[str]]:
+    """(names of the functions that give what the library's give on this model, why others do not). They stay in.
+
+    Values with a graph and without, and gradients of some of what is `trained`.
+    """
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    probed = _probed(trained)
+    wanted = _answer(model, trial, probed)
+    good, notes = [], []
+    for name, put in KERNELS.items():
+        if name == "linear" and not on_cpu:
+            continue
+        before = {id(m): m.__dict__.get("forward") for m in model.modules()}
+        problem = attempt(lambda put=put: _unlike(model, trial, probed, wanted) if put(model) else "")
+        if problem is None:
+            good.append(name)
+            continue
+        _restore(model, before)
+        if problem:
+            notes.append(f"the library's own {name} is kept ({problem})")
+    return tuple(good), notes
+
+
+def proved_adapters(core: nn.Module, trial: Trial) -> tuple[Adapters | None, list[str]]:
+    """Our pass through the adapters of `core` where it gives PEFT's numbers and gradients, else None and why."""
+    probed = _probed([p for n, p in core.named_parameters() if p.requires_grad])
+    wanted = _answer(core, trial, probed)
+    ours = Adapters(core)
+
+    def wrong() -> str | None:
+        ours.refresh()
+        ours.bind()
+        return _unlike(core, trial, probed, wanted)
+
+    problem = attempt(wrong)
+    if problem is None:
+        return ours, []
+    ours.release()
+    return None, [f"PEFT's own pass through adapters is kept ({problem})"]
+
+
+Answer = tuple[Tensor, Tensor, list[Tensor]]
+"""Logits [n, V] without a graph, with one, and gradients."""
+
+
+def _answer(model: nn.Module, trial: Trial, probed: list[nn.Parameter]) -> Answer:
+    ids = trial.rows[0]
+    with torch.no_grad():
+        plain = own_logits(model, ids)
+    made = own_logits(model, ids)
+    return plain, made.detach(), _gradients(made.float().log_softmax(-1)[:, 7], probed)
+
+
+def _unlike(model: nn.Module, trial: Trial, probed: list[nn.Parameter], wanted: Answer) -> str | None:
+    """What differs from an earlier answer of the model."""
+    made = _answer(model, trial, probed)
+    for ours, theirs in zip(made[:2], wanted[:2]):
+        gap = difference(ours.float().log_softmax(-1), theirs.float().log_softmax(-1), theirs)
+        if gap is not None:
+            return f"log-probs differ by {gap:.2g}"
+    return _apart(made[2], wanted[2], wanted[0].dtype)
+
+
+def _restore(model: nn.Module, before: dict[int, Any]) -> None:
+    for module in model.modules():
+        held = before.get(id(module))
+        if held is None:
+            module.__dict__.pop("forward", None)
+        elif isinstance(held, types.MethodType):
+            module.forward = held
+
+
+def prove_scoring(weights: Weights, trial: Trial, wanted: str, precise: bool) -> Paths:
+    """The first way to score on the ladder that gives the library's log-probs and gradients.
+
+    Raises:
+        ConfigError: attention = "shared" of a model that cannot; no way at all.
+    """
+    model = weights.training_model()
+    probed = _probed(weights.parameters())
+    own = trial.own(model)
+    truth = trial.log_probs(own)
+    slope = _gradients(truth, probed)
+    problems: list[str] = []
+    can = ability(model, wanted, trial.rows[0])
+    form = _form(model, trial, own[0], precise)
+    ladder = [Paths(replace(can), form)] if can.shared and form is not None else []
+    plain = Ability(False, reason=can.reason)
+    ladder += [Paths(plain, f, padded) for f in ([form] if form else []) + [None] for padded in (True, False)]
+    for paths in ladder:
+
+        def wrong(paths: Paths = paths) -> str | None:
+            made = _scored(weights, trial, paths, precise)
+            if (gap := difference(made, truth, own[0])) is not None:
+                return f"log-probs differ by {gap:.2g}"
+            return _apart(_gradients(made, probed), slope, own[0].dtype)
+
+        problem = attempt(wrong)
+        if problem is None:
+            return replace(paths, notes=tuple(_said(paths, problems, form)))
+        problems.append(problem)
+        if paths.ability.shared and wanted == "shared":
+            raise ConfigError(f'attention = "shared": {problem}', 'set attention = "auto" or "plain"')
+    raise ConfigError(
+        f"{named(model)} cannot be scored: {'; '.join(dict.fromkeys(problems))}",
+        "its own forward gives other numbers when it is asked again; train another model",
+    )
+
+
+def _said(paths: Paths, problems: list[str], form: HeadForm | None) -> list[str]:
+    notes = []
+    if paths.ability.shared:
+        notes += [paths.ability.reason] if paths.ability.reason else []
+    elif paths.ability.reason != PLAIN:
+        since = problems[0] if problems and form else "logits come from the model itself"
+        notes.append(paths.ability.reason or f"prompts are not shared, since {since}")
+    if paths.form is None:
+        notes.append("logits come from the model's own forward" + ("" if form else ", whose output layer is its own"))
+    if not paths.padded:
+        notes.append(f"rows are scored without padding ({problems[-1]})")
+    return notes
+
+
+def _form(model: nn.Module, trial: Trial, logits: Tensor, precise: bool) -> HeadForm | None:
+    """The constants with which a linear head reproduces the model's logits, or None."""
+
+    def found() -> HeadForm | None:
+        with torch.no_grad():
+            out = body_of(model)(input_ids=trial.rows[0][None], use_cache=False)  # type: ignore[operator, union-attr]
+            hidden = out.last_hidden_state[0]
+            for form in found_forms(model, hidden, logits):
+                made = head_of(model, precise, form).logits(hidden)
+                same = made.shape == logits.shape
+                if same and difference(made.float().log_softmax(-1), logits.float().log_softmax(-1), logits) is None:
+                    return form
+        return None
+
+    try:
+        return found()
+    except Exception:  # no output layer, or none of the usual form: the model itself is asked
+        return None
+
+
+def _scored(weights: Weights, trial: Trial, paths: Paths, precise: bool) -> Tensor:
+    """[m] log-probs of the trial's completions by our pass, with a graph."""
+    samples, model = trial.samples, weights.training_model()
+    scorer = Scorer(samples["prompt_ids"].device, precise, paths)
+    targets = Targets.of(samples, slice(0, max(COMPLETIONS)))
+    hidden = scorer.hidden(model, samples, targets)
+    return score(hidden, scorer.head(model), targets.token, Support(), targets.decision).log_probs
+
+
+def _probed(trained: list[nn.Parameter]) -> list[nn.Parameter]:
+    """Some of them, small ones and such of all depths: they cost little."""
+    step = max(1, len(trained) // (PROBED // 2))
+    chosen = sorted(trained, key=lambda p: p.numel())[: PROBED // 2] + trained[::step][: PROBED // 2]
+    return list({id(p): p for p in chosen}.values())
+
+
+def _gradients(log_probs: Tensor, probed: list[nn.Parameter]) -> list[Tensor]:
+    weight = torch.linspace(-1.0, 2.0, len(log_probs), device=log_probs.device)
+    made = torch.autograd.grad((log_probs * weight).sum(), probed, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(made, probed)]
+
+
+def _apart(ours: list[Tensor], theirs: list[Tensor], dtype: torch.dtype) -> str | None:
+    """None where gradients agree."""
+    norm = sum(float(g.double().square().sum()) for g in theirs) ** 0.5
+    gap = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(ours, theirs)) ** 0.5
+    far = gap / max(norm, 1e-9)
+    return None if far <= GRADIENT.get(dtype, 2e-3) else f"gradients differ by {far:.1%}"
+
+
+def prove_sampling(
+    weights: Weights, paths: Paths, trial: Trial, engine_of: Callable[[nn.Module, Paths], Any]
+) -> tuple[Paths, Any]:
+    """(the paths with which generated tokens have the library's log-probs, the engine that does so).
+
+    Args:
+        engine_of: (model, paths) -> the built-in engine on it.
+
+    Raises:
+        ConfigError: no way at all.
+    """
+    problems: list[str] = []
+
+    def right(paths: Paths, model: nn.Module, what: str) -> bool:
+        problem = attempt(lambda: _sampled_wrong(weights, paths, trial, engine_of, model))
+        if problem is not None:
+            problems.append(f"{what}: {problem}")
+        return problem is None
+
+    for live in (True,) if weights.live else (False, True):
+        model = weights.sample_live() if live else weights.sampler
+        plain = [replace(paths, ability=Ability(False), sampling=way) for way in get_args(Sampling)]
+        taken = next((p for p in plain if right(p, model, p.sampling)), None)
+        if taken is None:
+            continue
+        notes, can = list(paths.notes), paths.ability
+        if taken.sampling != "padded":
+            notes.append(f"generation {_WAYS[taken.sampling]} ({problems[-1]})")
+        if can.shared and not right(replace(paths, sampling=taken.sampling), model, "groups"):
+            notes.append(f"prompts are not shared, since in generation {problems[-1]}")
+            can = Ability(False, reason=problems[-1])
+        made = replace(paths, ability=can, sampling=taken.sampling, notes=tuple(notes))
+        return made, engine_of(model, made)
+    raise ConfigError(
+        f"{named(weights.training_model())} cannot generate: {'; '.join(problems)}", "train another model"
+    )
+
+
+_WAYS = {"cached": "is the library's own", "whole": "computes whole rows again for each token"}
+
+
+def _sampled_wrong(
+    weights: Weights, paths: Paths, trial: Trial, engine_of: Callable[[nn.Module, Paths], Any], model: nn.Module
+) -> str | None:
+    """Do a few sampled tokens have the log-probs that the training model's own forward gives them?"""
+    engine = engine_of(model, paths)
+    engine.refresh(weights.merged())
+    trained = weights.training_model()
+    size = trained.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    # Every second token ends an answer, so that rows leave at different times.
+    support = Support(eos_ids=tuple(range(0, size, 2)))
+    made = engine.generate(trial.prompts, 2, Generating(support, 5), 0)
+    with torch.no_grad():
+        for i, (ids, count) in enumerate(zip(made.ids, made.lengths.tolist())):
+            prompt = torch.tensor(trial.prompts[i // 2])
+            row = torch.cat([prompt, ids[:count]]).to(trial.rows[0].device)
+            logits = own_logits(trained, row)
+            place = slice(len(prompt) - 1, len(row) - 1)
+            own = logits[place].float().log_softmax(-1).gather(1, row[len(prompt) :, None])[:, 0]
+            gap = difference(made.log_probs[i, :count].to(own.device), own, logits)
+            if gap is not None:
+                return f"sampled log-probs differ by {gap:.2g}"
+    return None

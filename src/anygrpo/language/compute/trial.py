@@ -1,0 +1,130 @@
+"""A few real tokens on which a model is tried when it is loaded, and what the library's own forward says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.core.rollout import Tree
+from anygrpo.errors import ConfigError
+
+WORDS = "The quick brown fox: 12 + 30 = 42, said she. Then what? 你好，世界。 def f(x): return x * 2  # never 7"
+PROMPTS, COMPLETIONS = (11, 7), (6, 4, 6, 1)
+
+RELATIVE = {torch.float64: 1e-9, torch.float32: 3e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""Largest difference of log-probs, in parts of the largest logit (1 at least), that rounding alone may make. What is
+computed otherwise (another mask, factor or order of tokens) is off by whole nats."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Two prompts of two rows each.
+
+    Attributes:
+        samples: as `CausalLM.sample` gives them, [4, ...].
+        rows: token ids of each row, prompt and completion.
+    """
+
+    samples: Tree
+    rows: tuple[Tensor, ...]
+
+    @staticmethod
+    def of(tokenizer: Any, size: int, device: torch.device) -> Trial:
+        """Tokens of an ordinary text; of a tokenizer that does not know its words, some of its own."""
+        special = set(getattr(tokenizer, "all_special_ids", ()))
+        ids = [i for i in tokenizer(WORDS, add_special_tokens=False)["input_ids"] if i not in special and i < size]
+        if len(set(ids)) < 8:
+            known = sorted(i for i in tokenizer.get_vocab().values() if i not in special and i < size) or [0]
+            ids = known[:: max(1, len(known) // 31)]
+        take = lambda start, count: [ids[(start + i) % len(ids)] for i in range(count)]  # noqa: E731
+        prompts = [take(0, PROMPTS[0]), take(5, PROMPTS[1])]
+        completions = [take(11 + 3 * i, n) for i, n in enumerate(COMPLETIONS)]
+        pad = lambda row, width: row + [0] * (width - len(row))  # noqa: E731
+        samples = {
+            "prompt_ids": torch.tensor([pad(prompts[i // 2], PROMPTS[0]) for i in range(4)], device=device),
+            "prompt_lengths": torch.tensor([PROMPTS[i // 2] for i in range(4)], device=device),
+            "completion_ids": torch.tensor([pad(c, max(COMPLETIONS)) for c in completions], device=device),
+            "completion_lengths": torch.tensor(COMPLETIONS, device=device),
+            "group": torch.tensor([0, 0, 1, 1], device=device),
+        }
+        rows = tuple(torch.tensor(prompts[i // 2] + completions[i], device=device) for i in range(4))
+        return Trial(samples, rows)
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        return [self.rows[0][: PROMPTS[0]].tolist(), self.rows[2][: PROMPTS[1]].tolist()]
+
+    def own(self, model: nn.Module) -> list[Tensor]:
+        """The library's logits [n, V] of each row, by itself, nothing but ids given."""
+        return [own_logits(model, ids) for ids in self.rows]
+
+    def log_probs(self, logits: Sequence[Tensor]) -> Tensor:
+        """[m] of the completions' tokens, row after row."""
+        parts = []
+        for i, (row, z) in enumerate(zip(self.rows, logits)):
+            start = len(row) - COMPLETIONS[i]
+            l = z[start - 1 : len(row) - 1].float().log_softmax(-1)  # noqa: E741
+            parts.append(l.gather(1, row[start:, None])[:, 0])
+        return torch.cat(parts)
+
+
+def own_logits(model: nn.Module, ids: Tensor) -> Tensor:
+    """[n, V] of one row by the library's own forward.
+
+    Raises:
+        ConfigError: it does not run, or gives what is no number.
+    """
+    try:
+        logits = model(input_ids=ids[None], use_cache=False).logits[0]
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [""])[0][:300]
+        raise ConfigError(
+            f"{named(model)}: the library's own forward pass fails on plain text: {type(error).__name__}: {first}",
+            "this model needs more than token ids, or another version of transformers; train another model",
+        ) from error
+    if not bool(logits.isfinite().any(-1).all()) or bool(logits.isnan().any()):
+        raise ConfigError(
+            f"{named(model)}: the library's own forward pass gives logits that are no numbers in {logits.dtype}",
+            'set policy.dtype = "float32", or another model',
+        )
+    return logits
+
+
+def check_causal(model: nn.Module, trial: Trial) -> None:
+    """Raises: ConfigError where what comes after a token changes its probabilities."""
+    with torch.no_grad():
+        row = trial.rows[0]
+        whole, part = own_logits(model, row), own_logits(model, row[:-3])
+    if (problem := difference(part.log_softmax(-1), whole[:-3].log_softmax(-1), whole)) is not None:
+        raise ConfigError(
+            f"{named(model)} is not causal: tokens that come later change earlier log-probs by {problem:.2g} nats",
+            "if its config has is_decoder, save it with is_decoder = true; else it cannot generate",
+        )
+
+
+def difference(a: Tensor, b: Tensor, logits: Tensor) -> float | None:
+    """Largest difference of log-probs where it is more than rounding makes of such logits, else None."""
+    size = logits.detach().float()
+    size = size.masked_fill(~size.isfinite(), 0.0).abs().clamp(max=1e3).amax().clamp(min=1.0).item()
+    a, b = a.detach().double(), b.detach().double()
+    likely = b > -30.0  # of the impossible nothing is asked
+    gap = (a - b).abs()[likely]
+    worst = gap.max().item() if gap.numel() else 0.0
+    return None if worst <= RELATIVE.get(logits.dtype, 3e-5) * size else worst
+
+
+def attempt(function: Callable[[], str | None]) -> str | None:
+    """What is wrong with a trial: what it says itself, or the exception that ended it; None where it is right."""
+    try:
+        return function()
+    except Exception as error:
+        return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
+
+
+def named(model: nn.Module) -> str:
+    """A model by class and type."""
+    return f"{type(model).__name__} ({getattr(model.config, 'model_type', '?')})"  # type: ignore[union-attr]

@@ -1,0 +1,223 @@
+"""A trained language model as files of the plain libraries: a PEFT folder, or a Hugging Face folder.
+
+What was written is loaded by transformers (and PEFT) alone, in a process of its own, and compared with the training
+pass; a folder that says something else is removed. See docs/language.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.language.card import model_card
+from anygrpo.language.compute.head import score
+from anygrpo.language.compute.log_probs import Targets
+from anygrpo.language.compute.mirror import bind, mirror
+from anygrpo.language.generation import Support
+from anygrpo.language.policy import CausalLM
+from anygrpo.language.replay import listed
+from anygrpo.models.loading import resolve
+from anygrpo.models.origin import origin
+from anygrpo.models.smollm2 import quiet
+
+FORMATS = ("peft", "merged", "full")
+"""peft: adapters alone; merged: adapters added to the base; full: all weights of a policy without adapters."""
+
+PROMPTS = ("What is 12 + 30?", "Write one short sentence about the sea.", "为什么天空是蓝色的？", "List three colours.")
+"""Prompts of the certificate where none are given."""
+
+LIMIT = 1e-4
+"""Nats that float32 log-probs may differ by."""
+
+NEW = 12
+"""Greedy tokens compared a prompt."""
+
+
+def export(policy: CausalLM, folder: str | Path, format: str = "auto", prompts: Iterable[Any] = ()) -> list[Path]:
+    """Write `folder` and certify it; the files written.
+
+    Args:
+        format: one of `FORMATS`; auto: peft of a policy with adapters, else full.
+        prompts: on which the certificate compares; made up where none are given.
+
+    Raises:
+        ConfigError: a format that this policy does not have, or a folder that is not empty.
+        TrainingError: the plain library does not give the policy's log-probs or greedy tokens.
+    """
+    lora = policy.config.train == "lora"
+    format = ("peft" if lora else "full") if format == "auto" else format
+    folder = Path(folder)
+    if format not in FORMATS or (format == "full") == lora:
+        fits = "peft or merged" if lora else "full"
+        raise ConfigError(f"format = {format!r} with train = {policy.config.train!r}", f"set format to {fits}")
+    start = origin(policy.config.model)
+    if format == "peft" and start.kind != "plain":
+        what = f"training started from {policy.config.model}: {start.base} with more added, which no folder holds"
+        raise ConfigError(f"format = peft, but {what}", 'set format = "merged"')
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty", "name a folder that does not exist yet")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as scratch:
+        made = Path(scratch) / folder.name
+        made.mkdir()
+        write(policy, made, format)
+        certificate = certify(policy, made, format, list(prompts) or list(PROMPTS))
+        (made / "export.json").write_text(json.dumps(certificate, indent=1) + "\n")
+        (made / "README.md").write_text(model_card(policy, folder.name, format, certificate))
+        if folder.exists():
+            folder.rmdir()
+        shutil.move(made, folder)
+    return sorted(folder.iterdir())
+
+
+def write(policy: CausalLM, folder: Path, format: str) -> None:
+    """The files alone, without a certificate."""
+    with quiet():
+        if format == "peft":
+            module: Any = policy.weights.module
+            base = policy.config.model
+            for config in module.peft_config.values():
+                config.base_model_name_or_path = resolve(base) if base != "memory" else base
+            module.save_pretrained(folder, save_embedding_layers=False)
+            (folder / "README.md").unlink(missing_ok=True)
+        else:
+            merged_model(policy).save_pretrained(folder)
+        policy.prompts.tokenizer.save_pretrained(folder)
+        generation_config(policy).save_pretrained(folder)
+
+
+def generation_config(policy: CausalLM) -> Any:
+    """The distribution that was trained: its end tokens, temperature and cuts, and nothing of the base's own."""
+    from transformers import GenerationConfig
+
+    tokenizer, ends = policy.prompts.tokenizer, list(policy.prompts.ends)
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
+    return GenerationConfig(
+        eos_token_id=ends,
+        pad_token_id=pad,
+        bos_token_id=tokenizer.bos_token_id,
+        do_sample=True,
+        temperature=policy.temperature,
+        top_p=policy.top_p,
+        top_k=policy.top_k or 0,
+        max_new_tokens=policy.config.max_new_tokens,
+    )
+
+
+def merged_model(policy: CausalLM) -> Any:
+    """The library's own model with the present weights, adapters added in float32 and cast once.
+
+    Where an adapter sits on one end of a tied pair the two are written apart, so that neither takes the other's.
+    """
+    weights, core = policy.weights, policy.weights.base
+    try:
+        made = mirror(core)
+    except Exception:  # a model that cannot be made without memory
+        made = copy.deepcopy(core)
+        made = made if policy.config.train != "lora" else _unloaded(policy)
+    else:
+        dtype = weights.dtype
+        for name, value in weights.merged():
+            bind(made, name, nn.Parameter(value.detach().to(dtype), requires_grad=False))
+    _tie_again(made)
+    made.config = copy.deepcopy(made.config)
+    made.config._attn_implementation = "sdpa" if made.config._attn_implementation == "anygrpo" else None
+    return made
+
+
+def _unloaded(policy: CausalLM) -> nn.Module:
+    return copy.deepcopy(policy.weights.module).merge_and_unload()  # type: ignore[operator]
+
+
+def _tie_again(model: Any) -> None:
+    """Tied weights of equal values are one tensor again; of unequal ones the config says that they are two."""
+    inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
+    text = model.config.get_text_config()
+    if inner is None or outer is None or not getattr(text, "tie_word_embeddings", False):
+        return
+    if inner.weight.shape == outer.weight.shape and torch.equal(inner.weight, outer.weight):
+        outer.weight = inner.weight
+        return
+    for config in {id(c): c for c in (text, model.config)}.values():
+        config.tie_word_embeddings = False
+
+
+# -- the certificate ---------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> dict[str, Any]:
+    """What a fresh process of the plain library says of the folder, beside what the policy says.
+
+    Raises:
+        TrainingError: they differ by more than `LIMIT` in float32, or, in a narrower type, by more than twice the
+            library's own difference to float32; or a greedy token does.
+    """
+    ids = policy.prompts.encode(prompts, NEW)
+    asked, own, greedy = _own_answers(policy, ids)
+    base = resolve(policy.config.model) if format == "peft" and policy.config.model != "memory" else None
+    dtype = str(policy.weights.dtype).removeprefix("torch.")
+    if format == "peft" and base is None:
+        return {"format": format, "certified": False, "why": "the base model is in memory only"}
+    said = _asked_apart(
+        {"folder": str(folder), "format": format, "base": base, "dtype": dtype, "rows": asked, "prompts": ids,
+         "ends": list(policy.prompts.ends), "new": NEW}
+    )  # fmt: skip
+    gap = max((abs(a - b) for x, y in zip(own, said["log_probs"]) for a, b in zip(x, y)), default=0.0)
+    limit = LIMIT if dtype == "float32" else max(LIMIT, 2 * said["own_gap"])
+    other = sum(a != b for a, b in zip(greedy, said["greedy"]))
+    wrong = gap > limit or (other and dtype == "float32")
+    made = {"format": format, "certified": not wrong, "dtype": dtype, "prompts": len(prompts), "limit": limit,
+            "max_log_prob_gap": gap, "greedy_differ": other, "peft": said["peft"],
+            "transformers": said["transformers"]}  # fmt: skip
+    if wrong:
+        raise TrainingError(
+            f"the exported folder differs from the policy: log-probs by {gap:.2g} nats (allowed {limit:.2g}), "
+            f"{other} of {len(prompts)} greedy answers",
+            "nothing was written; try another format, or report this model",
+        )
+    return made
+
+
+def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]], list[list[float]], list[list[int]]]:
+    """(rows: prompt and greedy answer, log-probs of each answer's tokens, the answers)."""
+    rollout = policy.answer(ids, NEW)
+    made, lengths = rollout.ids.tolist(), rollout.lengths.tolist()
+    answers = [row[:n] for row, n in zip(made, lengths)]
+    samples = listed(ids, answers, policy.scorer.device)
+    targets, model = Targets.of(samples, slice(0, max(lengths))), policy.weights.training_model()
+    hidden = policy.scorer.hidden(model, samples, targets)
+    flat = score(hidden, policy.scorer.head(model), targets.token, Support(), targets.decision).log_probs
+    own = [part.tolist() for part in flat.float().cpu().split(lengths)]
+    return [p + a for p, a in zip(ids, answers)], own, answers
+
+
+def _asked_apart(spec: dict[str, Any]) -> dict[str, Any]:
+    """What a fresh process of the plain library answers."""
+    with tempfile.TemporaryDirectory() as scratch:
+        question, answer = Path(scratch) / "question.json", Path(scratch) / "answer.json"
+        question.write_text(json.dumps(spec))
+        script = Path(__file__).with_name("certificate.py")
+        done = subprocess.run(
+            [sys.executable, str(script), str(question), str(answer)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+            raise TrainingError(f"the plain library cannot load the export: {last}", "report this model")
+        return json.loads(answer.read_text())
+
+
+def merged_state(policy: CausalLM) -> dict[str, Tensor]:
+    """Every weight by its Hugging Face name, adapters added."""
+    return {name: value.detach().cpu() for name, value in policy.weights.merged()}

@@ -1,0 +1,202 @@
+"""Rows of a data set as people have it: JSON Lines, JSON, CSV, Parquet, a saved `datasets` folder, a Hub name."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import ConfigError, DataError, suggestion
+from anygrpo.language.tasks.messages import clean_prompt
+
+Row = tuple[int, dict[str, Any]]
+"""(line or row number from 1, the object with its prompt under "prompt")."""
+
+LINES = (".jsonl", ".ndjson")
+FILES = (*LINES, ".json", ".csv", ".tsv", ".parquet")
+_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+
+
+def place(path: str, number: int) -> str:
+    """Where a row stands: its line, or its number in files that are not read by lines."""
+    return f"{path}, {'line' if Path(path).suffix in LINES else 'row'} {number}"
+
+
+def read_rows(path: str, prompt_column: str, split: str = "train", subset: str | None = None) -> list[Row]:
+    """The rows of a file, a folder of such files, a saved data set, or a data set of the Hub (owner/name).
+
+    Raises:
+        DataError: nothing there, not readable, or a row without a usable prompt; with its place.
+        ConfigError: a package that reads this form is not installed.
+    """
+    rows = [(n, _row(value, place(path, n), prompt_column)) for n, value in _objects(path, split, subset)]
+    if not rows:
+        raise DataError(f"{path} holds no rows", "give it at least one object with a prompt")
+    return rows
+
+
+def _objects(path: str, split: str, subset: str | None) -> Iterator[tuple[int, Any]]:
+    file = Path(path).expanduser()
+    if file.is_dir():
+        yield from _folder(file, split, subset)
+    elif file.is_file():
+        yield from _file(file, path)
+    elif path.count("/") == 1 and not path.startswith((".", "/", "~")) and file.suffix not in FILES:
+        yield from enumerate(_hub(path, split, subset), 1)
+    else:
+        raise DataError(f"no data file {path}, looked in {Path.cwd()}", "correct task.path")
+
+
+def _folder(folder: Path, split: str, subset: str | None) -> Iterator[tuple[int, Any]]:
+    if any((folder / name).is_file() for name in _SAVED):
+        datasets = _package("datasets", "a saved data set")
+        saved = datasets.load_from_disk(str(folder))
+        yield from enumerate(_split(saved, split, str(folder)), 1)
+        return
+    files = sorted(f for f in folder.rglob("*") if f.suffix in FILES and f.is_file())
+    named = [f for f in files if split in f.stem]
+    if not files:
+        raise DataError(f"{folder} holds no data: no {', '.join(FILES)} and no saved data set", "correct task.path")
+    count = 0
+    for file in named or files:
+        for _, value in _file(file, str(file)):
+            count += 1
+            yield count, value
+
+
+def _split(saved: Any, split: str, path: str) -> Any:
+    """The rows of one split, where a data set has several."""
+    if not hasattr(saved, "keys"):
+        return saved
+    if split not in saved:
+        raise DataError(f"{path} has splits {sorted(saved)}; {suggestion(split, saved)}", "set task.split")
+    return saved[split]
+
+
+def _hub(name: str, split: str, subset: str | None) -> Any:
+    datasets = _package("datasets", f"the data set {name!r} of the Hub")
+    try:
+        return datasets.load_dataset(name, subset, split=split)
+    except Exception as error:  # a dozen kinds: no network, no such name, a script, a gate
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(f"cannot load the data set {name!r}, split {split!r}: {first}", "correct task.path") from None
+
+
+def _file(file: Path, path: str) -> Iterator[tuple[int, Any]]:
+    try:
+        yield from _READERS.get(file.suffix, _lines)(file, path)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8") from None
+
+
+def _lines(file: Path, path: str) -> Iterator[tuple[int, Any]]:
+    with file.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield number, _parsed(line, f"{path}, line {number}")
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        detail = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise DataError(f"{where}: broken JSON: {detail}", "write one JSON object a line") from None
+
+
+def _json(file: Path, path: str) -> Iterator[tuple[int, Any]]:
+    """A list of objects, an object whose only list they are, columns of one length, or JSON Lines by another name."""
+    text = file.read_text(encoding="utf-8-sig")
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        if len(text.strip().splitlines()) > 1 and text.lstrip().startswith("{"):
+            yield from _lines(file, path)
+            return
+        raise DataError(f"{path}: broken JSON: {error}", "write a list of objects") from None
+    except RecursionError as error:
+        raise DataError(f"{path}: broken JSON: {error}", "write a list of objects") from None
+    if isinstance(value, dict):
+        lists = {k: v for k, v in value.items() if isinstance(v, list)}
+        if len(lists) == 1:
+            value = next(iter(lists.values()))
+        elif lists and len(lists) == len(value) and len({len(v) for v in lists.values()}) == 1:
+            value = [dict(zip(lists, row)) for row in zip(*lists.values())]
+        else:
+            value = [value]
+    if not isinstance(value, list):
+        raise DataError(f"{path} holds a {type(value).__name__}, not a list of objects", "write a list of objects")
+    yield from enumerate(value, 1)
+
+
+def _csv(file: Path, path: str) -> Iterator[tuple[int, Any]]:
+    """Cells are texts; one that holds a JSON list or object is read as such."""
+    csv.field_size_limit(2**30)
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
+        for number, row in enumerate(reader, 1):
+            if None in row:
+                raise DataError(f"{path}, row {number} has more cells than the header", "quote cells with commas")
+            yield number, {name: _cell(value) for name, value in row.items()}
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _parquet(file: Path, path: str) -> Iterator[tuple[int, Any]]:
+    parquet = _package("pyarrow.parquet", f"{path}")
+    try:
+        table = parquet.read_table(file)
+    except Exception as error:  # pyarrow's own kinds
+        raise DataError(f"{path} cannot be read as Parquet: {error}", "write it again") from None
+    yield from enumerate(table.to_pylist(), 1)
+
+
+_READERS = {".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}
+
+
+def _package(name: str, what: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.split(".")[0]
+        raise ConfigError(
+            f"{what} is read by the package {package}, which is not installed", "pip install 'anygrpo[data]'"
+        ) from None
+
+
+def _row(value: Any, where: str, prompt_column: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: a {type(value).__name__}, not an object", "write one JSON object a line")
+    if prompt_column not in value:
+        raise DataError(
+            f"{where}: no column {prompt_column!r}; {suggestion(prompt_column, value)}", "set task.prompt_column"
+        )
+    value = dict(value)
+    prompt = clean_prompt(value.pop(prompt_column), where)
+    _check_candidates(value.get("candidates"), where)
+    return value | {"prompt": prompt}
+
+
+def _check_candidates(candidates: Any, where: str) -> None:
+    if candidates is None:
+        return
+    good = isinstance(candidates, list) and all(
+        isinstance(c, dict) and isinstance(c.get("text"), str) and _finite(c.get("reward", 0.0)) for c in candidates
+    )
+    if not good:
+        raise DataError(f"{where}: candidates cannot be read", 'write [{"text": "...", "reward": 0.5}, ...]')
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and value == value and abs(value) != float("inf")

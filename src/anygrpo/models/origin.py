@@ -1,0 +1,160 @@
+"""What a model's name may stand for: a Hub name or folder, a PEFT adapter, a run's folder, one of its checkpoints."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.core.saved import FOLDER, WHOLE, read_weights
+from anygrpo.errors import DataError
+
+log = logging.getLogger("anygrpo")
+
+LORA = ".lora_"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Attributes:
+    kind: "plain" is loaded as it is; "adapter" and "state" are added to `base`.
+    base: name of the model beneath.
+    folder: where the adapter or the weights lie.
+    lora: the run's [policy.lora], where it trained adapters.
+    """
+
+    kind: Literal["plain", "adapter", "state"]
+    base: str
+    folder: Path = Path()
+    lora: dict[str, Any] = field(default_factory=dict)
+
+
+def origin(name: str) -> Origin:
+    """What `name` stands for.
+
+    Raises:
+        DataError: a run without a checkpoint, or of another family; an adapter that does not name its base.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir() or (folder / "config.json").is_file():
+        return Origin("plain", name)
+    if (folder / "adapter_config.json").is_file():
+        base = json.loads((folder / "adapter_config.json").read_text()).get("base_model_name_or_path")
+        if not base or base == "memory":
+            raise DataError(f"{folder}/adapter_config.json names no base model", "write base_model_name_or_path there")
+        return Origin("adapter", base, folder)
+    for run in (folder, folder.parent.parent):
+        if (run / "config.toml").is_file():
+            return _of_run(run, folder)
+    return Origin("plain", name)
+
+
+def _of_run(run: Path, folder: Path) -> Origin:
+    policy = tomllib.loads((run / "config.toml").read_text(encoding="utf-8")).get("policy", {})
+    if policy.get("kind") != "causal_lm":
+        raise DataError(f"{run} trained a policy of kind {policy.get('kind')!r}", "name a run of a language model")
+    steps = [
+        f for f in [folder / "checkpoints" / "best", *sorted(folder.glob("checkpoints/step_*")), folder] if _held(f)
+    ]
+    if not steps:
+        raise DataError(f"{folder} holds no checkpoint", "let the run write one, or name another")
+    return Origin("state", policy["model"], steps[-1], {"rank": 16, "alpha": 32.0} | policy.get("lora", {}))
+
+
+def _held(folder: Path) -> bool:
+    return (folder / WHOLE).is_file() or (folder / FOLDER).is_dir()
+
+
+def added(base: nn.Module, o: Origin) -> nn.Module:
+    """`base` with an adapter merged into it, or with trained weights in place of its own. What training starts from,
+    and what its reference is."""
+    if o.kind == "adapter":
+        import peft
+
+        try:
+            adapted: Any = peft.PeftModel.from_pretrained(base, str(o.folder)).eval()  # type: ignore[arg-type]
+        except (OSError, ValueError, RuntimeError) as error:
+            what = f"the adapter in {o.folder} does not fit {o.base!r}: {_first(error)}"
+            raise DataError(what, "see its base") from None
+        return _merged(adapted, o)
+    state = dict(read_weights(o.folder))
+    if any(LORA in name for name in state):
+        return _merged(_with_lora(base, state, o), o)
+    return _loaded(base, state, o)
+
+
+def _merged(adapted: Any, o: Origin) -> nn.Module:
+    ids = torch.arange(3, 11, device=next(adapted.parameters()).device)[None]
+    with torch.no_grad():
+        before = adapted(input_ids=ids, use_cache=False).logits.float()
+        model = adapted.merge_and_unload()
+        after = model(input_ids=ids, use_cache=False).logits.float()
+    far = float((before - after).abs().max() / before.abs().max().clamp(min=1.0))
+    if not far <= (1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2):
+        raise DataError(
+            f"merging the adapter of {o.folder} changes what it says by {far:.1%}: it sits on one end of tied weights",
+            "export that run as merged, which writes the two apart, and start from there",
+        )
+    log.info("starting from %s: its adapter is merged into %s, and that is the reference", o.folder, o.base)
+    return model
+
+
+def _with_lora(base: nn.Module, state: dict[str, Tensor], o: Origin) -> nn.Module:
+    """PEFT's model with the adapters of a checkpoint."""
+    import peft
+
+    modules = dict(base.named_modules())
+    layers = sorted({n.split(LORA)[0].removeprefix("base_model.model.") for n in state if LORA in n})
+    linear = all(isinstance(modules.get(n), nn.Linear | nn.Embedding) for n in layers)
+    rank = next((int(t.shape[0]) for n, t in state.items() if "lora_A" in n), o.lora["rank"])
+    config = peft.LoraConfig(
+        r=rank if linear else o.lora["rank"],
+        lora_alpha=o.lora["alpha"],
+        target_modules=layers if linear else "all-linear",
+        task_type="CAUSAL_LM",
+    )
+    adapted: Any = peft.get_peft_model(base, config).eval()  # type: ignore[arg-type]
+    own = {n: p for n, p in adapted.named_parameters() if LORA in n}
+    _fits(own, state, o)
+    with torch.no_grad():
+        for name, value in state.items():
+            own[name].copy_(value)
+        for name in own.keys() - state.keys():  # layers that the run left out
+            own[name].zero_()
+    return adapted
+
+
+def _loaded(base: nn.Module, state: dict[str, Tensor], o: Origin) -> nn.Module:
+    own = dict(base.named_parameters())
+    _fits(own, state, o)
+    with torch.no_grad():
+        for name, value in state.items():
+            own[name].copy_(value)
+    log.info("starting from %s: %d of %d weights are the run's", o.folder, len(state), len(own))
+    return base
+
+
+def _fits(own: dict[str, Any], state: dict[str, Tensor], o: Origin) -> None:
+    """Raises: DataError with what is unexpected, or of another shape."""
+    unknown = sorted(state.keys() - own.keys())
+    if unknown or not state:
+        raise DataError(
+            f"{o.folder} holds {len(state)} weights, {len(unknown)} of which {o.base!r} has not: {unknown[:3]}",
+            "the run's config names another model",
+        )
+    for name, value in state.items():
+        if value.shape != own[name].shape:
+            raise DataError(
+                f"{o.folder}: {name} is {tuple(value.shape)}, the model's is {tuple(own[name].shape)}",
+                "give the rank and the model that the run had",
+            )
+
+
+def _first(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

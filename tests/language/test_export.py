@@ -1,0 +1,154 @@
+"""Out of the house and back: each format loaded by the plain library, a lie found, and every way to start again."""
+
+import json
+
+import pytest
+import tiny
+import torch
+
+from anygrpo.core.policy import state_of
+from anygrpo.errors import ConfigError, DataError, TrainingError
+from anygrpo.language import export as exporting
+from anygrpo.language.apply import apply
+from anygrpo.language.build import build
+from anygrpo.language.export import export
+from anygrpo.language.settings import CausalLMConfig, LoraConfig
+
+PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w7 w2 w2 w40 w11 w12"}]
+
+
+@pytest.fixture
+def base(tmp_path):
+    tiny.model("llama").save_pretrained(tmp_path / "base")
+    tiny.tokenizer().save_pretrained(tmp_path / "base")
+    return str(tmp_path / "base")
+
+
+def policy(model, moved=0.1, **given):
+    settings = {"train": "lora", "lora": LoraConfig(rank=3, alpha=5)} | given
+    config = CausalLMConfig(
+        kind="causal_lm", model=str(model), max_new_tokens=6, dtype="float32", device="cpu", threads=1, **settings
+    )
+    made = build(config, 3)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.add_(moved * torch.randn_like(p))
+    return made
+
+
+def log_probs(made, rollout):
+    rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
+    return made.evaluate(rows, slice(0, rollout.shape[2])).log_probs.detach()
+
+
+@pytest.mark.parametrize(("train", "format"), [("lora", "peft"), ("lora", "merged"), ("all", "full")])
+def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, format):
+    made = policy(base, train=train, eos=(9,))
+    files = export(made, tmp_path / "out", format, PROMPTS)
+    said = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert said["certified"]
+    assert said["max_log_prob_gap"] < 1e-5
+    assert said["greedy_differ"] == 0
+    settings = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert settings["eos_token_id"] == [1, 9]
+    names = {file.name for file in files}
+    assert {"tokenizer.json", "README.md"} <= names
+    assert ("adapter_model.safetensors" in names) == (format == "peft")
+    assert "vllm serve" in (tmp_path / "out" / "README.md").read_text()
+    # The folder is a model to start from: the same log-probs, and they are the new reference.
+    rollout = made.sample(PROMPTS, 2, seed=0)
+    again = policy(tmp_path / "out", moved=0.0, eos=(9,))
+    torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
+    with again.reference():
+        torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
+
+
+def test_both_ends_of_a_tied_pair_are_written_apart(base, tmp_path):
+    made = policy(base, lora=LoraConfig(rank=3, alpha=5, targets=("q_proj", "lm_head")))
+    export(made, tmp_path / "out", "merged", PROMPTS)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["tie_word_embeddings"] is False
+
+
+def test_a_folder_that_says_something_else_is_not_left_behind(base, tmp_path, monkeypatch):
+    made, write = policy(base), exporting.write
+
+    def wrong(policy, folder, format):
+        with torch.no_grad():
+            policy.parameters()[0].add_(1.0)
+        write(policy, folder, format)
+        with torch.no_grad():
+            policy.parameters()[0].sub_(1.0)
+
+    monkeypatch.setattr(exporting, "write", wrong)
+    with pytest.raises(TrainingError, match="differs from the policy: log-probs by"):
+        export(made, tmp_path / "out", "merged", PROMPTS)
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".export-*"))
+
+
+def test_formats_that_a_policy_does_not_have(base, tmp_path):
+    with pytest.raises(ConfigError, match="peft or merged"):
+        export(policy(base), tmp_path / "out", "full")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("")
+    with pytest.raises(ConfigError, match="not empty"):
+        export(policy(base), tmp_path / "full", "peft")
+
+
+@pytest.mark.parametrize("train", ["lora", "all"])
+def test_a_run_and_its_checkpoint_are_models_to_start_from(base, tmp_path, train):
+    from safetensors.torch import save_file
+
+    made = policy(base, train=train)
+    run = tmp_path / "run"
+    folder = run / "checkpoints" / "step_00000004"
+    folder.mkdir(parents=True)
+    state = {name: value.contiguous().clone() for name, value in state_of(made.trainable()).items()}
+    save_file(state, folder / "policy.safetensors")
+    (run / "config.toml").write_text(
+        f'[policy]\nkind = "causal_lm"\nmodel = "{base}"\ntrain = "{train}"\n[policy.lora]\nrank = 3\nalpha = 5\n'
+    )
+    rollout = made.sample(PROMPTS, 2, seed=0)
+    for start in (run, folder):
+        again = policy(start, moved=0.0)
+        torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
+    with pytest.raises(ConfigError, match="merged"):
+        export(policy(run), tmp_path / "out", "peft")
+    (run / "config.toml").write_text('[policy]\nkind = "diffusion"\n')
+    with pytest.raises(DataError, match="diffusion"):
+        policy(run)
+
+
+def test_weights_that_do_not_fit_are_named(base, tmp_path):
+    from safetensors.torch import save_file
+
+    run = tmp_path / "run"
+    (run / "checkpoints" / "best").mkdir(parents=True)
+    (run / "config.toml").write_text(f'[policy]\nkind = "causal_lm"\nmodel = "{base}"\ntrain = "all"\n')
+    save_file({"model.norm.weight": torch.zeros(7)}, run / "checkpoints" / "best" / "policy.safetensors")
+    with pytest.raises(DataError, match=r"model\.norm\.weight is \(7,\), the model's is \(32,\)"):
+        policy(run)
+    save_file({"other": torch.zeros(7)}, run / "checkpoints" / "best" / "policy.safetensors")
+    with pytest.raises(DataError, match="1 of which"):
+        policy(run)
+
+
+def test_apply_writes_answers_goes_on_and_repeats_itself(base, tmp_path):
+    made = policy(base)
+    asked = tmp_path / "prompts.txt"
+    asked.write_text("w1 w5\n\nw7 w2\nw9\n")
+    seen = []
+    greedy = apply(made, asked, tmp_path / "out.jsonl", progress=lambda done, total: seen.append((done, total)))
+    assert [row["prompt"] for row in greedy] == ["w1 w5", "w7 w2", "w9"]
+    assert seen == [(3, 3)]
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    (tmp_path / "out.jsonl").write_text("\n".join(lines[:2]) + '\n{"index": 2, "pro')
+    assert apply(made, asked, tmp_path / "out.jsonl") == greedy
+    assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == greedy
+    with pytest.raises(DataError, match="other prompts, from line 1"):
+        apply(made, ["w3"], tmp_path / "out.jsonl")
+    drawn = apply(made, ["w1 w5", "w9"], seed=4, samples=3)
+    assert [len(row["outputs"]) for row in drawn] == [3, 3]
+    assert apply(made, ["w7", "w9"], seed=4, samples=3)[1]["outputs"] == drawn[1]["outputs"]
+    assert apply(made, "w1 w5")[0]["outputs"] == greedy[0]["outputs"]
