@@ -15,12 +15,8 @@ import torch
 
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
-<<<<<<< 64bea29c45d6bf3c749bdb93e4eade3417769045
-from anygrpo.probes import attacks, cheats, conformance, effect, groups, learning, parity, payment, rate
-=======
 from anygrpo.families import family_of, resolve
-from anygrpo.probes import effect, groups, learning, parity, payment, rate
->>>>>>> ccfb564c17c394e6a0875615b1dd029fe4566902
+from anygrpo.probes import attacks, cheats, conformance, effect, groups, learning, parity, payment, rate
 from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.language.compute.attention import Packed
+from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.cache import GroupCache
 from anygrpo.language.compute.layout import pack
 
@@ -35,7 +36,7 @@ def forward(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any) -> Te
     The mask is a placeholder of the shape that the library passes on untouched: no N x N mask is made.
     """
     placeholder = torch.zeros(1, 1, 1, 1, device=ids.device)
-    out = model.base_model(  # type: ignore[union-attr, operator]
+    out = body_of(model)(  # type: ignore[union-attr, operator]
         input_ids=ids[None], attention_mask=placeholder, position_ids=positions[None], use_cache=False, layout=layout
     )
     return out.last_hidden_state[0]

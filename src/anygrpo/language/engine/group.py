@@ -8,11 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-<<<<<<< 64bea29c45d6bf3c749bdb93e4eade3417769045
-=======
-from anygrpo.language.compute.attention import Packed
-from anygrpo.language.compute.bodies import body_of
->>>>>>> ccfb564c17c394e6a0875615b1dd029fe4566902
 from anygrpo.language.compute.cache import GroupCache, Step
 from anygrpo.language.compute.head import Head
 from anygrpo.language.compute.passes import forward, prefill
@@ -74,38 +69,6 @@ def split(prompts: int, group_size: int, limit: int) -> list[list[tuple[int, lis
     return parts
 
 
-<<<<<<< 64bea29c45d6bf3c749bdb93e4eade3417769045
-=======
-def prefill(model: nn.Module, prompts: list[list[int]], rows: list[int], width: int) -> tuple[GroupCache, Tensor]:
-    """The prompts' keys and values, and the states [R, H] that predict each row's first token.
-
-    Args:
-        rows: rows of each prompt. width: completion tokens at most.
-    """
-    device = next(model.parameters()).device
-    lengths = [len(ids) for ids in prompts]
-    packed = Packed(pack(lengths, [[] for _ in prompts], device), keep=True)
-    ids = torch.tensor([i for prompt in prompts for i in prompt], device=device)
-    hidden = forward(model, ids, packed.layout.positions, packed)
-    assert packed.kept is not None
-    cache = GroupCache.of(packed.kept, lengths, rows, width)
-    last = torch.tensor([s.middle - 1 for s in packed.layout.segments], device=device)
-    return cache, hidden[last][cache.prompt_of]
-
-
-def forward(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any) -> Tensor:
-    """Final hidden states [N, H] of N tokens seen by the attention that `layout` describes.
-
-    The mask is a placeholder of the shape that the library passes on untouched: no N x N mask is made.
-    """
-    placeholder = torch.zeros(1, 1, 1, 1, device=ids.device)
-    out = body_of(model)(  # type: ignore[union-attr, operator]
-        input_ids=ids[None], attention_mask=placeholder, position_ids=positions[None], use_cache=False, layout=layout
-    )
-    return out.last_hidden_state[0]
-
-
->>>>>>> ccfb564c17c394e6a0875615b1dd029fe4566902
 def _decode(
     model: nn.Module,
     head: Head,

@@ -84,13 +84,8 @@ def _check_values(rows: list[Row], path: str, config: JsonlTask) -> None:
         if not hasattr(reward, "column") or not any(reward.column in row for _, row in rows):
             continue
         for line, row in rows:
-<<<<<<< 64bea29c45d6bf3c749bdb93e4eade3417769045
             if (fault := check_value(reward, row.get(reward.column), row)) is not None:
-                raise DataError(f"{path}, line {line}: {fault}", "mend or remove that row")
-=======
-            if (fault := check_value(reward, row.get(reward.column))) is not None:
                 raise DataError(f"{place(path, line)}: {fault}", "mend or remove that row")
->>>>>>> ccfb564c17c394e6a0875615b1dd029fe4566902
 
 
 def _check_disjoint(train: list[Row], held_out: list[Row], config: JsonlTask) -> None:

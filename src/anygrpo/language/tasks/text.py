@@ -7,16 +7,11 @@ from typing import Any
 from anygrpo.core.task import Scores, Stored, Success, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
-<<<<<<< 64bea29c45d6bf3c749bdb93e4eade3417769045
+from anygrpo.language.tasks.messages import SYSTEM, Messages, with_system
 from anygrpo.scoring.attacks import Tried
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward import Attackable, Reward
 from anygrpo.scoring.scorer import Handle, Scorer, flatten
-=======
-from anygrpo.language.tasks.messages import SYSTEM, Messages, with_system
-from anygrpo.scoring.reward import Reward
-from anygrpo.scoring.scorer import Handle, Scorer
->>>>>>> ccfb564c17c394e6a0875615b1dd029fe4566902
 from anygrpo.scoring.workers import Pool
 
 Prompt = dict[str, Any]
