@@ -187,7 +187,7 @@ def _controller(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
     rule: Callable[[float, float, int], float] = lambda beta, measured, samples: _number(  # noqa: E731
         spec, run(beta, measured, samples)
     )
-    return lambda beta, **limits: kl.RuleKL(beta, rule)
+    return lambda beta, **limits: kl.RuleKL(beta, rule, **limits)
 
 
 def _correction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:

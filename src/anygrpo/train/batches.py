@@ -88,7 +88,9 @@ def _prepare_grpo(
         penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, a.overlong_buffer)
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
-    filtered = filters.apply(groups, numbers.filters)
+    advantage = chosen("advantage", a.advantage)
+    by_part = advantage.card is not None and advantage.card.by_part  # a total without spread says nothing there
+    filtered = filters.apply(groups, [f for f in numbers.filters if not (by_part and f[0] in filters.NEUTRAL)])
     options = advantages.AdvantageOptions(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
@@ -99,7 +101,6 @@ def _prepare_grpo(
         ddof=a.ddof,
         epsilon=a.epsilon,
     )
-    advantage = chosen("advantage", a.advantage)
     # a card's name, since some normalisers need more than their function (moving statistics)
     name = advantage.function if advantage.card is None else advantage.name
     result = advantages.compute(name, rollout.rewards, filtered.counted, options)
