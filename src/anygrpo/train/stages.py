@@ -59,7 +59,7 @@ def plan_stages(recipe: Recipe) -> list[PlannedStage]:
     planned: list[PlannedStage] = []
     begin = 0
     for stage in recipe.resolved_stages():
-        resolve_all(stage.algorithm)
+        resolve_all(stage.algorithm, stage.optimizer, recipe.policy)
         key = repr(stage.task)
         if key not in tasks:
             tasks[key] = build_task(stage.task, recipe.seed)
