@@ -250,7 +250,8 @@ def test_limits_of_beta_can_be_set():
 def test_a_rule_of_ones_own():
     state = RuleKL(0.5, lambda beta, kl, samples: beta + kl - samples)
     assert update(state, 2.0, 1).beta == 1.5
-    assert update(state, 0.0, 64).beta == 0.0  # never below
+    assert update(state, 0.0, 64).beta == 1e-6  # never 0: it could not be measured from there
+    assert update(state, 99.0, 1).beta == 10.0
     assert update(state, math.nan, 1) == state
 
 

@@ -217,6 +217,12 @@ def test_what_cannot_be_called_is_said_before_the_run(tmp_path, own, kind, name,
     assert all(word in str(error.value) for word in words)
 
 
+@pytest.mark.parametrize("key", ["algorithm.entropy-coef", "optimizer.learning-rate"])
+def test_a_missing_schedule_is_said_before_the_run(tmp_path, key):
+    with pytest.raises(DataError, match=r"no file .*absent\.py"):
+        run_of(tmp_path, f"--{key}", f"{{ function = '{tmp_path}/absent.py:f', start = 1.0 }}")
+
+
 def test_a_missing_file_is_said_before_the_run(tmp_path):
     with pytest.raises(DataError, match=r"no file .*absent\.py"):
         run_of(tmp_path, "--algorithm.objective", f"{tmp_path}/absent.py:loss")

@@ -26,9 +26,8 @@ def ragged(rollout):
     mask = torch.arange(t) < torch.randint(1, t + 1, (p, g, 1), generator=generator)
     valid = torch.rand(p, g, generator=generator) > 0.15
     rewards = torch.where(valid, rollout.rewards + 0.3 * torch.rand(p, g, generator=generator), 0.0)
-    return replace(
-        rollout, mask=mask, valid=valid, rewards=rewards, components={"hit": rewards, "other": 1 - rewards**2}
-    )
+    parts = {"hit": rewards, "other": 1 - rewards**2}
+    return replace(rollout, mask=mask, valid=valid, rewards=rewards, components=parts, limit=t)
 
 
 def gradients(folder, *flags):

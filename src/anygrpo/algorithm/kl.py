@@ -183,10 +183,15 @@ def _check_limits(minimum: float, maximum: float) -> None:
 
 @dataclass(frozen=True)
 class RuleKL:
-    """A rule of one's own: (beta, kl, samples) -> the next beta, >= 0."""
+    """A rule of one's own: (beta, kl, samples) -> the next beta, kept within the limits."""
 
     beta: float
     rule: Callable[[float, float, int], float]
+    minimum: float = 1e-6
+    maximum: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check_limits(self.minimum, self.maximum)
 
 
 Controller = FixedKL | AdaptiveKL | BandKL | RuleKL
@@ -196,10 +201,10 @@ def update(state: Controller, kl: float, samples: int = 1) -> Controller:
     """The controller after a step whose mean KL was `kl` over `samples` samples. A non-finite KL changes nothing."""
     if isinstance(state, FixedKL) or not math.isfinite(kl):
         return state
-    if isinstance(state, RuleKL):
-        return replace(state, beta=max(state.rule(state.beta, kl, samples), 0.0))
     beta = max(state.beta, state.minimum)  # from 0 too
-    if isinstance(state, AdaptiveKL):
+    if isinstance(state, RuleKL):
+        beta = state.rule(beta, kl, samples)
+    elif isinstance(state, AdaptiveKL):
         error = min(max(kl / state.target - 1.0, -0.2), 0.2)
         beta *= 1.0 + error * min(samples / state.horizon, 1.0)
     elif kl > state.high:

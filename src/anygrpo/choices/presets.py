@@ -55,8 +55,8 @@ PRESETS: dict[str, Preset] = {
             "cispo",
             {"objective": "cispo", "clip_low": 1.0, "clip_high": 4.0, "advantage": "zscore", "reduction": "token_mean",
              "beta": 0.0},
-            "arXiv 2506.13585; the paper gives no cap: 5 (1 + 4) is ScaleRL's, as TRL's paper index prints it; no "
-            "floor",
+            "arXiv 2506.13585 (its own cap was not re-read); 5 (1 + 4) is ScaleRL's, as TRL's paper index prints it; "
+            "no floor",
             "The weight of a decision is limited, its gradient is not.",
             "限制决策的权重，不限制其梯度。",
             "In verl and NeMo-RL the same number means 1 + eps: 5 there is clip_high = 5 here.",

@@ -23,7 +23,7 @@ from anygrpo.core import user_code
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.families import resolve
 from anygrpo.recipe.algorithm import AlgorithmConfig
-from anygrpo.recipe.section import UserFunction, is_user_code
+from anygrpo.recipe.section import Schedule, Section, UserFunction, is_user_code
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,9 @@ forget = chosen.cache_clear
 """Read users' files again from now on."""
 
 
-def resolve_all(a: AlgorithmConfig) -> None:
-    """Resolve every choice of [algorithm], so that what cannot work is said before the first sample.
+def resolve_all(a: AlgorithmConfig, *others: Section) -> None:
+    """Resolve every choice of [algorithm], and the schedules of other tables, so that what cannot work is said before
+    the first sample.
 
     Raises: as `chosen`.
     """
@@ -95,10 +96,10 @@ def resolve_all(a: AlgorithmConfig) -> None:
     for f in a.filters:
         if isinstance(f, UserFunction):
             chosen("filter", UserFunction(function=f.function, arguments=f.arguments))
-    for name in type(a).model_fields:
-        value = getattr(a, name)
-        if getattr(value, "function", None) and getattr(value, "kind", None) == "function":
-            chosen("schedule", UserFunction(function=value.function, arguments=value.arguments))
+    for table in (a, *others):
+        for value in (getattr(table, name) for name in type(table).model_fields):
+            if isinstance(value, Schedule) and value.function is not None:
+                chosen("schedule", UserFunction(function=value.function, arguments=value.arguments))
 
 
 def _own(kind: str, choice: UserFunction) -> Chosen:
@@ -187,7 +188,7 @@ def _controller(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
     rule: Callable[[float, float, int], float] = lambda beta, measured, samples: _number(  # noqa: E731
         spec, run(beta, measured, samples)
     )
-    return lambda beta, **limits: kl.RuleKL(beta, rule)
+    return lambda beta, **limits: kl.RuleKL(beta, rule, **limits)
 
 
 def _correction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -92,7 +92,14 @@ def _prepare_grpo(
             )
         penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, a.overlong_buffer)
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
+<<<<<<< 0346b41f8f90c1ea7c3818e5c7104117a3c409af
     filtered = _filtered(rollout, numbers)
+=======
+    groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
+    advantage = chosen("advantage", a.advantage)
+    by_part = advantage.card is not None and advantage.card.by_part  # a total without spread says nothing there
+    filtered = filters.apply(groups, [f for f in numbers.filters if not (by_part and f[0] in filters.NEUTRAL)])
+>>>>>>> b6c39b1aba096372be90bfe96d28cdcd29670a77
     options = advantages.AdvantageOptions(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
@@ -103,7 +110,6 @@ def _prepare_grpo(
         ddof=a.ddof,
         epsilon=a.epsilon,
     )
-    advantage = chosen("advantage", a.advantage)
     # a card's name, since some normalisers need more than their function (moving statistics)
     name = advantage.function if advantage.card is None else advantage.name
     result = advantages.compute(name, rollout.rewards, filtered.counted, options)

@@ -60,7 +60,7 @@ def plan_stages(recipe: Recipe, task: Task | None = None) -> list[PlannedStage]:
     planned: list[PlannedStage] = []
     begin = 0
     for stage in recipe.resolved_stages():
-        resolve_all(stage.algorithm)
+        resolve_all(stage.algorithm, stage.optimizer, recipe.policy)
         key = repr(stage.task)
         if key not in tasks:
             tasks[key] = build_task(stage.task, recipe.seed) if task is None else task
@@ -84,7 +84,8 @@ def kl_controller(stage: Stage, beta: float) -> kl.Controller:
     """The controller of the KL weight that the stage names, starting at `beta` (one that moves it: above 0)."""
     a = stage.algorithm
     made = chosen("controller", a.kl_controller)
-    settings = {} if made.card is None else {name: getattr(a, key) for name, key in made.card.takes.items()}
+    takes = {"minimum": "beta_min", "maximum": "beta_max"} if made.card is None else made.card.takes
+    settings = {name: getattr(a, key) for name, key in takes.items()}
     return made.function(beta if a.kl_controller == "fixed" else max(beta, a.beta_min), **settings)
 
 

@@ -35,7 +35,8 @@ def test_recipe_trains_every_stage(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "expected"), [('{kind = "linear", start = 1.0, end = 0.0}', [1.0, 0.5, 0.0]), ("0.0", [1.0, 1.0, 1.0])]
+    ("weight", "expected"),
+    [('{kind = "linear", start = 1.0, end = 0.0}', [1.0, 2 / 3, 1 / 3]), ("0.0", [1.0, 1.0, 1.0])],
 )
 def test_a_warm_up_weighs_its_loss_by_the_schedule_and_by_1_where_there_is_none(
     weight: str, expected: list[float], tmp_path: Path
