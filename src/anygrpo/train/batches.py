@@ -75,9 +75,11 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
     return Prepared(rollout, value, rollout.mask & rollout.valid[..., None], {}, groups=groups, width=width)
 
 
-def _filtered(rollout: Rollout, numbers: Numbers) -> filters.Filtered:
+def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filtered:
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
-    return filters.apply(groups, numbers.filters)
+    card = chosen("advantage", stage.algorithm.advantage).card
+    by_part = card is not None and card.by_part  # a total without spread says nothing there
+    return filters.apply(groups, [f for f in numbers.filters if not (by_part and f[0] in filters.NEUTRAL)])
 
 
 def _prepare_grpo(
@@ -92,14 +94,8 @@ def _prepare_grpo(
             )
         penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, a.overlong_buffer)
         rollout = replace(rollout, rewards=rollout.rewards + penalty)
-<<<<<<< 0346b41f8f90c1ea7c3818e5c7104117a3c409af
-    filtered = _filtered(rollout, numbers)
-=======
-    groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
     advantage = chosen("advantage", a.advantage)
-    by_part = advantage.card is not None and advantage.card.by_part  # a total without spread says nothing there
-    filtered = filters.apply(groups, [f for f in numbers.filters if not (by_part and f[0] in filters.NEUTRAL)])
->>>>>>> b6c39b1aba096372be90bfe96d28cdcd29670a77
+    filtered = _filtered(rollout, stage, numbers)
     options = advantages.AdvantageOptions(
         std_floor=a.std_floor,
         clip=a.advantage_clip,
@@ -119,9 +115,9 @@ def _prepare_grpo(
     return Prepared(rollout, result.values, mask, counts, running=result.running)
 
 
-def kept_groups(rollout: Rollout, numbers: Numbers) -> Tensor:
+def kept_groups(rollout: Rollout, stage: Stage, numbers: Numbers) -> Tensor:
     """[P] bool: groups of which the stage's filters keep a sample."""
-    return _filtered(rollout, numbers).keep.any(1)
+    return _filtered(rollout, stage, numbers).keep.any(1)
 
 
 def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:

@@ -108,7 +108,7 @@ def _refilled(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Rollo
         seed = run.seed(step, salt=10 + attempt)
         fresh = begin_once(run, planned, run.draws, seed, clock, shown=step if attempt == 0 else None)()
         run.draws += 1
-        keep = kept_groups(fresh, numbers)
+        keep = kept_groups(fresh, planned.stage, numbers)
         if kept is not None:
             keep[keep.nonzero()[wanted - kept.shape[0] :, 0]] = False
         kept = fresh.groups(keep) if kept is None else kept.joined(fresh.groups(keep))
