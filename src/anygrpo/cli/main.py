@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anygrpo import __version__
-from anygrpo.errors import AnygrpoError, ConfigError
+from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
 
 COMMANDS = {
@@ -111,6 +111,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        missing = not_installed(error) if isinstance(error, ImportError) else None
+        if missing is not None:
+            print(f"anygrpo: {missing}", file=sys.stderr)
+            return missing.exit_code
         print(f"anygrpo: internal error: {type(error).__name__}: {error}\n  -> run again with --debug", file=sys.stderr)
         return 1
 
