@@ -68,7 +68,8 @@ def test_heavy_packages_are_imported_only_where_used():
     program = """
 import importlib, pkgutil, sys
 import anygrpo
-about = ("anygrpo.language.tasks.gym", "anygrpo.language.tasks.reasoning_gym", "anygrpo.integrations", "anygrpo.bench", "anygrpo.__main__", "anygrpo.scoring._",
+about = ("anygrpo.language.tasks.gym", "anygrpo.language.tasks.reasoning_gym",
+         "anygrpo.integrations", "anygrpo.bench", "anygrpo.__main__", "anygrpo.scoring._",
          "anygrpo.language.kernels.triton", "anygrpo.metrics.__main__")
 for found in pkgutil.walk_packages(anygrpo.__path__, "anygrpo."):
     if not found.name.startswith(about):

@@ -1,4 +1,4 @@
-"""Any bytes in a checkpoint: read, or an error that says what to change; never anything run, never another exception."""
+"""Any bytes in a checkpoint: read, or an error that says what to change; nothing run, no other exception."""
 
 from __future__ import annotations
 
