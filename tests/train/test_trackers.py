@@ -69,3 +69,48 @@ def test_the_progress_line_is_what_a_person_needs():
         "HELD-OUT accuracy 0.625",
     ):
         assert part in text
+
+
+class FakeWandb:
+    """Records what a tracker is told; W&B's own counter drops what goes back."""
+
+    def __init__(self):
+        self.made, self.rows, self.metrics = [], [], []
+
+    def init(self, **settings):
+        self.made.append(settings)
+        return self
+
+    def define_metric(self, name, **more):
+        self.metrics.append((name, more))
+
+    def log(self, row, step=None):
+        assert step is None or step >= 0
+        self.rows.append(row)
+
+    def finish(self): ...
+
+
+def test_wandb_keeps_the_row_before_the_first_step_and_steps_taken_again(tmp_path, monkeypatch):
+    fake = FakeWandb()
+    monkeypatch.setitem(__import__("sys").modules, "wandb", fake)
+    sink = build_sink("wandb", tmp_path, "p", "n", {})
+    for step in (-1, 0, 1, 0):
+        sink.write({"step": step, "eval/reward": 0.5, "stage": "x"})
+    sink.close()
+    assert [row["step"] for row in fake.rows] == [-1, 0, 1, 0]
+    assert fake.rows[0]["eval/reward"] == 0.5
+    assert ("*", {"step_metric": "step"}) in fake.metrics
+
+
+def test_run_ids_do_not_collide_and_last(tmp_path, monkeypatch):
+    fake = FakeWandb()
+    monkeypatch.setitem(__import__("sys").modules, "wandb", fake)
+    folders = [tmp_path / machine / "runs" / "toy-1" for machine in ("a", "b")]
+    for folder in (*folders, folders[0]):
+        folder.mkdir(parents=True, exist_ok=True)
+        build_sink("wandb", folder, "p", "n", {})
+    first, second, again = (made["id"] for made in fake.made)
+    assert first != second
+    assert first == again
+    assert first.startswith("toy-1-")

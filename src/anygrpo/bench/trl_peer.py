@@ -118,7 +118,7 @@ def compare(case: Case, model: str, path: str) -> dict[str, Any]:
     """Relative distance of TRL's gradient on given rows to the given gradient."""
     trainer = trainer_for(case, model, 1)
     network = trainer.model.train()
-    given = torch.load(path)
+    given = torch.load(path, weights_only=True)
     rows, device = given["samples"], next(network.parameters()).device
     count = len(given["advantages"])
     trainer.current_gradient_accumulation_steps = count // case.rows

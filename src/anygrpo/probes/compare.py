@@ -51,6 +51,7 @@ def evaluations(run: Path) -> list[Answers]:
 
 
 def _answers(file: Path) -> Answers:
+<<<<<<< 11659aa6b91e7a3a22f26355c5fe885c4f38294d
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     rows = {row["prompt"]: row for row in lines if not row.get("fault")}
     return Answers(int(file.stem.removeprefix("step_")), rows, 1 - len(rows) / max(len(lines), 1))
@@ -65,6 +66,18 @@ def _sound(answers: Answers, run: Path) -> Answers:
             "evaluate again when the machine, tool or endpoint works",
         )
     return answers
+=======
+    try:
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        kept = [row for row in lines if row["valid"]]
+        if any(not {"text", "output", "reward", "components"} <= row.keys() for row in kept):
+            raise KeyError("text, output, reward or components")
+        return Answers(int(file.stem.removeprefix("step_")), {row["prompt"]: row for row in kept})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{file} is not what a run writes: {type(error).__name__}: {error}", "see `anygrpo verify` on that run"
+        ) from None
+>>>>>>> a8d2c4d97299146aaf977c31e141a6c38b9db939
 
 
 def settings_that_differ(a: Path, b: Path) -> list[dict[str, Any]]:
@@ -82,7 +95,10 @@ def _settings(run: Path) -> dict[str, Any]:
     file = run / "config.toml"
     if not file.is_file():
         raise DataError(f"{run} holds no run", "give a folder that contains config.toml and metrics.jsonl")
-    return dotted(tomllib.loads(file.read_text(encoding="utf-8")))
+    try:
+        return dotted(tomllib.loads(file.read_text(encoding="utf-8")))
+    except ValueError as error:  # not TOML, not UTF-8
+        raise DataError(f"{file} is not valid TOML: {error}", "see `anygrpo verify` on that run") from None
 
 
 def results(a: Path, b: Path) -> dict[str, Any]:

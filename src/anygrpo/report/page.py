@@ -70,7 +70,7 @@ def _resumed_rows(folder: Path) -> tuple[int, ...]:
     """Rows (from 1) at which the run went on with something changed: curves are cut there."""
     changed = [r["step"] for r in _lines(folder / "resumes.jsonl") if r.get("said") and isinstance(r.get("step"), int)]
     steps = [row.get("step") for row in _lines(folder / "metrics.jsonl")]
-    return tuple(i for i, step in enumerate(steps, 1) if step in set(changed))
+    return tuple(i for i, step in enumerate(steps, 1) if step in changed)
 
 
 def _actions(folder: Path, words: dict[str, str]) -> str:

@@ -232,7 +232,8 @@ def cut_after(path: Path, step: int) -> int:
     if not path.is_file():
         return 0
     rows, broken = read_rows(path)
-    kept = [row for row in rows if row.get("step", 0) <= step]
+    known = [row for row in rows if isinstance(row.get("step", 0), int | float)]
+    kept = [row for row in known if row.get("step", 0) <= step]
     if len(kept) < len(rows) or broken:
         fresh = path.with_suffix(".tmp")
         fresh.write_text("", encoding="utf-8")

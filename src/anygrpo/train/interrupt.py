@@ -7,7 +7,6 @@ that has not ended by then is given up: the state before it is saved, if no upda
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import threading
@@ -57,16 +56,20 @@ def interruptible(run: Stoppable) -> Iterator[None]:
 
     came: set[int] = set()
     timers: list[threading.Timer] = []
+    over = threading.Event()
     grace = grace_seconds()
+
+    def give_up() -> None:  # in the timer's thread: a signal to the main one wakes it where it waits
+        over.set()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def on_signal(number: int, frame: Any) -> None:
         if number in came:
-            over = bool(timers) and not timers[0].is_alive()
-            raise GraceOver if over and number == signal.SIGTERM else KeyboardInterrupt
+            raise GraceOver if over.is_set() and number == signal.SIGTERM else KeyboardInterrupt
         came.add(number)
         run.stop(INTERRUPTED)
         if number == signal.SIGTERM and grace is not None:
-            timers.append(threading.Timer(grace, _thread.interrupt_main, (signal.SIGTERM,)))
+            timers.append(threading.Timer(grace, give_up))
             timers[0].daemon = True
             timers[0].start()
 

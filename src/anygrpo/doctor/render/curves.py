@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _CUTS: ContextVar[tuple[int, ...]] = ContextVar("cuts", default=())
 
 
 @contextmanager
-def cut_at(rows: tuple[int, ...]) -> Iterator[None]:
+def cut_at(rows: tuple[int, ...]) -> Generator[None]:
     """Inside, curves are cut before these rows: what follows was made under other settings, or of other data."""
     token = _CUTS.set(rows)
     try:

@@ -1,0 +1,135 @@
+"""A run folder from anybody: bait in every file, and every command that reads; none of it is run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from baits import bait, torch_bait
+from runs import toml_of
+
+from anygrpo.cli.main import main
+from anygrpo.errors import DataError
+from anygrpo.recipe.load import load_recipe
+from anygrpo.train import checkpoint
+
+FINE = (0, 2, 3, 4, 5)
+"""Exit codes of success or of an error that says what to change; 1 is "internal error"."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    toml_of(folder / "run", folder / "r.toml", training={"steps": 4, "checkpoint_every": 2}, evaluation={"every": 2},
+            doctor={"mode": "watch"})  # fmt: skip
+    assert main(["train", str(folder / "r.toml"), "--quiet"]) == 0
+    assert main(["train", "--resume", str(folder / "run"), "--training.steps", "5", "--quiet"]) == 0
+    tensors: dict = {}
+    from anygrpo.core.packing import pack
+    from anygrpo.core.saved import write_tensors
+
+    (folder / "run" / "pictures").mkdir()
+    (folder / "run" / "pictures" / "before.json").write_text(json.dumps(pack([[1]], tensors, "before")))
+    write_tensors(folder / "run" / "pictures" / "before.safetensors", tensors)
+    return folder / "run"
+
+
+def reading(run: Path, other: Path, out: Path) -> list[list[str]]:
+    return [
+        ["compare", str(run), str(other)],
+        ["compare", str(other), str(run), "--weights", "best"],
+        ["report", str(run), "--output", str(out / "r.html")],
+        ["doctor", str(run)],
+        ["verify", str(run)],
+        ["check", str(run / "config.toml")],
+        ["select", "evaluate", str(run)],
+        ["train", "--resume", str(run), "--quiet"],
+    ]
+
+
+def files_of(run: Path) -> list[str]:
+    return sorted(str(f.relative_to(run)) for f in run.rglob("*") if f.is_file() and f.name != ".lock")
+
+
+def test_there_is_much_to_bait(made):
+    names = files_of(made)
+    assert {
+        "config.toml",
+        "environment.json",
+        "fingerprints.json",
+        "resumes.jsonl",
+        "metrics.jsonl",
+        "doctor.json",
+    } <= {*names}
+    assert any(n.startswith("checkpoints/best/") for n in names)
+
+
+@pytest.mark.parametrize("kind", [bait, torch_bait])
+def test_bait_in_every_file_is_never_run(made, tmp_path, kind, capsys):
+    """Every file at once but the recipe, then the recipe alone; manifests agree with what lies there."""
+    mark = tmp_path / "ran"
+    for baited in ([n for n in files_of(made) if n != "config.toml"], ["config.toml"]):
+        run = tmp_path / f"run{len(baited)}"
+        shutil.copytree(made, run)
+        for name in baited:
+            (run / name).write_bytes(kind(mark))
+        for folder in (run / "checkpoints").iterdir():
+            if len(baited) > 1:
+                (folder / "manifest.json").unlink()
+                checkpoint._seal(folder)
+        for words in reading(run, made, tmp_path):
+            code = main(words)
+            assert code in FINE, (words, baited, capsys.readouterr().err)
+            assert not mark.exists(), (words, baited)
+
+
+@pytest.mark.parametrize("name", ["state.pt", "policy.bin", "before.pt", "parts/.metadata", "parts/__0_0.distcp"])
+def test_files_that_older_versions_read_are_not_read(made, tmp_path, name):
+    run, mark = tmp_path / "run", tmp_path / "ran"
+    shutil.copytree(made, run)
+    for folder in [*(run / "checkpoints").iterdir(), run / "pictures"]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(torch_bait(mark))
+    for words in reading(run, made, tmp_path):
+        assert main(words) in FINE, words
+        assert not mark.exists(), words
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "[[1]]", '{"actions": [1]}', '{"said": [1], "step": {}}', "{"])
+def test_files_of_odd_json_are_no_internal_error(made, tmp_path, text, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(made, run)
+    for name in files_of(made):
+        if name.endswith((".json", ".jsonl")) and not name.startswith("checkpoints"):
+            (run / name).write_text(text + "\n")
+    for words in reading(run, made, tmp_path):
+        assert main(words) in FINE, (words, capsys.readouterr().err)
+
+
+def test_code_inside_the_folder_is_refused_wherever_the_recipe_is_read(made, tmp_path):
+    run, mark = tmp_path / "run", tmp_path / "ran"
+    shutil.copytree(made, run)
+    (run / "evil.py").write_text(f"import os\nos.mkdir({str(mark)!r})\ndef policy(options, seed): ...\n")
+    text = (run / "config.toml").read_text()
+    old = next(line for line in text.splitlines() if line.startswith("factory"))
+    (run / "config.toml").write_text(text.replace(old, f'factory = "{run}/samples/../evil.py:policy"'))
+    with pytest.raises(DataError, match="inside the run folder"):
+        load_recipe(run / "config.toml")
+    for words in reading(run, made, tmp_path):
+        assert main(words) in FINE, words
+    assert not mark.exists()
+    assert load_recipe(
+        run / "config.toml", ["--policy.factory", old.split('"')[1]]
+    )  # named by the user: the user's own
+
+
+def test_no_unpickling_without_restrictions_is_in_the_package():
+    source = Path(__file__).parents[2] / "src" / "anygrpo"
+    for file in source.rglob("*.py"):
+        text = file.read_text()
+        assert "weights_only=False" not in text, file
+        assert "torch.distributed.checkpoint" not in text, file
+        assert "pickle.load(" not in text, file
+        assert text.count("torch.load(") == text.count("weights_only=True"), file
