@@ -128,16 +128,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-<<<<<<< 11659aa6b91e7a3a22f26355c5fe885c4f38294d
-        if (where := users_place(error)) is not None:
-            print(f"anygrpo: {where}: {type(error).__name__}: {error}\n  -> mend it there", file=sys.stderr)
-            return ConfigError.exit_code
-=======
         missing = not_installed(error) if isinstance(error, ImportError) else None
         if missing is not None:
             print(f"anygrpo: {missing}", file=sys.stderr)
             return missing.exit_code
->>>>>>> a8d2c4d97299146aaf977c31e141a6c38b9db939
+        if (where := users_place(error)) is not None:
+            print(f"anygrpo: {where}: {type(error).__name__}: {error}\n  -> mend it there", file=sys.stderr)
+            return ConfigError.exit_code
         print(f"anygrpo: internal error: {type(error).__name__}: {error}\n  -> run again with --debug", file=sys.stderr)
         return 1
 

@@ -51,10 +51,16 @@ def evaluations(run: Path) -> list[Answers]:
 
 
 def _answers(file: Path) -> Answers:
-<<<<<<< 11659aa6b91e7a3a22f26355c5fe885c4f38294d
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    rows = {row["prompt"]: row for row in lines if not row.get("fault")}
-    return Answers(int(file.stem.removeprefix("step_")), rows, 1 - len(rows) / max(len(lines), 1))
+    try:
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if any(not {"text", "output", "reward", "components", "valid"} <= row.keys() for row in lines):
+            raise KeyError("text, output, reward, components or valid")
+        rows = {row["prompt"]: row for row in lines if not row.get("fault")}
+        return Answers(int(file.stem.removeprefix("step_")), rows, 1 - len(rows) / max(len(lines), 1))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{file} is not what a run writes: {type(error).__name__}: {error}", "see `anygrpo verify` on that run"
+        ) from None
 
 
 def _sound(answers: Answers, run: Path) -> Answers:
@@ -66,18 +72,6 @@ def _sound(answers: Answers, run: Path) -> Answers:
             "evaluate again when the machine, tool or endpoint works",
         )
     return answers
-=======
-    try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-        kept = [row for row in lines if row["valid"]]
-        if any(not {"text", "output", "reward", "components"} <= row.keys() for row in kept):
-            raise KeyError("text, output, reward or components")
-        return Answers(int(file.stem.removeprefix("step_")), {row["prompt"]: row for row in kept})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(
-            f"{file} is not what a run writes: {type(error).__name__}: {error}", "see `anygrpo verify` on that run"
-        ) from None
->>>>>>> a8d2c4d97299146aaf977c31e141a6c38b9db939
 
 
 def settings_that_differ(a: Path, b: Path) -> list[dict[str, Any]]:
