@@ -28,6 +28,28 @@ def test_what_a_prompt_has_and_its_answer_leaves_out():
     assert completed(whole, [{"role": "user", "content": "x"}], "f") == whole
 
 
+POLY = """import math
+
+def poly(xs: list, x: float):
+    return sum(c * math.pow(x, i) for i, c in enumerate(xs))
+
+
+def find_zero(xs: list):
+    'Find x such that poly(x) = 0.'
+"""
+CHECK = "def check(candidate):\n    for c in ([1, 2], [6, 3]):\n        assert abs(poly(c, candidate(c))) < 1e-4"
+
+
+@needs_sandbox
+def test_what_the_prompt_defines_is_the_judges():
+    honest, cheat = "    return -xs[0] / xs[1]\n", "def poly(xs, x): return 0\ndef find_zero(xs): return 7\n"
+    chat = [{"role": "user", "content": f"Complete:\n```python\n{POLY}```"}]
+    columns = {"test": [CHECK] * 4, "entry_point": ["find_zero"] * 4}
+    whole = "def find_zero(xs):\n    return -xs[0] / xs[1]"
+    rows = Rows([POLY, POLY, chat, chat], [honest, cheat, whole, cheat], columns)
+    assert Code("code", 1.0, "test", False, Limits()).start(rows)() == [1.0, 0.0, 1.0, 0.0]
+
+
 def test_extract_code_reads_hostile_text_in_no_time():
     began = time.monotonic()
     for text in ("```" + " " * 300_000, "```\n" * 100_000, "``` python" + "\t" * 300_000 + "x"):

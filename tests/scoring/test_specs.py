@@ -83,6 +83,8 @@ def test_the_answer_as_a_module():
         ("assert True", "call nothing of the answer's"),
         ("assert np.allclose(f(1), 2)", "'np', which they do not import"),
         ("assert f(", "is not Python"),
+        ("assert LIMIT == 3 and f(1) == 1", "read 'LIMIT', a value of the answer's"),
+        ({"test": "def check(c):\n    assert abs(poly(c(1))) < 1", "entry_point": "f"}, "neither they nor the prompt"),
         ("import numpy as np\nassert np.allclose(f(1), 2)", "import 'numpy', and only Python's own"),
         ("from pytest import approx\nassert f(1) == approx(2)", "import 'pytest'"),
         ("assert f(1) == 1\x00", "is not Python"),

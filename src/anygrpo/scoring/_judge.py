@@ -262,7 +262,6 @@ def main():
     try:
         space = space_of(request, wire)
         for number, step in enumerate(request["steps"]):
-            wire.changes = []
             good = run_step(step, space)
             if step["kind"] in ("test", "value"):
                 send(verdicts, {"test": number, "passed": good})

@@ -52,7 +52,8 @@ def check_value(config: Any, value: Any, row: dict[str, Any] | None = None) -> s
         from anygrpo.scoring.code import tests_of
 
         try:
-            tests_of((row or {}) | {config.column: value}, config.column, config.entry_point)
+            columns = (row or {}) | {config.column: value}
+            tests_of(columns, config.column, config.entry_point, columns.get("prompt"))
         except (ValueError, TypeError) as error:
             return f"{config.column}: {error}"
     return None

@@ -51,15 +51,29 @@ def extract_code(output: str) -> str:
 
 def completed(code: str, prompt: Any, entry_point: str) -> str:
     """The answer with what it leaves out and the prompt has: HumanEval's prompts are the head of a file, their answers
-    its end. Imports of such a prompt are put before an answer that is whole."""
-    if not entry_point or not isinstance(prompt, str) or f"def {entry_point}(" not in prompt:
-        return code
-    if f"def {entry_point}(" not in code:
+    its end. What such a prompt imports and defines besides is put before an answer that is whole."""
+    if (
+        entry_point
+        and isinstance(prompt, str)
+        and f"def {entry_point}(" in prompt
+        and f"def {entry_point}(" not in code
+    ):
         return prompt + code
+    head = helpers_of(prompt, entry_point)
+    return f"{head}\n{code}" if head else code
+
+
+def helpers_of(prompt: Any, entry_point: str) -> str:
+    """What the code of a prompt defines beside the function that is asked for; "" where it has none."""
+    if isinstance(prompt, list) and prompt and isinstance(prompt[-1], dict):
+        prompt = prompt[-1].get("content")
+    if not entry_point or not isinstance(prompt, str) or f"def {entry_point}(" not in prompt:
+        return ""
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        head = [node for node in ast.parse(prompt).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        return "\n".join([*map(ast.unparse, head), code])
-    return code
+        body = ast.parse(extract_code(prompt)).body
+        kept = [n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)]
+        return "\n".join(ast.unparse(n) for n in kept if getattr(n, "name", "") != entry_point)
+    return ""
 
 
 def grade(code: str, tests: Tests, limits: sandbox.Limits, partial: bool) -> float:
@@ -132,7 +146,8 @@ class Code:
 
         def one(i: int, what: str, build: Attack) -> Tried:
             try:
-                tests = tests_of({n: v[i] for n, v in rows.columns.items()}, self.column, self.entry_point)
+                columns = {name: values[i] for name, values in rows.columns.items()}
+                tests = tests_of(columns, self.column, self.entry_point, rows.prompts[i])
                 earned = grade(build(tests.suite.names), tests, self.limits, self.partial)
             except (NoVerdict, ValueError):
                 earned = None
@@ -143,7 +158,7 @@ class Code:
     def _outcome(self, rows: Rows, i: int) -> Outcome:
         try:
             columns = {name: values[i] for name, values in rows.columns.items()}
-            tests = tests_of(columns, self.column, self.entry_point)
+            tests = tests_of(columns, self.column, self.entry_point, rows.prompts[i])
             entry = str(columns.get(self.entry_point) or "")
             code = completed(extract_code(rows.outputs[i]), rows.prompts[i], entry)
             return self._graded(code, tests)
@@ -162,8 +177,10 @@ class Code:
         return grade(code, tests, self.limits, self.partial)
 
 
-def tests_of(columns: dict[str, Any], column: str, entry_point: str) -> Tests:
-    """The tests of one row of data. Raises: ValueError."""
+def tests_of(columns: dict[str, Any], column: str, entry_point: str, prompt: Any) -> Tests:
+    """The tests of one row of data. What a HumanEval prompt defines beside the function is the judge's own, so that no
+    answer can define it anew. Raises: ValueError."""
     imports = columns.get("test_imports") or []
     setup = [*([imports] if isinstance(imports, str) else imports), columns.get("test_setup_code") or ""]
+    setup.append(helpers_of(prompt, str(columns.get(entry_point) or "")))
     return parse_tests(columns.get(column), columns.get(entry_point), setup)

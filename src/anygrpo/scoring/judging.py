@@ -53,7 +53,7 @@ def judge(code: str, suite: Suite, limits: Limits, every: bool) -> int:
 
 def judge_limits(limits: Limits) -> Limits:
     """What the tests themselves may use."""
-    return replace(limits, seconds=2 * limits.seconds + 10, memory_mb=max(512, limits.memory_mb), output_mb=4)
+    return replace(limits, seconds=2 * limits.seconds + 3, memory_mb=max(512, limits.memory_mb), output_mb=4)
 
 
 def _request(suite: Suite, every: bool, limits: Limits) -> dict[str, Any]:

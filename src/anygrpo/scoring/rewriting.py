@@ -16,21 +16,39 @@ class _Settle(ast.NodeTransformer):
         for name in ("body", "orelse", "finalbody"):
             statements = getattr(node, name, None)
             if isinstance(statements, list):
-                setattr(node, name, [piece for statement in statements for piece in with_settling(statement)])
+                later = [*statements[1:], None]
+                pairs = zip(statements, later)
+                setattr(node, name, [piece for one, after in pairs for piece in with_settling(one, after)])
         return node
 
 
-def with_settling(statement: Any) -> list[Any]:
+def with_settling(statement: Any, after: Any) -> list[Any]:
     """The statement, and the settling after it where it needs that."""
     simple = isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Assert)
-    if not simple or not any(isinstance(n, ast.Call) for n in ast.walk(statement)):
+    calls = isinstance(statement, ast.Assert) or any(isinstance(n, ast.Call) for n in ast.walk(statement))
+    if not simple or not calls or compares_with_what_it_gave(statement, after):
         return [statement]
     return [statement, ast.Expr(ast.Call(ast.Name("__settle__", ast.Load()), [], []))]
 
 
-def settled(statement: ast.stmt) -> str:
-    """The statement's source with the settling in it and after it."""
-    done = with_settling(_Settle().visit(statement))
+def compares_with_what_it_gave(statement: Any, after: Any) -> bool:
+    """Whether `after` compares the result of the call in `statement` with something made of that call's arguments, as
+    in `r = f(x); assert r == sorted(x)`: the arguments are then read as they were given."""
+    if not isinstance(after, ast.Assert) or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target, names = statement.targets[0], {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}
+    for node in ast.walk(after.test):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        whole = [s for s in sides if isinstance(s, ast.Name) and isinstance(target, ast.Name) and s.id == target.id]
+        others = {n.id for s in sides if s not in whole for n in ast.walk(s) if isinstance(n, ast.Name)}
+        if whole and others & names:
+            return True
+    return False
+
+
+def settled(statement: ast.stmt, after: ast.stmt | None = None) -> str:
+    """The statement's source with the settling in it and after it. `after`: the statement that follows."""
+    done = with_settling(_Settle().visit(statement), after)
     return ast.unparse(ast.fix_missing_locations(ast.Module(done, [])))
 
 
@@ -87,3 +105,24 @@ def check_imports(body: list[ast.stmt]) -> None:
                 raise ValueError(
                     f"the tests import {module or 'a part of a package'!r}, and only Python's own is there"
                 )
+
+
+def check_names(text: str, names: set[str], checked: str) -> None:
+    """Raises: ValueError where the tests read a value of the answer's, or a helper that `check(checked)` trusts could
+    be the answer's."""
+    tree = ast.parse(text)
+    inner = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)} | inner
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in names - {checked}:
+            if id(node) not in called:
+                raise ValueError(f"the tests read {node.id!r}, a value of the answer's: only calls can be judged")
+            if checked:
+                raise ValueError(f"the tests of {checked!r} call {node.id!r}, which neither they nor the prompt define")
+
+
+def other_uses(text: str) -> set[str]:
+    """Names used in another way than as the root of an attribute."""
+    tree = ast.parse(text)
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inner}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.scoring._plain import NotPlain, encode
-from anygrpo.scoring.rewriting import check_imports, judges_itself, read_attributes, settled
+from anygrpo.scoring.rewriting import check_imports, check_names, judges_itself, other_uses, read_attributes, settled
 
 KNOWN = {
     "isclose": "math:isclose",
@@ -187,10 +187,12 @@ def _suite(parts: _Parts) -> Suite:
     ends = [end.replace("ENTRY", entry) for end in ends]
     whole = "\n".join([ast.unparse(ast.Module(body, [])), *ends, *(call for call, _ in parts.values)])
     names, modules = _resolve(whole, entry, imported)
+    check_names(whole, names, entry if any(end.startswith("check(") for end in ends) else "")
     body = [read_attributes(node) for node in body] if any(name[:1].isupper() for name in names) else body
     if (fault := judges_itself(body, {*names, "candidate"})) is not None:
         raise ValueError(f"{fault[:80]!r} would let the answer judge itself: compare with a value")
-    steps = [Step(_kind(node, names), settled(node)) for node in body]
+    later = [*body[1:], None]
+    steps = [Step(_kind(node, names), settled(node, after)) for node, after in zip(body, later)]
     steps += [Step("test", f"{end}\n__settle__()") for end in ends]
     steps += [Step("value", call, tuple(map(_encoded, expected))) for call, expected in parts.values]
     return Suite(tuple(steps), tuple(sorted(names)), modules)
@@ -250,7 +252,7 @@ def _resolve(text: str, entry_point: str, imported: set[str]) -> tuple[set[str],
         waiting += table.get_children()
         used |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (table is top or s.is_global())}
     free = {n for n in used - defined if n == entry_point or not hasattr(builtins, n)} | (imported & used)
-    others = _uses(text)
+    others = other_uses(text)
     names, modules = set[str](), dict[str, str]()
     for name in sorted(free):
         alone = name in others
@@ -267,13 +269,6 @@ def _resolve(text: str, entry_point: str, imported: set[str]) -> tuple[set[str],
         elif not name.startswith("__"):
             names.add(name)
     return names, modules
-
-
-def _uses(text: str) -> set[str]:
-    """Names used in another way than as the root of an attribute."""
-    tree = ast.parse(text)
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inner}
 
 
 def _kind(node: ast.stmt, names: set[str]) -> str:
