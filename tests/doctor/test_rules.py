@@ -10,6 +10,7 @@ import pytest
 
 from anygrpo.doctor import diagnose
 from anygrpo.doctor.columns import build
+from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.prescriptions import present
 from anygrpo.doctor.rules import RULES
@@ -157,3 +158,14 @@ def test_no_clip_is_prescribed_where_no_ratio_ever_reaches_one(rule: str) -> Non
         rows = [row | {"clip_ratio/region_mean": clipped} for row in data]
         found = next(f for f in diagnose(rows, config, format="jsonl").findings if f.rule == rule)
         assert ("clip_high" in [c.concept for c in found.changes]) is named
+
+
+def test_suspicions_name_an_experiment_that_exists() -> None:
+    from anygrpo.doctor.experiments import EXPERIMENTS, plan
+
+    named = {r.experiment for r in RULES.values()} - {""}
+    assert named == set(EXPERIMENTS)
+    found = diagnose(*FIRES["truncation"], format="jsonl")
+    assert plan(found.run, found.findings)[0]["experiment"] == "cap_doubled"
+    assert "加倍" in plan(found.run, found.findings, "zh")[0]["do"]
+    assert plan(found.run, (Finding("saturated_clamp", "certain", "serious"),)) == []

@@ -38,6 +38,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--save-map", metavar="FILE", help="write which column was read as what, for --map")
     parser.add_argument("--rules", action="store_true", help="list every rule, in causal order, and stop")
+    parser.add_argument("--plan", action="store_true", help="list the experiment that decides each suspicion")
     parser.add_argument("--samples", metavar="PATH", help="read what was written: completions tables, rollout dumps")
     parser.add_argument("--follow", action="store_true", help="watch one growing log until it ends or Ctrl-C")
     parser.add_argument("--on-serious", metavar="COMMAND", help="with --follow: run this once for each serious finding")
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     diagnoses = compared([diagnose_log(read(path), mapping, settings) for path in args.paths])
     if args.save_map:
         write(args.save_map, json.dumps(diagnoses[0].run.map(), ensure_ascii=False, indent=2) + "\n", "--save-map")
+    if args.plan:
+        return show_plan(diagnoses, args.lang, args.json)
     if args.json:
         from anygrpo.doctor.render.as_json import as_json
 
@@ -150,6 +153,18 @@ def list_rules(lang: str, as_json: bool) -> int:
         print(json.dumps(rows, ensure_ascii=False, indent=2))
     else:
         print("\n".join(f"{r['stage']:10} {r['rule']:22} {r['kind']:8} {r['says']}" for r in rows))
+    return 0
+
+
+def show_plan(diagnoses: list[Diagnosis], lang: str, as_json: bool) -> int:
+    """Per suspicion the experiment that decides it."""
+    from anygrpo.doctor.experiments import plan
+
+    rows = [{"source": d.run.source} | row for d in diagnoses for row in plan(d.run, d.findings, lang)]
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(f"{r['rule']}: {r['do']} -> {r['confirms']}" for r in rows))
     return 0
 
 

@@ -36,6 +36,7 @@ class Rule:
         explains: rules that follow from this one and are demoted when it holds.
         replaces: rules that say the same less exactly; dropped when this one weighs.
         live: beside a running loop: "at_once" from a single row, "patient" (the absence of something), "never".
+        experiment: key of `experiments.EXPERIMENTS` that decides a suspicion of it; "" where none does.
         words: language -> title, evidence, cause, prescription, principle, unlike, and "evidence:VARIANT" and so on.
     """
 
@@ -49,6 +50,7 @@ class Rule:
     replaces: tuple[str, ...]
     live: Live
     check: Callable[[Columns], Result]
+    experiment: str = ""
     words: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
     @property
@@ -79,6 +81,7 @@ def rule(
     explains: tuple[str, ...] = (),
     replaces: tuple[str, ...] = (),
     live: Live = "usual",
+    experiment: str = "",
 ) -> Callable[[Callable[[Columns], Result]], Callable[[Columns], Result]]:
     """Register a function as the rule of its own name, with the `WORDS` of its module."""
     assert stage in STAGES, f"{stage!r} is no stage of the causal order: {', '.join(STAGES)}"
@@ -86,7 +89,7 @@ def rule(
     def register(check: Callable[[Columns], Result]) -> Callable[[Columns], Result]:
         words: dict[str, dict[str, str]] = check.__globals__["WORDS"]
         id = check.__name__
-        RULES[id] = Rule(id, stage, order, certainty, needs, trend, explains, replaces, live, check, words)
+        RULES[id] = Rule(id, stage, order, certainty, needs, trend, explains, replaces, live, check, experiment, words)
         return check
 
     return register

@@ -44,6 +44,7 @@ WORDS = {
     stage="advantages",
     order=10,
     certainty="likely",
+    experiment="larger_group",
     needs=("advantage/std",),
     explains=("no_learning", "lr_too_small"),
 )

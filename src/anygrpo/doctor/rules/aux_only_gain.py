@@ -40,6 +40,7 @@ WORDS = {
     stage="reward",
     order=20,
     certainty="likely",
+    experiment="gold_and_wrong",
     needs=("reward/mean",),
     trend=True,
 )

@@ -39,6 +39,7 @@ WORDS = {
     stage="drift",
     order=62,
     certainty="ask",
+    experiment="zero_rate",
     needs=("clip/low", "clip/high"),
 )
 def clip_one_sided(run: Columns) -> Result:

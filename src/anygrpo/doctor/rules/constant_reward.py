@@ -73,6 +73,7 @@ WORDS = {
     stage="groups",
     order=20,
     certainty="likely",
+    experiment="gold_and_wrong",
     needs=("reward/mean",),
     explains=("dead_term", *NOTHING_FLOWS),
     replaces=("starved_groups", "mastered_groups"),

@@ -39,6 +39,7 @@ WORDS = {
     stage="reward",
     order=10,
     certainty="certain",
+    experiment="gold_and_wrong",
     needs=("reward/mean",),
     explains=("aux_only_gain",),
 )

@@ -43,6 +43,7 @@ WORDS = {
     stage="entropy",
     order=20,
     certainty="likely",
+    experiment="two_rates",
     needs=("entropy", "reward/mean"),
     trend=True,
     explains=("no_learning", "decision_collapse"),

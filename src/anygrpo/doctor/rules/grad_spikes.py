@@ -38,6 +38,7 @@ WORDS = {
     stage="drift",
     order=50,
     certainty="likely",
+    experiment="two_rates",
     needs=("grad_norm/total",),
     trend=True,
 )

@@ -41,6 +41,7 @@ WORDS = {
     stage="drift",
     order=20,
     certainty="likely",
+    experiment="two_rates",
     needs=("kl/reference", "reward/mean"),
     trend=True,
     explains=("kl_far", *COLLAPSES, "grad_spikes", "length_explosion", "lr_too_large"),

@@ -38,6 +38,7 @@ WORDS = {
     stage="step",
     order=30,
     certainty="likely",
+    experiment="two_rates",
     explains=("no_learning", "lr_too_small"),
     live="patient",
 )

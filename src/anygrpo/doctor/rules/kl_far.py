@@ -43,6 +43,7 @@ WORDS = {
     stage="drift",
     order=5,
     certainty="ask",
+    experiment="zero_rate",
     needs=("kl/reference",),
     explains=("no_learning",),
 )

@@ -41,6 +41,7 @@ WORDS = {
     stage="aim",
     order=60,
     certainty="likely",
+    experiment="two_rates",
     needs=("reward/mean",),
     trend=True,
     explains=("no_learning",),

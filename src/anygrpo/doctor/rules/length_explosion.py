@@ -38,6 +38,7 @@ WORDS = {
     stage="aim",
     order=30,
     certainty="likely",
+    experiment="cap_doubled",
     needs=("length/mean",),
     trend=True,
     explains=("truncation",),

@@ -45,6 +45,7 @@ WORDS = {
     stage="drift",
     order=10,
     certainty="likely",
+    experiment="zero_rate",
     needs=("log_ratio/abs_max|ratio/max",),
     explains=("clip_saturated", "grad_spikes", *COLLAPSES),
     live="at_once",

@@ -42,6 +42,7 @@ WORDS = {
     stage="drift",
     order=30,
     certainty="likely",
+    experiment="two_rates",
     needs=("kl/reference", "reward/mean"),
     trend=True,
     explains=("kl_far", "reward_fell", *COLLAPSES),

@@ -42,6 +42,7 @@ WORDS = {
     stage="step",
     order=20,
     certainty="likely",
+    experiment="two_rates",
     needs=("reward/mean", "kl/reference"),
     trend=True,
     explains=("no_learning",),

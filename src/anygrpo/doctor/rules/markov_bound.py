@@ -73,6 +73,7 @@ WORDS = {
     stage="scoring",
     order=20,
     certainty="certain",
+    experiment="frozen_replay",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max|log_ratio/mean",),
     explains=(
         "wrong_reference",

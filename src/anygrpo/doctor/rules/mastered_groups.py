@@ -35,6 +35,7 @@ WORDS = {
     stage="groups",
     order=50,
     certainty="likely",
+    experiment="larger_group",
     explains=("no_learning", "lr_too_small", "zero_gradient", "advantage_compressed"),
     live="patient",
 )

@@ -42,6 +42,7 @@ WORDS = {
     stage="outcome",
     order=10,
     certainty="likely",
+    experiment="two_rates",
     needs=("reward/mean",),
     trend=True,
     live="patient",

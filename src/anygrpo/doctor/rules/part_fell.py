@@ -45,6 +45,7 @@ WORDS = {
     stage="aim",
     order=12,
     certainty="likely",
+    experiment="gold_and_wrong",
     needs=("reward/mean",),
     trend=True,
 )

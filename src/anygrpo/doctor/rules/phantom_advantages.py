@@ -34,6 +34,7 @@ WORDS = {
     stage="advantages",
     order=20,
     certainty="likely",
+    experiment="larger_group",
     needs=("reward/std_within|reward/std", "grad_norm/total", "reward/mean"),
     trend=True,
 )

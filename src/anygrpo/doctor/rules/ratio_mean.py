@@ -50,6 +50,7 @@ MATERIAL = 0.25
     stage="scoring",
     order=26,
     certainty="likely",
+    experiment="zero_rate",
     needs=("ratio/mean",),
     explains=(
         "wrong_reference",

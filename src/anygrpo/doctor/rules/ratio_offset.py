@@ -47,6 +47,7 @@ WORDS = {
     stage="scoring",
     order=24,
     certainty="likely",
+    experiment="zero_rate",
     needs=("ratio/mean", "log_ratio/mean"),
     explains=(
         "wrong_reference",

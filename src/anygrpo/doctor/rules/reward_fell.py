@@ -44,6 +44,7 @@ WORDS = {
     stage="aim",
     order=55,
     certainty="likely",
+    experiment="two_rates",
     needs=("reward/mean",),
     trend=True,
     explains=("no_learning", "length_explosion"),

@@ -49,6 +49,7 @@ WORDS = {
     stage="aim",
     order=10,
     certainty="likely",
+    experiment="gold_and_wrong",
     needs=("reward/mean",),
     trend=True,
     explains=("length_collapse", "length_explosion"),

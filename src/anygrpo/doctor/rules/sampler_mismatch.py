@@ -72,6 +72,7 @@ WORDS = {
     stage="scoring",
     order=50,
     certainty="likely",
+    experiment="zero_rate",
     needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference",),
     explains=("wrong_reference", *MISMATCHED),
 )

@@ -37,6 +37,7 @@ WORDS = {
     stage="scoring",
     order=70,
     certainty="likely",
+    experiment="gold_and_wrong",
     needs=("reward/mean", "kl/reference"),
     trend=True,
     explains=("reward_fell", *COLLAPSES),

@@ -36,6 +36,7 @@ WORDS = {
     stage="scoring",
     order=60,
     certainty="likely",
+    experiment="frozen_replay",
     needs=("kl/rollout|mismatch/log_prob|mismatch/ratio_mean", "reward/mean"),
     trend=True,
     explains=("no_learning", "clip_saturated"),

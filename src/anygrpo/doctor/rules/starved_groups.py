@@ -73,6 +73,7 @@ WORDS = {
     stage="groups",
     order=40,
     certainty="likely",
+    experiment="larger_group",
     explains=("no_learning", "zero_gradient", "lr_too_small", "advantage_compressed"),
     live="patient",
 )

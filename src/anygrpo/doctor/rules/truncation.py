@@ -73,6 +73,7 @@ WORDS = {
     stage="answers",
     order=20,
     certainty="likely",
+    experiment="cap_doubled",
     needs=("truncated/share|length/max",),
     explains=(
         "constant_reward",

@@ -78,6 +78,7 @@ WORDS = {
     stage="scoring",
     order=10,
     certainty="certain",
+    experiment="zero_rate",
     needs=("kl/reference",),
     explains=("kl_far", "kl_blowup", "kl_dominates", "no_learning", "lr_too_small", "lr_too_large"),
 )

@@ -38,6 +38,7 @@ WORDS = {
     stage="scoring",
     order=40,
     certainty="certain",
+    experiment="zero_rate",
     needs=("z2",),
     explains=("markov_bound", "log_ratio_explosion"),
     live="at_once",
