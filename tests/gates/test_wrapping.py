@@ -237,6 +237,14 @@ def test_supervision_cannot_reach_the_rates_and_a_policy_gradient_can() -> None:
     assert p.network.fre1.rate_conv[2].weight.grad.abs().max() > 0
 
 
+@pytest.mark.parametrize("features", ["detached", "shared"])
+def test_a_policy_gradient_reaches_the_body_only_where_features_are_shared(features: str) -> None:
+    p = adair(gates=[GateSection(at="fre1.rate_conv", distribution="beta", features=features)])  # type: ignore[arg-type]
+    p.evaluate(rows_of(p.sample(prompts(2), 2, 0)), ALL).log_probs.sum().backward()
+    assert p.network.fre1.rate_conv[0].weight.grad.abs().max() > 0
+    assert (p.network.patch_embed.weight.grad is not None) == (features == "shared")
+
+
 @pytest.mark.parametrize(
     ("targets", "count"), [("all-linear", 0), ("all-conv", 47), (["attn"], 12), (["*.qkv", "ffn.0"], 12), ("qkv", 6)]
 )

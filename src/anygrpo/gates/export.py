@@ -158,7 +158,7 @@ def load(folder: Path, device: str = "auto") -> StochasticPolicy:
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
         source = about["source"]
-        given = {k: about[k] for k in ("gates", "multiple", "output", "precision")} | {"device": device}
+        given: dict[str, Any] = {k: about[k] for k in ("gates", "multiple", "output", "precision")} | {"device": device}
         given |= {"deterministic": about["mode"], "sites": about["patterns"]}
         given["weights"] = str(folder / "model.safetensors")
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -74,6 +74,9 @@ class GateSection(Section):
     "categorical: where the choices lie."
     output: str | int | None = None
     "Key or place, where the submodule or function returns several things."
+    features: Literal["detached", "shared"] = "detached"
+    """Of a submodule: whether a policy gradient goes on into what it reads. detached: it trains the submodule alone,
+    and the body follows the supervised loss."""
     name: str | None = None
     "Of the site; `at` where not given."
 

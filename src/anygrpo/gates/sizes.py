@@ -95,7 +95,7 @@ def together(parts: list[tuple[Rows, Evaluation]]) -> Evaluation:
         return first
     order = torch.cat(places).argsort()
     cat = lambda xs: torch.cat(xs)[order]  # noqa: E731
-    named = {
+    named: dict[str, Any] = {
         name: None if getattr(first, name) is None else cat([getattr(one, name) for _, one in parts])
         for name in ("log_probs", "entropy", "kl")
     }

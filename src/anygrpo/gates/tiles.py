@@ -74,6 +74,7 @@ def restore(policy: StochasticPolicy, x: Tensor, decided: Decided, tile: int = T
     if len(spots) == 1:
         return policy.run([x], decided)[0]
     total: Any = None
+    counts: Any = None
     for y, z in spots:
         part = policy.run([x[..., y : y + tile, z : z + tile]], decided)[0]
         scale = part.shape[-1] // min(tile, w)

@@ -46,6 +46,8 @@ class Gate:
         per: "site", or "element": every number its own decision.
         dim: of the choices.
         output: key or place, where the submodule or function returns several things.
+        features: of a submodule. "detached": what it reads has no gradient, so a policy gradient trains it and leaves
+            the body alone. "shared": it reaches the body too.
         name: of the site; `at` where not given.
     """
 
@@ -57,6 +59,7 @@ class Gate:
     per: Per = "site"
     dim: int = -1
     output: str | int | None = None
+    features: str = "detached"
     name: str | None = None
 
     @property
@@ -166,6 +169,8 @@ class Held:
         owner, name = _found(self.network, one.at)
         target = getattr(owner, name) if name else owner
         if isinstance(target, nn.Module):
+            if one.features == "detached":
+                self.undo.append(target.register_forward_pre_hook(_detached).remove)
             hook = target.register_forward_hook(lambda module, inputs, output: self._drawn(one, output))
             self.undo.append(hook.remove)
         elif isinstance(target, Tensor):
@@ -205,6 +210,10 @@ class Held:
         parts = list(output)
         parts[int(one.output)] = part
         return type(output)(parts) if type(output) in (list, tuple) else type(output)(*parts)
+
+
+def _detached(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(x.detach() if isinstance(x, Tensor) else x for x in inputs)
 
 
 def _found(network: nn.Module, at: str) -> tuple[Any, str]:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -153,7 +154,7 @@ def _bare(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in WRAPPERS) or name
 
 
-def _own_prefixes(own: Mapping[str, Tensor]) -> list[str]:
+def _own_prefixes(own: Mapping[str, Any]) -> list[str]:
     """Nothing, and the leading words that most of the module's names share: it may itself be wrapped."""
     counts: Counter[str] = Counter()
     for name in own:

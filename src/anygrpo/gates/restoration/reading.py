@@ -124,8 +124,9 @@ def _other(path: Path) -> Pixels:
     from PIL import Image, ImageOps
 
     with Image.open(path) as image:
-        if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # a phone's second frame is a thumbnail
-            raise DataError(f"{path} holds {image.n_frames} pictures", "save the one that is meant")
+        frames = getattr(image, "n_frames", 1)
+        if frames > 1 and image.format != "MPO":  # a phone's second frame is a thumbnail
+            raise DataError(f"{path} holds {frames} pictures", "save the one that is meant")
         stored = _stored(image)
         info = {key: image.info[key] for key in ("icc_profile",) if image.info.get(key)}
         if stored == "LA;16B" or (stored.endswith(";16B") and "transparency" in image.info):

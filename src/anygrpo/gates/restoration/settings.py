@@ -89,9 +89,9 @@ class FolderSection(Section):
     part: Literal["split", "train", "test"] = "split"
     """train, test: the whole set is on that side. split: as its layout says, else by held_out_share; where another set
     is there to test on, all of it is trained on."""
-    share: float | None = Field(None, gt=0)
+    share: float | None = Field(default=None, gt=0)
     "How often it is drawn beside the other sets. None: as often as it has pictures."
-    degradations: list[DegradationSection] | None = Field(None, min_length=1)
+    degradations: list[DegradationSection] | None = Field(default=None, min_length=1)
     "Made of its clean pictures; None: the task's."
     aligned: Literal["check", "trust"] = "check"
     "check: a pair that is shifted, or of two different pictures, is an error. trust: it is not looked for."
@@ -153,7 +153,7 @@ class RestorationSection(Section):
     "Share of scenes (never of patches) kept for evaluation."
     held_out_draws: int = Field(1, ge=1)
     "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
-    picture_size: int | None = Field(None, ge=0)
+    picture_size: int | None = Field(default=None, ge=0)
     """Longer side that clean pictures are reduced to before anything else; 0 keeps them. None: 128 for the shipped
     ones, and nobody else's. Pairs are never resized: that would average their degradation away."""
     scale: int = Field(1, ge=1, le=8)
