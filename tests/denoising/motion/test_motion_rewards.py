@@ -31,6 +31,7 @@ def test_skating_by_hand():
     assert sliding == pytest.approx(math.exp(-0.5 / rewards.SLIDE), rel=1e-4)
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.floats(0.0, 2.0), st.floats(0.0, 0.2))
 def test_leaving_the_floor_never_earns_more(lift, drift):
     """A body that slides, and the same one held up in the air."""
