@@ -50,11 +50,7 @@ METRICS: tuple[Metric, ...] = (
             f"样本各去噪步在{chinese}策略下的对数概率，按维平均"
             f"（即其他训练器的 `mean_log_prob_{short}`，后者对全部维求和）。",
             "mean over decisions and valid dimensions of -z^2 / 2 - log std - log(2 pi) / 2; of the first sample",
-<<<<<<< 21070da3ab0448006d39c8100b2e58c42585eda7
-            "equal before the first update; their difference is then d^2 / 2, d the rms shift of the mean over the std",
-=======
             "equal before the first update; then their difference is half d^2, d the rms shift of the mean over std",
->>>>>>> 8b1e462a417a6d0a59622dac04cd83c3268df60b
             "首次更新前两者相等；其差为 d^2 的一半，d 为均值偏移（以步的标准差计）的均方根",
             "A difference before any update: the reference is another policy (dropout, guidance, other weights).",
             "尚未更新就有差异：参考策略并非同一策略（dropout、引导或权重不同）。",
