@@ -136,10 +136,8 @@ def test_pictures_stand_where_the_template_marks_them(tmp_path):
 def test_a_template_file_is_read_in_a_sandbox_and_names_what_is_missing(tmp_path):
     path = tmp_path / "t.txt"
     path.write_text(
-        path.write_text(
-            "{% for d in demonstrations %}{{ d.question }}{{ d.answer }};{% endfor %}"
-            "{{ labels|join('/') }} {{ query.question }}"
-        )
+        "{% for d in demonstrations %}{{ d.question }}{{ d.answer }};{% endfor %}"
+        "{{ labels|join('/') }} {{ query.question }}"
     )
     assert Template(str(path), "", ("a", "b")).render(shown(ROWS[0]))[0] == "1 + 1?2;a/b 2 + 2?"
     path.write_text("{{ query.answer }}")
