@@ -33,6 +33,7 @@ _WHERE = {
     "gate": "anygrpo.gates.build:gate",
     # training
     "frozen_weights": "anygrpo.core.policy:frozen_weights",
+    "load": "anygrpo.export.opened:load",
     "load_state": "anygrpo.core.policy:load_state",
     "state_of": "anygrpo.core.policy:state_of",
     "Recipe": "anygrpo.recipe.recipe:Recipe",

@@ -46,6 +46,9 @@ class Family:
         pages: (rows of the first evaluation, of the last, language) -> (heading, HTML) of a section of report.html, or
             None where it has nothing to show.
         memory: (recipe, ranks) -> numbers that --dry-run prints, or None for recipes it says nothing about.
+        export: (policy, folder, ...) -> files, in the form that the family's own library loads.
+        apply: (policy, inputs, out, ...) -> rows: what a trained policy is used for.
+        load: (path, **settings) -> a policy from an export or a base model; None where the path is nothing of its own.
         commands: word of the command line -> (module with `add_parser` and `run`, its help).
     """
 
@@ -56,6 +59,9 @@ class Family:
     probes: Mapping[str, str] = field(default_factory=dict[str, str])
     pages: tuple[str, ...] = ()
     memory: str | None = None
+    export: str | None = None
+    apply: str | None = None
+    load: str | None = None
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def strings(self) -> list[str]:
@@ -63,7 +69,14 @@ class Family:
         kinds = [*self.policies.values(), *self.tasks.values()]
         named = [text for kind in kinds for text in (kind.settings, kind.build)]
         modules = [module for module, _ in self.commands.values()]
-        return [*named, *self.metrics, *self.probes.values(), *self.pages, *modules, *filter(None, [self.memory])]
+        return [
+            *named,
+            *self.metrics,
+            *self.probes.values(),
+            *self.pages,
+            *modules,
+            *filter(None, [self.memory, self.export, self.apply, self.load]),
+        ]
 
 
 @cache

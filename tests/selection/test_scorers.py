@@ -8,7 +8,8 @@ import pytest
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.scorer_settings import ModelScorer, PythonScorer
-from anygrpo.selection.scorers.scorer import Kept, Shown, build, parts_of
+from anygrpo.selection.scorers.build import build
+from anygrpo.selection.scorers.scorer import Kept, Shown, parts_of
 from anygrpo.selection.scorers.template import Template, compared, plain, truths
 
 QUERY = {"id": "q", "question": "2 + 2?", "answer": "4"}

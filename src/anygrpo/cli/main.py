@@ -16,6 +16,9 @@ from anygrpo.families import families
 
 COMMANDS = {
     "train": "train a policy from a recipe",
+    "apply": "use a trained policy",
+    "export": "a trained policy in its library's own form",
+    "evaluate": "held-out measures, with intervals",
     "doctor": "diagnose anybody's training log",
     "autopsy": "what a few logged numbers prove",
     "explain": "what a choice, a preset or a setting of the algorithm is",

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: the SDK is not installed.
     """
-    from anygrpo.integrations.mcp import TOOLS, server
+    from anygrpo.cli.assistants import TOOLS, server
 
     if args.list:
         print("\n".join(f"{tool.__name__}: {(tool.__doc__ or '').splitlines()[0]}" for tool in TOOLS))

@@ -21,4 +21,6 @@ FAMILY = Family(
     },
     metrics=("anygrpo.denoising.metrics:METRICS",),
     probes={"cheats": "anygrpo.denoising.motion.cheats:cheats"},
+    export="anygrpo.denoising.export:export",
+    apply="anygrpo.denoising.apply:apply",
 )

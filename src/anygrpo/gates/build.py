@@ -17,10 +17,11 @@ from torch import nn
 from anygrpo.core import user_code
 from anygrpo.core.device import device_of
 from anygrpo.errors import ConfigError
+from anygrpo.gates.choosing import checkpointed
 from anygrpo.gates.loading import LoadReport, add_adapter, choose_trainable, load_weights
 from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.settings import GatedSection, StochasticSection
-from anygrpo.gates.sites import checkpointed, gate
+from anygrpo.gates.sites import gate
 from anygrpo.gates.wrapping import Gate, with_gates
 
 __all__ = [

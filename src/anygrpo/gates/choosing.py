@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.distributions import draw, middle
-from anygrpo.gates.sites import Choose
+from anygrpo.gates.sites import AGAIN, TAPE, Choose, Tape
 
 
 class Drawing:
@@ -55,3 +58,33 @@ class deterministic:
     def is_mean(self) -> bool:
         """What a gate gives outside of a policy, too."""
         return self.kind == "mean"
+
+
+def checkpointed(function: Callable[..., Any], *inputs: Any) -> Any:
+    """`function(*inputs)`, its activations computed again for the gradient (torch.utils.checkpoint), its gates at the
+    same values then as now."""
+    from torch.utils.checkpoint import checkpoint
+
+    tape, seen = TAPE.get(), dict[str, Tensor]()
+    if tape is None:
+        return checkpoint(function, *inputs, use_reentrant=False)
+    first = [True]
+
+    def run(*given: Any) -> Any:
+        if first[0]:
+            first[0] = False
+            before, token = set(tape.sites), AGAIN.set(True)
+            try:
+                return function(*given)
+            finally:
+                AGAIN.reset(token)
+                seen.update({n: s.value for n, s in tape.sites.items() if n not in before})
+        again = Tape(tape.rows, replaying(seen), tape.patterns)
+        again.learns = False  # what it records is not read
+        token = TAPE.set(again)
+        try:
+            return function(*given)
+        finally:
+            TAPE.reset(token)
+
+    return checkpoint(run, *inputs, use_reentrant=False)

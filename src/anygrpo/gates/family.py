@@ -16,4 +16,7 @@ FAMILY = Family(
     metrics=("anygrpo.gates.metrics:METRICS",),
     probes={"sites": "anygrpo.gates.effects:probe"},
     pages=("anygrpo.gates.restoration.page:gains",),
+    export="anygrpo.gates.export:export",
+    apply="anygrpo.gates.apply:apply",
+    load="anygrpo.gates.opening:opened",
 )

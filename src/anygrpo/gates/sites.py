@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -150,7 +150,7 @@ class Tape:
         return torch.cat([site.decisions(number(site)) for site in self.sites.values()], 1)
 
 
-_TAPE: ContextVar[Tape | None] = ContextVar("anygrpo_gate_tape", default=None)
+TAPE: ContextVar[Tape | None] = ContextVar("anygrpo_gate_tape", default=None)
 
 
 def _number(x: Tensor) -> Tensor:
@@ -166,56 +166,24 @@ def _refuse_a_second_run(name: str) -> None:
     """
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     again = hooks is not None and getattr(hooks[0], "__module__", "") == "torch.utils.checkpoint"
-    if (again and not _AGAIN.get()) or not torch.is_grad_enabled():
+    if (again and not AGAIN.get()) or not torch.is_grad_enabled():
         raise ConfigError(
             f"gate {name!r} lies in a part that is checkpointed (or under no_grad): its gradient would be wrong",
             "use anygrpo.gates.build.checkpointed(function, *inputs) there, or put the gate outside of that part",
         )
 
 
-_AGAIN: ContextVar[bool] = ContextVar("anygrpo_gates_come_again", default=False)
-
-
-def checkpointed(function: Callable[..., Any], *inputs: Any) -> Any:
-    """`function(*inputs)`, its activations computed again for the gradient (torch.utils.checkpoint), its gates at the
-    same values then as now."""
-    from torch.utils.checkpoint import checkpoint
-
-    from anygrpo.gates.choosing import replaying
-
-    tape, seen = _TAPE.get(), dict[str, Tensor]()
-    if tape is None:
-        return checkpoint(function, *inputs, use_reentrant=False)
-    first = [True]
-
-    def run(*given: Any) -> Any:
-        if first[0]:
-            first[0] = False
-            before, token = set(tape.sites), _AGAIN.set(True)
-            try:
-                return function(*given)
-            finally:
-                _AGAIN.reset(token)
-                seen.update({n: s.value for n, s in tape.sites.items() if n not in before})
-        again = Tape(tape.rows, replaying(seen), tape.patterns)
-        again.learns = False  # what it records is not read
-        token = _TAPE.set(again)
-        try:
-            return function(*given)
-        finally:
-            _TAPE.reset(token)
-
-    return checkpoint(run, *inputs, use_reentrant=False)
+AGAIN: ContextVar[bool] = ContextVar("anygrpo_gates_come_again", default=False)
 
 
 @contextmanager
 def plainly() -> Iterator[None]:
     """Gates at their mean, whatever a policy has chosen outside."""
-    token = _TAPE.set(None)
+    token = TAPE.set(None)
     try:
         yield
     finally:
-        _TAPE.reset(token)
+        TAPE.reset(token)
 
 
 def gate(name: str, distribution: Distribution, per: Per = "site", active: Tensor | None = None) -> Tensor:
@@ -232,7 +200,7 @@ def gate(name: str, distribution: Distribution, per: Per = "site", active: Tenso
     Returns:
         batch shape + event shape. Without gradient when drawn or replayed; the mean (with gradient) otherwise.
     """
-    tape = _TAPE.get()
+    tape = TAPE.get()
     if tape is not None:
         return tape.visit(name, distribution, per, active)
     plain, dtype = in_float32(distribution)
@@ -245,8 +213,8 @@ def recording(
 ) -> Iterator[Tape]:
     """Record the sites that a forward pass of `rows` rows visits; arguments as for `Tape`."""
     tape = Tape(rows, choose, patterns, stop_after)
-    token = _TAPE.set(tape)
+    token = TAPE.set(tape)
     try:
         yield tape
     finally:
-        _TAPE.reset(token)
+        TAPE.reset(token)

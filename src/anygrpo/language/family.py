@@ -19,4 +19,7 @@ FAMILY = Family(
         "paid_for_environment": "anygrpo.language.probes:paid_for_environment",
     },
     memory="anygrpo.language.memory:report",
+    export="anygrpo.language.export:export",
+    apply="anygrpo.language.apply:apply",
+    load="anygrpo.language.opening:opened",
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.language.tasks.answer import Answer
-from anygrpo.probes.outcome import Outcome, not_applicable
 
 SHOWN = 5
 

@@ -5,8 +5,8 @@ They are built from the training loop's own functions, so what they measure is w
 
 from __future__ import annotations
 
+from anygrpo.core.outcome import Outcome
 from anygrpo.probes.check import PROBES, check, probe_stage
-from anygrpo.probes.outcome import Outcome
 from anygrpo.probes.subject import Subject
 
 __all__ = ["PROBES", "Outcome", "Subject", "check", "probe_stage"]

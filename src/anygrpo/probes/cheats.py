@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.families import family_of, resolve
-from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 
 

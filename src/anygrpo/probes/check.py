@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.families import family_of, resolve
 from anygrpo.probes import attacks, cheats, conformance, effect, groups, learning, parity, payment, rate
-from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.build import new_run

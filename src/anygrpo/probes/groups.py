@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.normalisers import ADVANTAGES
+from anygrpo.core.outcome import Outcome, Text, not_applicable
 from anygrpo.core.rollout import Rollout, Tree
 from anygrpo.errors import ConfigError
 from anygrpo.families import families, resolve
-from anygrpo.probes.outcome import Outcome, Text, not_applicable
 from anygrpo.probes.subject import Subject
 
 _ENOUGH_GROUPS, _MORE_ROLLOUTS = 32, 3

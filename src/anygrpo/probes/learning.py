@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.rollout import Batch
-from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.rate import find_rate
 from anygrpo.probes.subject import Subject
 from anygrpo.train.stages import Numbers

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.rollout import Batch
-from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 
 _FLOAT32, _COARSE = 1e-3, 1e-2

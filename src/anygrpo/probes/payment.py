@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.task import Scores
 from anygrpo.errors import AnygrpoError
-from anygrpo.probes.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 
 _AT_LEAST, _AT_MOST = 16, 32

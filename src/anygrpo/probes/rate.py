@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from anygrpo.core.outcome import Outcome
 from anygrpo.core.rollout import Batch, Rollout
-from anygrpo.probes.outcome import Outcome
 from anygrpo.probes.subject import Subject
 from anygrpo.train.batches import Prepared, weigh
 from anygrpo.train.stages import at

@@ -19,4 +19,7 @@ FAMILY = Family(
     metrics=("anygrpo.selection.metrics:METRICS",),
     probes={"equivalent_settings": "anygrpo.selection.probes:reward_modes"},
     commands={"select": ("anygrpo.selection.commands", "generate and inspect stored demonstrations")},
+    export="anygrpo.selection.export:export",
+    apply="anygrpo.selection.apply:apply",
+    load="anygrpo.selection.opening:opened",
 )

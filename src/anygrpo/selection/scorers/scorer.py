@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import DataError
 
 Row = dict[str, Any]
 Parts = dict[str, float]
@@ -116,27 +116,3 @@ def parts_of(value: Any) -> Judgement:
     except (TypeError, ValueError):
         return f"the judge returned {str(value)[:60]!r}, and a number is wanted"
     return {"score": number} if math.isfinite(number) else f"the judge returned {number}"
-
-
-def build(config: Any, default_cache: Path) -> Kept:
-    """The scorer of a [task.scorer] section, kept on disk.
-
-    Raises:
-        ConfigError: an unknown kind, or a section that cannot be meant.
-    """
-    made: Scorer
-    if config.kind == "python":
-        from anygrpo.selection.scorers.python import FromPython
-
-        made = FromPython(config)
-    elif config.kind == "model":
-        from anygrpo.selection.scorers.model import FromModel
-
-        made = FromModel(config)
-    elif config.kind == "endpoint":
-        from anygrpo.selection.scorers.endpoint import FromEndpoint
-
-        made = FromEndpoint(config)
-    else:
-        raise ConfigError(f"scorer.kind = {config.kind!r} is not known", "python, model or endpoint")
-    return Kept(made, Path(config.cache) if config.cache else default_cache, config.budget)

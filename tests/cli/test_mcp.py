@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from anygrpo.cli import assistants as mcp
 from anygrpo.cli.main import main
 from anygrpo.doctor.synthetic import flat, healthy
 from anygrpo.errors import ConfigError
-from anygrpo.integrations import mcp
 
 
 def test_tools_answer_in_plain_data(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""`anygrpo evaluate RUN [RUN]`: held-out measures with intervals; of two, their difference on the same prompts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "evaluate",
+        help="held-out measures of a run, an export or a base model, with intervals",
+        description="Of two (before, after) also the gain on the same prompts. Intervals are over prompts.",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, a checkpoint, an export or a base model")
+    parser.add_argument("--task", metavar="RECIPE", help="measure on this recipe's task; default: the first run's")
+    parser.add_argument("--held-out", metavar="FILE", help="held-out prompts of a text task")
+    parser.add_argument("--prompts", type=int, help="at most so many")
+    parser.add_argument(
+        "--samples", type=int, default=1, help="also so many drawn answers a prompt: mean, best, pass@k"
+    )
+    parser.add_argument("--k", type=int, help="pass@k of the samples; default 1 and all of them")
+    parser.add_argument("--checkpoint", default="best", help="of a run: best, last, or a step")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep a row a prompt here, a file for each RUN")
+    parser.add_argument("--device", help="default as in the recipe")
+    parser.add_argument("--json", action="store_true")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 0, or an error's."""
+    from anygrpo.export.evaluating import measured, paired, task_of
+    from anygrpo.export.opened import load
+
+    settings = {"device": args.device} if args.device else {}
+    opened = [load(run, args.checkpoint, **settings) for run in args.runs]
+    task = task_of(opened, args.task, args.held_out)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.out or Path(scratch)
+        files = [folder / f"{i}.jsonl" for i in range(len(opened))]
+        found = [measured(o, task, args.prompts, args.samples, args.k, f) for o, f in zip(opened, files)]
+        gains = [paired(files[0], file) for file in files[1:]]
+    task.close()
+    if args.json:
+        print(json.dumps({"runs": found, "gains": gains}, ensure_ascii=False, indent=2))
+        return 0
+    for row in found:
+        print("\n".join(_lines(row)))
+    for run_, gain in zip(args.runs[1:], gains):
+        print(f"{run_} - {args.runs[0]} on {gain['prompts']} prompts: reward {_interval(gain['gain'], '+')}")
+        print(f"  same output: {gain['same_output']:.1%}; the interval covers prompts, not seeds")
+    return 0
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    lines = [row["source"], f"  reward {_interval(row['reward'])} over {row['numbers']['eval/prompts']:.0f} prompts"]
+    hidden = ("eval/prompts", "eval/reward", "eval/reward_se")
+    lines += [f"  {name[5:]} {value:.4g}" for name, value in row["numbers"].items() if name not in hidden]
+    for name, value in row.get("samples", {}).items():
+        if name != "n":
+            lines.append(f"  {name} of {row['samples']['n']}: {_interval(value)}")
+    return lines
+
+
+def _interval(x: dict[str, Any], sign: str = "") -> str:
+    return f"{x['mean']:{sign}.4f} [{x['low']:{sign}.4f}, {x['high']:{sign}.4f}]"

@@ -1,0 +1,43 @@
+"""`anygrpo export RUN`: the trained policy as files that its own library loads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "export",
+        help="write a trained policy in its library's own form, certified",
+        description="What was written is loaded by the plain library in a process of its own and compared.",
+    )
+    parser.add_argument("run", help="a run folder, or a checkpoint's folder")
+    parser.add_argument("--checkpoint", default="best", help="best, last, or a step; default best")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="default: export/ in the run folder")
+    parser.add_argument("--format", help="the family's word for a format (language: peft, merged, full)")
+    parser.add_argument("--device", help="where the policy computes meanwhile; default as in the recipe")
+    parser.add_argument("--json", action="store_true")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 0, or an error's: an export that is not certified leaves no files."""
+    from anygrpo.export.exporting import export
+    from anygrpo.export.opened import load
+
+    opened = load(args.run, args.checkpoint, **({"device": args.device} if args.device else {}))
+    folder = args.to or Path(args.run) / "export"
+    files = export(opened, folder, args.format)
+    report = {"source": opened.source, "folder": str(folder), "files": [str(file) for file in files]}
+    certificate = folder / "export.json"
+    if certificate.is_file():
+        report["certificate"] = json.loads(certificate.read_text(encoding="utf-8"))
+    if args.json:
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+        return 0
+    print(f"{opened.source} -> {folder}")
+    for file in files:
+        print(f"  {file.relative_to(folder) if file.is_relative_to(folder) else file}")
+    return 0

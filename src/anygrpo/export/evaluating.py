@@ -1,0 +1,98 @@
+"""`anygrpo evaluate`: a task's held-out measures of any policy that can be opened, with intervals, and pairs of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anygrpo.core.build import build_task
+from anygrpo.core.intervals import interval
+from anygrpo.core.rollout import expect
+from anygrpo.core.task import Task
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.export.opened import Opened
+from anygrpo.recipe.algorithm import EvaluationConfig
+from anygrpo.recipe.load import load_recipe
+from anygrpo.train.evaluation import counted, evaluate, valid_of
+from anygrpo.train.passing import pass_at_k, right, success_of
+
+
+def task_of(opened: list[Opened], recipe: str | None, held_out: str | None) -> Task:
+    """The task to measure on: of a recipe, else of the first run among those opened.
+
+    Raises:
+        ConfigError: nothing says which task.
+    """
+    found = load_recipe(recipe) if recipe else next((o.recipe for o in opened if o.recipe is not None), None)
+    if found is None:
+        raise ConfigError("nothing says on which task to evaluate", "--task recipe.toml")
+    section = found.resolved_stages()[-1].task
+    if held_out is not None:
+        if "held_out_path" not in type(section).model_fields:
+            raise ConfigError(f"task.kind = {section.kind!r} has no file of held-out prompts", "leave --held-out out")
+        section = type(section).model_validate(section.model_dump(exclude_unset=True) | {"held_out_path": held_out})
+    task: Task = build_task(section, found.seed)
+    return task
+
+
+def measured(
+    opened: Opened, task: Task, prompts: int | None, samples: int, k: int | None, file: Path
+) -> dict[str, Any]:
+    """One policy's held-out numbers: those that training writes, the reward's interval over prompts, and with
+    `samples` answers a prompt pass@k, the mean and the best of them.
+
+    Raises:
+        DataError: the task holds no prompts out.
+    """
+    config = EvaluationConfig(prompts=prompts, **({"pass_k": k, "pass_samples": samples} if k else {}))
+    numbers = evaluate(opened.policy, task, config, 0, file)
+    if not numbers:
+        raise DataError("the task holds no prompts out", "give --held-out FILE, or a task with held-out prompts")
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rewards = torch.tensor([row["reward"] for row in rows if not row.get("fault")], dtype=torch.float64)
+    out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "reward": asdict(interval(rewards))}
+    if samples > 1:
+        out["samples"] = _sampled(opened, task, prompts, samples, k)
+    return out
+
+
+@torch.no_grad()
+def _sampled(opened: Opened, task: Task, prompts: int | None, samples: int, k: int | None) -> dict[str, Any]:
+    """Mean and best of n, and pass@k, over prompts."""
+    asked = task.held_out()[:prompts]
+    rewards, passed = [], []
+    rule = success_of(task, EvaluationConfig())
+    for at in range(0, len(asked), 32):
+        part = asked[at : at + 32]
+        rollout = opened.policy.sample(part, samples, 2**31 + at)
+        scores = task.score(part, opened.policy.decode(rollout.samples))
+        expect(scores, (len(part), samples))
+        rewards.append(counted(scores, task))
+        if rule is not None:
+            passed.append(right(scores, rule) & valid_of(scores))
+    table = torch.cat(rewards)
+    out: dict[str, Any] = {
+        "n": samples,
+        "mean": asdict(interval(table.mean(1))),
+        "best": asdict(interval(table.amax(1))),
+    }
+    if rule is not None:
+        for each in sorted({1, *([k] if k else []), samples}):
+            out[f"pass_at_{each}"] = asdict(interval(pass_at_k(torch.cat(passed), each), span=1.0))
+    return out
+
+
+def paired(first: Path, second: Path) -> dict[str, Any]:
+    """The gain of the second policy over the first on the prompts of both files, an interval over prompts."""
+    a, b = (
+        {row["prompt"]: row for row in map(json.loads, f.read_text(encoding="utf-8").splitlines())}
+        for f in (first, second)
+    )
+    common = [i for i in a if i in b and not a[i].get("fault") and not b[i].get("fault")]
+    gap = torch.tensor([b[i]["reward"] - a[i]["reward"] for i in common], dtype=torch.float64)
+    same = sum(a[i]["output"] == b[i]["output"] for i in common) / max(len(common), 1)
+    return {"prompts": len(common), "gain": asdict(interval(gap)), "same_output": same}

@@ -1,0 +1,75 @@
+"""`anygrpo export`: a trained policy leaves in the form that its own library loads, certified, with a model card."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+from anygrpo import __version__
+from anygrpo.errors import ConfigError
+from anygrpo.export.opened import Opened
+from anygrpo.families import resolve
+from anygrpo.recipe.load import dump_recipe
+
+
+def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
+    """Write the policy to `folder`; the files.
+
+    Args:
+        form: the family's word for a format; its own choice where not given.
+
+    Raises:
+        ConfigError: a family without exports, or a format that it does not have.
+        TrainingError: what was written does not give the policy's numbers in the plain library.
+    """
+    if opened.family.export is None:
+        raise ConfigError(f"policies of the {opened.family.name} family have no export", "keep the run folder")
+    write = resolve(opened.family.export)
+    given: dict[str, Any] = {}
+    if form is not None:
+        if "format" not in inspect.signature(write).parameters:
+            raise ConfigError(f"policies of the {opened.family.name} family have one format", "leave --format out")
+        given["format"] = form
+    files: list[Path] = list(write(opened.policy, folder, **given))
+    card = folder / "README.md"
+    if not card.is_file():
+        card.write_text(model_card(opened), encoding="utf-8")
+    if opened.recipe is not None:
+        (folder / "recipe.toml").write_text(dump_recipe(opened.recipe), encoding="utf-8")
+        files.append(folder / "recipe.toml")
+    return [*files, card] if card not in files else files
+
+
+def model_card(opened: Opened) -> str:
+    """What a reader of the export should know: origin, recipe, evaluation with its error, fingerprints."""
+    lines = [f"# {opened.recipe.name if opened.recipe else Path(opened.source).name}", ""]
+    lines += [f"Trained by GRPO with anygrpo {__version__}; exported from {opened.source}.", ""]
+    run = Path(opened.source.rpartition(" (")[0])
+    base = getattr(opened.recipe.policy, "model", None) if opened.recipe else None
+    if base:
+        lines += [f"Base model: `{base}`. Its licence holds for these weights too.", ""]
+    if (rows := _evaluations(run)) and opened.step is not None:
+        last = next((row for row in reversed(rows) if row["step"] < opened.step), rows[-1])
+        lines += ["## Evaluation", "", "| measure | before training | these weights |", "| --- | --- | --- |"]
+        first = rows[0]
+        for name in sorted(key for key in last if key.startswith("eval/") and not key.endswith("_se")):
+            error = last.get(f"{name}_se")
+            shown = f"{last[name]:.4g}" + ("" if error is None else f" ± {1.96 * error:.2g}")
+            lines.append(
+                f"| {name[5:]} | {first[name]:.4g} | {shown} |" if name in first else f"| {name[5:]} | - | {shown} |"
+            )
+        lines += ["", "Held-out prompts of the recipe; ± is 1.96 standard errors over prompts, not over seeds.", ""]
+    prints = run / "fingerprints.json"
+    if prints.is_file():
+        lines += ["## Fingerprints", "", "```json", prints.read_text(encoding="utf-8").strip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _evaluations(run: Path) -> list[dict[str, Any]]:
+    file = run / "metrics.jsonl"
+    if not file.is_file():
+        return []
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if '"eval/' in line]
+    return [row for row in rows if all(not isinstance(v, str) for k, v in row.items() if k.startswith("eval/"))]

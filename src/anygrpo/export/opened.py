@@ -1,0 +1,98 @@
+"""Opening what was trained: a run, one of its checkpoints, an export, or a base model, as a policy that can be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anygrpo.core.build import build_policy
+from anygrpo.core.policy import Policy, load_state
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.families import Family, families, family_of, resolve
+from anygrpo.recipe.load import load_recipe
+from anygrpo.recipe.recipe import Recipe
+from anygrpo.train import checkpoint
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A policy with its weights in place.
+
+    Attributes:
+        source: what was named, and which weights of it.
+        family: whose policy it is.
+        recipe: of the run; None for an export or a base model.
+        step: the checkpoint's; None where there is none.
+    """
+
+    policy: Policy
+    source: str
+    family: Family
+    recipe: Recipe | None = None
+    step: int | None = None
+
+    def apply(self, inputs: Any, out: str | Path | None = None, **settings: Any) -> list[dict[str, Any]]:
+        """The policy's outputs: answers, picks, images, motions, restored pictures; a row an input.
+
+        Raises:
+            ConfigError: this family makes nothing that can be applied.
+        """
+        if self.family.apply is None:
+            raise ConfigError(
+                f"policies of the {self.family.name} family have no apply", "use `policy.greedy` in Python"
+            )
+        given = {key: value for key, value in settings.items() if value is not None}
+        rows: list[dict[str, Any]] = resolve(self.family.apply)(self.policy, inputs, out, **given)
+        return rows
+
+
+def load(path: str | Path, checkpoint: str | int = "best", **settings: Any) -> Opened:
+    """Open a run folder, a checkpoint's folder, an export, or (families that know such) a base model by name.
+
+    Args:
+        checkpoint: of a run: "best" (the newest where none is called best), "last", or a step.
+        settings: keys of the policy's section to change, device = "cpu" say.
+
+    Raises:
+        DataError: nothing there, or no such checkpoint.
+        ConfigError: a run whose policy was an object in memory.
+    """
+    folder = Path(path)
+    if (folder / "config.toml").is_file():
+        return _of_run(folder, _chosen(folder, checkpoint), settings)
+    if (folder / "manifest.json").is_file() and (folder.parent.parent / "config.toml").is_file():
+        return _of_run(folder.parent.parent, folder, settings)
+    for family in families():
+        if family.load is not None and (policy := resolve(family.load)(str(path), **settings)) is not None:
+            return Opened(policy, str(path), family)
+    raise DataError(
+        f"{path} holds nothing that can be opened", "give a run folder, a checkpoint, an export, or a model's name"
+    )
+
+
+def _chosen(run: Path, which: str | int) -> Path:
+    """The checkpoint of a run that is meant."""
+    folder = run / "checkpoints"
+    if which == "best" and checkpoint.is_complete(folder / "best"):
+        return folder / "best"
+    if which in ("best", "last"):
+        found = checkpoint.newest(folder)
+    else:
+        found = next((p for p in checkpoint.complete(folder) if checkpoint.step_of(p) == int(which)), None)
+    if found is None:
+        known = ", ".join(str(checkpoint.step_of(p)) for p in checkpoint.complete(folder)) or "none"
+        raise DataError(f"{run} has no checkpoint {which!r}", f"its checkpoints are of steps: {known}")
+    return found
+
+
+def _of_run(run: Path, weights: Path, settings: dict[str, Any]) -> Opened:
+    recipe = load_recipe(run / "config.toml")
+    section = type(recipe.policy).model_validate(recipe.policy.model_dump(exclude_unset=True) | settings)
+    policy = build_policy(section, recipe.seed)
+    tensors, state = checkpoint.load(weights)
+    load_state(policy.trainable(), tensors)
+    policy.version = int(state["version"])
+    family = family_of(recipe.policy.kind)
+    assert family is not None
+    return Opened(policy, f"{run} ({weights.name})", family, recipe, int(state["step"]))
