@@ -42,7 +42,7 @@ class Family:
     Attributes:
         policies, tasks: by kind.
         metrics: tuples of `Metric` for the catalogue.
-        probes: name of a probe of `anygrpo check` -> (subject) -> rows that it adds there.
+        probes: name of a probe of `anygrpo check` -> (subject) -> an Outcome, or the rows that it adds to a shared one.
         pages: (rows of the first evaluation, of the last, language) -> (heading, HTML) of a section of report.html, or
             None where it has nothing to show.
         memory: (recipe, ranks) -> numbers that --dry-run prints, or None for recipes it says nothing about.

@@ -19,9 +19,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--task", metavar="RECIPE", help="measure on this recipe's task; default: the first run's")
     parser.add_argument("--held-out", metavar="FILE", help="held-out prompts of a text task")
     parser.add_argument("--prompts", type=int, help="at most so many")
-    parser.add_argument(
-        "--samples", type=int, default=1, help="also so many drawn answers a prompt: mean, best, pass@k"
-    )
+    parser.add_argument("--samples", type=int, default=1, help="also so many drawn answers: mean, best, pass@k")
     parser.add_argument("--k", type=int, help="pass@k of the samples; default 1 and all of them")
     parser.add_argument("--checkpoint", default="best", help="of a run: best, last, or a step")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep a row a prompt here, a file for each RUN")

@@ -1,4 +1,4 @@
-"""`anygrpo evaluate`: a task's held-out measures of any policy that can be opened, with intervals, and pairs of them."""
+"""`anygrpo evaluate`: a task's held-out measures of any policy that can be opened, with intervals, and pairs."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from anygrpo.errors import ConfigError
 from anygrpo.language.adapters import Adapters, adapter_layers, merge, moved, target_of, with_adapters
 from anygrpo.language.compute.mirror import mirror, without_wrappers
 from anygrpo.language.compute.narrow import Narrow
-from anygrpo.language.compute.proof import proved_adapters, proved_kernels, put_in
 from anygrpo.language.compute.trial import Trial, check_causal
+from anygrpo.language.proof import proved_adapters, proved_kernels, put_in
 from anygrpo.language.settings import CausalLMConfig
 
 

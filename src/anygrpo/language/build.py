@@ -18,13 +18,13 @@ from anygrpo.language.body import Weights
 from anygrpo.language.compute.attention import install
 from anygrpo.language.compute.log_probs import Scorer
 from anygrpo.language.compute.paths import Paths
-from anygrpo.language.compute.proof import prove_sampling, prove_scoring
 from anygrpo.language.compute.trial import Trial
 from anygrpo.language.conversation import check_template
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.generation import Engine
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.prompts import Prompts
+from anygrpo.language.proof import prove_sampling, prove_scoring
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.models import loading
 

@@ -45,11 +45,9 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
 
 
 def kept_metrics(prepared: Prepared, drawn: Rollout) -> dict[str, float]:
-    """The same numbers of what is left after filters and refilling, under "kept/...", where that is not all that was
-    drawn; and how many groups were drawn for the step."""
+    """The same numbers of what is left after filters and refilling, under "kept/...", and how many groups were drawn
+    for the step. For steps that train on less than was drawn."""
     keep = prepared.mask.any(-1)
-    if int(keep.sum()) == int(drawn.valid.sum()):
-        return {}
     rollout = replace(prepared.rollout, valid=keep, info={}, reasons={})
     kept = {f"kept/{name}": value for name, value in rollout_metrics(rollout.groups(keep.any(1))).items()}
     del kept["kept/invalid/share"]

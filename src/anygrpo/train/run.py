@@ -173,7 +173,9 @@ class Run:
         }
         every = rollout if rollout.discarded is None else rollout.light().joined(rollout.discarded)
         self.samples_seen += every.valid.numel()
-        sampled = measure.rollout_metrics(every) | measure.kept_metrics(prepared, every)
+        sampled = measure.rollout_metrics(every)
+        if int(prepared.mask.any(-1).sum()) != int(every.valid.sum()):
+            sampled |= measure.kept_metrics(prepared, every)
         method = planned.stage.method
         if planned.stage.source != "policy":
             sampled = measure.of_stored_actions(sampled, imitated=method == "supervised")
