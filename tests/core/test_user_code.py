@@ -33,7 +33,7 @@ def test_load(file):
 
 @pytest.mark.parametrize("spec", ["mine", "mine.py", "mine.txt:f", "mine.py:", "mine.py:a b", "mine.py:a.b"])
 def test_malformed_specs(spec):
-    with pytest.raises(ConfigError, match="does not name a function in a file"):
+    with pytest.raises(ConfigError, match="does not name an object in a file"):
         python_file.load(spec)
 
 

@@ -97,7 +97,9 @@ def test_flux_is_told_its_level_between_0_and_1(folders, monkeypatch):
     monkeypatch.setattr(FluxTransformer2DModel, "forward", noted)
     policy.sample(["a photo of a cat"], 2, seed=1)
     assert seen[0] == (1.0, 3.5)
-    assert len(seen) == 4  # one pass a step: its guidance is embedded
+    levels = [level for level, _ in seen[:4]]
+    assert levels == sorted(levels, reverse=True)  # one pass a step: its guidance is embedded
+    assert [level for level, _ in seen[4:]] == [1.0, 1.0]  # the first decision under the policy and its reference
     assert all(0 < level <= 1 for level, _ in seen)
 
 

@@ -119,7 +119,7 @@ def test_a_key_that_needs_a_value_refuses_none():
 
 
 def test_none_in_a_list_is_refused_before_a_run_begins():
-    with pytest.raises(ConfigError, match=r"policy\.options\.sizes holds None in a list"):
+    with pytest.raises(ConfigError, match=r"policy\.arguments\.sizes holds None in a list"):
         parsed(policy={"kind": "python", "function": "f.py:f", "arguments": {"sizes": [1, None]}})
 
 

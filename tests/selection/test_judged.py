@@ -166,7 +166,7 @@ def test_a_task_of_one_s_own_with_score_alone_passes_every_verb(files, capsys):
     """Its score is graded and has no answer to no demonstrations."""
     (files / "mine.py").write_text(OWN_TASK)
     (files / "mine.toml").write_text(
-        POLICY.replace("accuracy", "reward") + f'[task]\nkind = "python"\ntask = "{files}/mine.py:Mine"\n'
+        POLICY.replace("accuracy", "reward") + f'[task]\nkind = "python"\nfunction = "{files}/mine.py:Mine"\n'
     )
     run = str(files / "run")
     assert main(["train", str(files / "mine.toml"), "--folder", run, "--quiet"]) == 0
@@ -191,7 +191,7 @@ def test_a_task_of_one_s_own_with_score_alone_passes_every_verb(files, capsys):
 def test_a_task_that_fails_says_on_which_query(files, capsys):
     (files / "mine.py").write_text(OWN_TASK.replace("for i in o)", 'for i in o) / (p["q"] != 35)'))
     (files / "mine.toml").write_text(
-        POLICY.replace("accuracy", "reward") + f'[task]\nkind = "python"\ntask = "{files}/mine.py:Mine"\n'
+        POLICY.replace("accuracy", "reward") + f'[task]\nkind = "python"\nfunction = "{files}/mine.py:Mine"\n'
     )
     assert main(["select", "evaluate", str(files / "mine.toml")]) == 3
     assert "Mine failed to judge selections (query '30' ...): ZeroDivisionError" in capsys.readouterr().err

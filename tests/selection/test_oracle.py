@@ -11,6 +11,12 @@ from anygrpo.selection.task import SelectionTask
 class NeedsSet(SelectionTask):
     """A prompt is answered by one set of positions alone, in any order."""
 
+    def prompts(self, step, count):
+        return []
+
+    def held_out(self):
+        return []
+
     def judge(self, prompts, selections):
         rows = [[float(set(s) == p["needs"]) for s in row] for p, row in zip(prompts, selections)]
         return {"correct": torch.tensor(rows)}

@@ -81,7 +81,7 @@ def test_watching_changes_no_number_of_the_run(tmp_path):
 
 
 def test_act_rolls_back_an_explosion_and_the_run_ends_sane(tmp_path, capsys):
-    made = recipe(tmp_path / "r", doctor="act", algorithm={"epochs": 4}, optimizer={"learning_rate": 5.0})
+    made = recipe(tmp_path / "r", doctor="act", algorithm={"epochs": 2}, optimizer={"learning_rate": 5.0})
     run, watch = trained(made)
     first = watch.actor.actions[0]
     assert (first.kind, first.rule, first.checkpoint) == ("roll_back", "log_ratio_explosion", "step_00000000")

@@ -131,7 +131,8 @@ def compare(case: Case, path: str) -> dict[str, float]:
     denoiser, scheduler = denoiser_of(case), scheduler_of(case)
     made = {"old": given["old"]} | {name: given["samples"][name] for name in ("latents", "timesteps")}
     accumulate(case, denoiser, scheduler, made, given["advantages"], given["samples"]["condition"])
-    theirs = {name: p.grad for name, p in denoiser.named_parameters() if p.grad is not None}
+    module = getattr(denoiser, "model", denoiser)  # ours names weights as the library does, without the wrapper
+    theirs = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
     return relative_distance(given["gradient"], theirs)
 
 

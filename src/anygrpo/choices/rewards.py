@@ -49,6 +49,19 @@ REWARDS = (
     _card(
         "code", "code:Code", "1 if all tests pass (`partial`: the share that passes)",
         "Runs the output's Python against tests, in a sandbox.", "在沙箱中用测试运行输出的 Python 代码。",
-        ("column", "partial", "timeout", "memory_mb", "processes"),
+        ("column", "entry_point", "partial", "timeout", "memory_mb", "processes"),
+    ),
+    _card(
+        "judge", "judge:Judge", "(score - low) / (high - low), of a language model's JSON answer",
+        "Asks a language model over an OpenAI-compatible endpoint.", "通过 OpenAI 兼容接口让语言模型打分。",
+        (
+            "url", "model", "template", "system", "low", "high", "cache", "key_env", "timeout", "attempt", "retries",
+            "concurrency", "per_minute", "parameters", "structured", "prompt_price", "completion_price", "budget",
+        ),
+    ),
+    _card(
+        "reward_model", "reward_model:score", "the one output of a sequence classifier",
+        "The score of a reward model, in a process of its own.", "奖励模型（序列分类器）在独立进程中给出的分数。",
+        ("model", "device", "dtype", "batch_size", "max_length", "timeout", "load_timeout"),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ def check(spec: str) -> None:
     """Raises: ConfigError where `spec` is not path.py:name; DataError where there is no such file."""
     path, _, name = spec.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
-        raise ConfigError(f"{spec!r} does not name a function in a file", 'write it as "path.py:function"')
+        raise ConfigError(f"{spec!r} does not name an object in a file", 'write it as "path.py:name"')
     if not Path(path).is_file():
         raise DataError(f"no file {path} (for {spec!r}), looked in {Path.cwd()}", "correct the path")
 

@@ -84,7 +84,7 @@ class UserFunction(Section):
     @model_validator(mode="after")
     def _names_a_file(self) -> UserFunction:
         if not is_user_code(self.function):
-            raise ValueError(f'function = "{self.function}" does not name a function in a file: "path.py:function"')
+            raise ValueError(f'function = "{self.function}" does not name an object in a file: "path.py:function"')
         return self
 
 

@@ -16,7 +16,7 @@ from anygrpo.files import cache_folder
 from anygrpo.models.embedding import embed
 from anygrpo.selection.file_settings import JudgedConfig
 from anygrpo.selection.rewards import PARTS, reward
-from anygrpo.selection.scorers import scorer
+from anygrpo.selection.scorers import build
 from anygrpo.selection.scorers.scorer import Row, Shown
 from anygrpo.selection.tables import Table, read_table
 from anygrpo.selection.task import Prompt, Selection, SelectionTask, nearest
@@ -34,7 +34,7 @@ class Judged(SelectionTask):
         self.config, self.seed, self.reward = config, seed, config.reward
         self.shots, self.reward_shots = config.shots, config.reward_shots
         self.queries, self.candidates = read_rows(config.queries), read_rows(config.candidates)
-        self.scorer = scorer.build(config.scorer, cache_folder() / "judgements.sqlite")
+        self.scorer = build.build(config.scorer, cache_folder() / "judgements.sqlite")
         self._of_queries = _features(config.query_features, self.queries, config.embedding, "task.query_features")
         self._of_candidates = _features(
             config.candidate_features, self.candidates, config.embedding, "task.candidate_features"

@@ -84,7 +84,7 @@ def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> 
 
 def _try_own(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> None:
     """What a user's own policy and tasks return, tried before the first step (`core.border`)."""
-    own = recipe.policy.kind in OWN
+    own = recipe.policy.kind in OWN and not type(policy).__module__.startswith("anygrpo.")
     for planned in {id(planned.task): planned for planned in stages}.values():
         if own or planned.stage.task.kind in OWN:
             prompts = border.check_task(planned.task, planned.stage.algorithm.prompts_per_step)

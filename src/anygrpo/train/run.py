@@ -162,9 +162,6 @@ class Run:
         update: dict[str, float],
     ) -> None:
         """One flat row of numbers to metrics.jsonl, sinks and observers; evaluation where it is due."""
-        self.samples_seen += rollout.valid.numel() + (
-            0 if rollout.discarded is None else rollout.discarded.valid.numel()
-        )
         row: dict[str, Any] = {
             "step": step,
             "stage": planned.stage.name,

@@ -121,14 +121,19 @@ def between_spread(run: Columns) -> float:
 
 def proved(run: Columns, reward: Series, within: Series) -> Result:
     """Every group counted, none with any spread: no advantage, whatever the reason. One row is enough to say so."""
+    gates = run.get("restoration/gate_edge_share") is not None
     return finding(
         "constant_reward",
         "serious",
         within.rows,
-        variant="counted",
+        variant="gates" if gates else "counted",
         certainty="certain",
         value=reward.mean,
         count=len(within),
+        within=within.mean,
+        between=between_spread(run),
+        dead=1.0,
+        changes=(Change("entropy_coef", None),) if gates else (),
         metrics=("reward/std_within", "groups/dead"),
     )
 
