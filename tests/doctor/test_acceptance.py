@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LOGS
 
 from anygrpo.doctor import diagnose_log, read
 
+LOGS = Path(__file__).resolve().parents[3] / "shared" / "logs"
 EXPECTED: dict[str, dict[str, Any]] = (
     json.loads((LOGS / "expected.json").read_text()) if (LOGS / "expected.json").is_file() else {}
 )

@@ -78,7 +78,7 @@ def test_other_data_other_code_another_model_are_seen(tmp_path, monkeypatch):
     said = record.resumes(folder)[0]["said"]
     assert "the prompts are others" in said
     assert "the model's start weights are others" in said  # of another seed
-    assert any("task.task is another" in s for s in said)
+    assert any("task.function is another" in s for s in said)
     assert "seed: 0 -> 1" in said
 
 

@@ -45,6 +45,9 @@ def reading(run: Path, other: Path, out: Path) -> list[list[str]]:
         ["verify", str(run)],
         ["check", str(run / "config.toml")],
         ["select", "evaluate", str(run)],
+        ["evaluate", str(run), str(run / "checkpoints" / "best")],
+        ["export", str(run), "--to", str(out / "export")],
+        ["apply", str(run), "x", "--out", str(out / "applied"), "--quiet"],
         ["train", "--resume", str(run), "--quiet"],
     ]
 
@@ -111,17 +114,17 @@ def test_files_of_odd_json_are_no_internal_error(made, tmp_path, text, capsys):
 def test_code_inside_the_folder_is_refused_wherever_the_recipe_is_read(made, tmp_path):
     run, mark = tmp_path / "run", tmp_path / "ran"
     shutil.copytree(made, run)
-    (run / "evil.py").write_text(f"import os\nos.mkdir({str(mark)!r})\ndef policy(options, seed): ...\n")
+    (run / "evil.py").write_text(f"import os\nos.mkdir({str(mark)!r})\ndef policy(seed): ...\n")
     text = (run / "config.toml").read_text()
-    old = next(line for line in text.splitlines() if line.startswith("factory"))
-    (run / "config.toml").write_text(text.replace(old, f'factory = "{run}/samples/../evil.py:policy"'))
+    old = next(line for line in text.splitlines() if line.startswith("function"))
+    (run / "config.toml").write_text(text.replace(old, f'function = "{run}/samples/../evil.py:policy"'))
     with pytest.raises(DataError, match="inside the run folder"):
         load_recipe(run / "config.toml")
     for words in reading(run, made, tmp_path):
         assert main(words) in FINE, words
     assert not mark.exists()
     assert load_recipe(
-        run / "config.toml", ["--policy.factory", old.split('"')[1]]
+        run / "config.toml", ["--policy.function", old.split('"')[1]]
     )  # named by the user: the user's own
 
 
@@ -129,6 +132,11 @@ def test_no_unpickling_without_restrictions_is_in_the_package():
     source = Path(__file__).parents[2] / "src" / "anygrpo"
     for file in source.rglob("*.py"):
         text = file.read_text()
+        if file.name == "unpickled.py":  # its own unpickler looks up tensors and containers alone: tests/models
+            assert text.count("weights_only=False, pickle_module=_PICKLE") == text.count("weights_only=False") == 1, (
+                file
+            )
+            continue
         assert "weights_only=False" not in text, file
         assert "torch.distributed.checkpoint" not in text, file
         assert "pickle.load(" not in text, file

@@ -13,7 +13,7 @@ def by_training_queries(runs: Sequence[Path]) -> dict[int, list[Path]]:
     found: dict[int, list[Path]] = {}
     for run in runs:
         config = run / "config.toml" if run.is_dir() else run
-        table = tomllib.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        table = _table(config)
         stages = table.get("stages") or [{}]
         task = table.get("task", {}) | stages[-1].get("task", {})
         count = task.get("subset") or task.get("queries") or 0
@@ -43,3 +43,11 @@ def table(reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
     if nearest:
         text.append(f"{'nearest':18s}" + "".join(f"{'unknown' if x is None else f'{x:.3f}':>16s}" for x in nearest))
     return {"shots": shots, "rows": rows, "text": text}
+
+
+def _table(config: Path) -> dict[str, Any]:
+    """A run's recipe as a plain table; an empty one where there is none that can be read."""
+    try:
+        return tomllib.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
