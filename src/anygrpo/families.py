@@ -48,7 +48,8 @@ class Family:
         memory: (recipe, ranks) -> numbers that --dry-run prints, or None for recipes it says nothing about.
         export: (policy, folder, ...) -> files, in the form that the family's own library loads.
         apply: (policy, inputs, out, ...) -> rows: what a trained policy is used for.
-        load: (path, **settings) -> a policy from an export or a base model; None where the path is nothing of its own.
+        load: (path, like, **settings) -> a policy from an export or a base model, used as the section `like` says (or
+            None); None where the path is nothing of its own.
         commands: word of the command line -> (module with `add_parser` and `run`, its help).
     """
 

@@ -29,12 +29,13 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
-    from anygrpo.export.evaluating import measured, paired, task_of
+    from anygrpo.export.evaluating import measured, paired, recipe_of, task_of
     from anygrpo.export.opened import load
 
     settings = {"device": args.device} if args.device else {}
-    opened = [load(run, args.checkpoint, **settings) for run in args.runs]
-    task = task_of(opened, args.task, args.held_out)
+    recipe = recipe_of(args.runs, args.task)
+    opened = [load(run, args.checkpoint, like=recipe and recipe.policy, **settings) for run in args.runs]
+    task = task_of(recipe, args.held_out)
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.out or Path(scratch)
         files = [folder / f"{i}.jsonl" for i in range(len(opened))]

@@ -17,17 +17,26 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened
 from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.recipe.load import load_recipe
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.evaluation import counted, evaluate, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 
 
-def task_of(opened: list[Opened], recipe: str | None, held_out: str | None) -> Task:
-    """The task to measure on: of a recipe, else of the first run among those opened.
+def recipe_of(runs: list[str], named: str | None) -> Recipe[Any, Any] | None:
+    """The recipe whose task is measured and whose settings exports and base models are used with: the one named, else
+    that of the first run."""
+    if named:
+        return load_recipe(named)
+    folders = [folder for run in runs for folder in (Path(run), Path(run).parent.parent)]
+    return next((load_recipe(f / "config.toml") for f in folders if (f / "config.toml").is_file()), None)
+
+
+def task_of(found: Recipe[Any, Any] | None, held_out: str | None) -> Task:
+    """The task of a recipe's last stage, on other held-out prompts where a file of them is given.
 
     Raises:
-        ConfigError: nothing says which task.
+        ConfigError: there is no recipe, or its task has no file of held-out prompts.
     """
-    found = load_recipe(recipe) if recipe else next((o.recipe for o in opened if o.recipe is not None), None)
     if found is None:
         raise ConfigError("nothing says on which task to evaluate", "--task recipe.toml")
     section = found.resolved_stages()[-1].task
@@ -95,4 +104,5 @@ def paired(first: Path, second: Path) -> dict[str, Any]:
     common = [i for i in a if i in b and not a[i].get("fault") and not b[i].get("fault")]
     gap = torch.tensor([b[i]["reward"] - a[i]["reward"] for i in common], dtype=torch.float64)
     same = sum(a[i]["output"] == b[i]["output"] for i in common) / max(len(common), 1)
-    return {"prompts": len(common), "gain": asdict(interval(gap)), "same_output": same}
+    span = max((abs(x[i]["reward"]) for x in (a, b) for i in common), default=1.0)
+    return {"prompts": len(common), "gain": asdict(interval(gap, span=span or 1.0)), "same_output": same}

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo import __version__
+from anygrpo.core.policy import Policy, state_of
+from anygrpo.core.saved import library_names, write_tensors
 from anygrpo.errors import ConfigError
 from anygrpo.export.opened import Opened
 from anygrpo.families import resolve
@@ -24,9 +26,7 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
         ConfigError: a family without exports, or a format that it does not have.
         TrainingError: what was written does not give the policy's numbers in the plain library.
     """
-    if opened.family.export is None:
-        raise ConfigError(f"policies of the {opened.family.name} family have no export", "keep the run folder")
-    write = resolve(opened.family.export)
+    write = _weights if opened.family.export is None else resolve(opened.family.export)
     given: dict[str, Any] = {}
     if form is not None:
         if "format" not in inspect.signature(write).parameters:
@@ -40,6 +40,19 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
         (folder / "recipe.toml").write_text(dump_recipe(opened.recipe), encoding="utf-8")
         files.append(folder / "recipe.toml")
     return [*files, card] if card not in files else files
+
+
+def _weights(policy: Policy, folder: Path) -> list[Path]:
+    """The trained weights of a policy of the user's own, by the names of its own module (or of its library, where it
+    says them), in safetensors."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty", "--to another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    state = state_of(policy.trainable())
+    names = library_names(policy.saved_names(), state)
+    file = folder / "model.safetensors"
+    write_tensors(file, {names[name]: tensor for name, tensor in state.items()})
+    return [file]
 
 
 def model_card(opened: Opened) -> str:

@@ -47,11 +47,12 @@ class Opened:
         return rows
 
 
-def load(path: str | Path, checkpoint: str | int = "best", **settings: Any) -> Opened:
+def load(path: str | Path, checkpoint: str | int = "best", *, like: Any = None, **settings: Any) -> Opened:
     """Open a run folder, a checkpoint's folder, an export, or (families that know such) a base model by name.
 
     Args:
         checkpoint: of a run: "best" (the newest where none is called best), "last", or a step.
+        like: a policy's section whose settings (lengths, templates, ...) an export or a base model is used with.
         settings: keys of the policy's section to change, device = "cpu" say.
 
     Raises:
@@ -64,7 +65,7 @@ def load(path: str | Path, checkpoint: str | int = "best", **settings: Any) -> O
     if (folder / "manifest.json").is_file() and (folder.parent.parent / "config.toml").is_file():
         return _of_run(folder.parent.parent, folder, settings)
     for family in families():
-        if family.load is not None and (policy := resolve(family.load)(str(path), **settings)) is not None:
+        if family.load is not None and (policy := resolve(family.load)(str(path), like, **settings)) is not None:
             return Opened(policy, str(path), family)
     raise DataError(
         f"{path} holds nothing that can be opened", "give a run folder, a checkpoint, an export, or a model's name"

@@ -9,6 +9,6 @@ from anygrpo.selection.export import SETTINGS, load
 from anygrpo.selection.policy import SelectorPolicy
 
 
-def opened(path: str, **settings: Any) -> SelectorPolicy | None:
+def opened(path: str, like: Any = None, **settings: Any) -> SelectorPolicy | None:
     """The selector; None where `path` is something else."""
     return load(Path(path)) if (Path(path) / SETTINGS).is_file() else None
