@@ -11,7 +11,7 @@ from anygrpo import __version__
 from anygrpo.core.policy import Policy, state_of
 from anygrpo.core.saved import library_names, write_tensors
 from anygrpo.errors import ConfigError
-from anygrpo.export.opened import Opened
+from anygrpo.export.opened import RECIPE, Opened
 from anygrpo.families import resolve
 from anygrpo.recipe.load import dump_recipe
 
@@ -37,8 +37,8 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
     if not card.is_file():
         card.write_text(model_card(opened), encoding="utf-8")
     if opened.recipe is not None:
-        (folder / "recipe.toml").write_text(dump_recipe(opened.recipe), encoding="utf-8")
-        files.append(folder / "recipe.toml")
+        (folder / RECIPE).write_text(dump_recipe(opened.recipe), encoding="utf-8")
+        files.append(folder / RECIPE)
     return [*files, card] if card not in files else files
 
 

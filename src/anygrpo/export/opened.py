@@ -14,6 +14,9 @@ from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.train import checkpoint
 
+RECIPE = "recipe.toml"
+"""The run's recipe beside an export: how the policy was used in training."""
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -64,6 +67,8 @@ def load(path: str | Path, checkpoint: str | int = "best", *, like: Any = None, 
         return _of_run(folder, _chosen(folder, checkpoint), settings)
     if (folder / "manifest.json").is_file() and (folder.parent.parent / "config.toml").is_file():
         return _of_run(folder.parent.parent, folder, settings)
+    if like is None and (folder / RECIPE).is_file():  # an export of ours: used as it was trained
+        like = load_recipe(folder / RECIPE).policy
     for family in families():
         if family.load is not None and (policy := resolve(family.load)(str(path), like, **settings)) is not None:
             return Opened(policy, str(path), family)

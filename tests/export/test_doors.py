@@ -1,0 +1,140 @@
+"""What was trained can be opened, used, measured and taken away, by command and from Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import tomli_w
+import torch
+from runs import toml_of
+
+import anygrpo
+from anygrpo.cli.main import main
+from anygrpo.core.build import build_task
+from anygrpo.errors import ConfigError, DataError
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("golden_of_doors", ROOT / "scripts/golden.py")
+golden = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(golden)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toy")
+    recipe = toml_of(folder / "run", folder / "recipe.toml")
+    assert main(["train", str(recipe), "--quiet"]) == 0
+    return folder / "run"
+
+
+def trained(folder: Path, case: str, **changes) -> Path:
+    """A run of a golden case, shorter."""
+    recipe = golden.merged(golden.cases()[case], {"training": {"steps": 2}}) | changes
+    text = tomli_w.dumps(recipe).replace("{files}", str(folder)).replace("{here}", str(golden.HERE))
+    (folder / "recipe.toml").write_text(text)
+    assert main(["train", str(folder / "recipe.toml"), "--folder", str(folder / "run"), "--quiet"]) == 0
+    return folder / "run"
+
+
+def test_a_run_is_opened_by_its_best_its_last_or_a_step(toy):
+    last, step = anygrpo.load(toy, "last"), anygrpo.load(toy, 8)
+    assert (last.step, step.step) == (10, 8)
+    assert not torch.equal(last.policy.net.weight, step.policy.net.weight)
+    by_folder = anygrpo.load(toy / "checkpoints" / "step_00000008")
+    assert torch.equal(by_folder.policy.net.weight, step.policy.net.weight)
+    assert anygrpo.load(toy).step == anygrpo.load(toy / "checkpoints" / "best").step
+    with pytest.raises(DataError, match=r"no checkpoint '7'(?s:.*)steps: 8, 10"):
+        anygrpo.load(toy, "7")
+    with pytest.raises(DataError, match="nothing that can be opened"):
+        anygrpo.load(toy / "samples")
+
+
+def test_evaluation_gives_the_numbers_that_training_wrote(toy, capsys):
+    assert main(["evaluate", str(toy), "--checkpoint", "last", "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)["runs"][0]["numbers"]
+    rows = [json.loads(line) for line in (toy / "metrics.jsonl").read_text().splitlines()]
+    written = {k: v for k, v in rows[-1].items() if k.startswith("eval/")}
+    assert written
+    assert {k: numbers[k] for k in written} == pytest.approx(written)
+
+
+def test_two_are_paired_and_samples_give_pass_at_k(toy, capsys):
+    first = str(toy / "checkpoints" / "step_00000008")
+    assert main(["evaluate", first, str(toy), "--samples", "4", "--k", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    samples = found["runs"][0]["samples"]
+    means = [samples[f"pass_at_{k}"]["mean"] for k in (1, 2, 4)]
+    assert means == sorted(means)
+    assert samples["best"]["mean"] == pytest.approx(samples["pass_at_4"]["mean"])
+    gain = found["gains"][0]["gain"]
+    assert found["gains"][0]["prompts"] == 200
+    assert gain["low"] < gain["mean"] < gain["high"]
+    assert main(["evaluate", str(toy), "--task", str(toy / "config.toml")]) == 0
+    assert "reward" in capsys.readouterr().out
+
+
+def test_a_policy_of_ones_own_leaves_as_safetensors_with_a_card(toy, tmp_path, capsys):
+    from safetensors.torch import load_file
+
+    assert main(["export", str(toy), "--to", str(tmp_path / "out"), "--checkpoint", "last"]) == 0
+    opened = anygrpo.load(toy, "last")
+    weights = load_file(tmp_path / "out" / "model.safetensors")
+    assert torch.equal(weights["weight"], opened.policy.net.weight)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| reward |" in card
+    assert "not over seeds" in card
+    capsys.readouterr()
+    assert main(["export", str(toy), "--to", str(tmp_path / "out")]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="have no apply"):
+        opened.apply([1])
+
+
+def test_a_selector_leaves_picks_and_comes_back(tmp_path, capsys):
+    golden.candidates(tmp_path)
+    run = trained(tmp_path, "selection_stored_first", stages=[{"name": "g", "source": "stored", "steps": 2}])
+    assert main(["export", str(run)]) == 0
+    here, back = anygrpo.load(run).policy, anygrpo.load(run / "export").policy
+    for name, value in here.trainable().state_dict().items():
+        assert torch.equal(value, back.trainable().state_dict()[name])
+    capsys.readouterr()
+    assert main(["evaluate", str(run), str(run / "export"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["gains"][0]["same_output"] == 1.0
+    assert found["runs"][0]["numbers"] == found["runs"][1]["numbers"]
+
+
+def test_a_network_with_gates_leaves_and_restores_the_same(tmp_path):
+    run = trained(tmp_path, "gates_of_a_user")
+    opened = anygrpo.load(run)
+    from anygrpo.gates.export import export
+
+    prompt = build_task(opened.recipe.task, 0).prompts(0, 1)[0]
+    example = [prompt[name][None] for name in opened.policy.inputs]
+    export(opened.policy, tmp_path / "out", example)
+    back = anygrpo.load(tmp_path / "out").policy
+    for name, value in opened.policy.trainable().state_dict().items():
+        assert torch.equal(value, back.trainable().state_dict()[name]), name
+
+
+def test_a_language_model_leaves_applies_and_comes_back(tmp_path, capsys):
+    golden.language(tmp_path)
+    run = trained(tmp_path, "language_lora_centred_k3")
+    assert main(["export", str(run), "--to", str(tmp_path / "adapter")]) == 0
+    assert json.loads((tmp_path / "adapter" / "export.json").read_text())
+    assert main(["export", str(run), "--to", str(tmp_path / "merged"), "--format", "merged"]) == 0
+    (tmp_path / "ask.txt").write_text("w1 w2\nw3 w4\n")
+    answers = {}
+    for name in ("run", "adapter", "merged"):
+        out = tmp_path / f"{name}.jsonl"
+        source = str(run if name == "run" else tmp_path / name)
+        assert main(["apply", source, str(tmp_path / "ask.txt"), "--out", str(out), "--quiet"]) == 0
+        answers[name] = [json.loads(line)["outputs"] for line in out.read_text().splitlines()]
+    assert len(answers["run"]) == 2
+    capsys.readouterr()
+    assert main(["evaluate", str(run), str(tmp_path / "merged"), str(tmp_path / "adapter"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [gain["same_output"] for gain in found["gains"]] == [1.0, 1.0]
