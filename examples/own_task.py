@@ -1,4 +1,4 @@
-"""A task of one's own: `[task] kind = "python"`, `task = "examples/own_task.py:Parity"`.
+"""A task of one's own: `[task] kind = "python"`, `function = "examples/own_task.py:Parity"`.
 
 The policy of the same recipe gets what `prompts` returns; `score` gets its texts back.
 """
