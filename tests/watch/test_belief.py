@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 from anygrpo.watch.acting import Actor, Setting, ShadowLevers
-from anygrpo.watch.belief import Belief
 
 
 def healthy_run(seed: int, n: int = 200) -> list[dict[str, float]]:
@@ -29,7 +28,7 @@ def healthy_run(seed: int, n: int = 200) -> list[dict[str, float]]:
 
 
 def actor() -> Actor:
-    return Actor(ShadowLevers(), 5, belief=Belief())
+    return Actor(ShadowLevers(), 5)
 
 
 def test_none_of_300_healthy_runs_is_touched() -> None:

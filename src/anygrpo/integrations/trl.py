@@ -24,7 +24,6 @@ from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.words import tell
 from anygrpo.errors import ConfigError
 from anygrpo.watch.acting import Actor, Setting, ShadowLevers
-from anygrpo.watch.belief import Belief
 
 
 class TrlDoctor(LiveDoctor):
@@ -128,9 +127,9 @@ class DoctorCallback(TrainerCallback):
                     'mode = "act" needs the trainer', "set callback.trainer = trainer before trainer.train()"
                 )
             levers = TrlLevers(self.trainer, kwargs["optimizer"], kwargs["lr_scheduler"], control)
-            self.actor = Actor(levers, self.max_actions, belief=Belief())
+            self.actor = Actor(levers, self.max_actions)
         elif self.mode == "shadow":
-            self.actor = Actor(ShadowLevers(), self.max_actions, belief=Belief())
+            self.actor = Actor(ShadowLevers(), self.max_actions)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Feed one row of the log; the summary at the end of training is no row."""

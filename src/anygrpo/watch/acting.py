@@ -146,7 +146,7 @@ class Actor:
         calm: rows without trouble after which the last turn is taken back, in steps of at most a square root.
         unit: log-ratios are measured in it: the policy type's own clip range over TIERS_CLIP. A denoising step whose
             log-ratio is centred is clipped at 0.025; a log-ratio of 3 is as far from that as 24 from a token's 0.2.
-        belief: asks for persistence and a second witness; without one every trouble is acted on in its first row.
+        belief: asks for persistence and a second witness; None acts on every trouble in its first row.
     """
 
     levers: Levers
@@ -154,7 +154,7 @@ class Actor:
     wait: int = 10
     calm: int = 50
     unit: float = 1.0
-    belief: Belief | None = None
+    belief: Belief | None = field(default_factory=Belief)
     actions: list[Action] = field(default_factory=list)
 
     def __post_init__(self) -> None:

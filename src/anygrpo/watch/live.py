@@ -14,7 +14,6 @@ from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Controls
 from anygrpo.watch.acting import TIERS_CLIP, Actor, Setting, ShadowLevers
-from anygrpo.watch.belief import Belief
 
 COST = 0.01
 """Largest share of the run's time that the doctor may take; it looks less often before it takes more."""
@@ -68,7 +67,7 @@ class LiveWatch:
         self.shadow = config.mode == "shadow"
         levers = ShadowLevers() if self.shadow else self.levers
         acts = config.mode in ("act", "shadow")
-        self.actor = Actor(levers, config.max_actions, unit=unit, belief=Belief()) if acts else None
+        self.actor = Actor(levers, config.max_actions, unit=unit) if acts else None
         self.seconds = self.step_seconds = 0.0
         self.broken = ""
         self._waiting: list[dict[str, Any]] = []
