@@ -152,3 +152,20 @@ def test_apply_writes_answers_goes_on_and_repeats_itself(base, tmp_path):
     assert [len(row["outputs"]) for row in drawn] == [3, 3]
     assert apply(made, ["w7", "w9"], seed=4, samples=3)[1]["outputs"] == drawn[1]["outputs"]
     assert apply(made, "w1 w5")[0]["outputs"] == greedy[0]["outputs"]
+
+
+def test_a_checkpoints_adapters_bear_the_keys_that_peft_reads(base):
+    from peft import LoraConfig as Peft
+    from peft import get_peft_model, set_peft_model_state_dict
+    from transformers import AutoModelForCausalLM
+
+    made = policy(base)
+    own = state_of(made.trainable())
+    written = {made.saved_names().get(name, name): tensor for name, tensor in own.items()}
+    config = Peft(r=3, lora_alpha=5, target_modules="all-linear")
+    plain = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    report = set_peft_model_state_dict(plain, written)
+    assert report.unexpected_keys == []
+    loaded = dict(plain.named_parameters())
+    assert len(own) == 28
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in own.items())

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,6 +22,7 @@ from anygrpo.errors import ConfigError, DataError
 
 FOLDER = "parts"
 WHOLE = "policy.safetensors"
+T = TypeVar("T")
 STATE = "state.json"
 SCHEMA = 2
 _WEIGHT, _MOMENT = "weight/", "moment/"
@@ -113,8 +114,8 @@ def library_names(names: Mapping[str, str], own: Mapping[str, Any]) -> dict[str,
     return table
 
 
-def own_names(found: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Tensors by a policy's own names, of files that have those or the library's. `names`: own -> library's."""
+def own_names(found: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
+    """Tensors or moments by a policy's own names, of files with those or the library's. `names`: own -> library's."""
     back = {library: own for own, library in names.items()}
     return {name if name in names else back.get(name, name): found[name] for name in found}
 

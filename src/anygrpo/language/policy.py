@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import Policy
+from anygrpo.core.policy import Policy, state_of
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
 from anygrpo.core.task import Stored
 from anygrpo.language.body import Weights
@@ -251,6 +251,10 @@ class CausalLM(Policy):
 
     def trainable(self) -> nn.Module:
         return self.weights.module
+
+    def saved_names(self) -> dict[str, str]:
+        """PEFT's files leave out the adapter's name: "lora_A.default.weight" is "lora_A.weight" there."""
+        return {name: name.replace(".default.", ".") for name in state_of(self.trainable()) if ".lora_" in name}
 
     # -- texts -------------------------------------------------------------------------------------------------------
 

@@ -114,8 +114,8 @@ def restore(run: Run, path: Path) -> None:
         index = run.stage_index(run.step)
         if run.step > run.stages[index].begin:  # at a stage's first step everything begins anew
             run.begin_stage(index, fresh=False)
-            moments = state["updater"]["moments"]
-            keys = _keys(run, saved.library_names(run.policy.saved_names(), own))
+            moments = saved.own_names(state["updater"]["moments"], saved.library_names(run.policy.saved_names(), own))
+            keys = _keys(run, {name: name for name in own})
             run.updater.load(state["updater"] | {"moments": [dict(moments.get(key, {})) for key in keys]})
             run.kl_state, run.running = replace(run.kl_state, beta=state["beta"]), state["running"]
             run.draws, run.first_draws = state["draws"][0], {int(step): n for step, n in state["draws"][1]}
