@@ -1,7 +1,8 @@
 """Does choosing two demonstrations together pay? Selectors at equal numbers of scorer calls, on `kind = "composition"`.
 
-    python bench/selection_composition.py table RULE OUT.npz          ask the frozen model once for every selection
-    python bench/selection_composition.py train OUT.npz METHOD CALLS SEED FOLDER
+    python bench/selection_composition.py table RULE OUT.npz [train-0:240 validation-0:60 test-0:200]
+                                                              ask the frozen model once for every selection
+    python bench/selection_composition.py train OUT.npz METHOD CALLS SEED FOLDER [STEPS]
     python bench/selection_composition.py report OUT.npz FOLDER [--test]
 
 A method may ask for CALLS different (training query, selection) pairs; what it asked once is free. Its checkpoint is
@@ -14,6 +15,7 @@ import itertools
 import json
 import math
 import random
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -30,18 +32,19 @@ from anygrpo.selection.task import SelectionTask, nearest, random_selection
 POOL, SHOTS = 10, 2
 SHARED: dict[Any, set[Any]] = sys.modules.setdefault("composition_calls", ModuleType("calls")).__dict__
 """Calls of a run's stages together; a module of its own, since each stage reads this file anew."""
-SPLITS = {"train": 240, "validation": 60, "test": 200}
+QUERIES = ("train-0:240", "validation-0:60", "test-0:200")
+"""Queries by split and numbers; a later measurement takes test numbers that no earlier one has opened."""
 EVERY = [(), *((i,) for i in range(POOL)), *itertools.permutations(range(POOL), 2)]
 PLACE = {selection: i for i, selection in enumerate(EVERY)}
 PAIRS, SINGLES = EVERY[1 + POOL :], EVERY[1 : 1 + POOL]
 
 NETWORK = {"hidden": 128, "width": 64}
-METHODS: dict[str, dict[str, Any]] = {
-    "singles": {"policy": {"decoder": "none"}, "stages": ["rce singles 400"]},  # EPR: supervised on scored singles
-    "pairs": {"stages": ["rce pairs 400"]},  # the same, on random pairs
-    "reticl": {"policy": {"decoder": "gru"}, "stages": ["reinforce none 400"]},  # sequential REINFORCE, moving baseline
-    "grpo": {"stages": ["grpo none 400"]},
-    "hybrid": {"stages": ["rce singles 100", "grpo none 300"]},  # supervised singles, then GRPO for composition
+METHODS: dict[str, dict[str, Any]] = {  # stages with their share of the steps
+    "singles": {"policy": {"decoder": "none"}, "stages": ["rce singles 1"]},  # EPR: supervised on scored singles
+    "pairs": {"stages": ["rce pairs 1"]},  # the same, on random pairs
+    "reticl": {"policy": {"decoder": "gru"}, "stages": ["reinforce none 1"]},  # sequential REINFORCE, moving baseline
+    "grpo": {"stages": ["grpo none 1"]},
+    "hybrid": {"stages": ["rce singles .25", "grpo none .75"]},  # supervised singles, then GRPO for composition
 }
 STAGE = {
     "rce": 'method = "rce"\nalgorithm = { rce_temperature = 0.2 }',
@@ -50,14 +53,17 @@ STAGE = {
 }
 
 
-def table(rule: str, out: str, cache: str = "") -> None:
+def table(rule: str, out: str, *queries: str) -> None:
     """correct and gt_prob [queries, selections], embeddings, texts, names."""
     from anygrpo.selection.composition import Composition
 
-    task = Composition(CompositionConfig(kind="composition", rule=rule, **({"cache": cache} if cache else {})), 0)
-    names = [f"{split}-{i}" for split, n in SPLITS.items() for i in range(n)]
+    task = Composition(CompositionConfig(kind="composition", rule=rule, cache=out + ".sqlite"), 0)
+    spans = [re.fullmatch(r"(\w+)-(\d+):(\d+)", q) for q in queries or QUERIES]
+    if None in spans:
+        sys.exit(f"{queries} are not all split-from:to")
+    names = [f"{m[1]}-{i}" for m in spans if m for i in range(int(m[2]), int(m[3]))]
     prompts = [task.prompt(name) for name in names]
-    parts = [task.judge([p], [EVERY]) for p in prompts]
+    parts = [task.judge(prompts[i : i + 8], [EVERY] * len(prompts[i : i + 8])) for i in range(0, len(prompts), 8)]
     np.savez_compressed(
         out,
         names=np.array(names),
@@ -79,7 +85,7 @@ class Budgeted(SelectionTask):
         self.rows = {str(name): i for i, name in enumerate(data["names"])}
         self.data = {n: torch.from_numpy(data[n]) for n in ("correct", "gt_prob", "query", "candidates")}
         self.texts = data["texts"]
-        self.seed, self.size, self.shots, self.calls = seed, SPLITS["train"], SHOTS, calls
+        self.seed, self.size, self.shots, self.calls = seed, len(self._names("train")), SHOTS, calls
         self.reward, self.kind = RewardConfig(mode="hard01_plus_gtprob"), stored
         self.asked: set[tuple[str, Any]] = SHARED.setdefault("asked", set())
         per_query = min(calls // self.size, len(SINGLES) if stored == "singles" else len(PAIRS))
@@ -99,7 +105,10 @@ class Budgeted(SelectionTask):
         return self.split("validation")
 
     def split(self, name: str) -> list[dict[str, Any]]:
-        return [self.prompt(f"{name}-{i}") for i in range(SPLITS[name])]
+        return [self.prompt(query) for query in self._names(name)]
+
+    def _names(self, split: str) -> list[str]:
+        return [name for name in self.rows if name.startswith(split + "-")]
 
     def judge(self, prompts: list[Any], selections: list[list[Any]]) -> dict[str, torch.Tensor]:
         index = torch.tensor([[self._ask(p["id"], tuple(s)) for s in row] for p, row in zip(prompts, selections)])
@@ -121,7 +130,7 @@ class Budgeted(SelectionTask):
         return PLACE[selection]
 
 
-def train(data: str, method: str, calls: str, seed: str, folder: str) -> None:
+def train(data: str, method: str, calls: str, seed: str, folder: str, steps: str = "400") -> None:
     from anygrpo.recipe.load import load_recipe
     from anygrpo.train.build import new_run
     from anygrpo.train.loop import train as loop
@@ -136,12 +145,13 @@ def train(data: str, method: str, calls: str, seed: str, folder: str) -> None:
     policy = {"kind": "selector", "features": width, "shots": SHOTS, "evaluation_shots": SHOTS, **NETWORK}
     lines = [f"seed = {seed}\n"]
     for i, words in enumerate(made["stages"]):
-        kind, stored, steps = words.split()
+        kind, stored, share = words.split()
+        count = round(float(share) * int(steps))
         arguments = {"table": str(Path(data).resolve()), "calls": int(calls), "stored": stored}
         task = f"task = {{ arguments = {{ {', '.join(f'{k} = {json.dumps(v)}' for k, v in arguments.items())} }} }}"
-        lines.append(f'[[stages]]\nname = "{kind}{i}"\nsteps = {steps}\n{STAGE[kind]}\n{task}\n')
+        lines.append(f'[[stages]]\nname = "{kind}{i}"\nsteps = {count}\n{STAGE[kind]}\n{task}\n')
     lines += ["[policy]", *(f"{k} = {json.dumps(v)}" for k, v in (policy | made.get("policy", {})).items())]
-    lines += ["[task]", 'kind = "python"', f'task = "{Path(__file__).resolve()}:Budgeted"', "[task.arguments]"]
+    lines += ["[task]", 'kind = "python"', f'function = "{Path(__file__).resolve()}:Budgeted"', "[task.arguments]"]
     lines += [f"{k} = {json.dumps(v)}" for k, v in arguments.items()]
     lines += ["[algorithm]", "prompts_per_step = 32", "[optimizer]"]
     lines += ['learning_rate = { kind = "cosine", start = 2e-3, end = 2e-4, warmup = 5 }', "[training]", "threads = 1"]
