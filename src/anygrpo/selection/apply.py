@@ -112,7 +112,7 @@ def _prompts(queries: Table, candidates: Table, pool: int, one_space: bool) -> l
             {
                 "id": name,
                 "query": query,
-                "candidates": candidates.rows[at],
+                "candidates": candidates.rows if whole else candidates.rows[at],
                 "ids": [names[i] for i in at],
                 "excluded": own,
             }

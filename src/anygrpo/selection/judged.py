@@ -74,7 +74,7 @@ class Judged(SelectionTask):
         return {
             "id": name,
             "query": query,
-            "candidates": self._of_candidates.of(ids, f"a candidate of query {name!r}"),
+            "candidates": self._all if ids is self._names else self._of_candidates.of(ids, f"a candidate of {name!r}"),
             "ids": ids,
             "row": self.queries[name],
             "rows": [self.candidates[i] for i in ids],

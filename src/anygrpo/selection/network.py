@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anygrpo.selection.settings import SelectorConfig
+from anygrpo.selection.sharing import compared, gathered, mixed_of
 
 _SET_HEADS = 4
 
@@ -32,10 +33,13 @@ class Encoder(nn.Module):
             self.among = nn.TransformerEncoder(layer, config.set_layers, enable_nested_tensor=False)
 
     def forward(self, query: Tensor, candidates: Tensor, choosable: Tensor) -> tuple[Tensor, Tensor]:
-        """[b, d], [b, M, d], [b, M] bool -> state [b, h], items [b, M, h]."""
+        """[b, d], [b or 1, M, d], [b, M] bool -> state [b, h], items [b or 1, M, h]; 1: one pool that all share."""
         q, items = self.input(query), self.input(candidates)
         if hasattr(self, "among"):
-            items = self.among(items, src_key_padding_mask=~choosable)
+            if len(items) < len(choosable):  # who is left out differs from query to query, and so do the others' views
+                alike = bool((choosable == choosable[:1]).all())
+                items = items if alike else items.expand(len(choosable), -1, -1)
+            items = self.among(items, src_key_padding_mask=~choosable[: len(items)])
         q = self.norm(attended(self.attention, q, items, choosable) + q)
         for layer in getattr(self, "deeper", ()):
             q = layer(q, items, choosable)
@@ -51,22 +55,22 @@ class CrossAttention(nn.Module):
         self.norm = nn.LayerNorm(config.width)
 
     def forward(self, q: Tensor, items: Tensor, choosable: Tensor) -> Tensor:
-        """[b, h], [b, M, h], [b, M] bool -> [b, h]."""
+        """[b, h], [b or 1, M, h], [b, M] bool -> [b, h]."""
         return self.norm(attended(self.attention, q, items, choosable) + q)
 
 
 def attended(attention: nn.MultiheadAttention, q: Tensor, items: Tensor, choosable: Tensor) -> Tensor:
-    """`attention` of one query [b, h] over its pool [b, M, h], [b, h], without keys and values of the items: q . (K x)
-    is (K^T q) . x and sum a (V x) is V (sum a x), which costs a product a head in place of two an item. Biases of keys
+    """`attention` of one query [b, h] over its pool [b or 1, M, h], [b, h], without keys and values of the items:
+    q . (K x) is (K^T q) . x and sum a (V x) is V (sum a x), which costs a product a head in place of two an item. Biases of keys
     shift all scores alike and drop out; those of values have weights that sum to 1."""
     heads = attention.num_heads
     of_query, of_key, of_value = attention.in_proj_weight.chunk(3)
     query_bias, _, value_bias = attention.in_proj_bias.chunk(3)
     query = F.linear(q, of_query, query_bias).unflatten(-1, (heads, -1))
     asked = torch.einsum("bnd,ndh->bnh", query, of_key.unflatten(0, (heads, -1)))
-    scores = torch.bmm(asked, items.transpose(1, 2)) / query.shape[-1] ** 0.5
+    scores = compared(asked, items) / query.shape[-1] ** 0.5
     weights = torch.where(choosable[:, None], scores, -torch.inf).softmax(-1)
-    mixed = torch.einsum("bnh,ndh->bnd", torch.bmm(weights, items), of_value.unflatten(0, (heads, -1)))
+    mixed = torch.einsum("bnh,ndh->bnd", mixed_of(weights, items), of_value.unflatten(0, (heads, -1)))
     return attention.out_proj(mixed.flatten(1) + value_bias)
 
 
@@ -87,6 +91,8 @@ class Encoded(NamedTuple):
         keys: what states are compared with: the items and STOP's weights [u, M + 1, h], or the items' part of additive
             logits [u, M, h].
         gate: [u, M, h] the items' part of a gated state's gate, or None.
+
+    Items, keys and gate are [1, ...] where all prompts share one pool: it is encoded once, and its gradient is one.
     """
 
     state: Tensor
@@ -95,7 +101,9 @@ class Encoded(NamedTuple):
     gate: Tensor | None
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Encoded:
-        return Encoded(*(None if x is None else fn(x) for x in self))  # type: ignore[arg-type]
+        """`fn` of what each prompt has of its own."""
+        count = len(self.state)
+        return Encoded(*(x if x is None or len(x) < count else fn(x) for x in self))  # type: ignore[arg-type]
 
     def picked(self, picks: Tensor) -> tuple[Tensor, Tensor | None]:
         """Items and their gates at picks [u, r]: [u, r, h] each."""
@@ -129,22 +137,22 @@ class Decoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def start(self, state: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-        """The encoder's [b, h], [b, M, h] -> unit state and unit items of the same shapes."""
+        """The encoder's [b, h], [b or 1, M, h] -> unit state and unit items of the same shapes."""
         return (
             F.normalize(self.query(self.dropout(state)), dim=-1),
             F.normalize(self.item(self.dropout(items)), dim=-1),
         )
 
     def prepare(self, state: Tensor, items: Tensor) -> Encoded:
-        """Start of decoding from the encoder's [u, h], [u, M, h], with what is made once a prompt for all its rows."""
+        """Start of decoding from the encoder's [u, h], [u or 1, M, h], with what is made once for all rows."""
         state, items = self.start(state, items)
-        compared = self.bilinear(items) if hasattr(self, "bilinear") else items
+        turned = self.bilinear(items) if hasattr(self, "bilinear") else items
         if self.additive:
             keys = self.item_part(items)
         elif hasattr(self, "stop"):
-            keys = torch.cat([compared, self.stop.weight.expand(len(items), 1, -1)], 1)
+            keys = torch.cat([turned, self.stop.weight.expand(len(items), 1, -1)], 1)
         else:
-            keys = F.pad(compared, (0, 0, 0, 1))
+            keys = F.pad(turned, (0, 0, 0, 1))
         gate = None
         if self.kind == "gated":
             gate = F.linear(items, self.gate.weight[:, items.shape[-1] :], self.gate.bias)
@@ -158,7 +166,7 @@ class Decoder(nn.Module):
             stop = self.stop(state) if hasattr(self, "stop") else torch.zeros_like(scores[..., :1])
             scores = torch.cat([scores, stop], -1)
         else:
-            scores = torch.bmm(state / self.scale, encoded.keys.transpose(1, 2))
+            scores = compared(state / self.scale, encoded.keys)
             if hasattr(self, "stop"):
                 scores[..., -1] += self.stop.bias / self.scale
         return scores if cost is None else scores - cost
@@ -198,7 +206,10 @@ class SelectorNetwork(nn.Module):
         self.encoder, self.decoder = Encoder(config), Decoder(config)
 
     def encode(self, query: Tensor, candidates: Tensor, choosable: Tensor) -> Encoded:
-        """[b, d], [b, M, d], [b, M] bool -> what decoding starts from."""
+        """[b, d], [b, M, d], [b, M] bool -> what decoding starts from. Candidates that are one pool expanded to all
+        queries are encoded once."""
+        if len(candidates) > 1 and candidates.stride(0) == 0:
+            candidates = candidates[:1]
         return self.decoder.prepare(*self.encoder(query, candidates, choosable))
 
     def logits(self, encoded: Encoded, chosen: Tensor) -> Tensor:
@@ -232,15 +243,10 @@ def stacked(states: list[Tensor], rows: int) -> Tensor:
     return torch.stack([s.expand(-1, rows, -1) for s in states], 2)
 
 
-def gathered(items: Tensor, picks: Tensor) -> Tensor:
-    """Items [u, M, h] at picks [u, r]: [u, r, h]; any item where nothing was picked."""
-    return items.gather(1, picks.clamp(min=0)[..., None].expand(-1, -1, items.shape[-1]))
-
-
 def _nearness(items: Tensor, picked: Tensor, before: Tensor) -> Tensor:
     """Largest cosine of each item to what was picked before each step: [u, r, K, M], 0 before the first."""
     u, r, earlier, _ = picked.shape
-    cosine = torch.bmm(picked.flatten(1, 2), items.transpose(1, 2)).view(u, r, earlier, -1)
+    cosine = compared(picked.flatten(1, 2), items).view(u, r, earlier, -1)
     cosine = cosine.masked_fill(before[..., None] < 0, -1.0)  # no cosine is smaller
     nearest = cosine.cummax(2).values if earlier else cosine
     return torch.cat([nearest.new_zeros(u, r, 1, items.shape[1]), nearest], 2)
@@ -251,7 +257,7 @@ class Stepper:
 
     def __init__(self, decoder: Decoder, encoded: Encoded) -> None:
         self.decoder, self.encoded, self.state = decoder, encoded, encoded.state[:, None]
-        u, size, _ = encoded.items.shape
+        u, size = len(encoded.state), encoded.items.shape[1]
         self.nearness = encoded.items.new_zeros(u, 1, size) if hasattr(decoder, "diversity") else None
         self.step = 0
 
@@ -268,7 +274,7 @@ class Stepper:
             after = self.decoder.after(self.state, picked, gate)
             self.state = torch.where(real, after, self.state) if ends else after
             if self.nearness is not None:
-                cosine = torch.bmm(picked, self.encoded.items.transpose(1, 2))
+                cosine = compared(picked, self.encoded.items)
                 nearer = cosine if self.step == 0 else torch.maximum(self.nearness, cosine)
                 self.nearness = torch.where(real, nearer, self.nearness)
         self.step += 1

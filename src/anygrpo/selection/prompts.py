@@ -7,6 +7,7 @@ that may not be picked, such as the query itself), and whatever its task needs.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,8 @@ class Pools:
     """P prompts, padded to the largest pool.
 
     Attributes:
-        query: [P, d]; candidates: [P, M, d]; choosable: [P, M] bool.
+        query: [P, d]; candidates: [P, M, d], a pool that all share held once (a view with stride 0);
+        choosable: [P, M] bool.
     """
 
     query: Tensor
@@ -33,14 +35,24 @@ class Pools:
     @staticmethod
     def of(values: dict[str, Tensor], device: torch.device) -> Pools:
         """Those of a `Shared` leaf of samples, where the network computes."""
-        return Pools(**{name: x.to(device) for name, x in values.items()})
+        return Pools(**{name: _held_once(x, lambda y: y.to(device)) for name, x in values.items()})
 
     def to(self, device: torch.device) -> Pools:
         return Pools.of(vars(self), device)
 
     def rows(self, index: Tensor) -> Pools:
         """The prompts at `index` [u], in that order."""
-        return self if is_range(index, len(self.query)) else Pools(**{name: x[index] for name, x in vars(self).items()})
+        if is_range(index, len(self.query)):
+            return self
+        return Pools(**{name: _held_once(x, lambda y: y[index], len(index)) for name, x in vars(self).items()})
+
+
+def _held_once(x: Tensor, fn: Callable[[Tensor], Tensor], count: int | None = None) -> Tensor:
+    """`fn` of x [P, ...]; of a view that repeats one entry that entry alone, repeated `count` times (as before)."""
+    if x.dim() < 3 or x.stride(0) or len(x) == 1:
+        return fn(x)
+    one = x[:1] if count is not None else fn(x[:1])
+    return one.expand(len(x) if count is None else count, *x.shape[1:])
 
 
 def is_range(index: Tensor, size: int) -> bool:
@@ -61,12 +73,13 @@ def pools(prompts: list[dict[str, Any]], features: int, needed: int) -> Pools:
     """
     own = [_sized(p, "candidates", features) for p in prompts]
     query = torch.stack([_sized(p, "query", features) for p in prompts])
-    candidates = pad_sequence(own, batch_first=True)
+    one = len(own) > 1 and all(items is own[0] or items.is_set_to(own[0]) for items in own)
+    candidates = own[0][None].expand(len(own), -1, -1) if one else pad_sequence(own, batch_first=True)
     choosable = pad_sequence([torch.ones(len(items), dtype=torch.bool) for items in own], batch_first=True)
     for i, prompt in enumerate(prompts):
         choosable[i, list(prompt.get("excluded", ()))] = False
     _finite(prompts, "query", query)
-    _finite(prompts, "candidates", candidates)
+    _finite(prompts, "candidates", candidates[:1] if one else candidates)
     for prompt, count in zip(prompts, choosable.sum(1).tolist()):
         _enough(prompt, count, needed)
     return Pools(query, candidates, choosable)

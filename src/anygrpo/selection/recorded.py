@@ -16,6 +16,7 @@ from torch import Tensor
 from anygrpo.selection.decoding import Drawn
 from anygrpo.selection.network import Encoded, SelectorNetwork, stacked
 from anygrpo.selection.picks import columns
+from anygrpo.selection.sharing import mixed_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def recordable(network: SelectorNetwork) -> bool:
 
 class _FromScores(torch.autograd.Function):
     """Log-probabilities of columns, from distributions already made; backward as through the masked log-softmax of
-    (states . keys + bias of the last column) / scale. Shapes: states [u, r, K, h], keys [u, C, h], scores
+    (states . keys + bias of the last column) / scale. Shapes: states [u, r, K, h], keys [u or 1, C, h], scores
     [u, r, K, C], columns [u, r, K]."""
 
     @staticmethod
@@ -85,5 +86,9 @@ class _FromScores(torch.autograd.Function):
         of_logits.scatter_add_(-1, column[..., None], gradient)
         bias = of_logits[..., -1].sum().view(1) if ctx.biased else None
         flat = of_logits.flatten(1, 2)
-        of_states = torch.bmm(flat, keys).view_as(states)
-        return of_states, torch.bmm(flat.transpose(1, 2), states.flatten(1, 2)), bias, None, None, None
+        of_states = mixed_of(flat, keys).view_as(states)
+        if len(keys) < len(states):
+            of_keys = (flat.flatten(0, 1).T @ states.flatten(0, 2))[None]
+        else:
+            of_keys = torch.bmm(flat.transpose(1, 2), states.flatten(1, 2))
+        return of_states, of_keys, bias, None, None, None
