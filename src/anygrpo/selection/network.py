@@ -61,8 +61,8 @@ class CrossAttention(nn.Module):
 
 def attended(attention: nn.MultiheadAttention, q: Tensor, items: Tensor, choosable: Tensor) -> Tensor:
     """`attention` of one query [b, h] over its pool [b or 1, M, h], [b, h], without keys and values of the items:
-    q . (K x) is (K^T q) . x and sum a (V x) is V (sum a x), which costs a product a head in place of two an item. Biases of keys
-    shift all scores alike and drop out; those of values have weights that sum to 1."""
+    q . (K x) is (K^T q) . x and sum a (V x) is V (sum a x), which costs a product a head in place of two an item.
+    Biases of keys shift all scores alike and drop out; those of values have weights that sum to 1."""
     heads = attention.num_heads
     of_query, of_key, of_value = attention.in_proj_weight.chunk(3)
     query_bias, _, value_bias = attention.in_proj_bias.chunk(3)
