@@ -1,13 +1,14 @@
-"""Photographs that nobody tuned on: fetched from Debian's wallpaper packages, cut, split by photograph, opened once.
+"""Photographs that nobody tuned on: fetched from Debian's packages, cut, split by photograph, opened once.
 
     python scripts/photographs.py fetch --to data/photographs
     python scripts/photographs.py open --to data/photographs --weights runs/a/checkpoints/best/policy.safetensors ...
 
-`fetch` writes `validation/` (settings are chosen on it) and `test.zip`. `open` unpacks the test set, but only once: it
-writes down the weights' hashes and the commit first, and refuses a second time. Train on those of scikit-image and
-scikit-learn (`layout = "shipped"`), or add `train/` (--train N).
+`fetch` writes `train/`, `validation/` (settings are chosen on it) and `test.zip`. `open` unpacks the test set, but only
+once: it writes down the weights' hashes and the commit first, and refuses a second time. Train on `train/` and those of
+scikit-image and scikit-learn (`layout = "shipped"`).
 
-38 photographs in Debian 12 were told from drawings, renderings and patterns by eye; their licences are in the packages.
+The photographs in Debian 12's packages were told from drawings, renderings and patterns by eye, one was taken of each
+place; their licences are in the packages. A photograph of the test set is one scene and one crop.
 """
 
 from __future__ import annotations
@@ -42,10 +43,37 @@ PACKAGES = {
         "Autumn BytheWater ColdRipple ColorfulCups DarkestHour EveningGlow FallenLeaf Grey Kite OneStandsOut Path "
         "summer_1am",
     ),
+    "palapeli-data": (
+        "usr/share/palapeli/collection",
+        "castle-maintenon cincinnati-bridge citrus-fruits european-honey-bee panther-chameleon-female",
+    ),
+    "opencv-doc": (
+        "usr/share/doc/opencv-doc/examples",
+        "data/aero1 data/aloeL data/apple data/baboon data/board data/building data/butterfly data/chicky_512 "
+        "data/fruits data/graf1 data/leuvenA data/messi5 data/rubberwhale1 data/squirrel_cls alphamat/input_images/plant "
+        "text/scenetext01 text/scenetext03 text/scenetext04 text/scenetext05 text/scenetext06 "
+        "text/scenetext_segmented_word01 text/scenetext_segmented_word02",
+    ),
+    "scratch": (
+        "usr/share/scratch/Media/Backgrounds",
+        "Nature/beach-malibu Nature/canyon Nature/flower-bed Nature/garden-rock Nature/grand-canyon "
+        "Nature/gravel-desert Nature/hill Nature/lake Nature/pathway Nature/tree Nature/water-and-rocks Nature/wave Sports/baseball-field "
+        "Sports/basketball-court1-a Sports/football-field Sports/playing-field Sports/tennis-backboard "
+        "Outdoors/all-sports-mural Outdoors/atom-playground Outdoors/bench-with-view Outdoors/berkeley-mural "
+        "Outdoors/boardwalk Outdoors/brick-wall-and-stairs Outdoors/building-at-mit Outdoors/building-fireproof "
+        "Outdoors/castle Outdoors/city-with-water Outdoors/driveway Outdoors/hallway_outdoors Outdoors/hay_field "
+        "Outdoors/houses Outdoors/mansion Outdoors/mural-faro Outdoors/parking-ramp Outdoors/pool Outdoors/route66 "
+        "Outdoors/silos Outdoors/the-movies Outdoors/train-tracks1 Outdoors/train-tracks2 Outdoors/village "
+        "Outdoors/wooden-house Indoors/clothing-store Indoors/hall Indoors/kitchen Indoors/the-movies-inside",
+    ),
 }
-VALIDATION = 12
-LONGEST, CROP, CROPS = 960, 256, 4
-"""Photographs are reduced to this longer side (which averages their own JPEG away), and cut at so many places."""
+WALLPAPERS = ("lomiri-wallpapers-16.04", "lomiri-wallpapers-20.04", "mate-backgrounds", "plasma-workspace-wallpapers")
+"""Of these the validation set is taken."""
+VALIDATION, TEST = 12, 48
+LONGEST, SHARE, CROP = 960, 0.75, 256
+"""A photograph is reduced to this longer side, and to this share of its own size at least (which averages its own JPEG
+away), as long as a crop fits."""
+CROPS = {"train": 3, "validation": 1, "test": 1}
 
 
 def download(folder: Path) -> None:
@@ -66,33 +94,39 @@ def photographs(folder: Path) -> dict[str, Path]:
             files = [*root.glob(f"{name}.*"), *root.glob(f"{name}/contents/images/*")]
             files = [f for f in files if f.suffix.lower() in (".jpg", ".jpeg", ".png")]
             if files:
-                found[name.split("_by_")[0]] = max(files, key=lambda f: f.stat().st_size)
+                found[scene(package, name)] = max(files, key=lambda f: f.stat().st_size)
     return found
 
 
-def cut(file: Path) -> list[Image.Image]:
-    """Crops of a photograph, at the corners of its middle."""
+def scene(package: str, name: str) -> str:
+    """Of a wallpaper its title; of others the package's name too, since names as "castle" come twice."""
+    title = name.split("_by_")[0].rsplit("/", 1)[-1]
+    return title if package in WALLPAPERS else f"{package.split('-')[0]}_{title}"
+
+
+def cut(file: Path, crops: int = 1) -> list[Image.Image]:
+    """Crops of a photograph: its middle, or on its diagonal."""
     with Image.open(file) as image:
         image = image.convert("RGB")
-        factor = min(1.0, max(LONGEST / max(image.size), CROP / min(image.size)))
+        factor = min(SHARE, LONGEST / max(image.size))
+        factor = min(1.0, max(factor, CROP / min(image.size)))
         image = image.resize([round(side * factor) for side in image.size], Image.Resampling.BICUBIC)
     width, height = image.size
-    spots = [(x, y) for y in (0.25, 0.75) for x in (0.25, 0.75)][:CROPS]
-    corners = [(round(x * (width - CROP)), round(y * (height - CROP))) for x, y in spots]
+    spots = [(i + 0.5) / crops for i in range(crops)]
+    corners = [(round(s * (width - CROP)), round(s * (height - CROP))) for s in spots]
     return [image.crop((x, y, x + CROP, y + CROP)) for x, y in corners]
 
 
-def split(scenes: list[str], train: int = 0) -> dict[str, list[str]]:
-    """By a hash of the photograph's name: the same wherever it is made, whatever else is there."""
+def split(scenes: list[str], wallpapers: list[str] | None = None) -> dict[str, list[str]]:
+    """By a hash of the photograph's name: the same wherever it is made. Validation: of `wallpapers` (all scenes where
+    not given)."""
     order = sorted(scenes, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
-    return {
-        "validation": order[:VALIDATION],
-        "train": order[VALIDATION : VALIDATION + train],
-        "test": order[VALIDATION + train :],
-    }
+    validation = [s for s in order if wallpapers is None or s in wallpapers][:VALIDATION]
+    rest = [s for s in order if s not in validation]
+    return {"validation": validation, "test": rest[:TEST], "train": rest[TEST:]}
 
 
-def write(found: dict[str, Path], to: Path, train: int = 0) -> dict[str, list[str]]:
+def write(found: dict[str, Path], to: Path) -> dict[str, list[str]]:
     """validation/ and train/ as folders, test.zip; scenes.json says which scene is where.
 
     Raises:
@@ -100,13 +134,14 @@ def write(found: dict[str, Path], to: Path, train: int = 0) -> dict[str, list[st
     """
     if (to / "scenes.json").exists():
         raise SystemExit(f"{to} is there already; another split of the same photographs would mix what was seen")
-    sides = split(list(found), train)
+    wallpapers = [scene(p, n) for p in WALLPAPERS for n in PACKAGES[p][1].split()]
+    sides = split(list(found), wallpapers)
     to.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(to / "test.zip", "w", zipfile.ZIP_STORED) as sealed:
         for side, scenes in sides.items():
-            for scene in scenes:
-                for i, crop in enumerate(cut(found[scene])):
-                    name = f"{scene}-{i}.png"
+            for one in scenes:
+                for i, crop in enumerate(cut(found[one], CROPS[side])):
+                    name = f"{one}-{i}.png"
                     if side == "test":
                         with sealed.open(name, "w") as file:
                             crop.save(file, "PNG")
@@ -146,7 +181,6 @@ def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("what", choices=["fetch", "open"])
     parser.add_argument("--to", type=Path, required=True)
-    parser.add_argument("--train", type=int, default=0, help="photographs of the packages that may be trained on")
     parser.add_argument("--weights", type=Path, nargs="*", default=[])
     given = parser.parse_args(words)
     if given.what == "open":
@@ -154,9 +188,9 @@ def main(words: list[str]) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         download(Path(folder))
-        sides = write(photographs(Path(folder)), given.to, given.train)
+        sides = write(photographs(Path(folder)), given.to)
     for side, scenes in sides.items():
-        print(f"{side}: {len(scenes)} photographs, {CROPS * len(scenes)} crops")
+        print(f"{side}: {len(scenes)} photographs, {CROPS[side] * len(scenes)} crops")
 
 
 if __name__ == "__main__":
