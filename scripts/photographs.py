@@ -50,14 +50,16 @@ PACKAGES = {
     "opencv-doc": (
         "usr/share/doc/opencv-doc/examples",
         "data/aero1 data/aloeL data/apple data/baboon data/board data/building data/butterfly data/chicky_512 "
-        "data/fruits data/graf1 data/leuvenA data/messi5 data/rubberwhale1 data/squirrel_cls alphamat/input_images/plant "
+        "data/fruits data/graf1 data/leuvenA data/messi5 data/rubberwhale1 data/squirrel_cls "
+        "alphamat/input_images/plant "
         "text/scenetext01 text/scenetext03 text/scenetext04 text/scenetext05 text/scenetext06 "
         "text/scenetext_segmented_word01 text/scenetext_segmented_word02",
     ),
     "scratch": (
         "usr/share/scratch/Media/Backgrounds",
         "Nature/beach-malibu Nature/canyon Nature/flower-bed Nature/garden-rock Nature/grand-canyon "
-        "Nature/gravel-desert Nature/hill Nature/lake Nature/pathway Nature/tree Nature/water-and-rocks Nature/wave Sports/baseball-field "
+        "Nature/gravel-desert Nature/hill Nature/lake Nature/pathway Nature/tree Nature/water-and-rocks Nature/wave "
+        "Sports/baseball-field "
         "Sports/basketball-court1-a Sports/football-field Sports/playing-field Sports/tennis-backboard "
         "Outdoors/all-sports-mural Outdoors/atom-playground Outdoors/bench-with-view Outdoors/berkeley-mural "
         "Outdoors/boardwalk Outdoors/brick-wall-and-stairs Outdoors/building-at-mit Outdoors/building-fireproof "
