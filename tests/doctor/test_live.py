@@ -68,7 +68,8 @@ def test_a_setting_without_effect() -> None:
 
 def test_the_flat_line_is_explained_within_its_first_rows() -> None:
     """Top-k by reward, dropout in scoring, stale log-probs: both causes named, with the settings to change."""
-    doctor = LiveDoctor({"policy.dropout_in_scoring": True, "policy.behaviour": "first", "group_size": 15}, every=5)
+    settings = {"policy.dropout_in_scoring": True, "policy.behaviour": "first", "group_size": 15}
+    doctor = LiveDoctor(settings | {"updates_per_batch": 1}, every=5)
     row = {
         "reward/mean": 0.55,
         "groups/live": 0.75,

@@ -32,10 +32,24 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         raise DataError(
             f"{path}: cannot be read ({error.strerror})", "give the file that holds the run's settings"
         ) from None
-    found = {k: v for k, v in concepts_of(parse(text, where.suffix)).items() if k in ALIASES or k in SETTINGS}
+    flat = parse(text, where.suffix)
+    found = {k: v for k, v in concepts_of(flat).items() if k in ALIASES or k in SETTINGS} | of_our_recipe(flat)
     if not found:
         raise DataError(f"{path}: no setting recognised", "give a recipe, TRL arguments, verl YAML or the shell line")
     return found
+
+
+def of_our_recipe(flat: dict[str, Any]) -> dict[str, Any]:
+    """What one of our recipes says about its updates a rollout: their number, and (with one) that they are on policy.
+
+    Nothing where stages of their own may say otherwise.
+    """
+    passes, parts = flat.get("algorithm.epochs"), flat.get("algorithm.minibatches")
+    if "policy.kind" not in flat or not isinstance(passes, int) or not isinstance(parts, int) or flat.get("stages"):
+        return {}
+    same = not flat.get("training.off_policy_steps") and flat.get("algorithm.importance", "none") == "none"
+    found = {"updates_per_batch": passes * parts, "on_policy": same and passes * parts == 1}
+    return found | {"objective": str(flat.get("algorithm.objective", "ppo"))}
 
 
 def parse(text: str, suffix: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Finding:
         changes: settings to change.
         follows: rule that explains this one; it has been demoted to a note for that.
         metrics: canonical names of the curves that show it.
+        explains: rules that follow from it in this run, besides those that follow from its rule in any run.
     """
 
     rule: str
@@ -49,6 +50,7 @@ class Finding:
     changes: tuple[Change, ...] = ()
     follows: str = ""
     metrics: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
 
 
 def at_least(severity: Severity, floor: Severity) -> bool:

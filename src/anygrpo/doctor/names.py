@@ -122,6 +122,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "grad_norm/policy": ("grad_norm/policy", "grad_norm_policy", "policy_grad_norm"),
     "grad_norm/kl": ("grad_norm/kl", "grad_norm_kl", "kl_grad_norm"),
+    "grad_norm/entropy": ("grad_norm/entropy", "grad_norm_entropy", "entropy_grad_norm"),
     "update/relative_norm": ("update/relative_norm", "relative_update_norm"),
     "lr": (
         "lr", "learning_rate", "actor/lr", "actor_lr", "optim/lr", "policy/policy_lr", "ppo_actor/update/lr", "lr_pg_0",

@@ -104,9 +104,18 @@ def finding(
     certainty: Certainty | None = None,
     changes: tuple[Change, ...] = (),
     metrics: tuple[str, ...] = (),
+    explains: tuple[str, ...] = (),
     **facts: Fact,
 ) -> Finding:
     """A finding of a registered rule, with its certainty unless another is given. `metrics`: curves that show it."""
     return Finding(
-        id, certainty or RULES[id].certainty, severity, tuple(rows), facts, variant, changes, metrics=metrics
+        id,
+        certainty or RULES[id].certainty,
+        severity,
+        tuple(rows),
+        facts,
+        variant,
+        changes,
+        metrics=metrics,
+        explains=explains,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.groups import dead_share
-from anygrpo.doctor.evidence.progress import held_out_rose, progress
+from anygrpo.doctor.evidence.groups import dead_share, near_ceiling
+from anygrpo.doctor.evidence.progress import outcomes, progress
 from anygrpo.doctor.evidence.sampling import clip_high
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import mean
+from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, dull, evaluated, flat, healthy, line
 
 WORDS = {
@@ -49,7 +49,11 @@ WORDS = {
     explains=("no_learning", "decision_collapse"),
 )
 def entropy_collapse(run: Columns) -> Result:
-    """Below a tenth of its start (or .03), no gain since then, and more and more groups without spread."""
+    """Below a tenth of its start (or .03), no gain since it was halved, and more and more groups without spread.
+
+    A policy that learns a task with one right answer ends without entropy: where the reward rose while the entropy
+    fell, or stands at its ceiling, the sharpening bought what it should.
+    """
     entropy, p = run.get("entropy"), progress(run)
     assert entropy
     if not p or len(entropy) < 16 or entropy.start < 0.1:
@@ -59,13 +63,15 @@ def entropy_collapse(run: Columns) -> Result:
     down = next((i for i, x in enumerate(smooth) if x < floor), None)
     if down is None or entropy.end >= floor:
         return None
-    after = [x for r, x in zip(p.reward.rows, p.reward.values) if r >= entropy.rows[down]]
-    half = len(after) // 2
-    if half >= 3 and mean(after[half:]) - mean(after[:half]) > p.reward.noise * (2 / half) ** 0.5 * 2:
+    halved = next(i for i, x in enumerate(smooth) if x < entropy.start / 2)
+    if bought(p.reward, entropy.rows[halved]) or bought(p.reward, entropy.rows[down]):
         return None
     dead = dead_share(run)
-    if dead is None or dead.gain <= 0 or (held_out_rose(run) and not p.fell):
+    if dead is None or dead.gain <= 0 or (p.rose and near_ceiling(run)):
         return None
+    if not p.fell and any(bought(s, entropy.rows[halved]) for s in outcomes(run).values()):
+        return None
+    early = mean(dead.values[: dead.edge])
     rows = [r for r, x in zip(entropy.rows, entropy.values) if x < floor]
     changes = (*clip_high(run, 0.28), Change("temperature", 1.0))
     return finding(
@@ -79,7 +85,16 @@ def entropy_collapse(run: Columns) -> Result:
         dead_last=dead.last,
         changes=changes,
         metrics=("entropy", "groups/dead", "reward/mean"),
+        explains=("starved_groups", "mastered_groups", "validation_drop") if early < 0.5 else (),
     )
+
+
+def bought(s: Series, row: int) -> bool:
+    """Whether a measure rose beyond its noise in the rows from `row` on: last quarter against first."""
+    after = [x for r, x in zip(s.rows, s.values) if r >= row]
+    q = max(1, len(after) // 4)
+    gain = mean(after[-q:]) - mean(after[:q]) if after else 0.0
+    return len(after) >= 4 and gain > 2 * s.noise * math.sqrt(2 * s.inertia / q)
 
 
 def fires() -> Case:

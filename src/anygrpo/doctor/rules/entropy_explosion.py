@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.progress import progress
+from anygrpo.doctor.evidence.progress import Progress, progress
 from anygrpo.doctor.evidence.sampling import clip_high
-from anygrpo.doctor.findings import Change
+from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import mean
+from anygrpo.doctor.series import mean, median, paired
 from anygrpo.doctor.synthetic import Case, flat, healthy
 
 WORDS = {
     "en": {
         "title": "The policy dissolves into noise",
         "evidence": "Entropy rose from its minimum {least} to {now} while the reward went from {before} to {after}.",
+        "title:bonus": "The entropy bonus pulls harder than the reward",
+        "evidence:bonus": (
+            "With an entropy coefficient of {coef} the bonus had {first} times the gradient of the policy term at the"
+            " start, and {middle} times in the median of {count} measurements; the reward went from {before} to"
+            " {after}."
+        ),
+        "cause:bonus": "An entropy coefficient made for another reward scale or reduction.",
+        "prescription:bonus": "A coefficient of 0 to 0.01; it should move less than the reward does.",
         "cause": "An entropy bonus, an upper clip too wide, off-policy noise.",
         "prescription": "Entropy bonus off, upper clip down.",
         "principle": "noise, not exploration",
@@ -22,6 +30,13 @@ WORDS = {
     "zh": {
         "title": "熵爆炸：策略趋于随机",
         "evidence": "熵从最低的 {least} 升到 {now}，奖励从 {before} 变为 {after}。",
+        "title:bonus": "熵奖励的拉力大于奖励本身",
+        "evidence:bonus": (
+            "熵系数为 {coef}：开始时熵项梯度是策略项的 {first} 倍，{count} 次测量的中位数为 {middle} 倍；"
+            "奖励从 {before} 变为 {after}。"
+        ),
+        "cause:bonus": "熵系数是按别的奖励尺度或归约方式定的。",
+        "prescription:bonus": "系数取 0 到 0.01；它的作用应小于奖励。",
         "cause": "熵奖励；上截断太宽；异策略噪声。",
         "prescription": "关掉熵奖励，收窄上截断。",
         "principle": "是噪声，不是探索",
@@ -44,6 +59,8 @@ def entropy_explosion(run: Columns) -> Result:
     assert entropy
     if not p or len(entropy) < 16:
         return None
+    if found := bonus(run, p):
+        return found
     smooth = entropy.smooth()
     least = min(smooth)
     at = smooth.index(least)
@@ -63,6 +80,31 @@ def entropy_explosion(run: Columns) -> Result:
         after=p.reward.last,
         changes=changes,
         metrics=("entropy", "reward/mean"),
+    )
+
+
+def bonus(run: Columns, p: Progress) -> Finding | None:
+    """Of the two gradients, measured apart, the bonus's was the larger one at first; later they hold each other."""
+    ours, theirs, coef = run.get("grad_norm/policy"), run.get("grad_norm/entropy"), run.settings.get("entropy_coef")
+    if not ours or not theirs or not isinstance(coef, int | float) or coef <= 0 or p.rose:
+        return None
+    ratios = [e / x for _, x, e in paired(ours, theirs) if x > 0]
+    if len(ratios) < 3 or ratios[0] <= 1 or median(ratios) <= 0.5:
+        return None
+    return finding(
+        "entropy_explosion",
+        "warning",
+        theirs.rows,
+        variant="bonus",
+        coef=float(coef),
+        first=ratios[0],
+        middle=median(ratios),
+        count=len(ratios),
+        before=p.reward.first,
+        after=p.reward.last,
+        changes=(Change("entropy_coef", 0.0),),
+        metrics=("entropy", "reward/mean"),
+        explains=("truncation", "length_explosion", "reward_fell", "no_learning"),
     )
 
 

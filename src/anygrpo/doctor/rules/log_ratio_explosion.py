@@ -6,6 +6,7 @@ import math
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import COLLAPSES
+from anygrpo.doctor.evidence.groups import dead_share
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
@@ -47,7 +48,7 @@ WORDS = {
     certainty="likely",
     experiment="zero_rate",
     needs=("log_ratio/abs_max|ratio/max",),
-    explains=("clip_saturated", "grad_spikes", *COLLAPSES),
+    explains=("clip_saturated", "grad_spikes", "kl_far", *COLLAPSES),
     live="at_once",
 )
 def log_ratio_explosion(run: Columns) -> Result:
@@ -56,6 +57,7 @@ def log_ratio_explosion(run: Columns) -> Result:
     assert source
     sizes = source.values if wide else tuple(math.log(max(x, 1e-300)) for x in source.values)
     worst = max(sizes)
+    out = next((r for r, x in zip(source.rows, sizes) if x > TIERS[-1][0]), 0)
     for limit, tier, rate, beta in TIERS:
         rows = [r for r, x in zip(source.rows, sizes) if x > limit]
         if rows:
@@ -72,8 +74,16 @@ def log_ratio_explosion(run: Columns) -> Result:
                 of=len(sizes),
                 changes=tuple(changes),
                 metrics=("log_ratio/abs_max", "ratio/max"),
+                explains=("starved_groups", "mastered_groups") if before_groups_died(run, out) else (),
             )
     return None
+
+
+def before_groups_died(run: Columns, row: int) -> bool:
+    """Whether groups still had spread when the ratios first left."""
+    dead = dead_share(run)
+    first = next((r for r, x in zip(dead.rows, dead.values) if x > 0.5), None) if dead else None
+    return first is not None and row < first
 
 
 def fires() -> Case:

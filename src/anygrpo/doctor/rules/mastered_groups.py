@@ -6,6 +6,7 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.groups import dead_groups, near_ceiling
 from anygrpo.doctor.evidence.progress import rose
 from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
 
 WORDS = {
@@ -47,7 +48,8 @@ def mastered_groups(run: Columns) -> Result:
     share, now = found
     rows = [r for r, x in zip(share.rows, share.values) if x > 0.5]
     reward = run.get("reward/mean")
-    severity = "info" if rose(run) else "warning"
+    learnt = bool(reward) and median(share.values[:3]) < 0.5 and median(reward.values[:3]) < 0.7 * reward.last
+    severity = "info" if rose(run) or learnt else "warning"
     return finding(
         "mastered_groups",
         severity,

@@ -85,7 +85,13 @@ def hacked(run: Columns, name: str, s: Series, reward: Series, variant: str) -> 
         r_first=reward.first,
         r_last=reward.last,
         metrics=("reward/mean", s.name),
+        explains=("truncation",) if grew(run.get("truncated/share")) else (),
     )
+
+
+def grew(share: Series | None) -> bool:
+    """Whether cut-off answers came with the reward: few at first, many later. Then length is what was paid for."""
+    return bool(share) and share.start < 0.2 and share.last > 2 * share.start and share.gain > 0.1
 
 
 def independent(run: Columns) -> list[tuple[str, Series]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.findings import Change
+from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, flat, healthy
@@ -27,6 +27,12 @@ LIMITS: dict[str, Callable[[float], bool]] = {
 """Outside what the same policy gives on the same tokens."""
 
 
+BEYOND = 0.01
+"""KL to the policy that sampled, per decision, that rounding does not reach."""
+OURS = {"scoring_dropout": (True, "false"), "behaviour": ("first", "current")}
+"""Settings of ours that make scoring another policy than sampling: (the value that does, the cure)."""
+
+
 WORDS = {
     "en": {
         "title": "Sampler and trainer disagree on the same tokens",
@@ -38,6 +44,20 @@ WORDS = {
             " answer, and small differences add up. That is rounding, not another policy."
         ),
         "prescription:product": "",
+        "title:one_update": "The policy that is scored is not the one that sampled",
+        "evidence:one_update": (
+            "Each rollout gets one update, so its samples are scored by the weights that drew them: every ratio is 1."
+            " Yet {name} is {first} in the first row and {value} in the median, and {count} of {of} rows are above"
+            " 0.01."
+        ),
+        "cause:one_update": (
+            "Dropout or another mode while scoring, another temperature, mask or support than in sampling, rounding in"
+            " another precision."
+        ),
+        "prescription:one_update": (
+            "`anygrpo doctor RUN --confirm` scores samples at learning rate 0 and tells which. Learning rate and beta"
+            " mend nothing here."
+        ),
         "evidence:first": "{name} is {value} in the first row: no policy is that far from its own start.",
         "cause": (
             "Temperature, top-p or top-k applied on one side only, constrained decoding, raw log-probs, bf16"
@@ -59,6 +79,15 @@ WORDS = {
             "这是舍入误差，不是另一个策略。"
         ),
         "prescription:product": "",
+        "title:one_update": "被打分的策略不是采样的策略",
+        "evidence:one_update": (
+            "每个 rollout 只更新一次，样本由抽取它们的同一组权重打分，比值应恒为 1。但 {name} 在第一行就是 {first}，"
+            "中位数 {value}，{of} 行中有 {count} 行超过 0.01。"
+        ),
+        "cause:one_update": "打分时开着 dropout 或模式不同；温度、掩码或支撑集与采样时不同；精度不同。",
+        "prescription:one_update": (
+            "`anygrpo doctor RUN --confirm` 会以学习率 0 打分并指出是哪一个。调学习率或 beta 都无济于事。"
+        ),
         "evidence:first": "{name} 在第一行就是 {value}：没有策略会离自己的起点这么远。",
         "cause": "温度、top-p 或 top-k 只用在一侧；约束解码；未处理的对数概率；bf16 对 fp8；MoE 路由。",
         "prescription": "两侧用同样的支撑集和温度；再加截断的重要性权重，上限 2 到 3。",
@@ -73,8 +102,8 @@ WORDS = {
     order=50,
     certainty="likely",
     experiment="zero_rate",
-    needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference",),
-    explains=("wrong_reference", *MISMATCHED),
+    needs=("mismatch/ratio_mean|mismatch/ess|kl/rollout|kl/reference|kl/behaviour",),
+    explains=("wrong_reference", "entropy_explosion", *MISMATCHED),
 )
 def sampler_mismatch(run: Columns) -> Result:
     """Importance ratio outside [.5, 2], ESS below .3, |KL(rollout, train)| above .1, first-row KL in the hundreds."""
@@ -99,6 +128,8 @@ def sampler_mismatch(run: Columns) -> Result:
                 of=len(series),
                 changes=cures,
             )
+    if found := not_alone(run):
+        return found
     kl = run.comparable("kl/reference")
     if kl and kl.values[0] > 100:
         return finding(
@@ -111,6 +142,28 @@ def sampler_mismatch(run: Columns) -> Result:
             metrics=("kl/reference",),
         )
     return None
+
+
+def not_alone(run: Columns) -> Finding | None:
+    """One update a rollout: every ratio is 1. A KL to what sampled, from the first row on, is a fault."""
+    own = run.comparable("kl/behaviour")
+    if run.settings.get("on_policy") is not True or not own or own.values[0] <= BEYOND or own.median <= BEYOND:
+        return None
+    rows = [r for r, x in zip(own.rows, own.values) if x > BEYOND]
+    return finding(
+        "sampler_mismatch",
+        "serious",
+        rows,
+        variant="one_update",
+        name=own.key,
+        first=own.values[0],
+        value=own.median,
+        count=len(rows),
+        of=len(own),
+        changes=tuple(Change(name, cure) for name, (bad, cure) in OURS.items() if run.settings.get(name) == bad),
+        metrics=("kl/behaviour", "ratio/mean"),
+        explains=("truncation", "clip_one_sided", "reward_fell"),
+    )
 
 
 def per_token(run: Columns) -> float | None:

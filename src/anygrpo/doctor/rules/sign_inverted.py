@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import COLLAPSES
+from anygrpo.doctor.evidence.groups import dead_share
 from anygrpo.doctor.evidence.progress import blocks, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, line
@@ -48,8 +50,9 @@ def sign_inverted(run: Columns) -> Result:
     if not p or not kl or not p.fell or len(p.reward) < 16 or not (kl.gain > kl.mde and kl.trending):
         return None
     parts = blocks(p.reward, 4)
-    if not parts[0] > parts[1] > parts[2] > parts[3]:
+    if not all(b < a or 0 <= b <= 0.1 * parts[0] for a, b in pairwise(parts)):  # down, or down already
         return None
+    dead = dead_share(run)
     return finding(
         "sign_inverted",
         "serious",
@@ -60,6 +63,7 @@ def sign_inverted(run: Columns) -> Result:
         last=p.reward.last,
         kl=kl.last,
         metrics=("reward/mean", "kl/reference"),
+        explains=("starved_groups",) if dead and dead.gain > dead.mde else (),
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import held_out_rose, progress
+from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, dull, flat, line
 
 WORDS = {
@@ -12,6 +14,15 @@ WORDS = {
         "title": "The engine may still sample with old weights",
         "evidence": (
             "{name} grows from {first} to {last} with the updates while the reward changes by {gain} (MDE {mde})."
+        ),
+        "title:refreshed": "Samples come from older weights than the ones trained",
+        "evidence:refreshed": (
+            "Each rollout gets one update, so every ratio is 1 where the sampler has the newest weights. It was in the"
+            " first row ({name} {first}), and is not any more: {value} in the median of the rest."
+        ),
+        "prescription:refreshed": (
+            "Hand the weights to the sampler after every update, or log old log-probs of the policy that really"
+            " sampled and correct for them. `anygrpo doctor RUN --confirm` samples before and after an update."
         ),
         "cause": "The adapter or the weights are not sent to the sampling engine.",
         "prescription": (
@@ -24,6 +35,15 @@ WORDS = {
     "zh": {
         "title": "采样引擎可能还在用旧权重",
         "evidence": "{name} 随更新从 {first} 增到 {last}，而奖励只变化 {gain}（MDE {mde}）。",
+        "title:refreshed": "样本来自比正在训练的更旧的权重",
+        "evidence:refreshed": (
+            "每个 rollout 只更新一次，采样端若用最新权重，比值应恒为 1。第一行如此（{name} 为 {first}），"
+            "之后不再是：其余各行的中位数为 {value}。"
+        ),
+        "prescription:refreshed": (
+            "每次更新后把权重交给采样端，或记录真正采样的策略的旧对数概率并加以校正。"
+            "`anygrpo doctor RUN --confirm` 会在一次更新前后各采样一次。"
+        ),
         "cause": "适配器或权重没有送到采样引擎。",
         "prescription": "探针：一个玩具奖励（数某个词）应在约 20 步内上升；如果不升，采样的不是正在训练的策略。",
         "principle": "停在旧权重上的引擎会离训练者越来越远",
@@ -37,12 +57,14 @@ WORDS = {
     order=60,
     certainty="likely",
     experiment="frozen_replay",
-    needs=("kl/rollout|mismatch/log_prob|mismatch/ratio_mean", "reward/mean"),
+    needs=("kl/rollout|mismatch/log_prob|mismatch/ratio_mean|kl/behaviour", "reward/mean"),
     trend=True,
-    explains=("no_learning", "clip_saturated"),
+    explains=("no_learning", "clip_saturated", "lr_too_small"),
 )
 def stale_rollouts(run: Columns) -> Result:
     """The distance of sampler and trainer grows with the updates while the reward does not move."""
+    if found := refreshed_late(run):
+        return found
     p = progress(run)
     distance = run.get("mismatch/log_prob") or run.get("kl/rollout")
     if not p or not p.flat or not distance or len(distance) < 12 or held_out_rose(run):
@@ -59,6 +81,27 @@ def stale_rollouts(run: Columns) -> Result:
         last=distance.last,
         gain=p.reward.gain,
         mde=p.reward.mde,
+    )
+
+
+def refreshed_late(run: Columns) -> Finding | None:
+    """With one update a rollout: a ratio that is 1 in the first row and not in most of the others."""
+    own = run.comparable("kl/behaviour")
+    if run.settings.get("on_policy") is not True or not own or len(own) < 8 or own.values[0] > 1e-4:
+        return None
+    rest = median(own.values[1:])
+    if rest <= 0.005:
+        return None
+    return finding(
+        "stale_rollouts",
+        "warning",
+        [r for r, x in zip(own.rows, own.values) if x > 0.005],
+        variant="refreshed",
+        name=own.key,
+        first=own.values[0],
+        value=rest,
+        metrics=("kl/behaviour", "ratio/mean"),
+        explains=("log_ratio_explosion", "kl_blowup"),
     )
 
 

@@ -8,7 +8,7 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import ROLL_BACK
 from anygrpo.doctor.evidence.progress import outcomes
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import mean
+from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, evaluated, healthy, line, with_rows
 
 WORDS = {
@@ -43,7 +43,9 @@ def validation_drop(run: Columns) -> Result:
     for s in outcomes(run).values():
         if len(s) < 6:
             continue
-        error = max(logged.median if logged and "reward" in s.name else 0.0, s.noise) * math.sqrt(2)
+        error = max(logged.median if logged and "reward" in s.name else 0.0, s.noise, of_questions(run, s)) * math.sqrt(
+            2
+        )
         best = max(s.values[:-3])
         if error > 0 and all(x < best - 2 * error for x in s.values[-3:]) and best > s.values[0]:
             row = s.rows[s.values.index(best)]
@@ -60,6 +62,15 @@ def validation_drop(run: Columns) -> Result:
                 metrics=(s.name,),
             )
     return None
+
+
+def of_questions(run: Columns, s: Series) -> float:
+    """The standard error of a share of right answers, where the number of questions is logged or set; else 0."""
+    logged, setting = run.evals.get("prompts"), run.settings.get("eval_questions")
+    n = logged.median if logged else float(setting) if isinstance(setting, int | float) else 0.0
+    return (
+        math.sqrt(0.25 / n) if n >= 1 and s.low >= 0 and s.high <= 1 and s.high < 1 and "reward" not in s.name else 0.0
+    )
 
 
 def fires() -> Case:

@@ -99,16 +99,20 @@ def wrong_reference(run: Columns) -> Result:
     rate = None if at_start else unpayable(run, kl)
     if not (at_start and kl.values[0] > 0.05) and rate is None and not (near_start and kl.values[0] > 0.5):
         return None
+    own = run.comparable("kl/behaviour")
+    passes = run.settings.get("updates_per_batch", 1)
+    if passes > 1 and own and own.rows[0] == kl.rows[0] and own.values[0] > kl.values[0] / 10:
+        return None  # the first rollout's own later updates
     band = kl.end / kl.start if kl.start > 0 else math.inf
     if not 1 / 3 <= band <= 3 or min(kl.start, kl.end, kl.median) < kl.values[0] / 4:
         return None
-    own = run.comparable("kl/behaviour")
     scoring = at_start and own is not None and own.rows[0] == kl.rows[0] and own.values[0] > kl.values[0] / 3
+    sure = at_start and (not scoring or "updates_per_batch" in run.settings)  # else: later updates of one rollout
     return finding(
         "wrong_reference",
         "serious" if at_start or rate is not None else "warning",
         kl.rows[:8],
-        certainty="certain" if at_start else "likely",
+        certainty="certain" if sure else "likely",
         variant="scoring" if scoring else "rate" if rate is not None else "",
         changes=_scoring_faults(run) if scoring else (Change("reference_model"),),
         metrics=("kl/reference", "kl/behaviour") if scoring else ("kl/reference",),
