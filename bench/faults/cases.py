@@ -19,6 +19,7 @@ class Case:
 
     Attributes:
         accepted: empty for a healthy control: nothing of weight may be said.
+        probes: probes of the pre-flight check that name this fault by a warning; a serious outcome always does.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Case:
     training: Table = field(default_factory=dict)
     seed: int = 0
     kind: str = "letters"
+    probes: tuple[str, ...] = ()
 
     def table(self) -> Table:
         """The whole recipe."""
@@ -91,7 +93,8 @@ FAULTS = (
     Case("limit_too_short", "answers are cut off after one letter", ("truncation",), {"length": 1}),
     Case("impossible_reward", "a reward that cannot be earned", ("starved_groups", "constant_reward"),
          task={"reward": "impossible"}),
-    Case("dead_component", "a format component that is never earned", ("dead_term",), task={"reward": "format"}),
+    Case("dead_component", "a format component that is never earned", ("dead_term",), task={"reward": "format"},
+         probes=("components",)),
     Case("mastered", "a task that was solved before the run", ("mastered_groups", "constant_reward"),
          task={"reward": "easy"}),
     Case("noise_reward", "the reward is a coin", ("no_learning",), task={"reward": "noise"}, training={"steps": 120}),
@@ -100,7 +103,8 @@ FAULTS = (
     Case("top_k_2", "only the two best samples of each group are kept", ("starved_groups", "zero_gradient"),
          algorithm={"filters": [{"kind": "top_k_by_reward", "k": 2}]}),
     Case("running_norm", "normalised by running statistics, prompts of very different difficulty",
-         ("difficulty_dominates",), kind="selector", algorithm={"advantage": "running"}),
+         ("difficulty_dominates",), kind="selector", algorithm={"advantage": "running"},
+         probes=("no_effect",)),
     Case("sign_flipped", "the policy loss has the wrong sign", ("sign_inverted",), algorithm={"lambda_pg": -1.0},
          optimizer={"learning_rate": 2e-3}),
     Case("sign_flipped_selector", "the policy loss has the wrong sign", ("sign_inverted",), kind="selector",

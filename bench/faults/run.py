@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cases import CONTROLS, FAULTS, SMOKE, Case
 
 from anygrpo.doctor import LiveDoctor, diagnose_log, read
+from anygrpo.doctor.configs import read_settings
 from anygrpo.errors import TrainingError
 from anygrpo.probes import check
 from anygrpo.recipe.load import parse_recipe
@@ -45,7 +46,9 @@ class Result:
         first: the doctor's first finding of weight on the finished log ("-": none).
         others: the further ones.
         named_at: row at which the live doctor first named an accepted rule; None: never.
-        check: serious outcomes of the pre-flight check, before a single step.
+        check: outcomes of the pre-flight check that name the fault, before a single step: all serious ones, and the
+            warnings of the case's own probes.
+        warned: all its warnings.
         peers: first alert of each other tool, in its own words.
     """
 
@@ -56,9 +59,15 @@ class Result:
     others: list[str]
     named_at: int | None
     check: list[str]
+    warned: list[str]
     rows: int
     seconds: float
     peers: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def named(self) -> bool:
+        """By the log, or by the check before the run."""
+        return bool({self.first, *self.others} & set(self.accepted) or self.check)
 
     @property
     def right(self) -> bool:
@@ -80,11 +89,13 @@ def measure(case: Case, root: Path, preflight: bool = True) -> Result:
     finally:
         run.close()
     heavy, rows = heavy_findings(folder), training_rows(folder)
-    serious = [o.probe for o in check(recipe, seconds=1).outcomes if o.status == "serious"] if preflight else []
+    outcomes = check(recipe, seconds=1).outcomes if preflight else []
+    warned = [o.probe for o in outcomes if o.status == "warning"]
+    serious = [o.probe for o in outcomes if o.status == "serious"] + [p for p in warned if p in case.probes]
     first, others = (heavy[0], heavy[1:]) if heavy else ("-", [])
-    named = named_at(rows, case.accepted)
+    named = named_at(folder, rows, case.accepted)
     seconds = round(time.perf_counter() - began, 1)
-    return Result(case.name, case.what, case.accepted, first, others, named, serious, len(rows), seconds)
+    return Result(case.name, case.what, case.accepted, first, others, named, serious, warned, len(rows), seconds)
 
 
 def known(case: Case, root: Path) -> Result:
@@ -93,7 +104,12 @@ def known(case: Case, root: Path) -> Result:
     heavy, rows = heavy_findings(root / case.name), training_rows(root / case.name)
     first, others = (heavy[0], heavy[1:]) if heavy else ("-", [])
     return replace(
-        old, what=case.what, accepted=case.accepted, first=first, others=others, named_at=named_at(rows, case.accepted)
+        old,
+        what=case.what,
+        accepted=case.accepted,
+        first=first,
+        others=others,
+        named_at=named_at(root / case.name, rows, case.accepted),
     )
 
 
@@ -105,9 +121,9 @@ def training_rows(folder: Path) -> list[dict[str, Any]]:
     return [r for r in read_rows(folder / "metrics.jsonl")[0] if r["step"] >= 0]
 
 
-def named_at(rows: list[dict[str, Any]], accepted: tuple[str, ...]) -> int | None:
-    """The row (from 1) at which the live doctor first says one of the accepted rules with weight."""
-    doctor = LiveDoctor(every=5)
+def named_at(folder: Path, rows: list[dict[str, Any]], accepted: tuple[str, ...]) -> int | None:
+    """The row (from 1) at which the live doctor, beside its recipe, first says an accepted rule with weight."""
+    doctor = LiveDoctor(read_settings(folder / "config.toml"), every=5)
     for i, row in enumerate(rows, 1):
         if any(f.rule in accepted and f.severity != "info" for f in doctor.observe(row)):
             return i

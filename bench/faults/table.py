@@ -68,7 +68,10 @@ def _score(faults: list[Any], controls: list[Any]) -> str:
         lines.append(f"| {tool} | {right}/{len(faults)} | {any_}/{len(faults)} | {false}/{len(controls)} |")
     caught = sum(bool(r.check) for r in faults)
     false = sum(bool(r.check) for r in controls)
-    lines.append(f"| anygrpo check (before the run) | {caught}/{len(faults)} refused | | {false}/{len(controls)} |")
+    lines.append(f"| anygrpo check (before the run) | {caught}/{len(faults)} named | | {false}/{len(controls)} |")
+    either = sum(r.named for r in faults)
+    alarms = sum(not r.right or bool(r.check) for r in controls)
+    lines.append(f"| log or check | {either}/{len(faults)} named | | {alarms}/{len(controls)} |")
     return "\n".join(lines)
 
 
@@ -79,7 +82,7 @@ def _means(alert: str, accepted: tuple[str, ...]) -> bool:
 def _faults(faults: list[Any]) -> str:
     if not faults:
         return ""
-    heads = ["fault", "what was done", "first finding", "", "named at row", "of", "check refuses because of"]
+    heads = ["fault", "what was done", "first finding", "", "named at row", "of", "check names it by"]
     heads += ["rldoctor", "rlprobe", "rlwatch"] if faults[0].peers else []
     lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
     for r in faults:

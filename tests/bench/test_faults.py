@@ -49,7 +49,7 @@ def test_score_counts_first_findings_and_false_alarms(bench):
     from table import markdown
 
     def result(name, accepted, first, others=(), peers=None):
-        return bench.Result(name, "w", accepted, first, list(others), 7, ["trainable"], 60, 1.0, peers or {})
+        return bench.Result(name, "w", accepted, first, list(others), 7, ["trainable"], [], 60, 1.0, peers or {})
 
     peers = {"rldoctor": ["kl_drift"], "rlprobe": [], "rlwatch": ["entropy_collapse"]}
     text = markdown(
@@ -62,7 +62,7 @@ def test_score_counts_first_findings_and_false_alarms(bench):
     assert "| **anygrpo doctor** (log alone) | 1/2 | 2/2 | 0/1 |" in text
     assert "| rldoctor | 1/2 | 1/2 | 1/1 |" in text
     assert "| rlprobe | 0/2 | 0/2 | 0/1 |" in text
-    assert "| anygrpo check (before the run) | 2/2 refused | | 1/1 |" in text
+    assert "| anygrpo check (before the run) | 2/2 named | | 1/1 |" in text
 
 
 def test_our_log_under_trl_s_names(bench, tmp_path):
