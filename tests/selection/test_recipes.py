@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from anygrpo.cli.main import main
+from anygrpo.doctor import diagnose_log, read
 from anygrpo.recipe.load import load_recipe
 from anygrpo.sweep.search import configured, read_space
 
@@ -37,3 +39,16 @@ def test_the_ready_space_fits_its_recipe():
         assert made.task.reward.hard == space.settings["task.reward.hard"][pick]
         assert made.resolved_stages()[0].epochs == space.settings["stages.0.epochs"][pick]
     assert {"task.subset", "algorithm.beta", "algorithm.advantage", "task.reward.beam"} <= space.settings.keys()
+
+
+@pytest.mark.slow
+def test_the_flat_lines_final_report_names_its_three_causes(tmp_path, monkeypatch):
+    """Whole: the start, its candidates, the run, and the doctor on the folder it leaves. Half a minute of CPU."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", str(FOLDER / "flat_line_start.toml"), "--quiet"]) == 0
+    file = "runs/flat-line-start/candidates.json"
+    assert main(["select", "generate", "runs/flat-line-start", "--queries", "640", "--out", file]) == 0
+    assert main(["train", str(FOLDER / "flat_line.toml"), "--quiet"]) == 0
+    found = diagnose_log(read(Path("runs/flat-line"))).findings
+    heavy = [(f.rule, f.variant) for f in found if f.severity != "info"]
+    assert heavy == [("wrong_reference", "scoring"), ("starved_groups", "filter"), ("weights_still", "")]

@@ -100,26 +100,35 @@ def starved_groups(run: Columns) -> Result:
 
 
 def filtered_away(run: Columns) -> Finding | None:
-    """A filter after which five times fewer groups have spread, in the last quarter: counted, so certain."""
+    """A filter after which five times fewer groups have spread, in any quarter of the log: counted, so certain. Serious
+    where it is so at the end, or in half of the run."""
     dead = run.get("groups/dead")
     if not dead:
         return None
-    before = 1 - mean(dead.tail(0.25))
     for name, series in run.family("groups/live_after/").items():
-        after = mean(series.tail(0.25))
-        if before > 0.05 and after < before / 5:
-            return finding(
-                "starved_groups",
-                "serious",
-                series.rows,
-                variant="filter",
-                certainty="certain",
-                filter=name,
-                before=before,
-                after=after,
-                metrics=("groups/dead", f"groups/live_after/{name}"),
-            )
+        at, after = dead.at(), series.at()
+        both = [r for r in series.rows if r in at]
+        cuts = [both[i * len(both) // 4 : (i + 1) * len(both) // 4] for i in range(4)]
+        starved = [rows for rows in cuts if rows and _starves([1 - at[r] for r in rows], [after[r] for r in rows])]
+        if not starved:
+            continue
+        rows = [r for cut in starved for r in cut]
+        return finding(
+            "starved_groups",
+            "serious" if len(starved) > 1 or starved[-1] is cuts[-1] else "warning",
+            rows,
+            variant="filter",
+            certainty="certain",
+            filter=name,
+            before=mean([1 - at[r] for r in rows]),
+            after=mean([after[r] for r in rows]),
+            metrics=("groups/dead", f"groups/live_after/{name}"),
+        )
     return None
+
+
+def _starves(before: list[float], after: list[float]) -> bool:
+    return mean(before) > 0.05 and mean(after) < mean(before) / 5
 
 
 def fires() -> Case:
