@@ -18,7 +18,7 @@ for calls in 10000 2500 30000 150000; do
       done
     done
   done
-done | timeout 420 xargs -P "$jobs" -L1 python3 bench/selection_composition.py train >"$work/train.log" 2>&1
+done | timeout 330 xargs -P "$jobs" -L1 python3 bench/selection_composition.py train >"$work/train.log" 2>&1
 date -u +%T
 for rule in codes hops; do
   python3 bench/selection_composition.py report $work/$rule.npz $work/$rule --test >"$out/$rule.txt" 2>&1 &
