@@ -14,7 +14,7 @@ FAMILY = Family(
         "restoration": Kind(_SETTINGS + "RestorationSection", "anygrpo.gates.restoration.build:build", "tensors"),
     },
     metrics=("anygrpo.gates.metrics:METRICS",),
-    probes={"sites": "anygrpo.gates.effects:probe"},
+    probes={"sites": "anygrpo.gates.effects:probe", "body": "anygrpo.gates.body:probe"},
     pages=("anygrpo.gates.restoration.page:gains",),
     export="anygrpo.gates.export:export",
     apply="anygrpo.gates.apply:apply",

@@ -94,15 +94,16 @@ def check(
     began = time.perf_counter()
     with torch.random.fork_rng(), temporary_run(recipe, task) as run:
         index = _stage_index(run, stage)
-        outcomes = probe_stage(Subject(run, index, seconds), kl_per_update, only or PROBES)
+        outcomes = probe_stage(Subject(run, index, seconds), kl_per_update, only)
         return Report(run.stages[index].stage.name, outcomes, time.perf_counter() - began)
 
 
-def probe_stage(
-    subject: Subject, kl_per_update: float = rate.TARGET, only: Collection[str] = tuple(PROBES)
-) -> list[Outcome]:
-    """Every probe in turn. One that fails by an exception is a serious outcome: training would fail there too."""
-    for name, probe in (PROBES | _of_family(subject)).items():
+def probe_stage(subject: Subject, kl_per_update: float = rate.TARGET, only: Collection[str] = ()) -> list[Outcome]:
+    """Every probe in turn, the family's own last; those of `only` where it names some. One that fails by an exception
+    is a serious outcome: training would fail there too."""
+    every = PROBES | _of_family(subject)
+    only = only or tuple(every)
+    for name, probe in every.items():
         if name == "learning_rate":
             probe = partial(rate.find_rate, target=kl_per_update)
         if name in only or name in _ASKED_BY_OTHERS:

@@ -66,7 +66,7 @@ class Subject:
         run.step = self.planned.begin
         run.enter(self.planned.begin)
         numbers = numbers_at(self.stage, self.planned.steps // 2, self.planned.steps)
-        self.numbers, self.taught = with_demonstrations(run, self.planned, numbers)
+        self.numbers, self.taught = with_demonstrations(run, self.planned, numbers) if run.teaches else (numbers, None)
         self.rate = number(self.stage.optimizer.learning_rate)
         self.block_rows = run.recipe.training.rows_per_block
         began = time.perf_counter()

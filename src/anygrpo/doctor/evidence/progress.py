@@ -16,7 +16,7 @@ OUTCOME = re.compile(
     r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim)"
 )
 NO_OUTCOME = re.compile(
-    r"std|_se(?:$|/)|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct"
+    r"std|_se(?:$|/)|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct|outside"
 )
 
 
