@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
-import tomli_w
 import torch
+from golden_runs import golden, trained
 from runs import toml_of
 
 import anygrpo
@@ -16,26 +14,12 @@ from anygrpo.cli.main import main
 from anygrpo.core.build import build_task
 from anygrpo.errors import ConfigError, DataError
 
-ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("golden_of_doors", ROOT / "scripts/golden.py")
-golden = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(golden)
-
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy")
     recipe = toml_of(folder / "run", folder / "recipe.toml")
     assert main(["train", str(recipe), "--quiet"]) == 0
-    return folder / "run"
-
-
-def trained(folder: Path, case: str, **changes) -> Path:
-    """A run of a golden case, shorter."""
-    recipe = golden.merged(golden.cases()[case], {"training": {"steps": 2}}) | changes
-    text = tomli_w.dumps(recipe).replace("{files}", str(folder)).replace("{here}", str(golden.HERE))
-    (folder / "recipe.toml").write_text(text)
-    assert main(["train", str(folder / "recipe.toml"), "--folder", str(folder / "run"), "--quiet"]) == 0
     return folder / "run"
 
 

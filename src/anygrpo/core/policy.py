@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
 
@@ -119,6 +120,11 @@ class Policy(ABC):
         """Trainable weight (its name in `trainable()`) -> the key that its library reads in files (PEFT's, diffusers').
         Checkpoints are written under those; weights left out keep their names. Both are understood when loading."""
         return {}
+
+    def saved_form(self) -> Form:
+        """Under which file name unsharded weights are written, and what lies beside, so that the policy's library loads
+        a checkpoint's folder as it is."""
+        return Form()
 
     def identity(self) -> dict[str, Any]:
         """What else than weights makes this policy what it is, for the record of a run: the chat template of a

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,38 @@ SCHEMA = 2
 _WEIGHT, _MOMENT = "weight/", "moment/"
 
 
+@dataclass(frozen=True)
+class Form:
+    """What makes a checkpoint's folder one that the policy's own library loads as it is.
+
+    Attributes:
+        file: name of the file of weights (the one that the library looks for).
+        metadata: of that file: texts by key (a LoRA's strength, for diffusers).
+        beside: small text files that the library reads with it, by name (adapter_config.json, config.json).
+    """
+
+    file: str = WHOLE
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    beside: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def whole(folder: Path) -> Path | None:
+    """The file of unsharded weights in a checkpoint's folder: `policy.safetensors`, or the one its state names."""
+    if (folder / WHOLE).is_file():
+        return folder / WHOLE
+    try:
+        name = read_json(folder / STATE).get("weights")
+    except DataError:
+        return None
+    inside = isinstance(name, str) and name == Path(name).name and (folder / name).is_file()
+    return folder / name if inside else None  # type: ignore[operator]
+
+
+def holds_weights(folder: Path) -> bool:
+    """Whether a folder is a checkpoint's, sharded or not."""
+    return (folder / FOLDER).is_dir() or whole(folder) is not None
+
+
 def read_weights(path: Path) -> Any:
     """What a safetensors or torch file holds; of a checkpoint's folder, or the newest checkpoint of a run's, the
     weights by the policy's own names, whole tensors whatever number of ranks wrote them.
@@ -37,8 +70,8 @@ def read_weights(path: Path) -> Any:
     """
     if path.is_dir():
         folders = [path, *sorted(path.glob("checkpoints/step_*"))]
-        path = next((f for f in reversed(folders) if (f / FOLDER).is_dir() or (f / WHOLE).is_file()), path)
-        if (path / FOLDER).is_dir() or (path / WHOLE).is_file():
+        path = next((f for f in reversed(folders) if holds_weights(f)), path)
+        if holds_weights(path):
             return dict(weights(path))
         path = path / WHOLE
     if not path.is_file():
@@ -52,7 +85,7 @@ def read_weights(path: Path) -> Any:
                         "give a .safetensors file") from None  # fmt: skip
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """A safetensors file; tensors that are views, or share memory, are copied first.
 
     Raises:
@@ -67,7 +100,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         plain[name] = t if own and address not in held and t.numel() else t.contiguous().clone()
         held.add(address)
     try:
-        save_file(plain, path)
+        save_file(plain, path, metadata={"format": "pt", **(metadata or {})})
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         raise OSError(int(code[1]) if code else 5, str(error), str(path)) from None
@@ -122,7 +155,11 @@ def own_names(found: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
 
 def weights(folder: Path) -> Mapping[str, Tensor]:
     """The weights in a checkpoint folder by the policy's own names (its state says which those are)."""
-    found: Mapping[str, Tensor] = Parts(folder, _WEIGHT) if (folder / FOLDER).is_dir() else read_tensors(folder / WHOLE)
+    found: Mapping[str, Tensor]
+    if (folder / FOLDER).is_dir():
+        found = Parts(folder, _WEIGHT)
+    else:
+        found = read_tensors(whole(folder) or folder / WHOLE)
     names = read_json(folder / STATE).get("names") if (folder / STATE).is_file() else None
     if not isinstance(names, dict) or not names:
         return found

@@ -26,12 +26,12 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.denoising.denoiser import model_of
+from anygrpo.denoising.files import LORA_FILE, component_of
 from anygrpo.errors import ConfigError, TrainingError
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
 
-LORA_FILE = "pytorch_lora_weights.safetensors"
 STATE_FILE = "denoiser.safetensors"
 TOLERANCE = 1e-4
 """Largest difference to the training pass in float32, over the largest output."""
@@ -99,13 +99,13 @@ def merged_state(module: nn.Module) -> dict[str, Tensor]:
 def _write_lora(policy: DiffusionPolicy, folder: Path) -> list[Path]:
     from safetensors.torch import save_file
 
-    save_file(lora_state(policy.trainable(), _component(policy)), folder / LORA_FILE, metadata={"format": "pt"})
+    save_file(lora_state(policy.trainable(), component_of(policy)), folder / LORA_FILE, metadata={"format": "pt"})
     return [folder / LORA_FILE]
 
 
 def _write_weights(policy: DiffusionPolicy, folder: Path) -> list[Path]:
     model: Any = policy.trainable()
-    target = folder / _component(policy)
+    target = folder / component_of(policy)
     model.save_pretrained(target)
     return sorted(f for f in target.rglob("*") if f.is_file())
 
@@ -131,12 +131,6 @@ _WRITERS = {
     "mdm": _write_mdm,
     "state": _write_state,
 }
-
-
-def _component(policy: DiffusionPolicy) -> str:
-    from anygrpo.denoising.pipelines import adapter_class
-
-    return adapter_class(policy.config.pipeline).component
 
 
 # -- certification -----------------------------------------------------------------------------------------------------
@@ -187,7 +181,7 @@ def _fresh_process(
         from anygrpo.denoising.pipelines import adapter_class, left_out
 
         pipeline: str = policy.config.pipeline
-        job |= {"pipeline": pipeline, "component": _component(policy)}
+        job |= {"pipeline": pipeline, "component": component_of(policy)}
         job["left_out"] = list(left_out(pipeline, adapter_class(pipeline)))
     (place / "job.json").write_text(json.dumps(job))
     done = subprocess.run(

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from anygrpo.core.device import device_of
 from anygrpo.core.policy import ClipDefaults, Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
+from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
+from anygrpo.denoising import files
 from anygrpo.denoising.averaging import Averaged
 from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob, log_prob_info
 from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training, model_of
@@ -184,6 +186,12 @@ class DiffusionPolicy(Policy):
     def trainable(self) -> nn.Module:
         """The library's own module, where there is one: its tensors then bear the library's names."""
         return model_of(self.denoiser)
+
+    def saved_names(self) -> dict[str, str]:
+        return files.names_of(self)
+
+    def saved_form(self) -> Form:
+        return files.form_of(self)
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         """Clean outputs as rows; noise, noise level and dropout seed are drawn here from `seed` and stored."""

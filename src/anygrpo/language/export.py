@@ -24,6 +24,7 @@ from anygrpo.language.card import model_card
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Targets
 from anygrpo.language.compute.mirror import bind, mirror
+from anygrpo.language.files import adapter_config, generation_config
 from anygrpo.language.generation import Support
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.replay import listed
@@ -86,33 +87,13 @@ def write(policy: CausalLM, folder: Path, format: str) -> None:
     with quiet():
         if format == "peft":
             module: Any = policy.weights.module
-            base = policy.config.model
-            for config in module.peft_config.values():
-                config.base_model_name_or_path = resolve(base) if base != "memory" else base
             module.save_pretrained(folder, save_embedding_layers=False)
+            adapter_config(policy).save_pretrained(folder)
             (folder / "README.md").unlink(missing_ok=True)
         else:
             merged_model(policy).save_pretrained(folder)
         policy.prompts.tokenizer.save_pretrained(folder)
         generation_config(policy).save_pretrained(folder)
-
-
-def generation_config(policy: CausalLM) -> Any:
-    """The distribution that was trained: its end tokens, temperature and cuts, and nothing of the base's own."""
-    from transformers import GenerationConfig
-
-    tokenizer, ends = policy.prompts.tokenizer, list(policy.prompts.ends)
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
-    return GenerationConfig(
-        eos_token_id=ends,
-        pad_token_id=pad,
-        bos_token_id=tokenizer.bos_token_id,
-        do_sample=True,
-        temperature=policy.temperature,
-        top_p=policy.top_p,
-        top_k=policy.top_k or 0,
-        max_new_tokens=policy.config.max_new_tokens,
-    )
 
 
 def merged_model(policy: CausalLM) -> Any:

@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import Policy, state_of
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
+from anygrpo.language import files
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
@@ -253,8 +255,10 @@ class CausalLM(Policy):
         return self.weights.module
 
     def saved_names(self) -> dict[str, str]:
-        """PEFT's files leave out the adapter's name: "lora_A.default.weight" is "lora_A.weight" there."""
-        return {name: name.replace(".default.", ".") for name in state_of(self.trainable()) if ".lora_" in name}
+        return files.names_of(self)
+
+    def saved_form(self) -> Form:
+        return files.form_of(self)
 
     # -- texts -------------------------------------------------------------------------------------------------------
 

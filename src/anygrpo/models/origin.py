@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.saved import FOLDER, WHOLE, read_weights
+from anygrpo.core.saved import STATE, holds_weights, read_weights
 from anygrpo.errors import DataError
 
 log = logging.getLogger("anygrpo")
@@ -42,6 +42,9 @@ def origin(name: str) -> Origin:
         DataError: a run without a checkpoint, or of another family; an adapter that does not name its base.
     """
     folder = Path(name).expanduser()
+    ours = (folder / STATE).is_file() and (folder.parent.parent / "config.toml").is_file()  # a checkpoint in its run
+    if ours:
+        return _of_run(folder.parent.parent, folder)
     if not folder.is_dir() or (folder / "config.json").is_file():
         return Origin("plain", name)
     if (folder / "adapter_config.json").is_file():
@@ -59,16 +62,11 @@ def _of_run(run: Path, folder: Path) -> Origin:
     policy = tomllib.loads((run / "config.toml").read_text(encoding="utf-8")).get("policy", {})
     if policy.get("kind") != "causal_lm":
         raise DataError(f"{run} trained a policy of kind {policy.get('kind')!r}", "name a run of a language model")
-    steps = [
-        f for f in [folder / "checkpoints" / "best", *sorted(folder.glob("checkpoints/step_*")), folder] if _held(f)
-    ]
+    places = [folder / "checkpoints" / "best", *sorted(folder.glob("checkpoints/step_*")), folder]
+    steps = [place for place in places if holds_weights(place)]
     if not steps:
         raise DataError(f"{folder} holds no checkpoint", "let the run write one, or name another")
     return Origin("state", policy["model"], steps[-1], {"rank": 16, "alpha": 32.0} | policy.get("lora", {}))
-
-
-def _held(folder: Path) -> bool:
-    return (folder / WHOLE).is_file() or (folder / FOLDER).is_dir()
 
 
 def added(base: nn.Module, o: Origin) -> nn.Module:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from anygrpo.core.saved import FOLDER, WHOLE, read_weights
+from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError, suggestion
 from anygrpo.models.matching import LoadReport, averaged, fit
 from anygrpo.models.unpickled import Husk, read_torch
@@ -64,7 +64,7 @@ def read(path: str | Path) -> Any:
     if not path.exists():
         raise DataError(f"checkpoint {path} does not exist")
     if path.is_dir():
-        if any((path / name).exists() for name in (WHOLE, FOLDER, "checkpoints")):
+        if holds_weights(path) or (path / "checkpoints").exists():
             return read_weights(path)
         path = _of_folder(path)
     if path.name.endswith(".index.json"):

@@ -1,9 +1,10 @@
 """Checkpoints that are complete or absent: written beside, flushed, renamed; verified before use. No pickle in them.
 
 A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights by the library's own key names; adapters
-alone under LoRA), optimizer.safetensors (moments), state.json (controllers, counters; schema 2) with state.safetensors
-(its tensors), and manifest.json (size and SHA-256 of each file). Where weights are sharded, the folder parts/ holds
-them and the moments (see `anygrpo.core.saved`).
+alone under LoRA; under the library's own file name, with what it reads beside, where `Policy.saved_form` says so),
+optimizer.safetensors (moments), state.json (controllers, counters; schema 2) with state.safetensors (its tensors), and
+manifest.json (size and SHA-256 of each file). Where weights are sharded, the folder parts/ holds them and the moments
+(see `anygrpo.core.saved`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def save(
     keep: int,
     best: bool,
     names: Mapping[str, str] | None = None,
+    form: saved.Form | None = None,
 ) -> Path:
     """Write the checkpoint of `step`; older ones beyond `keep` go, the best one stays (as `best/`).
 
@@ -45,15 +47,19 @@ def save(
         weights: by the policy's own names.
         state: plain data and tensors (`anygrpo.core.packing`); state["updater"]["moments"] is name -> moments.
         names: own name -> the library's, under which a weight is written (`Policy.saved_names`).
+        form: the file's name and what lies beside it (`Policy.saved_form`).
 
     Raises:
         OSError: the disk is full; nothing half-written is left behind.
     """
     table = saved.library_names(names or {}, weights)
-    temporary = begin(folder, step)
+    temporary, form = begin(folder, step), form or saved.Form()
     try:
-        saved.write_tensors(temporary / saved.WHOLE, {table[name]: value for name, value in weights.items()})
-        return finish(temporary, step, state, keep, best, table)
+        tensors = {table[name]: value for name, value in weights.items()}
+        saved.write_tensors(temporary / form.file, tensors, form.metadata)
+        for name, text in form.beside.items():
+            (temporary / name).write_text(text, encoding="utf-8")
+        return finish(temporary, step, state, keep, best, table, form)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -68,12 +74,19 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(
-    temporary: Path, step: int, state: dict[str, Any], keep: int, best: bool, names: Mapping[str, str] | None = None
+    temporary: Path,
+    step: int,
+    state: dict[str, Any],
+    keep: int,
+    best: bool,
+    names: Mapping[str, str] | None = None,
+    form: saved.Form | None = None,
 ) -> Path:
     """Add the state to what `begin` gave and make it the checkpoint of `step`; see `save`."""
     folder = temporary.parent
     target = folder / f"{PREFIX}{step:08d}"
-    _write_state(temporary, state, {own: name for own, name in (names or {}).items() if own != name})
+    other_names = {own: name for own, name in (names or {}).items() if own != name}
+    _write_state(temporary, state, {"names": other_names} | ({} if form is None else {"weights": form.file}))
     _seal(temporary)
     shutil.rmtree(target, ignore_errors=True)
     temporary.rename(target)
@@ -85,8 +98,8 @@ def finish(
     return target
 
 
-def _write_state(folder: Path, state: dict[str, Any], names: dict[str, str]) -> None:
-    """state.json with state.safetensors, and the moments of weights that are not sharded."""
+def _write_state(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> None:
+    """state.json (with `about` the weights' file), state.safetensors, and moments of weights that are not sharded."""
     updater = state.get("updater")
     if updater is not None and "moments" in updater:
         moments = {f"{name}/{key}": x for name, one in updater["moments"].items() for key, x in one.items()}
@@ -96,7 +109,7 @@ def _write_state(folder: Path, state: dict[str, Any], names: dict[str, str]) -> 
     packed = {key: pack(value, tensors, key) for key, value in state.items()}
     if tensors:
         saved.write_tensors(folder / TENSORS, tensors)
-    text = json.dumps({"schema": SCHEMA, "names": names, "state": packed}, ensure_ascii=False, allow_nan=False)
+    text = json.dumps({"schema": SCHEMA, **about, "state": packed}, ensure_ascii=False, allow_nan=False)
     (folder / saved.STATE).write_text(text, encoding="utf-8")
 
 
@@ -156,7 +169,8 @@ def _problems(checkpoint: Path) -> Iterator[str]:
     for name, about in files.items():
         if why := _damage(checkpoint, name, about):
             yield f"{name} {why}"
-    needed = [saved.STATE, *([] if any(n.startswith(saved.FOLDER + "/") for n in files) else [saved.WHOLE])]
+    sharded = any(n.startswith(saved.FOLDER + "/") for n in files)
+    needed = [saved.STATE, *([] if sharded else [(saved.whole(checkpoint) or Path(saved.WHOLE)).name])]
     yield from (f"{name} is not in {MANIFEST}" for name in needed if name not in files)
     unlisted = sorted(name for name in _read(checkpoint) if name not in files)
     yield from (f"{name} is not in {MANIFEST}" for name in unlisted)
@@ -184,7 +198,7 @@ def _damage(checkpoint: Path, name: str, about: Any) -> str | None:
         if path.suffix == ".safetensors":
             with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
                 file.keys()
-        if path.suffix == ".json":
+        if path.suffix == ".json" and (name == saved.STATE or name.startswith(saved.FOLDER + "/")):
             schema = saved.read_json(path).get("schema")
             if schema != SCHEMA:
                 return f"has schema {schema}; this version reads {SCHEMA}"

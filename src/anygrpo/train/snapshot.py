@@ -52,7 +52,7 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
     if any(map(is_sharded, weights.values())):
         _save_parts(run, step, {names[n]: w for n, w in weights.items()}, state, keep, best, names)
     elif is_main():
-        checkpoint.save(run.folder.checkpoints, step, weights, state, keep, best, names)
+        checkpoint.save(run.folder.checkpoints, step, weights, state, keep, best, names, run.policy.saved_form())
 
 
 def _keys(run: Run, names: dict[str, str]) -> list[str]:

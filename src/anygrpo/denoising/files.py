@@ -1,0 +1,60 @@
+"""Names and files with which diffusers loads a checkpoint's folder as it is, at the strength that was trained."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from anygrpo.core.policy import state_of
+from anygrpo.core.saved import Form
+
+if TYPE_CHECKING:
+    from anygrpo.denoising.policy import DiffusionPolicy
+
+LORA_FILE = "pytorch_lora_weights.safetensors"
+WEIGHTS_FILE = "diffusion_pytorch_model.safetensors"
+STRENGTH = "lora_adapter_metadata"
+"""Where in the file's header diffusers looks for rank and alpha; without it alpha = rank, another strength."""
+
+
+def names_of(policy: DiffusionPolicy) -> dict[str, str]:
+    """ "NAME.lora_A.default.weight" is "COMPONENT.NAME.lora_A.weight" in diffusers' files."""
+    if not _is_lora_of_a_pipeline(policy):
+        return {}
+    component = component_of(policy)
+    return {n: f"{component}.{n.replace('.default.', '.')}" for n in state_of(policy.trainable())}
+
+
+def form_of(policy: DiffusionPolicy) -> Form:
+    """`pipe.load_lora_weights(folder)` of adapters, `Kind.from_pretrained(folder)` of all weights; the weights alone of
+    a denoiser that is from no pipeline."""
+    if _is_lora_of_a_pipeline(policy):
+        return Form(LORA_FILE, {STRENGTH: json.dumps(_strength(policy.trainable(), component_of(policy)))})
+    model: Any = policy.trainable()
+    whole = getattr(policy.config, "pipeline", None) is not None and hasattr(model, "to_json_string")
+    if not whole or model.state_dict().keys() - state_of(model).keys():
+        return Form()
+    return Form(WEIGHTS_FILE, beside={"config.json": model.to_json_string()})
+
+
+def component_of(policy: DiffusionPolicy) -> str:
+    """Where the trained denoiser lies in its pipeline: "unet", "transformer"."""
+    from anygrpo.denoising.pipelines import adapter_class
+
+    return adapter_class(policy.config.pipeline).component
+
+
+def _is_lora_of_a_pipeline(policy: DiffusionPolicy) -> bool:
+    return policy.config.lora is not None and getattr(policy.config, "pipeline", None) is not None
+
+
+def _strength(module: nn.Module, component: str) -> dict[str, Any]:
+    """Rank, alpha and layers as PEFT's settings, each under the component's name."""
+    from peft.tuners.lora import LoraLayer
+
+    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, LoraLayer)}
+    first = next(iter(layers.values()))
+    settings = {"r": first.r["default"], "lora_alpha": first.lora_alpha["default"], "target_modules": sorted(layers)}
+    return {f"{component}.{key}": value for key, value in settings.items()}
