@@ -176,7 +176,8 @@ def load_state(module: nn.Module, state: Mapping[str, Tensor], names: Mapping[st
     """
     own = dict(state_of(module))
     if names and own.keys() - state.keys():
-        state = {name: state[key] for name in own if (key := name if name in state else names.get(name)) in state} | {
+        under = {name: name if name in state else names.get(name, name) for name in own}
+        state = {name: state[key] for name, key in under.items() if key in state} | {
             name: value for name, value in state.items() if name not in own and name not in names.values()
         }
     missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())

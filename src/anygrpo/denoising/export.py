@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -91,8 +91,10 @@ def merged_state(module: nn.Module) -> dict[str, Tensor]:
     state = {k: v.detach().cpu().clone() for k, v in module.state_dict().items() if ".lora_" not in k}
     for name, layer in module.named_modules():
         if isinstance(layer, LoraLayer):
-            key = f"{name}.base_layer.weight"
-            state[key] = (state[key].float() + layer.get_delta_weight("default").detach().float().cpu()).to(state[key])
+            key, adapted = f"{name}.base_layer.weight", cast(Any, layer)
+            state[key] = (state[key].float() + adapted.get_delta_weight("default").detach().float().cpu()).to(
+                state[key]
+            )
     return {k.replace(".base_layer.", "."): v for k, v in state.items()}
 
 
@@ -111,7 +113,8 @@ def _write_weights(policy: DiffusionPolicy, folder: Path) -> list[Path]:
 
 
 def _write_mdm(policy: DiffusionPolicy, folder: Path) -> list[Path]:
-    source = Path(policy.config.model)
+    config: Any = policy.config
+    source = Path(config.model)
     torch.save(merged_state(policy.trainable()), folder / source.name)
     shutil.copyfile(source.parent / "args.json", folder / "args.json")
     return [folder / source.name, folder / "args.json"]
@@ -171,16 +174,17 @@ def _fresh_process(
     from safetensors.torch import save_file
 
     save_file(record_call(policy), place / "call.safetensors")
+    config: Any = policy.config
     job: dict[str, Any] = {
-        "format": form, "folder": str(folder.resolve()), "dtype": policy.config.dtype, "file": files[0].name,
+        "format": form, "folder": str(folder.resolve()), "dtype": config.dtype, "file": files[0].name,
         "call": str(place / "call.safetensors"),
     }  # fmt: skip
     if form == "mdm":
-        job["base"] = str(Path(policy.config.model).resolve())
+        job["base"] = str(Path(config.model).resolve())
     else:
         from anygrpo.denoising.pipelines import adapter_class, left_out
 
-        pipeline: str = policy.config.pipeline
+        pipeline: str = config.pipeline
         job |= {"pipeline": pipeline, "component": component_of(policy)}
         job["left_out"] = list(left_out(pipeline, adapter_class(pipeline)))
     (place / "job.json").write_text(json.dumps(job))

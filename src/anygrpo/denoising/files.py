@@ -43,7 +43,8 @@ def component_of(policy: DiffusionPolicy) -> str:
     """Where the trained denoiser lies in its pipeline: "unet", "transformer"."""
     from anygrpo.denoising.pipelines import adapter_class
 
-    return adapter_class(policy.config.pipeline).component
+    config: Any = policy.config
+    return adapter_class(config.pipeline).component
 
 
 def _is_lora_of_a_pipeline(policy: DiffusionPolicy) -> bool:

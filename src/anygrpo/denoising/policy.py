@@ -130,7 +130,7 @@ class DiffusionPolicy(Policy):
         return self._version
 
     @version.setter
-    def version(self, value: int) -> None:
+    def version(self, value: int) -> None:  # type: ignore[override]
         if self._average is not None and value != self._version:
             self._average.follow(self._version, value)
         self._version = value

@@ -112,8 +112,9 @@ def merged_model(policy: CausalLM) -> Any:
         for name, value in weights.merged():
             bind(made, name, nn.Parameter(value.detach().to(dtype), requires_grad=False))
     _tie_again(made)
-    made.config = copy.deepcopy(made.config)
-    made.config._attn_implementation = "sdpa" if made.config._attn_implementation == "anygrpo" else None
+    config: Any = copy.deepcopy(made.config)
+    config._attn_implementation = "sdpa" if config._attn_implementation == "anygrpo" else None
+    made.config = config
     return made
 
 
