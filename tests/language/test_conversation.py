@@ -9,6 +9,7 @@ from test_prompts import prompts
 
 from anygrpo.errors import ConfigError
 from anygrpo.language import build as causal_lm
+from anygrpo.language.compute.cache import Uneven
 from anygrpo.language.conversation import Span, check_template, spans, writers
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.answer import Answer
@@ -59,15 +60,58 @@ def test_the_record_of_a_sampled_conversation(talking):
     assert all("w40 w41" not in o for o in talked)
     assert all(m["content"] == "w40 w41" for o in talked for m in o.inserted)
     for output in talked:
-        assert [m["by"] for m in output.messages][:2] == ["policy", "environment"]
+        who = [m["by"] for m in output.messages]
+        assert who == [("policy", "environment")[i % 2] for i in range(len(who))]
+    assert any(o.inserted for o in talked)
 
 
 def test_without_what_was_kept_the_words_are_read_from_the_tokens(talking):
     rollout = talking.sample([{"prompt": "w1 w5"}], 8, seed=0)
-    talking.conversations._said.clear()
+    talking.conversations._held.clear()
     talked = [o for o in talking.decode(rollout.samples)[0] if isinstance(o, Answer)]
     assert any("w40 w41" in m["content"] for o in talked for m in o.inserted)
     assert all("w40 w41" not in o for o in talked)
+
+
+LATE = """
+import hashlib, time
+def step(messages, columns):
+    if len(messages) >= 4:
+        return None
+    if hashlib.md5(messages[-1]["content"].encode()).digest()[0] % 2:
+        time.sleep(0.15)
+    return "w40 w41"
+"""
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+def test_a_slow_environment_holds_up_nobody_and_changes_nothing(tmp_path, kind):
+    """The same samples whether the others wait or go on; their log-probs are the training pass's over all turns."""
+    (tmp_path / "world.py").write_text(LATE)
+
+    def sampled(patience):
+        config = CausalLMConfig(
+            kind="causal_lm", model="memory", train="all", max_new_tokens=24, dtype="float32", device="cpu", threads=1,
+            eos=tuple(range(4, 30)), max_turns=3, environment=f"{tmp_path}/world.py:step",
+            turns={"patience": patience},
+        )  # fmt: skip
+        policy = causal_lm.from_model(tiny.model(kind), tiny.tokenizer(template=True), config, seed=3)
+        uneven = []
+        watched = Uneven.attend
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Uneven, "attend", lambda self, *given: uneven.append(1) or watched(self, *given))
+            rollout = policy.sample([{"prompt": "w1 w5"}, {"prompt": "w7 w2 w9"}], 6, seed=0)
+        rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
+        again = policy.rescore(rows).view_as(rollout.log_probs)
+        assert (again - rollout.log_probs)[rollout.mask].abs().max() < 1e-4
+        return rollout, bool(uneven)
+
+    patient, together = sampled(10.0)
+    hasty, apart = sampled(0.0)
+    assert (together, apart) == (False, kind == "llama")
+    assert (patient.samples["written_by"] == 2).any()
+    for name in ("completion_ids", "completion_lengths", "written_by"):
+        assert torch.equal(patient.samples[name], hasty.samples[name]), name
 
 
 def test_templates_that_rewrite_what_was_said():

@@ -42,6 +42,10 @@ REWARDS = (
         "Lowers the reward of outputs that repeat themselves.", "输出自我重复时降低奖励。", ("ngram",),
     ),
     _card(
+        "environment", "builtin:environment", "sum of the rewards of all turns",
+        "What the policy's environment gave, all turns together.", "策略的环境在各轮给出的奖励之和。", (),
+    ),
+    _card(
         "math_verify", "mathematics:math_verify", "1 if math-verify finds output and answer equal",
         "1 where the output is mathematically equal to the answer.", "输出与答案在数学上相等时为 1。",
         ("column", "timeout"),

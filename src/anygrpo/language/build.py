@@ -70,8 +70,6 @@ def _assemble(
 ) -> CausalLM:
     ends = loading.end_ids(model, tokenizer, config.eos)
     prompts = Prompts(tokenizer, config, loading.context_length(model), ends)
-    if config.environment is not None and (said := check_template(prompts)) is not None:
-        log.warning("%s", said)
     device = next(model.parameters()).device
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
     trial = Trial.of(tokenizer, model.config.get_text_config().vocab_size, device)  # type: ignore[union-attr, operator]
@@ -82,7 +80,10 @@ def _assemble(
     paths = replace(paths, kernels=weights.kernels, notes=(*weights.notes, *paths.notes))
     for note in paths.notes:
         log.warning("%s: %s", type(model).__name__, note)
-    return CausalLM(config, weights, Scorer(device, precise, paths), prompts, engine)
+    policy = CausalLM(config, weights, Scorer(device, precise, paths), prompts, engine)
+    if policy.talk is not None and (said := check_template(prompts)) is not None:
+        log.warning("%s", said)
+    return policy
 
 
 Made = tuple[Paths, Engine]

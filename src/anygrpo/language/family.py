@@ -18,6 +18,7 @@ FAMILY = Family(
         "duplicates": "anygrpo.language.probes:duplicates",
         "paid_for_environment": "anygrpo.language.probes:paid_for_environment",
     },
+    metrics=("anygrpo.language.metrics:METRICS",),
     memory="anygrpo.language.memory:report",
     export="anygrpo.language.export:export",
     apply="anygrpo.language.apply:apply",

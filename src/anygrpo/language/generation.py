@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,9 +10,36 @@ from torch import Tensor
 
 from anygrpo.errors import TrainingError
 
-Turn = Callable[[int, list[int]], "list[int] | None"]
-"""(row, ids of the row's whole completion, ended by an end token) -> ids of the next message up to where the model
-speaks again, or None where the conversation is over."""
+
+@dataclass(frozen=True)
+class Reply:
+    """What follows a turn of the model.
+
+    Attributes:
+        tokens: ids up to where the model speaks again; empty where the conversation is over.
+        ended: it is over by itself, and not because there is no room.
+    """
+
+    tokens: list[int]
+    ended: bool
+
+
+class Turn(Protocol):
+    """The other side of conversations. A row is begun when it gives an end token, and settled some time later.
+
+    Attributes:
+        patience: seconds that other rows are held up by one that waits, where an engine can go on without it.
+    """
+
+    patience: float
+
+    def start(self, row: int, ids: list[int]) -> None:
+        """`ids`: the row's whole completion, ended by an end token."""
+        ...
+
+    def settle(self, rows: list[int], seconds: float | None, one: bool = False) -> dict[int, Reply]:
+        """Replies of those of `rows` that have one: waits for all (or for `one`), at most `seconds` (None: no end)."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,16 @@ from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
 from anygrpo.language.compute.longest import holds_for_the_longest
-from anygrpo.language.conversation import Conversation, Conversations, writers
+from anygrpo.language.conversation import Conversations, writers
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
 from anygrpo.language.prompts import Prompts
-from anygrpo.language.replay import given, listed, paid, with_propensity
+from anygrpo.language.replay import Written, given, listed, paid, with_propensity, written
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.language.turns.driver import Turns
+from anygrpo.language.turns.record import recorded
+from anygrpo.language.turns.talk import Talk
 
 PARITY = 1e-3
 """Largest difference between the sampler's and the training pass's log-probs (nats) up to which the sampler's are
@@ -55,6 +58,9 @@ class CausalLM(Policy):
         self.trust_sampler: bool | None = None
         self.one_update = self._held = False
         self.conversations, self._unproved = Conversations(prompts), True
+        self.talk = Talk.of(config, prompts)
+        if self.talk is not None:
+            self.conversations.read = self.talk.message
         self._probe = SyncProbe(self.next_log_probs)
 
     @property
@@ -79,8 +85,8 @@ class CausalLM(Policy):
         """Completions of each prompt.
 
         samples: prompt_ids [P, G, Lp], prompt_lengths [P, G], completion_ids [P, G, T], completion_lengths [P, G],
-        group [P, G] (a number for each different prompt), written_by [P, G, T] (see `conversation`). log_probs are
-        those of the training pass.
+        group [P, G] (a number for each different prompt), written_by [P, G, T] (see `conversation`), and of
+        conversations their number, conversation [P, G]. log_probs are those of the training pass.
         """
         return self._generate(prompts, group_size, seed, greedy=False)
 
@@ -94,15 +100,15 @@ class CausalLM(Policy):
     def _generate(self, prompts: list[Any], group_size: int, seed: int, greedy: bool) -> Rollout:
         start = time.perf_counter()
         config = self.config
-        ids = self.prompts.encode(prompts, config.max_new_tokens)
+        turns = self.talk and Turns(self.talk, prompts, group_size, config.max_new_tokens)
+        ids = self.prompts.encode(turns.records if turns else prompts, config.max_new_tokens)
         sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, config.decode_rows)
-        turn = Conversation.of(config, self.prompts, prompts, group_size)
         if not self._held:
             self._sync(ids)
-        made = self.engine.generate(ids, group_size, sampling, seed, turn)
-        for row, said in (turn.inserted if turn else {}).items():
-            self.conversations.keep(made.ids[row, : made.lengths[row]].tolist(), said)
+        made = self.engine.generate(ids, group_size, sampling, seed, turns or None)
         rollout = self._rollout(ids, group_size, made)
+        if turns:
+            rollout = recorded(rollout, turns.finish(made), self.conversations, turns.talk.format is not None)
         rollout.info["time/generate"] = time.perf_counter() - start
         if greedy:
             return rollout
@@ -266,13 +272,12 @@ class CausalLM(Policy):
         """The completions [P, G] as a reward reads them: texts, of conversations an `Answer`."""
         ids, lengths = samples["completion_ids"].tolist(), samples["completion_lengths"].tolist()
         if "written_by" not in samples:
-            read = lambda row, _: self.prompts.text(row)  # noqa: E731
-            written = ids
-        else:
-            read, written = self.conversations.answer, samples["written_by"].tolist()
+            return [[self.prompts.text(row[:n]) for row, n in zip(*some)] for some in zip(ids, lengths)]
+        numbers = samples["conversation"].tolist() if "conversation" in samples else [[-1] * len(row) for row in ids]
+        read = self.conversations.answer
         return [
-            [read(row[:n], by) for row, n, by in zip(group, sizes, who)]
-            for group, sizes, who in zip(ids, lengths, written)
+            [read(row[:n], by, number) for row, n, by, number in zip(*some)]
+            for some in zip(ids, lengths, samples["written_by"].tolist(), numbers)
         ]
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
@@ -281,9 +286,11 @@ class CausalLM(Policy):
         log_probs are the present weights' own, since text carries none by token. Where `stored.log_probs` gives the
         propensity of a whole answer, each token's is shifted by the same amount, so that the sum is the given one.
         """
-        ids = self.prompts.encode(prompts, 0)
+        begun = Turns(self.talk, prompts, 1, 0).begun() if self.talk and self.talk.kind == "class" else prompts
+        ids = self.prompts.encode(begun, 0)
         size = max(map(len, stored.actions))
-        answers = [[self.prompts.answer(a) for a in row] + [[]] * (size - len(row)) for row in stored.actions]
+        none: Written = ([], [])
+        answers = [[written(self.prompts, a) for a in row] + [none] * (size - len(row)) for row in stored.actions]
         rollout = self._rollout(ids, size, given(answers))
         valid = torch.tensor([[g < len(row) for g in range(size)] for row in stored.actions])
         rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.messages import Messages, parsed, with_system
+from anygrpo.language.turns import formats
 
 _MARK = "anygrpo-answer-mark"
 
@@ -29,6 +30,8 @@ class Prompts:
         self.tokenizer, self.system, self.context, self.ends = tokenizer, config.system, context, ends
         self.template_settings, self.special = dict(config.chat_template_kwargs), config.special_tokens
         self._silent = {*ends, tokenizer.pad_token_id, tokenizer.bos_token_id} - {None}
+        self.tools: list[dict[str, Any]] = []
+        self._plainly = False
         has_template = bool(getattr(tokenizer, "chat_template", None))
         self.chat = has_template if config.chat_template == "auto" else config.chat_template
         if self.chat and not has_template:
@@ -38,9 +41,31 @@ class Prompts:
 
     def messages(self, prompt: Any) -> Messages:
         """The chat messages of a prompt, the system message first."""
+        return with_system(self.system, self.turns_of(prompt))
+
+    def turns_of(self, prompt: Any) -> Messages:
+        """The messages of a prompt as it is given, without the policy's system message."""
         given = _content(prompt)
-        turns: Messages = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-        return with_system(self.system, turns)
+        return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+
+    def equip(self, tools: list[dict[str, Any]]) -> None:
+        """From now on every prompt has these tools (schemas), and calls are written out where the template knows
+        none.
+
+        Raises:
+            ConfigError: no chat template.
+        """
+        if not self.chat:
+            raise ConfigError("tools need a chat template, and this tokenizer has none", "use an instruct model")
+        self.tools, self._plainly = tools, not self.knows_tools()
+
+    def knows_tools(self) -> bool:
+        """Does the template write out tools, calls and what tools say?"""
+        return self.chat and formats.shown(self.render_as_is)
+
+    def render_as_is(self, messages: Messages, **more: Any) -> str:
+        """Messages by the chat template alone."""
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, **self.template_settings, **more)
 
     def encode(self, prompts: list[Any], room: int) -> list[list[int]]:
         """Token ids of each prompt.
@@ -95,7 +120,10 @@ class Prompts:
         """
         turns, columns = self.messages(prompt), prompt if isinstance(prompt, dict) else {}
         given: dict[str, Any] = {**self.template_settings, **_object(columns, "chat_template_kwargs")}
-        if (tools := parsed(columns.get("tools"))) is not None:
+        tools = parsed(columns.get("tools")) or self.tools or None
+        if self._plainly:
+            turns = formats.plainly(turns, tools)
+        elif tools is not None:
             given["tools"] = tools
         goes_on = turns[-1]["role"] == "assistant" and not turns[-1].get("tool_calls")
         how = {"continue_final_message": True} if goes_on else {"add_generation_prompt": True}
@@ -125,27 +153,74 @@ class Prompts:
         kept = [i for i in ids if i not in self._silent]
         return self.tokenizer.decode(kept, skip_special_tokens=not self.special)
 
+    def full(self, ids: list[int]) -> str:
+        """A completion with all special tokens but the end and padding tokens: calls may be marked by them."""
+        return self.tokenizer.decode([i for i in ids if i not in self._silent], skip_special_tokens=False)
+
     def plain(self, ids: list[int]) -> str:
         """Ids as a text without any special token."""
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
     def render(self, messages: Messages) -> str:
         """Messages by the chat template, up to where the model speaks next."""
-        return self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, **self.template_settings
-        )
+        messages = formats.plainly(messages, None) if self._plainly else messages
+        return self.render_as_is(messages, add_generation_prompt=True)
 
-    def next_turn(self, messages: Messages) -> list[int]:
+    def next_turn(self, messages: Messages, calls: list[dict[str, Any]] | None = None) -> list[int]:
         """Ids that follow the model's end token where the conversation goes on with `messages`: what the chat template
-        puts between an answer's end token and the place where the model speaks again."""
+        puts between an answer's end token and the place where the model speaks again.
+
+        Args:
+            calls: those of the turn that `messages` answer: some templates want them there.
+        """
+        messages = [{k: v for k, v in m.items() if k != "by"} for m in messages]
         if not self.chat:
             text = "".join(m["content"] for m in messages)
             return self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        history: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
-        after = self.render([*history, *messages]).split(_MARK, 1)[1]
+        if calls and not self._plainly:
+            after = self._after_calls(messages, calls)
+        else:
+            history: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
+            after = self.render([*history, *messages]).split(_MARK, 1)[1]
+        return self.tokenizer(self._cut_end(after), add_special_tokens=False)["input_ids"]
+
+    def _after_calls(self, messages: Messages, calls: list[dict[str, Any]]) -> str:
+        """What the template adds where tools have answered. A template that takes one call a message gets one."""
+        said = [{**call, "id": m.get("tool_call_id", "call00000")} for call, m in zip(calls, [*messages, *({},) * 9])]
+        for some in (said, said[:1]):
+            made: Messages = [
+                {"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": some}
+            ]  # fmt: skip
+            try:
+                before, whole = self.render_as_is(made), self.render([*made, *messages])
+            except Exception as error:  # a template is a program of the model's
+                fault = error
+                continue
+            if whole.startswith(before):
+                return self._tail(before) + whole[len(before) :]
+            fault = ValueError("it changes the call that was answered")
+        raise TrainingError(f"the chat template cannot go on after a call: {fault}", "name another model or template")
+
+    def _tail(self, text: str) -> str:
+        """What a template puts after its last end token, that token with it."""
+        places = [text.rfind(self.tokenizer.decode([i])) for i in self.ends]
+        return text[max(places) :] if max(places, default=-1) >= 0 else ""
+
+    def _cut_end(self, text: str) -> str:
         ends = [re.escape(self.tokenizer.decode([i])) for i in self.ends]
-        after = re.sub(rf"^\s*(?:{'|'.join(ends)})", "", after)
-        return self.tokenizer(after, add_special_tokens=False)["input_ids"]
+        return re.sub(rf"^\s*(?:{'|'.join(ends)})", "", text)
+
+    def spoken(self, message: dict[str, Any]) -> list[int]:
+        """A given turn of the assistant, calls among it, as completion ids with the end token."""
+        if self.chat and message.get("tool_calls") and not self._plainly:
+            asked: Messages = [{"role": "user", "content": "?"}]
+            begun, whole = self.render(asked), self.render_as_is([*asked, message])
+            if whole.startswith(begun):
+                ids = self.tokenizer(whole[len(begun) :], add_special_tokens=False)["input_ids"]
+                last = max((n for n, i in enumerate(ids) if i in self.ends), default=len(ids) - 1)
+                return ids[: last + 1]
+        folded = formats.plainly([message], None)[0]
+        return self.answer(folded["content"])
 
 
 def _words(prompt: Any) -> str:

@@ -8,16 +8,40 @@ from torch import Tensor
 from anygrpo.core.rollout import Tree
 from anygrpo.core.task import Stored
 from anygrpo.language.generation import Generation
+from anygrpo.language.prompts import Prompts
+from anygrpo.language.tasks.answer import Answer
+
+Written = tuple[list[int], list[bool]]
+"""Ids of a completion, and which of them are the policy's own."""
 
 
-def given(answers: list[list[list[int]]]) -> Generation:
+def given(answers: list[list[Written]]) -> Generation:
     """As if they had been generated, without log-probs."""
-    flat = [ids for row in answers for ids in row]
-    lengths = torch.tensor([len(ids) for ids in flat])
+    flat = [one for row in answers for one in row]
+    lengths = torch.tensor([len(ids) for ids, _ in flat])
     width = max(int(lengths.max()), 1)
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in flat])
-    inside = torch.arange(width) < lengths[:, None]
-    return Generation(ids, lengths, inside, torch.zeros(ids.shape), torch.ones(len(flat), dtype=torch.bool))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row, _ in flat])
+    own = torch.tensor([mine + [False] * (width - len(mine)) for _, mine in flat])
+    return Generation(ids, lengths, own, torch.zeros(ids.shape), torch.ones(len(flat), dtype=torch.bool))
+
+
+def written(prompts: Prompts, answer: str) -> Written:
+    """A given answer as ids: a text is the policy's, of a conversation the assistant's turns are. What others say after
+    the last of them is left out."""
+    if not isinstance(answer, Answer):
+        ids = prompts.answer(answer)
+        return ids, [True] * len(ids)
+    ids, own, others, calls = [], [], [], None
+    for m in answer.messages:
+        if m["role"] != "assistant":
+            others.append(m)
+            continue
+        between = prompts.next_turn(others, calls) if others else []
+        said = prompts.spoken({k: v for k, v in m.items() if k != "by"})
+        ids += [*between, *said]
+        own += [False] * len(between) + [True] * len(said)
+        others, calls = [], m.get("tool_calls")
+    return ids, own
 
 
 def with_propensity(log_probs: Tensor, mask: Tensor, sums: list[list[float | None]]) -> Tensor:

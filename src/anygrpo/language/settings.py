@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from anygrpo.language.turns.settings import TurnsConfig
 from anygrpo.recipe.section import NotNegative, Positive, Section, Share, SomeShare
 
 
@@ -38,7 +39,7 @@ class CausalLMConfig(Section):
     "CPU threads. auto: chosen by a short measurement."
 
     train: Literal["lora", "last_n", "all"] = "lora"
-    lora: LoraConfig = LoraConfig()
+    lora: LoraConfig = Field(default_factory=LoraConfig)
     last_n_layers: int = Field(2, ge=1)
     "train = last_n: how many of the last blocks (with the final norm) are trained."
     gradient_checkpointing: bool = False
@@ -81,8 +82,13 @@ class CausalLMConfig(Section):
     special_tokens: bool = True
     "Rewards and stop texts see special tokens (<think> ...) that were sampled; end and padding tokens never."
     max_turns: int = Field(1, ge=1)
+    "Turns of the model in one sample."
+    tools: tuple[str, ...] = ()
+    "path.py:function, ...: what the model may call; name, arguments and docstring are put before it (docs/turns.md)."
     environment: str | None = None
-    "path.py:function, called as (messages, columns) after each answer; returns the next user or tool text, or None."
+    "path.py:Class with reset(row) and step(messages, calls); or path.py:function, called as (messages, columns) after"
+    "each answer, which returns the next text or messages, or None to end."
+    turns: TurnsConfig = Field(default_factory=TurnsConfig)
 
     @model_validator(mode="after")
     def _fits(self) -> CausalLMConfig:
@@ -100,9 +106,10 @@ class CausalLMConfig(Section):
             )
         if self.engine_folder is not None and self.engine != "vllm_server":
             raise ValueError(f"engine_folder = {self.engine_folder!r} is read by engine = 'vllm_server' alone")
-        if (self.max_turns > 1) != (self.environment is not None):
+        talks = self.environment is not None or bool(self.tools)
+        if (self.max_turns > 1) != talks:
             raise ValueError(
-                f"max_turns = {self.max_turns} and environment = {self.environment!r}: several turns need an "
-                "environment, and an environment needs max_turns above 1"
+                f"max_turns = {self.max_turns}, environment = {self.environment!r}, {len(self.tools)} tools: several "
+                "turns need an environment or tools, and these need max_turns above 1"
             )
         return self

@@ -43,9 +43,21 @@ class ArithmeticTask(TextTask):
     kind: Literal["arithmetic"]
     digits: int = Field(2, ge=1, le=12)
     operation: Literal["+", "-", "*"] = "+"
+    worded: bool = False
+    "Products as problems in words (operation = '*'); the held-out ones have phrasings that training never has."
+    tool: str | None = None
+    "Demonstrations of supervised stages call this tool with an `expression` (worded = true)."
     system: str | None = "Reply with the number only."
     "System message; an empty text for none."
     rewards: Rewards = ()
+
+    @model_validator(mode="after")
+    def _words_fit(self) -> ArithmeticTask:
+        if self.worded and self.operation != "*":
+            raise ValueError(f"worded = true is of products, operation is {self.operation!r}")
+        if self.tool and not self.worded:
+            raise ValueError(f"tool = {self.tool!r} is of worded = true")
+        return self
 
 
 class JsonlTask(TextTask):

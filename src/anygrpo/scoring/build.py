@@ -63,7 +63,7 @@ def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
     def build(config: Any, name: str, pool: Pool, columns: set[str]) -> Reward:
         settings = config.model_dump(exclude={"kind", "name", "weight", "column"})
         read = {"answer": config.column} if hasattr(config, "column") else {}
-        bounds = (-1.0, 0.0) if config.kind == "repetition" else (0.0, 1.0)
+        bounds = {"repetition": (-1.0, 0.0), "environment": None}.get(config.kind, (0.0, 1.0))
         return Inline(name, config.weight, config.kind in JUDGES, function, settings, read, bounds)
 
     return build
@@ -163,6 +163,7 @@ BUILDERS: dict[str, Callable[..., Reward]] = {
     "length": _inline(builtin.length),
     "connectives": _inline(builtin.connectives),
     "repetition": _inline(builtin.repetition),
+    "environment": _inline(builtin.environment),
     "regex": _regex,
     "math_verify": _math_verify,
     "code": _code,

@@ -107,6 +107,11 @@ def connectives(
     return [min(1.0, distinct(o) / target) for o in outputs]
 
 
+def environment(prompts: Sequence[Any], outputs: Sequence[str]) -> list[float | None]:
+    """What the environment gave, all turns together; None where it gave nothing."""
+    return [getattr(output, "reward", None) for output in outputs]
+
+
 def repetition(prompts: Sequence[Any], outputs: Sequence[str], ngram: int = 3) -> list[float | None]:
     """-(1 - distinct n-grams / n-grams) over words: 0 without repetition, towards -1 in a loop."""
 

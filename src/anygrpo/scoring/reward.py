@@ -152,6 +152,7 @@ class Remote:
             return self.pool.submit(self.target, arguments, len(rows), self.timeout)
         ids = [getattr(output, "ids", None) for output in rows.outputs]
         given = {"prompts": rows.prompts, "outputs": outputs, "ids": ids, "columns": columns, "settings": self.settings}
+        given["messages"] = [getattr(output, "messages", None) for output in rows.outputs]
         return self.pool.submit(self.target, given, len(rows), self.timeout, self.form)
 
     def _collect(self, future: Future[list[Outcome]], rows: Rows, index: list[int]) -> list[Outcome]:

@@ -80,6 +80,12 @@ class RepetitionReward(RewardSection):
     ngram: int = Field(3, ge=1)
 
 
+class EnvironmentReward(RewardSection):
+    """The sum of the rewards that the policy's environment gave (docs/turns.md)."""
+
+    kind: Literal["environment"]
+
+
 class MathVerifyReward(RewardSection):
     """1 where math-verify finds the output equal to the answer (LaTeX, fractions, sets ...)."""
 
@@ -184,6 +190,7 @@ RewardConfig = Annotated[
     | LengthReward
     | ConnectivesReward
     | RepetitionReward
+    | EnvironmentReward
     | MathVerifyReward
     | CodeReward
     | JudgeReward

@@ -29,8 +29,8 @@ LONGEST_TRACE = 4000
 PER_SAMPLE = ("sample", "verl", "verifiers")
 PLURALS = {"answers": "answer", "states": "state", "infos": "info", "tasks": "task"}
 OWN_NAMES: dict[str, tuple[str, ...]] = {
-    "anygrpo": ("prompts", "outputs"),
-    "sample": ("prompt", "response", "output"),
+    "anygrpo": ("prompts", "outputs", "messages"),
+    "sample": ("prompt", "response", "output", "messages"),
     "trl": ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"),
     "verl": ("data_source", "solution_str", "ground_truth", "extra_info"),
     "verifiers": ("prompt", "completion", "answer", "state", "info", "task", "parser"),
@@ -93,7 +93,7 @@ def called(function: Callable[..., Any], form: str, given: dict[str, Any]) -> An
 
     Args:
         given: "prompts" and "outputs" (N each), "ids" (token ids of each output, or None), "columns" (name -> N
-            values), "settings" (further keywords).
+            values), "settings" (further keywords), "messages" (of each output that is a conversation, else None).
 
     Returns:
         the function's own return value, or for functions of one sample a list: what each call returned, or
@@ -129,7 +129,7 @@ def described_names(function: Callable[..., Any]) -> set[str] | None:
 def _rows(given: dict[str, Any]) -> tuple[Iterable[Any], ...]:
     columns = given["columns"]
     rows = [{name: values[i] for name, values in columns.items()} for i in range(len(given["outputs"]))]
-    return given["prompts"], given["outputs"], rows
+    return given["prompts"], given["outputs"], rows, _messages(given)
 
 
 def _each(function: Callable[..., Any], every: list[dict[str, Any]]) -> list[Any]:
@@ -174,16 +174,32 @@ def _text_of(prompt: Any) -> str:
     return "".join(str(p.get("text", "")) for p in parts if isinstance(p, dict))
 
 
-def _completion(prompt: Any, output: str) -> Any:
-    """Text after a text, messages after messages, as TRL and verifiers have it."""
+Said = list[dict[str, Any]] | None
+"""The turns of an output that is a conversation."""
+
+
+def _messages(given: dict[str, Any]) -> list[Said]:
+    return given.get("messages") or [None] * len(given["outputs"])
+
+
+def _completion(prompt: Any, output: str, said: Said) -> Any:
+    """Text after a text, messages after messages, as TRL and verifiers have it; a conversation is messages always."""
+    if said is not None:
+        return said
     return [{"role": "assistant", "content": output}] if isinstance(prompt, list) else output
 
 
-def _sample(prompt: Any, output: str, row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"prompt": _text_of(prompt), "response": output, "output": output}
+def _own(output: str) -> dict[str, Any]:
+    """A text as the one turn of a conversation."""
+    return {"role": "assistant", "content": output, "by": "policy"}
 
 
-def _verl(prompt: Any, output: str, row: dict[str, Any]) -> dict[str, Any]:
+def _sample(prompt: Any, output: str, row: dict[str, Any], said: Said = None) -> dict[str, Any]:
+    own = {"prompt": _text_of(prompt), "response": output, "output": output, "messages": said or [_own(output)]}
+    return row | own
+
+
+def _verl(prompt: Any, output: str, row: dict[str, Any], said: Said = None) -> dict[str, Any]:
     held = row.get("reward_model")
     truth = held.get("ground_truth") if isinstance(held, dict) else None
     truth = row.get("ground_truth", truth if truth is not None else row.get("answer"))
@@ -191,10 +207,10 @@ def _verl(prompt: Any, output: str, row: dict[str, Any]) -> dict[str, Any]:
     return own | {"solution_str": output, "ground_truth": truth}
 
 
-def _verifiers(prompt: Any, output: str, row: dict[str, Any]) -> dict[str, Any]:
+def _verifiers(prompt: Any, output: str, row: dict[str, Any], said: Said = None) -> dict[str, Any]:
     own: dict[str, Any] = {
         "prompt": prompt,
-        "completion": _completion(prompt, output),
+        "completion": _completion(prompt, output, said),
         "answer": row.get("answer", ""),
         "info": row.get("info") or {},
         "task": row.get("task", "default"),
@@ -207,7 +223,7 @@ def _trl(given: dict[str, Any]) -> dict[str, Any]:
     ignored = lambda *args, **named: None  # noqa: E731
     return given["columns"] | {
         "prompts": given["prompts"],
-        "completions": [_completion(p, o) for p, o in zip(given["prompts"], given["outputs"])],
+        "completions": [_completion(*one) for one in zip(given["prompts"], given["outputs"], _messages(given))],
         "completion_ids": given.get("ids") or [None] * len(given["outputs"]),
         "trainer_state": None,
         "log_extra": ignored,
@@ -232,7 +248,11 @@ def _openrlhf(given: dict[str, Any]) -> dict[str, Any]:
 
 ONE: dict[str, Callable[..., dict[str, Any]]] = {"sample": _sample, "verl": _verl, "verifiers": _verifiers}
 ALL: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "anygrpo": lambda given: given["columns"] | {"prompts": given["prompts"], "outputs": given["outputs"]},
+    "anygrpo": lambda given: (
+        given["columns"]
+        | {"prompts": given["prompts"], "outputs": given["outputs"]}
+        | {"messages": [said or [_own(o)] for said, o in zip(_messages(given), given["outputs"])]}
+    ),
     "trl": _trl,
     "rubric": _rubric,
     "openrlhf": _openrlhf,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -138,7 +139,7 @@ class Step:
 
     def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """query [1, H, R, D], key and value [1, KV, R, D] -> [1, R, H, D]."""
-        layer = module.layer_idx
+        layer: Any = module.layer_idx
         held = self.cache.own_k[layer].shape  # kernels read memory by this shape
         if (key.shape[1], key.shape[3]) != (held[1], held[3]) or value.shape != key.shape:
             raise ValueError(f"layer {layer} gives keys {tuple(key.shape)} where its prompt's are {tuple(held)}")
@@ -205,6 +206,27 @@ class Step:
     def _prefix_values(self, weight: Tensor, values: Tensor) -> Tensor:
         """[R, KV, M, D] from weights [R, KV, M, Lp]."""
         return self._ungather(self._gather(weight) @ values, weight.shape[2])
+
+
+class Uneven(Step):
+    """A step of rows that are at places of their own.
+
+    Args:
+        places: [R] of the fed tokens. width: how many places are read; above every place.
+    """
+
+    def __init__(self, cache: GroupCache, places: Tensor, width: int) -> None:
+        self.cache, self.place, self.width = cache, places, width
+        self.later = (torch.arange(width, device=places.device) > places[:, None])[:, None, None]
+
+    def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """As `Step.attend`, without kernels: they know one place."""
+        layer: Any = module.layer_idx
+        return self.plain(layer, query, key, value, scaling)
+
+    def _write(self, buffer: Tensor, x: Tensor) -> None:
+        rows = torch.arange(len(buffer), device=buffer.device)
+        buffer[rows, :, self.place] = x.transpose(0, 1)
 
 
 @functools.cache

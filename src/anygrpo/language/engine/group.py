@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from anygrpo.language.compute.cache import GroupCache, Step
+from anygrpo.language.compute.cache import GroupCache, Step, Uneven
 from anygrpo.language.compute.head import Head
 from anygrpo.language.compute.passes import forward, prefill
 from anygrpo.language.compute.support import draw, restrict
@@ -33,7 +33,7 @@ def generate_groups(
     """`group_size` completions of each prompt, as `plain.generate_plain` makes them, from the same random numbers."""
     total = len(prompts) * group_size
     device = next(model.parameters()).device
-    rows = Rows(total, sampling, turn, text)
+    rows = Rows(total, sampling, turn, text, None if turn is None else turn.patience)
     noise = uniforms(total, sampling, seed, device)
     seconds = {"prefill": 0.0, "decode": 0.0}
     for part in split(len(prompts), group_size, sampling.rows or total):
@@ -79,19 +79,33 @@ def _decode(
     rows: Rows,
     noise: Tensor | None,
 ) -> None:
-    """Grow the rows `active` [R] (indices into `rows` and `noise`) to their ends; `lengths` [R] are their prompts'."""
-    sampling, present = rows.sampling, active.tolist()
-    for place in range(sampling.max_new_tokens):
-        decision = torch.full((len(hidden),), place, device=hidden.device)
+    """Grow the rows `active` [R] (indices into `rows` and `noise`) to their ends; `lengths` [R] are their prompts'.
+
+    Rows go on side by side. One that waits for its reply feeds its last token again, which changes nothing, and is
+    behind the others from then on.
+    """
+    sampling, present, device = rows.sampling, active.tolist(), hidden.device
+    decision = torch.zeros(len(present), dtype=torch.long, device=device)
+    while True:
         z = restrict(head.logits(hidden), sampling.support, decision)
-        token, log_prob = draw(z, None if noise is None else noise[active, place])
+        token, log_prob = draw(z, None if noise is None else noise[active, decision])
         token = rows.take(present, token, log_prob)
         alive = rows.alive(present)
         if not any(alive):
             return
         if sum(alive) <= SHRINK * len(alive):
-            stay = torch.tensor(alive, device=hidden.device).nonzero()[:, 0]
-            cache.keep(stay, place)
+            stay = torch.tensor(alive, device=device).nonzero()[:, 0]
+            cache.keep(stay, max(rows.places(present)) + 1)
             active, lengths, token = active[stay], lengths[stay], token[stay]
             present = active.tolist()
-        hidden = forward(model, token, lengths + place, Step(cache, place))
+            alive = [True] * len(present)
+        places = rows.places(present)
+        living = {place for place, lives in zip(places, alive) if lives}
+        if len(living) == 1:
+            place = living.pop()
+            step, at = Step(cache, place), torch.full((len(present),), place, device=device)
+        else:
+            at = torch.tensor(places, device=device)
+            step = Uneven(cache, at, max(places) + 1)
+        hidden = forward(model, token, lengths + at, step)
+        decision = (at + 1).clamp(max=sampling.max_new_tokens - 1)

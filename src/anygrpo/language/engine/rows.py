@@ -25,14 +25,22 @@ class Rows:
 
     Args:
         count: N.
-        turn: called when a row gives an end token; see `Turn`.
+        turn: asked when a row gives an end token; see `Turn`.
+        patience: seconds that a row's reply is waited for before the others go on (None: as long as it takes).
         text: ids -> text, needed where `sampling.stop` is set.
     """
 
     def __init__(
-        self, count: int, sampling: Sampling, turn: Turn | None = None, text: Callable[[list[int]], str] | None = None
+        self,
+        count: int,
+        sampling: Sampling,
+        turn: Turn | None = None,
+        text: Callable[[list[int]], str] | None = None,
+        patience: float | None = None,
     ) -> None:
-        self.sampling, self.turn, self.text = sampling, turn, text
+        self.sampling, self.turn, self.text, self.patience = sampling, turn, text, patience
+        self.waiting: set[int] = set()
+        self._late: set[int] = set()
         self.ends = frozenset(sampling.support.eos_ids)
         self.ids: list[list[int]] = [[] for _ in range(count)]
         self.chosen: list[list[bool]] = [[] for _ in range(count)]
@@ -44,10 +52,14 @@ class Rows:
     def take(self, active: list[int], token: Tensor, log_prob: Tensor) -> Tensor:
         """Record one token for each active row and return what each feeds next: its token, or the inserted one.
 
-        Rows already done may be among them, and are left as they are."""
+        Rows already done may be among them, and are left as they are; one that waits for its reply feeds its last token
+        again."""
         tokens, scores = token.tolist(), log_prob.tolist()
         for i, row in enumerate(active):
             if self.done[row]:
+                continue
+            if row in self.waiting:
+                tokens[i] = self.ids[row][-1]
                 continue
             if self.forced[row]:
                 tokens[i] = self.forced[row].pop(0)
@@ -57,7 +69,30 @@ class Rows:
                 self._maybe_end(row, tokens[i])
             if not self.done[row] and len(self.ids[row]) >= self.sampling.max_new_tokens:
                 self.done[row] = True
+        if self.waiting:
+            self._settle(active)
         return torch.tensor(tokens, device=token.device)
+
+    def _settle(self, active: list[int]) -> None:
+        """Take over the replies that are there. Where every row waits, the first one is waited for."""
+        assert self.turn is not None
+        fresh, old = [r for r in self.waiting if r not in self._late], sorted(self._late)
+        replies = self.turn.settle(sorted(fresh), self.patience)
+        replies |= self.turn.settle(old, 0.0) if old else {}
+        while True:
+            for row, reply in replies.items():
+                self.waiting.discard(row)
+                self.forced[row] = list(reply.tokens)
+                if not self.done[row] and not reply.tokens:
+                    self.done[row], self.ended[row] = True, reply.ended
+            self._late = set(self.waiting)
+            if not self.waiting or any(not self.done[r] and r not in self.waiting for r in active):
+                return
+            replies = self.turn.settle(sorted(self.waiting), None, one=True)
+
+    def places(self, active: list[int]) -> list[int]:
+        """The place of each row's last token."""
+        return [len(self.ids[row]) - 1 for row in active]
 
     def _add(self, row: int, token: int, log_prob: float, chosen: bool) -> None:
         self.ids[row].append(token)
@@ -68,11 +103,15 @@ class Rows:
         if token not in self.ends:
             self.done[row] = self.ended[row] = self._stopped(row)
             return
-        more = self.turn(row, self.ids[row]) if self.turn else None
-        if more:
-            self.forced[row] = list(more)
-        else:
+        if self.turn is None:
             self.done[row] = self.ended[row] = True
+        elif len(self.ids[row]) < self.sampling.max_new_tokens:
+            self.turn.start(row, list(self.ids[row]))
+            self.waiting.add(row)
+        else:
+            self.ended[row] = True
+            self.turn.start(row, list(self.ids[row]))
+            self.turn.settle([row], None)
 
     def _stopped(self, row: int) -> bool:
         """Does the text of the row's last tokens hold a stop text? A token is at least one byte, so this many reach."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from anygrpo.errors import ConfigError
 from anygrpo.language.task_settings import ArithmeticTask
 from anygrpo.language.tasks.text import Prompt, TextTask, in_context
+from anygrpo.language.tasks.worded import problem, with_calculator
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.settings import NumberReward
 
@@ -26,6 +27,7 @@ class Arithmetic(TextTask):
     def __init__(self, config: ArithmeticTask, seed: int) -> None:
         super().__init__(config, seed)
         self.config = config
+        self.demonstration = "demonstration" if config.worded else "answer"
         self.low, self.high = (10 ** (config.digits - 1) if config.digits > 1 else 0), 10**config.digits - 1
         pairs = (self.high - self.low + 1) * (self.high - self.low + 2) // 2
         if config.held_out > pairs // 2:
@@ -40,10 +42,10 @@ class Arithmetic(TextTask):
         )
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
-        return [self._prompt(*self._pair(step * count + i)) for i in range(count)]
+        return [self._prompt(*self._pair(i), i, False) for i in range(step * count, (step + 1) * count)]
 
     def held_out(self) -> list[Prompt]:
-        return [self._prompt(*pair) for pair in self._held_out]
+        return [self._prompt(*pair, i, True) for i, pair in enumerate(self._held_out)]
 
     def _draw_held_out(self, count: int) -> list[tuple[int, int]]:
         draw, taken = random.Random(HELD_OUT_SEED), {}
@@ -59,12 +61,16 @@ class Arithmetic(TextTask):
             if frozenset(pair) not in self._forbidden:
                 return pair
 
-    def _prompt(self, a: int, b: int) -> Prompt:
-        question = f"What is {a} {self.config.operation} {b}?"
-        return {
-            "prompt": in_context(self.config, question),
-            "answer": str(OPERATIONS[self.config.operation](a, b)),
+    def _prompt(self, a: int, b: int, number: int, held_out: bool) -> Prompt:
+        config = self.config
+        question = problem(a, b, number, held_out) if config.worded else f"What is {a} {config.operation} {b}?"
+        made: Prompt = {
+            "prompt": in_context(config, question),
+            "answer": str(OPERATIONS[config.operation](a, b)),
         }
+        if config.worded:
+            made["demonstration"] = with_calculator(config.tool, a, b) if config.tool else f"The answer is {a * b}."
+        return made
 
 
 build = Arithmetic

@@ -7,7 +7,8 @@ from typing import Any
 from anygrpo.core.task import Scores, Stored, Success, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTask as TextTaskSection
-from anygrpo.language.tasks.messages import SYSTEM, Messages, with_system
+from anygrpo.language.tasks.answer import Answer
+from anygrpo.language.tasks.messages import SYSTEM, Messages, clean_prompt, with_system
 from anygrpo.scoring.attacks import Tried
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward import Attackable, Reward
@@ -124,14 +125,13 @@ class TextTask(Task):
             if not all("reward" in candidate for row in rows for candidate in row):
                 return Stored(actions=texts)
             return Stored(texts, rewards=[[float(candidate["reward"]) for candidate in row] for row in rows])
-        gold = [prompt.get(self.demonstration) for prompt in prompts]
-        gold = [answer[0] if isinstance(answer, list) and answer else answer for answer in gold]
+        gold = [_gold(prompt.get(self.demonstration)) for prompt in prompts]
         if all(answer is None for answer in gold):
             raise ConfigError(
                 f"these prompts have neither gold answers (column {self.demonstration!r}) nor candidates",
                 "a supervised or RCE stage needs one of them; a grpo stage with source = 'policy' does not",
             )
-        return Stored(actions=[[] if answer is None else [str(answer)] for answer in gold])
+        return Stored(actions=[[] if answer is None else [answer] for answer in gold])
 
     def close(self) -> None:
         """Stop the reward workers."""
@@ -139,3 +139,13 @@ class TextTask(Task):
         if self.evaluation_scorer is not self.scorer:
             self.evaluation_scorer.close()
         self.pool.close()
+
+
+def _gold(answer: Any) -> str | None:
+    """A demonstration: a text, the first of a list of them, or a conversation (messages from the assistant's on)."""
+    if isinstance(answer, list) and answer and isinstance(answer[0], dict):
+        made = clean_prompt(answer, "a demonstration")
+        who = {"assistant": "policy"}
+        return Answer([{**m, "by": who.get(m["role"], "environment")} for m in made if isinstance(m, dict)])
+    answer = answer[0] if isinstance(answer, list) and answer else answer
+    return None if answer is None else str(answer)

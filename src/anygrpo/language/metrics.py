@@ -1,0 +1,45 @@
+"""Metrics of conversations: turns, tools, environments."""
+
+from __future__ import annotations
+
+from anygrpo.metrics.metric import Metric
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "turns/mean",
+        "turns",
+        "Turns of the model in a sample, mean.",
+        "每个样本中模型发言的平均轮数。",
+        "assistant messages / samples",
+        "between 1 and max_turns",
+        "介于 1 与 max_turns 之间",
+        "At max_turns: conversations are cut; raise it, or reward an early end. At 1 with tools: no call is made.",
+        "等于 max_turns：对话被截断，应调大或奖励尽早结束；有工具却为 1：模型没有调用工具。",
+        low=1.0,
+    ),
+    Metric(
+        "tools/calls",
+        "calls",
+        "Calls of tools in a sample, mean; those that could not be read are among them.",
+        "每个样本的平均工具调用次数（包括无法解析的调用）。",
+        "calls / samples",
+        "above 0 where the task needs a tool",
+        "任务需要工具时大于 0",
+        "0: the model does not know the format of a call; begin with a supervised stage that shows some.",
+        "为 0：模型不会调用格式；先用监督阶段示范。",
+        low=0.0,
+    ),
+    Metric(
+        "tools/failed",
+        "1",
+        "Share of calls that failed: unreadable, unknown, wrong arguments, an exception, too slow. The model is told.",
+        "失败调用的比例：无法解析、未知工具、参数错误、异常或超时；错误文本会返回给模型。",
+        "failed calls / calls",
+        "falls in training, below 0.1",
+        "应随训练下降，低于 0.1",
+        "Look at the messages of failed calls in samples/step_*.jsonl: the tool's docstring, or the tool, is at fault.",
+        "查看 samples/step_*.jsonl 中失败调用的消息：可能是文档字符串或工具本身有误。",
+        low=0.0,
+        high=1.0,
+    ),
+)

@@ -1,0 +1,218 @@
+"""The program in which tools and environments run: a server that loads the user's code once, and forks a process for
+each sample, whose state, crashes and memory are its own.
+
+Standard library, and what the user's code imports. Requests are pickled (the trainer is trusted), replies are JSON.
+Frames as in `scoring._worker`. The server's socket brings {"op": "load"}, {"op": "open", "key"} with the sample's
+socket beside it, and {"op": "kill", "key"}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from anygrpo.core.user_code import describe, resolve
+from anygrpo.scoring import _keeper
+from anygrpo.scoring._worker import frame, receive
+
+PICKLED = 1 << 24
+"""Longest request to the server."""
+
+
+def main() -> None:
+    """Serve the socket whose number stands last but two on the command line, before the trainer's process id and the
+    bound on memory."""
+    fd, trainer, memory = map(int, sys.argv[-3:])
+    _keeper.keep(lambda: Server(socket.socket(fileno=fd)).serve(), fd, trainer, memory)
+
+
+class Server:
+    """Loads code, forks samples, ends them."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        os.set_inheritable(sock.fileno(), False)
+        self.loaded: dict[str, Any] = {}
+        self.children: dict[Any, int] = {}
+
+    def serve(self) -> None:
+        while True:
+            ready, _, _ = select.select([self.sock], [], [], 0.5)
+            self.reap()
+            if not ready:
+                continue
+            head, given, _, _ = socket.recv_fds(self.sock, 8, 1)
+            if not head:
+                return
+            while len(head) < 8:
+                head += self.sock.recv(8 - len(head))
+            body, size = bytearray(), int.from_bytes(head, "big")
+            while len(body) < size:
+                body += self.sock.recv(size - len(body))
+            self.handle(pickle.loads(bytes(body)), given)
+
+    def handle(self, request: dict[str, Any], given: list[int]) -> None:
+        if request["op"] == "load":
+            self.sock.sendall(frame(json.dumps(self.load(request)).encode()))
+        elif request["op"] == "kill" and (pid := self.children.get(request["key"])):
+            _end(pid)
+        elif request["op"] == "open":
+            self.fork(request, given[0])
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        sys.path[:] = request["path"]
+        try:
+            for target in request["targets"]:
+                self.loaded[target] = resolve(target)
+        except BaseException as error:
+            return {"error": describe(error)}
+        kinds = {target: "class" if _is_class(self.loaded[target]) else "function" for target in request["targets"]}
+        if "class" in kinds.values():  # once here, and not in each sample's process
+            with contextlib.suppress(ImportError):
+                import transformers.utils.chat_template_utils  # noqa: F401
+        return {"kinds": kinds}
+
+    def fork(self, request: dict[str, Any], fd: int) -> None:
+        pid = os.fork()
+        if pid:
+            os.close(fd)
+            self.children[request["key"]] = pid
+            return
+        code = 1
+        try:
+            self.sock.close()
+            os.setpgid(0, 0)
+            _keeper.prctl(1, signal.SIGKILL)
+            Sample(self.loaded, request).serve(socket.socket(fileno=fd))
+            code = 0
+        finally:
+            os._exit(code)
+
+    def reap(self) -> None:
+        """Forget the processes that have ended, and end what they left running."""
+        for key, pid in list(self.children.items()):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    continue
+                _end(pid)  # before it is reaped nobody else can have its number
+                os.waitpid(pid, 0)
+            del self.children[key]
+
+
+def _end(pid: int) -> None:
+    for stop in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            stop(pid, signal.SIGKILL)
+
+
+def _is_class(target: Any) -> bool:
+    return inspect.isclass(target) or hasattr(target, "step")
+
+
+class Sample:
+    """One sample's process."""
+
+    def __init__(self, loaded: dict[str, Any], request: dict[str, Any]) -> None:
+        self.tools: dict[str, Callable[..., Any]] = {
+            target.rpartition(":")[2]: loaded[target] for target in request["tools"]
+        }
+        self.environment: Any = loaded[request["environment"]] if request.get("environment") else None
+        self.settings, self.output = request["settings"], request["output"]
+        self.loop = asyncio.new_event_loop()
+
+    def serve(self, sock: socket.socket) -> None:
+        while (body := receive(sock)) is not None:
+            sock.sendall(frame(json.dumps(self.handle(pickle.loads(body)), default=str).encode()))
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return getattr(self, f"do_{request['op']}")(request)
+        except BaseException as error:  # sys.exit() in an environment is a failed step
+            return {"error": describe(error)}
+
+    def do_reset(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A new environment: its messages, and schemas of its tools."""
+        if inspect.isclass(self.environment):
+            self.environment = self.environment(**self.settings)
+        given = self.finished(self.environment.reset(request["row"]))
+        messages, tools = given if isinstance(given, tuple) else (given, None)
+        listed = [self.schema(tool) for tool in tools or []]
+        run = [made["function"]["name"] for tool, made in zip(tools or [], listed) if callable(tool)]
+        return {"messages": messages, "tools": listed, "run": run}
+
+    def schema(self, tool: Any) -> Any:
+        """A function that an environment gives is called here; a schema is the environment's own business."""
+        if not callable(tool):
+            return tool
+        from transformers.utils.chat_template_utils import get_json_schema
+
+        made = get_json_schema(tool)
+        self.tools[made["function"]["name"]] = tool
+        return made
+
+    def do_speak(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A function (messages, columns) -> what is said next, or None."""
+        said = self.finished(self.environment(request["messages"], request["row"]))
+        return {"messages": said, "done": said is None}
+
+    def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The environment's step; None, messages, (messages, reward) or (messages, reward, done)."""
+        made = self.finished(self.environment.step(request["messages"], request["calls"]))
+        made = made if isinstance(made, tuple) else (made, None)
+        messages, reward, done = (*made, None) if len(made) == 2 else made
+        return {"messages": messages, "reward": None if reward is None else float(reward), "done": bool(done)}
+
+    def do_call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Calls of tools: functions in order, then those that are async together."""
+        results: list[Any] = [self.begun(call) for call in request["calls"]]
+        waiting = [i for i, (value, _) in enumerate(results) if inspect.isawaitable(value)]
+        made = self.loop.run_until_complete(_together([results[i][0] for i in waiting])) if waiting else []
+        for i, value in zip(waiting, made):
+            results[i] = (_fault(value), True) if isinstance(value, BaseException) else (value, False)
+        return {"results": [{"text": self.cut(_worded(value)), "failed": failed} for value, failed in results]}
+
+    def begun(self, call: dict[str, Any]) -> tuple[Any, bool]:
+        """(a tool's value or what will give it, failed?)."""
+        if call["name"] not in self.tools:
+            return f"error: no tool {call['name']!r}; there are {', '.join(self.tools)}", True
+        try:
+            return self.tools[call["name"]](**call["arguments"]), False
+        except BaseException as error:
+            return _fault(error), True
+
+    def cut(self, text: str) -> str:
+        return text if len(text) <= self.output else f"{text[: self.output]}... ({len(text) - self.output} more cut)"
+
+    def finished(self, value: Any) -> Any:
+        async def whole() -> Any:
+            return await value
+
+        return self.loop.run_until_complete(whole()) if inspect.isawaitable(value) else value
+
+
+async def _together(values: list[Any]) -> list[Any]:
+    return await asyncio.gather(*values, return_exceptions=True)
+
+
+def _fault(error: BaseException) -> str:
+    return f"error: {type(error).__name__}: {error}"
+
+
+def _worded(value: Any) -> str:
+    """A tool's value as the model reads it."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(value)

@@ -1,0 +1,306 @@
+"""The conversations of one rollout, each at its own pace: a turn is begun, its tools and environment work beside, and
+what they say is put after the policy's tokens."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.language.generation import Generation, Reply
+from anygrpo.language.tasks.answer import Message
+from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.language.turns.formats import Call
+from anygrpo.language.turns.schema import check_schemas
+from anygrpo.language.turns.sessions import Session, wait_for
+from anygrpo.language.turns.talk import Talk
+
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class Held:
+    """One conversation.
+
+    Attributes:
+        messages: after the prompt, each with `by`.
+        seen: tokens of the completion that these messages hold.
+        rewards: of each turn of the policy, None where the environment gave none.
+        fault: why the sample is invalid, or "".
+        calls, failed: of tools, so far.
+    """
+
+    row: dict[str, Any]
+    first: list[Message]
+    number: int = field(default_factory=lambda: next(_NUMBERS))
+    messages: list[Message] = field(default_factory=list)
+    seen: int = 0
+    rewards: list[float | None] = field(default_factory=list)
+    fault: str = ""
+    calls: int = 0
+    failed: int = 0
+    own: frozenset[str] = frozenset()
+    session: Session | None = None
+    spent: float = 0.0
+    # of the turn under way
+    ids: list[int] = field(default_factory=list)
+    asked: str = ""
+    ran: list[Call] = field(default_factory=list)
+    theirs: list[Call] = field(default_factory=list)
+    said: list[Message] = field(default_factory=list)
+    reply: Reply | None = None
+
+    @property
+    def turns(self) -> int:
+        return len(self.rewards)
+
+
+class Turns:
+    """Implements `generation.Turn`.
+
+    Args:
+        records: P prompt records. group_size: G; row p G + g belongs to record p.
+        limit: tokens of a completion at most.
+    """
+
+    def __init__(self, talk: Talk, records: list[Any], group_size: int, limit: int) -> None:
+        self.talk, self.limit, self.config = talk, limit, talk.turns
+        self.patience = talk.turns.patience
+        self.records = [r if isinstance(r, dict) else {"prompt": r} for r in records]
+        self.held = [Held(r, []) for r in self.records for _ in range(group_size)]
+        if talk.kind == "class":
+            self._reset(group_size)
+        for i, one in enumerate(self.held):
+            one.first = talk.prompts.messages(self.records[i // group_size])
+
+    # -- the beginning -----------------------------------------------------------------------------------------------
+
+    def _reset(self, group_size: int) -> None:
+        """A new environment for each sample; a group's must begin alike, for its samples to be compared."""
+        for one in self.held:
+            self._ask(one, {"op": "reset", "row": one.row})
+        for p, record in enumerate(self.records):
+            group = self.held[p * group_size : (p + 1) * group_size]
+            begun = [self._begun(one) for one in group]
+            good = [b for b in begun if b is not None]
+            if any(b != good[0] for b in good[1:]):
+                raise TrainingError(
+                    "environments of one prompt begin differently, so that their samples cannot be compared",
+                    "let reset(row) depend on the row alone",
+                )
+            if good:
+                self.records[p] = self._opened(record, *good[0])
+
+    def _begun(self, one: Held) -> tuple[Any, Any] | None:
+        """(messages, tools) of a reset environment, None where it failed."""
+        answer = self._waited(one)
+        if "error" in answer:
+            self._end(one, f"environment: reset failed: {answer['error']}")
+            return None
+        try:
+            tools = check_schemas(answer["tools"], f"{self.talk.config.environment} reset")
+        except ConfigError as error:
+            self._end(one, f"environment: {error.what}")
+            return None
+        one.own = frozenset(tool["function"]["name"] for tool in tools if tool["function"]["name"] in answer["run"])
+        return answer["messages"], tools
+
+    def _opened(self, record: dict[str, Any], messages: Any, tools: Any) -> dict[str, Any]:
+        """The record as the policy is given it: None leaves the prompt, a text is one more user's turn, messages take
+        its place."""
+        made = dict(record)
+        if isinstance(messages, str):
+            before = self.talk.prompts.turns_of(record) if record.get("prompt") else []
+            made["prompt"] = [*before, {"role": "user", "content": messages}]
+        elif messages is not None:
+            made["prompt"] = clean_prompt(messages, "the environment's reset")
+        if tools:
+            made["tools"] = [*(record.get("tools") or []), *self.talk.schemas, *tools]
+        return made
+
+    def begun(self) -> list[Any]:
+        """The prompts as environments begin them, for answers that are given; nothing is held on to."""
+        for one in self.held:
+            self._close(one)
+            if one.fault:
+                raise TrainingError(one.fault, "mend the environment")
+        return self.records
+
+    # -- a turn ------------------------------------------------------------------------------------------------------
+
+    def start(self, row: int, ids: list[int]) -> None:
+        """The policy has ended a turn of this row; `ids` are all of its completion."""
+        one = self.held[row]
+        one.ids, one.reply, one.said, one.theirs, one.asked = ids, None, [], [], ""
+        message = {**self.talk.message(ids[one.seen :]), "by": "policy"}
+        one.messages, one.seen = [*one.messages, message], len(ids)
+        one.rewards.append(None)
+        if one.fault:
+            return self._over(one)
+        calls = [_call(c) for c in message.get("tool_calls", ())]
+        mine = [c for c in calls if c.fault or self.talk.kind != "class" or c.name in self.talk.names | one.own]
+        one.theirs = [c for c in calls if c not in mine]
+        last = one.turns >= self.talk.config.max_turns
+        one.calls += len(calls)
+        if last and self.talk.kind != "class":
+            return self._over(one)
+        if mine and not last:
+            return self._call(one, mine)
+        return self._speak(one)
+
+    def _call(self, one: Held, calls: list[Call]) -> None:
+        one.ran = calls
+        good = [{"name": c.name, "arguments": c.arguments} for c in calls if not c.fault]
+        if not good:
+            return self._called(one, {"results": []})
+        one.asked = "call"
+        self._ask(one, {"op": "call", "calls": good})
+
+    def _called(self, one: Held, answer: dict[str, Any]) -> None:
+        """What tools gave, as messages; faults of a call and of a tool are told to the model."""
+        if answer.get("ended") and self.talk.kind == "class":
+            return self._end(one, f"environment: {answer['error']}")
+        failed = {"text": f"error: {answer.get('error')}", "failed": True}
+        results = iter(answer.get("results", ()))
+        for number, call in enumerate(one.ran):
+            made = {"text": f"error: {call.fault}", "failed": True} if call.fault else next(results, failed)
+            one.failed += bool(made["failed"])
+            message = {"role": "tool", "name": call.name, "content": made["text"], "by": "environment"}
+            one.said.append(message | {"tool_call_id": f"call{one.turns:03d}{number:02d}"})
+        if self.talk.kind == "class" and one.theirs:
+            return self._speak(one)
+        return self._put(one)
+
+    def _speak(self, one: Held) -> None:
+        """The environment's turn, where there is one."""
+        if self.talk.kind is None:
+            return self._over(one)
+        said = [*one.first, *one.messages, *one.said]
+        given = [{k: v for k, v in m.items() if k != "by"} for m in said]
+        if self.talk.kind == "function":
+            one.asked = "speak"
+            return self._ask(one, {"op": "speak", "messages": given, "row": one.row})
+        one.asked = "step"
+        calls = [{"name": c.name, "arguments": c.arguments} for c in one.theirs]
+        return self._ask(one, {"op": "step", "messages": given, "calls": calls})
+
+    def _spoken(self, one: Held, answer: dict[str, Any]) -> None:
+        if "error" in answer:
+            return self._end(one, f"environment: {answer['error']}")
+        reward = answer.get("reward")
+        if reward is not None and not math.isfinite(reward):
+            return self._end(one, f"environment: it gave a reward of {reward}")
+        one.rewards[-1] = reward
+        given = answer["messages"]
+        if given:
+            try:
+                one.said += _messages(given)
+            except TrainingError as error:
+                return self._end(one, f"environment: {error.what}")
+        over = answer["done"] or one.turns >= self.talk.config.max_turns or not one.said
+        return self._over(one) if over else self._put(one)
+
+    def _put(self, one: Held) -> None:
+        """The next turn's tokens, where they leave room for an answer."""
+        calls = one.messages[-1].get("tool_calls") if one.ran or one.theirs else None
+        tokens = self.talk.prompts.next_turn(one.said, calls)
+        if len(one.ids) + len(tokens) >= self.limit:
+            one.reply = Reply([], ended=False)
+            return self._close(one)
+        one.messages = [*one.messages, *one.said]
+        one.seen += len(tokens)
+        one.ran, one.reply = [], Reply(tokens, ended=True)
+        return None
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def settle(self, rows: list[int], seconds: float | None, one: bool = False) -> dict[int, Reply]:
+        """Replies of those rows that have one: waits for all of them (or for `one`), at most `seconds`."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            for row in rows:
+                self._advance(self.held[row])
+            done = {row: reply for row in rows if (reply := self.held[row].reply) is not None}
+            left = None if end is None else end - time.monotonic()
+            if len(done) == len(rows) or (one and done) or (left is not None and left <= 0):
+                return done
+            waiting = [s for row in rows if row not in done and (s := self.held[row].session) is not None]
+            wait_for(waiting, left)
+
+    def _advance(self, one: Held) -> None:
+        while one.reply is None and one.session is not None:
+            answer = one.session.answer()
+            if answer is None:
+                return
+            self._answered(one, answer)
+            if one.spent > self.config.seconds and not one.fault:
+                self._end(one, f"environment: took more than {self.config.seconds:g} s in all")
+            elif one.asked == "call":
+                self._called(one, answer)
+            else:
+                self._spoken(one, answer)
+
+    def _ask(self, one: Held, request: dict[str, Any]) -> None:
+        if one.session is None:
+            one.session = self.talk.sessions.open()
+        one.session.ask(request, self.config.timeout)
+
+    def _answered(self, one: Held, answer: dict[str, Any]) -> None:
+        assert one.session is not None
+        one.spent += one.session.spent
+        one.session.spent = 0.0
+        if answer.get("ended"):
+            one.session = None
+
+    def _waited(self, one: Held) -> dict[str, Any]:
+        assert one.session is not None
+        while (answer := one.session.answer()) is None:
+            wait_for([one.session], None)
+        self._answered(one, answer)
+        return answer
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _over(self, one: Held) -> None:
+        one.messages = [*one.messages, *one.said]
+        one.said, one.reply = [], Reply([], ended=True)
+        self._close(one)
+
+    def _end(self, one: Held, fault: str) -> None:
+        one.fault, one.reply = fault, Reply([], ended=True)
+        self._close(one)
+
+    def _close(self, one: Held) -> None:
+        if one.session is not None:
+            one.session.close()
+            one.session = None
+
+    def finish(self, made: Generation) -> list[Held]:
+        """Every row's conversation, with what a turn that was cut off had said."""
+        for one, row, length in zip(self.held, made.ids.tolist(), made.lengths.tolist()):
+            ids = row[:length]
+            self._close(one)
+            if len(ids) > one.seen:
+                one.messages = [*one.messages, {**self.talk.message(ids[one.seen :]), "by": "policy"}]
+                one.rewards.append(None)
+        return self.held
+
+
+def _call(call: dict[str, Any]) -> Call:
+    return Call(call["function"]["name"], call["function"]["arguments"], call.get("fault", ""))
+
+
+def _messages(reply: Any) -> list[Message]:
+    """What an environment says: a text is a user's message."""
+    given = [{"role": "user", "content": reply}] if isinstance(reply, str) else reply
+    given = [given] if isinstance(given, dict) else given
+    if not isinstance(given, list) or not given:
+        raise TrainingError(f"it returned {type(reply).__name__}", "return a text, a message, a list of them, or None")
+    try:
+        made = clean_prompt(given, "the environment's reply")
+    except Exception as error:
+        raise TrainingError(str(getattr(error, "what", error)), "") from None
+    return [{**m, "by": "environment"} for m in made]  # type: ignore[union-attr]

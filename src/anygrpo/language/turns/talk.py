@@ -1,0 +1,65 @@
+"""What all conversations of a policy share: its tools, its environment, and how calls are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anygrpo.errors import ConfigError
+from anygrpo.language.prompts import Prompts
+from anygrpo.language.settings import CausalLMConfig
+from anygrpo.language.turns.formats import READERS, Read, found
+from anygrpo.language.turns.schema import schemas_of
+from anygrpo.language.turns.sessions import Sessions
+
+
+class Talk:
+    """Attributes:
+    sessions: where tools and environment run. schemas: of the recipe's tools.
+    kind: "class" or "function" of the environment, None where there is none.
+    format: how calls are written; None where there are no tools.
+    """
+
+    def __init__(self, config: CausalLMConfig, prompts: Prompts) -> None:
+        self.config, self.prompts, self.turns = config, prompts, config.turns
+        self.sessions = Sessions(config.tools, config.environment, config.turns)
+        self.kind = self.sessions.check()
+        self.schemas = schemas_of(config.tools)
+        self.names = {one["function"]["name"] for one in self.schemas}
+        self.format: str | None = None
+        if self.schemas or self.kind == "class":
+            self.format = self._format()
+            prompts.equip(self.schemas)
+
+    @staticmethod
+    def of(config: CausalLMConfig, prompts: Prompts) -> Talk | None:
+        """None where a completion is one turn.
+
+        Raises:
+            ConfigError: tools or an environment that cannot be loaded; a call format that is not known.
+        """
+        return Talk(config, prompts) if config.tools or config.environment is not None else None
+
+    def _format(self) -> str:
+        """As named, or as the template writes a call; hermes where it knows none."""
+        own = found(self.prompts.render_as_is) if self.prompts.chat else None
+        if own is None and self.prompts.knows_tools() and self.turns.format == "auto":
+            raise ConfigError(
+                "the chat template writes calls in a form that is not known here",
+                f"name it: turns.format = one of {', '.join(READERS)}",
+            )
+        return self.turns.format if self.turns.format != "auto" else own or "hermes"
+
+    def read(self, ids: list[int]) -> Read:
+        """(the text of a turn without its calls, its calls)."""
+        if self.format is None:
+            return self.prompts.text(ids), []
+        text, calls = READERS[self.format](self.prompts.full(ids))
+        return (text, calls) if calls else (self.prompts.text(ids), [])
+
+    def message(self, ids: list[int]) -> dict[str, Any]:
+        """A turn of the policy as a message, calls parsed."""
+        text, calls = self.read(ids)
+        made: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            made["tool_calls"] = [{**call.message(), **({"fault": call.fault} if call.fault else {})} for call in calls]
+        return made
