@@ -14,7 +14,7 @@ from torch import Tensor
 from anygrpo.errors import ConfigError
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.tasks.answer import Answer, Message
-from anygrpo.language.turns import formats
+from anygrpo.language.tools import formats
 
 NOBODY, POLICY, ENVIRONMENT = 0, 1, 2
 """Who wrote a token of a completion: padding, sampled, inserted by an environment. (Prompts stand apart.)"""

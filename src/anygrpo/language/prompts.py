@@ -8,7 +8,7 @@ from typing import Any
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.messages import Messages, parsed, with_system
-from anygrpo.language.turns import formats
+from anygrpo.language.tools import formats
 
 _MARK = "anygrpo-answer-mark"
 

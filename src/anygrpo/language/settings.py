@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from anygrpo.language.turns.settings import TurnsConfig
+from anygrpo.language.tools.settings import TurnsConfig
 from anygrpo.recipe.section import NotNegative, Positive, Section, Share, SomeShare
 
 

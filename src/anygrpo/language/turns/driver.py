@@ -13,9 +13,9 @@ from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.generation import Generation, Reply
 from anygrpo.language.tasks.answer import Message
 from anygrpo.language.tasks.messages import clean_prompt
-from anygrpo.language.turns.formats import Call
-from anygrpo.language.turns.schema import check_schemas
-from anygrpo.language.turns.sessions import Session, wait_for
+from anygrpo.language.tools.formats import Call
+from anygrpo.language.tools.schema import check_schemas
+from anygrpo.language.tools.sessions import Session, wait_for
 from anygrpo.language.turns.talk import Talk
 
 _NUMBERS = itertools.count()

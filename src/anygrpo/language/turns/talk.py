@@ -7,9 +7,9 @@ from typing import Any
 from anygrpo.errors import ConfigError
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.settings import CausalLMConfig
-from anygrpo.language.turns.formats import READERS, Read, found
-from anygrpo.language.turns.schema import schemas_of
-from anygrpo.language.turns.sessions import Sessions
+from anygrpo.language.tools.formats import READERS, Read, found
+from anygrpo.language.tools.schema import schemas_of
+from anygrpo.language.tools.sessions import Sessions
 
 
 class Talk:

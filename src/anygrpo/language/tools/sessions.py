@@ -21,12 +21,12 @@ from typing import Any
 
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError
-from anygrpo.language.turns.settings import TurnsConfig
+from anygrpo.language.tools.settings import TurnsConfig
 from anygrpo.scoring import _keeper, _worker
 from anygrpo.scoring.machine import usable_memory
 
 _HOME = str(Path(_worker.__file__).parents[2])
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.language.turns import _inside; _inside.main()"
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.language.tools import _inside; _inside.main()"
 _LOAD_SECONDS = 120.0
 _LONGEST_REPLY = 16 << 20
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.language.turns.sessions import Sessions, wait_for
-from anygrpo.language.turns.settings import TurnsConfig
+from anygrpo.language.tools.sessions import Sessions, wait_for
+from anygrpo.language.tools.settings import TurnsConfig
 
 CODE = """
 import asyncio, os, subprocess, time

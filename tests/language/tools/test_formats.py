@@ -5,8 +5,8 @@ import json
 import pytest
 from talking import tokenizer
 
-from anygrpo.language.turns import formats
-from anygrpo.language.turns.formats import READERS, Call, plainly
+from anygrpo.language.tools import formats
+from anygrpo.language.tools.formats import READERS, Call, plainly
 
 ADD = Call("add", {"a": 1, "b": "x"})
 SUB = Call("sub", {})
