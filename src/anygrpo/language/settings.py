@@ -14,8 +14,8 @@ class LoraConfig(Section):
     """Low-rank adapters. There is no dropout: it would have to be off while scoring and on while training, and then
     the ratio of new to old log-probs is not 1 on policy."""
 
-    rank: int = Field(16, ge=1)
-    alpha: float = Field(32.0, gt=0)
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0)
     "Adapters are scaled by alpha / rank."
     targets: str | tuple[str, ...] = "all-linear"
     "Names of the linear layers to adapt, or all of them (the output head stays out)."
@@ -39,7 +39,7 @@ class CausalLMConfig(Section):
     "CPU threads. auto: chosen by a short measurement."
 
     train: Literal["lora", "last_n", "all"] = "lora"
-    lora: LoraConfig = Field(default_factory=LoraConfig)
+    lora: LoraConfig = LoraConfig()
     last_n_layers: int = Field(2, ge=1)
     "train = last_n: how many of the last blocks (with the final norm) are trained."
     gradient_checkpointing: bool = False
@@ -88,7 +88,7 @@ class CausalLMConfig(Section):
     environment: str | None = None
     "path.py:Class with reset(row) and step(messages, calls); or path.py:function, called as (messages, columns) after"
     "each answer, which returns the next text or messages, or None to end."
-    turns: TurnsConfig = Field(default_factory=TurnsConfig)
+    turns: TurnsConfig = TurnsConfig()
 
     @model_validator(mode="after")
     def _fits(self) -> CausalLMConfig:

@@ -53,9 +53,14 @@ class Reward(Protocol):
     One that knows its least and greatest value has them as `bounds`.
     """
 
-    name: str
-    weight: float
-    judges: bool
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def weight(self) -> float: ...
+
+    @property
+    def judges(self) -> bool: ...
 
     def start(self, rows: Rows) -> Callable[[], list[Outcome]]:
         """Begin scoring; the returned function waits for the N outcomes. Neither raises for a bad sample."""

@@ -38,7 +38,8 @@ class Arithmetic(TextTask):
         self._held_out = self._draw_held_out(config.held_out)
         self._forbidden = {frozenset(pair) for pair in self._held_out}
         self.judge_by(
-            build_rewards(config.rewards or [NumberReward(kind="number")], self.pool, {"answer"}), config.accuracy
+            build_rewards(config.rewards or [NumberReward.model_validate({"kind": "number"})], self.pool, {"answer"}),
+            config.accuracy,
         )
 
     def prompts(self, step: int, count: int) -> list[Prompt]:

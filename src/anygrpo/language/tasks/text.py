@@ -82,7 +82,7 @@ class TextTask(Task):
         self._scored = (prompts, outputs, scores)
         return scores
 
-    def score_async(self, prompts: list[Prompt], outputs: list[list[str]]) -> Handle:
+    def score_async(self, prompts: list[Prompt], outputs: list[list[str]]) -> Handle:  # type: ignore[override]
         """Start scoring in the background; `.result()` waits for the scores."""
         return self._scorer_of(prompts).score_async(prompts, outputs, check=True)
 

@@ -18,15 +18,15 @@ class TurnsConfig(Section):
     "How the model writes a call. auto: as its chat template writes one; hermes, where the template knows no tools."
     settings: dict[str, Any] = Field(default_factory=dict)
     "Arguments of the environment's class."
-    timeout: float = Field(10.0, gt=0)
+    timeout: float = Field(default=10.0, gt=0)
     "Seconds that a tool, or a step of an environment, may take before its process is ended."
-    seconds: float = Field(120.0, gt=0)
+    seconds: float = Field(default=120.0, gt=0)
     "Seconds that one sample may spend with its tools and environment, all turns together."
-    memory_mb: int | None = Field(None, ge=0)
+    memory_mb: int | None = Field(default=None, ge=0)
     "Bound of each process's private memory; half of the machine's where not given, 0 for none."
-    output: int = Field(2000, ge=1)
+    output: int = Field(default=2000, ge=1)
     "Characters of one tool's text that the model is given; what is beyond is cut, and said to be."
-    servers: int = Field(2, ge=1)
+    servers: int = Field(default=2, ge=1)
     "Processes that load the user's code once; a sample's own process is forked from one of them."
-    patience: float = Field(0.25, ge=0)
+    patience: float = Field(default=0.25, ge=0)
     "Seconds that the others wait for a sample's tool before they go on without it (built-in engine)."
