@@ -6,7 +6,7 @@ captions and noise seeds before and after.
 Prints and writes OUT/summary_N.json (N: the first seed): for each seed the paired change of the held-out reward with
 its standard error, every measure that was not optimised, and the range of each health metric over the whole run; with
 --kl-every also the KL to the start on the same held-out prompts, noise and windows all along. OUT/seed_N is the run
-folder of a seed, with pictures/ before and after. Further flags (--task.data FOLDER) are settings of both recipes.
+folder of a seed, with pictures/ before and after. Further flags (--task.path FOLDER) are settings of both recipes.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def frechet_change(task: Any, prompts: list[Any], before: list[list[Any]], after
 
 def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str, Any]:
     folder = args.out / f"seed_{seed}"
-    flags = ["--seed", str(seed), "--policy.weights", str(weights), "--policy.device", args.device, *args.flags]
+    flags = ["--seed", str(seed), "--policy.model", str(weights), "--policy.device", args.device, *args.flags]
     run = new_run(load_recipe(args.grpo, [*flags, "--folder", str(folder)]))
     before, row_before = held_out(run)
     watch = Watch(seconds_left(args), time.perf_counter(), args.kl_every)

@@ -31,25 +31,25 @@ from anygrpo.train.loop import train
 RECIPE = Path(__file__).parent.parent / "recipes" / "diffusion" / "sd3.toml"
 TEXT = {"tokens": 154, "width": 4096, "pooled": 2048}
 SHAPE = {"layers": 24, "heads": 24, "size": 64}
-"""What `parts` makes; the command line changes it."""
+"""Arguments of `parts`; the command line changes them."""
 ROWS = ("reward/mean", "log_ratio/abs_max", "kl/reference", "reward/std_within", "ratio/mean", "clip/low", "clip/high",
         "grad_norm/total", "memory/peak_gb", "time/sample", "time/update", "time/step")  # fmt: skip
 
 
-def parts(seed: int) -> Parts:
-    """The recipe's policy.factory."""
+def parts(seed: int, layers: int = 24, heads: int = 24, size: int = 64) -> Parts:
+    """The recipe's policy.function."""
     from diffusers import FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel
 
     torch.manual_seed(seed)
     model = SD3Transformer2DModel(
-        sample_size=SHAPE["size"], num_layers=SHAPE["layers"], num_attention_heads=SHAPE["heads"],
-        attention_head_dim=64, joint_attention_dim=TEXT["width"], caption_projection_dim=64 * SHAPE["heads"],
+        sample_size=size, num_layers=layers, num_attention_heads=heads,
+        attention_head_dim=64, joint_attention_dim=TEXT["width"], caption_projection_dim=64 * heads,
         pooled_projection_dim=TEXT["pooled"], pos_embed_max_size=192,
     )  # fmt: skip
     return Parts(
         denoiser=DiffusersDenoiser(model),
         scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
-        shape=(16, SHAPE["size"], SHAPE["size"]),
+        shape=(16, size, size),
         encode=encode,
         decode=lambda latents, condition: list((latents[:, :3].float() / 4 + 0.5).clamp(0, 1)),
         null=encode([""]),
@@ -127,8 +127,9 @@ def main() -> None:
     for name, value in SHAPE.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     args, flags = parser.parse_known_args()
-    SHAPE.update({name: getattr(args, name) for name in SHAPE})
-    words = ["--policy.pipeline", "none", "--policy.factory", "__main__:parts", "--policy.device", args.device]
+    shape = ", ".join(f"{name} = {getattr(args, name)}" for name in SHAPE)
+    words = ["--policy.model", "none", "--policy.function", f"{__file__}:parts", "--policy.device", args.device]
+    words += ["--policy.arguments", "{ " + shape + " }"]
     words += ["--folder", str(args.out / "run"), "--evaluation.every", "1000", "--evaluation.at-start", "false"]
     watch = Watch(args.seconds)
     run = new_run(load_recipe(str(RECIPE), [*words, "--task.arguments", "{scale=4.0}", *flags]))

@@ -81,7 +81,7 @@ def pretrained(seed: int) -> Denoiser:
 
 
 def parts(seed: int) -> Parts:
-    """What `policy.factory` takes."""
+    """What `policy.function` takes."""
     from diffusers import FlowMatchEulerDiscreteScheduler
 
     return Parts(

@@ -27,7 +27,7 @@ def test_a_motion_policy_starts_from_a_sharded_checkpoint_as_from_a_whole_one(tm
     save_file({name: x.detach() + 1 for name, x in trained.items()}, whole / saved.WHOLE)
     sharded(run / "checkpoints" / "step_00000010", {name: x.detach() for name, x in trained.items()})
     for path, shift in ((run, 0), (run / "checkpoints" / "step_00000010", 0), (whole, 1), (whole / saved.WHOLE, 1)):
-        policy = motion.build(MotionPolicyConfig(**SMALL, weights=str(path)), 0)
+        policy = motion.build(MotionPolicyConfig(**SMALL, model=str(path)), 0)
         for name, x in state_of(policy.trainable()).items():
             assert torch.equal(x, trained[name] + shift), (path, name)
 
@@ -42,9 +42,9 @@ def test_a_network_with_gates_starts_from_a_run_folder(tmp_path):
 
 def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(DataError, match=r"recipes/motion/supervised\.toml"):
-        motion.build(MotionPolicyConfig(**SMALL, weights=str(tmp_path / "nothing")), 0)
+        motion.build(MotionPolicyConfig(**SMALL, model=str(tmp_path / "nothing")), 0)
     with pytest.raises(DataError, match="a run's folder"):  # a folder without a checkpoint
-        motion.build(MotionPolicyConfig(**SMALL, weights=str(tmp_path)), 0)
+        motion.build(MotionPolicyConfig(**SMALL, model=str(tmp_path)), 0)
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(ConfigError, match="holds no weights by name"):
-        motion.build(MotionPolicyConfig(**SMALL, weights=str(tmp_path / "list.pt")), 0)
+        motion.build(MotionPolicyConfig(**SMALL, model=str(tmp_path / "list.pt")), 0)

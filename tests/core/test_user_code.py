@@ -56,7 +56,7 @@ def test_a_users_task(file):
 
 
 def test_a_users_task_that_does_not_fit(file):
-    with pytest.raises(ConfigError, match="cannot be called with seed and \\['high'\\]"):
+    with pytest.raises(ConfigError, match="cannot be called with \\['high', 'seed'\\]"):
         build(OwnTask(kind="python", function=f"{file}:Mine", arguments={"high": 3}), 0)
     with pytest.raises(ConfigError, match=r"does not derive from anygrpo\.Task, and lacks held_out, score"):
         build(OwnTask(kind="python", function=f"{file}:Half"), 0)

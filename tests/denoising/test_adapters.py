@@ -38,7 +38,7 @@ def folders(tmp_path_factory):
 
 
 def config_of(folder, kind, **more):
-    given = {"pipeline": folder, "steps": 4, "height": 8, "width": 8} | SETTINGS[kind] | more
+    given = {"model": folder, "steps": 4, "height": 8, "width": 8} | SETTINGS[kind] | more
     return DiffusionPolicyConfig(**given)
 
 
@@ -51,7 +51,7 @@ def test_the_noise_free_way_is_the_pipelines_own(folders, kind):
     ours = policy.decode(policy.greedy([prompt]).samples)[0][0]
     start = torch.randn(policy.parts.shape, generator=torch.Generator().manual_seed(3))[None]
     lacking = {"text_encoder_3": None, "tokenizer_3": None} if kind == "sd3_without_t5" else {}
-    pipe = DiffusionPipeline.from_pretrained(config.pipeline, local_files_only=True, **lacking)
+    pipe = DiffusionPipeline.from_pretrained(config.model, local_files_only=True, **lacking)
     factor = 2
     more = {"height": 8 * factor, "width": 8 * factor}
     if kind == "sdxl":

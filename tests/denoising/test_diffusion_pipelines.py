@@ -21,7 +21,7 @@ from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.denoiser import DiffusersDenoiser
-from anygrpo.denoising.settings import DiffusionPolicyConfig, Lora
+from anygrpo.denoising.settings import DiffusionPolicyConfig, LoraConfig
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
@@ -85,10 +85,10 @@ def rows(rollout):
     return tree_map(lambda x: x.flatten(0, 1), rollout.samples)
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=2, alpha=4)])
+@pytest.mark.parametrize("lora", [None, LoraConfig(rank=2, alpha=4)])
 def test_an_sd3_like_transformer_by_factory(lora):
     config = DiffusionPolicyConfig(
-        factory=f"{__name__}:sd3_parts",
+        function=f"{__file__}:sd3_parts",
         steps=6,
         sampler="flow_grpo",
         window=2,
@@ -145,7 +145,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("sampler", ["ddpm", "ddim"])
 def test_a_saved_stable_diffusion_pipeline(folder, sampler):
-    config = DiffusionPolicyConfig(pipeline=folder, steps=5, sampler=sampler, guidance=3.0, height=8, width=8)
+    config = DiffusionPolicyConfig(model=folder, steps=5, sampler=sampler, guidance=3.0, height=8, width=8)
     policy = diffusion.build(config, seed=0)
     rollout = policy.sample(["a cat", {"prompt": "dog"}], 2, seed=3)
     out = policy.evaluate(rows(rollout), slice(0, rollout.shape[2]))
@@ -170,7 +170,7 @@ TINY = {
 def test_the_recipes_train_a_tiny_pipeline(name, maker, tmp_path, monkeypatch):
     """recipes/diffusion/*.toml with their pipelines replaced: two steps of the real loop."""
     monkeypatch.chdir(RECIPES.parent)
-    flags = TINY | {"folder": tmp_path / "run", "policy.pipeline": maker(tmp_path)}
+    flags = TINY | {"folder": tmp_path / "run", "policy.model": maker(tmp_path)}
     recipe = load_recipe(
         str(RECIPES / "diffusion" / f"{name}.toml"), [w for k, v in flags.items() for w in (f"--{k}", str(v))]
     )
@@ -190,10 +190,10 @@ def test_errors_name_the_cure(folder):
     with pytest.raises(ValueError, match="exactly one"):
         DiffusionPolicyConfig()
     with pytest.raises(DataError, match="nowhere"):
-        diffusion.build(DiffusionPolicyConfig(pipeline="/nowhere/at/all"), 0)
-    with pytest.raises(DataError, match="no_such"):
-        diffusion.build(DiffusionPolicyConfig(factory=f"{__name__}:no_such"), 0)
+        diffusion.build(DiffusionPolicyConfig(model="/nowhere/at/all"), 0)
+    with pytest.raises(ConfigError, match="no_such"):
+        diffusion.build(DiffusionPolicyConfig(function=f"{__file__}:no_such"), 0)
     with pytest.raises(ConfigError, match="returned int"):
-        diffusion.build(DiffusionPolicyConfig(factory=f"{__name__}:broken"), 0)
+        diffusion.build(DiffusionPolicyConfig(function=f"{__file__}:broken"), 0)
     with pytest.raises(ConfigError, match="not a diffusers denoiser"):
         DiffusersDenoiser(torch.nn.Linear(2, 2))

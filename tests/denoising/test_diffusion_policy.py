@@ -11,7 +11,7 @@ from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
 from anygrpo.denoising.decisions import decisions
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.settings import Faults, Lora, MotionPolicyConfig
+from anygrpo.denoising.settings import Faults, LoraConfig, MotionPolicyConfig
 from anygrpo.errors import ConfigError
 
 PROMPTS = [{"caption": "a person walks", "length": 10}, {"caption": "someone jumps", "length": 16}]
@@ -170,7 +170,7 @@ def test_guidance_is_the_same_in_sampling_and_scoring_and_matters():
     assert torch.allclose(guided.predict(x, step, c), uncond + 3 * (cond - uncond), atol=1e-5)
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)])
+@pytest.mark.parametrize("lora", [None, LoraConfig(rank=4, alpha=8)])
 def test_kl_is_exact_to_the_starting_policy_and_its_gradient_reaches_the_weights(lora):
     policy = make(lora=lora, event_reduction="sum")
     rollout = policy.sample(PROMPTS, 1, seed=1)
@@ -197,7 +197,7 @@ def test_kl_is_exact_to_the_starting_policy_and_its_gradient_reaches_the_weights
 
 
 def test_lora_reaches_attention_and_feedforward_only_and_its_reference_is_the_base():
-    policy = make(lora=Lora(rank=4, alpha=8))
+    policy = make(lora=LoraConfig(rank=4, alpha=8))
     names = [n for n, p in policy.trainable().named_parameters() if p.requires_grad]
     layers = {n.split(".lora_")[0].rsplit(".", 1)[1] for n in names}
     assert layers == {"query", "key", "value", "out", "up", "down"}
@@ -211,7 +211,7 @@ def test_lora_reaches_attention_and_feedforward_only_and_its_reference_is_the_ba
     assert [n for n, p in policy.trainable().named_parameters() if p.requires_grad] == names
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)])
+@pytest.mark.parametrize("lora", [None, LoraConfig(rank=4, alpha=8)])
 def test_a_later_stage_can_fix_its_own_reference(lora):
     policy = make(lora=lora)
     rollout = policy.sample(PROMPTS, 1, seed=1)

@@ -39,7 +39,7 @@ def pipes(tmp_path_factory):
 
 
 def policy_of(pipes, kind, **more):
-    given = {"pipeline": pipes(kind), "sampler": MAKERS[kind][1], "steps": 4, "height": 8, "width": 8}
+    given = {"model": pipes(kind), "sampler": MAKERS[kind][1], "steps": 4, "height": 8, "width": 8}
     return diffusion.build(DiffusionPolicyConfig(**(given | {"lora": {"rank": 4, "alpha": 8}} | more)), seed=0)
 
 
@@ -109,7 +109,7 @@ def test_a_denoiser_of_ours_is_a_state_dict(tmp_path):
     small = {"features": 47, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 5}
     policy = moved(motion.build(MotionPolicyConfig(**small, lora={"rank": 2, "alpha": 4}), 0))
     files = export(policy, tmp_path / "out")
-    again = motion.build(MotionPolicyConfig(**small, weights=str(files[0])), 1)
+    again = motion.build(MotionPolicyConfig(**small, model=str(files[0])), 1)
     prompt = [{"caption": "walks", "length": 12, "seed": 1}]
     one, two = (p.decode(p.greedy(prompt).samples)[0][0] for p in (policy, again))
     assert torch.allclose(one, two, atol=1e-4)

@@ -74,7 +74,7 @@ def policy(**given):
         encode=lambda prompts: {"text": torch.zeros(len(prompts), 1)},
         decode=lambda z, c: list(z),
     )
-    config = DiffusionPolicyConfig(factory="none:none", steps=10, **({"sampler": "flow_grpo"} | given))
+    config = DiffusionPolicyConfig(function="none.py:none", steps=10, **({"sampler": "flow_grpo"} | given))
     table = flow_transitions(parts.scheduler, 10, config.sampler, config.noise_level)
     return DiffusionPolicy(parts, table, config, 0)
 
@@ -206,11 +206,11 @@ def test_held_out_samples_are_of_the_averaged_weights():
 
 def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="for flow models"):
-        DiffusionPolicyConfig(factory="a:b", loss="awm", sampler="ddim")
+        DiffusionPolicyConfig(function="a.py:b", loss="awm", sampler="ddim")
     with pytest.raises(ValueError, match="no window"):
-        DiffusionPolicyConfig(factory="a:b", loss="awm", sampler="cps", window=2)
+        DiffusionPolicyConfig(function="a.py:b", loss="awm", sampler="cps", window=2)
     with pytest.raises(ValueError, match="without guidance"):
-        DiffusionPolicyConfig(factory="a:b", loss="nft", sampler="cps", guidance=3.0)
+        DiffusionPolicyConfig(function="a.py:b", loss="nft", sampler="cps", guidance=3.0)
     assert Table.of([{"std": 0.5}]).std.dtype == torch.float32
 
 

@@ -73,7 +73,7 @@ def image_run(folder: Path, pipe: str, sampler: str, **more) -> Path:
     (folder / "reward.py").write_text("def light(images, prompts):\n    return [float(x.mean()) for x in images]\n")
     recipe = {
         "name": "images", "folder": str(folder / "run"),
-        "policy": {"kind": "diffusion", "pipeline": pipe, "sampler": sampler, "steps": 3, "height": 8, "width": 8}
+        "policy": {"kind": "diffusion", "model": pipe, "sampler": sampler, "steps": 3, "height": 8, "width": 8}
         | {"lora": {"rank": 2, "alpha": 8}} | more,
         "task": {"kind": "images", "path": str(folder / "prompts.txt"), "held_out_path": str(folder / "held.txt"),
                  "rewards": [{"function": f"{folder / 'reward.py'}:light"}]},

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.settings import Lora, MotionPolicyConfig
+from anygrpo.denoising.settings import LoraConfig, MotionPolicyConfig
 
 spec = importlib.util.spec_from_file_location("bench_motion", Path(__file__).parents[2] / "bench/motion.py")
 bench = importlib.util.module_from_spec(spec)
@@ -18,7 +18,7 @@ PROMPTS = [{"caption": "a person walks", "length": 10}, {"caption": "someone jum
 
 
 def test_the_same_windows_each_time_and_a_kl_that_starts_at_zero():
-    lora = Lora(rank=2, alpha=4)
+    lora = LoraConfig(rank=2, alpha=4)
     policy = motion.build(MotionPolicyConfig(**SMALL, window=2, window_starts=(0, 15), sampler="ddim", lora=lora), 0)
     run = SimpleNamespace(policy=policy, stages=[SimpleNamespace(task=SimpleNamespace(held_out=lambda: PROMPTS))])
     start = bench.kl_by_window(run)

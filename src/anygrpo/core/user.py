@@ -35,14 +35,6 @@ def _built(spec: str, arguments: dict[str, Any], seed: int, base: type) -> Any:
     factory = user_code.load(spec)
     if isinstance(factory, type) and (lacking := sorted(getattr(factory, "__abstractmethods__", ()))):
         raise ConfigError(f"{spec} does not define {', '.join(lacking)}", f"anygrpo.{base.__name__} says what they do")
-    try:
-        made = factory(seed=seed, **arguments)
-    except TypeError as error:
-        raise ConfigError(
-            f"{spec} cannot be called with seed and {sorted(arguments)}: {user_code.describe(error)}",
-            f"it is called as {spec.rpartition(':')[2]}(seed=seed, **arguments)",
-        ) from error
-    except Exception as error:
-        raise ConfigError(f"{spec} raised {user_code.describe(error)}", "mend it") from error
+    made = user_code.made(spec, arguments, seed=seed)
     border.instance(made, base, spec)
     return made

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from anygrpo.errors import ConfigError, DataError, suggestion
+from anygrpo.errors import AnygrpoError, ConfigError, DataError, suggestion
 
 
 def check(spec: str) -> None:
@@ -71,6 +71,31 @@ def resolve(target: str) -> Any:
         own = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise AttributeError(f"{place} has no {name!r}", name, own)
     return getattr(module, name)
+
+
+def made(spec: str, arguments: dict[str, Any], **given: Any) -> Any:
+    """What the function or class that `spec` names returns for (**given, **arguments). One way and one error for all
+    user code that a recipe names by `function` and `arguments`.
+
+    Raises:
+        ConfigError: a malformed spec, a file that fails, a call that does not fit, or one that raises.
+        DataError: no such file.
+    """
+    function = load(spec)
+    try:
+        return function(**given, **arguments)
+    except AnygrpoError:
+        raise
+    except TypeError as error:
+        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        if inside:
+            raise ConfigError(f"{spec} raised {describe(error)}", "mend it") from error
+        names = sorted({*given, *arguments})
+        words = ", ".join([*(f"{n}={n}" for n in given), "**arguments"])
+        cure = f"it is called as {spec.rpartition(':')[2]}({words})"
+        raise ConfigError(f"{spec} cannot be called with {names}: {error}", cure) from error
+    except Exception as error:
+        raise ConfigError(f"{spec} raised {describe(error)}", "mend it") from error
 
 
 def describe(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import frozen_weights, state_of
-from anygrpo.denoising.settings import Lora
+from anygrpo.denoising.settings import LoraConfig
 from anygrpo.errors import ConfigError
 
 Condition = dict[str, Tensor]
@@ -98,7 +98,7 @@ ATTENTION_AND_FEEDFORWARD = tuple(f"{DIFFUSERS_LINEAR} {MOTION_LINEAR}".split())
 """Suffixes of linear layers in diffusers' attention and feed-forward blocks and in our motion transformer's."""
 
 
-def _targets(module: nn.Module, lora: Lora) -> list[str]:
+def _targets(module: nn.Module, lora: LoraConfig) -> list[str]:
     suffixes = ATTENTION_AND_FEEDFORWARD if lora.targets == "attention_and_feedforward" else lora.targets
     linear = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
     found = [name for name in linear if any(name == s or name.endswith("." + s) for s in suffixes)]
@@ -110,7 +110,7 @@ def _targets(module: nn.Module, lora: Lora) -> list[str]:
 class Reference:
     """The frozen policy that KL is measured to: LoRA off, or a copy of all weights made at the start."""
 
-    def __init__(self, module: nn.Module, lora: Lora | None, seed: int):
+    def __init__(self, module: nn.Module, lora: LoraConfig | None, seed: int):
         self.module, self.lora = module, lora
         self.frozen: dict[str, Tensor] = {}
         if lora is not None:
@@ -140,11 +140,17 @@ class Reference:
                 layer.enable_adapters(True)
 
 
-def _add_adapters(module: nn.Module, lora: Lora, seed: int) -> None:
-    from peft import LoraConfig, inject_adapter_in_model
+def _add_adapters(module: nn.Module, lora: LoraConfig, seed: int) -> None:
+    from peft import LoraConfig as PeftConfig
+    from peft import inject_adapter_in_model
 
     module.requires_grad_(False)
-    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=_targets(module, lora))
+    config = PeftConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,  # type: ignore[arg-type]
+        lora_dropout=0.0,
+        target_modules=_targets(module, lora),
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         inject_adapter_in_model(config, module)

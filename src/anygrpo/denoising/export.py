@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.denoising.denoiser import model_of
-from anygrpo.denoising.files import LORA_FILE, component_of
+from anygrpo.denoising.files import LORA_FILE, component_of, of_pipeline
 from anygrpo.errors import ConfigError, TrainingError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
 
 def form_of(policy: DiffusionPolicy) -> str:
     """Which of the four: "diffusers_lora", "diffusers_weights", "mdm", "state"."""
-    if getattr(policy.config, "pipeline", None) is not None:
+    if of_pipeline(policy.config):
         return "diffusers_weights" if policy.config.lora is None else "diffusers_lora"
     if policy.config.__class__.__name__ == "MDMPolicyConfig" and getattr(policy.config, "model", None) is not None:
         return "mdm"
@@ -184,7 +184,7 @@ def _fresh_process(
     else:
         from anygrpo.denoising.pipelines import adapter_class, left_out
 
-        pipeline: str = config.pipeline
+        pipeline: str = config.model
         job |= {"pipeline": pipeline, "component": component_of(policy)}
         job["left_out"] = list(left_out(pipeline, adapter_class(pipeline)))
     (place / "job.json").write_text(json.dumps(job))

@@ -9,6 +9,7 @@ from torch import nn
 
 from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form
+from anygrpo.denoising.settings import Denoising, DiffusionPolicyConfig
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -33,10 +34,15 @@ def form_of(policy: DiffusionPolicy) -> Form:
     if _is_lora_of_a_pipeline(policy):
         return Form(LORA_FILE, {STRENGTH: json.dumps(_strength(policy.trainable(), component_of(policy)))})
     model: Any = policy.trainable()
-    whole = getattr(policy.config, "pipeline", None) is not None and hasattr(model, "to_json_string")
+    whole = of_pipeline(policy.config) and hasattr(model, "to_json_string")
     if not whole or model.state_dict().keys() - state_of(model).keys():
         return Form()
     return Form(WEIGHTS_FILE, beside={"config.json": model.to_json_string()})
+
+
+def of_pipeline(config: Denoising) -> bool:
+    """Whether the denoiser was loaded with a pipeline of diffusers."""
+    return isinstance(config, DiffusionPolicyConfig) and config.model is not None
 
 
 def component_of(policy: DiffusionPolicy) -> str:
@@ -44,11 +50,11 @@ def component_of(policy: DiffusionPolicy) -> str:
     from anygrpo.denoising.pipelines import adapter_class
 
     config: Any = policy.config
-    return adapter_class(config.pipeline).component
+    return adapter_class(config.model).component
 
 
 def _is_lora_of_a_pipeline(policy: DiffusionPolicy) -> bool:
-    return policy.config.lora is not None and getattr(policy.config, "pipeline", None) is not None
+    return policy.config.lora is not None and of_pipeline(policy.config)
 
 
 def _strength(module: nn.Module, component: str) -> dict[str, Any]:

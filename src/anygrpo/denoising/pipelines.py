@@ -41,25 +41,17 @@ _DECODED_AT_ONCE = 4
 
 def parts_of(config: DiffusionPolicyConfig, seed: int) -> Parts:
     """The parts a recipe names."""
-    return from_factory(config.factory, seed) if config.factory is not None else from_pipeline(config)
+    return from_pipeline(config) if config.function is None else from_function(config.function, config.arguments, seed)
 
 
-def from_factory(name: str, seed: int) -> Parts:
-    """Call `package.module:function` or `path.py:function` with the seed.
+def from_function(name: str, arguments: dict[str, Any], seed: int) -> Parts:
+    """What `path.py:function` returns for (seed=seed, **arguments).
 
     Raises:
-        DataError: it cannot be imported.
-        ConfigError: it did not return `Parts`.
+        DataError: no such file.
+        ConfigError: it cannot be called so, raises, or does not return `Parts`.
     """
-    if name.rpartition(":")[0].endswith(".py"):
-        make = user_code.load(name)
-    else:
-        module, _, function = name.partition(":")
-        try:
-            make = getattr(importlib.import_module(module), function)
-        except (ImportError, AttributeError) as e:
-            raise DataError(f"policy.factory = {name!r}: {e}", "write it as package.module:function") from e
-    parts = make(seed)
+    parts = user_code.made(name, arguments, seed=seed)
     if not isinstance(parts, Parts):
         raise ConfigError(f"{name} returned {type(parts).__name__}", "return anygrpo.denoising.build.Parts")
     return parts
@@ -86,7 +78,7 @@ def adapter_class(folder: str) -> type[Adapter]:
     if name not in ADAPTERS:
         raise ConfigError(
             f"{folder} holds a {name}, whose conditioning and time scale are not known here",
-            f"one of {', '.join(sorted(ADAPTERS))}; or make its parts yourself: policy.factory (docs/motion.md)",
+            f"one of {', '.join(sorted(ADAPTERS))}; or make its parts yourself: policy.function (docs/motion.md)",
         )
     module, _, kind = ADAPTERS[name].partition(":")
     return getattr(importlib.import_module(module), kind)
@@ -112,11 +104,11 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     """
     from diffusers.pipelines.pipeline_utils import DiffusionPipeline
 
-    assert config.pipeline is not None
-    kind = adapter_class(config.pipeline)
+    assert config.model is not None
+    kind = adapter_class(config.model)
     if (config.sampler in FLOW_SAMPLERS) != kind.flow:
         raise ConfigError(
-            f"sampler = {config.sampler!r}, and {config.pipeline} is a {'flow' if kind.flow else 'diffusion'} model",
+            f"sampler = {config.sampler!r}, and {config.model} is a {'flow' if kind.flow else 'diffusion'} model",
             f"one of {', '.join(FLOW_SAMPLERS) if kind.flow else 'ddim, ddpm'}",
         )
     dtype = torch.bfloat16 if config.dtype == "bfloat16" else torch.float32
@@ -124,10 +116,10 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # newer versions say `dtype`, older ones ignore that name
             pipe: Any = DiffusionPipeline.from_pretrained(
-                config.pipeline, local_files_only=True, torch_dtype=dtype, **left_out(config.pipeline, kind)
+                config.model, local_files_only=True, torch_dtype=dtype, **left_out(config.model, kind)
             )
     except (OSError, ValueError) as e:
-        raise DataError(f"{config.pipeline}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
+        raise DataError(f"{config.model}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
     device = device_of(config.device)
     pipe.to(device)
     if getattr(pipe.vae.config, "force_upcast", False):

@@ -26,6 +26,7 @@ from anygrpo.denoising.averaging import Averaged
 from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob, log_prob_info
 from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients, guided, in_training, model_of
 from anygrpo.denoising.faults import old_log_probs
+from anygrpo.denoising.files import of_pipeline
 from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, total, whitened
 from anygrpo.denoising.image.pictures import inline, is_picture
 from anygrpo.denoising.levels import sample_levels, score_levels
@@ -54,7 +55,7 @@ class DiffusionPolicy(Policy):
         self.reduction = REDUCTIONS[config.event_reduction]
         self.clip = self.reduction.clip(int(torch.Size(parts.shape).numel()))
         self.denoiser = parts.denoiser
-        if getattr(config, "pipeline", None) is None:  # a pipeline was loaded in its dtype
+        if not of_pipeline(config):  # a pipeline was loaded in its dtype
             self.denoiser.to(torch.bfloat16 if config.dtype == "bfloat16" else torch.float32)
         if config.gradient_checkpointing:
             checkpoint_gradients(self.denoiser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -35,7 +35,7 @@ class Faults(Section):
         return tuple(n for n in type(self).model_fields if getattr(self, n) != getattr(normal, n))
 
 
-class Lora(Section):
+class LoraConfig(Section):
     """Low-rank adapters on attention and feed-forward layers; the reference policy is the same model with them off."""
 
     rank: int = Field(32, ge=1)
@@ -95,11 +95,14 @@ class Denoising(Section):
     "Updates between two steps of that average."
     evaluation: Literal["seeded", "ode"] = "seeded"
     "Held-out samples: the same stochastic sampler with noise from the prompt's seed, or the noise-free ODE."
-    lora: Lora | None = None
+    lora: LoraConfig | None = None
     "None: all weights are trained and the reference is a frozen copy of the weights at the start."
     dtype: Literal["float32", "bfloat16"] = "float32"
     "Of the denoiser's weights. Means, stds and log-probs are float32 always."
-    device: str = "cpu"
+    model: str | None = None
+    "Start weights, in the form that the kind reads."
+    device: str = "auto"
+    "auto: the first GPU where there is one."
     faults: Faults = Faults()
 
     @model_validator(mode="after")
@@ -141,10 +144,13 @@ class DiffusionPolicyConfig(Denoising):
     """Any diffusers denoiser: a pipeline folder, or parts made by your own function."""
 
     kind: Literal["diffusion"] = "diffusion"
-    pipeline: str | None = None
+    model: str | None = None
     "Folder of a saved diffusers pipeline with a UNet or transformer, text encoders and a VAE."
-    factory: str | None = None
-    "`module:function`; called with the seed, returns `anygrpo.denoising.build.Parts`."
+    function: str | None = None
+    "In place of `model`: path.py:function, called as function(seed=seed, **arguments); returns"
+    "`anygrpo.denoising.build.Parts`."
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "What the function is given besides the seed."
     height: int = Field(64, ge=1)
     width: int = Field(64, ge=1)
     "Latent height and width (pipeline)."
@@ -156,8 +162,10 @@ class DiffusionPolicyConfig(Denoising):
 
     @model_validator(mode="after")
     def _one_source(self) -> DiffusionPolicyConfig:
-        if (self.pipeline is None) == (self.factory is None):
-            raise ValueError("give exactly one of pipeline and factory")
+        if (self.model is None) == (self.function is None):
+            raise ValueError("give exactly one of model and function")
+        if self.arguments and self.function is None:
+            raise ValueError("arguments are for function, and model is given")
         return self
 
 
@@ -179,7 +187,7 @@ class MotionPolicyConfig(Denoising):
     "Caption encoder: word vectors learned here, or frozen MiniLM sentence vectors."
     captions: int = Field(1, ge=1)
     "Most captions in a row that one motion may follow, each over its own frames."
-    weights: str | None = None
+    model: str | None = None
     "Trained weights to start from: a file, or the folder of a checkpoint or a run (whole or sharded)."
 
 
@@ -191,7 +199,7 @@ class MotionTaskConfig(Section):
     "humanml: 263 numbers a frame (22 joints); compact: 47 (14 joints: root, positions, contacts)."
     frames: int = Field(196, ge=8)
     fps: float = Field(20.0, gt=0)
-    data: str | None = None
+    path: str | None = None
     "Folder with the fetched clips; the user's cache by default (scripts/fetch_motion.py)."
     cmu: bool = False
     "Add the CMU walks in BVH where Debian's assimp-testmodels is installed."
@@ -199,8 +207,8 @@ class MotionTaskConfig(Section):
     "Captions in a row in one prompt (segment-wise reward)."
     held_out_split: Literal["test", "validation"] = "test"
     "Captions that are measured: held-out ones, or training captions with seeds of their own, to choose settings on."
-    held_out_captions: int = Field(2, ge=1)
-    "Measured captions of each action."
+    held_out: int = Field(2, ge=1)
+    "Measured captions, of each action."
     held_out_repeats: int = Field(4, ge=2)
     "Seeds for each measured caption: diversity is measured among them."
     matching: float = Field(1.0, ge=0)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.recipe.hints import meant
 
 
 def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") -> ConfigError:
@@ -25,7 +26,7 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
         if item["type"] == "extra_forbidden":
             known = _fields(models)
             lines.append(f"unknown key {where!r}")
-            cure = cure or (suggestion(keys[-1], known) if known else "remove it")
+            cure = cure or meant(keys[-1], known)
         elif item["type"] in ("union_tag_invalid", "literal_error"):
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
             lines.append(f"{where} = {found!r} is not known")
@@ -33,7 +34,7 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
                 str(found), [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
             )
         elif item["type"] == "not_a_number":
-            inner = item["ctx"]
+            inner = item.get("ctx", {})
             lines.append(f"{'.'.join(filter(None, (where, inner['key'])))} = {inner['value']!r} is not a number")
         elif item["type"] == "missing":
             lines.append(f"{where} is missing")

@@ -19,7 +19,7 @@ from anygrpo.denoising.image.task import read_prompts
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import parse_recipe
 
-POLICY = {"kind": "diffusion", "pipeline": "x", "sampler": "flow_grpo"}
+POLICY = {"kind": "diffusion", "model": "x", "sampler": "flow_grpo"}
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_train_shows_pictures_in_samples_and_report(files, tmp_path, capsys):
     (files / "r.toml").write_text(f"""
 [policy]
 kind = "diffusion"
-pipeline = "{folder}"
+model = "{folder}"
 sampler = "ddim"
 steps = 4
 height = 8

@@ -46,7 +46,7 @@ def make(folder):
 
     @cache
     def build(seed=0, **given):
-        settings = {"layout": "compact", "frames": 24, "data": str(folder), "matcher_steps": 12}
+        settings = {"layout": "compact", "frames": 24, "path": str(folder), "matcher_steps": 12}
         return build_task(MotionTaskConfig(**(settings | given)), seed)
 
     yield build
@@ -71,7 +71,7 @@ def test_the_validation_split_shares_neither_captions_nor_seeds_with_the_test_sp
 
 
 def test_a_caption_that_comes_again_has_other_seeds(make):
-    turns = [p for p in make(held_out_captions=3).held_out() if p["action"] == "turn_left"]
+    turns = [p for p in make(held_out=3).held_out() if p["action"] == "turn_left"]
     assert len({p["caption"] for p in turns}) == 1  # the hash holds out one
     assert len({p["seed"] for p in turns}) == len(turns) == 12
 
@@ -201,7 +201,7 @@ def test_policy_and_task_fit(make):
 @pytest.mark.slow
 @pytest.mark.skipif(not list(FETCHED.glob("*.txt")), reason="clips not fetched (scripts/fetch_motion.py)")
 def test_the_judges_agree_on_captured_motion():
-    task = build_task(MotionTaskConfig(layout="compact", frames=40, data=str(FETCHED)), 0)
+    task = build_task(MotionTaskConfig(layout="compact", frames=40, path=str(FETCHED)), 0)
     held = task.held_out()
     real = [task.stored([p]).actions[0] for p in held]
     assert len(task.bank.actions) == 15
@@ -213,5 +213,5 @@ def test_the_judges_agree_on_captured_motion():
 @pytest.mark.skipif(not list(CMU_FOLDER.glob("*.bvh")), reason="assimp-testmodels is not installed")
 @pytest.mark.skipif(not list(FETCHED.glob("*.txt")), reason="clips not fetched (scripts/fetch_motion.py)")
 def test_cmu_clips_load():
-    task = build_task(MotionTaskConfig(layout="compact", frames=40, data=str(FETCHED), cmu=True, matcher_steps=1), 0)
+    task = build_task(MotionTaskConfig(layout="compact", frames=40, path=str(FETCHED), cmu=True, matcher_steps=1), 0)
     assert {"box", "playground_jump", "playground_climb"} <= set(task.bank.actions)

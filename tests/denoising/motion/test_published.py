@@ -327,7 +327,7 @@ def test_a_network_of_ones_own(tmp_path, checkpoint):
         "def words(captions): return torch.ones(len(captions), 512)\n"
     )
     config = MDMPolicyConfig(
-        network=f"{tmp_path}/net.py:make",
+        function=f"{tmp_path}/net.py:make",
         features=7,
         diffusion_steps=10,
         steps=10,

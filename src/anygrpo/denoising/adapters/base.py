@@ -89,4 +89,4 @@ class Adapter:
         return ((self.pipe.vae.encode(given).latent_dist.mode().float() - shift) * scale)[0]
 
     def refuse(self, what: str, cure: str) -> ConfigError:
-        return ConfigError(f"{self.config.pipeline}: {type(self.pipe).__name__} {what}", cure)
+        return ConfigError(f"{self.config.model}: {type(self.pipe).__name__} {what}", cure)

@@ -22,7 +22,7 @@ class StableDiffusion(Adapter):
             raise self.refuse(
                 f"has a UNet of {self.model.config.in_channels} input channels and a VAE of "
                 f"{self.pipe.vae.config.latent_channels}: one for inpainting or editing",
-                "a text-to-image pipeline, or parts of your own (policy.factory)",
+                "a text-to-image pipeline, or parts of your own (policy.function)",
             )
         if getattr(self.model.config, "time_cond_proj_dim", None) is not None:
             raise self.refuse("is distilled for few steps (its UNet is told the guidance)", "its undistilled base")

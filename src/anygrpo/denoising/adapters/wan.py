@@ -21,10 +21,10 @@ class Wan(Adapter):
         if getattr(self.pipe, "transformer_2", None) is not None:
             raise self.refuse(
                 "has two transformers that share the levels (Wan 2.2): which one to train is not known here",
-                "a Wan 2.1 pipeline, or parts of your own (policy.factory)",
+                "a Wan 2.1 pipeline, or parts of your own (policy.function)",
             )
         if getattr(self.pipe.config, "expand_timesteps", False):
-            raise self.refuse("has a level for every token", "a Wan 2.1 pipeline, or policy.factory")
+            raise self.refuse("has a level for every token", "a Wan 2.1 pipeline, or policy.function")
         if (self.config.frames - 1) % self.pipe.vae_scale_factor_temporal:
             raise ConfigError(
                 f"policy.frames = {self.config.frames}: the VAE takes 1 and {self.pipe.vae_scale_factor_temporal} more "

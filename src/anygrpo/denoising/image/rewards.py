@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core.device import device_of
 from anygrpo.denoising.image.settings import ClipReward, FunctionImageReward
 from anygrpo.denoising.outcomes import Reward, users
 from anygrpo.errors import ConfigError, DataError
@@ -64,13 +65,14 @@ def _clip(table: ClipReward, columns: set[str]) -> Callable[..., Any]:
         raise DataError(
             f"the clip reward's model {table.model!r}: {error}", "a folder with model and processor"
         ) from error
-    model = model.to(table.device).eval().requires_grad_(False)
+    device = device_of(table.device)
+    model = model.to(device).eval().requires_grad_(False)
 
     @torch.no_grad()
     def call(rows: dict[str, list[Any]]) -> list[float]:
         pictures = [(x.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy() for x in rows["images"]]
         given = processor(text=rows["prompts"], images=pictures, return_tensors="pt", padding=True, truncation=True)
-        logits = model(**{k: v.to(table.device) for k, v in given.items()}).logits_per_image
+        logits = model(**{k: v.to(device) for k, v in given.items()}).logits_per_image
         return (logits.diagonal() / table.divide_by).float().cpu().tolist()
 
     return call

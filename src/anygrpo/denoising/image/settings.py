@@ -54,7 +54,8 @@ class ClipReward(ImageReward):
     model: str
     "Folder that transformers' CLIPModel and CLIPProcessor load."
     divide_by: float = Field(100.0, gt=0)
-    device: str = "cpu"
+    device: str = "auto"
+    "auto: the first GPU where there is one."
 
 
 def _kind_of_functions(tables: Any) -> Any:

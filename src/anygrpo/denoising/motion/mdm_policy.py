@@ -27,6 +27,8 @@ from anygrpo.errors import ConfigError, DataError
 
 TEXT_TOKENS = 22
 """MDM cuts captions to 20 tokens and the two ends."""
+TARGETS = ("out_proj", "linear1", "linear2", "embed_text")
+"""MDM's names of the linear layers in attention and feed-forward, and of the text's projection."""
 
 
 def build(config: MDMPolicyConfig, seed: int) -> DiffusionPolicy:
@@ -55,17 +57,17 @@ def build(config: MDMPolicyConfig, seed: int) -> DiffusionPolicy:
         valid=lambda condition: condition["frames"][..., None],
     )
     if config.lora is not None and config.lora.targets == "attention_and_feedforward":
-        config = config.model_copy(update={"lora": config.lora.model_copy(update={"targets": config.targets})})
+        config = config.model_copy(update={"lora": config.lora.model_copy(update={"targets": TARGETS})})
     table = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level)
     return DiffusionPolicy(parts, table, config, seed)
 
 
 def _network(config: MDMPolicyConfig, seed: int) -> tuple[nn.Module, int, int]:
     """(network, numbers a frame, levels)."""
-    if config.network is not None:
-        made = user_code.load(config.network)(seed)
+    if config.function is not None:
+        made = user_code.made(config.function, config.arguments, seed=seed)
         if not isinstance(made, nn.Module):
-            raise ConfigError(f"{config.network} returned {type(made).__name__}", "return a torch.nn.Module")
+            raise ConfigError(f"{config.function} returned {type(made).__name__}", "return a torch.nn.Module")
         assert config.features is not None
         assert config.diffusion_steps is not None
         return made, config.features, config.diffusion_steps

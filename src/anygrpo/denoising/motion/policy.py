@@ -27,18 +27,18 @@ from anygrpo.errors import ConfigError, DataError
 
 
 def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
-    """The policy of a `[policy] kind = "motion"` section: fresh weights from `seed`, or those of `weights`.
+    """The policy of a `[policy] kind = "motion"` section: fresh weights from `seed`, or those of `model`.
 
     Raises:
-        DataError: `weights` does not exist.
+        DataError: `model` does not exist.
         ConfigError: the weights are of another model.
     """
     encode, text_width, vocabulary = caption_encoder(config.text)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         denoiser = MotionDenoiser(config, text_width, vocabulary)
-    if config.weights is not None:
-        load_state(denoiser, start_weights(Path(config.weights)))
+    if config.model is not None:
+        load_state(denoiser, start_weights(Path(config.model)))
     parts = Parts(
         denoiser=denoiser,
         scheduler=_scheduler(config),

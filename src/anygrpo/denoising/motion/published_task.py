@@ -38,7 +38,7 @@ def build(config: HumanML3DTaskConfig, seed: int) -> PublishedMotionTask:
         DataError: the folder is not as published.
         ConfigError: a reward that could never be called, or a built-in one for another body.
     """
-    train, kept = (load(Path(config.path), split) for split in (config.train_split, config.held_out_split))
+    train, kept = (load(Path(config.path), split) for split in (config.split, config.held_out_split))
     made: list[Reward] = []
     for table in config.rewards:
         name = table.name or (table.function or "").rpartition(":")[2] or table.kind

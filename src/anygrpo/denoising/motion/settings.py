@@ -16,13 +16,15 @@ class MDMPolicyConfig(Denoising):
     kind: Literal["mdm"] = "mdm"
     model: str | None = None
     "The checkpoint file; args.json lies beside it."
-    network: str | None = None
-    "In place of `model`: `path.py:function`, called with the seed; returns a module called as"
+    function: str | None = None
+    "In place of `model`: path.py:function, called as function(seed=seed, **arguments); returns a module called as"
     "module(x [n, L, F], timestep [n], text [n, E], frames [n, L], dropped [n]) -> clean motion [n, L, F]."
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "What the function is given besides the seed."
     features: int | None = Field(None, ge=1)
-    "Numbers a frame (`network`; a checkpoint's args.json says it)."
+    "Numbers a frame (`function`; a checkpoint's args.json says it)."
     diffusion_steps: int | None = Field(None, ge=2)
-    "Levels the network was trained with (`network`; args.json says it). `steps` must be the same."
+    "Levels the network was trained with (`function`; args.json says it). `steps` must be the same."
     text: str
     "Captions as vectors: a file (.safetensors, .pt) of caption -> [E]; `path.py:function` (captions -> [n, E]); or the"
     "folder of a CLIP text model for transformers (MDM: clip-vit-base-patch32)."
@@ -31,15 +33,15 @@ class MDMPolicyConfig(Denoising):
     steps: int = Field(50, ge=2)
     average_checkpoint: bool = True
     "Take the averaged weights of a checkpoint that has both."
-    targets: tuple[str, ...] = ("out_proj", "linear1", "linear2", "embed_text")
-    "Linear layers that `lora` attaches to where it names none."
 
     @model_validator(mode="after")
     def _one_source(self) -> MDMPolicyConfig:
-        if (self.model is None) == (self.network is None):
-            raise ValueError("give exactly one of model and network")
-        if self.network is not None and (self.features is None or self.diffusion_steps is None):
-            raise ValueError("network needs features and diffusion_steps")
+        if (self.model is None) == (self.function is None):
+            raise ValueError("give exactly one of model and function")
+        if self.function is not None and (self.features is None or self.diffusion_steps is None):
+            raise ValueError("function needs features and diffusion_steps")
+        if self.arguments and self.function is None:
+            raise ValueError("arguments are for function, and model is given")
         if self.sampler not in ("ddpm", "ddim"):
             raise ValueError(
                 f"sampler = {self.sampler!r} is for flow models; MDM predicts the clean motion: ddpm or ddim"
@@ -80,8 +82,10 @@ class HumanML3DTaskConfig(Section):
     kind: Literal["humanml3d"] = "humanml3d"
     path: str
     "The folder: new_joint_vecs, texts, Mean.npy, Std.npy and the split files."
-    train_split: str = "train"
+    split: str = "train"
+    "Split file of the training items."
     held_out_split: str = "val"
+    "Split file of the measured items."
     frames: int = Field(196, ge=8)
     "Longest motion asked for."
     held_out: int = Field(64, ge=1)

@@ -33,7 +33,7 @@ def build(config: MotionTaskConfig, seed: int) -> MotionTask:
     Raises:
         DataError: the clips are not fetched (scripts/fetch_motion.py), or CMU's are asked for and not installed.
     """
-    folder = Path(config.data) if config.data else default_folder()
+    folder = Path(config.path) if config.path else default_folder()
     return MotionTask(config, seed, *_material(folder, config.layout, config.frames, config.fps, config.cmu,
                                                config.matcher_steps))  # fmt: skip
 
@@ -83,7 +83,7 @@ class MotionTask(Task):
         generator, repeats = torch.Generator().manual_seed(12345), self.config.held_out_repeats
         out = []
         for action in self.bank.actions:
-            for number in range(self.config.held_out_captions):
+            for number in range(self.config.held_out):
                 prompt = self._prompt(generator, captions, action, number)
                 first = start + number // len(captions(action)) * repeats  # a caption that comes again has other seeds
                 out += [prompt | {"seed": first + r} for r in range(repeats)]
