@@ -3,11 +3,13 @@
     python bench/restoration.py --seeds 3 --warm 90 --seconds 60            # CPU, small
     python bench/restoration.py --device cuda --seeds 3 --warm 40 --seconds 25 --width 32 --patch 64 --picture-size 256
     python bench/restoration.py --network toolbox --warm 15 --seconds 30 --arms supervised/mean grpo
+    python bench/restoration.py --network experts --pictures data/photographs --arms ...   # bench/gpu_photographs.sh
 
 Per seed: a supervised warm-up, then every arm goes on from its weights for the same time. An arm is a plan of parts,
 "NAME=PART:SHARE+PART:SHARE" (or one PART, which is also its name), each with settings of its own ("grpo@group=8:0.5"):
   supervised/mean      supervision with gates at their mean (their gradient included wherever there is one)
   supervised/sampled   supervision with sampled gates
+  supervised/best      supervision with the best of --taught-of draws
   grpo                 groups of the gates in --sites, of the parameters in --train, with the supervised loss of the
                        sampled rows beside it where --lambda-supervised is not 0
 An arm whose name begins with "scratch" starts where the warm-up did and has the time of both ("scratch" alone is
@@ -37,12 +39,13 @@ from restoration_quality import evaluated, oracle
 from restoration_table import tables
 
 from anygrpo.core.build import build_policy, build_task
+from anygrpo.recipe.load import parse_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
-SAMPLES: dict[tuple[int, int], dict[int, Any]] = {}
-"""Already made, by seed and patch."""
+SAMPLES: dict[tuple[int, int], Any] = {}
+"""The pool of samples already made, by seed and patch."""
 STEP_SECONDS: dict[str, float] = {}
 """Of each part, measured once in a process, parts in turn: what else runs on the machine then falls on all alike."""
 
@@ -75,22 +78,24 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "window": args.window,
             "skip": args.skip,
             "concentration": args.concentration,
+            "experts": args.experts,
             "patch": args.tool_patch,
             "sharpness": args.sharpness,
             "device": args.device,
             "graphs": args.graphs and args.device != "cpu",
             "supervised": dict(args.loss),
-            "supervised_gates": "sampled" if part == "supervised/sampled" else "mean",
+            "supervised_gates": part.partition("/")[2] or "mean",
+            "best_of": args.taught_of,
             "sites": ["*"] if part == "supervised/mean" else args.sites.split(","),
             "train": args.train.split(",") if grpo and args.train else None,
-            "deterministic": "mode" if args.network == "toolbox" else "mean",
+            "deterministic": "mean" if args.network == "frequency" else "mode",
             "weights": None if weights is None else str(weights),
             "rows_at_once": args.rows,
         },
         "task": {
             "kind": "restoration",
             "patch": args.grpo_patch or args.patch if grpo else args.patch,
-            "picture_size": args.picture_size,
+            **sets_of(args),
             "crops": args.crops,
             "margin": 0,  # as measured
             "held_out_draws": args.held_out_draws,
@@ -121,7 +126,16 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
         "evaluation": {"at_start": False, "prompts": 1},
         "doctor": {"mode": "off"},
     }
-    return Recipe.model_validate(table)
+    return parse_recipe(table)
+
+
+def sets_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The photographs that packages ship, or those of --pictures beside them, tested on one of its folders."""
+    if args.pictures is None:
+        return {"picture_size": args.picture_size}
+    ours = [{"clean": str(args.pictures / side), "name": side, "part": part, "scene": "{scene}-*"}
+            for side, part in (("train", "train"), (args.test_on, "test"))]  # fmt: skip
+    return {"augment": "flips", "sets": [*ours, {"layout": "shipped", "name": "shipped", "part": "train"}]}
 
 
 def run_of(
@@ -131,7 +145,7 @@ def run_of(
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
     run = new_run(recipe_of(args, seed, part, steps, folder, weights))
     task: Any = run.stages[0].task
-    task.cache = SAMPLES.setdefault((seed, task.config.patch), task.cache)
+    task._pool = SAMPLES.setdefault((seed, task.config.patch), task._pool)
     stamps, rows = [clock(args.device)], []
 
     def watch(row: dict[str, float], run: Any) -> None:
@@ -182,6 +196,8 @@ def plans_of(args: argparse.Namespace) -> dict[str, list[tuple[str, float]]]:
 def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str, Any]:
     """One arm of one seed (or its warm-up, or the oracles), trained and evaluated."""
     task = build_task(recipe_of(args, seed, "grpo", 1, out, None).task, seed)
+    if args.test_on != "validation":  # what was trained before
+        return evaluated(loaded(args, seed, arm, out), task, args.best_of, args.measure)
     if arm == "oracle":
         ours = trained_by_grpo(args)[:1] if args.network == "frequency" else []  # the toolbox's takes minutes
         return {a: oracle(loaded(args, seed, a, out), task) for a in ("supervised/mean", *ours)}
@@ -201,14 +217,14 @@ def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str,
         policy, taken, count = trained(args, seed, part, share * seconds, where, start)
         start, spent, steps = where / "network.pt", spent + taken, steps + count
     policy = loaded(args, seed, arm, out)
-    return evaluated(policy, task, args.best_of) | {"seconds": spent, "steps": steps}
+    return evaluated(policy, task, args.best_of, args.measure) | {"seconds": spent, "steps": steps}
 
 
 def make_samples(args: argparse.Namespace, seed: int, parts: list[str], out: Path) -> None:
     """Every training sample of these parts, before any clock runs."""
     for part in parts:
         task = build_task(recipe_of(args, seed, part, 1, out, None).task, seed)
-        task.cache = SAMPLES.setdefault((seed, task.config.patch), task.cache)
+        task._pool = SAMPLES.setdefault((seed, task.config.patch), task._pool)
         for index in task.pool:
             task.sample(index)
 
@@ -235,7 +251,8 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
         first = [] if all(arm.startswith("scratch") for arm in plans_of(args)) else ["warm"]
         last = ["oracle"] if number < args.oracles and "supervised/mean" in plans_of(args) else []
         for arm in (*first, *plans_of(args), *last):
-            path = out / arm.replace("/", "-") / "result.json"
+            name = "result.json" if args.test_on == "validation" else f"result_{args.test_on}.json"
+            path = out / arm.replace("/", "-") / name
             if not path.exists() and new != args.pieces:
                 result, new = piece(args, seed, arm, out), new + 1
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from anygrpo.gates.distributions import middle
-from anygrpo.gates.restorer.toolbox import TOOLS
 
 
 @torch.no_grad()
@@ -17,9 +16,13 @@ def quality(policy: Any, task: Any, rollout: Any) -> dict[str, list[list[float]]
     return {name: x.tolist() for name, x in (scores.components | {"reward": scores.rewards}).items()}
 
 
-def evaluated(policy: Any, task: Any, best_of: int) -> dict[str, Any]:
+def evaluated(policy: Any, task: Any, best_of: int, measure: str = "all") -> dict[str, Any]:
     """Quality of the deterministic mode; of fixed gates; of G samples' mean and best by the reward (an upper bound: it
-    reads the clean picture); and of the soft mixture where the deterministic mode is a hard choice."""
+    reads the clean picture); and of the soft mixture where the deterministic mode is a hard choice. `measure` "greedy":
+    of the deterministic mode and, where one choice is made for a picture, of the best one."""
+    if measure == "greedy":
+        found = {k: [row[0] for row in x] for k, x in quality(policy, task, policy.greedy(task.held_out())).items()}
+        return {"greedy": found} | ({"oracle": oracle(policy, task)} if policy.mode == "mode" else {})
     held = task.held_out()
     first = lambda x: {k: [row[0] for row in rows] for k, rows in x.items()}  # noqa: E731
     many = quality(policy, task, policy.sample(held, best_of, 1))
@@ -47,7 +50,7 @@ def fixed_gates(policy: Any, task: Any) -> dict[str, list[float]]:
     for key, x in samples.items():  # [P, 1, 2], or one-hot maps [P, 1, h, w, tools], padded with zeros
         if key.startswith("site/"):
             tools = torch.nn.functional.one_hot(x.flatten(0, -2).sum(0).argmax(), x.shape[-1]).to(x)
-            constants[key.removeprefix("site/")] = tools if x.dim() > 3 else x.mean((0, 1))
+            constants[key.removeprefix("site/")] = tools if policy.mode == "mode" else x.mean((0, 1))
 
     def constant(name: str, distribution: Any) -> torch.Tensor:
         return constants[name].expand(distribution.batch_shape + distribution.event_shape)
@@ -59,20 +62,21 @@ def fixed_gates(policy: Any, task: Any) -> dict[str, list[float]]:
 def oracle(policy: Any, task: Any) -> dict[str, list[float]]:
     """Each picture's best quality when one site at a time leaves its deterministic value.
 
-    Tried are .1, .3, .5, .7, .9 for a Beta, each tool everywhere for a one-hot choice: a lower bound of the headroom,
+    Tried are .1, .3, .5, .7, .9 for a Beta, each choice everywhere for a one-hot one: a lower bound of the headroom,
     which reads the clean picture.
     """
     held = task.held_out()
-    sites = [k.removeprefix("site/") for k in policy.greedy(held[:1]).samples if k.startswith("site/")]
+    first = policy.greedy(held[:1]).samples
+    sites = [k.removeprefix("site/") for k in first if k.startswith("site/")]
     tries = [quality(policy, task, policy.greedy(held))]
     for site in sites:
-        for k in range(len(TOOLS) if "round" in site else 5):
+        for k in range(first[f"site/{site}"].shape[-1] if policy.mode == "mode" else 5):
 
             def choose(name: str, distribution: Any, site: str = site, k: int = k) -> torch.Tensor:
                 value = middle(distribution, policy.mode)
                 if name != site:
                     return value
-                if value.dim() < 3:
+                if policy.mode != "mode":
                     return torch.full_like(value, 0.1 + 0.2 * k)
                 return torch.nn.functional.one_hot(torch.full_like(value[..., 0], k).long(), value.shape[-1]).to(value)
 

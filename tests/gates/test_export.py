@@ -57,7 +57,7 @@ def test_a_network_goes_back_to_its_own_library(adapter: dict | None, tmp_path: 
     ]
 
 
-@pytest.mark.parametrize("network", ["frequency", "toolbox"])
+@pytest.mark.parametrize("network", ["frequency", "toolbox", "experts"])
 def test_a_built_in_restorer_comes_back_with_its_settings(network: str, tmp_path: Path) -> None:
     policy = build_restorer(RestorerSection(network=network, width=6, deterministic="mode", device="cpu"), 3)  # type: ignore
     export(policy, tmp_path)

@@ -153,13 +153,14 @@ class RestorerSection(GatedSection):
     """[policy] of the built-in restorers."""
 
     kind: Literal["restorer"] = "restorer"
-    network: Literal["frequency", "toolbox"] = "frequency"
+    network: Literal["frequency", "toolbox", "experts"] = "frequency"
     """frequency: encoder-decoder with Beta gates on frequency windows and fusion strengths in three modules.
-    toolbox: a categorical choice of a fixed filter for every patch, several times."""
+    toolbox: a categorical choice of a fixed filter for every patch, several times.
+    experts: a choice of one of several encoder-decoders for the whole picture."""
     width: int = Field(16, ge=4)
     "Channels at full resolution."
     blocks: int = Field(1, ge=1)
-    "Residual blocks per level (frequency)."
+    "Residual blocks per level (frequency, experts)."
     window: Literal["hard", "soft"] = "hard"
     """hard: the window's side is rounded to whole frequencies, as in AdaIR: no derivative reaches its rate.
     soft: a smooth edge, so supervision trains the rate too."""
@@ -174,6 +175,8 @@ class RestorerSection(GatedSection):
     gate_features: Literal["detached", "shared"] = "detached"
     """frequency: whether gradients of the gates reach the body. detached: a policy gradient trains the gate heads and
     nothing else, and the body follows the supervised loss. shared: both train everything."""
+    experts: int = Field(4, ge=1)
+    "experts: how many there are."
     patch: int = Field(16, ge=1)
     "toolbox: side of a patch in pixels."
     steps: int = Field(3, ge=1)
@@ -181,5 +184,5 @@ class RestorerSection(GatedSection):
     stop: bool = False
     "toolbox: a patch for which keep is chosen stops there: later rounds decide nothing of it."
     sharpness: float = Field(1.0, gt=0)
-    """toolbox: factor on the logits. Supervision trains a mixture; drawn from as it is, three filters in a row mostly
-    spoil the picture. Above 1, what GRPO draws lies near the most probable choices (which stay the same)."""
+    """toolbox, experts: factor on the logits. Supervision trains a mixture; drawn from as it is, three filters in a row
+    mostly spoil the picture. Above 1, what GRPO draws lies near the most probable choices (which stay the same)."""

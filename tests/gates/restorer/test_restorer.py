@@ -222,3 +222,43 @@ def test_a_kept_patch_stops_and_later_rounds_are_no_decisions_of_it() -> None:
     all_stopped = kept[0].all(2)
     restored = rollout.samples["restored"][all_stopped]
     torch.testing.assert_close(restored, rollout.samples["degraded"][all_stopped])
+
+
+def test_a_choice_runs_one_expert_and_a_mixture_all() -> None:
+    policy = small(network="experts", experts=3, deterministic="mode")
+    network = policy.network
+    with torch.no_grad():
+        for p in network.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
+    x = torch.stack([p["degraded"] for p in prompts(4, 13, 18)])
+    rollout = policy.sample(prompts(4, 13, 18), 3, seed=1)
+    assert rollout.shape == (4, 3, 1)
+    chosen = rollout.samples["site/expert"]  # [4, 3, 3] one-hot
+    assert len(chosen.flatten(0, 1).unique(dim=0)) > 1
+    alone = torch.stack(
+        [network.expert(k, torch.nn.functional.pad(x, (0, 2, 0, 3), mode="replicate")) for k in range(3)]
+    )
+    expected = torch.einsum("pgk,kpchw->pgchw", chosen, alone)[..., :13, :18]
+    torch.testing.assert_close(rollout.samples["restored"], expected, atol=1e-5, rtol=0)
+    shares = torch.softmax(network.router(statistics(x)), 1)
+    torch.testing.assert_close(
+        network(x), torch.einsum("pk,kpchw->pchw", shares, alone)[..., :13, :18], atol=1e-5, rtol=0
+    )
+
+
+def test_a_policy_gradient_trains_the_router_and_supervision_the_experts_that_were_drawn() -> None:
+    policy = small(network="experts", experts=3, supervised_gates="sampled")
+    rows = {k: v.flatten(0, 1) for k, v in policy.sample(prompts(), 2, seed=0).samples.items()}
+    policy.evaluate(rows, ALL).log_probs.sum().backward()
+    reached = {name.partition(".")[0] for name, p in policy.network.named_parameters() if p.grad is not None}
+    assert reached == {"router"}
+    policy.network.zero_grad()
+    one = prompts()[:1]
+    taught = policy.replay(one, Stored([[p["clean"]] for p in one]), seed=0)
+    drawn = int(taught.samples["site/expert"][0, 0].argmax())
+    rows = {k: v.flatten(0, 1) for k, v in taught.samples.items()}
+    policy.evaluate(rows, ALL, frozenset({"supervised"})).losses["supervised"].sum().backward()
+    moved = policy.network.own["out_bias"].grad.abs().amax(1) > 0
+    assert moved.tolist() == [k == drawn for k in range(3)]
+    assert policy.network.router[2].weight.grad is None or not policy.network.router[2].weight.grad.any()
+    assert policy.network.common.out.bias.grad.abs().max() > 0

@@ -1,4 +1,4 @@
-"""Restorers whose gates GRPO trains: frequency windows and fusion strengths, or a choice of filters."""
+"""Restorers whose gates GRPO trains: frequency windows and fusion strengths, a choice of filters, or of an expert."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import torch
 from torch import nn
 
 from anygrpo.gates.build import StochasticPolicy, prepared
+from anygrpo.gates.restorer.experts import ExpertsRestorer
 from anygrpo.gates.restorer.frequency import FrequencyRestorer
 from anygrpo.gates.restorer.toolbox import ToolboxRestorer
 from anygrpo.gates.settings import GatedSection, RestorerSection
 
-__all__ = ["FrequencyRestorer", "ToolboxRestorer", "build"]
+__all__ = ["ExpertsRestorer", "FrequencyRestorer", "ToolboxRestorer", "build"]
 
 NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
     "frequency": lambda c: FrequencyRestorer(
         c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached", c.skip
     ),
+    "experts": lambda c: ExpertsRestorer(c.width, c.blocks, c.experts, c.sharpness),
     "toolbox": lambda c: ToolboxRestorer(c.width, c.patch, c.steps, c.sharpness, c.stop),
 }
 
