@@ -22,6 +22,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--seed", type=int, help="draw from this seed; without it the policy's likeliest output")
     parser.add_argument("--samples", type=int, help="answers a prompt, where they are drawn (language)")
     parser.add_argument("--draws", type=int, help="results a picture with drawn gates (restoration)")
+    parser.add_argument("--candidates", metavar="FILE", help="what a selector picks from, as the queries in INPUT")
+    parser.add_argument("--pool", type=int, help="a query's nearest so many candidates (selection; 0: all)")
+    parser.add_argument("--embedding", help="of a selector's texts: minilm, or as in training")
     parser.add_argument("--device", help="default as in the recipe")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print the rows")
@@ -33,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
     opened = load(args.run, args.checkpoint, **({"device": args.device} if args.device else {}))
     progress = None if args.quiet or args.json else _progress
-    settings = {"seed": args.seed, "samples": args.samples, "draws": args.draws, "progress": progress}
+    names = ("seed", "samples", "draws", "candidates", "pool", "embedding")
+    settings = {name: getattr(args, name) for name in names} | {"progress": progress}
     rows = opened.apply(_inputs(args.input), args.out, **settings)
     if args.json:
         print(json.dumps(rows, ensure_ascii=False, indent=2, default=str))

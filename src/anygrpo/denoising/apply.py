@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,53 +11,98 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from anygrpo.core.applied import OF, made_by
+from anygrpo.core.build import build_task
 from anygrpo.denoising.image.pictures import is_picture, to_image
-from anygrpo.errors import ConfigError
+from anygrpo.errors import AnygrpoError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
 
 ROWS = "rows.jsonl"
+log = logging.getLogger("anygrpo")
 _AT_ONCE = 4
 
 
 def apply(
     policy: DiffusionPolicy,
-    inputs: list[Any],
-    out: Path,
+    inputs: Any,
+    out: str | Path | None,
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     task: Any = None,
+    recipe: Any = None,
 ) -> list[dict[str, Any]]:
     """Make one output for each input, each a function of (weights, input, seed + its number) alone.
 
     Args:
-        inputs: texts, or dicts with "prompt" or "caption" ("length" in frames where the policy makes motions; the
-            policy's longest where there is none; "seed" wins over the argument).
+        inputs: a text, or the path of a file of them (.txt: one a line; .jsonl: objects); or a list of these, or dicts
+            with "prompt" or "caption" ("length" in frames where the policy makes motions; the policy's longest where
+            there is none; "seed" wins over the argument).
         out: a folder: 00000.png ..., or 00000.npy (joints [L, J, 3] in metres), .bvh, .gif; and rows.jsonl.
         progress: called with (done, all).
         task: what made the policy's training motions, to turn features into joints; without it a motion's .npy holds
             the policy's own (normalised) features [L, F], and there is no BVH and GIF.
+        recipe: whose task that is, where no task is given.
 
     Returns:
-        A row an input: {"index", "prompt", "seed", "files"}. Rows of an earlier, interrupted call whose input and seed
-        are the same and whose files are there are taken as they are.
+        A row an input: {"index", "prompt", "seed", "files", "of"}. Rows of an earlier, interrupted call whose input,
+        seed and weights (`of`) are the same and whose files are there are taken as they are.
+
+    Raises:
+        ConfigError: no folder to write to, or an input without a text. DataError: a file that cannot be read.
     """
+    if out is None:
+        raise ConfigError("pictures and motions go into a folder", "name one: apply(inputs, out)")
+    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    prompts = [_prompt(policy, given, seed + i) for i, given in enumerate(inputs)]
-    rows = _earlier(out, prompts)
+    prompts = [_prompt(policy, given, seed + i) for i, given in enumerate(_listed(inputs))]
+    if not prompts:
+        raise DataError("there is no prompt", "give at least one")
+    if task is None and recipe is not None and len(policy.parts.shape) == 2:
+        task = _task_of(recipe)
+    of = made_by(policy, steps=policy.config.steps, sampler=policy.config.sampler, task=task is not None)
+    rows = {i: row for i, row in _earlier(out, prompts).items() if row.get(OF) == of}
     todo = [i for i in range(len(prompts)) if i not in rows]
     for at in range(0, len(todo), _AT_ONCE):
         part = todo[at : at + _AT_ONCE]
         made = policy.decode(policy.greedy([prompts[i] for i in part]).samples)
         for i, (output, *_) in zip(part, made):
-            rows[i] = {"index": i, "prompt": prompts[i], "seed": prompts[i]["seed"]}
+            rows[i] = {"index": i, "prompt": prompts[i], "seed": prompts[i]["seed"], OF: of}
             rows[i]["files"] = _write(output, prompts[i], out / f"{i:05d}", task)
         _save(out, rows)
         if progress is not None:
             progress(len(rows), len(prompts))
     return [rows[i] for i in range(len(prompts))]
+
+
+def _listed(inputs: Any) -> list[Any]:
+    """Texts and records of what a person gives."""
+    if isinstance(inputs, (str, Path, dict)):
+        inputs = [inputs]
+    out: list[Any] = []
+    for given in inputs:
+        file = isinstance(given, Path) or (isinstance(given, str) and given.endswith((".txt", ".jsonl")))
+        out += _of_file(Path(given)) if file else [given]
+    return out
+
+
+def _of_file(file: Path) -> list[Any]:
+    try:
+        lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        return [json.loads(line) for line in lines] if file.suffix in (".jsonl", ".json") else lines
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} cannot be read: {error}", "a .txt file of prompts, or .jsonl of objects") from None
+
+
+def _task_of(recipe: Any) -> Any:
+    """The task of the recipe's last stage; None, and said, where it cannot be had (its data are elsewhere)."""
+    try:
+        return build_task(recipe.resolved_stages()[-1].task, recipe.seed)
+    except AnygrpoError as error:
+        log.warning("no BVH and GIF, features in place of joints: the run's task is not to be had: %s", error.what)
+        return None
 
 
 def _prompt(policy: DiffusionPolicy, given: Any, seed: int) -> dict[str, Any]:

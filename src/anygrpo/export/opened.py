@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anygrpo.core.build import build_policy
 from anygrpo.core.policy import Policy, load_state
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.families import Family, families, family_of, resolve
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
@@ -25,7 +26,7 @@ class Opened:
     Attributes:
         source: what was named, and which weights of it.
         family: whose policy it is.
-        recipe: of the run; None for an export or a base model.
+        recipe: of the run, or beside an export; None for a base model.
         step: the checkpoint's; None where there is none.
     """
 
@@ -38,15 +39,25 @@ class Opened:
     def apply(self, inputs: Any, out: str | Path | None = None, **settings: Any) -> list[dict[str, Any]]:
         """The policy's outputs: answers, picks, images, motions, restored pictures; a row an input.
 
+        Args:
+            settings: of the family's apply (seed, samples, draws, candidates, ...); None: as if not given.
+
         Raises:
-            ConfigError: this family makes nothing that can be applied.
+            ConfigError: this family makes nothing that can be applied, or has no such setting.
         """
         if self.family.apply is None:
             raise ConfigError(
                 f"policies of the {self.family.name} family have no apply", "use `policy.greedy` in Python"
             )
+        act = resolve(self.family.apply)
+        known = set(inspect.signature(act).parameters) - {"policy", "inputs", "out", "recipe"}
         given = {key: value for key, value in settings.items() if value is not None}
-        rows: list[dict[str, Any]] = resolve(self.family.apply)(self.policy, inputs, out, **given)
+        for key in given.keys() - known:
+            said = f"policies of the {self.family.name} family are not applied with {key!r}"
+            raise ConfigError(said, suggestion(key, known - {"progress"}))
+        if "recipe" in inspect.signature(act).parameters:
+            given["recipe"] = self.recipe
+        rows: list[dict[str, Any]] = act(self.policy, inputs, out, **given)
         return rows
 
 
@@ -67,11 +78,12 @@ def load(path: str | Path, checkpoint: str | int = "best", *, like: Any = None, 
         return _of_run(folder, _chosen(folder, checkpoint), settings)
     if (folder / "manifest.json").is_file() and (folder.parent.parent / "config.toml").is_file():
         return _of_run(folder.parent.parent, folder, settings)
-    if like is None and (folder / RECIPE).is_file():  # an export of ours: used as it was trained
-        like = load_recipe(folder / RECIPE).policy
+    recipe = load_recipe(folder / RECIPE) if (folder / RECIPE).is_file() else None
+    if like is None and recipe is not None:  # an export of ours: used as it was trained
+        like = recipe.policy
     for family in families():
         if family.load is not None and (policy := resolve(family.load)(str(path), like, **settings)) is not None:
-            return Opened(policy, str(path), family)
+            return Opened(policy, str(path), family, recipe)
     raise DataError(
         f"{path} holds nothing that can be opened", "give a run folder, a checkpoint, an export, or a model's name"
     )

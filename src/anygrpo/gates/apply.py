@@ -26,8 +26,8 @@ Progress = Callable[[int, int, dict[str, Any]], None]
 
 def apply(
     policy: StochasticPolicy,
-    inputs: list[Path],
-    out: Path,
+    inputs: str | Path | list[Any],
+    out: str | Path | None,
     *,
     seed: int = 0,
     progress: Progress | None = None,
@@ -39,7 +39,7 @@ def apply(
 
     Args:
         policy: of networks that take one picture.
-        inputs: files, and folders with all that lies below them.
+        inputs: a file or folder, or a list of files, and folders with all that lies below them.
         seed: of drawn gates; each picture's draws depend on it and on the picture's name alone.
         draws: 0: gates at their mean (or mode), as trained for use. n: n results with drawn gates, NAME_0, NAME_1, ...
         tile, overlap: side of the tiles of larger pictures, and how far they overlap.
@@ -56,9 +56,13 @@ def apply(
         raise ConfigError(f"this policy takes {list(policy.inputs)}, and a picture is one input", "use it from Python")
     if not 0 <= overlap < tile:
         raise ConfigError(f"overlap = {overlap} must be below tile = {tile}")
-    files = list(_files(inputs, out))
+    if out is None:
+        raise ConfigError("restored pictures go into a folder", "name one: apply(inputs, out)")
+    places = [Path(item) for item in (inputs if isinstance(inputs, list | tuple) else [inputs])]
+    out = Path(out)
+    files = list(_files(places, out))
     if not files:
-        raise DataError(f"no pictures in {', '.join(map(str, inputs))}", f"known: {' '.join(sorted(SUFFIXES))}")
+        raise DataError(f"no pictures in {', '.join(map(str, places))}", f"known: {' '.join(sorted(SUFFIXES))}")
     settings = {"weights": fingerprint(policy), "seed": seed, "tile": tile, "overlap": overlap}
     kept, rows = _record(out), []
     for done, (file, target) in enumerate(_targets(files), 1):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from anygrpo.core.applied import add_rows, kept_rows, made_by
 from anygrpo.errors import DataError
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.tasks.answer import Answer
@@ -29,7 +30,7 @@ def apply(
     prompt_column: str = "prompt",
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Answers to prompts: [{index, prompt, outputs, ended, tokens}].
+    """Answers to prompts: [{index, prompt, outputs, ended, tokens, of}]; `of`: what made them (weights, settings).
 
     Args:
         inputs: a text, a list of texts, messages or records, or the path of a data file; of a .txt file each line that
@@ -40,18 +41,17 @@ def apply(
         samples: answers a prompt, where they are drawn.
 
     Raises:
-        DataError: no such file, or an `out` that holds answers to other prompts.
+        DataError: no such file, or an `out` that holds answers to other prompts, or of other weights or settings.
     """
     records = read_inputs(inputs, prompt_column)
     file = None if out is None else Path(out)
-    rows = _done(file, records)
+    drawn = {} if seed is None else {"seed": seed, "samples": samples, "at": _sampling(policy)}
+    of = made_by(policy, model=policy.config.model, longest=policy.config.max_new_tokens, **drawn)
+    rows = kept_rows(file, of, [json.loads(json.dumps(_asked(r))) for r in records], "prompt")
     for start in range(len(rows), len(records), BATCH):
         part = records[start : start + BATCH]
         made = _answers(policy, part, start, seed, samples)
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("a", encoding="utf-8") as lines:
-                lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in made)
+        add_rows(file, made, of)
         rows += made
         if progress is not None:
             progress(len(rows), len(records))
@@ -90,21 +90,8 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and "role" in value
 
 
-def _done(file: Path | None, records: list[Any]) -> list[dict[str, Any]]:
-    """The rows that `file` holds already; a last line that was cut off is taken away."""
-    if file is None or not file.exists():
-        return []
-    rows: list[dict[str, Any]] = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    for i, row in enumerate(rows):
-        if i >= len(records) or row.get("prompt") != _asked(records[i]):
-            raise DataError(f"{file} holds answers to other prompts, from line {i + 1} on", "name another file")
-    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    return rows
+def _sampling(policy: CausalLM) -> list[float]:
+    return [policy.temperature, policy.top_p, policy.top_k, policy.min_p]
 
 
 def _asked(record: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anygrpo.core.applied import add_rows, digest_of, kept_rows, made_by
 from anygrpo.core.rollout import tree_map
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.judged import read_rows
@@ -29,44 +29,54 @@ default 64). ids: "one" keeps a query's own id out of its pool."""
 
 def apply(
     policy: SelectorPolicy,
-    inputs: Inputs,
+    inputs: Inputs | Any,
     out: str | Path | None = None,
     *,
+    candidates: Any = None,
+    embedding: str | None = None,
+    pool: int | None = None,
+    ids: str | None = None,
     seed: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Picks for every query, in order.
 
     Args:
-        inputs: see `Inputs`.
-        out: JSONL file for the rows.
+        inputs: see `Inputs`; or the queries alone, with candidates, embedding, pool and ids as arguments.
+        out: JSONL file, written as rows come; rows that it holds are kept and not made again.
         seed: draws the picks from the policy's probabilities; None: the likeliest pick at each step.
         progress: called with (queries done, all).
 
     Returns:
         {"query": id, "picks": candidate ids, "probabilities": of each pick given those before it, "probability": of the
-        whole list, "stopped": whether the policy chose to pick no more}.
+        whole list, "stopped": whether the policy chose to pick no more, "of": what made it (weights, settings)}.
 
     Raises:
-        ConfigError: an unknown input, or features of another size. DataError: a file that cannot be read.
+        ConfigError: an unknown input, or features of another size. DataError: a file that cannot be read, or an `out`
+            that holds picks of something else.
     """
-    queries, candidates = _tables(inputs)
-    for whose, table in (("queries", queries), ("candidates", candidates)):
+    named = {"candidates": candidates, "embedding": embedding, "pool": pool, "ids": ids}
+    given = dict(inputs) if isinstance(inputs, Mapping) else {"queries": inputs}
+    given |= {name: value for name, value in named.items() if value is not None}
+    queries, shown = _tables(given)
+    for whose, table in (("queries", queries), ("candidates", shown)):
         if table.width != policy.config.features:
             raise ConfigError(
                 f"{whose} have {table.width} features, the selector was trained on {policy.config.features}",
                 "embed them as its training data were",
             )
-    prompts = _prompts(queries, candidates, int(inputs.get("pool", _POOL)), inputs.get("ids", "two") == "one")
-    rows: list[dict[str, Any]] = []
-    for a in range(0, len(prompts), _BATCH):
-        part = prompts[a : a + _BATCH]
-        rows += _picked(policy, part, None if seed is None else seed + a)
+    how = {"pool": int(given.get("pool", _POOL)), "one": given.get("ids", "two") == "one"}
+    prompts = _prompts(queries, shown, how["pool"], how["one"])
+    file = None if out is None else Path(out)
+    tables = [digest_of(table.rows, table.index) for table in (queries, shown)]
+    of = made_by(policy, seed=seed, shots=policy.config.shots, tables=tables, **how)
+    rows = kept_rows(file, of, [prompt["id"] for prompt in prompts], "query", _BATCH)
+    for a in range(len(rows), len(prompts), _BATCH):
+        made = _picked(policy, prompts[a : a + _BATCH], None if seed is None else seed + a)
+        add_rows(file, made, of)
+        rows += made
         if progress is not None:
             progress(len(rows), len(prompts))
-    if out is not None:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        Path(out).write_text(text, encoding="utf-8")
     return rows
 
 
