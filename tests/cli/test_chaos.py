@@ -56,6 +56,7 @@ def test_a_blow_to_a_recipe(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # some twenty starts of Python, on a machine with much to do
 def test_all_blows_to_a_recipe(tmp_path, monkeypatch, capsys):
     ended = dealt(tmp_path, monkeypatch, capsys, chaos.BLOWS)
     assert ended["disk full"] == 4
