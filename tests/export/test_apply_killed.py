@@ -1,4 +1,4 @@
-"""An apply killed in the middle and called again gives what one undisturbed gives; rows of other weights are not kept."""
+"""An apply killed midway and called again gives what one undisturbed gives; rows of other weights are not kept."""
 
 from __future__ import annotations
 
