@@ -37,6 +37,7 @@ class Card:
         whole_sequence: needs all decisions of a row at once.
         needs_limit: needs the most decisions a sample could have had.
         by_part: compares the parts of a reward, and never their sum.
+        by_prompt: of a reduction: every prompt weighs the same, whatever the size of its group.
         neutral: of a filter: leaves every statistic, term and denominator as it is.
     """
 
@@ -56,6 +57,7 @@ class Card:
     needs_limit: bool = False
     by_part: bool = False
     neutral: bool = False
+    by_prompt: bool = False
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ REDUCTIONS = (
     Card(
         "reduction", "prompt_mean", "anygrpo.algorithm.weights:prompt_mean",
         "1 / (prompts x decisions of own prompt)",
-        "Every prompt weighs the same.", "每个提示权重相同。", "ScaleRL, 2510.13786",
+        "Every prompt weighs the same.", "每个提示权重相同。", "ScaleRL, 2510.13786", by_prompt=True,
     ),
     Card(
         "reduction", "constant", "anygrpo.algorithm.weights:constant", "1 / (valid rows x horizon)",

@@ -9,12 +9,23 @@ SETTINGS: dict[str, tuple[str, str]] = {
     ),
     "prompts_per_step": ("P: prompts sampled in a step.", "P：每步采样的提示数。"),
     "group_size": (
-        "G: samples drawn for each prompt; rewards are compared among them.",
-        "G：每个提示的样本数，奖励在其中比较。",
+        "G: samples drawn for each prompt; rewards are compared among them. auto: samples_per_step are spread.",
+        "G：每个提示的样本数，奖励在其中比较。auto：分配 samples_per_step。",
     ),
+    "samples_per_step": (
+        "group_size = auto: samples of a step, spread over its prompts by what each can still teach; measured when "
+        "the run starts where not given.",
+        "group_size = auto：每步的样本总数，按各提示还能教多少来分配；未给出时在启动时测量。",
+    ),
+    "smallest_group": (
+        "group_size = auto: fewest samples of a prompt; group sizes are multiples of it.",
+        "group_size = auto：每个提示的最少样本数，组大小为其倍数。",
+    ),
+    "largest_group": ("group_size = auto: most samples of a prompt.", "group_size = auto：每个提示的最多样本数。"),
     "temperature": (
-        "Sampling temperature, where it follows a schedule; the policy's own otherwise.",
-        "采样温度（需要随调度变化时）；否则用策略自己的设置。",
+        "Sampling temperature, where it moves: by a schedule, or held by a controller (kind = adaptive); the policy's "
+        "own otherwise.",
+        "采样温度（随调度变化，或由控制器保持：kind = adaptive）；否则用策略自己的设置。",
     ),
     "advantage": ("How rewards become advantages.", "奖励如何变成优势。"),
     "std_floor": (

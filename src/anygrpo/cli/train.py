@@ -64,9 +64,11 @@ def _dry_run(recipe: Recipe) -> int:
             "updates_per_step": a.epochs * a.minibatches,
         }
         if stage.source == "policy":  # of stored rows there are as many as the task has for a prompt
-            derived["samples_per_step"] = a.prompts_per_step * a.group_size
+            equal, largest = a.group_size != "auto", a.typical_group if a.group_size != "auto" else a.largest_group
+            spread = a.samples_per_step or "as many as are measured to be cheap when the run starts"
+            derived["samples_per_step"] = a.prompts_per_step * a.typical_group if equal else spread
             if a.advantage == "zscore":
-                derived["advantage_bound"] = round((a.group_size - 1) / a.group_size**0.5, 4)
+                derived["advantage_bound"] = round((largest - 1) / largest**0.5, 4)
         print("# " + json.dumps(derived))
         if follows := a.follows():
             source = f'preset "{a.preset}"' if a.preset else f'objective "{a.objective}"'

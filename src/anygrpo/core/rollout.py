@@ -18,7 +18,7 @@ from anygrpo.algorithm.filters import live_groups
 from anygrpo.core.task import Scores
 from anygrpo.errors import ConfigError
 
-_TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version")
+_TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version", "present", "prompt_id")
 
 Tree = Any
 """Nested dicts whose leaves are tensors, lists of plain objects (one per prompt or per row), or `Shared`."""
@@ -103,6 +103,8 @@ class Rollout:
         limit: the most decisions a sample could have had (max_new_tokens, say): what a length is measured against.
             None: not said; then T is, where every sample has all T decisions.
         weights: weight of each component in the reward (1 where not named).
+        present: [P, G] bool: False where this group has fewer samples than another: nothing was drawn there.
+        prompt_id: [P] int64: the same number for the same prompt, where the loop keeps account of prompts; else 0.
     """
 
     samples: Tree
@@ -118,6 +120,16 @@ class Rollout:
     discarded: Rollout | None = None
     limit: int | None = None
     weights: dict[str, float] = field(default_factory=dict)
+    present: Tensor = field(default=None)  # type: ignore[assignment]
+    prompt_id: Tensor = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.present is None:
+            object.__setattr__(self, "present", torch.ones_like(self.valid, dtype=torch.bool))
+        if self.prompt_id is None:
+            object.__setattr__(
+                self, "prompt_id", torch.zeros(len(self.valid), dtype=torch.int64, device=self.valid.device)
+            )
 
     @staticmethod
     def of(samples: Tree, log_probs: Tensor, mask: Tensor, **given: Any) -> Rollout:

@@ -157,13 +157,13 @@ class Plan:
         a = self.algorithm
         groups = -(-a.prompts_per_step // self.ranks)
         if self.policy.decode_rows:
-            groups = min(groups, max(1, self.policy.decode_rows // a.group_size))
-        return groups * a.group_size
+            groups = min(groups, max(1, self.policy.decode_rows // a.typical_group))
+        return groups * a.typical_group
 
     @property
     def tokens(self) -> int:
         """Tokens of one training block."""
-        a, group = self.algorithm, self.algorithm.group_size
+        a, group = self.algorithm, self.algorithm.typical_group
         rows = min(self.recipe.training.rows_per_block, -(-a.prompts_per_step // self.ranks) * group)
         most = rows * self.policy.max_new_tokens + -(-rows // group) * self.prompt_tokens
         return min(self.policy.token_budget, most)
@@ -188,7 +188,7 @@ def _cache(p: Plan) -> float:
     a, policy, token = p.algorithm, p.policy, 2 * p.shape.keys * p.c * p.shape.layers
     uneven = p.gpu and policy.min_new_tokens < policy.max_new_tokens
     own = p.rows * policy.max_new_tokens * (2 if uneven else 1)
-    return token * (p.rows // a.group_size * p.prompt_tokens + own)
+    return token * (p.rows // a.typical_group * p.prompt_tokens + own)
 
 
 def _activations(p: Plan) -> float:
@@ -218,7 +218,7 @@ def _training_space(p: Plan) -> float:
 def _sampling_space(p: Plan) -> float:
     s, policy = p.shape, p.policy
     copies = 3 + (policy.min_new_tokens > 0) + (8 if number(policy.top_p) < 1 else 0)
-    prompts = p.rows // p.algorithm.group_size * p.prompt_tokens
+    prompts = p.rows // p.algorithm.typical_group * p.prompt_tokens
     one_layer = p.c * (4 * s.hidden + 2 * s.queries + 2 * s.keys + 3 * s.mlp) + 2 * s.keys * p.c * s.layers
     again = _logits(p)
     return max(4 * copies * p.rows * s.vocabulary, prompts * one_layer, again)

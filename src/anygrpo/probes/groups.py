@@ -23,7 +23,7 @@ def sampling(subject: Subject) -> Outcome:
     """The same seed gives the same samples (or a resumed run differs), another seed others (or nothing explores)."""
     if not subject.samples_itself:
         return not_applicable("sampling", _REPLAYED)
-    prompts, group = subject.answers.prompts[:2], subject.stage.algorithm.group_size
+    prompts, group = subject.answers.prompts[:2], subject.stage.algorithm.typical_group
     with torch.no_grad():
         first, again, other = (subject.policy.sample(prompts, group, seed) for seed in (11, 11, 12))
     same, fixed = _equal(first.samples, again.samples), _equal(first.samples, other.samples)

@@ -175,7 +175,7 @@ def _held_out(subject: Subject) -> Batch:
     if not subject.samples_itself or not prompts:
         return subject.everything()
     with torch.no_grad():
-        group = min(4, subject.stage.algorithm.group_size)
+        group = min(4, subject.stage.algorithm.typical_group)
         rollout: Rollout = subject.policy.sample(prompts, group, subject.run.seed(0, salt=77))
     mask = rollout.mask & rollout.valid[..., None]
     return weigh(Prepared(rollout, torch.zeros_like(rollout.rewards), mask, {}), subject.stage)

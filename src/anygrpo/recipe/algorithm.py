@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, model_val
 from pydantic_core import PydanticCustomError
 
 from anygrpo.choices.catalogue import PRESETS, filled
+from anygrpo.recipe.adaptive import GroupSize, Temperature, check_sizes
 from anygrpo.recipe.filters import DropConstant, Filters
 from anygrpo.recipe.section import (
     NotNegative,
@@ -47,10 +48,19 @@ class AlgorithmConfig(Section):
     "A published method: sets the keys that the recipe does not give (`anygrpo explain dapo`)."
     prompts_per_step: int = Field(8, ge=1)
     "P: prompts sampled in a step."
-    group_size: int = Field(8, ge=1)
-    "G: samples drawn for each prompt; rewards are compared among them."
-    temperature: Positive | None = None
-    "Sampling temperature, where it follows a schedule; the policy's own setting otherwise."
+    group_size: GroupSize = 8
+    "G: samples drawn for each prompt; rewards are compared among them. auto: samples_per_step are spread over the \
+prompts by what each can still teach."
+    samples_per_step: int | None = Field(None, ge=2)
+    "group_size = auto: samples of a step; where not given, as many as the machine makes at little more than the \
+seconds of fewer, measured when the run starts."
+    smallest_group: int = Field(2, ge=2)
+    "group_size = auto: fewest samples of a prompt; all group sizes are multiples of it."
+    largest_group: int = Field(64, ge=2)
+    "group_size = auto: most samples of a prompt."
+    temperature: Temperature = None
+    "Sampling temperature, where it moves: by a schedule, or held by a controller (kind = adaptive); the policy's own \
+setting otherwise."
 
     advantage: Advantage = "zscore"
     std_floor: float = Field(0.0, ge=0)
@@ -124,6 +134,19 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
 linearly to -1 (0: off)."
     refill: int = Field(0, ge=0)
     "Dynamic sampling: up to this many further draws replace groups that filters removed; then goes on with fewer."
+
+    @property
+    def typical_group(self) -> int:
+        """Samples of a prompt: G, or their mean where groups are of unequal size (8 before that is measured)."""
+        if isinstance(self.group_size, int):
+            return self.group_size
+        share = 8 if self.samples_per_step is None else self.samples_per_step // self.prompts_per_step
+        return max(share, self.smallest_group)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> AlgorithmConfig:
+        check_sizes(self)
+        return self
 
     @model_validator(mode="after")
     def _band_has_width(self) -> AlgorithmConfig:

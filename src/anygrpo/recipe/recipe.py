@@ -117,10 +117,11 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
             f'"{a.advantage}" {why}: the penalty cannot act',
             "set overlong_buffer = 0 (a length reward can be a part of its own), or another advantage",
         )
-    if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= a.group_size:
+    least = a.smallest_group if a.group_size == "auto" else a.group_size
+    if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= least:
         raise ConfigError(
-            f"stage {name!r}: pass_k = {a.pass_k} of a group of {a.group_size}: nothing is left to compare",
-            "set algorithm.pass_k below algorithm.group_size",
+            f"stage {name!r}: pass_k = {a.pass_k} of a group of {least}: nothing is left to compare",
+            f"set algorithm.pass_k below algorithm.{'smallest_group' if a.group_size == 'auto' else 'group_size'}",
         )
     terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
     if not any(number(getattr(a, term)) for term in terms) and a.kl_controller == "fixed":

@@ -138,6 +138,8 @@ class Schedule(Section):
     @model_validator(mode="before")
     @classmethod
     def _kind_of_a_function(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("kind") == "adaptive":
+            raise ValueError('kind = "adaptive" is a controller: it holds algorithm.temperature, and no other number')
         return by_function(data) if isinstance(data, dict) else data
 
     kind: Literal["constant", "linear", "cosine", "exponential", "step", "function"] = "linear"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm import advantages, filters, weights
+from anygrpo.algorithm import advantages, allocation, filters, weights
 from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Rollout, Tree, tree_map
@@ -34,6 +34,7 @@ class Prepared:
         first, groups, width: index of the first group here, number of groups and of decisions T in the whole step,
             of which other ranks hold the rest.
         limit: the most decisions that a sample could have had; None: not known.
+        mean_group: samples of a prompt in the mean over the whole step.
     """
 
     rollout: Rollout
@@ -47,6 +48,7 @@ class Prepared:
     groups: int = 0
     width: int = 0
     limit: int | None = None
+    mean_group: float = 0.0
 
 
 def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None) -> Prepared:
@@ -59,7 +61,9 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
     full = bool((rollout.mask | ~rollout.valid[..., None]).all())  # T is the same for every sample: it is the limit
     limit = rollout.limit if rollout.limit is not None else width if full else None
     if stage.method == "grpo":
-        return replace(_prepare_grpo(rollout, stage, numbers, running, limit), groups=groups, width=width, limit=limit)
+        mean = float(rollout.present.sum()) / max(groups, 1)
+        prepared = _prepare_grpo(rollout, stage, numbers, running, limit)
+        return replace(prepared, groups=groups, width=width, limit=limit, mean_group=mean)
     if stage.method == "supervised":
         best = torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1, keepdim=True)
         rollout = replace(rollout, valid=rollout.valid & (rollout.rewards >= best))
@@ -146,6 +150,9 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
     own = weights.counts(mask, valid, prompt)
     totals = dict(zip(own, sum_over_ranks(torch.stack(list(own.values())))))
     whole_rows = stage.method == "rce"  # a mean over rows of summed cross-entropies, whatever the lengths
+    reduction = chosen("reduction", a.reduction)
+    share = _equal_prompts(prepared)
+    by_prompt = reduction.card is not None and reduction.card.by_prompt  # its prompts weigh the same as it is
     return Batch(
         samples=tree_map(flat, rollout.samples),
         old=flat(rollout.log_probs if prepared.old is None else prepared.old),
@@ -155,14 +162,24 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
         weights=weights.loss_weights(
             mask,
             valid,
-            weights.constant if whole_rows else chosen("reduction", a.reduction).function,
+            weights.constant if whole_rows else reduction.function,
             horizon=1 if whole_rows else a.horizon or prepared.limit,
             prompt_ids=prompt,
             totals=totals,
-        ),
-        row_weights=weights.row_weights(valid, totals),
+        )
+        * (1.0 if share is None or by_prompt else share[:, None]),
+        row_weights=weights.row_weights(valid, totals) * (1.0 if share is None else share),
         importance=None if prepared.importance is None else flat(prepared.importance),
     )
+
+
+def _equal_prompts(prepared: Prepared) -> Tensor | None:
+    """[N] factors by which prompts with groups of unequal size weigh the same; None where all are of one size."""
+    sizes = prepared.rollout.present.sum(1).tolist()
+    if all(n == prepared.mean_group for n in sizes) or not prepared.mean_group:
+        return None
+    factors = torch.tensor(allocation.equal_share(sizes, prepared.mean_group), device=prepared.mask.device)
+    return factors.repeat_interleave(prepared.mask.shape[1])
 
 
 def minibatches(prepared: Prepared, stage: Stage, seed: int) -> Iterator[Prepared]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.train import record, snapshot
+from anygrpo.train.budget import with_measured
 from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
 from anygrpo.train.folder import JsonlSink, RunFolder, cut_after, environment, next_folder
@@ -106,6 +108,12 @@ def _assemble(
     same_weights(policy.trainable())
     stages = plan_stages(recipe, task)
     _try_own(recipe, policy, stages)
+    measured = with_measured(recipe, policy, stages)
+    if measured is not recipe:
+        recipe = measured
+        budgets = [recipe.algorithm.samples_per_step, *(s.algorithm.get("samples_per_step") for s in recipe.stages)]
+        folder.log(f"group_size = auto: {next(n for n in budgets if n)} samples a step, as measured here")
+        stages = [replace(planned, stage=stage) for planned, stage in zip(stages, recipe.resolved_stages())]
     prints = record.fingerprints(recipe, policy, stages) if is_main() else {}
     if recipe.training.parallel == "fsdp":
         shard(policy, recipe)

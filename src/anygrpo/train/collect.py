@@ -22,6 +22,7 @@ from anygrpo.core.task import Pending, Scores
 from anygrpo.train.batches import kept_groups
 from anygrpo.train.parallel import gather, most_over_ranks, rank, rank_seed, share, world_size
 from anygrpo.train.run import Run
+from anygrpo.train.spread import Spread, number_of
 from anygrpo.train.stages import PlannedStage, numbers_at
 
 Clock = Callable[[str], AbstractContextManager[None]]
@@ -55,7 +56,8 @@ class Collector:
         if not planned.sampled_ahead or step + 1 >= planned.end:
             return
         self._version = run.version
-        now, then = run.settings_at(step), run.settings_at(step + 1)
+        now, then = run.in_force, run.settings_at(step + 1)
+        run.adaptive.ahead = then.get("temperature")
         alone = world_size() == 1 or not planned.refills  # refilling asks the other ranks, which a thread must not
         if now == then and alone and not run.updater.sharded and run.policy.hold_sampler():
             self._threads = self._threads or ThreadPoolExecutor(1, thread_name_prefix="ahead")
@@ -133,11 +135,15 @@ def begin_once(
     stage, task = planned.stage, planned.task
     every: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
     prompts, seed, version = share(every), rank_seed(seed), run.version
-    some = prompts or every[:1]
+    some, keys, spread = prompts or every[:1], None, None
     if stage.source == "stored":
         chunks = [_replayed(run, planned, some, seed, clock)]
     else:
-        chunks = list(_sampled(run, planned, some, seed, clock))
+        if stage.algorithm.group_size == "auto":
+            keys = [number_of(prompt) for prompt in every]
+            sizes = run.adaptive.book.sizes(keys, stage.algorithm)
+            spread = Spread(share(sizes) or sizes[:1], stage.algorithm.smallest_group, max(sizes))
+        chunks = list(_sampled(run, planned, some, seed, clock, spread))
     if run.updater.sharded:
         run.updater.keep_spare(chunks[0].rollout)
 
@@ -149,6 +155,8 @@ def begin_once(
             return rollout
         if shown is not None:
             run.show(shown, prompts, [row for chunk in chunks for row in chunk.outputs], rollout)
+        if keys is not None:
+            rollout = replace(rollout, prompt_id=torch.tensor(share(keys)))
         return replace(rollout, version=torch.full_like(rollout.version, version))
 
     return finish
@@ -169,20 +177,25 @@ def _replayed(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, cl
     return Chunk([], rollout.on_host(), None)
 
 
-def _sampled(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, clock: Clock) -> Iterator[Chunk]:
+def _sampled(
+    run: Run, planned: PlannedStage, prompts: list[Any], seed: int, clock: Clock, spread: Spread | None = None
+) -> Iterator[Chunk]:
     """`sample_chunk` prompts at a time, each with a seed of its own; scoring has begun when the next is sampled."""
     training, policy, task = run.recipe.training, run.policy, planned.task
     size = training.sample_chunk or len(prompts)
     beside = getattr(task, "score_async", None) if training.overlap_rewards else None
     for number, first in enumerate(range(0, len(prompts), size)):
-        some = prompts[first : first + size]
+        some, drawn = prompts[first : first + size], (seed + number * 32_452_843) % (2**31 - 1)
+        groups = None if spread is None else spread.part(first, size)
         with clock("sample"), torch.no_grad():
-            rollout = policy.sample(
-                some, planned.stage.algorithm.group_size, (seed + number * 32_452_843) % (2**31 - 1)
-            )
-            outputs = policy.decode(rollout.samples)
+            if groups is None:
+                rollout = policy.sample(some, planned.stage.algorithm.typical_group, drawn)
+                outputs = policy.decode(rollout.samples)
+            else:
+                rollout, outputs = groups.sample(policy, some, drawn)
         with clock("score"):
-            scores = beside(some, outputs) if beside else task.score(some, outputs)
+            score = beside or task.score
+            scores = score(some, outputs) if groups is None else groups.score(some, outputs, score)
         yield Chunk(outputs, rollout.on_host(), scores)
 
 
@@ -221,7 +234,7 @@ def joined_info(parts: list[Rollout], seconds: Callable[[list[float]], float] = 
     parts = [p for p in parts if p.shape[0]]
     out: dict[str, float] = {}
     for name in dict.fromkeys(name for p in parts for name in p.info):
-        values = [(p.info[name], p.valid.numel()) for p in parts if name in p.info]
+        values = [(p.info[name], int(p.present.sum())) for p in parts if name in p.info]
         numbers = [v for v, _ in values]
         if name.startswith("time/"):
             out[name] = seconds(numbers)

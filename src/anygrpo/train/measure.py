@@ -22,11 +22,12 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     """Rewards, spread within groups and between them, lengths, what was cut off, what was invalid and why."""
     rewards, valid = rollout.rewards, rollout.valid
     row = dict(rollout.info)
+    here = max(int(rollout.present.sum()), 1)
     padding = row.get("offline/padding", 0.0)  # places of a rectangle, not samples
-    row["invalid/share"] = max(0.0, 1 - _mean(valid.float()) - padding) / max(1 - padding, 1e-9)
+    row["invalid/share"] = max(0.0, 1 - float(valid.sum()) / here - padding) / max(1 - padding, 1e-9)
     for reason in rollout.reasons.values():
         key = f"invalid/{reason.split(':')[0][:60]}"
-        row[key] = row.get(key, 0.0) + 1 / valid.numel()
+        row[key] = row.get(key, 0.0) + 1 / here
     if bool(valid.any()):
         row["reward/mean"] = float(rewards[valid].mean())
         row["reward/max"] = float(rewards[valid].max())
@@ -36,11 +37,11 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
             if (given := part[valid & part.isfinite()]).numel():
                 row[f"reward/component/{name}"] = float(given.mean())
         row.update(_groups(rewards, valid))
-    lengths = rollout.mask.sum(-1).float()
+    lengths = rollout.mask.sum(-1)[rollout.present].float()
     row.setdefault("length/mean", _mean(lengths))
     row.setdefault("length/max", float(lengths.max()) if lengths.numel() else 0.0)
     row.setdefault("length/min", float(lengths.min()) if lengths.numel() else 0.0)
-    row.setdefault("truncated/share", 1 - _mean(rollout.ended.float()))
+    row.setdefault("truncated/share", 1 - _mean(rollout.ended[rollout.present].float()))
     return row
 
 
@@ -114,6 +115,9 @@ def advantage_metrics(prepared: Prepared) -> dict[str, float]:
     compared = prepared.mask.any(-1).sum(1)  # not the setting: filters leave fewer, stored groups have their own size
     if compared.numel() and int(compared.max()) > 0:
         row["groups/size"] = float(compared.max())
+    drawn = prepared.rollout.present.sum(1)
+    if drawn.numel() and int(drawn.max()) != int(drawn.min()):
+        row["groups/size_min"], row["groups/size_mean"] = float(drawn.min()), float(drawn.float().mean())
     values = prepared.advantages[prepared.rollout.valid]
     if values.numel():
         row["advantage/mean"] = float(values.mean())

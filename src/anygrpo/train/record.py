@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
 import math
 import os
@@ -17,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from anygrpo.core.digest import digest
 from anygrpo.core.policy import Policy
 from anygrpo.recipe.load import plain_table
 from anygrpo.recipe.recipe import Recipe
@@ -81,37 +80,6 @@ def _files(table: Any) -> Iterator[tuple[str, Any]]:
                     yield key, [os.path.getsize(path), file.read(_BYTES)]
             except OSError:
                 continue
-
-
-def digest(value: Any) -> str:
-    """16 hex digits of plain values, tensors, arrays and objects of fields; equal values give equal digests."""
-    state = hashlib.sha256()
-    _add(value, state, 0)
-    return state.hexdigest()[:16]
-
-
-def _add(value: Any, state: Any, depth: int) -> None:
-    state.update(f"{type(value).__name__}(".encode())
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().contiguous()
-        state.update(f"{value.dtype}{list(value.shape)}".encode())
-        state.update(value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
-    elif isinstance(value, bytes):
-        state.update(value)
-    elif isinstance(value, dict):
-        for key in sorted(value, key=repr):
-            _add(key, state, depth + 1)
-            _add(value[key], state, depth + 1)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            _add(inner, state, depth + 1)
-    elif value is None or isinstance(value, str | int | float | Path):
-        state.update(repr(value).encode("utf-8", "backslashreplace"))
-    elif hasattr(value, "tobytes"):  # arrays, images
-        state.update(value.tobytes())
-    elif depth < 8 and (dataclasses.is_dataclass(value) or hasattr(value, "__dict__")):
-        _add(dict(vars(value)), state, depth + 1)
-    state.update(b")")
 
 
 def resumed(run: Run, before: Recipe, prints: dict[str, str], environment: dict[str, Any]) -> list[str]:

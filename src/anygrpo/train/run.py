@@ -20,6 +20,7 @@ from anygrpo.core.task import Task
 from anygrpo.errors import TrainingError
 from anygrpo.recipe.recipe import Recipe, number
 from anygrpo.train import measure
+from anygrpo.train.adaptive import Adaptive
 from anygrpo.train.batches import Prepared
 from anygrpo.train.evaluation import check_metric, evaluate
 from anygrpo.train.folder import RunFolder
@@ -48,6 +49,8 @@ class Run:
         observers: called with (row, run) after each step; the doctor and the progress line are such observers.
         draws: draws of prompts that the present stage has made, where it refills.
         first_draws: step -> number of its first draw, of the present and the next step.
+        adaptive: the temperature under control, and what is known of each prompt.
+        in_force: settings of the policy at the present step.
         ahead: with `training.off_policy_steps` the rollout of the step to come, complete and scored; None: nothing is.
         back_to: the checkpoint to go on from once this step is over.
         measures_updates: whether the size of each update is measured, which takes a copy of the trained weights.
@@ -69,6 +72,8 @@ class Run:
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
         self.ahead: Rollout | None = None
+        self.adaptive = Adaptive(policy, stages)
+        self.in_force: dict[str, float] = {}
         self.draws = 0
         self.first_draws: dict[int, int] = {}
         self.stop_reason: str | None = None
@@ -93,21 +98,25 @@ class Run:
         numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
         if planned.stage.algorithm.kl_controller != "fixed":
             numbers = replace(numbers, beta=self.kl_state.beta)
-        self.policy.settings(**self.settings_at(step))
+        self.in_force = self.settings_at(step)
+        if self.ahead is not None and self.adaptive.ahead is not None:
+            self.in_force |= {"temperature": self.adaptive.ahead}  # that of its samples, which are scored now
+        self.policy.settings(**self.in_force)
         return planned, controlled(numbers, self.controls, self.policy.clip)
 
     def settings_at(self, step: int) -> dict[str, float]:
-        """The policy's scheduled settings at `step`."""
+        """The policy's scheduled settings at `step`, and what a controller makes of its temperature by now."""
         planned = self.stages[self.stage_index(step)]
         settings = policy_settings(self.recipe.policy, step, self.total_steps)
         temperature = numbers_at(planned.stage, step - planned.begin, planned.steps).temperature
-        return settings if temperature is None else settings | {"temperature": temperature}
+        return self.adaptive.with_temperature(settings, planned.stage, temperature)
 
     def begin_stage(self, index: int, fresh: bool) -> None:
         stage = self.stages[index].stage
         self.updater = Updater(self.policy, stage.optimizer)
         self.kl_state = kl_controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
         a = stage.algorithm
+        self.adaptive.begin(stage, fresh)
         self.policy.corrects = stage.method == "grpo" and a.importance != "none"
         on_policy = stage.source == "policy" and not self.recipe.training.off_policy_steps and not self.policy.corrects
         self.policy.one_update = on_policy and a.epochs * a.minibatches == 1
@@ -169,7 +178,7 @@ class Run:
             "beta": numbers.beta,
         }
         every = rollout if rollout.discarded is None else rollout.light().joined(rollout.discarded)
-        self.samples_seen += every.valid.numel()
+        self.samples_seen += int(every.present.sum())
         sampled = measure.rollout_metrics(every)
         if int(prepared.mask.any(-1).sum()) != int(every.valid.sum()):
             sampled |= measure.kept_metrics(prepared, every)
@@ -181,7 +190,10 @@ class Run:
         row["steps_refused"] = float(self.updater.refused)
         row["samples/seen"] = float(self.samples_seen)
         if "kl/reference" in row:
-            self.kl_state = kl.update(self.kl_state, row["kl/reference"], samples=rollout.valid.numel())
+            self.kl_state = kl.update(self.kl_state, row["kl/reference"], samples=int(rollout.present.sum()))
+        if "temperature" in self.in_force:
+            row["temperature"] = self.in_force["temperature"]
+        self.adaptive.follow(planned.stage, every, row)
         if planned.evaluation_due(step, self.recipe.evaluation) or step + 1 == self.total_steps:
             row |= self.evaluated(planned.task, step)
         row |= {f"time/{phase}": s for phase, s in self._seconds.items()}
@@ -222,9 +234,10 @@ class Run:
         if config.samples_every and step % config.samples_every == 0:
             rows = self.policy.show(prompts[: config.samples_kept], outputs[: config.samples_kept])
             for p, row in enumerate(rows):
-                row["rewards"] = rollout.rewards[p].tolist()
+                here = rollout.present[p]
+                row["rewards"] = rollout.rewards[p][here].tolist()
                 known = lambda row: [x if math.isfinite(x) else None for x in row]  # noqa: E731
-                row["components"] = {name: known(part[p].tolist()) for name, part in rollout.components.items()}
+                row["components"] = {name: known(part[p][here].tolist()) for name, part in rollout.components.items()}
                 row["invalid"] = {str(g): why for (q, g), why in rollout.reasons.items() if q == p}
             self.folder.write_samples(step, rows)
         if rollout.reasons:

@@ -38,6 +38,7 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "version": run.version,
         "running": run.running,
         "draws": [run.draws, sorted(run.first_draws.items())],
+        "adaptive": run.adaptive.state(),
         "beta": run.kl_state.beta if run.entered >= 0 else None,
         "controls": asdict(run.controls),
         "best": (run.best, run.best_step, run.evaluations_since_best),
@@ -118,6 +119,7 @@ def restore(run: Run, path: Path) -> None:
             keys = _keys(run, {name: name for name in own})
             run.updater.load(state["updater"] | {"moments": [dict(moments.get(key, {})) for key in keys]})
             run.kl_state, run.running = replace(run.kl_state, beta=state["beta"]), state["running"]
+            run.adaptive.load(state.get("adaptive", {}))
             run.draws, run.first_draws = state["draws"][0], {int(step): n for step, n in state["draws"][1]}
     dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
     run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")

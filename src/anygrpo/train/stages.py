@@ -13,6 +13,7 @@ from anygrpo.core.choices import chosen, forget, resolve_all
 from anygrpo.core.policy import ClipDefaults
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
+from anygrpo.recipe.adaptive import AdaptiveTemperature
 from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.recipe.recipe import Recipe, Stage
 from anygrpo.recipe.section import Schedule, Section, UserFunction
@@ -157,7 +158,7 @@ def numbers_at(stage: Stage, step: int, steps: int) -> Numbers:
     a = stage.algorithm
     return Numbers(
         learning_rate=now(stage.optimizer.learning_rate),
-        temperature=now(a.temperature),
+        temperature=None if isinstance(a.temperature, AdaptiveTemperature) else now(a.temperature),
         clip_low=now(a.clip_low),
         clip_high=now(a.clip_high),
         lambda_pg=now(a.lambda_pg),
