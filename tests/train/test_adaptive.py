@@ -257,3 +257,23 @@ def test_the_budget_is_measured_once_and_kept(tmp_path, monkeypatch, stages):
     again.close()
     assert rows_of(tmp_path / "run")[-1]["samples/seen"] == 2 * 8 * 16
     assert "128 samples a step, as measured" in (tmp_path / "run" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("options", [{}, {"max_turns": 2}], ids=["answers", "conversations"])
+def test_a_language_models_unequal_groups_are_scored_as_they_were_sampled(tmp_path, options):
+    """Ratios of 1 at a rate of 0, with prompts that share their rows' prefix in groups of 2 to 8."""
+    world = tmp_path / "world.py"
+    world.write_text("def step(messages, columns):\n    return 'w1 w2'\n")
+    more = options | ({"environment": f"{world}:step"} if options else {})
+    lm = TOYS.with_name("tiny_lm.py")
+    finished(
+        tmp_path / "run",
+        policy={"kind": "python", "function": f"{lm}:policy", "arguments": more},
+        task={"kind": "python", "function": f"{lm}:Even"},
+        algorithm={"prompts_per_step": 4, "group_size": "auto", "samples_per_step": 16, "largest_group": 8},
+        optimizer={"learning_rate": 0.0},
+        training={"steps": 3},
+    )
+    rows = [row for row in rows_of(tmp_path / "run") if row["step"] >= 0]
+    assert [row["samples/seen"] for row in rows] == [16, 32, 48]
+    assert all(row["ratio/mean"] == pytest.approx(1.0, abs=1e-5) for row in rows)
