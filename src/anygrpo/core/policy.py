@@ -146,8 +146,12 @@ class Policy(ABC):
             setattr(self, name, value)
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
-        """For samples/step_*.jsonl: what JSON can hold; of a conversation the last turn, of a tensor its shape."""
-        return [{"prompt": _question(p), "outputs": [_shown(o) for o in row]} for p, row in zip(prompts, outputs)]
+        """For samples/step_*.jsonl: what JSON can hold; of a prompt's messages the last one, of a tensor its shape.
+        Outputs that have `messages` are shown with them, under "conversations"."""
+        return [
+            {"prompt": _question(p), "outputs": [_shown(o) for o in row]} | _said(row)
+            for p, row in zip(prompts, outputs)
+        ]
 
     def parameters(self) -> list[nn.Parameter]:
         return [p for p in self.trainable().parameters() if p.requires_grad]
@@ -212,6 +216,17 @@ def _question(prompt: Any) -> str:
     if isinstance(asked, list) and asked and isinstance(asked[-1], dict) and "content" in asked[-1]:
         asked = asked[-1]["content"]
     return str(asked)
+
+
+def _said(row: list[Any]) -> dict[str, Any]:
+    """The turns of each output that is a conversation, and what each earned."""
+    made = [getattr(output, "messages", None) for output in row]
+    if not any(made):
+        return {}
+    earned = [getattr(output, "rewards", None) for output in row]
+    return {"conversations": made} | (
+        {"turn_rewards": earned} if any(r is not None for e in earned for r in e or ()) else {}
+    )
 
 
 def _shown(output: Any) -> str:

@@ -18,6 +18,18 @@ METRICS: tuple[Metric, ...] = (
         low=1.0,
     ),
     Metric(
+        "eval/turns",
+        "turns",
+        "Turns of the model in a held-out conversation, mean.",
+        "留出对话中模型发言的平均轮数。",
+        "assistant messages / held-out prompts",
+        "as few as the task needs",
+        "任务所需的最少轮数",
+        "Rises without a higher reward: a cost for each turn is missing.",
+        "上升而奖励不变：缺少对每轮的代价。",
+        low=1.0,
+    ),
+    Metric(
         "tools/calls",
         "calls",
         "Calls of tools in a sample, mean; those that could not be read are among them.",

@@ -16,6 +16,8 @@ from anygrpo.doctor.render.page import report as diagnosis_part
 from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
 from anygrpo.families import Family, family_of, resolve
+from anygrpo.report.talk import CSS as TALK
+from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
 
 _FOOTER = "<footer>anygrpo doctor</footer>"
@@ -59,7 +61,7 @@ def run_page(folder: Path, language: str = "en") -> str:
     parts = [_actions(folder, words), _of_family(folder, language)]
     parts += [section(folder, words) for section in (_answers, _pictures, _settings)]
     title = f"{words['title']}: {folder.name}"
-    return document(title, _CSS + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
+    return document(title, _CSS + TALK + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
 
 
 def _section(heading: str, inside: str) -> str:
@@ -120,7 +122,10 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
             return _section(words["answers"], f"<p>{escape(words['unpaired'])}</p>")
         # the first prompts, so that none is picked for its looks
         pairs = list(zip(first, last))[:_SHOWN]
-        rows = [(a["text"], _cell(a["output"], a["reward"]), _cell(b["output"], b["reward"])) for a, b in pairs]
+        rows = [
+            (a["text"], *(_cell(x["output"], x["reward"], conversation(x.get("conversation"), words)) for x in (a, b)))
+            for a, b in pairs
+        ]
         steps = [f"({words['step']} {_step(file)})" for file in (files[0], files[-1])]
         heads = (words["prompt"], f"{words['before']} {steps[0]}", f"{words['after']} {steps[1]}")
         return _section(words["answers"], _table(heads, rows))
@@ -130,7 +135,11 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
     rows = [
         (
             row.get("prompt", ""),
-            _cell(row["outputs"][0], (row.get("rewards") or [0.0])[0]),
+            _cell(
+                row["outputs"][0],
+                (row.get("rewards") or [0.0])[0],
+                conversation((row.get("conversations") or [None])[0], words),
+            ),
             escape(words["step"] + f" {_step(file)}"),
         )
         for file in dict.fromkeys((samples[0], samples[-1]))
@@ -160,12 +169,12 @@ def _answer_lines(file: Path) -> list[dict[str, Any]]:
     return [row for row in _lines(file) if {"text", "output", "reward"} <= row.keys()]
 
 
-def _cell(output: Any, reward: Any) -> str:
+def _cell(output: Any, reward: Any, talk: str | None = None) -> str:
     if isinstance(output, str) and output.startswith("data:image/png;base64,"):  # what a policy shows of a picture
         return f'<img alt="" src="{escape(output)}"><br><small>{reward:.3g}</small>'
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)
     shown = f"{reward:.3g}" if isinstance(reward, int | float) else escape(str(reward)[:20])
-    return f"{escape(text[:_LONGEST])}<br><small>{shown}</small>"
+    return f"{talk or escape(text[:_LONGEST])}<br><small>{shown}</small>"
 
 
 def _table(heads: tuple[str, str, str], rows: list[tuple[Any, str, str]]) -> str:

@@ -21,6 +21,8 @@ WORDS: dict[str, dict[str, str]] = {
         "config": "Resolved recipe",
         "command": "Commands",
         "environment": "Environment",
+        "by_policy": "the policy",
+        "by_environment": "put in by tools or the environment",
     },
     "zh": {
         "title": "训练运行",
@@ -42,5 +44,7 @@ WORDS: dict[str, dict[str, str]] = {
         "config": "解析后的配方",
         "command": "命令",
         "environment": "环境",
+        "by_policy": "策略所写",
+        "by_environment": "由工具或环境插入",
     },
 }

@@ -35,6 +35,11 @@ class Answer(str):
         return sum(given) if given else None
 
     @property
+    def turns(self) -> int:
+        """How often the policy spoke."""
+        return sum(m["by"] == "policy" for m in self.messages)
+
+    @property
     def inserted(self) -> list[Message]:
         """What an environment wrote."""
         return [m for m in self.messages if m["by"] != "policy"]

@@ -92,12 +92,13 @@ class TextTask(Task):
         return self.evaluation_scorer if evaluates else self.scorer
 
     def measure(self, prompts: list[Prompt], outputs: list[list[str]]) -> dict[str, float]:
-        """{"eval/accuracy": share of outputs with full marks}; an output that could not be scored counts as wrong.
-
-        Outputs that `score` has just seen are not scored again.
+        """{"eval/accuracy": share of outputs with full marks}, of conversations "eval/turns" too. An output that could
+        not be scored counts as wrong. Outputs that `score` has just seen are not scored again.
         """
+        talks = [answer for row in outputs for answer in row if isinstance(answer, Answer)]
+        turns = {"eval/turns": sum(answer.turns for answer in talks) / len(talks)} if talks else {}
         if self.accuracy is None or not outputs:
-            return {}
+            return turns
         known = self._scored
         seen = known is not None and known[0] == prompts and known[1] == outputs
         scores = known[2] if known and seen else self.score(prompts, outputs)
@@ -105,7 +106,7 @@ class TextTask(Task):
         marks = scores.components[self.accuracy]
         asked = ~(scores.valid & marks.isnan())  # where that reward does not apply, it says nothing
         right = (marks >= FULL_MARKS) & scores.valid
-        return {"eval/accuracy": right[asked].float().mean().item()} if bool(asked.any()) else {}
+        return turns | ({"eval/accuracy": right[asked].float().mean().item()} if bool(asked.any()) else {})
 
     def attacked(self, prompts: list[Prompt]) -> list[Tried]:
         """What attacks and constant answers earn from these prompts' tests, where a reward runs generated code."""
