@@ -122,10 +122,8 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
             return _section(words["answers"], f"<p>{escape(words['unpaired'])}</p>")
         # the first prompts, so that none is picked for its looks
         pairs = list(zip(first, last))[:_SHOWN]
-        rows = [
-            (a["text"], *(_cell(x["output"], x["reward"], conversation(x.get("conversation"), words)) for x in (a, b)))
-            for a, b in pairs
-        ]
+        said = lambda x: _cell(x["output"], x["reward"], conversation(x.get("conversation"), words))  # noqa: E731
+        rows = [(a["text"], said(a), said(b)) for a, b in pairs]
         steps = [f"({words['step']} {_step(file)})" for file in (files[0], files[-1])]
         heads = (words["prompt"], f"{words['before']} {steps[0]}", f"{words['after']} {steps[1]}")
         return _section(words["answers"], _table(heads, rows))
