@@ -237,7 +237,7 @@ def loaded(args: argparse.Namespace, seed: int, arm: str, out: Path) -> Any:
     """The policy an arm ended with, every site in --sites sampled, as sharply as in its last part."""
     path = out / arm.replace("/", "-") / "network.pt"
     last = plans_of(args).get(arm, [("", 1.0)])[-1][0].split("@")
-    part = "@".join(["grpo", *(setting for setting in last if setting.startswith("sharpness="))])
+    part = "@".join(["grpo", *(setting for setting in last if setting.startswith(("sharpness=", "experts=")))])
     whole = argparse.Namespace(**vars(args) | {"graphs": False})  # whole pictures: not worth recording
     return build_policy(recipe_of(whole, seed, part, 1, out, path).policy, seed)
 
