@@ -135,7 +135,11 @@ def sets_of(args: argparse.Namespace) -> dict[str, Any]:
         return {"picture_size": args.picture_size}
     ours = [{"clean": str(args.pictures / side), "name": side, "part": part, "scene": "{scene}-*"}
             for side, part in (("train", "train"), (args.test_on, "test"))]  # fmt: skip
-    return {"augment": "flips", "sets": [*ours, {"layout": "shipped", "name": "shipped", "part": "train"}]}
+    return {
+        "picture_size": 256,
+        "augment": "flips",
+        "sets": [*ours, {"layout": "shipped", "name": "shipped", "part": "train"}],
+    }
 
 
 def run_of(

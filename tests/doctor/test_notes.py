@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from anygrpo.cli.main import main
 from anygrpo.doctor.autopsy import examine
+from anygrpo.doctor.diagnose import diagnose
 from anygrpo.doctor.notes import name_of, read_note
 
 NINE = {
@@ -78,3 +80,51 @@ def test_the_command_reads_a_note_in_chinese(tmp_path: Path, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["claims"][0]["answer"] == "fails"
     path.write_text("这里没有数字。", "utf-8")
     assert main(["autopsy", str(path)]) == 3
+
+
+def nine(**changes: object) -> list[dict[str, float]]:
+    """Forty rows of that trainer's nine numbers in their ranges, some changed: numbers, or functions of the row."""
+    rows = []
+    for i in range(40):
+        row = {"step": i, "loss": 0.02, "policy_loss": 0.001 * (-1) ** i, "kl_penalty": 0.01 * i, "mean_ratio": 1.0,
+               "mean_advantage": 0.0, "mean_log_prob_current": -833610.0, "std_reward": 0.17,
+               "mean_reward": 0.4 + 0.003 * i + 0.01 * (i % 3)}  # fmt: skip
+        row |= {k: v(i) if callable(v) else v for k, v in changes.items()}
+        rows.append({"mean_log_prob_ref": row["mean_log_prob_current"] - row["kl_penalty"]} | row)
+    return rows
+
+
+def rules_of(rows: list[dict[str, float]]) -> dict[str, str]:
+    return {f.rule: f.severity for f in diagnose(rows, format="jsonl").findings if f.severity != "info"}
+
+
+def test_each_of_the_nine_far_outside_its_range_draws_a_finding() -> None:
+    assert rules_of(nine()) == {}
+    assert "loss_scale" in rules_of(nine(policy_loss=1.7e8))
+    assert "loss_scale" in rules_of(nine(loss=1.7e8, policy_loss=1.7e8))
+    assert "ratio_mean" in rules_of(nine(mean_ratio=30.0))
+    assert rules_of(nine(mean_ratio=math.exp(20)))["markov_bound"] == "serious"
+    assert {"sampler_mismatch", "kl_far"} & rules_of(nine(kl_penalty=2e5)).keys()
+
+
+def test_log_probs_alone_tell_the_kl() -> None:
+    rows = nine(mean_log_prob_ref=lambda i: -833610.0 - 1000 * i)
+    rows = [{k: v for k, v in r.items() if k != "kl_penalty"} for r in rows]
+    run = diagnose(rows, format="jsonl").run
+    assert run.series["kl/reference"].key == "mean_log_prob_current - mean_log_prob_ref"
+    assert run.series["kl/reference"].values[:3] == (0.0, 1000.0, 2000.0)
+    assert "kl_far" in rules_of(rows)
+    near = [r | {"mean_log_prob_ref": r["mean_log_prob_current"] - 0.01} for r in rows]
+    assert "kl_far" not in rules_of(near)
+
+
+@pytest.mark.parametrize(
+    ("size", "tier"), [(3.0, None), (7.0, "raised_mean"), (12.0, "high_mean"), (25.0, "stop_mean")]
+)
+def test_tiers_where_only_the_mean_ratio_is_logged(size: float, tier: str | None) -> None:
+    found = {f.rule: f for f in diagnose(nine(mean_ratio=math.exp(size)), format="jsonl").findings}
+    said = found.get("log_ratio_explosion")
+    assert (said.variant if said else None) == tier
+    if said:
+        rate = {"raised_mean": 1e-6, "high_mean": 5e-7, "stop_mean": 1e-7}[tier or ""]
+        assert rate in [c.value for c in said.changes]

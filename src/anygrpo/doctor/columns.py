@@ -127,6 +127,8 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         series[name] = collect(name, key, source)
     derive(series)
     framework = "anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys)
+    if framework != "anygrpo":  # whose own log-probs are per dimension
+        kl_of_log_probs(series)
     if framework == "sb3" and (entropy := series.get("entropy")):  # its entropy_loss is minus the entropy
         series["entropy"] = replace(entropy, key=f"- {entropy.key}", values=tuple(-x for x in entropy.values))
     steps = {i: s for i, row in training if (s := canonical.step_of(row)) is not None and math.isfinite(s)}
@@ -267,6 +269,18 @@ def derive(series: dict[str, Series]) -> None:
             name = f"{low.key} + {high.key}"
             rows, values = tuple(r for r, _ in both), tuple(x for _, x in both)
             series["clip/fraction"] = Series("clip/fraction", name, rows, values)
+
+
+def kl_of_log_probs(series: dict[str, Series]) -> None:
+    """KL to the reference where only the log-probs under both policies are logged: their mean difference (k1)."""
+    now, then = series.get("log_prob/current"), series.get("log_prob/reference")
+    if "kl/reference" in series or not now or not then:
+        return
+    other = then.at()
+    both = [(r, x - other[r]) for r, x in zip(now.rows, now.values) if r in other]
+    if both:
+        rows, values = tuple(r for r, _ in both), tuple(x for _, x in both)
+        series["kl/reference"] = Series("kl/reference", f"{now.key} - {then.key}", rows, values)
 
 
 def rename_batch_std(series: dict[str, Series]) -> None:

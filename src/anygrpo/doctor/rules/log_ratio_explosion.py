@@ -20,10 +20,14 @@ WORDS = {
         "evidence:raised": "max |log-ratio| = {worst} ({count} of {of} rows above 5).",
         "evidence:high": "max |log-ratio| = {worst} ({count} of {of} rows above 10).",
         "evidence:stop": "max |log-ratio| = {worst} ({count} of {of} rows above 20).",
+        "evidence:raised_mean": "mean ratios in {count} of {of} rows need a log-ratio above 5 ({worst} at least).",
+        "evidence:high_mean": "mean ratios in {count} of {of} rows need a log-ratio above 10 ({worst} at least).",
+        "evidence:stop_mean": "mean ratios in {count} of {of} rows need a log-ratio above 20 ({worst} at least).",
         "evidence": "max |log-ratio| = {worst}.",
         "cause": "Steps too large, or samples too old. First exclude a scoring fault and sums over many dimensions.",
         "prescription": "Lower the rate and raise the KL weight.",
         "prescription:stop": "Stop, go back to the last healthy checkpoint, and go on slower.",
+        "prescription:stop_mean": "Stop, go back to the last healthy checkpoint, and go on slower.",
         "principle": "max |log-ratio| per decision, to the behaviour policy: 5, 10, 20",
         "unlike": "summed log-probs of long samples: the tiers are per decision, to the behaviour policy",
     },
@@ -33,9 +37,13 @@ WORDS = {
         "evidence:raised": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 5）。",
         "evidence:high": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 10）。",
         "evidence:stop": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 20）。",
+        "evidence:raised_mean": "{of} 行中 {count} 行的平均比值要求对数概率比超过 5（至少有一个 {worst}）。",
+        "evidence:high_mean": "{of} 行中 {count} 行的平均比值要求对数概率比超过 10（至少有一个 {worst}）。",
+        "evidence:stop_mean": "{of} 行中 {count} 行的平均比值要求对数概率比超过 20（至少有一个 {worst}）。",
         "cause": "步子太大，或样本太旧。先排除打分故障和跨维求和。",
         "prescription": "降低学习率，加大 KL 权重。",
         "prescription:stop": "停下，回到最后一个健康的检查点，放慢再走。",
+        "prescription:stop_mean": "停下，回到最后一个健康的检查点，放慢再走。",
         "principle": "每个决策、对行为策略的最大 |对数概率比|：5、10、20",
         "unlike": "长样本求和的对数概率：分级是按每个决策、对行为策略而言",
     },
@@ -47,14 +55,16 @@ WORDS = {
     order=10,
     certainty="likely",
     experiment="zero_rate",
-    needs=("log_ratio/abs_max|ratio/max",),
+    needs=("log_ratio/abs_max|ratio/max|ratio/mean",),
     explains=("clip_saturated", "grad_spikes", "kl_far", *COLLAPSES),
     live="at_once",
 )
 def log_ratio_explosion(run: Columns) -> Result:
+    """Where only the mean ratio is logged: the largest is not below it, so its logarithm bounds it from below."""
     wide, top = run.get("log_ratio/abs_max"), run.get("ratio/max")
-    source = wide or top
-    assert source
+    source = wide or top or run.comparable("ratio/mean")
+    if not source:
+        return None
     sizes = source.values if wide else tuple(math.log(max(x, 1e-300)) for x in source.values)
     worst = max(sizes)
     out = next((r for r, x in zip(source.rows, sizes) if x > TIERS[-1][0]), 0)
@@ -68,12 +78,12 @@ def log_ratio_explosion(run: Columns) -> Result:
                 "log_ratio_explosion",
                 "warning" if tier == "raised" else "serious",
                 rows,
-                variant=tier,
+                variant=tier if wide or top else f"{tier}_mean",
                 worst=worst,
                 count=len(rows),
                 of=len(sizes),
                 changes=tuple(changes),
-                metrics=("log_ratio/abs_max", "ratio/max"),
+                metrics=("log_ratio/abs_max", "ratio/max", "ratio/mean"),
                 explains=("starved_groups", "mastered_groups") if before_groups_died(run, out) else (),
             )
     return None
