@@ -27,6 +27,18 @@ def shopping(count: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         yield {"prompt": question, "answer": str(a + b), "first": a, "second": b}
 
 
+def mixed_sums(each: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Sums of two numbers of one, two and three digits: what a small model can do, can learn, and can hardly."""
+    draw, rows = random.Random(seed), {}
+    for digits in (1, 2, 3):
+        low, high = 10 ** (digits - 1), 10**digits - 1
+        every = {(draw.randint(low, high), draw.randint(low, high)) for _ in range(20 * each)}
+        for a, b in draw.sample(sorted(every), min(each, len(every))):
+            rows[f"What is {a} + {b}?"] = {"answer": str(a + b), "digits": digits}
+    for question in draw.sample(sorted(rows), len(rows)):
+        yield {"prompt": question, **rows[question]}
+
+
 FUNCTIONS = [
     ("adds {n} to x", "x + {n}", lambda x, n: x + n),
     ("multiplies x by {n}", "x * {n}", lambda x, n: x * n),
@@ -69,3 +81,4 @@ def write(name: str, rows: Iterable[dict[str, Any]]) -> None:
 if __name__ == "__main__":
     write("shopping.jsonl", shopping(400))
     write("functions.jsonl", functions())
+    write("mixed_sums.jsonl", mixed_sums(80))

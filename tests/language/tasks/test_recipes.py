@@ -47,7 +47,8 @@ def test_the_example_data_is_what_its_script_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     module.write("shopping.jsonl", module.shopping(400))
     module.write("functions.jsonl", module.functions())
-    for name in ("shopping.jsonl", "functions.jsonl"):
+    module.write("mixed_sums.jsonl", module.mixed_sums(80))
+    for name in ("shopping.jsonl", "functions.jsonl", "mixed_sums.jsonl"):
         assert (tmp_path / name).read_text() == (ROOT / "examples" / "data" / name).read_text()
 
 
