@@ -14,6 +14,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "filter": ("algorithm.filters[].kind", "which groups and samples are used", "使用哪些组和样本"),
     "schedule": ("kind of any scheduled number", "how a number moves over a stage", "数值在一个阶段中如何变化"),
     "controller": ("algorithm.kl_controller", "how the KL's weight follows the KL", "KL 系数如何随 KL 调整"),
+    "credit": ("algorithm.credit", "which decisions a sample's reward is for", "样本的奖励归于哪些决策"),
     "correction": ("algorithm.importance", "the factor old / behaviour on losses", "损失上的系数 旧策略 / 行为策略"),
     "reward": ("task.rewards[].kind", "what a text earns", "文本得到的奖励"),
 }

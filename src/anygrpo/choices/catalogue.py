@@ -8,15 +8,15 @@ from typing import Any
 from anygrpo.choices.advantages import ADVANTAGES
 from anygrpo.choices.card import KINDS, Card
 from anygrpo.choices.objectives import METHODS, OBJECTIVES
-from anygrpo.choices.others import CONTROLLERS, CORRECTIONS, ESTIMATORS, FILTERS, REDUCTIONS, SCHEDULES
+from anygrpo.choices.others import CONTROLLERS, CORRECTIONS, CREDITS, ESTIMATORS, FILTERS, REDUCTIONS, SCHEDULES
 from anygrpo.choices.presets import PRESETS
 from anygrpo.choices.rewards import REWARDS
 
+_IN_ORDER = (
+    ADVANTAGES, OBJECTIVES, ESTIMATORS, REDUCTIONS, FILTERS, SCHEDULES, CONTROLLERS, CREDITS, CORRECTIONS, REWARDS,
+)  # fmt: skip
 CARDS: dict[str, dict[str, Card]] = {
-    kind: {card.name: card for card in cards}
-    for kind, cards in zip(
-        KINDS, (ADVANTAGES, OBJECTIVES, ESTIMATORS, REDUCTIONS, FILTERS, SCHEDULES, CONTROLLERS, CORRECTIONS, REWARDS)
-    )
+    kind: {card.name: card for card in cards} for kind, cards in zip(KINDS, _IN_ORDER, strict=True)
 }
 """Kind -> name -> card, in the order of the documents."""
 

@@ -132,6 +132,27 @@ CONTROLLERS = (
     ),
 )  # fmt: skip
 
+CREDITS = (
+    Card(
+        "credit", "outcome", "anygrpo.algorithm.credit:outcome", "A(sum of all turns' rewards), for every decision",
+        "Every decision has its sample's advantage.", "每个决策都用其样本的优势。", "GRPO, 2402.03300, 4.1.2",
+    ),
+    Card(
+        "credit", "turns", "anygrpo.algorithm.credit:turns",
+        "A(sum over j >= k of discount^(j - k) r_j) among the group's samples at turn k",
+        "A turn has what was earned from it on, compared with the same turn of the group's other samples.",
+        "每轮用从该轮起的（折扣）奖励和，与组内其他样本的同一轮比较。",
+        "Williams 1992; turn by turn as in 2505.11821", ("discount",),
+    ),
+    Card(
+        "credit", "process", "anygrpo.algorithm.credit:process",
+        "sum over j >= k of discount^(j - k) A(r_j), A among all turns of the group",
+        "Rewards of all turns are compared, and a turn has its own and those to come.",
+        "组内所有轮的奖励一起比较，每轮取自身及之后各轮之和。",
+        "GRPO, 2402.03300, 4.1.3", ("discount",),
+    ),
+)  # fmt: skip
+
 _MISMATCH = (
     "mismatch/ratio_mean", "mismatch/ratio_max", "mismatch/ess", "mismatch/log_prob", "mismatch/truncated",
     "kl/rollout",

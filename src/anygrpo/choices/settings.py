@@ -27,6 +27,14 @@ SETTINGS: dict[str, tuple[str, str]] = {
         "own otherwise.",
         "采样温度（随调度变化，或由控制器保持：kind = adaptive）；否则用策略自己的设置。",
     ),
+    "credit": (
+        "Which decisions of a sample of several turns its reward is for; of one turn all are the same.",
+        "多轮样本的奖励归于哪些决策；单轮样本没有区别。",
+    ),
+    "discount": (
+        "credit = turns, process: what a reward is worth a turn earlier.",
+        "credit = turns、process：奖励每提前一轮的折扣。",
+    ),
     "advantage": ("How rewards become advantages.", "奖励如何变成优势。"),
     "std_floor": (
         "Smallest standard deviation that advantages are divided by.",

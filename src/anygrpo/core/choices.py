@@ -54,6 +54,7 @@ CALLED: dict[str, tuple[str, ...]] = {
     "schedule": ("start", "end", "progress"),
     "controller": ("beta", "kl", "samples"),
     "correction": ("log_ratio", "mask", "cap"),
+    "credit": ("rewards", "exists", "compare", "discount"),
 }
 """Kind -> the arguments, in order, that a user's function of it is called with."""
 
@@ -91,6 +92,7 @@ def resolve_all(a: AlgorithmConfig, *others: Section) -> None:
         ("reduction", a.reduction),
         ("controller", a.kl_controller),
         ("correction", a.importance),
+        ("credit", a.credit),
     ):
         chosen(kind, choice)
     for f in a.filters:
@@ -191,6 +193,12 @@ def _controller(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
     return lambda beta, **limits: kl.RuleKL(beta, rule, **limits)
 
 
+def _credit(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, exists, compare, discount: _tensor(
+        spec, run(x, exists, compare, discount), x.shape, "[P, G, K]"
+    ).to(x)
+
+
 def _correction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
     return lambda logs, mask, cap: _tensor(spec, run(logs, mask, cap), logs.shape, "[n, t]").to(logs)
 
@@ -214,4 +222,5 @@ _CHECKED: dict[str, Callable[[str, Callable[..., Any]], Callable[..., Any]]] = {
     "schedule": _schedule,
     "controller": _controller,
     "correction": _correction,
+    "credit": _credit,
 }

@@ -18,7 +18,7 @@ from anygrpo.algorithm.filters import live_groups
 from anygrpo.core.task import Scores
 from anygrpo.errors import ConfigError
 
-_TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version", "present", "prompt_id")
+_TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version", "present", "prompt_id", "turn", "turn_rewards")
 
 Tree = Any
 """Nested dicts whose leaves are tensors, lists of plain objects (one per prompt or per row), or `Shared`."""
@@ -104,6 +104,8 @@ class Rollout:
             None: not said; then T is, where every sample has all T decisions.
         weights: weight of each component in the reward (1 where not named).
         present: [P, G] bool: False where this group has fewer samples than another: nothing was drawn there.
+        turn: [P, G, T] int16: the turn that a decision belongs to, from 0; all 0 where there is one turn.
+        turn_rewards: [P, G, K]: what an environment paid for each turn, NaN where nothing.
         prompt_id: [P] int64: the same number for the same prompt, where the loop keeps account of prompts; else 0.
     """
 
@@ -122,10 +124,18 @@ class Rollout:
     weights: dict[str, float] = field(default_factory=dict)
     present: Tensor = field(default=None)  # type: ignore[assignment]
     prompt_id: Tensor = field(default=None)  # type: ignore[assignment]
+    turn: Tensor = field(default=None)  # type: ignore[assignment]
+    turn_rewards: Tensor = field(default=None)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if self.present is None:
             object.__setattr__(self, "present", torch.ones_like(self.valid, dtype=torch.bool))
+        if self.turn is None:
+            one = torch.zeros((), dtype=torch.int16, device=self.mask.device)
+            object.__setattr__(self, "turn", one.expand(self.mask.shape))
+        if self.turn_rewards is None:
+            nothing = torch.full((), torch.nan, device=self.mask.device)
+            object.__setattr__(self, "turn_rewards", nothing.expand(*self.mask.shape[:2], 1))
         if self.prompt_id is None:
             object.__setattr__(
                 self, "prompt_id", torch.zeros(len(self.valid), dtype=torch.int64, device=self.valid.device)

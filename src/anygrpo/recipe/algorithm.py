@@ -31,10 +31,11 @@ def _known_preset(name: str) -> str:
 Preset = Annotated[str, AfterValidator(_known_preset)]
 if TYPE_CHECKING:
     Chosen: TypeAlias = str | UserFunction
-    Advantage = Objective = Estimator = Reduction = Controller = Correction = Chosen
+    Advantage = Objective = Estimator = Reduction = Controller = Correction = Credit = Chosen
 else:
     Advantage, Objective, Estimator = choice_of("advantage"), choice_of("objective"), choice_of("kl")
     Reduction, Controller, Correction = choice_of("reduction"), choice_of("controller"), choice_of("correction")
+    Credit = choice_of("credit")
 
 
 class AlgorithmConfig(Section):
@@ -72,6 +73,10 @@ setting otherwise."
     "advantage = pass_at_k: k."
     running_decay: float = Field(0.99, ge=0, lt=1)
     "advantage = running: decay of the mean and variance over steps."
+    credit: Credit = "outcome"
+    "Which decisions of a sample of several turns its reward is for; of one turn all are the same."
+    discount: float = Field(1.0, ge=0, le=1)
+    "credit = turns, process: what a reward is worth a turn earlier."
     ddof: Literal[0, 1] = 1
     "Divisor of the group's variance: n - ddof."
     epsilon: float = Field(0.0, ge=0)

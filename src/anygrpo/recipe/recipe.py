@@ -117,6 +117,12 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
             f'"{a.advantage}" {why}: the penalty cannot act',
             "set overlong_buffer = 0 (a length reward can be a part of its own), or another advantage",
         )
+    if a.credit != "outcome" and advantage and (advantage.by_part or a.advantage == "running"):
+        why = "compares the parts of a reward" if advantage.by_part else "has one mean for all turns"
+        raise ConfigError(
+            f'stage {name!r}: credit = "{a.credit}" compares turns, and advantage = "{a.advantage}" {why}',
+            'set credit = "outcome", or another advantage',
+        )
     least = a.smallest_group if a.group_size == "auto" else a.group_size
     if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= least:
         raise ConfigError(

@@ -14,6 +14,7 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Rollout, Tree, tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Stage
+from anygrpo.train.credit import credited
 from anygrpo.train.parallel import sum_over_ranks, world_size
 from anygrpo.train.sharded import whole_weights
 from anygrpo.train.stages import Numbers
@@ -25,7 +26,7 @@ class Prepared:
 
     Attributes:
         rollout: with filters applied (some groups gone).
-        advantages: [P, G].
+        advantages: [P, G], or [P, G, T] where turns have their own.
         mask: [P, G, T] decisions that count in the loss.
         counts: live groups after each filter, and what each dropped, by metric name.
         old, importance: [P, G, T] log-probs of the policy as the step finds it, and factors old / behaviour; None where
@@ -116,7 +117,10 @@ def _prepare_grpo(
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
     mask = rollout.mask & filtered.counted[..., None]
     rollout = replace(rollout, valid=filtered.counted)  # a row that leaves is in no denominator, of whatever reduction
-    return Prepared(rollout, result.values, mask, counts, running=result.running)
+    values = result.values
+    if a.credit != "outcome":
+        values = credited(rollout, mask, a, lambda x, valid: advantages.compute(name, x, valid, options).values)
+    return Prepared(rollout, values, mask, counts, running=result.running)
 
 
 def kept_groups(rollout: Rollout, stage: Stage, numbers: Numbers) -> Tensor:
@@ -134,7 +138,7 @@ def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:
     return replace(
         whole,
         rollout=replace(rollout, valid=valid, rewards=rewards),
-        advantages=whole.advantages[mine],
+        advantages=whole.advantages[mine] if whole.advantages.dim() == 2 else whole.advantages[mine, :, :t],
         mask=whole.mask[mine, :, :t],
         first=first,
     )
@@ -158,7 +162,7 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
         old=flat(rollout.log_probs if prepared.old is None else prepared.old),
         ref=None,
         mask=mask,
-        advantages=flat(prepared.advantages)[:, None],
+        advantages=flat(prepared.advantages).reshape(p * g, -1),
         weights=weights.loss_weights(
             mask,
             valid,

@@ -118,12 +118,14 @@ def advantage_metrics(prepared: Prepared) -> dict[str, float]:
     drawn = prepared.rollout.present.sum(1)
     if drawn.numel() and int(drawn.max()) != int(drawn.min()):
         row["groups/size_min"], row["groups/size_mean"] = float(drawn.min()), float(drawn.float().mean())
-    values = prepared.advantages[prepared.rollout.valid]
+    by_turn = prepared.advantages.dim() == 3
+    values = prepared.advantages[prepared.mask if by_turn else prepared.rollout.valid]
     if values.numel():
         row["advantage/mean"] = float(values.mean())
         row["advantage/std"] = float(values.std(correction=0))
         row["advantage/abs_max"] = float(values.abs().max())
-    live = prepared.advantages[(prepared.advantages != 0).any(1)]
+    each = prepared.advantages.flatten(1)
+    live = each[(each != 0).any(1)]
     if len(live):  # a baseline inside the group leaves none of them with one sign
         row["advantage/one_sign"] = float(((live >= 0).all(1) | (live <= 0).all(1)).double().mean())
     return row

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from anygrpo.core.rollout import Rollout
 from anygrpo.language.conversation import Conversations
@@ -26,6 +28,7 @@ def recorded(rollout: Rollout, held: list[Held], conversations: Conversations, t
         info["tools/calls"] = calls / len(held)
     if calls:
         info["tools/failed"] = failed / calls
+    turn, paid = _turns(rollout, held)
     info["time/environment"] = sum(one.spent for one in held)
     return replace(
         rollout,
@@ -33,4 +36,16 @@ def recorded(rollout: Rollout, held: list[Held], conversations: Conversations, t
         valid=rollout.valid & valid,
         reasons=rollout.reasons | faults,
         info=rollout.info | info,
+        turn=turn,
+        turn_rewards=paid,
     )
+
+
+def _turns(rollout: Rollout, held: list[Held]) -> tuple[Tensor, Tensor]:
+    """(turn of each decision [P, G, T], what the environment paid for each [P, G, K])."""
+    mask = rollout.mask
+    begins = mask & ~torch.nn.functional.pad(mask, (1, 0))[..., :-1]
+    turn = (begins.long().cumsum(-1) - 1).clamp(min=0)
+    most = max(1, *(one.turns for one in held))
+    rows = [[math.nan if r is None else r for r in one.rewards] + [math.nan] * (most - one.turns) for one in held]
+    return turn.to(torch.int16), torch.tensor(rows, dtype=torch.float32).view(*mask.shape[:2], most)

@@ -1,0 +1,37 @@
+"""What turns earned, as advantages of their decisions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from anygrpo.algorithm import credit
+from anygrpo.core.choices import chosen
+from anygrpo.core.rollout import Rollout
+from anygrpo.errors import ConfigError
+from anygrpo.recipe.algorithm import AlgorithmConfig
+
+PAYS = "environment"
+"""The reward that is the sum of what an environment paid."""
+
+
+def credited(rollout: Rollout, mask: Tensor, a: AlgorithmConfig, compare: credit.Compare) -> Tensor:
+    """[P, G, T] advantages.
+
+    Args:
+        mask: [P, G, T] decisions that count. compare: the recipe's advantage.
+
+    Raises:
+        ConfigError: the environment paid for turns, and the recipe's rewards leave that out.
+    """
+    paid = rollout.turn_rewards
+    if bool(paid.isfinite().any()) and PAYS not in rollout.components:
+        raise ConfigError(
+            f"credit = {a.credit!r}, but what the environment pays is no reward of this task",
+            f'add [[task.rewards]] with kind = "{PAYS}", and no other name',
+        )
+    exists = credit.existing(rollout.turn, mask, max(paid.shape[-1], int(rollout.turn.max()) + 1))
+    wide = torch.nn.functional.pad(paid, (0, exists.shape[-1] - paid.shape[-1]), value=torch.nan)
+    rewards = credit.by_turn(rollout.rewards, wide, rollout.weights.get(PAYS, 1.0), exists)
+    made = chosen("credit", a.credit).function(rewards, exists, compare, a.discount)
+    return credit.spread(made, rollout.turn, mask)
