@@ -109,6 +109,7 @@ def _own(kind: str, choice: UserFunction) -> Chosen:
     call = f"{choice.function.rpartition(':')[2]}({', '.join((*wanted, *(f'{k}=...' for k in choice.arguments)))})"
     if not callable(function):
         raise ConfigError(f"{choice.function} is {type(function).__name__}, no function", f"define {call}")
+    signature: inspect.Signature | str = "unknown"
     try:
         signature = inspect.signature(function)
         signature.bind(*wanted, **choice.arguments)

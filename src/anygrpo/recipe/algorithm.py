@@ -47,67 +47,67 @@ class AlgorithmConfig(Section):
 
     preset: Preset | None = None
     "A published method: sets the keys that the recipe does not give (`anygrpo explain dapo`)."
-    prompts_per_step: int = Field(8, ge=1)
+    prompts_per_step: int = Field(default=8, ge=1)
     "P: prompts sampled in a step."
     group_size: GroupSize = 8
     "G: samples drawn for each prompt; rewards are compared among them. auto: samples_per_step are spread over the \
 prompts by what each can still teach."
-    samples_per_step: int | None = Field(None, ge=2)
+    samples_per_step: int | None = Field(default=None, ge=2)
     "group_size = auto: samples of a step; where not given, as many as the machine makes at little more than the \
 seconds of fewer, measured when the run starts."
-    smallest_group: int = Field(2, ge=2)
+    smallest_group: int = Field(default=2, ge=2)
     "group_size = auto: fewest samples of a prompt; all group sizes are multiples of it."
-    largest_group: int = Field(64, ge=2)
+    largest_group: int = Field(default=64, ge=2)
     "group_size = auto: most samples of a prompt."
     temperature: Temperature = None
     "Sampling temperature, where it moves: by a schedule, or held by a controller (kind = adaptive); the policy's own \
 setting otherwise."
 
     advantage: Advantage = "zscore"
-    std_floor: float = Field(0.0, ge=0)
+    std_floor: float = Field(default=0.0, ge=0)
     "Smallest standard deviation that advantages are divided by."
-    advantage_clip: float | None = Field(None, gt=0)
+    advantage_clip: float | None = Field(default=None, gt=0)
     component_weights: dict[str, float] = Field(default_factory=dict)
     "advantage = components, gdpo: weight of each reward component; the reward's own weight where not named."
-    pass_k: int = Field(2, ge=1)
+    pass_k: int = Field(default=2, ge=1)
     "advantage = pass_at_k: k."
-    running_decay: float = Field(0.99, ge=0, lt=1)
+    running_decay: float = Field(default=0.99, ge=0, lt=1)
     "advantage = running: decay of the mean and variance over steps."
     credit: Credit = "outcome"
     "Which decisions of a sample of several turns its reward is for; of one turn all are the same."
-    discount: float = Field(1.0, ge=0, le=1)
+    discount: float = Field(default=1.0, ge=0, le=1)
     "credit = turns, process: what a reward is worth a turn earlier."
     ddof: Literal[0, 1] = 1
     "Divisor of the group's variance: n - ddof."
-    epsilon: float = Field(0.0, ge=0)
+    epsilon: float = Field(default=0.0, ge=0)
     "Added to the standard deviation; 0 is safe, since constant groups are recognised before any division."
 
     objective: Objective = "ppo"
     clip_low: NotNegative | None = None
     "Ratio clip below 1; the policy type's default where not given."
     clip_high: NotNegative | None = None
-    dual_clip: float | None = Field(None, gt=1)
+    dual_clip: float | None = Field(default=None, gt=1)
     "For negative advantages the loss stays below this times their size (clip/dual counts where)."
     tau_positive: Positive = 1.0
     "objective = sapo: steepness of the gate where the advantage is positive."
     tau_negative: Positive = 1.05
-    ratio_guard: float = Field(20.0, gt=0)
+    ratio_guard: float = Field(default=20.0, gt=0)
     "Decisions whose log-ratio exceeds this leave the loss and are counted (metric guarded)."
     importance: Correction = "none"
     "Factor old / behaviour on losses where samples are not the old policy's own (another engine or precision, \
 off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the behaviour policy itself."
-    importance_cap: float = Field(2.0, ge=1)
+    importance_cap: float = Field(default=2.0, ge=1)
     importance_level: Literal["decision", "sequence"] = "decision"
     "One factor a decision, or one a sample: the product over its decisions."
     reduction: Reduction = "token_mean"
-    horizon: int | None = Field(None, ge=1)
+    horizon: int | None = Field(default=None, ge=1)
     "reduction = constant: the fixed number of decisions that sums are divided by (default: the policy's limit)."
 
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(default=1, ge=1)
     "Passes over each rollout."
-    minibatches: int = Field(1, ge=1)
+    minibatches: int = Field(default=1, ge=1)
     "Optimizer steps in a pass; groups are never split."
-    target_kl: float | None = Field(None, gt=0)
+    target_kl: float | None = Field(default=None, gt=0)
     "Stop the inner updates once the mean KL to the behaviour policy exceeds this."
 
     lambda_pg: Number = 1.0
@@ -119,25 +119,25 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     kl: Estimator = "k3"
     kl_controller: Controller = "fixed"
     "proportional: towards kl_target (Ziegler 2019). band: x or / kl_factor outside [kl_low, kl_high]."
-    kl_target: float = Field(0.05, gt=0)
-    kl_horizon: int = Field(10_000, ge=1)
+    kl_target: float = Field(default=0.05, gt=0)
+    kl_horizon: int = Field(default=10_000, ge=1)
     "kl_controller = proportional: samples over which the weight moves by at most a fifth."
-    kl_low: float = Field(0.01, gt=0)
-    kl_high: float = Field(0.1, gt=0)
-    kl_factor: float = Field(1.5, gt=1)
-    beta_min: float = Field(1e-6, gt=0)
+    kl_low: float = Field(default=0.01, gt=0)
+    kl_high: float = Field(default=0.1, gt=0)
+    kl_factor: float = Field(default=1.5, gt=1)
+    beta_min: float = Field(default=1e-6, gt=0)
     "A controller keeps the weight of the KL within these."
-    beta_max: float = Field(10.0, gt=0)
+    beta_max: float = Field(default=10.0, gt=0)
 
     rce_temperature: Positive = 1.0
     rce_variant: Literal["softmax", "rank", "top1"] = "softmax"
 
     filters: Filters = (DropConstant(kind="drop_constant"),)
     "Run in order, before advantages are computed; each one's effect on live groups is logged."
-    overlong_buffer: int = Field(0, ge=0)
+    overlong_buffer: int = Field(default=0, ge=0)
     "Soft overlong penalty: the last so many decisions before the policy's limit (max_new_tokens) lower the reward \
 linearly to -1 (0: off)."
-    refill: int = Field(0, ge=0)
+    refill: int = Field(default=0, ge=0)
     "Dynamic sampling: up to this many further draws replace groups that filters removed; then goes on with fewer."
 
     @property
@@ -184,10 +184,10 @@ class OptimizerConfig(Section):
     """AdamW."""
 
     learning_rate: Rate = 1e-5
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0)
     betas: tuple[Decay, Decay] = (0.9, 0.999)
-    eps: float = Field(1e-8, gt=0)
-    grad_clip: float | None = Field(1.0, gt=0)
+    eps: float = Field(default=1e-8, gt=0)
+    grad_clip: float | None = Field(default=1.0, gt=0)
     "Largest gradient norm; None: no clipping."
 
 
@@ -203,15 +203,15 @@ class SuccessConfig(Section):
 class EvaluationConfig(Section):
     """Held-out evaluation: greedy, and pass@k by sampling."""
 
-    every: int | None = Field(None, ge=1)
+    every: int | None = Field(default=None, ge=1)
     "Steps between evaluations; None: at the start and the end only."
-    every_epochs: float | None = Field(None, gt=0)
+    every_epochs: float | None = Field(default=None, gt=0)
     "Passes over a stage's training prompts between evaluations, in place of `every`."
-    prompts: int | None = Field(None, ge=1)
+    prompts: int | None = Field(default=None, ge=1)
     "At most this many held-out prompts."
-    pass_k: int | None = Field(None, ge=1)
+    pass_k: int | None = Field(default=None, ge=1)
     "Also report how often at least one of this many samples succeeds (pass@k)."
-    pass_samples: int | None = Field(None, ge=1)
+    pass_samples: int | None = Field(default=None, ge=1)
     "Samples a prompt that pass@k is estimated from; pass_k of them where not given."
     success: SuccessConfig | None = None
     "When an answer is right, for pass@k; the task's own rule where it has one."
@@ -219,7 +219,7 @@ class EvaluationConfig(Section):
     "What decides the best checkpoint: the largest value."
     smaller_is_better: bool = False
     "The smallest value of `metric` is the best: for distances and losses."
-    patience: int | None = Field(None, ge=1)
+    patience: int | None = Field(default=None, ge=1)
     "Stop after this many evaluations without a new best."
     at_start: bool = True
 
@@ -243,8 +243,8 @@ class StageConfig(Section):
     method: Literal["grpo", "supervised", "rce"] = "grpo"
     source: Literal["policy", "stored"] | None = None
     "Where actions come from; default: the policy for grpo, stored ones otherwise."
-    steps: int | None = Field(None, ge=0)
-    epochs: float | None = Field(None, gt=0)
+    steps: int | None = Field(default=None, ge=0)
+    epochs: float | None = Field(default=None, gt=0)
     "Length in passes over the task's training prompts, where the task has an end."
     algorithm: dict[str, object] = Field(default_factory=dict)
     optimizer: dict[str, object] = Field(default_factory=dict)
@@ -255,29 +255,29 @@ class StageConfig(Section):
 class TrainingConfig(Section):
     """The machine side of a run."""
 
-    steps: int = Field(100, ge=0)
+    steps: int = Field(default=100, ge=0)
     "Length of the run when no [[stages]] are given."
-    rows_per_block: int = Field(32, ge=1)
+    rows_per_block: int = Field(default=32, ge=1)
     "Rows in one forward and backward pass; any value gives the same gradient."
-    sample_chunk: int | None = Field(None, ge=1)
+    sample_chunk: int | None = Field(default=None, ge=1)
     "Prompts sampled at once on each rank (None: all). With less, a chunk's rewards are made while the next is sampled."
     overlap_rewards: bool = True
     "Rewards that run in workers are made beside sampling and updates; false: each is waited for at once."
     off_policy_steps: Literal[0, 1] = 0
     "1: each step's batch is sampled by the weights before the last step's updates, beside them where the engine can."
-    checkpoint_every: int = Field(50, ge=1)
-    keep_checkpoints: int = Field(2, ge=1)
-    gradient_norms_every: int = Field(10, ge=0)
+    checkpoint_every: int = Field(default=50, ge=1)
+    keep_checkpoints: int = Field(default=2, ge=1)
+    gradient_norms_every: int = Field(default=10, ge=0)
     "Steps between measurements of each term's gradient norm (0: never, nor the size of each update)."
-    samples_every: int = Field(10, ge=0)
+    samples_every: int = Field(default=10, ge=0)
     "Steps between written samples (0: never)."
-    samples_kept: int = Field(4, ge=1)
+    samples_kept: int = Field(default=4, ge=1)
     "Prompts written each time."
     sinks: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     "Besides metrics.jsonl, which is always written."
     project: str = "anygrpo"
     "Project name for wandb and trackio."
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(default=None, ge=1)
     "CPU threads; None: torch's choice."
     deterministic: bool = False
     "Refuse nondeterministic kernels."
@@ -298,7 +298,7 @@ class DoctorConfig(Section):
 
     mode: Literal["off", "watch", "shadow", "act"] = "watch"
     "shadow writes down what act would do, and does nothing."
-    every: int = Field(5, ge=1)
+    every: int = Field(default=5, ge=1)
     "Steps between diagnoses."
-    max_actions: int = Field(5, ge=0)
+    max_actions: int = Field(default=5, ge=0)
     language: Literal["en", "zh"] = "en"
