@@ -12,7 +12,8 @@ import pytest
 
 from anygrpo.doctor import diagnose
 from anygrpo.doctor.findings import Change, Finding
-from anygrpo.doctor.prescriptions import SETTINGS, VALUES, advice, named, written
+from anygrpo.doctor.prescriptions import advice, named, written
+from anygrpo.doctor.settings import SETTINGS, VALUES
 from anygrpo.doctor.synthetic import flat, healthy
 from anygrpo.doctor.words.tell import book
 

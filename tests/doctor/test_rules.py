@@ -166,6 +166,6 @@ def test_suspicions_name_an_experiment_that_exists() -> None:
     named = {r.experiment for r in RULES.values()} - {""}
     assert named == set(EXPERIMENTS)
     found = diagnose(*FIRES["truncation"], format="jsonl")
-    assert plan(found.run, found.findings)[0]["experiment"] == "cap_doubled"
-    assert "加倍" in plan(found.run, found.findings, "zh")[0]["do"]
+    assert plan(found.findings)[0]["experiment"] == "cap_doubled"
+    assert "加倍" in plan(found.findings, "zh")[0]["do"]
     assert plan(found.run, (Finding("saturated_clamp", "certain", "serious"),)) == []

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.doctor.samples import read_samples, study, text_of
+from anygrpo.doctor.samples import read_samples
+from anygrpo.doctor.study import study, text_of
 from anygrpo.errors import DataError
 
 

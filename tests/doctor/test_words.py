@@ -12,8 +12,9 @@ from anygrpo.doctor import diagnose
 from anygrpo.doctor.autopsy import examine
 from anygrpo.doctor.configs import parse, read_settings
 from anygrpo.doctor.findings import Change, Finding
-from anygrpo.doctor.prescriptions import SETTINGS, advice, concept_of, concepts_of
+from anygrpo.doctor.prescriptions import advice
 from anygrpo.doctor.rules import RULES
+from anygrpo.doctor.settings import SETTINGS, concept_of, concepts_of
 from anygrpo.doctor.words import number_text, tell
 from anygrpo.doctor.words.tell import book, row_text
 from anygrpo.errors import DataError

@@ -39,6 +39,13 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--save-map", metavar="FILE", help="write which column was read as what, for --map")
     parser.add_argument("--rules", action="store_true", help="list every rule, in causal order, and stop")
     parser.add_argument("--plan", action="store_true", help="list the experiment that decides each suspicion")
+    parser.add_argument("--confirm", action="store_true", help="run those experiments on a run folder of ours")
+    parser.add_argument(
+        "--suspect", action="append", default=[], metavar="RULE", help="with --confirm: try this rule, suspected or not"
+    )
+    parser.add_argument(
+        "--budget", type=float, default=60.0, metavar="S", help="with --confirm: seconds for each experiment, roughly"
+    )
     parser.add_argument("--samples", metavar="PATH", help="read what was written: completions tables, rollout dumps")
     parser.add_argument("--follow", action="store_true", help="watch one growing log until it ends or Ctrl-C")
     parser.add_argument("--on-serious", metavar="COMMAND", help="with --follow: run this once for each serious finding")
@@ -69,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
         return show_samples(args)
     if not args.paths:
         raise ConfigError("no log given", "give a log file or folder, or - for standard input")
+    if args.confirm or args.suspect:
+        return show_confirmed(args)
     mapping = parse_mapping(args.mapping)
     settings = read_settings(args.config) if args.config else None
     if args.follow:
@@ -160,7 +169,7 @@ def show_plan(diagnoses: list[Diagnosis], lang: str, as_json: bool) -> int:
     """Per suspicion the experiment that decides it."""
     from anygrpo.doctor.experiments import plan
 
-    rows = [{"source": d.run.source} | row for d in diagnoses for row in plan(d.run, d.findings, lang)]
+    rows = [{"source": d.run.source} | row for d in diagnoses for row in plan(d.findings, lang)]
     if as_json:
         print(json.dumps(rows, ensure_ascii=False, indent=2))
     else:
@@ -168,9 +177,31 @@ def show_plan(diagnoses: list[Diagnosis], lang: str, as_json: bool) -> int:
     return 0
 
 
+def show_confirmed(args: argparse.Namespace) -> int:
+    """Each suspicion of one of our runs, before and after its experiment."""
+    from anygrpo.probes.confirm import confirm
+
+    if len(args.paths) != 1:
+        raise ConfigError(f"--confirm takes one run folder, not {len(args.paths)}", "give one after the other")
+    found = [c.as_dict(args.lang) for c in confirm(Path(args.paths[0]), args.budget, args.suspect)]
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return 0
+    zh = args.lang == "zh"
+    if not found:
+        print("没有需要证实的怀疑" if zh else "no suspicion to confirm: what was found is certain, or nothing was")
+    after = {"confirmed": "成立", "refuted": "不成立", "undecided": "无法判定"}
+    for row in found:
+        verdict = after[row["after"]] if zh else row["after"]
+        print(f"{row['rule']}: {row['before']} -> {verdict} ({row['seconds']} s)")
+        print(f"  {row['title']}\n  {row['do']}\n  {row['evidence']}")
+    return 0
+
+
 def show_samples(args: argparse.Namespace) -> int:
     """What high-advantage answers share against low ones."""
-    from anygrpo.doctor.samples import read_samples, study, text_of
+    from anygrpo.doctor.samples import read_samples
+    from anygrpo.doctor.study import study, text_of
 
     found = study(read_samples(args.samples))
     print(json.dumps(found.as_dict(), ensure_ascii=False, indent=2) if args.json else text_of(found, args.lang))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from anygrpo.doctor.log import number
-from anygrpo.doctor.prescriptions import ALIASES, SETTINGS, concept_of, concepts_of
+from anygrpo.doctor.settings import ALIASES, SETTINGS, concept_of, concepts_of
 from anygrpo.errors import DataError
 
 PAIR = re.compile(

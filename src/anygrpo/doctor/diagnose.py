@@ -47,7 +47,7 @@ def diagnose(
 
     Args:
         rows: one mapping of numbers a step.
-        config: concept -> value (`prescriptions.SETTINGS` has the concepts), for exact prescriptions.
+        config: concept -> value (`settings.SETTINGS` has the concepts), for exact prescriptions.
     """
     return diagnose_log(Log("live", format, [flatten(dict(row)) for row in rows]), settings=dict(config or {}))
 

@@ -1,10 +1,12 @@
-"""The experiment that decides a suspicion: what to run, and what would confirm it. `doctor --plan` lists them."""
+"""The experiment that decides a suspicion: what to run, and what would confirm it.
+
+`doctor --plan` lists them; on a run folder of ours `doctor --confirm` runs them (`anygrpo.probes.confirm`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rules import RULES
 
@@ -17,6 +19,9 @@ class Experiment:
     zh: str
     decides: str
     decides_zh: str
+
+    def said(self, lang: str) -> str:
+        return self.zh if lang == "zh" else self.en
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -33,14 +38,20 @@ EXPERIMENTS: dict[str, Experiment] = {
         "标准答案得分不高于错误答案，则成立",
     ),
     "frozen_replay": Experiment(
-        "the answers of one logged step scored again by the weights of then and of now",
-        "用当时和现在的权重，给同一步的回答重新打分",
-        "scores that differ with the same weights confirm it",
-        "同样的权重得出不同的分数，则成立",
+        "fresh answers scored by the weights that should have drawn them, before any update and after a few",
+        "在更新前和几次更新后各采样一次，用应当采样的那组权重重新打分",
+        "ratios that are not 1 confirm it; a sampler left behind shows them only after the updates",
+        "比值不为 1 则成立；采样端掉队时只在更新后出现",
+    ),
+    "then_and_now": Experiment(
+        "the same held-out prompts answered by the weights of then and of now",
+        "用先前和现在的权重回答同样的留出题",
+        "a paired difference that excludes 0 confirms a fall",
+        "配对差的区间不含 0，则下降成立",
     ),
     "two_rates": Experiment(
-        "a fork of 20 steps at the present rate and at a fifth (or five times) of it, same seed",
-        "从同一检查点分叉，以当前学习率和其五分之一（或五倍）各走 20 步，种子相同",
+        "the same steps and seeds at a fifth (or five times) of the rate, or without the weight suspected",
+        "从同一检查点分叉，学习率取五分之一（或五倍），或去掉可疑的权重，步数与种子不变",
         "curves that part beyond their noise in the direction said confirm it",
         "两条曲线按所说的方向分开且超出噪声，则成立",
     ),
@@ -59,13 +70,24 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
-def plan(run: Columns, findings: tuple[Finding, ...], lang: str = "en") -> list[dict[str, str]]:
-    """Per "likely" or "ask" finding of weight: its experiment and what would confirm it."""
+def experiment_of(rule: str) -> Experiment | None:
+    """None where no experiment decides it."""
+    return EXPERIMENTS.get(RULES[rule].experiment)
+
+
+def suspicions(findings: tuple[Finding, ...]) -> list[Finding]:
+    """The findings of weight that are not certain and that an experiment decides."""
+    return [f for f in findings if f.severity != "info" and f.certainty != "certain" and experiment_of(f.rule)]
+
+
+def plan(findings: tuple[Finding, ...], lang: str = "en") -> list[dict[str, str]]:
+    """Per suspicion: its experiment and what would confirm it."""
     out: list[dict[str, str]] = []
-    for f in findings:
-        found = EXPERIMENTS.get(RULES[f.rule].experiment)
-        if found is None or f.severity == "info" or f.certainty == "certain":
-            continue
-        words = (found.zh, found.decides_zh) if lang == "zh" else (found.en, found.decides)
-        out.append({"rule": f.rule, "experiment": RULES[f.rule].experiment, "do": words[0], "confirms": words[1]})
+    for f in suspicions(findings):
+        found = experiment_of(f.rule)
+        assert found is not None
+        decides = found.decides_zh if lang == "zh" else found.decides
+        out.append(
+            {"rule": f.rule, "experiment": RULES[f.rule].experiment, "do": found.said(lang), "confirms": decides}
+        )
     return out

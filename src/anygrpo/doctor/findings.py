@@ -15,7 +15,7 @@ Fact = float | int | str
 
 @dataclass(frozen=True)
 class Change:
-    """A setting to change: a concept of `prescriptions.SETTINGS`, and the value to put or how to move it.
+    """A setting to change: a concept of `settings.SETTINGS`, and the value to put or how to move it.
 
     `factor` scales the present value where it is known; `value` is put as it is.
     """

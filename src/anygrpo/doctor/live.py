@@ -9,8 +9,8 @@ from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.diagnose import Diagnosis, judge
 from anygrpo.doctor.findings import SEVERITIES, Finding
 from anygrpo.doctor.log import Log, Row, flatten
-from anygrpo.doctor.prescriptions import concepts_of
 from anygrpo.doctor.rules import RULES
+from anygrpo.doctor.settings import concepts_of
 
 COUNTED = 10
 """Rows after which an absence that was counted, not inferred, is said."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from anygrpo.doctor import canonical
 from anygrpo.doctor.log import number
-from anygrpo.doctor.prescriptions import concept_of
 from anygrpo.doctor.readers.shapes import Markdown, leading
+from anygrpo.doctor.settings import concept_of
 from anygrpo.doctor.synonyms import WORDS_METRIC, WORDS_SETTING
 
 AUTOPSY: dict[str, str] = {

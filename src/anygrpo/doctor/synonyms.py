@@ -2,7 +2,7 @@
 
 Columns of logs, `--map`, `--config`, notes for the autopsy and hints all read it. Names are as `canonical.plain_name`
 leaves them: lower case, blanks and dashes as "_". Names of the frameworks' own logs are in `names.py`, names of their
-settings in `prescriptions.py`.
+settings in `settings.py`.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ WORDS = {
     stage="drift",
     order=70,
     certainty="likely",
+    experiment="two_rates",
     needs=("clip/fraction|clip/high",),
 )
 def clip_idle(run: Columns) -> Result:

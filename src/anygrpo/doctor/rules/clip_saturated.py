@@ -47,6 +47,7 @@ WORDS = {
     stage="drift",
     order=60,
     certainty="likely",
+    experiment="two_rates",
     needs=("clip/fraction|clip/high",),
 )
 def clip_saturated(run: Columns) -> Result:

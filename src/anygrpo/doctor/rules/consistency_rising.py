@@ -32,6 +32,7 @@ WORDS = {
     stage="outcome",
     order=30,
     certainty="likely",
+    experiment="two_rates",
     needs=("loss/consistency",),
     trend=True,
 )

@@ -31,6 +31,7 @@ WORDS = {
     stage="entropy",
     order=40,
     certainty="likely",
+    experiment="larger_group",
     needs=("answers/distinct",),
 )
 def decision_collapse(run: Columns) -> Result:

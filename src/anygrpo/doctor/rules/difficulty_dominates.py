@@ -42,6 +42,7 @@ WORDS = {
     stage="groups",
     order=30,
     certainty="likely",
+    experiment="larger_group",
     needs=("advantage/one_sign|advantage/mean",),
     explains=("no_learning", "mean_advantage"),
 )

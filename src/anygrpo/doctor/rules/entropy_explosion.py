@@ -49,6 +49,7 @@ WORDS = {
     stage="entropy",
     order=30,
     certainty="likely",
+    experiment="two_rates",
     needs=("entropy", "reward/mean"),
     trend=True,
     explains=("late_collapse", "length_explosion"),

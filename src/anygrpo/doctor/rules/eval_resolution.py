@@ -36,6 +36,7 @@ WORDS = {
     stage="outcome",
     order=60,
     certainty="ask",
+    experiment="then_and_now",
     trend=True,
 )
 def eval_resolution(run: Columns) -> Result:

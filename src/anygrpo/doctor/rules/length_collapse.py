@@ -42,6 +42,7 @@ WORDS = {
     stage="aim",
     order=20,
     certainty="likely",
+    experiment="then_and_now",
     needs=("length/mean",),
     trend=True,
 )

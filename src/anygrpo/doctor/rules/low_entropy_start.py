@@ -32,6 +32,7 @@ WORDS = {
     stage="entropy",
     order=10,
     certainty="likely",
+    experiment="larger_group",
     needs=("entropy",),
     explains=("entropy_collapse",),
 )

@@ -37,6 +37,7 @@ WORDS = {
     stage="outcome",
     order=40,
     certainty="likely",
+    experiment="two_rates",
     needs=("lr", "reward/mean"),
     trend=True,
 )

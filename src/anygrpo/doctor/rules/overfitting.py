@@ -39,6 +39,7 @@ WORDS = {
     stage="aim",
     order=40,
     certainty="likely",
+    experiment="then_and_now",
     needs=("reward/mean",),
     trend=True,
     explains=("validation_drop",),

@@ -45,7 +45,7 @@ WORDS = {
     stage="aim",
     order=12,
     certainty="likely",
-    experiment="gold_and_wrong",
+    experiment="then_and_now",
     needs=("reward/mean",),
     trend=True,
 )

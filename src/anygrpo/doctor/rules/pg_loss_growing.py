@@ -35,6 +35,7 @@ WORDS = {
     stage="drift",
     order=40,
     certainty="likely",
+    experiment="two_rates",
     needs=("loss/policy|loss/total", "reward/mean"),
     trend=True,
 )

@@ -63,6 +63,7 @@ WORDS = {
     stage="scoring",
     order=30,
     certainty="certain",
+    experiment="zero_rate",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max",),
     explains=(
         "wrong_reference",

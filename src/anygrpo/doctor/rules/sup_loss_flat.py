@@ -34,6 +34,7 @@ WORDS = {
     stage="outcome",
     order=20,
     certainty="likely",
+    experiment="two_rates",
     needs=("loss/supervised",),
     trend=True,
 )

@@ -35,6 +35,7 @@ WORDS = {
     stage="aim",
     order=50,
     certainty="likely",
+    experiment="then_and_now",
     trend=True,
 )
 def validation_drop(run: Columns) -> Result:

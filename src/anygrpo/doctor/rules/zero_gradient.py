@@ -38,6 +38,7 @@ WORDS = {
     stage="step",
     order=10,
     certainty="likely",
+    experiment="zero_rate",
     needs=("grad_norm/total|update/relative_norm",),
     explains=("lr_too_small", "no_learning"),
 )
