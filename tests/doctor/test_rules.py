@@ -168,4 +168,4 @@ def test_suspicions_name_an_experiment_that_exists() -> None:
     found = diagnose(*FIRES["truncation"], format="jsonl")
     assert plan(found.findings)[0]["experiment"] == "cap_doubled"
     assert "加倍" in plan(found.findings, "zh")[0]["do"]
-    assert plan(found.run, (Finding("saturated_clamp", "certain", "serious"),)) == []
+    assert plan((Finding("saturated_clamp", "certain", "serious"),)) == []
