@@ -49,6 +49,7 @@ FAR = 20.0
     stage="aim",
     order=54,
     certainty="likely",
+    experiment="then_and_now",
     needs=("reward/mean", "reward/std_within"),
     trend=True,
     explains=("reward_fell", "no_learning", "validation_drop", "entropy_collapse"),
