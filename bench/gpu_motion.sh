@@ -18,7 +18,7 @@ on_gpu() { # LOG ARGUMENTS...
   shift
   CUDA_VISIBLE_DEVICES="${gpus[$((place % ${#gpus[@]}))]}" taskset -c "${CORES:-0-$(($(nproc) - 1))}" python bench/motion.py \
     --supervised recipes/motion/full_supervised.toml --grpo recipes/motion/full_grpo.toml --device "${DEVICE:-cuda}" --out "$full" \
-    --task.data "$data" "$@" > "$log" 2>&1 &
+    --task.path "$data" "$@" > "$log" 2>&1 &
 }
 on_gpu supervised.log --seeds 0 --supervised-seconds "${SUPERVISED_SECONDS:-80}"
 for seed in ${SEEDS:-0 1 2}; do

@@ -63,7 +63,7 @@ HEAVY = ("checkpoints", "samples", "evaluations", "pictures")
 
 def command(args: argparse.Namespace, out: Path, *more: str) -> list[str]:
     base = ["--supervised", SUPERVISED, "--grpo", GRPO, "--out", str(out)]
-    data = ["--task.data", str(args.data)] if args.data else []
+    data = ["--task.path", str(args.data)] if args.data else []
     return [sys.executable, str(HERE / "motion.py"), *base, *data, *more]
 
 
@@ -157,7 +157,7 @@ def measure(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     os.environ["OMP_NUM_THREADS"] = "1"
     deadline = time.monotonic() + args.seconds
-    recipe = load_recipe(GRPO, ["--task.data", str(args.data)] if args.data else [])
+    recipe = load_recipe(GRPO, ["--task.path", str(args.data)] if args.data else [])
     build_task(recipe.task, 0)  # trains the encoders once, into the cache that all jobs read
     weights = args.weights
     if weights is None:

@@ -89,7 +89,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             "sites": ["*"] if part == "supervised/mean" else args.sites.split(","),
             "train": args.train.split(",") if grpo and args.train else None,
             "deterministic": "mean" if args.network == "frequency" else "mode",
-            "weights": None if weights is None else str(weights),
+            "model": None if weights is None else str(weights),
             "rows_at_once": args.rows,
         },
         "task": {
@@ -98,7 +98,7 @@ def recipe_of(args: argparse.Namespace, seed: int, part: str, steps: int, folder
             **sets_of(args),
             "crops": args.crops,
             "margin": 0,  # as measured
-            "held_out_draws": args.held_out_draws,
+            "held_out_repeats": args.held_out_draws,
             "w_psnr": args.w_psnr,
             "w_ssim": 1 - args.w_psnr,
         },

@@ -1,6 +1,6 @@
 """What each single demonstration, and none, makes of every training and validation query: a recipe's whole first pick.
 
-    python bench/selection_table.py recipes/selection/smollm2_demonstrations.toml OUT.npz [--task.data movie ...]
+    python bench/selection_table.py recipes/selection/smollm2_demonstrations.toml OUT.npz [--task.path movie ...]
 
 Writes correct [queries, pool + 1] (the last column: no demonstration), gt_prob of the same shape, and the names of the
 queries; prints the accuracy of the best single demonstration on validation (chosen on training queries), of the

@@ -101,5 +101,5 @@ class AdaIRShaped(nn.Module):
 
 
 def make(width: int = 24, blocks: tuple[int, int, int] = (1, 1, 2)) -> nn.Module:
-    """What a recipe's policy.factory names."""
+    """What a recipe's policy.function names."""
     return AdaIRShaped(width, tuple(blocks))

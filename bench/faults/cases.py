@@ -54,7 +54,7 @@ def _letters(case: Case) -> Table:
 
 def _selector(case: Case) -> Table:
     policy = {"kind": "selector", "features": 448, "width": 64, "shots": 2, "logit_temperature": 0.2} | case.policy
-    task = {"kind": "digits_vqa", "pool": 16, "shots": 2, "embedding": "ngrams", "evaluation_queries": 100} | case.task
+    task = {"kind": "digits_vqa", "pool": 16, "shots": 2, "embedding": "ngrams", "held_out": 100} | case.task
     return {
         "seed": case.seed,
         "policy": policy,

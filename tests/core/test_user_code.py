@@ -4,7 +4,7 @@ import pytest
 
 from anygrpo.core import user_code as python_file
 from anygrpo.core.build import build_task as build
-from anygrpo.core.settings import OwnTask
+from anygrpo.core.settings import OwnTaskConfig
 from anygrpo.errors import ConfigError, DataError
 
 TASK = """
@@ -51,12 +51,12 @@ def test_missing_file_name_and_broken_file(file, tmp_path):
 
 
 def test_a_users_task(file):
-    task = build(OwnTask(kind="python", function=f"{file}:Mine", arguments={"low": 3}), 7)
+    task = build(OwnTaskConfig(kind="python", function=f"{file}:Mine", arguments={"low": 3}), 7)
     assert (task.seed, task.low, task.size) == (7, 3, 0)
 
 
 def test_a_users_task_that_does_not_fit(file):
     with pytest.raises(ConfigError, match="cannot be called with \\['high', 'seed'\\]"):
-        build(OwnTask(kind="python", function=f"{file}:Mine", arguments={"high": 3}), 0)
+        build(OwnTaskConfig(kind="python", function=f"{file}:Mine", arguments={"high": 3}), 0)
     with pytest.raises(ConfigError, match=r"does not derive from anygrpo\.Task, and lacks held_out, score"):
-        build(OwnTask(kind="python", function=f"{file}:Half"), 0)
+        build(OwnTaskConfig(kind="python", function=f"{file}:Half"), 0)

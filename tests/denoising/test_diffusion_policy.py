@@ -11,7 +11,7 @@ from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
 from anygrpo.denoising.decisions import decisions
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.settings import Faults, LoraConfig, MotionPolicyConfig
+from anygrpo.denoising.settings import FaultsConfig, LoraConfig, MotionPolicyConfig
 from anygrpo.errors import ConfigError
 
 PROMPTS = [{"caption": "a person walks", "length": 10}, {"caption": "someone jumps", "length": 16}]
@@ -290,7 +290,7 @@ def test_a_latent_that_is_not_finite_is_data_not_an_error():
 
 def explosion(**faults):
     """Largest |log-ratio| before any update, and z2."""
-    policy = make(event_reduction="sum", faults=Faults(**faults))
+    policy = make(event_reduction="sum", faults=FaultsConfig(**faults))
     rollout = policy.sample(PROMPTS, 2, seed=1)
     torch.manual_seed(0)
     with torch.no_grad():
@@ -302,7 +302,7 @@ def explosion(**faults):
 def test_each_fault_shows_and_none_is_there_by_default():
     clean, (z2, n) = explosion()
     assert clean < 1e-3
-    assert Faults().active == ()
+    assert FaultsConfig().active == ()
     noisy, (z2, n) = explosion(dropout_in_replay=True)
     assert noisy > 1
     assert z2 > 1 + 6 * math.sqrt(2 / n)
@@ -310,11 +310,11 @@ def test_each_fault_shows_and_none_is_there_by_default():
     assert abs(z2 - 7 / 8) < 6 * math.sqrt(2 / n)  # the last of eight steps has z = 0
     _, (_, counted) = explosion(count_padding=True)
     assert counted == 2 * 2 * 7 * 7 * 16
-    assert Faults(count_padding=True).active == ("count_padding",)
+    assert FaultsConfig(count_padding=True).active == ("count_padding",)
 
 
 def test_attached_actions_have_no_score_gradient():
-    policy = make(event_reduction="sum", faults=Faults(attach_actions=True))
+    policy = make(event_reduction="sum", faults=FaultsConfig(attach_actions=True))
     rollout = policy.sample(PROMPTS, 1, seed=1)
     policy.evaluate(rows(rollout), slice(0, 7)).log_probs.sum().backward()
     size = max(float(p.grad.abs().max()) for p in policy.parameters() if p.grad is not None)
@@ -322,7 +322,7 @@ def test_attached_actions_have_no_score_gradient():
 
 
 def test_the_ratio_to_the_reference_is_not_one_after_training():
-    policy = make(event_reduction="sum", faults=Faults(ratio_to="reference", whole_trajectory=True))
+    policy = make(event_reduction="sum", faults=FaultsConfig(ratio_to="reference", whole_trajectory=True))
     move(policy, 0.05)
     rollout = policy.sample(PROMPTS, 1, seed=1)
     assert rollout.shape == (2, 1, 1)

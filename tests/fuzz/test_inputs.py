@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from anygrpo.core.build import build_task
 from anygrpo.doctor import diagnose_log, read
 from anygrpo.errors import AnygrpoError
-from anygrpo.language.task_settings import JsonlTask
+from anygrpo.language.task_settings import JsonlTaskConfig
 from anygrpo.recipe.load import apply_flags, dump_recipe, load_recipe, parse_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.section import Section
@@ -174,7 +174,9 @@ LINES = st.lists(st.one_of(GOOD, GOOD, ROWS).map(lambda r: json.dumps(r).encode(
 
 def jsonl_section(path: Path) -> Section:
     rewards = [{"kind": "exact", "column": "answer"}]
-    return JsonlTask.model_validate({"kind": "jsonl", "path": str(path), "held_out_share": 0.4, "rewards": rewards})
+    return JsonlTaskConfig.model_validate(
+        {"kind": "jsonl", "path": str(path), "held_out_share": 0.4, "rewards": rewards}
+    )
 
 
 def check_dataset(folder: Path, lines: list[bytes]) -> None:

@@ -38,7 +38,7 @@ def outcome(tmp_path: Path, features: str, more: str = "") -> tuple[str, dict]:
     recipe.write_text(f"""
 [policy]
 kind = "stochastic"
-factory = "{tmp_path}/net.py:make"
+function = "{tmp_path}/net.py:make"
 device = "cpu"
 [[policy.gates]]
 at = "head"

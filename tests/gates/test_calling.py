@@ -89,7 +89,7 @@ class Half(nn.Module):
 
 def test_in_bfloat16_the_ratio_is_one_and_densities_are_those_of_float32() -> None:
     torch.manual_seed(0)
-    p = StochasticPolicy(Half(), precision="bfloat16")
+    p = StochasticPolicy(Half(), dtype="bfloat16")
     prompts = [{"degraded": x, "clean": x} for x in torch.rand(3, 3, 8, 8)]
     rollout = p.sample(prompts, 4, 0)
     rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)

@@ -16,23 +16,23 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.gates.build import StochasticPolicy, build
 from anygrpo.gates.export import certify, example_of, export, load
 from anygrpo.gates.restorer.build import build as build_restorer
-from anygrpo.gates.settings import GateSection, RestorerSection, StochasticSection
+from anygrpo.gates.settings import GateConfig, RestorerConfig, StochasticConfig
 from tests.gates.test_wrapping import EXAMPLE, net, prompts
 
 
 def adair(**given: object) -> StochasticPolicy:
-    gates = [GateSection(at=f"fre{i}.rate_conv", distribution="beta", spread=6.0) for i in (1, 2, 3)]
-    section = {"factory": EXAMPLE, "arguments": {"width": 8}, "multiple": 4, "device": "cpu", "gates": gates} | given
-    policy = build(StochasticSection(**section), 0)  # type: ignore[arg-type]
+    gates = [GateConfig(at=f"fre{i}.rate_conv", distribution="beta", spread=6.0) for i in (1, 2, 3)]
+    section = {"function": EXAMPLE, "arguments": {"width": 8}, "multiple": 4, "device": "cpu", "gates": gates} | given
+    policy = build(StochasticConfig(**section), 0)  # type: ignore[arg-type]
     with torch.no_grad():
         for x in policy.parameters():
             x.add_(0.02 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1)))
     return policy
 
 
-@pytest.mark.parametrize("adapter", [None, {"rank": 2, "targets": ["attn", "rate_conv"]}])
-def test_a_network_goes_back_to_its_own_library(adapter: dict | None, tmp_path: Path) -> None:
-    policy = adair(adapter=adapter)
+@pytest.mark.parametrize("lora", [None, {"rank": 2, "targets": ["attn", "rate_conv"]}])
+def test_a_network_goes_back_to_its_own_library(lora: dict | None, tmp_path: Path) -> None:
+    policy = adair(lora=lora)
     files = export(policy, tmp_path / "out")
     assert [f.name for f in files] == [
         "certificate.json", "example.safetensors", "load.py", "model.safetensors", "network.py", "sites.json",
@@ -59,7 +59,7 @@ def test_a_network_goes_back_to_its_own_library(adapter: dict | None, tmp_path: 
 
 @pytest.mark.parametrize("network", ["frequency", "toolbox", "experts"])
 def test_a_built_in_restorer_comes_back_with_its_settings(network: str, tmp_path: Path) -> None:
-    policy = build_restorer(RestorerSection(network=network, width=6, deterministic="mode", device="cpu"), 3)  # type: ignore
+    policy = build_restorer(RestorerConfig(network=network, width=6, deterministic="mode", device="cpu"), 3)  # type: ignore
     export(policy, tmp_path)
     again = load(tmp_path)
     assert again.mode == "mode"

@@ -10,7 +10,7 @@ import torch
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.gates.build import build, load_weights
-from anygrpo.gates.settings import AdapterSection, StochasticSection
+from anygrpo.gates.settings import LoraConfig, StochasticConfig
 
 NETWORK = """
 import torch
@@ -38,7 +38,7 @@ ALL = slice(None)
 @pytest.fixture
 def section(tmp_path: Path):
     (tmp_path / "net.py").write_text(NETWORK)
-    return lambda **given: StochasticSection(factory=f"{tmp_path / 'net.py'}:make", device="cpu", **given)
+    return lambda **given: StochasticConfig(function=f"{tmp_path / 'net.py'}:make", device="cpu", **given)
 
 
 def prompt() -> list[dict]:
@@ -65,9 +65,9 @@ def test_strict_loading_refuses_and_loose_loading_reports(section, tmp_path: Pat
     path = str(tmp_path / "old.pt")
     torch.save({"state_dict": old, "epoch": 3}, path)
     with pytest.raises(DataError, match="2 missing"):
-        build(section(weights=path), 0)
+        build(section(model=path), 0)
     with caplog.at_level(logging.WARNING, "anygrpo"):
-        policy = build(section(weights=path, strict=False), 0)
+        policy = build(section(model=path, strict=False), 0)
     assert policy.network.body.weight.min() == 1
     report = load_weights(policy.network, path, strict=False)
     assert (report.loaded, report.missing, report.unexpected) == (1, ["head.bias", "head.weight"], ["old.bias"])
@@ -79,9 +79,9 @@ def test_checkpoint_that_shares_nothing_is_refused_even_loosely(section, tmp_pat
     path = str(tmp_path / "other.pt")
     torch.save({"x": torch.zeros(1)}, path)
     with pytest.raises(DataError, match="0 tensors loaded"):
-        build(section(weights=path, strict=False), 0)
+        build(section(model=path, strict=False), 0)
     with pytest.raises(DataError, match="does not exist"):
-        build(section(weights=str(tmp_path / "none.pt")), 0)
+        build(section(model=str(tmp_path / "none.pt")), 0)
 
 
 def test_patterns_choose_what_is_trained(section) -> None:
@@ -96,7 +96,7 @@ def test_patterns_choose_what_is_trained(section) -> None:
 
 def test_adapter_is_the_policy_and_its_absence_the_reference(section) -> None:
     plain = build(section(), 0)
-    policy = build(section(train=["head.bias"], adapter=AdapterSection(rank=2, targets=["body", "head"])), 0)
+    policy = build(section(train=["head.bias"], lora=LoraConfig(rank=2, targets=["body", "head"])), 0)
     names = {n for n, x in policy.network.named_parameters() if x.requires_grad}
     assert len(names) == 4 + 1  # two adapters of two matrices, and the head's bias
     rollout = policy.sample(prompt(), 2, seed=0)
@@ -114,4 +114,4 @@ def test_adapter_is_the_policy_and_its_absence_the_reference(section) -> None:
     result.kl.sum().backward()
     assert all(x.grad is not None for n, x in policy.network.named_parameters() if n in names)
     with pytest.raises(ConfigError, match="adapter targets"):
-        build(section(adapter=AdapterSection(targets=["nothing"])), 0)
+        build(section(lora=LoraConfig(targets=["nothing"])), 0)

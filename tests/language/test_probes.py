@@ -11,7 +11,7 @@ from anygrpo.core.task import Scores
 from anygrpo.families import resolve
 from anygrpo.language import probes
 from anygrpo.language.family import FAMILY
-from anygrpo.language.task_settings import JsonlTask
+from anygrpo.language.task_settings import JsonlTaskConfig
 from anygrpo.language.tasks.answer import Answer
 
 
@@ -25,7 +25,7 @@ def test_prompts_on_both_sides(tmp_path):
         return str(tmp_path / name)
 
     held_out = write("held.jsonl", ["What is 1+1 ?", "Other"])
-    config = JsonlTask(
+    config = JsonlTaskConfig(
         kind="data",
         path=write("train.jsonl", ["what is 1 + 1", "A", "B"]),
         held_out_path=held_out,

@@ -9,13 +9,28 @@ POLICIES = {
     "motion": {"kind": "motion"},
     "mdm": {"kind": "mdm", "model": "m.pt", "text": "t.pt"},
     "diffusion": {"kind": "diffusion", "model": "folder"},
+    "stochastic": {"kind": "stochastic", "function": "net.py:make", "lora": {}},
+    "restorer": {"kind": "restorer"},
+    "selector": {"kind": "selector", "features": 4},
+    "causal_lm": {"kind": "causal_lm", "model": "smollm2"},
 }
 TASKS = {
     "motion": {"kind": "motion"},
     "humanml3d": {"kind": "humanml3d", "path": "d", "rewards": [{"kind": "skating"}]},
     "images": {"kind": "images", "path": "p", "rewards": [{"kind": "compressibility"}]},
+    "restoration": {"kind": "restoration"},
+    "stored_candidates": {"kind": "stored_candidates", "path": "c.json", "features": "f.npz"},
+    "arithmetic": {"kind": "arithmetic"},
 }
-FITS = {"motion": "motion", "mdm": "humanml3d", "diffusion": "images"}
+FITS = {
+    "motion": "motion",
+    "mdm": "humanml3d",
+    "diffusion": "images",
+    "stochastic": "restoration",
+    "restorer": "restoration",
+    "selector": "stored_candidates",
+    "causal_lm": "arithmetic",
+}
 
 
 def said(policy: str, **more: object) -> str:
@@ -39,6 +54,14 @@ def said(policy: str, **more: object) -> str:
         ("motion", "task__data", "path"),
         ("motion", "task__held_out_captions", "held_out"),
         ("mdm", "task__train_split", "split"),
+        ("stochastic", "policy__factory", "function"),
+        ("restorer", "policy__weights", "model"),
+        ("restorer", "policy__adapter", "lora"),
+        ("restorer", "policy__precision", "dtype"),
+        ("restorer", "task__held_out_draws", "held_out_repeats"),
+        ("selector", "policy__initial", "model"),
+        ("selector", "task__file", "path"),
+        ("selector", "task__validation", "held_out_share"),
     ],
 )
 def test_an_old_name_is_answered_with_the_new_one(policy, old, new):

@@ -11,12 +11,12 @@ from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.judge import Judge, filled, reader
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.scorer import Scorer
-from anygrpo.scoring.settings import JudgeReward
+from anygrpo.scoring.settings import JudgeRewardConfig
 from anygrpo.scoring.workers import Pool
 
 
 def judge(url, columns=frozenset({"answer"}), **settings):
-    config = JudgeReward(kind="judge", url=url, model="m", **({"retries": 0} | settings))
+    config = JudgeRewardConfig(kind="judge", url=url, model="m", **({"retries": 0} | settings))
     return Judge.build(config, "judge", set(columns))
 
 
@@ -116,7 +116,7 @@ def test_the_cache_spares_questions_in_a_later_run(tmp_path):
 
 def test_a_judge_that_was_never_there_ends_the_run_early():
     with Pool(1) as pool:
-        config = JudgeReward(kind="judge", url="http://127.0.0.1:9/v1", model="m", retries=0)
+        config = JudgeRewardConfig(kind="judge", url="http://127.0.0.1:9/v1", model="m", retries=0)
         scorer = Scorer(build_rewards([config], pool, set()))
         scores = scorer.score([{"prompt": "p"}], [["a", "b"]])
         assert "ConnectionRefusedError" in scores.reasons[0, 0]

@@ -9,7 +9,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward_model import score
 from anygrpo.scoring.scorer import Scorer
-from anygrpo.scoring.settings import RewardModelReward
+from anygrpo.scoring.settings import RewardModelRewardConfig
 from anygrpo.scoring.workers import Pool
 
 WORDS = {w: i for i, w in enumerate(["<eos>", "<unk>", "a", "b", "c", "user", "assistant", ":"])}
@@ -63,7 +63,7 @@ def test_what_is_too_long_has_a_reason(tmp_path):
 def test_as_a_reward_in_a_worker_of_its_own(tmp_path):
     path = folder(tmp_path)
     with Pool(1) as pool:
-        (reward,) = build_rewards([RewardModelReward(kind="reward_model", model=path)], pool, set())
+        (reward,) = build_rewards([RewardModelRewardConfig(kind="reward_model", model=path)], pool, set())
         scorer = Scorer([reward])
         scores = scorer.score([{"prompt": "a b"}], [[" a", " c", " b" * 40]])
         assert scores.rewards[0, :2].tolist() == pytest.approx(score(["a b"] * 2, [" a", " c"], path), abs=1e-6)
@@ -79,4 +79,4 @@ def test_models_that_are_none_are_refused(tmp_path):
             (str(tmp_path / "none"), "cannot be loaded"),
         ):
             with pytest.raises(ConfigError, match=reason):
-                build_rewards([RewardModelReward(kind="reward_model", model=path)], pool, set())
+                build_rewards([RewardModelRewardConfig(kind="reward_model", model=path)], pool, set())

@@ -5,7 +5,7 @@ import pytest
 from anygrpo.errors import ConfigError
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.scorer import Scorer
-from anygrpo.scoring.settings import FunctionReward
+from anygrpo.scoring.settings import FunctionRewardConfig
 from anygrpo.scoring.signatures import described, recognised
 from anygrpo.scoring.workers import Pool
 
@@ -64,7 +64,7 @@ def score(tmp_path_factory):
     with Pool(1) as pool:
 
         def make(name, outputs, prompt="ab", columns=COLUMNS, **settings):
-            config = FunctionReward(kind="function", function=f"{path}:{name}", **settings)
+            config = FunctionRewardConfig(kind="function", function=f"{path}:{name}", **settings)
             scorer = Scorer(build_rewards([config], pool, columns))
             record = {"prompt": prompt, "answer": "yes", "data_source": "sums", "extra_info": {"bonus": 0.5}}
             record |= {"reward_model": {"style": "rule", "ground_truth": "yes"}}
@@ -101,7 +101,7 @@ def test_functions_as_people_have_them(score, name, prompt, wanted):
 
 
 def test_settings_reach_every_form(score):
-    assert score("verl_bare", ["yes", "no"], settings={"method": "loose"}).rewards.tolist() == [[1.0, 0.0]]
+    assert score("verl_bare", ["yes", "no"], arguments={"method": "loose"}).rewards.tolist() == [[1.0, 0.0]]
 
 
 def test_async_functions_of_one_sample_run_side_by_side(score):

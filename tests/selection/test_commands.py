@@ -19,7 +19,7 @@ kind = "digits_vqa"
 embedding = "ngrams"
 pool = 8
 queries = 40
-evaluation_queries = 20
+held_out = 20
 [algorithm]
 prompts_per_step = 4
 group_size = 4
@@ -110,7 +110,7 @@ def test_a_file_alone_cannot_judge_new_selections(recipe, tmp_path, capsys):
     (tmp_path / "s.toml").write_text(text + f'features = "{tmp_path / "f.npz"}"\n')
     assert main(["select", "generate", str(tmp_path / "s.toml"), "--out", str(tmp_path / "x.json")]) == 2
     assert "cannot judge new selections" in capsys.readouterr().err
-    stage = 'validation = 0.0\n[[stages]]\nname = "rce"\nmethod = "rce"\nsteps = 1\n'
+    stage = 'held_out_share = 0.0\n[[stages]]\nname = "rce"\nmethod = "rce"\nsteps = 1\n'
     (tmp_path / "lone.toml").write_text((tmp_path / "s.toml").read_text() + stage)
     lone = str(tmp_path / "lone")
     assert main(["train", str(tmp_path / "lone.toml"), "--quiet", "--folder", lone]) == 0

@@ -43,7 +43,7 @@ def test_splits_ask_different_questions_and_one_world_shares_its_pool():
 
 
 def test_smollm2_needs_both_demonstrations_and_asks_once(tmp_path):
-    config = CompositionConfig(kind="composition", cache=str(tmp_path / "a.sqlite"), batch=3, queries=4)
+    config = CompositionConfig(kind="composition", cache=str(tmp_path / "a.sqlite"), batch_size=3, queries=4)
     task = build(config, 0)
     prompts = task.prompts(0, 4)
     both = []
@@ -56,7 +56,7 @@ def test_smollm2_needs_both_demonstrations_and_asks_once(tmp_path):
     assert (found[:, 1] > found[:, 2]).sum() >= 3
     computed = task.frozen.computed
     assert computed == len({(p["text"], tuple(p["texts"][i] for i in s)) for p, row in zip(prompts, rows) for s in row})
-    again = build(config.model_copy(update={"batch": 12}), 0)
+    again = build(config.model_copy(update={"batch_size": 12}), 0)
     torch.testing.assert_close(again.judge(prompts, rows)["gt_prob"], found)
     assert again.frozen.computed == 0
 

@@ -46,9 +46,9 @@ def task(tiny, tmp_path):
     words = {"positive": "good", "negative": "awful"}
     rows = [{"text": f"{words[k]} film number {i}", "label": k} for i in range(20) for k in words]
     (tmp_path / "d.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    sizes = {"pool": 6, "shots": 3, "queries": 8, "validation_queries": 6, "test_queries": 6, "batch": 3}
+    sizes = {"pool": 6, "shots": 3, "queries": 8, "held_out_validation": 6, "held_out_test": 6, "batch_size": 3}
     data, cache = str(tmp_path / "d.jsonl"), str(tmp_path / "c.sqlite")
-    config = DemonstrationsConfig(kind="demonstrations", data=data, cache=cache, embedding="ngrams", **sizes)
+    config = DemonstrationsConfig(kind="demonstrations", path=data, cache=cache, embedding="ngrams", **sizes)
     return build(config, 0)
 
 
@@ -149,9 +149,9 @@ def test_bad_rows_are_named(task, tmp_path, line, message):
 
 def test_too_few_texts_and_absent_files_are_named(task, tmp_path):
     with pytest.raises(DataError, match="runs out in test"):
-        build(task.config.model_copy(update={"test_queries": 60}), 0)
+        build(task.config.model_copy(update={"held_out_test": 60}), 0)
     with pytest.raises(DataError, match="no examples at"):
-        build(task.config.model_copy(update={"data": "nothing"}), 0)
+        build(task.config.model_copy(update={"path": "nothing"}), 0)
 
 
 def test_the_template_is_a_setting(task, tmp_path):

@@ -15,9 +15,7 @@ from anygrpo.selection.task import nearest, random_selection
 
 
 def task(**changes):
-    return build(
-        DigitsVQAConfig(**({"kind": "digits_vqa", "embedding": "ngrams", "evaluation_queries": 40} | changes)), 0
-    )
+    return build(DigitsVQAConfig(**({"kind": "digits_vqa", "embedding": "ngrams", "held_out": 40} | changes)), 0)
 
 
 @pytest.fixture(scope="module")

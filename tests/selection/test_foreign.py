@@ -46,7 +46,7 @@ class Elsewhere(nn.Module):
 
 
 def config(path, **changes):
-    section = {"kind": "selector", "features": 6, "width": 8, "shots": 3, "decoder": "none", "initial": str(path)}
+    section = {"kind": "selector", "features": 6, "width": 8, "shots": 3, "decoder": "none", "model": str(path)}
     return SelectorConfig(**(section | changes))
 
 

@@ -127,7 +127,7 @@ def test_rce_from_a_file_then_online_grpo_with_one_s_own_scorer_is_one_recipe(fi
     assert failed
     assert all(name.endswith("7") for name in failed)
     live = section(files)
-    both = {"kind": "stored_candidates", "file": str(stored), "live": live, "reward": live["reward"]}
+    both = {"kind": "stored_candidates", "path": str(stored), "live": live, "reward": live["reward"]}
     stages = '[[stages]]\nname = "rce"\nmethod = "rce"\nsteps = 20\n[[stages]]\nname = "grpo"\nsteps = 10\n'
     (files / "both.toml").write_text(stages + POLICY.replace("steps = 3\n", "") + toml(both))
     run = str(files / "run")

@@ -119,9 +119,9 @@ width = 8
 shots = 2
 [task]
 kind = "stored_candidates"
-file = "{folder}/c.json"
+path = "{folder}/c.json"
 features = "{folder}/f.npz"
-validation = 0.5
+held_out_share = 0.5
 min_judged = 20
 [[stages]]
 name = "rce"

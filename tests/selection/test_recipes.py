@@ -27,7 +27,7 @@ def test_the_mended_run_lacks_the_faults_and_keeps_the_rest():
     assert not mended.policy.dropout
     assert [f.kind for f in flat.algorithm.filters] == ["top_k_by_reward"]
     assert "top_k_by_reward" not in [f.kind for f in mended.algorithm.filters]
-    assert (flat.task.live, flat.policy.initial) == (mended.task, mended.policy.initial)
+    assert (flat.task.live, flat.policy.model) == (mended.task, mended.policy.model)
 
 
 def test_the_ready_space_fits_its_recipe():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.scorer_settings import ModelScorer, PythonScorer
+from anygrpo.selection.scorer_settings import ModelScorerConfig, PythonScorerConfig
 from anygrpo.selection.scorers.build import build
 from anygrpo.selection.scorers.scorer import Kept, Shown, parts_of
 from anygrpo.selection.scorers.template import Template, compared, plain, truths
@@ -93,7 +93,7 @@ def judge(query, demonstrations):
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_function_judges_and_its_exceptions_are_reasons(tmp_path, concurrency):
     (tmp_path / "own.py").write_text(OWN)
-    config = PythonScorer(kind="python", function=f"{tmp_path}/own.py:judge", concurrency=concurrency, retries=1)
+    config = PythonScorerConfig(kind="python", function=f"{tmp_path}/own.py:judge", concurrency=concurrency, retries=1)
     scorer = build(config, tmp_path / "j.sqlite")
     one, bad = scorer.judge([shown({"answer": "4"}, *ROWS), shown(query={"id": "bad"})])
     assert one == {"score": 1.0}
@@ -102,12 +102,12 @@ def test_a_function_judges_and_its_exceptions_are_reasons(tmp_path, concurrency)
 
 def test_a_call_that_fails_is_tried_again(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    config = PythonScorer(kind="python", function=f"{tmp_path}/own.py:judge", retries=1)
+    config = PythonScorerConfig(kind="python", function=f"{tmp_path}/own.py:judge", retries=1)
     assert build(config, tmp_path / "j.sqlite").judge([shown(query={"id": "shaky", "answer": "4"})]) == [{"score": 0.0}]
 
 
 def test_a_changed_function_is_asked_again(tmp_path):
-    config = PythonScorer(kind="python", function=f"{tmp_path}/own.py:judge")
+    config = PythonScorerConfig(kind="python", function=f"{tmp_path}/own.py:judge")
     for value in (1, 2):
         (tmp_path / "own.py").write_text(f"def judge(query, demonstrations):\n    return {value}\n")
         assert build(config, tmp_path / "j.sqlite").judge([shown()]) == [{"score": float(value)}]
@@ -176,7 +176,7 @@ def test_smollm2_copies_what_it_is_shown(tmp_path, method):
     """After four examples whose answer is one word, it says that word; after four with another, it does not."""
     query = {"id": "q", "question": "Say the word.", "answer": "blue"}
     right, wrong = ({"question": "Say the word.", "answer": word} for word in ("blue", "green"))
-    config = ModelScorer(kind="model", method=method, labels=("blue", "green"), max_new_tokens=3, batch=2)
+    config = ModelScorerConfig(kind="model", method=method, labels=("blue", "green"), max_new_tokens=3, batch_size=2)
     scorer = build(config, tmp_path / f"{method}.sqlite")
     good, bad, short = scorer.judge(
         [Shown(query, (right,) * 4), Shown(query, (wrong,) * 4), Shown(query, (right,) * 3)]
@@ -190,16 +190,16 @@ def test_padding_and_batches_change_no_likelihood(tmp_path):
     rows = [shown(*ROWS[:k]) for k in (0, 1, 2)]
     found = []
     for batch in (1, 3):
-        config = ModelScorer(kind="model", method="answer", batch=batch)
+        config = ModelScorerConfig(kind="model", method="answer", batch_size=batch)
         found.append([one["gt_prob"] for one in build(config, tmp_path / f"{batch}.sqlite").judge(rows)])
     assert found[0] == pytest.approx(found[1], rel=1e-3)
 
 
 def test_labels_that_lack_the_truth_are_a_reason(tmp_path):
-    config = ModelScorer(kind="model", labels=("yes", "no"))
+    config = ModelScorerConfig(kind="model", labels=("yes", "no"))
     assert "is none of the labels" in build(config, tmp_path / "j.sqlite").judge([shown()])[0]
     with pytest.raises(ConfigError, match="has 0 labels"):
-        build(ModelScorer(kind="model"), tmp_path / "k.sqlite").judge([shown()])
+        build(ModelScorerConfig(kind="model"), tmp_path / "k.sqlite").judge([shown()])
 
 
 # --- an endpoint ---------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_an_endpoint_answers_with_pictures_and_its_failures_are_reasons(tmp_path
     import threading
     from http.server import BaseHTTPRequestHandler, HTTPServer
 
-    from anygrpo.selection.scorer_settings import EndpointScorer
+    from anygrpo.selection.scorer_settings import EndpointScorerConfig
 
     asked = []
 
@@ -236,7 +236,7 @@ def test_an_endpoint_answers_with_pictures_and_its_failures_are_reasons(tmp_path
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     )
     (tmp_path / "p.png").write_bytes(png)
-    config = EndpointScorer(
+    config = EndpointScorerConfig(
         kind="endpoint", url=f"http://127.0.0.1:{server.server_port}/v1", model="m", labels=("cat", "dog"), retries=0
     )
     scorer = build(config, tmp_path / "j.sqlite")
@@ -249,5 +249,5 @@ def test_an_endpoint_answers_with_pictures_and_its_failures_are_reasons(tmp_path
     content = max((b["messages"][0]["content"] for b in asked), key=len)
     assert [p["type"] for p in content] == ["image_url", "text", "image_url", "text"]
     assert content[0]["image_url"]["url"].startswith("data:image/png;base64,")
-    down = EndpointScorer(kind="endpoint", url="http://127.0.0.1:9/v1", model="m", retries=0, timeout=2)
+    down = EndpointScorerConfig(kind="endpoint", url="http://127.0.0.1:9/v1", model="m", retries=0, timeout=2)
     assert "the endpoint gave no answer" in build(down, tmp_path / "k.sqlite").judge([Shown(query, ())])[0]

@@ -160,7 +160,7 @@ def files(tmp_path):
     write_stored(tmp_path / "c.json", queries)
     names = [*ids, *(q.id for q in queries)]
     np.savez(tmp_path / "f.npz", ids=np.array(names), embeddings=rng.normal(size=(len(names), 6)))
-    return {"file": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz")}
+    return {"path": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz")}
 
 
 def task(files, **changes):
@@ -236,14 +236,14 @@ def rows_of(tmp_path, *rows, queries=4):
     write_stored(tmp_path / "c.json", [StoredQuery(f"q{i}", ("a", "b", "c", "d"), rows) for i in range(queries)])
     names = ["a", "b", "c", "d", *(f"q{i}" for i in range(queries))]
     np.savez(tmp_path / "f.npz", ids=np.array(names), embeddings=np.eye(len(names)))
-    return {"file": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz"), "validation": 0.0}
+    return {"path": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz"), "held_out_share": 0.0}
 
 
 def test_missing_beam_scores_count_as_published_and_are_said(tmp_path):
     files = rows_of(tmp_path, candidate((0,), 1, beam_score=-1.0), candidate((1,), 0, "random"))
     t = task(files, reward={"mode": "legacy", "alpha": 0.2, "beta": 1.0})
     assert t.stored([t.prompt("q0")]).rewards == [pytest.approx([0.8, 0.0])]
-    report = inspect(read_stored(files["file"]), RewardConfig(mode="legacy"))
+    report = inspect(read_stored(files["path"]), RewardConfig(mode="legacy"))
     assert any("4 candidates have no beam score" in f for f in report["findings"])
 
 
@@ -254,7 +254,7 @@ def test_fallback_rows_are_skipped_counted_and_kept_on_demand(tmp_path):
     assert t.stored([t.prompt("q0")]).actions == [[(0,)]]
     assert t.notes == ['4 candidates left out: judged by a fallback (fallback = "keep" keeps them)']
     assert task(files, fallback="keep").stored([t.prompt("q0")]).actions == [[(0,), (1,)]]
-    report = inspect(read_stored(files["file"]), RewardConfig())
+    report = inspect(read_stored(files["path"]), RewardConfig())
     assert (report["usable"], report["judged_by"]) == (4, {"unknown": 4, "fallback": 4})
     with pytest.raises(DataError, match=r"no candidate is left.*4 judged by a fallback"):
         task(rows_of(tmp_path, other))
@@ -267,7 +267,7 @@ def test_rows_without_a_needed_part_are_left_out_where_others_have_it(tmp_path):
     assert t.stored([t.prompt("q0")]).actions == [[(0,)]]
     assert t.notes == ["4 candidates left out: without a part that hard01_plus_gtprob needs"]
     assert len(task(files).stored([t.prompt("q0")]).actions[0]) == 2
-    assert inspect(read_stored(files["file"]), RewardConfig())["methods"] == {"sample": 4, "mined": 4}
+    assert inspect(read_stored(files["path"]), RewardConfig())["methods"] == {"sample": 4, "mined": 4}
 
 
 def test_methods_that_the_file_lacks_are_named_with_those_it_has(tmp_path):
@@ -276,7 +276,7 @@ def test_methods_that_the_file_lacks_are_named_with_those_it_has(tmp_path):
 
 
 def test_a_subset_is_nested_and_leaves_the_held_out_queries_alone(tmp_path):
-    files = rows_of(tmp_path, candidate((0,), 1), queries=40) | {"validation": 0.25}
+    files = rows_of(tmp_path, candidate((0,), 1), queries=40) | {"held_out_share": 0.25}
     whole, ten, twenty = task(files), task(files, subset=10), task(files, subset=20)
     assert (ten.size, twenty.size) == (10, 20)
     assert set(ten.train) < set(twenty.train) < set(whole.train)
@@ -294,7 +294,7 @@ def test_two_tables_keep_ids_apart(tmp_path):
     write_stored(tmp_path / "c.json", [StoredQuery("1", (0, 1, 2), (candidate((1,), 1),))])
     np.savez(tmp_path / "q.npz", ids=np.array([1]), embeddings=np.ones((1, 3)))
     np.save(tmp_path / "c.npy", np.eye(3))
-    one = {"file": str(tmp_path / "c.json"), "validation": 0.0}
+    one = {"path": str(tmp_path / "c.json"), "held_out_share": 0.0}
     two = one | {"query_features": str(tmp_path / "q.npz"), "candidate_features": str(tmp_path / "c.npy")}
     prompt = task(two).prompt("1")
     assert prompt["excluded"] == []
@@ -320,7 +320,7 @@ def test_places_without_a_candidate_are_no_failed_samples(tmp_path):
     write_stored(tmp_path / "c.json", [StoredQuery(f"q{n}", ("a", "b", "c"), tuple(rows[:n])) for n in (1, 2, 3)])
     names = ["a", "b", "c", "q1", "q2", "q3"]
     np.savez(tmp_path / "f.npz", ids=np.array(names), embeddings=np.eye(6))
-    t = task({"file": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz"), "validation": 0.0})
+    t = task({"path": str(tmp_path / "c.json"), "features": str(tmp_path / "f.npz"), "held_out_share": 0.0})
     prompts = t.prompts(0, 3)
     policy = selector(SelectorConfig(kind="selector", features=6, width=8, shots=1), 0)
     row = rollout_metrics(policy.replay(prompts, t.stored(prompts), 0))

@@ -13,7 +13,7 @@ from anygrpo.sweep.search import configured, open_study, read_space, sweep
 
 RECIPE = {
     "policy": {"kind": "selector", "features": 448, "width": 8, "shots": 1},
-    "task": {"kind": "digits_vqa", "embedding": "ngrams", "pool": 4, "shots": 1, "evaluation_queries": 10},
+    "task": {"kind": "digits_vqa", "embedding": "ngrams", "pool": 4, "shots": 1, "held_out": 10},
     "algorithm": {"prompts_per_step": 2, "group_size": 2},
     "training": {"steps": 2, "threads": 1},
     "evaluation": {"metric": "eval/accuracy"},

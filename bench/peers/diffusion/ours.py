@@ -13,7 +13,7 @@ from anygrpo.bench.meter import Meter, peak_gb
 from anygrpo.core.rollout import Batch
 from anygrpo.core.task import Scores
 from anygrpo.denoising.build import DiffusionPolicy, Parts
-from anygrpo.denoising.settings import Denoising
+from anygrpo.denoising.settings import DenoisingConfig
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
 from anygrpo.recipe.recipe import Stage
@@ -45,7 +45,7 @@ def policy_of(case: Case, device: str) -> DiffusionPolicy:
         encode=lambda prompts: {name: torch.stack([p[name] for p in prompts]) for name in prompts[0]},
         decode=lambda latents, condition: list(latents),
     )
-    config = Denoising(steps=case.steps, sampler="ddim", event_reduction="mean", device=device)
+    config = DenoisingConfig(steps=case.steps, sampler="ddim", event_reduction="mean", device=device)
     transitions = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level)
     return DiffusionPolicy(parts, transitions, config, seed=0)
 

@@ -2,16 +2,16 @@
 
 from anygrpo.families import Family, Kind
 
-_SETTINGS, _OBJECT = "anygrpo.core.settings:", "anygrpo.core.settings:ObjectInMemory"
+_SETTINGS, _OBJECT = "anygrpo.core.settings:", "anygrpo.core.settings:ObjectConfig"
 
 FAMILY = Family(
     "python",
     policies={
-        "python": Kind(_SETTINGS + "OwnPolicy", "anygrpo.core.user:build_policy", "any"),
+        "python": Kind(_SETTINGS + "OwnPolicyConfig", "anygrpo.core.user:build_policy", "any"),
         "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
     },
     tasks={
-        "python": Kind(_SETTINGS + "OwnTask", "anygrpo.core.user:build_task", "any"),
+        "python": Kind(_SETTINGS + "OwnTaskConfig", "anygrpo.core.user:build_task", "any"),
         "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
     },
 )

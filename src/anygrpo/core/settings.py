@@ -9,7 +9,7 @@ from pydantic import Field
 from anygrpo.recipe.section import Section
 
 
-class OwnPolicy(Section):
+class OwnPolicyConfig(Section):
     """A policy of the user's own: `path.py:function`, called as function(seed=seed, **arguments)."""
 
     kind: Literal["python"]
@@ -19,7 +19,7 @@ class OwnPolicy(Section):
     "What the function is given besides the seed."
 
 
-class OwnTask(Section):
+class OwnTaskConfig(Section):
     """A task of the user's own: `path.py:Class`, built as Class(seed=seed, **arguments)."""
 
     kind: Literal["python"]
@@ -29,7 +29,7 @@ class OwnTask(Section):
     "What it is given besides the seed."
 
 
-class ObjectInMemory(Section):
+class ObjectConfig(Section):
     """A policy or task that was handed to `anygrpo.train` as an object. A recipe cannot make it again."""
 
     kind: Literal["object"]

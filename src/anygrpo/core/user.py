@@ -6,12 +6,12 @@ from typing import Any
 
 from anygrpo.core import border, user_code
 from anygrpo.core.policy import Policy
-from anygrpo.core.settings import OwnPolicy, OwnTask
+from anygrpo.core.settings import OwnPolicyConfig, OwnTaskConfig
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 
 
-def build_policy(config: OwnPolicy, seed: int) -> Policy:
+def build_policy(config: OwnPolicyConfig, seed: int) -> Policy:
     """What `function(seed=seed, **arguments)` of path.py:function returns.
 
     Raises:
@@ -21,7 +21,7 @@ def build_policy(config: OwnPolicy, seed: int) -> Policy:
     return _built(config.function, config.arguments, seed, Policy)
 
 
-def build_task(config: OwnTask, seed: int) -> Task:
+def build_task(config: OwnTaskConfig, seed: int) -> Task:
     """What `function(seed=seed, **arguments)` of path.py:Class makes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The faults of published code that change what a sample's old log-prob is (config: `Faults`)."""
+"""The faults of published code that change what a sample's old log-prob is (config: `FaultsConfig`)."""
 
 from __future__ import annotations
 

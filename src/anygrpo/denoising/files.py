@@ -9,7 +9,7 @@ from torch import nn
 
 from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form
-from anygrpo.denoising.settings import Denoising, DiffusionPolicyConfig
+from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -40,7 +40,7 @@ def form_of(policy: DiffusionPolicy) -> Form:
     return Form(WEIGHTS_FILE, beside={"config.json": model.to_json_string()})
 
 
-def of_pipeline(config: Denoising) -> bool:
+def of_pipeline(config: DenoisingConfig) -> bool:
     """Whether the denoiser was loaded with a pipeline of diffusers."""
     return isinstance(config, DiffusionPolicyConfig) and config.model is not None
 

@@ -31,7 +31,7 @@ from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, total, whitened
 from anygrpo.denoising.image.pictures import inline, is_picture
 from anygrpo.denoising.levels import sample_levels, score_levels
 from anygrpo.denoising.parts import Parts
-from anygrpo.denoising.settings import Denoising
+from anygrpo.denoising.settings import DenoisingConfig
 from anygrpo.denoising.stored import denoising_loss, replay_outputs
 from anygrpo.denoising.trajectory import denoise
 from anygrpo.denoising.transitions import Transitions
@@ -47,7 +47,7 @@ class DiffusionPolicy(Policy):
 
     provides: ClassVar[frozenset[str]] = frozenset({"kl", "supervised"})
 
-    def __init__(self, parts: Parts, transitions: Transitions, config: Denoising, seed: int):
+    def __init__(self, parts: Parts, transitions: Transitions, config: DenoisingConfig, seed: int):
         self.parts, self.transitions, self.config = parts, transitions, config
         self.device = device_of(config.device)
         self.guidance = 1.0 if parts.embedded_guidance else config.guidance

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from anygrpo.recipe.section import Section
 
 
-class Faults(Section):
+class FaultsConfig(Section):
     """Known faults of published training code, off by default. **For reproduction only**: `anygrpo check` refuses them.
 
     Each one alone makes the log-ratios of the first step, before any update, differ from 0, or kills the gradient.
@@ -31,7 +31,7 @@ class Faults(Section):
     @property
     def active(self) -> tuple[str, ...]:
         """Names of the faults that are switched on."""
-        normal = Faults.model_construct()
+        normal = FaultsConfig.model_construct()
         return tuple(n for n in type(self).model_fields if getattr(self, n) != getattr(normal, n))
 
 
@@ -44,7 +44,7 @@ class LoraConfig(Section):
     "Names of linear layers (suffixes), or all linear layers inside attention and feed-forward blocks."
 
 
-class Denoising(Section):
+class DenoisingConfig(Section):
     """How a denoiser is sampled and scored. Shared by `diffusion` and `motion`."""
 
     steps: int = Field(50, ge=2)
@@ -103,10 +103,10 @@ class Denoising(Section):
     "Start weights, in the form that the kind reads."
     device: str = "auto"
     "auto: the first GPU where there is one."
-    faults: Faults = Faults()
+    faults: FaultsConfig = FaultsConfig()
 
     @model_validator(mode="after")
-    def _trained_weights_are_fine_enough(self) -> Denoising:
+    def _trained_weights_are_fine_enough(self) -> DenoisingConfig:
         if self.dtype == "bfloat16" and self.lora is None:
             raise ValueError(
                 "dtype = bfloat16 rounds small updates away; it needs [policy.lora], whose adapters are float32"
@@ -114,7 +114,7 @@ class Denoising(Section):
         return self
 
     @model_validator(mode="after")
-    def _loss_fits(self) -> Denoising:
+    def _loss_fits(self) -> DenoisingConfig:
         if self.loss == "steps":
             return self
         if self.sampler not in ("flow_grpo", "dance_grpo", "cps"):
@@ -128,7 +128,7 @@ class Denoising(Section):
         return self
 
     @model_validator(mode="after")
-    def _window_fits(self) -> Denoising:
+    def _window_fits(self) -> DenoisingConfig:
         low, high = self.window_starts
         if self.window is None:
             if (low, high) != (0, 0):
@@ -140,7 +140,7 @@ class Denoising(Section):
         return self
 
 
-class DiffusionPolicyConfig(Denoising):
+class DiffusionPolicyConfig(DenoisingConfig):
     """Any diffusers denoiser: a pipeline folder, or parts made by your own function."""
 
     kind: Literal["diffusion"] = "diffusion"
@@ -169,7 +169,7 @@ class DiffusionPolicyConfig(Denoising):
         return self
 
 
-class MotionPolicyConfig(Denoising):
+class MotionPolicyConfig(DenoisingConfig):
     """An MDM-style transformer over motion features, conditioned on captions."""
 
     kind: Literal["motion"] = "motion"

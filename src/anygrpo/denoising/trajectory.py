@@ -73,7 +73,7 @@ def denoise(
         kept: the stochastic steps; contiguous. Empty: the whole way is noise-free.
         ode_elsewhere: the other steps follow the ODE; else the sampler's own (noise-free) transition there.
         reduction, valid: the event reduction and the valid dimensions, to record log-probs as sampled.
-        keep_last: also record the noise-free last step (a fault, see `Faults.score_last_step`).
+        keep_last: also record the noise-free last step (a fault, see `FaultsConfig.score_last_step`).
     """
     record = Record(len(kept) + keep_last, reduction.needs_noise)
     for k in steps:

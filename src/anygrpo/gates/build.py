@@ -20,7 +20,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.gates.choosing import checkpointed
 from anygrpo.gates.loading import LoadReport, add_adapter, choose_trainable, load_weights
 from anygrpo.gates.policy import StochasticPolicy
-from anygrpo.gates.settings import GatedSection, StochasticSection
+from anygrpo.gates.settings import GatedConfig, StochasticConfig
 from anygrpo.gates.sites import gate
 from anygrpo.gates.wrapping import Gate, with_gates
 
@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 
-def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) -> StochasticPolicy:
+def prepared(network: nn.Module, config: GatedConfig, seed: int, **given: Any) -> StochasticPolicy:
     """A policy of `network` with the section's weights, freezing and adapter applied."""
-    if config.weights:
-        load_weights(network, config.weights, config.strict, config.table)
-    everything = [] if config.adapter else ["*"]
+    if config.model:
+        load_weights(network, config.model, config.strict, config.table)
+    everything = [] if config.lora else ["*"]
     choose_trainable(network, everything if config.train is None else config.train, config.freeze)
-    if config.adapter is not None:
-        network = add_adapter(network, config.adapter.rank, config.adapter.alpha, config.adapter.targets, seed)
+    if config.lora is not None:
+        network = add_adapter(network, config.lora.rank, config.lora.alpha, config.lora.targets, seed)
     with_gates(network, *(Gate(**dict(one)) for one in config.gates))
     if not any(p.requires_grad for p in network.parameters()):
         raise ConfigError(f"train = {config.train} and freeze = {config.freeze} leave no parameter to train")
@@ -59,25 +59,25 @@ def prepared(network: nn.Module, config: GatedSection, seed: int, **given: Any) 
         graphs=config.graphs,
         multiple=config.multiple,
         output=config.output,
-        precision=config.precision,
+        dtype=config.dtype,
         **given,
     )
 
 
-def build(config: StochasticSection, seed: int) -> StochasticPolicy:
+def build(config: StochasticConfig, seed: int) -> StochasticPolicy:
     """The policy of the user's own network.
 
     Raises:
-        ConfigError: the factory returned no nn.Module, or (with `probe`) one without a gate.
+        ConfigError: the function cannot be called so, raises, or returns no nn.Module, or (with `probe`) one without
+            a gate.
     """
-    factory = user_code.load(config.factory)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = factory(**config.arguments)
+        network = user_code.made(config.function, config.arguments)
     if not isinstance(network, nn.Module):
-        raise ConfigError(f"{config.factory} returned {type(network).__name__}, not an nn.Module")
+        raise ConfigError(f"{config.function} returned {type(network).__name__}, not an nn.Module")
     policy = prepared(network, config, seed, inputs=tuple(config.inputs), target=config.target)
-    policy.source = {"factory": config.factory, "arguments": dict(config.arguments)}
+    policy.source = {"function": config.function, "arguments": dict(config.arguments)}
     if config.probe is not None:
         policy.probe(config.probe)
     return policy

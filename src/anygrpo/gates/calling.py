@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +22,13 @@ class Call:
         network: what is called.
         multiple: height and width are padded to a multiple of it (reflected), and the output is cut again.
         output: key or place of the picture in a dict, list or tuple that the network returns.
-        precision: "float32", or "bfloat16" for what autocast computes in it; weights stay as they are.
+        dtype: "float32", or "bfloat16" for what autocast computes in it; weights stay as they are.
     """
 
     def __init__(
-        self, network: nn.Module, multiple: int = 1, output: str | int | None = None, precision: str = "float32"
+        self, network: nn.Module, multiple: int = 1, output: str | int | None = None, dtype: str = "float32"
     ) -> None:
-        self.network, self.multiple, self.output, self.half = network, multiple, output, precision == "bfloat16"
+        self.network, self.multiple, self.output, self.half = network, multiple, output, dtype == "bfloat16"
 
     def __call__(self, rows: Sequence[Tensor]) -> Tensor:
         """
@@ -64,7 +64,7 @@ class Call:
     def _picked(self, made: Any) -> Tensor:
         if self.output is not None and isinstance(made, (Mapping, Sequence)):
             try:
-                made = made[self.output]
+                made = cast("Any", made)[self.output]
             except (KeyError, IndexError, TypeError):
                 raise ConfigError(f"the network's output has no {self.output!r}: {_told(made)}", _keys(made)) from None
         if not isinstance(made, Tensor):

@@ -64,9 +64,9 @@ OWN = """    sys.path.insert(0, str(HERE))
 
     network = make(**ABOUT["source"]["arguments"])"""
 BUILT_IN = """    from anygrpo.gates.restorer.build import NETWORKS
-    from anygrpo.gates.settings import RestorerSection
+    from anygrpo.gates.settings import RestorerConfig
 
-    config = RestorerSection(**ABOUT["source"]["restorer"])
+    config = RestorerConfig(**ABOUT["source"]["restorer"])
     network = NETWORKS[config.network](config)"""
 
 
@@ -100,8 +100,8 @@ def export(policy: StochasticPolicy, folder: Path, example: list[Tensor] | None 
         made = policy.run(rows, deterministic("mean"))[0]
     save_file(given | {"output": made.float().cpu().contiguous()}, folder / "example.safetensors")
     make = BUILT_IN
-    if "factory" in source:
-        path, _, name = source["factory"].rpartition(":")
+    if "function" in source:
+        path, _, name = source["function"].rpartition(":")
         shutil.copyfile(path, folder / "network.py")
         make = OWN.format(name=name)
     (folder / "load.py").write_text(LOADER.format(make=make), encoding="utf-8")
@@ -131,7 +131,7 @@ def certify(folder: Path) -> dict[str, Any]:
         raise DataError(f"{folder} does not load in a process of its own: {last[0]}", "put what it imports beside it")
     told = json.loads(done.stdout.strip().splitlines()[-1])
     about = json.loads((folder / "sites.json").read_text(encoding="utf-8"))
-    limit = CLOSE if about["precision"] == "float32" and about["multiple"] == 1 else 0.05
+    limit = CLOSE if about["dtype"] == "float32" and about["multiple"] == 1 else 0.05
     told |= {
         "right": told["largest_difference"] <= limit * max(told["largest_number"], 1e-6),
         "torch": torch.__version__,
@@ -152,22 +152,22 @@ def load(folder: Path, device: str = "auto") -> StochasticPolicy:
     """
     from anygrpo.gates.build import build
     from anygrpo.gates.restorer.build import build as build_restorer
-    from anygrpo.gates.settings import RestorerSection, StochasticSection
+    from anygrpo.gates.settings import RestorerConfig, StochasticConfig
 
     file = folder / "sites.json"
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
         source = about["source"]
-        given: dict[str, Any] = {k: about[k] for k in ("gates", "multiple", "output", "precision")} | {"device": device}
+        given: dict[str, Any] = {k: about[k] for k in ("gates", "multiple", "output", "dtype")} | {"device": device}
         given |= {"deterministic": about["mode"], "sites": about["patterns"]}
-        given["weights"] = str(folder / "model.safetensors")
+        given["model"] = str(folder / "model.safetensors")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder} is no exported network: {error}") from error
     if "restorer" in source:
-        return build_restorer(RestorerSection(**(source["restorer"] | given)), 0)
-    name = source["factory"].rpartition(":")[2]
-    given |= {"factory": f"{folder / 'network.py'}:{name}", "arguments": source["arguments"]}
-    return build(StochasticSection(**given, inputs=about["inputs"], target=about["target"]), 0)
+        return build_restorer(RestorerConfig(**(source["restorer"] | given)), 0)
+    name = source["function"].rpartition(":")[2]
+    given |= {"function": f"{folder / 'network.py'}:{name}", "arguments": source["arguments"]}
+    return build(StochasticConfig(**given, inputs=about["inputs"], target=about["target"]), 0)
 
 
 def describe(policy: StochasticPolicy, rows: list[Tensor]) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def describe(policy: StochasticPolicy, rows: list[Tensor]) -> dict[str, Any]:
         "gates": gates,
         "multiple": call.multiple,
         "output": call.output,
-        "precision": "bfloat16" if call.half else "float32",
+        "dtype": "bfloat16" if call.half else "float32",
     }
 
 
@@ -224,7 +224,7 @@ def _source(policy: StochasticPolicy) -> dict[str, Any]:
     if not policy.source:
         raise ConfigError(
             "this policy was made in Python, and nothing says how to make its network again",
-            'make it from a recipe, or set policy.source = {"factory": "file.py:make", "arguments": {}}',
+            'make it from a recipe, or set policy.source = {"function": "file.py:make", "arguments": {}}',
         )
     return policy.source
 

@@ -7,11 +7,11 @@ _SETTINGS = "anygrpo.gates.settings:"
 FAMILY = Family(
     "gates",
     policies={
-        "stochastic": Kind(_SETTINGS + "StochasticSection", "anygrpo.gates.build:build", "tensors"),
-        "restorer": Kind(_SETTINGS + "RestorerSection", "anygrpo.gates.restorer.build:build", "tensors"),
+        "stochastic": Kind(_SETTINGS + "StochasticConfig", "anygrpo.gates.build:build", "tensors"),
+        "restorer": Kind(_SETTINGS + "RestorerConfig", "anygrpo.gates.restorer.build:build", "tensors"),
     },
     tasks={
-        "restoration": Kind(_SETTINGS + "RestorationSection", "anygrpo.gates.restoration.build:build", "tensors"),
+        "restoration": Kind(_SETTINGS + "RestorationConfig", "anygrpo.gates.restoration.build:build", "tensors"),
     },
     metrics=("anygrpo.gates.metrics:METRICS",),
     probes={"sites": "anygrpo.gates.effects:probe", "body": "anygrpo.gates.body:probe"},

@@ -48,7 +48,7 @@ class StochasticPolicy(Policy):
         rows_at_once: rows in one forward pass while sampling.
         sites: shell patterns of the sites that are sampled; the others always follow their mean.
         graphs: replay passes of one shape as CUDA graphs.
-        multiple, output, precision: of a call of the network (`anygrpo.gates.calling.Call`).
+        multiple, output, dtype: of a call of the network (`anygrpo.gates.calling.Call`).
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl", "supervised", "consistency"})
@@ -68,10 +68,10 @@ class StochasticPolicy(Policy):
         graphs: bool = False,
         multiple: int = 1,
         output: str | int | None = None,
-        precision: str = "float32",
+        dtype: str = "float32",
     ) -> None:
         self.sites, self.source = sites, dict[str, Any]()  # source: how the network is made again, for exports
-        self.call = Call(network, multiple, output, precision)
+        self.call = Call(network, multiple, output, dtype)
         self._graphs = Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}

@@ -7,54 +7,44 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from anygrpo.gates.restoration.settings import (
-    DegradationSection,
-    FolderSection,
-    PerceptualSection,
-    RestorationSection,
-    WorstSection,
+    DegradationConfig,
+    FolderConfig,
+    PerceptualConfig,
+    RestorationConfig,
+    WorstConfig,
 )
 from anygrpo.recipe.section import Section
 
 __all__ = [
-    "AdapterSection",
-    "DegradationSection",
-    "FolderSection",
-    "GateSection",
-    "GatedSection",
-    "PerceptualSection",
-    "RestorationSection",
-    "RestorerSection",
-    "StochasticSection",
-    "WorstSection",
+    "DegradationConfig",
+    "FolderConfig",
+    "GateConfig",
+    "GatedConfig",
+    "LoraConfig",
+    "PerceptualConfig",
+    "RestorationConfig",
+    "RestorerConfig",
+    "StochasticConfig",
+    "WorstConfig",
 ]
 
 Deterministic = Literal["mean", "mode"]
 Loss = Literal["l1", "mse", "charbonnier", "ssim"]
 
 
-class AdapterSection(Section):
+class LoraConfig(Section):
     """LoRA on the network's convolutions and linear layers; the reference policy is then the network without it."""
 
     rank: int = Field(8, ge=1)
-    "Also `r`."
+    "Inner size of an adapter."
     alpha: float = Field(16.0, gt=0)
-    "Also `lora_alpha`. Adapters are scaled by alpha / rank."
+    "Adapters are scaled by alpha / rank."
     targets: str | list[str] = "all"
-    """Also `target_modules`. Module names, their endings or shell patterns ("*.attn.*"); all: every convolution and
+    """Module names, their endings or shell patterns ("*.attn.*"); all: every convolution and
     linear layer that takes one; all-linear, all-conv: those of a kind."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _as_peft_says(cls, data: Any) -> Any:
-        names = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
-        if not isinstance(data, dict):
-            return data
-        if both := [f"{a} and {b}" for a, b in names.items() if a in data and b in data]:
-            raise ValueError(f"{both[0]} are one setting: name it once")
-        return {names.get(k, k): v for k, v in data.items()}
 
-
-class GateSection(Section):
+class GateConfig(Section):
     """A gate in a network as it stands: what is there becomes a distribution's mean (`anygrpo.gates.wrapping`)."""
 
     at: str
@@ -81,13 +71,13 @@ class GateSection(Section):
     "Of the site; `at` where not given."
 
     @model_validator(mode="after")
-    def _has_a_range(self) -> GateSection:
+    def _has_a_range(self) -> GateConfig:
         if self.low >= self.high:
             raise ValueError(f"low {self.low} must be below high {self.high}")
         return self
 
 
-class GatedSection(Section):
+class GatedConfig(Section):
     """What every policy with random gates has."""
 
     deterministic: Deterministic = "mean"
@@ -104,13 +94,14 @@ class GatedSection(Section):
     best_of: int = Field(4, ge=2)
     "Draws of each row where supervised_gates is best."
     train: list[str] | None = None
-    "Shell patterns of parameter names that are trained. None: all, or nothing but the adapter where there is one."
+    "Shell patterns of parameter names that are trained. None: all, or nothing but the adapters where there are some."
     freeze: list[str] = Field(default_factory=list)
     "Shell patterns that are not, after `train`."
-    adapter: AdapterSection | None = None
-    gates: list[GateSection] = Field(default_factory=list[GateSection])
+    lora: LoraConfig | None = None
+    "`[policy.lora]`: adapters; without it the weights themselves are trained."
+    gates: list[GateConfig] = Field(default_factory=list[GateConfig])
     "Gates put into the network as it stands, beside those that it has itself."
-    weights: str | None = None
+    model: str | None = None
     """Where to start from: .safetensors or a torch file (nothing in it is run), or the folder of a checkpoint or a run.
     Prefixes of wrappers are taken off key by key."""
     table: str | None = None
@@ -121,7 +112,7 @@ class GatedSection(Section):
     "Heights and widths are padded (reflected) to a multiple of it, and the output is cut again."
     output: str | int | None = None
     "Key or place of the restored picture, where the network returns a dict, list or tuple."
-    precision: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] = "float32"
     "Of products inside the network (autocast). Weights, densities of gates and losses are float32 always."
     device: str = "auto"
     "auto: the GPU if there is one."
@@ -133,14 +124,14 @@ class GatedSection(Section):
     runs as it is, with a warning; so do all on a CPU."""
 
 
-class StochasticSection(GatedSection):
+class StochasticConfig(GatedConfig):
     """[policy] of a module of the user's own with `gate(...)` in its forward."""
 
     kind: Literal["stochastic"] = "stochastic"
-    factory: str
-    "path.py:function that returns the nn.Module."
+    function: str
+    "path.py:function, called as function(**arguments), that returns the nn.Module."
     arguments: dict[str, Any] = Field(default_factory=dict)
-    "Keyword arguments of the factory."
+    "Keyword arguments of the function."
     inputs: list[str] = Field(default_factory=lambda: ["degraded"], min_length=1)
     "Keys of a prompt handed to forward, in order, stacked to [n, ...]."
     target: str | None = "clean"
@@ -149,7 +140,7 @@ class StochasticSection(GatedSection):
     "Shapes of one row of each input: the network is then checked for sites at once, not at the first step."
 
 
-class RestorerSection(GatedSection):
+class RestorerConfig(GatedConfig):
     """[policy] of the built-in restorers."""
 
     kind: Literal["restorer"] = "restorer"

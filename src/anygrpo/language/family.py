@@ -8,11 +8,11 @@ FAMILY = Family(
     "language",
     policies={"causal_lm": Kind("anygrpo.language.settings:CausalLMConfig", "anygrpo.language.build:build", "text")},
     tasks={
-        "arithmetic": Kind(_TASKS + "ArithmeticTask", "anygrpo.language.tasks.arithmetic:build", "text"),
-        "data": Kind(_TASKS + "JsonlTask", "anygrpo.language.tasks.jsonl:build", "text"),
-        "jsonl": Kind(_TASKS + "JsonlTask", "anygrpo.language.tasks.jsonl:build", "text"),
-        "mixture": Kind(_TASKS + "MixtureTask", "anygrpo.language.tasks.mixture:build", "text"),
-        "reasoning_gym": Kind(_TASKS + "ReasoningGymTask", "anygrpo.language.tasks.reasoning_gym:build", "text"),
+        "arithmetic": Kind(_TASKS + "ArithmeticTaskConfig", "anygrpo.language.tasks.arithmetic:build", "text"),
+        "data": Kind(_TASKS + "JsonlTaskConfig", "anygrpo.language.tasks.jsonl:build", "text"),
+        "jsonl": Kind(_TASKS + "JsonlTaskConfig", "anygrpo.language.tasks.jsonl:build", "text"),
+        "mixture": Kind(_TASKS + "MixtureTaskConfig", "anygrpo.language.tasks.mixture:build", "text"),
+        "reasoning_gym": Kind(_TASKS + "ReasoningGymTaskConfig", "anygrpo.language.tasks.reasoning_gym:build", "text"),
     },
     probes={
         "duplicates": "anygrpo.language.probes:duplicates",

@@ -11,19 +11,19 @@ from anygrpo.recipe.section import Section
 from anygrpo.scoring.settings import Rewards
 
 
-class Example(Section):
+class ExampleConfig(Section):
     """A worked example: a question and the answer as the model should write it."""
 
     question: str
     answer: str
 
 
-class TextTask(Section):
+class TextTaskConfig(Section):
     """What every text task has."""
 
     system: str | None = None
     "System message put before the prompt."
-    examples: tuple[Example, ...] = ()
+    examples: tuple[ExampleConfig, ...] = ()
     "`[[task.examples]]`: put before the prompt as earlier turns. They show the form of an answer, so that it ends."
     held_out: int = Field(128, ge=1)
     "Evaluation prompts, at most."
@@ -37,7 +37,7 @@ class TextTask(Section):
     "The reward whose full marks are counted as eval/accuracy; the first one that judges correctness where not given."
 
 
-class ArithmeticTask(TextTask):
+class ArithmeticTaskConfig(TextTaskConfig):
     """Endless sums of two numbers of so many digits, scored by the number reward unless others are given."""
 
     kind: Literal["arithmetic"]
@@ -52,7 +52,7 @@ class ArithmeticTask(TextTask):
     rewards: Rewards = ()
 
     @model_validator(mode="after")
-    def _words_fit(self) -> ArithmeticTask:
+    def _words_fit(self) -> ArithmeticTaskConfig:
         if self.worded and self.operation != "*":
             raise ValueError(f"worded = true is of products, operation is {self.operation!r}")
         if self.tool and not self.worded:
@@ -60,7 +60,7 @@ class ArithmeticTask(TextTask):
         return self
 
 
-class JsonlTask(TextTask):
+class JsonlTaskConfig(TextTaskConfig):
     """A user's data (`data`, or by its older name `jsonl`): JSON Lines, JSON, CSV, Parquet, a saved `datasets` folder,
     or the name of a data set on the Hub."""
 
@@ -84,7 +84,7 @@ class JsonlTask(TextTask):
     rewards: Rewards = Field(min_length=1)
 
 
-class Source(Section):
+class SourceConfig(Section):
     """`[[task.sources]]`: one task of a mixture."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
@@ -100,7 +100,7 @@ class Source(Section):
         return _section(self.task)
 
     @model_validator(mode="after")
-    def _readable(self) -> Source:
+    def _readable(self) -> SourceConfig:
         _section(self.task)
         return self
 
@@ -112,21 +112,21 @@ def _section(task: dict[str, Any]) -> Any:
     return resolve(kind.settings).model_validate(task)
 
 
-class MixtureTask(Section):
+class MixtureTaskConfig(Section):
     """Several text tasks in one recipe."""
 
     kind: Literal["mixture"]
-    sources: tuple[Source, ...] = Field(min_length=1)
+    sources: tuple[SourceConfig, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _named_apart(self) -> MixtureTask:
+    def _named_apart(self) -> MixtureTaskConfig:
         names = [source.name for source in self.sources]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"two sources are called {twice[0]!r}")
         return self
 
 
-class ReasoningGymTask(TextTask):
+class ReasoningGymTaskConfig(TextTaskConfig):
     """A generated, verifiable data set of reasoning-gym, scored by its own `score_answer`."""
 
     kind: Literal["reasoning_gym"]

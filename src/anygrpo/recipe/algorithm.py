@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from anygrpo.choices.catalogue import PRESETS, filled
 from anygrpo.recipe.adaptive import GroupSize, Temperature, check_sizes
-from anygrpo.recipe.filters import DropConstant, Filters
+from anygrpo.recipe.filters import DropConstantConfig, Filters
 from anygrpo.recipe.section import (
     NotNegative,
     Number,
@@ -132,7 +132,7 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     rce_temperature: Positive = 1.0
     rce_variant: Literal["softmax", "rank", "top1"] = "softmax"
 
-    filters: Filters = (DropConstant(kind="drop_constant"),)
+    filters: Filters = (DropConstantConfig(kind="drop_constant"),)
     "Run in order, before advantages are computed; each one's effect on live groups is logged."
     overlong_buffer: int = Field(default=0, ge=0)
     "Soft overlong penalty: the last so many decisions before the policy's limit (max_new_tokens) lower the reward \

@@ -9,13 +9,13 @@ from pydantic import BeforeValidator, Field
 from anygrpo.recipe.section import NotNegative, Number, Section, Share, TwoOrMore, UserFunction, by_function
 
 
-class DropConstant(Section):
+class DropConstantConfig(Section):
     """Groups without reward spread are skipped where that is exact, and replaced by `refill`; nothing else changes."""
 
     kind: Literal["drop_constant"]
 
 
-class PassRateBand(Section):
+class PassRateBandConfig(Section):
     """Groups whose share of samples with reward >= threshold lies in the band stay."""
 
     kind: Literal["pass_rate_band"]
@@ -24,7 +24,7 @@ class PassRateBand(Section):
     threshold: Number = 0.5
 
 
-class ComponentAtLeast(Section):
+class ComponentAtLeastConfig(Section):
     """Groups where a sample reaches `threshold` in one reward component stay."""
 
     kind: Literal["component_at_least"]
@@ -32,34 +32,40 @@ class ComponentAtLeast(Section):
     threshold: Number
 
 
-class MinimumSpread(Section):
+class MinimumSpreadConfig(Section):
     """Groups whose best and worst rewards differ by `spread` stay."""
 
     kind: Literal["minimum_spread"]
     spread: NotNegative
 
 
-class TopKByReward(Section):
+class TopKByRewardConfig(Section):
     """The k best samples of each group stay (early/late by a schedule)."""
 
     kind: Literal["top_k_by_reward"]
     k: TwoOrMore
 
 
-class OverlongMask(Section):
+class OverlongMaskConfig(Section):
     """Samples cut off at the limit leave."""
 
     kind: Literal["overlong_mask"]
 
 
-class FunctionFilter(UserFunction):
+class FunctionFilterConfig(UserFunction):
     """A user's `path.py:function`, called with (groups, **arguments) -> keep [P, G] bool."""
 
     kind: Literal["function"]
 
 
 FilterConfig = Annotated[
-    DropConstant | PassRateBand | ComponentAtLeast | MinimumSpread | TopKByReward | OverlongMask | FunctionFilter,
+    DropConstantConfig
+    | PassRateBandConfig
+    | ComponentAtLeastConfig
+    | MinimumSpreadConfig
+    | TopKByRewardConfig
+    | OverlongMaskConfig
+    | FunctionFilterConfig,
     Field(discriminator="kind"),
 ]
 Filters = Annotated[

@@ -9,7 +9,13 @@ from anygrpo.core import user_code as python_file
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.scoring import builtin, signatures
 from anygrpo.scoring.reward import Inline, Remote, Reward
-from anygrpo.scoring.settings import CodeReward, FunctionReward, JudgeReward, RegexReward, RewardModelReward
+from anygrpo.scoring.settings import (
+    CodeRewardConfig,
+    FunctionRewardConfig,
+    JudgeRewardConfig,
+    RegexRewardConfig,
+    RewardModelRewardConfig,
+)
 from anygrpo.scoring.workers import LoadFailure, Pool, WorkerFailure
 
 JUDGES = {"number", "exact", "math_verify", "code"}
@@ -69,7 +75,7 @@ def _inline(function: Callable[..., Any]) -> Callable[..., Reward]:
     return build
 
 
-def _regex(config: RegexReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+def _regex(config: RegexRewardConfig, name: str, pool: Pool, columns: set[str]) -> Reward:
     settings = {"pattern": config.pattern, "full": config.full}
     target = "anygrpo.scoring.builtin:regex"
     return Remote(name, config.weight, False, target, pool, config.timeout, settings, bounds=(0.0, 1.0))
@@ -81,13 +87,13 @@ def _math_verify(config: Any, name: str, pool: Pool, columns: set[str]) -> Rewar
     return Remote(name, config.weight, True, target, pool, config.timeout, columns=read, split=True, bounds=(0.0, 1.0))
 
 
-def _code(config: CodeReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+def _code(config: CodeRewardConfig, name: str, pool: Pool, columns: set[str]) -> Reward:
     from anygrpo.scoring.code import Code
 
     return Code.build(config, name)
 
 
-def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+def _function(config: FunctionRewardConfig, name: str, pool: Pool, columns: set[str]) -> Reward:
     python_file.check(config.function)
     try:
         signature = pool.inspect(config.function)
@@ -104,7 +110,7 @@ def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) 
         config.function,
         pool,
         config.timeout,
-        dict(config.settings),
+        dict(config.arguments),
         {column: column for column in columns},
         retry_alone=config.retry_alone,
         form=form,
@@ -113,7 +119,9 @@ def _function(config: FunctionReward, name: str, pool: Pool, columns: set[str]) 
     )
 
 
-def _check_signature(config: FunctionReward, signature: dict[str, Any], form: str | None, columns: set[str]) -> None:
+def _check_signature(
+    config: FunctionRewardConfig, signature: dict[str, Any], form: str | None, columns: set[str]
+) -> None:
     """Raises: ConfigError where the function could not be called with these columns."""
     if form is None:
         wanted = "; ".join(f"{name}: {', '.join(names)}" for name, names in signatures.OWN_NAMES.items())
@@ -122,7 +130,7 @@ def _check_signature(config: FunctionReward, signature: dict[str, Any], form: st
             f"{config.function}{lacking} has parameters {signature['parameters']}, of no form that is known ({wanted})",
             "define it as function(prompts, outputs, **columns)",
         )
-    given = set(signatures.OWN_NAMES[form]) | columns | set(config.settings)
+    given = set(signatures.OWN_NAMES[form]) | columns | set(config.arguments)
     if lacking := [p for p in signature["needed"] if p not in given]:
         raise ConfigError(
             f"{config.function} wants {lacking[0]!r}, which is neither a column "
@@ -134,17 +142,17 @@ def _check_signature(config: FunctionReward, signature: dict[str, Any], form: st
             f"{config.function} wants a ground truth, and the data have no column ground_truth, reward_model or answer",
             "name a column so",
         )
-    if both := columns & set(config.settings):
-        raise ConfigError(f"{config.function}: setting {sorted(both)[0]!r} is also a column", "rename the setting")
+    if both := columns & set(config.arguments):
+        raise ConfigError(f"{config.function}: argument {sorted(both)[0]!r} is also a column", "rename the argument")
 
 
-def _judge(config: JudgeReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+def _judge(config: JudgeRewardConfig, name: str, pool: Pool, columns: set[str]) -> Reward:
     from anygrpo.scoring.judge import Judge
 
     return Judge.build(config, name, columns)
 
 
-def _reward_model(config: RewardModelReward, name: str, pool: Pool, columns: set[str]) -> Reward:
+def _reward_model(config: RewardModelRewardConfig, name: str, pool: Pool, columns: set[str]) -> Reward:
     """Loaded here and now, so that a model that cannot be is an error before the first step."""
     own = Pool(1, memory_mb=0, calls=0)
     settings = config.model_dump(include={"model", "device", "dtype", "batch_size", "max_length"})

@@ -21,7 +21,7 @@ from anygrpo.scoring.judging import NoVerdict, judge, prints
 from anygrpo.scoring.machine import usable_cpus
 from anygrpo.scoring.outcome import Elsewhere, Outcome
 from anygrpo.scoring.reward import Rows
-from anygrpo.scoring.settings import CodeReward
+from anygrpo.scoring.settings import CodeRewardConfig
 from anygrpo.scoring.specs import Tests, parse_tests
 
 PYTHON = ("", "python", "py", "python3")
@@ -123,7 +123,7 @@ class Code:
     _pending: list[Future[Outcome]] = field(default_factory=list, compare=False, repr=False)
 
     @staticmethod
-    def build(config: CodeReward, name: str) -> Code:
+    def build(config: CodeRewardConfig, name: str) -> Code:
         """Raises: ConfigError where there is no sandbox."""
         sandbox.require()
         limits = sandbox.Limits(config.timeout, config.memory_mb, config.processes)

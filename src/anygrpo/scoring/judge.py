@@ -18,7 +18,7 @@ from anygrpo.scoring.endpoint import Client, Endpoint, EndpointFailure
 from anygrpo.scoring.messages import Messages, json_object, user
 from anygrpo.scoring.outcome import Elsewhere, Outcome, Raised
 from anygrpo.scoring.reward import Rows
-from anygrpo.scoring.settings import JudgeReward
+from anygrpo.scoring.settings import JudgeRewardConfig
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Judge:
     bounds: tuple[float, float] = (0.0, 1.0)
 
     @staticmethod
-    def build(config: JudgeReward, name: str, columns: set[str]) -> Judge:
+    def build(config: JudgeRewardConfig, name: str, columns: set[str]) -> Judge:
         """Raises: ConfigError for a template that names what there is not; DataError where there is no such file."""
         template = TEMPLATE
         if config.template is not None:
@@ -159,7 +159,7 @@ class Unreachable(Raised, Elsewhere):
     """No answer of the endpoint's."""
 
 
-def _check(template: str, config: JudgeReward, columns: Iterable[str]) -> None:
+def _check(template: str, config: JudgeRewardConfig, columns: Iterable[str]) -> None:
     known = {"prompt", "output", "low", "high", *columns}
     places = set(_PLACE.findall(template))
     if "output" not in places:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
+from anygrpo.core.device import device_of
 from anygrpo.scoring.machine import usable_cpus
 
 
@@ -27,7 +28,7 @@ def _loaded(model: str, device: str, dtype: str) -> tuple[Any, Any]:
     tokenizer.padding_side = "right"
     net.config.get_text_config().pad_token_id = tokenizer.pad_token_id  # the score stands at the last token before it
     net.config.pad_token_id = tokenizer.pad_token_id
-    return net.to(device).eval(), tokenizer
+    return net.to(device_of(device)).eval(), tokenizer
 
 
 @torch.inference_mode()
@@ -35,7 +36,7 @@ def score(
     prompts: Sequence[Any],
     outputs: Sequence[str],
     model: str,
-    device: str = "cpu",
+    device: str = "auto",
     dtype: str = "float32",
     batch_size: int = 16,
     max_length: int | None = None,

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from anygrpo.recipe.section import Section
 
 
-class RewardSection(Section):
+class BaseRewardConfig(Section):
     """What every reward has. `name` is its metric: reward/component/NAME."""
 
     weight: float = 1.0
@@ -17,7 +17,7 @@ class RewardSection(Section):
     "The component's name; the kind (or the function's name) where not given."
 
 
-class NumberReward(RewardSection):
+class NumberRewardConfig(BaseRewardConfig):
     """1 where the last number in the output equals the answer's."""
 
     kind: Literal["number"]
@@ -26,7 +26,7 @@ class NumberReward(RewardSection):
     "Largest absolute difference still called equal."
 
 
-class ExactReward(RewardSection):
+class ExactRewardConfig(BaseRewardConfig):
     """1 where the output, stripped of outer white space, is the answer (or one of a list of answers)."""
 
     kind: Literal["exact"]
@@ -34,7 +34,7 @@ class ExactReward(RewardSection):
     ignore_case: bool = False
 
 
-class RegexReward(RewardSection):
+class RegexRewardConfig(BaseRewardConfig):
     """1 where the pattern is found in the output (`full`: where it describes the whole output)."""
 
     kind: Literal["regex"]
@@ -44,7 +44,7 @@ class RegexReward(RewardSection):
     "Seconds: a pattern may backtrack for ever."
 
     @model_validator(mode="after")
-    def _compiles(self) -> RegexReward:
+    def _compiles(self) -> RegexRewardConfig:
         import re
 
         try:
@@ -54,7 +54,7 @@ class RegexReward(RewardSection):
         return self
 
 
-class LengthReward(RewardSection):
+class LengthRewardConfig(BaseRewardConfig):
     """max(0, 1 - |length - target| / width)."""
 
     kind: Literal["length"]
@@ -65,7 +65,7 @@ class LengthReward(RewardSection):
     "Words are runs of letters and digits; a Chinese character counts as a word."
 
 
-class ConnectivesReward(RewardSection):
+class ConnectivesRewardConfig(BaseRewardConfig):
     """min(1, distinct connective words / target): distinct ones, so that repeating one earns nothing."""
 
     kind: Literal["connectives"]
@@ -73,20 +73,20 @@ class ConnectivesReward(RewardSection):
     target: int = Field(3, ge=1)
 
 
-class RepetitionReward(RewardSection):
+class RepetitionRewardConfig(BaseRewardConfig):
     """-(share of n-grams seen before in the same output): 0 for no repetition, towards -1 for a loop."""
 
     kind: Literal["repetition"]
     ngram: int = Field(3, ge=1)
 
 
-class EnvironmentReward(RewardSection):
+class EnvironmentRewardConfig(BaseRewardConfig):
     """The sum of the rewards that the policy's environment gave (docs/turns.md)."""
 
     kind: Literal["environment"]
 
 
-class MathVerifyReward(RewardSection):
+class MathVerifyRewardConfig(BaseRewardConfig):
     """1 where math-verify finds the output equal to the answer (LaTeX, fractions, sets ...)."""
 
     kind: Literal["math_verify"]
@@ -95,7 +95,7 @@ class MathVerifyReward(RewardSection):
     "Seconds a call may take before its worker is killed."
 
 
-class CodeReward(RewardSection):
+class CodeRewardConfig(BaseRewardConfig):
     """The output's Python run against tests in a sandbox: 1 where all pass (`partial`: the share that passes)."""
 
     kind: Literal["code"]
@@ -111,7 +111,7 @@ class CodeReward(RewardSection):
     "Processes and threads alive at once."
 
 
-class FunctionReward(RewardSection):
+class FunctionRewardConfig(BaseRewardConfig):
     """A user's `path.py:function`, called in a worker process: ours, or one for TRL, verl, verifiers or OpenRLHF."""
 
     kind: Literal["function"]
@@ -125,11 +125,11 @@ class FunctionReward(RewardSection):
     retry_alone: bool = True
     "After a failed call, call again for each output alone, so that one bad output costs only itself; false where the"
     "function compares outputs with each other."
-    settings: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, Any] = Field(default_factory=dict)
     "Further keyword arguments."
 
 
-class JudgeReward(RewardSection):
+class JudgeRewardConfig(BaseRewardConfig):
     """A language model over an OpenAI-compatible endpoint: its score, from `low` to `high`, brought to [0, 1]."""
 
     kind: Literal["judge"]
@@ -166,13 +166,13 @@ class JudgeReward(RewardSection):
     "No question is asked once so much is spent; 0 for no limit."
 
 
-class RewardModelReward(RewardSection):
+class RewardModelRewardConfig(BaseRewardConfig):
     """A sequence classifier with one output, from the Hub or a folder, in a process and on a device of its own."""
 
     kind: Literal["reward_model"]
     model: str
-    device: str = "cpu"
-    "cuda:1, ..."
+    device: str = "auto"
+    "cuda:1, ...; auto: the first GPU where there is one."
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     batch_size: int = Field(16, ge=1)
     max_length: int | None = Field(None, ge=1)
@@ -184,18 +184,18 @@ class RewardModelReward(RewardSection):
 
 
 RewardConfig = Annotated[
-    NumberReward
-    | ExactReward
-    | RegexReward
-    | LengthReward
-    | ConnectivesReward
-    | RepetitionReward
-    | EnvironmentReward
-    | MathVerifyReward
-    | CodeReward
-    | JudgeReward
-    | RewardModelReward
-    | FunctionReward,
+    NumberRewardConfig
+    | ExactRewardConfig
+    | RegexRewardConfig
+    | LengthRewardConfig
+    | ConnectivesRewardConfig
+    | RepetitionRewardConfig
+    | EnvironmentRewardConfig
+    | MathVerifyRewardConfig
+    | CodeRewardConfig
+    | JudgeRewardConfig
+    | RewardModelRewardConfig
+    | FunctionRewardConfig,
     Field(discriminator="kind"),
 ]
 

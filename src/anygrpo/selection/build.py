@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from anygrpo.core.device import device_of
 from anygrpo.errors import ConfigError
 from anygrpo.selection.foreign import read_state, translated
 from anygrpo.selection.network import SelectorNetwork
@@ -18,7 +19,7 @@ __all__ = ["SelectorNetwork", "SelectorPolicy", "build", "freeze"]
 
 
 def build(config: SelectorConfig, seed: int) -> SelectorPolicy:
-    """A selector with weights drawn from `seed`, or read from `config.initial`.
+    """A selector with weights drawn from `seed`, or read from `config.model`.
 
     Raises:
         ConfigError: a freeze pattern that matches nothing, or all. DataError: no such checkpoint.
@@ -26,12 +27,10 @@ def build(config: SelectorConfig, seed: int) -> SelectorPolicy:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = SelectorNetwork(config)
-    if config.initial is not None:
-        _load(network, Path(config.initial), config)
+    if config.model is not None:
+        _load(network, Path(config.model), config)
     freeze(network, config.freeze)
-    if torch.cuda.is_available():
-        network.cuda()
-    return SelectorPolicy(config, network)
+    return SelectorPolicy(config, network.to(device_of(config.device)))
 
 
 def freeze(module: nn.Module, patterns: tuple[str, ...]) -> None:

@@ -260,14 +260,14 @@ def _held_out(section: Any, split: str | None, queries: int | None) -> Any:
     """
     changes: dict[str, Any] = {}
     if split:
-        if not hasattr(section, "split"):
+        if not hasattr(section, "held_out_split"):
             raise ConfigError(f"--split {split}: task.kind = {section.kind!r} has one held-out set", "leave it out")
-        changes["split"] = split
+        changes["held_out_split"] = split
     if queries:
-        chosen = split or getattr(section, "split", None)
-        name = f"{chosen}_queries" if chosen else "evaluation_queries"
+        chosen = split or getattr(section, "held_out_split", None)
+        name = f"held_out_{chosen}" if chosen else "held_out"
         if not hasattr(section, name):
-            cure = "task.validation is its held-out share"
+            cure = "task.held_out_share is its held-out share"
             raise ConfigError(f"--queries {queries}: task.kind = {section.kind!r} has a fixed number of queries", cure)
         changes[name] = queries
     return section.model_copy(update=changes)

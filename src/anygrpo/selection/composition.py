@@ -59,17 +59,17 @@ class Composition(SelectionTask):
         self.shots, self.reward, self.size = config.shots, config.reward, config.queries
         self.reward_shots = config.reward_shots
         cache = Path(config.cache) if config.cache else cache_folder() / "answers.sqlite"
-        self.frozen = FrozenSlots(config.model, _SLOTS[config.rule], config.dtype, config.batch, cache)
+        self.frozen = FrozenSlots(config.model, _SLOTS[config.rule], config.dtype, config.batch_size, cache)
         self._made: dict[str, Prompt] = {}
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self.prompt(f"train-{i}") for i in epoch_indices(self.size, step, count, self.seed)]
 
     def held_out(self) -> list[Prompt]:
-        """The validation or test queries, as `split` says: other draws, never in training."""
+        """The validation or test queries, as `held_out_split` says: other draws, never in training."""
         c = self.config
-        count = c.test_queries if c.split == "test" else c.validation_queries
-        return [self.prompt(f"{c.split}-{i}") for i in range(count)]
+        count = c.held_out_test if c.held_out_split == "test" else c.held_out_validation
+        return [self.prompt(f"{c.held_out_split}-{i}") for i in range(count)]
 
     def prompt(self, name: str) -> Prompt:
         """The query called `name` ("train-3", "validation-3", "test-3"), a function of its name."""

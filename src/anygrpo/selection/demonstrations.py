@@ -34,24 +34,26 @@ class Demonstrations(SelectionTask):
         sizes = {
             "pool": config.pool,
             "train": config.queries,
-            "validation": config.validation_queries,
-            "test": config.test_queries,
+            "validation": config.held_out_validation,
+            "test": config.held_out_test,
         }
-        self.texts = _split(read_examples(config.data, config.labels), config, sizes)
+        self.texts = _split(read_examples(config.path, config.labels), config, sizes)
         self._embedded: dict[str, Tensor] = {}
         given = (config.template, config.instruction, config.labels)
         self._template = None if config.template is None else Template(*given)
         cache = Path(config.cache) if config.cache else cache_folder() / "answers.sqlite"
         self.frozen = FrozenClassifier(
-            config.model, config.labels, config.instruction, config.dtype, config.batch, cache
+            config.model, config.labels, config.instruction, config.dtype, config.batch_size, cache
         )
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self.prompt(f"train-{i}") for i in epoch_indices(self.size, step, count, self.seed)]
 
     def held_out(self) -> list[Prompt]:
-        """The validation or test queries, as `split` says."""
-        return [self.prompt(f"{self.config.split}-{i}") for i in range(len(self.texts[self.config.split]))]
+        """The validation or test queries, as `held_out_split` says."""
+        return [
+            self.prompt(f"{self.config.held_out_split}-{i}") for i in range(len(self.texts[self.config.held_out_split]))
+        ]
 
     def prompt(self, name: str) -> Prompt:
         """The query called `name` ("train-3", "validation-3", "test-3")."""
@@ -114,7 +116,7 @@ def read_examples(data: str, labels: tuple[str, ...]) -> list[Example]:
     if not data.endswith(".jsonl"):
         path = cache_folder() / "sentiment" / f"{data}.jsonl"
     if not path.is_file():
-        cure = "python scripts/fetch_sentiment.py" if path.parent.name == "sentiment" else "check task.data"
+        cure = "python scripts/fetch_sentiment.py" if path.parent.name == "sentiment" else "check task.path"
         raise DataError(f"no examples at {path}", cure)
     examples = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -140,7 +142,7 @@ def _split(examples: list[Example], config: DemonstrationsConfig, sizes: dict[st
         for label in config.labels:
             if words.count(label) > len(by_label[label]):
                 raise DataError(
-                    f"{config.data}: {sum(sizes.values())} texts asked for, but {label!r} runs out in {name}",
+                    f"{config.path}: {sum(sizes.values())} texts asked for, but {label!r} runs out in {name}",
                     "ask for fewer queries",
                 )
         out[name] = [by_label[word].pop() for word in words]

@@ -7,6 +7,8 @@ selection is good if and only if it holds the same kind of question about a simi
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -74,7 +76,7 @@ class DigitsVQA(SelectionTask):
     def held_out(self) -> list[Prompt]:
         """The same queries whatever the run's seed, on images that training never shows."""
         if self._held_out is None:
-            self._held_out = [self.prompt(f"test-{i}") for i in range(self.config.evaluation_queries)]
+            self._held_out = [self.prompt(f"test-{i}") for i in range(self.config.held_out)]
         return self._held_out
 
     def prompt(self, name: str) -> Prompt:
@@ -137,7 +139,7 @@ def _images() -> tuple[Tensor, Tensor]:
     """Unit, centred images [1797, 64] and their digits."""
     from sklearn.datasets import load_digits
 
-    data = load_digits()
+    data: Any = load_digits()
     pixels = torch.tensor(data.data / 16.0, dtype=torch.float32)
     return F.normalize(pixels - pixels.mean(0), dim=-1), torch.tensor(data.target)
 

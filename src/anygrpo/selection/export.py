@@ -36,7 +36,7 @@ def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Pat
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: x.detach().cpu().contiguous() for name, x in policy.network.state_dict().items()}
     save_file(state, folder / WEIGHTS)
-    section = policy.config.model_copy(update={"initial": None, "freeze": ()}).model_dump(mode="json")
+    section = policy.config.model_copy(update={"model": None, "freeze": (), "device": "auto"}).model_dump(mode="json")
     text = json.dumps({"version": VERSION, "policy": section, "about": about}, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(text, encoding="utf-8")
     return [folder / WEIGHTS, folder / SETTINGS]
@@ -49,7 +49,7 @@ def load(folder: str | Path) -> SelectorPolicy:
         DataError: no selector there, or one of a later version.
     """
     folder = Path(folder)
-    policy = build(SelectorConfig(**_section(folder), initial=str(folder / WEIGHTS)), 0)
+    policy = build(SelectorConfig(**_section(folder), model=str(folder / WEIGHTS)), 0)
     return policy
 
 
@@ -59,7 +59,7 @@ def about(folder: str | Path) -> dict[str, Any]:
 
 
 def _section(folder: Path) -> dict[str, Any]:
-    section = {k: v for k, v in _read(folder)["policy"].items() if k != "initial"}
+    section = {k: v for k, v in _read(folder)["policy"].items() if k != "model"}
     try:
         SelectorConfig(**section)
     except ValidationError as error:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from anygrpo.core.settings import OwnTask
+from anygrpo.core.settings import OwnTaskConfig
 from anygrpo.recipe.section import Section
 from anygrpo.selection.scorer_settings import Scorer
 from anygrpo.selection.settings import CompositionConfig, DemonstrationsConfig, DigitsVQAConfig, RewardConfig
@@ -36,13 +36,14 @@ class JudgedConfig(Section):
     "Picks that count for the reward."
     reward_shots: tuple[int, ...] = ()
     "Average the reward over these prefixes of a selection; empty: all `shots` picks alone."
-    validation: float = Field(0.2, ge=0, lt=1)
+    held_out_share: float = Field(0.2, ge=0, lt=1)
     "Share of queries held out."
     reward: RewardConfig = RewardConfig()
 
 
 LiveTask = Annotated[
-    DigitsVQAConfig | DemonstrationsConfig | CompositionConfig | JudgedConfig | OwnTask, Field(discriminator="kind")
+    DigitsVQAConfig | DemonstrationsConfig | CompositionConfig | JudgedConfig | OwnTaskConfig,
+    Field(discriminator="kind"),
 ]
 
 
@@ -50,7 +51,8 @@ class StoredCandidatesConfig(Section):
     """Offline training on scored candidates from a file (`anygrpo select generate` writes one)."""
 
     kind: Literal["stored_candidates"]
-    file: str
+    path: str
+    "The file."
     more_files: tuple[str, ...] = ()
     "Further scored candidates of the same queries and pools: a plan of `anygrpo select plan` that was scored, say."
     features: str | None = None
@@ -67,7 +69,7 @@ class StoredCandidatesConfig(Section):
     "The task that the candidates came from: scores what the file does not hold, and held-out queries."
     index: Literal["auto", "global", "local"] = "auto"
     "What `pointer` means; auto: detected, and refused where both readings fit and differ."
-    validation: float = Field(0.2, ge=0, lt=1)
+    held_out_share: float = Field(0.2, ge=0, lt=1)
     "Share of queries held out, where there is no live task."
     subset: int = Field(0, ge=0)
     "Train on this many of the training queries, the same ones in every run (100 are among the 200); 0: all."

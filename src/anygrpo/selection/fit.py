@@ -68,7 +68,7 @@ def fit(
     }
     task = {
         "kind": "stored_candidates",
-        "file": str(file),
+        "path": str(file),
         "query_features": tables["queries"][0],
         "candidate_features": tables["candidates"][0],
         "reward": {"mode": mode},

@@ -120,10 +120,12 @@ class Judged(SelectionTask):
     def _split(self) -> tuple[list[str], list[str]]:
         names = list(self.queries)
         order = torch.randperm(len(names), generator=torch.Generator().manual_seed(_SPLIT)).tolist()
-        held = round(self.config.validation * len(names))
+        held = round(self.config.held_out_share * len(names))
         train = [names[i] for i in order[held:]]
         if not train:
-            raise ConfigError(f"validation = {self.config.validation} leaves none of {len(names)} queries to train on")
+            raise ConfigError(
+                f"held_out_share = {self.config.held_out_share} leaves none of {len(names)} queries to train on"
+            )
         return train, [names[i] for i in order[:held]]
 
 

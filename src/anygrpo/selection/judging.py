@@ -7,7 +7,7 @@ or `score(prompts, outputs) -> Scores` as every task of this library. One is mad
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ class Judging:
         self.measure: str | None = None
         self.unjudged: list[str] = []
         own = getattr(task, "judge", None)
-        self._parts: Callable[..., dict[str, Tensor]] = own if callable(own) else self._from_score
+        self._parts: Callable[..., dict[str, Tensor]] = own if callable(own) else self._from_score  # type: ignore[assignment]
         if not callable(own) and not hasattr(task, "score"):
             raise ConfigError(f"{type(task).__name__} has neither judge nor score", "define one of them")
 
@@ -47,7 +47,7 @@ class Judging:
         prompts = self.task.held_out()
         if not prompts:
             raise DataError(
-                "the task holds no query out, so there is nothing to evaluate on", "set task.validation above 0"
+                "the task holds no query out, so there is nothing to evaluate on", "set task.held_out_share above 0"
             )
         return prompts
 
@@ -88,7 +88,7 @@ class Judging:
         size = getattr(self.task, "size", 0)
         count = min(count, size) if size else count
         if callable(named) and hasattr(self.task, "config") and not hasattr(self.task, "by_id"):
-            return [named(f"train-{i}") for i in range(count)]
+            return [cast("dict[str, Any]", named(f"train-{i}")) for i in range(count)]
         found: dict[str, dict[str, Any]] = {}
         for step in range(2 * (count // 64 + 1)):
             for prompt in self.task.prompts(step, min(64, count)):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from anygrpo.recipe.section import Section
 
 
-class _Scorer(Section):
+class _ScorerConfig(Section):
     """What all scorers share. Judgements are kept on disk, by the hash of all they depend on."""
 
     cache: str | None = None
@@ -18,13 +18,15 @@ class _Scorer(Section):
     "Most new calls of a process; what comes after is invalid, with that reason. None: no limit."
 
 
-class PythonScorer(_Scorer):
+class PythonScorerConfig(_ScorerConfig):
     """A function `judge(query, demonstrations) -> score` of a Python file."""
 
     kind: Literal["python"]
     function: str
     """path.py:name. It takes the query's row and a list of candidates' rows, and returns a number, True or False, or a
     table of parts ({"correct": 1, "gt_prob": 0.8}); None: it could not be judged."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "Further keyword arguments; judgements made with others are not reused."
     version: str = ""
     "Change it when the function changes its mind: judgements under another version are not reused."
     concurrency: int = Field(1, ge=1)
@@ -33,7 +35,7 @@ class PythonScorer(_Scorer):
     "Further tries of a call that raised."
 
 
-class _Prompted(_Scorer):
+class _PromptedConfig(_ScorerConfig):
     instruction: str = ""
     "Stands first in the prompt."
     template: str | None = None
@@ -46,7 +48,7 @@ class _Prompted(_Scorer):
     (min(1, agreeing annotators / 3) where the row has several answers)."""
 
 
-class ModelScorer(_Prompted):
+class ModelScorerConfig(_PromptedConfig):
     """A frozen transformers model."""
 
     kind: Literal["model"]
@@ -59,11 +61,11 @@ class ModelScorer(_Prompted):
     in one pass, and its probability. generation: what it says, compared by `match`."""
     max_new_tokens: int = Field(8, ge=1)
     dtype: Literal["float32", "bfloat16"] = "float32"
-    batch: int = Field(16, ge=1)
+    batch_size: int = Field(16, ge=1)
     "Prompts a forward pass."
 
 
-class EndpointScorer(_Prompted):
+class EndpointScorerConfig(_PromptedConfig):
     """A model behind an OpenAI-compatible endpoint; pictures go as data URLs."""
 
     kind: Literal["endpoint"]
@@ -81,4 +83,4 @@ class EndpointScorer(_Prompted):
     "Most requests a minute; 0: no limit."
 
 
-Scorer = Annotated[PythonScorer | ModelScorer | EndpointScorer, Field(discriminator="kind")]
+Scorer = Annotated[PythonScorerConfig | ModelScorerConfig | EndpointScorerConfig, Field(discriminator="kind")]

@@ -64,6 +64,8 @@ class SelectorConfig(Section):
     "Sampling temperature; log-probabilities are those of the tempered policy."
     decision: Literal["pick", "sequence", "set"] = "pick"
     "What is clipped separately: each pick, the whole sequence, or the set in any order (K <= 4)."
+    device: str = "auto"
+    "auto: the first GPU where there is one."
     freeze: tuple[str, ...] = ()
     'Name patterns of parameters that stay fixed, such as "encoder.*".'
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -76,7 +78,7 @@ class SelectorConfig(Section):
     """Stored actions: whose log-probabilities the ratio divides by. current: the policy's own at replay; nothing then
     bounds how far many epochs go. first: the policy's own when it first met the action, so that clipping bounds the
     whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
-    initial: str | None = None
+    model: str | None = None
     """A selector checkpoint (.safetensors) to start from, or a pointer selector trained elsewhere (.pt, .ckpt,
     .safetensors) where its network is one of these: names and shapes are translated, the rest is refused by name."""
 
@@ -143,7 +145,8 @@ class DigitsVQAConfig(Section):
     "Average the reward over these prefixes of a selection, (1, 2, 4) say; empty: all `shots` picks alone."
     queries: int = Field(0, ge=0)
     "Training queries in an epoch (0: endless)."
-    evaluation_queries: int = Field(500, ge=1)
+    held_out: int = Field(500, ge=1)
+    "Measured queries."
     embedding: str = "minilm"
     """Question embeddings: "minilm", "ngrams" (hashed character n-grams), a path or Hub name of a sentence encoder, or
     an npz of `texts` and `embeddings` made beforehand."""
@@ -157,7 +160,7 @@ class DemonstrationsConfig(Section):
     """Choosing labelled examples to put before a query, for a frozen language model."""
 
     kind: Literal["demonstrations"]
-    data: str = "movie"
+    path: str = "movie"
     'JSONL with "text" and "label", or a name that scripts/fetch_sentiment.py fetched ("movie", "amazon").'
     labels: tuple[str, ...] = ("negative", "positive")
     instruction: str = "Classify the sentiment of each review as negative or positive."
@@ -172,16 +175,18 @@ class DemonstrationsConfig(Section):
     "Average the reward over these prefixes of a selection; empty: all `shots` picks alone."
     queries: int = Field(128, ge=1)
     "Training queries."
-    validation_queries: int = Field(100, ge=1)
-    test_queries: int = Field(200, ge=1)
-    split: Literal["validation", "test"] = "validation"
-    "Which queries held-out evaluation uses."
+    held_out_validation: int = Field(100, ge=1)
+    "Queries to choose settings on."
+    held_out_test: int = Field(200, ge=1)
+    "Queries for the last word."
+    held_out_split: Literal["validation", "test"] = "validation"
+    "Which of the two are measured."
     split_seed: int = 1
     "Which texts are pool, training, validation and test: fixed, whatever the run's seed."
     model: str = "smollm2"
     "The frozen language model: smollm2, a path, or a Hub name."
     dtype: Literal["float32", "bfloat16"] = "float32"
-    batch: int = Field(16, ge=1)
+    batch_size: int = Field(16, ge=1)
     "Prompts a forward pass of the frozen model."
     embedding: str = "minilm"
     "As in digits_vqa."
@@ -205,14 +210,16 @@ class CompositionConfig(Section):
     "Average the reward over these prefixes of a selection; empty: all `shots` picks alone."
     queries: int = Field(240, ge=1)
     "Training queries."
-    validation_queries: int = Field(60, ge=1)
-    test_queries: int = Field(200, ge=1)
-    split: Literal["validation", "test"] = "validation"
-    "Which queries held-out evaluation uses."
+    held_out_validation: int = Field(60, ge=1)
+    "Queries to choose settings on."
+    held_out_test: int = Field(200, ge=1)
+    "Queries for the last word."
+    held_out_split: Literal["validation", "test"] = "validation"
+    "Which of the two are measured."
     model: str = "smollm2"
     "The frozen language model: smollm2, a path, or a Hub name."
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    batch: int = Field(64, ge=1)
+    batch_size: int = Field(64, ge=1)
     "Prompts a forward pass of the frozen model."
     embedding: str = "ngrams"
     "As in digits_vqa."

@@ -39,7 +39,7 @@ class StoredCandidates(SelectionTask):
 
     def __init__(self, config: StoredCandidatesConfig, seed: int) -> None:
         self.config, self.seed, self.reward = config, seed, config.reward
-        file = merged([read_stored(name, config.index) for name in (config.file, *config.more_files)])
+        file = merged([read_stored(name, config.index) for name in (config.path, *config.more_files)])
         self.notes = list(file.notes)
         kept = self._kept(list(file.queries))
         self.by_id = {q.id: q for q in kept if q.candidates}
@@ -58,13 +58,15 @@ class StoredCandidates(SelectionTask):
 
     def held_out(self) -> list[Prompt]:
         """The live task's held-out queries where it makes its own, else the validation share of the file."""
-        return [self.prompt(name) for name in self.validation] if self._own_queries else self.live.held_out()
+        if self._own_queries or self.live is None:
+            return [self.prompt(name) for name in self.validation]
+        return self.live.held_out()
 
     def prepare(self, outputs_of: Callable[[list[Any]], list[list[Any]]], folder: Path) -> None:
         """Writes the notes into the run's log, and remembers how the start policy's held-out picks are judged."""
         if folder.is_dir():
             with (folder / "log.txt").open("a", encoding="utf-8") as log:
-                log.writelines(f"{self.config.file}: {note}\n" for note in self.notes)
+                log.writelines(f"{self.config.path}: {note}\n" for note in self.notes)
         if self.live is None and self.validation and "correct" in self.parts:
             prompts = self.held_out()
             correct = self._correct(prompts, outputs_of(prompts))
@@ -158,7 +160,7 @@ class StoredCandidates(SelectionTask):
         c = self.config
         present = Counter(x.method or "unknown" for q in queries for x in q.candidates)
         if absent := [m for m in c.methods if m not in present]:
-            raise ConfigError(f"methods: no candidate of {c.file} is of {absent}", f"it holds {dict(present)}")
+            raise ConfigError(f"methods: no candidate of {c.path} is of {absent}", f"it holds {dict(present)}")
 
         def unwanted(x: Candidate) -> str | None:
             if x.parts.get("correct") == 0 and x.parts.get("accuracy_score", 0.0) < c.min_score_when_wrong:
@@ -170,7 +172,7 @@ class StoredCandidates(SelectionTask):
         if not any(q.candidates for q in kept):
             why = "; ".join(f"{n} {words}" for words, n in gone.items())
             raise DataError(
-                f"{c.file}: no candidate is left after filters ({why})",
+                f"{c.path}: no candidate is left after filters ({why})",
                 "loosen methods, fallback or min_score_when_wrong",
             )
         return kept
@@ -193,11 +195,11 @@ class StoredCandidates(SelectionTask):
         """Training and validation queries. The validation share does not depend on the subset."""
         c, names = self.config, list(self.by_id)
         order = torch.randperm(len(names), generator=torch.Generator().manual_seed(_SPLIT)).tolist()
-        held = round(c.validation * len(names)) if self._own_queries else 0
+        held = round(c.held_out_share * len(names)) if self._own_queries else 0
         validation, train = [names[i] for i in order[:held]], [names[i] for i in order[held:]]
         if c.subset > len(train):
             raise ConfigError(
-                f"subset = {c.subset}, but {c.file} holds {len(train)} training queries", "subset = 0: all"
+                f"subset = {c.subset}, but {c.path} holds {len(train)} training queries", "subset = 0: all"
             )
         if c.subset:
             chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(c.subset_seed + 1))
@@ -205,7 +207,7 @@ class StoredCandidates(SelectionTask):
         if c.queries == "positive":
             train = [name for name in train if self.by_id[name].positive]
         if not train:
-            raise DataError(f"{c.file}: no training query is left (queries = {c.queries!r})")
+            raise DataError(f"{c.path}: no training query is left (queries = {c.queries!r})")
         return train, validation
 
 

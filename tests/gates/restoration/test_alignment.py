@@ -12,7 +12,7 @@ from anygrpo.errors import DataError
 from anygrpo.gates.restoration.alignment import agreement, complaint
 from anygrpo.gates.restoration.build import build
 from anygrpo.gates.restoration.degradations import degrade
-from anygrpo.gates.restoration.settings import STRENGTHS, FolderSection, RestorationSection
+from anygrpo.gates.restoration.settings import STRENGTHS, FolderConfig, RestorationConfig
 
 
 def photograph(seed: int = 0, side: int = 96) -> torch.Tensor:
@@ -57,8 +57,8 @@ def test_one_shifted_pair_of_many_stops_the_task_unless_it_is_trusted(trust: boo
             x = photograph(i) if side == "clean" else degrade(photograph(i), "noise", 20.0, i)
             x = torch.roll(x, 3, 2) if (side, i) == ("noisy", 4) else x
             Image.fromarray((x * 255).byte().permute(1, 2, 0).numpy()).save(tmp_path / side / f"{i}.png")
-    folder = FolderSection(root=str(tmp_path), clean="clean", degraded="noisy", aligned="trust" if trust else "check")
-    section = RestorationSection(folder=folder)
+    folder = FolderConfig(root=str(tmp_path), clean="clean", degraded="noisy", aligned="trust" if trust else "check")
+    section = RestorationConfig(folder=folder)
     if trust:
         assert len(build(section, 0).train) == 4
     else:

@@ -34,7 +34,7 @@ def test_from_a_folder_of_pairs_to_restored_pictures(
     written(data / "noisy", 5, 45, change=lambda x: (x + 0.1 * torch.randn(x.shape)).clamp(0, 1))
     flags = [*POLICIES[name], "--task.patch", "24", "--task.crops", "4", "--folder", str(tmp_path / "run")]
     flags += ["--task.folder", f'{{root = "{data}", clean = "clean", degraded = "noisy", name = "mine"}}']
-    flags += ["--task.held_out_share", "0.4", "--task.held_out_draws", "1", "--evaluation.every", "100"]
+    flags += ["--task.held_out_share", "0.4", "--task.held_out_repeats", "1", "--evaluation.every", "100"]
     recipe = load_recipe(RECIPES / f"{name}.toml", flags)
     stages = tuple(s.model_copy(update={"steps": 3}) for s in recipe.stages)
     run = new_run(recipe.model_copy(update={"stages": stages}))

@@ -12,7 +12,7 @@ import torch
 from anygrpo.errors import ConfigError
 from anygrpo.gates.restoration.build import build
 from anygrpo.gates.restoration.quality import Quality, luma, psnr
-from anygrpo.gates.restoration.settings import PerceptualSection, RestorationSection
+from anygrpo.gates.restoration.settings import PerceptualConfig, RestorationConfig
 
 FUNCTIONS = {
     "pooled": ("-(x - y).abs().mean()", r"shape \[\] for 2 pictures"),
@@ -25,10 +25,10 @@ FUNCTIONS = {
 }
 
 
-def section(folder: Path, body: str, **given: object) -> RestorationSection:
+def section(folder: Path, body: str, **given: object) -> RestorationConfig:
     (folder / "m.py").write_text(f"def measure(x, y):\n    return {body}\n")
-    term = PerceptualSection(name="mine", weight=1.0, function=f"{folder / 'm.py'}:measure")
-    return RestorationSection(perceptual=[term], crops=1, patch=16, picture_size=32, **given)  # type: ignore[arg-type]
+    term = PerceptualConfig(name="mine", weight=1.0, function=f"{folder / 'm.py'}:measure")
+    return RestorationConfig(perceptual=[term], crops=1, patch=16, picture_size=32, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -87,27 +87,27 @@ class Fake:
 def test_a_metric_of_pyiqa_enters_with_its_direction_and_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(list_models=lambda: ["dark"], create_metric=lambda name: Fake())
     monkeypatch.setitem(sys.modules, "pyiqa", fake)
-    term = PerceptualSection(name="dark", weight=0.5, metric="dark")
-    task = build(RestorationSection(perceptual=[term], w_psnr=0, w_ssim=0, crops=1, patch=16, picture_size=32), 0)
+    term = PerceptualConfig(name="dark", weight=0.5, metric="dark")
+    task = build(RestorationConfig(perceptual=[term], w_psnr=0, w_ssim=0, crops=1, patch=16, picture_size=32), 0)
     held = task.held_out()[:2]
     outputs = [[torch.full_like(p["clean"], 0.2)] for p in held]
     assert task.score(held, outputs).rewards.flatten().tolist() == pytest.approx([-0.1, -0.1])
     assert task.measure(held, outputs)["eval/measure/dark"] == pytest.approx(0.2)
     with pytest.raises(ConfigError, match="did you mean 'dark'"):
-        build(RestorationSection(perceptual=[term.model_copy(update={"metric": "darc"})], patch=16), 0)
+        build(RestorationConfig(perceptual=[term.model_copy(update={"metric": "darc"})], patch=16), 0)
 
 
 def test_without_pyiqa_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyiqa", None)
     with pytest.raises(ConfigError, match=r"anygrpo\[pyiqa\]"):
-        build(RestorationSection(perceptual=[PerceptualSection(name="x", weight=1, metric="lpips")], patch=16), 0)
+        build(RestorationConfig(perceptual=[PerceptualConfig(name="x", weight=1, metric="lpips")], patch=16), 0)
 
 
 def test_a_term_has_one_source_and_its_own_name() -> None:
     with pytest.raises(ValueError, match="either a function or a metric"):
-        PerceptualSection(name="x", weight=1)
+        PerceptualConfig(name="x", weight=1)
     with pytest.raises(ValueError, match="there already"):
-        PerceptualSection(name="psnr", weight=1, metric="lpips")
+        PerceptualConfig(name="psnr", weight=1, metric="lpips")
 
 
 def test_what_is_only_reported_is_not_asked_about_crops(tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_what_is_only_reported_is_not_asked_about_crops(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(
         "def large(x, y):\n    assert x.shape[-1] >= 32, 'too small'\n    return x.flatten(1).mean(1)\n"
     )
-    term = PerceptualSection(name="large", weight=0.0, function=f"{tmp_path / 'm.py'}:large")
+    term = PerceptualConfig(name="large", weight=0.0, function=f"{tmp_path / 'm.py'}:large")
     given = {"w_psnr": 1.0, "crops": 1, "patch": 16, "picture_size": 32}
-    task = build(RestorationSection(perceptual=[term], **given), 0)  # type: ignore[arg-type]
+    task = build(RestorationConfig(perceptual=[term], **given), 0)  # type: ignore[arg-type]
     prompts = task.prompts(0, 2)
     assert "large" not in task.score(prompts, [[p["clean"]] for p in prompts]).components
     held = task.held_out()[:2]
     expected = sum(float(p["clean"].mean()) for p in held) / 2
     assert task.measure(held, [[p["clean"]] for p in held])["eval/measure/large"] == pytest.approx(expected, rel=1e-4)
     with pytest.raises(ConfigError, match="too small"):
-        build(RestorationSection(perceptual=[term.model_copy(update={"weight": 0.1})], **given), 0)  # type: ignore[arg-type]
+        build(RestorationConfig(perceptual=[term.model_copy(update={"weight": 0.1})], **given), 0)  # type: ignore[arg-type]

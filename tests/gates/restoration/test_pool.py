@@ -17,10 +17,10 @@ from anygrpo.gates.restoration.degradations import enlarged, reduced, turned
 from anygrpo.gates.restoration.photographs import Picture, split
 from anygrpo.gates.restoration.pool import DRAWS, mixed
 from anygrpo.gates.restoration.recent import Recent
-from anygrpo.gates.restoration.settings import DegradationSection, FolderSection, RestorationSection
+from anygrpo.gates.restoration.settings import DegradationConfig, FolderConfig, RestorationConfig
 from tests.gates.restoration.test_alignment import photograph
 
-NOISE = [DegradationSection(name="noise", low=10, high=20)]
+NOISE = [DegradationConfig(name="noise", low=10, high=20)]
 
 
 def written(folder: Path, count: int, side: int = 64, change=lambda x: x, name: str = "{}.png") -> Path:
@@ -36,12 +36,12 @@ def written(folder: Path, count: int, side: int = 64, change=lambda x: x, name: 
 
 def test_sets_are_drawn_by_their_shares_and_each_in_its_own_epochs(tmp_path: Path) -> None:
     sets = [
-        FolderSection(clean=str(written(tmp_path / "a", 5)), share=3, degradations=NOISE),
-        FolderSection(clean=str(written(tmp_path / "b", 20)), share=1, name="b"),
+        FolderConfig(clean=str(written(tmp_path / "a", 5)), share=3, degradations=NOISE),
+        FolderConfig(clean=str(written(tmp_path / "b", 20)), share=1, name="b"),
     ]
     task = build(
-        RestorationSection(
-            sets=sets, patch=16, crops=1, degradations=[DegradationSection(name="haze", low=0.4, high=0.6)]
+        RestorationConfig(
+            sets=sets, patch=16, crops=1, degradations=[DegradationConfig(name="haze", low=0.4, high=0.6)]
         ),
         0,
     )
@@ -67,19 +67,19 @@ def test_no_sample_of_a_set_repeats_before_all_were_seen(a: int, b: int, count: 
 
 def test_a_test_set_is_tested_on_and_the_rest_trained_on(tmp_path: Path) -> None:
     sets = [
-        FolderSection(clean=str(written(tmp_path / "a", 5))),
-        FolderSection(clean=str(written(tmp_path / "b", 3)), part="test"),
+        FolderConfig(clean=str(written(tmp_path / "a", 5))),
+        FolderConfig(clean=str(written(tmp_path / "b", 3)), part="test"),
     ]
-    task = build(RestorationSection(sets=sets, patch=16, degradations=NOISE), 0)
+    task = build(RestorationConfig(sets=sets, patch=16, degradations=NOISE), 0)
     assert (len(task.train), len(task.test), len(task.held_out())) == (5, 3, 3)
     with pytest.raises(ConfigError, match="leaves none to train on"):
-        build(RestorationSection(sets=sets[1:], patch=16), 0)
+        build(RestorationConfig(sets=sets[1:], patch=16), 0)
 
 
 def test_frames_of_one_clip_stay_together(tmp_path: Path) -> None:
     for clip in "abcd":
         written(tmp_path / "clips" / clip, 3)
-    section = RestorationSection(folder=FolderSection(root=str(tmp_path), clean="clips/{scene}/{id}.png"), patch=16)
+    section = RestorationConfig(folder=FolderConfig(root=str(tmp_path), clean="clips/{scene}/{id}.png"), patch=16)
     task = build(section, 0)
     sides = [{p.name.split("/")[0] for p in side} for side in (task.train, task.test)]
     assert sides[0].isdisjoint(sides[1])
@@ -89,8 +89,8 @@ def test_frames_of_one_clip_stay_together(tmp_path: Path) -> None:
 
 def test_one_folder_named_by_two_sets_is_split_in_one_way(tmp_path: Path) -> None:
     clean = str(written(tmp_path / "a", 10))
-    sets = [FolderSection(clean=clean, degradations=NOISE), FolderSection(clean=clean, name="again")]
-    task = build(RestorationSection(sets=sets, patch=16), 0)
+    sets = [FolderConfig(clean=clean, degradations=NOISE), FolderConfig(clean=clean, name="again")]
+    task = build(RestorationConfig(sets=sets, patch=16), 0)
     assert {p.name for p in task.train}.isdisjoint({p.name for p in task.test})
 
 
@@ -98,8 +98,8 @@ def test_a_clean_picture_may_have_several_degraded_ones(tmp_path: Path) -> None:
     written(tmp_path / "gt", 4)
     for level in (0.2, 0.4):
         written(tmp_path / "hazy", 4, change=lambda x: x * (1 - level) + level, name=f"{{}}_{level}.png")  # noqa: B023
-    folder = FolderSection(root=str(tmp_path), clean="gt/{id}.png", degraded="hazy/{id}_*.png", name="haze")
-    task = build(RestorationSection(folder=folder, patch=16, crops=1, held_out_share=0.5), 0)
+    folder = FolderConfig(root=str(tmp_path), clean="gt/{id}.png", degraded="hazy/{id}_*.png", name="haze")
+    task = build(RestorationConfig(folder=folder, patch=16, crops=1, held_out_share=0.5), 0)
     assert (task.size, len(task.held_out())) == (4, 4)
     assert {p["degradation"] for p in task.held_out()} == {"haze"}
 
@@ -111,9 +111,9 @@ def test_a_clean_picture_may_have_several_degraded_ones(tmp_path: Path) -> None:
 def test_both_pictures_of_a_pair_are_turned_alike(augment: str, tmp_path: Path) -> None:
     written(tmp_path / "a", 4)
     written(tmp_path / "b", 4, change=lambda x: x / 2)
-    folder = FolderSection(root=str(tmp_path), clean="a", degraded="b")
+    folder = FolderConfig(root=str(tmp_path), clean="a", degraded="b")
     plain, turning = (
-        build(RestorationSection(folder=folder, patch=24, crops=20, augment=how), 0) for how in ("none", augment)
+        build(RestorationConfig(folder=folder, patch=24, crops=20, augment=how), 0) for how in ("none", augment)
     )
     ways = set()
     for i in turning.pool:
@@ -128,11 +128,11 @@ def test_with_a_margin_a_crop_is_cut_from_a_degraded_surrounding(augment: str, t
     """A blurred crop equals the crop of the blurred picture where the margin is wider than the blur."""
     from anygrpo.gates.restoration.degradations import gaussian_blur
 
-    blur = [DegradationSection(name="gaussian_blur", low=2.0, high=2.0)]
-    folder = FolderSection(clean=str(written(tmp_path / "a", 3)))
+    blur = [DegradationConfig(name="gaussian_blur", low=2.0, high=2.0)]
+    folder = FolderConfig(clean=str(written(tmp_path / "a", 3)))
     off = {}
     for margin in (0, 8):
-        section = RestorationSection(
+        section = RestorationConfig(
             folder=folder, patch=24, crops=16, margin=margin, degradations=blur, augment=augment
         )
         task = build(section, 0)
@@ -161,22 +161,20 @@ def _distance(sample: dict, clean: torch.Tensor, blurred: torch.Tensor, way: int
 
 def test_super_resolution_samples_are_smaller_and_pairs_must_be_exactly_so(tmp_path: Path) -> None:
     written(tmp_path / "hr", 4, 66)
-    section = RestorationSection(
-        folder=FolderSection(clean=str(tmp_path / "hr")), patch=32, scale=2, degradations=NOISE
-    )
+    section = RestorationConfig(folder=FolderConfig(clean=str(tmp_path / "hr")), patch=32, scale=2, degradations=NOISE)
     task = build(section, 0)
     assert (task.sample(0)["degraded"].shape, task.sample(0)["clean"].shape) == ((3, 16, 16), (3, 32, 32))
     assert task.held_out()[0]["degraded"].shape == (3, 33, 33)
     written(tmp_path / "lr", 4, 66, change=lambda x: reduced(x, 2))
-    pairs = FolderSection(root=str(tmp_path), clean="hr", degraded="lr", name="x2")
-    task = build(RestorationSection(folder=pairs, patch=32, scale=2, relative=True), 0)
+    pairs = FolderConfig(root=str(tmp_path), clean="hr", degraded="lr", name="x2")
+    task = build(RestorationConfig(folder=pairs, patch=32, scale=2, relative=True), 0)
     x = task.sample(3)
     assert (enlarged(x["degraded"], 2) - x["clean"]).abs().mean() < 0.05
     scores = task.score([x], [[enlarged(x["degraded"], 2), x["clean"], x["degraded"]]])
     assert scores.valid.tolist() == [[True, True, False]]
     assert scores.rewards[0, 0] == pytest.approx(0.0, abs=1e-6)
     with pytest.raises(DataError, match="times scale 4"):
-        build(RestorationSection(folder=pairs, patch=32, scale=4), 0)
+        build(RestorationConfig(folder=pairs, patch=32, scale=4), 0)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -188,7 +186,7 @@ def test_files_are_read_when_they_are_asked_for(tmp_path: Path, monkeypatch: pyt
     seen: list[Path] = []
     whole = photographs.read
     monkeypatch.setattr(photographs, "read", lambda path, longest: seen.append(path) or whole(path, longest))
-    task = build(RestorationSection(folder=FolderSection(clean=str(written(tmp_path / "a", 8))), patch=16), 0)
+    task = build(RestorationConfig(folder=FolderConfig(clean=str(written(tmp_path / "a", 8))), patch=16), 0)
     assert seen == []
     task.prompts(0, 1)
     assert len(seen) == 1
@@ -228,4 +226,4 @@ WRONG = {
 @pytest.mark.parametrize("why", WRONG)
 def test_sections_refuse_what_cannot_be_meant(why: str) -> None:
     with pytest.raises(ValidationError, match=why):
-        RestorationSection.model_validate(WRONG[why])
+        RestorationConfig.model_validate(WRONG[why])

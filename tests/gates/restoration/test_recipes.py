@@ -10,7 +10,7 @@ import torch
 from anygrpo.algorithm import advantages
 from anygrpo.gates.restoration.build import build as build_task
 from anygrpo.gates.restorer.build import build as build_restorer
-from anygrpo.gates.settings import RestorationSection, RestorerSection
+from anygrpo.gates.settings import RestorationConfig, RestorerConfig
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train.folder import read_rows
 from tests.gates.restoration.toy import RECIPES, toy_run
@@ -50,7 +50,7 @@ def test_a_warm_up_weighs_its_loss_by_the_schedule_and_by_1_where_there_is_none(
 def test_adapt_goes_on_where_gates_ended(size: str, tmp_path: Path) -> None:
     gates = toy_run(f"gates{size}", tmp_path / "gates", steps=4)
     ended = read_rows(gates / "metrics.jsonl")[0][-1]
-    adapted = rows_of_run(f"adapt{size}", tmp_path / "adapt", steps=4, **{"--policy.weights": str(gates)})
+    adapted = rows_of_run(f"adapt{size}", tmp_path / "adapt", steps=4, **{"--policy.model": str(gates)})
     assert adapted[0]["eval/psnr"] == pytest.approx(ended["eval/psnr"], abs=1e-4)
     assert adapted[-1]["eval/psnr"] != adapted[0]["eval/psnr"]
 
@@ -69,7 +69,7 @@ def test_the_larger_pair_differs_from_the_small_one_in_size_alone() -> None:
 def test_the_toolbox_goes_on_from_its_supervised_start_with_the_same_choices(tmp_path: Path) -> None:
     start = toy_run("toolbox_supervised", tmp_path / "start", steps=4)
     ended = read_rows(start / "metrics.jsonl")[0][-1]
-    rows = rows_of_run("toolbox", tmp_path / "run", steps=2, **{"--policy.weights": str(start)})
+    rows = rows_of_run("toolbox", tmp_path / "run", steps=2, **{"--policy.model": str(start)})
     assert rows[0]["eval/psnr"] == pytest.approx(ended["eval/psnr"], abs=1e-4)  # sharper draws, the same mode
     assert rows[-1]["update/relative_norm"] > 0
 
@@ -85,8 +85,8 @@ def test_as_published_its_clip_never_acts_and_its_kl_is_none(tmp_path: Path) -> 
 
 
 def test_running_statistics_give_most_groups_one_sign_and_z_scores_none() -> None:
-    task = build_task(RestorationSection(picture_size=64, patch=24, crops=4), 0)
-    policy = build_restorer(RestorerSection(width=4, concentration=300.0, device="cpu"), 0)  # narrow gates
+    task = build_task(RestorationConfig(picture_size=64, patch=24, crops=4), 0)
+    policy = build_restorer(RestorerConfig(width=4, concentration=300.0, device="cpu"), 0)  # narrow gates
     state = advantages.RunningState(decay=0.9)
     one_sign = {"running": 0.0, "zscore": 0.0}
     for step in range(3):

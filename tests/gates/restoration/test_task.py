@@ -19,11 +19,11 @@ from anygrpo.gates.restoration.photographs import Picture, split
 from anygrpo.gates.restoration.quality import Quality, paired_interval, psnr, ssim
 from anygrpo.gates.restoration.worst import worst_of
 from anygrpo.gates.settings import (
-    DegradationSection,
-    FolderSection,
-    PerceptualSection,
-    RestorationSection,
-    WorstSection,
+    DegradationConfig,
+    FolderConfig,
+    PerceptualConfig,
+    RestorationConfig,
+    WorstConfig,
 )
 
 STRENGTH = {
@@ -53,9 +53,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def task_of(folder: Path, pairs: bool = False, **given):
-    where = FolderSection(clean=str(folder / "clean"), degraded=str(folder / "degraded") if pairs else None)
+    where = FolderConfig(clean=str(folder / "clean"), degraded=str(folder / "degraded") if pairs else None)
     given = {"folder": where, "patch": 32, "crops": 2, "held_out_share": 0.4} | given
-    return build(RestorationSection(**given), 0)
+    return build(RestorationConfig(**given), 0)
 
 
 # --- degradations ----------------------------------------------------------------------------------------------------
@@ -143,20 +143,20 @@ def test_paired_interval_draws_pictures_not_rows() -> None:
 
 
 def test_shipped_photographs_split_by_scene() -> None:
-    task = build(RestorationSection(picture_size=64, patch=32), 0)
+    task = build(RestorationConfig(picture_size=64, patch=32), 0)
     train, test = {p.name for p in task.train}, {p.name for p in task.test}
     assert len(train | test) == 20
     assert not train & test
     assert len({"motorcycle_left", "motorcycle_right"} & test) in (0, 2)
     assert len(task.held_out()) == 7 * len(test)
     assert all(max(p.size) == max(p.read().shape[1:]) == 64 for p in task.train + task.test)
-    other = build(RestorationSection(picture_size=64, patch=32), 5)
+    other = build(RestorationConfig(picture_size=64, patch=32), 5)
     assert {p.name for p in other.test} == test
 
 
 def test_held_out_pictures_are_degraded_anew_as_often_as_asked() -> None:
     once, thrice = (
-        build(RestorationSection(picture_size=64, patch=32, held_out_draws=n), 0).held_out() for n in (1, 3)
+        build(RestorationConfig(picture_size=64, patch=32, held_out_repeats=n), 0).held_out() for n in (1, 3)
     )
     assert len(thrice) == 3 * len(once)
     for i, first in enumerate(once):
@@ -258,7 +258,7 @@ def test_measure_names_every_degradation(folder: Path) -> None:
 
 def test_perceptual_plugin_is_weighted_into_the_reward(folder: Path) -> None:
     (folder / "term.py").write_text("def darkness(x, y):\n    return 1 - x.mean((1, 2, 3))\n")
-    term = PerceptualSection(name="darkness", weight=3.0, function=f"{folder / 'term.py'}:darkness")
+    term = PerceptualConfig(name="darkness", weight=3.0, function=f"{folder / 'term.py'}:darkness")
     task, plain = task_of(folder, perceptual=[term]), task_of(folder)
     prompts = task.prompts(0, 1)
     outputs = [[prompts[0]["degraded"]]]
@@ -270,7 +270,7 @@ def test_perceptual_plugin_is_weighted_into_the_reward(folder: Path) -> None:
 
 def test_the_perceptual_example_ranks_and_names_what_lpips_needs(folder: Path) -> None:
     file = Path(__file__).parents[3] / "examples" / "perceptual.py"
-    term = PerceptualSection(name="edges", weight=1.0, function=f"{file}:edges")
+    term = PerceptualConfig(name="edges", weight=1.0, function=f"{file}:edges")
     task = task_of(folder, w_psnr=0.0, w_ssim=0.0, perceptual=[term])
     prompts = [p for p in task.held_out() if p["degradation"] == "gaussian_blur"][:1]
     rewards = task.score(prompts, [[prompts[0]["clean"], prompts[0]["degraded"]]]).rewards[0]
@@ -298,7 +298,7 @@ def test_worst_share_is_taken_within_each_degradation() -> None:
 
 
 def test_curriculum_ranks_by_the_start_model_and_survives_a_resume(folder: Path, tmp_path: Path) -> None:
-    task = task_of(folder, worst=WorstSection(share=0.5))
+    task = task_of(folder, worst=WorstConfig(share=0.5))
     before = task.size
     rewards = {i: task.score([task.sample(i)], [[task.sample(i)["degraded"]]]).rewards.item() for i in task.pool}
     task.prepare(lambda prompts: [[p["degraded"]] for p in prompts], tmp_path)
@@ -306,16 +306,16 @@ def test_curriculum_ranks_by_the_start_model_and_survives_a_resume(folder: Path,
     assert {p["degradation"] for p in task.prompts(0, task.size)} == set(DEGRADATIONS)
     kinds = [task.sample(i)["degradation"] for i in task.pool]
     assert task.kept == worst_of([rewards[i] for i in task.pool], kinds, 0.5)
-    resumed = task_of(folder, worst=WorstSection(share=0.5))
+    resumed = task_of(folder, worst=WorstConfig(share=0.5))
     resumed.prepare(lambda prompts: pytest.fail("ranked again"), tmp_path)
     assert resumed.kept == task.kept
     file = tmp_path / "worst_samples.json"
-    assert task_of(folder, worst=WorstSection(file=str(file))).kept == task.kept
+    assert task_of(folder, worst=WorstConfig(file=str(file))).kept == task.kept
     with pytest.raises(DataError, match="pool"):
-        task_of(folder, crops=3, worst=WorstSection(file=str(file)))
+        task_of(folder, crops=3, worst=WorstConfig(file=str(file)))
     file.write_text(json.dumps({"kept": [1]}))
     with pytest.raises(DataError, match="ranking"):
-        task_of(folder, worst=WorstSection(file=str(file)))
+        task_of(folder, worst=WorstConfig(file=str(file)))
 
 
 def test_strips_are_written_per_degradation(folder: Path, tmp_path: Path) -> None:
@@ -332,8 +332,8 @@ def test_strips_are_written_per_degradation(folder: Path, tmp_path: Path) -> Non
 
 def test_config_refuses_what_cannot_be_meant() -> None:
     with pytest.raises(ValueError, match="above high"):
-        DegradationSection(name="noise", low=30, high=10)
+        DegradationConfig(name="noise", low=30, high=10)
     with pytest.raises(ValueError, match="twice"):
-        RestorationSection(degradations=[DegradationSection(name="noise", low=10, high=20)] * 2)
+        RestorationConfig(degradations=[DegradationConfig(name="noise", low=10, high=20)] * 2)
     with pytest.raises(ValueError, match="below psnr_high"):
-        RestorationSection(psnr_low=40.0)
+        RestorationConfig(psnr_low=40.0)

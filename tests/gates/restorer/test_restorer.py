@@ -10,13 +10,13 @@ from anygrpo.gates.restorer.build import build
 from anygrpo.gates.restorer.frequency import split_bands
 from anygrpo.gates.restorer.heads import STATISTICS, BetaHead, statistics
 from anygrpo.gates.restorer.toolbox import TOOLS, gaussian, median3
-from anygrpo.gates.settings import RestorerSection
+from anygrpo.gates.settings import RestorerConfig
 
 ALL = slice(None)
 
 
 def small(**given: object):
-    return build(RestorerSection(**({"width": 4, "device": "cpu"} | given)), 0)  # type: ignore[arg-type]
+    return build(RestorerConfig(**({"width": 4, "device": "cpu"} | given)), 0)  # type: ignore[arg-type]
 
 
 def prompts(count: int = 2, height: int = 16, width: int = 16) -> list[dict]:
@@ -201,7 +201,7 @@ def test_filters_keep_a_constant_and_median_removes_a_dot() -> None:
 
 def test_restorer_section_refuses_unknown_words() -> None:
     with pytest.raises(ValueError, match="supervised"):
-        RestorerSection(supervised={"l3": 1.0})  # type: ignore[dict-item]
+        RestorerConfig(supervised={"l3": 1.0})  # type: ignore[dict-item]
 
 
 def test_a_kept_patch_stops_and_later_rounds_are_no_decisions_of_it() -> None:

@@ -5,12 +5,12 @@ import pytest
 from anygrpo.core.build import build_task as build
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
-from anygrpo.language.task_settings import ArithmeticTask
-from anygrpo.scoring.settings import LengthReward
+from anygrpo.language.task_settings import ArithmeticTaskConfig
+from anygrpo.scoring.settings import LengthRewardConfig
 
 
 def task(seed=0, **given):
-    return build(ArithmeticTask(kind="arithmetic", **given), seed)
+    return build(ArithmeticTaskConfig(kind="arithmetic", **given), seed)
 
 
 def numbers(prompt):
@@ -89,11 +89,11 @@ def test_an_answer_that_cannot_be_scored_counts_as_wrong():
 
 
 def test_accuracy_needs_a_reward_that_judges():
-    shaped = task(rewards=[LengthReward(kind="length", target=1)])
+    shaped = task(rewards=[LengthRewardConfig(kind="length", target=1)])
     prompts = shaped.prompts(0, 1)
     assert shaped.measure(prompts, [["1"]]) == {}
     with pytest.raises(ConfigError, match=r"accuracy = 'lenght' names no reward; did you mean 'length'\?"):
-        task(rewards=[LengthReward(kind="length", target=1)], accuracy="lenght")
+        task(rewards=[LengthRewardConfig(kind="length", target=1)], accuracy="lenght")
 
 
 def test_worked_examples_are_earlier_turns():

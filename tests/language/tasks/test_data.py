@@ -6,7 +6,7 @@ import json
 import pytest
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.language.task_settings import JsonlTask
+from anygrpo.language.task_settings import JsonlTaskConfig
 from anygrpo.language.tasks.data import read_rows
 from anygrpo.language.tasks.jsonl import Jsonl
 from anygrpo.language.tasks.messages import clean_prompt
@@ -147,7 +147,7 @@ def test_one_system_message(tmp_path):
         for i in range(20)
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    config = JsonlTask(
+    config = JsonlTaskConfig(
         kind="data",
         path=str(tmp_path / "a.jsonl"),
         rewards=[{"kind": "number"}],

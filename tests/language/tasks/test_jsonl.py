@@ -6,7 +6,7 @@ import pytest
 
 from anygrpo.core.build import build_task as build
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.language.task_settings import JsonlTask
+from anygrpo.language.task_settings import JsonlTaskConfig
 from anygrpo.language.tasks.jsonl import share_of
 
 NUMBER = ({"kind": "number"},)
@@ -26,7 +26,7 @@ def make(tmp_path):
     built = []
 
     def make(rows, rewards=NUMBER, seed=0, **given):
-        config = JsonlTask.model_validate(
+        config = JsonlTaskConfig.model_validate(
             {"kind": "jsonl", "path": write(tmp_path / "data.jsonl", rows), "rewards": rewards, **given}
         )
         built.append(build(config, seed))
@@ -98,7 +98,7 @@ def test_user_function_gets_its_columns(make, tmp_path):
         "def f(prompts, outputs, low, bonus=0.0): return [float(o) - x + bonus for o, x in zip(outputs, low)]\n"
     )
     rows = [{"prompt": str(i), "low": i, "other": "x"} for i in range(20)]
-    task = make(rows, rewards=[{"function": f"{file}:f", "weight": 2.0, "settings": {"bonus": 0.5}}])
+    task = make(rows, rewards=[{"function": f"{file}:f", "weight": 2.0, "arguments": {"bonus": 0.5}}])
     prompts = task.prompts(0, 2)
     scores = task.score(prompts, [[str(p["low"] + 1), str(p["low"])] for p in prompts])
     assert scores.rewards.tolist() == [[3.0, 1.0]] * 2
@@ -136,10 +136,10 @@ def test_faults_of_the_data_name_file_and_line(make, rows, message):
 
 def test_no_file_and_no_utf8(make, tmp_path):
     with pytest.raises(DataError, match=r"no data file .*none\.jsonl"):
-        build(JsonlTask(kind="jsonl", path=str(tmp_path / "none.jsonl"), rewards=NUMBER), 0)
+        build(JsonlTaskConfig(kind="jsonl", path=str(tmp_path / "none.jsonl"), rewards=NUMBER), 0)
     (tmp_path / "latin.jsonl").write_bytes('{"prompt": "é"}'.encode("latin-1"))
     with pytest.raises(DataError, match="not UTF-8"):
-        build(JsonlTask(kind="jsonl", path=str(tmp_path / "latin.jsonl"), rewards=NUMBER), 0)
+        build(JsonlTaskConfig(kind="jsonl", path=str(tmp_path / "latin.jsonl"), rewards=NUMBER), 0)
 
 
 def test_repeated_rows_are_left_out_and_counted(make):
@@ -175,7 +175,7 @@ def test_a_held_out_file(make, tmp_path):
             r"wants 'gold', which is neither a column \(answer\) nor one of its settings",
         ),
         ({"function": "{dir}/r.py:deaf"}, r"does not take 'outputs'"),
-        ({"function": "{dir}/r.py:f", "settings": {"answer": 1}}, r"setting 'answer' is also a column"),
+        ({"function": "{dir}/r.py:f", "arguments": {"answer": 1}}, r"argument 'answer' is also a column"),
         ({"function": "{dir}/broken.py:f"}, r"loading .*broken\.py:f failed: ZeroDivisionError"),
         ({"function": "r:f"}, r"'r:f' does not name an object in a file"),
         ({"kind": "number", "name": "same"}, r"two rewards are called 'same'"),

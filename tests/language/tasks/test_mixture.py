@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anygrpo.core.build import build_task
-from anygrpo.language.task_settings import MixtureTask
+from anygrpo.language.task_settings import MixtureTaskConfig
 from anygrpo.language.tasks.mixture import CYCLE, order
 
 
@@ -13,7 +13,7 @@ from anygrpo.language.tasks.mixture import CYCLE, order
 def task():
     sums = {"kind": "arithmetic", "digits": 1, "held_out": 6, "workers": 1}
     words = {**sums, "operation": "*", "rewards": [{"kind": "length", "target": 2}]}
-    config = MixtureTask(
+    config = MixtureTaskConfig(
         kind="mixture",
         sources=[{"name": "sums", "share": 3, "task": sums}, {"name": "words", "share": 1, "task": words}],
     )
@@ -70,4 +70,4 @@ def test_each_source_has_its_rewards_and_its_measures(task):
 )
 def test_sources_that_cannot_be(sources, message):
     with pytest.raises(Exception, match=message):
-        MixtureTask(kind="mixture", sources=sources)
+        MixtureTaskConfig(kind="mixture", sources=sources)

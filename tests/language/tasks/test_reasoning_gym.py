@@ -8,12 +8,12 @@ import pytest
 
 from anygrpo.core.build import build_task as build
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.language.task_settings import ReasoningGymTask
+from anygrpo.language.task_settings import ReasoningGymTaskConfig
 from anygrpo.language.tasks.gym import extract_answer
 
 
 def task(dataset="chain_sum", seed=0, **given):
-    return build(ReasoningGymTask(kind="reasoning_gym", dataset=dataset, **given), seed)
+    return build(ReasoningGymTaskConfig(kind="reasoning_gym", dataset=dataset, **given), seed)
 
 
 SMALL = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}

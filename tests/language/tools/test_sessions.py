@@ -134,7 +134,7 @@ def test_what_a_sample_started_ends_with_it(sessions, tmp_path):
 
 
 def test_an_environment_keeps_itself(place):
-    sessions = Sessions((), f"{place}:World", TurnsConfig(settings={"start": 3}))
+    sessions = Sessions((), f"{place}:World", TurnsConfig(arguments={"start": 3}))
     assert sessions.check() == "class"
     one = sessions.open()
     begun = asked(one, {"op": "reset", "row": {"n": 1}})

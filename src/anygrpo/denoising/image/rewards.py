@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.core.device import device_of
-from anygrpo.denoising.image.settings import ClipReward, FunctionImageReward
+from anygrpo.denoising.image.settings import ClipRewardConfig, FunctionImageRewardConfig
 from anygrpo.denoising.outcomes import Reward, users
 from anygrpo.errors import ConfigError, DataError
 
@@ -32,7 +32,7 @@ def build_rewards(tables: Any, columns: set[str]) -> list[Reward]:
     return out
 
 
-def _function(table: FunctionImageReward, columns: set[str]) -> Callable[..., Any]:
+def _function(table: FunctionImageRewardConfig, columns: set[str]) -> Callable[..., Any]:
     return users(table.function, table.arguments, columns | {"images", "prompts"}, "images")
 
 
@@ -55,7 +55,7 @@ def _jpeg(sign: float) -> Callable[..., Any]:
     return build
 
 
-def _clip(table: ClipReward, columns: set[str]) -> Callable[..., Any]:
+def _clip(table: ClipRewardConfig, columns: set[str]) -> Callable[..., Any]:
     from transformers import CLIPModel, CLIPProcessor
 
     try:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from anygrpo.recipe.section import Section
 
 
-class ImageReward(Section):
+class ImageRewardConfig(Section):
     """What every reward of pictures has. `name` is its metric: reward/component/NAME."""
 
     weight: float = 1.0
@@ -17,7 +17,7 @@ class ImageReward(Section):
     "The component's name; the kind (or the function's name) where not given."
 
 
-class FunctionImageReward(ImageReward):
+class FunctionImageRewardConfig(ImageRewardConfig):
     """A user's `path.py:function`, called as function(images, prompts, **columns) in the trainer's process.
 
     images: tensors [3, H, W] in [0, 1] on the CPU (videos [F, 3, H, W]); prompts: their texts; each column of the
@@ -30,21 +30,21 @@ class FunctionImageReward(ImageReward):
     "Further keyword arguments."
 
 
-class CompressibilityReward(ImageReward):
+class CompressibilityRewardConfig(ImageRewardConfig):
     """Minus the kilobytes (1000) of the picture as JPEG (DDPO, arXiv 2305.13301)."""
 
     kind: Literal["compressibility"]
     quality: int = Field(95, ge=1, le=100)
 
 
-class IncompressibilityReward(ImageReward):
+class IncompressibilityRewardConfig(ImageRewardConfig):
     """The kilobytes (1000) of the picture as JPEG (DDPO)."""
 
     kind: Literal["incompressibility"]
     quality: int = Field(95, ge=1, le=100)
 
 
-class ClipReward(ImageReward):
+class ClipRewardConfig(ImageRewardConfig):
     """Logit scale x cosine of picture and prompt under a CLIP model of yours, over `divide_by`.
 
     CLIPScore: ViT-L/14, 100. PickScore: its ViT-H model, 26 (peers' unit).
@@ -69,7 +69,7 @@ def _kind_of_functions(tables: Any) -> Any:
 ImageRewards = Annotated[
     tuple[
         Annotated[
-            FunctionImageReward | CompressibilityReward | IncompressibilityReward | ClipReward,
+            FunctionImageRewardConfig | CompressibilityRewardConfig | IncompressibilityRewardConfig | ClipRewardConfig,
             Field(discriminator="kind"),
         ],
         ...,

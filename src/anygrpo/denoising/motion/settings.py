@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from anygrpo.denoising.settings import Denoising
+from anygrpo.denoising.settings import DenoisingConfig
 from anygrpo.recipe.section import Section
 
 
-class MDMPolicyConfig(Denoising):
+class MDMPolicyConfig(DenoisingConfig):
     """An MDM checkpoint as it is (model*.pt, args.json beside it), or a network of yours in its place."""
 
     kind: Literal["mdm"] = "mdm"
@@ -49,7 +49,7 @@ class MDMPolicyConfig(Denoising):
         return self
 
 
-class MotionReward(Section):
+class MotionRewardConfig(Section):
     """A part of the reward, by name from the built-in ones or a function of yours.
 
     function: `path.py:function`, called by name with what it takes of: motions (joints [L, J, 3] in metres), prompts
@@ -63,7 +63,7 @@ class MotionReward(Section):
     name: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]+$")
 
     @model_validator(mode="after")
-    def _function_where_needed(self) -> MotionReward:
+    def _function_where_needed(self) -> MotionRewardConfig:
         if (self.kind == "function") != (self.function is not None):
             raise ValueError('kind = "function" and `function` go together')
         return self
@@ -90,7 +90,7 @@ class HumanML3DTaskConfig(Section):
     "Longest motion asked for."
     held_out: int = Field(64, ge=1)
     "Measured items, at most."
-    rewards: Annotated[tuple[MotionReward, ...], BeforeValidator(_kind_of_functions)] = Field(min_length=1)
+    rewards: Annotated[tuple[MotionRewardConfig, ...], BeforeValidator(_kind_of_functions)] = Field(min_length=1)
     evaluator: str | None = None
     "`path.py:function`, called once without arguments; returns an object with embed_motions(list of de-normalised"
     "[L, F]) -> [n, D] and embed_texts(prompts) -> [n, D]. With it R-precision, matching distance, FID and diversity"

@@ -6,7 +6,7 @@ from anygrpo.gates.restoration import alignment
 from anygrpo.gates.restoration.measures import measure_of
 from anygrpo.gates.restoration.photographs import Picture, pictures_of, split
 from anygrpo.gates.restoration.quality import Quality, paired_interval
-from anygrpo.gates.restoration.settings import RestorationSection
+from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.task import RestorationTask
 
 __all__ = ["RestorationTask", "build", "paired_interval"]
@@ -15,7 +15,7 @@ SPLIT_SEED = 0
 """The split does not move with the run's seed, so runs of several seeds are compared on the same pictures."""
 
 
-def build(config: RestorationSection, seed: int) -> RestorationTask:
+def build(config: RestorationConfig, seed: int) -> RestorationTask:
     """The task of the recipe.
 
     Raises:
@@ -31,7 +31,7 @@ def build(config: RestorationSection, seed: int) -> RestorationTask:
     return RestorationTask(train, held_out, config, quality_of(config), seed)
 
 
-def quality_of(config: RestorationSection) -> Quality:
+def quality_of(config: RestorationConfig) -> Quality:
     """The reward of the recipe, its measures tried."""
     plugins, lower = {}, set[str]()
     for term in config.perceptual:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.restoration.quality import Measure
-from anygrpo.gates.restoration.settings import PerceptualSection
+from anygrpo.gates.restoration.settings import PerceptualConfig
 
 log = logging.getLogger("anygrpo")
 TRIAL = 256
@@ -19,14 +20,14 @@ TRIAL = 256
 TOLERANCE = 1e-3
 
 
-def measure_of(config: PerceptualSection, side: int) -> tuple[Measure, bool]:
+def measure_of(config: PerceptualConfig, side: int) -> tuple[Measure, bool]:
     """The measure (higher is better), and whether papers report its negative.
 
     Raises:
         ConfigError: it is not there, or does not give one number for each picture.
     """
     if config.function is not None:
-        measure, lower = user_code.load(config.function), False
+        measure, lower = partial(user_code.load(config.function), **config.arguments), False
     else:
         measure, lower = of_pyiqa(str(config.metric))
     _try(config, measure, side if config.weight else max(side, TRIAL))
@@ -40,7 +41,7 @@ def of_pyiqa(name: str) -> tuple[Measure, bool]:
         ConfigError: pyiqa or the metric is not there, or its weights are not.
     """
     try:
-        import pyiqa
+        import pyiqa  # type: ignore[import-not-found]
     except ImportError as error:
         raise ConfigError(f"metric = {name!r}: {error}", "pip install anygrpo[pyiqa]") from error
     if name not in (known := pyiqa.list_models()):
@@ -62,7 +63,7 @@ def of_pyiqa(name: str) -> tuple[Measure, bool]:
     return measure, bool(metric.lower_better)
 
 
-def _try(config: PerceptualSection, measure: Measure, side: int) -> None:
+def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
     """On two pictures that differ, once together and once alone.
 
     Raises:

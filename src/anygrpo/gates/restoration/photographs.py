@@ -12,7 +12,7 @@ from torch import Tensor
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.gates.restoration.listing import Entry, Form, Part, entries, forms_of
 from anygrpo.gates.restoration.reading import read, reduced, size_of
-from anygrpo.gates.restoration.settings import FolderSection
+from anygrpo.gates.restoration.settings import FolderConfig
 
 SHIPPED = {
     "skimage": (
@@ -66,7 +66,7 @@ class Picture:
         return x
 
 
-def pictures_of(config: FolderSection, group: int, longest: int | None, scale: int) -> list[Picture]:
+def pictures_of(config: FolderConfig, group: int, longest: int | None, scale: int) -> list[Picture]:
     """The pictures of a set; only headers are read.
 
     Raises:
@@ -82,7 +82,7 @@ def pictures_of(config: FolderSection, group: int, longest: int | None, scale: i
     return [_picture(e, config, group, longest or 0, scale) for e in listed]
 
 
-def _forms(config: FolderSection, root: Path, scale: int) -> tuple[Form, ...]:
+def _forms(config: FolderConfig, root: Path, scale: int) -> tuple[Form, ...]:
     if config.layout is not None:
         return forms_of(config.layout, root, scale)
     assert config.clean is not None
@@ -94,7 +94,7 @@ def _forms(config: FolderSection, root: Path, scale: int) -> tuple[Form, ...]:
     return (Form(as_template(config.clean), degraded, scene=config.scene),)
 
 
-def _picture(entry: Entry, config: FolderSection, group: int, longest: int, scale: int) -> Picture:
+def _picture(entry: Entry, config: FolderConfig, group: int, longest: int, scale: int) -> Picture:
     size = size_of(entry.clean)
     if not entry.degraded:
         size = reduced(*size, longest)

@@ -13,7 +13,7 @@ from anygrpo.core.task import epoch_indices
 from anygrpo.gates.restoration.degradations import degrade, reduced, turned, uniform
 from anygrpo.gates.restoration.photographs import Picture
 from anygrpo.gates.restoration.recent import Recent
-from anygrpo.gates.restoration.settings import DegradationSection, RestorationSection
+from anygrpo.gates.restoration.settings import DegradationConfig, RestorationConfig
 
 Prompt = dict[str, Any]
 """{"degraded": [3, h, w], "clean": [3, H, W], "degradation", "strength", "picture", ...}; H = h x task.scale."""
@@ -25,7 +25,7 @@ WAYS = {"none": 1, "flips": 4, "all": 8}
 DRAWS = 1000
 """Samples after which every set has had its share exactly."""
 
-Kind = DegradationSection | int
+Kind = DegradationConfig | int
 """A degradation that is made, or the number of a pair's degraded picture."""
 
 
@@ -38,7 +38,7 @@ class Pool:
         seed: of crops, strengths and degradations.
     """
 
-    def __init__(self, pictures: list[Picture], config: RestorationSection, seed: int) -> None:
+    def __init__(self, pictures: list[Picture], config: RestorationConfig, seed: int) -> None:
         self.pictures, self.config, self.seed = pictures, config, seed
         self.cells: list[tuple[Picture, Kind]] = [(p, kind) for p in pictures for kind in self.kinds(p)]
         self._files, self._samples = Recent(FILES), Recent(SAMPLES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -35,7 +35,7 @@ STRENGTHS: dict[str, Strength] = {
 }
 
 
-class DegradationSection(Section):
+class DegradationConfig(Section):
     """One degradation and the range its strength is drawn from, uniformly; units as in `STRENGTHS`."""
 
     name: DegradationName
@@ -43,7 +43,7 @@ class DegradationSection(Section):
     high: float
 
     @model_validator(mode="after")
-    def _possible(self) -> DegradationSection:
+    def _possible(self) -> DegradationConfig:
         known = STRENGTHS[self.name]
         if self.low > self.high:
             raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
@@ -60,17 +60,17 @@ class DegradationSection(Section):
         return self
 
 
-def _all_degradations() -> list[DegradationSection]:
+def _all_degradations() -> list[DegradationConfig]:
     names: tuple[DegradationName, ...] = get_args(DegradationName)
-    return [DegradationSection(name=n, low=STRENGTHS[n].low, high=STRENGTHS[n].high) for n in names]
+    return [DegradationConfig(name=n, low=STRENGTHS[n].low, high=STRENGTHS[n].high) for n in names]
 
 
-def _twice(degradations: list[DegradationSection]) -> None:
+def _twice(degradations: list[DegradationConfig]) -> None:
     if len({d.name for d in degradations}) != len(degradations):
         raise ValueError("a degradation is named twice; give it one wider range")
 
 
-class FolderSection(Section):
+class FolderConfig(Section):
     """A set of pictures: a layout that is known, or where they lie."""
 
     layout: Layout | None = None
@@ -91,13 +91,13 @@ class FolderSection(Section):
     is there to test on, all of it is trained on."""
     share: float | None = Field(default=None, gt=0)
     "How often it is drawn beside the other sets. None: as often as it has pictures."
-    degradations: list[DegradationSection] | None = Field(default=None, min_length=1)
+    degradations: list[DegradationConfig] | None = Field(default=None, min_length=1)
     "Made of its clean pictures; None: the task's."
     aligned: Literal["check", "trust"] = "check"
     "check: a pair that is shifted, or of two different pictures, is an error. trust: it is not looked for."
 
     @model_validator(mode="after")
-    def _one_way(self) -> FolderSection:
+    def _one_way(self) -> FolderConfig:
         if (self.layout is None) == (self.clean is None):
             raise ValueError("name either a layout or where the clean pictures lie (clean)")
         if self.layout is not None and self.degraded is not None:
@@ -112,19 +112,21 @@ class FolderSection(Section):
         return self
 
 
-class PerceptualSection(Section):
+class PerceptualConfig(Section):
     """A further reward term, or with weight 0 a measure that is only reported."""
 
     name: str
     weight: float
     function: str | None = None
     "path.py:function(restored [n, 3, H, W], clean [n, 3, H, W]) -> [n], higher is better."
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "Further keyword arguments of the function."
     metric: str | None = None
     """Name of a metric of pyiqa ("lpips", "dists", "niqe"; `pip install anygrpo[pyiqa]`). One that is better when lower
     enters the reward with the opposite sign; tables show it as it is."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> PerceptualSection:
+    def _one_source(self) -> PerceptualConfig:
         if (self.function is None) == (self.metric is None):
             raise ValueError(f"{self.name}: name either a function or a metric of pyiqa")
         if self.name in ("psnr", "ssim"):
@@ -132,7 +134,7 @@ class PerceptualSection(Section):
         return self
 
 
-class WorstSection(Section):
+class WorstConfig(Section):
     """Train on the samples the start model restores worst."""
 
     share: float = Field(0.3, gt=0, le=1)
@@ -141,17 +143,17 @@ class WorstSection(Section):
     "JSON written by an earlier ranking; none: rank with the policy at the start."
 
 
-class RestorationSection(Section):
+class RestorationConfig(Section):
     """[task] of image restoration."""
 
     kind: Literal["restoration"] = "restoration"
-    folder: FolderSection | None = None
+    folder: FolderConfig | None = None
     "None, and no `sets`: the photographs that scikit-image and scikit-learn ship."
-    sets: list[FolderSection] = Field(default_factory=list[FolderSection])
+    sets: list[FolderConfig] = Field(default_factory=list[FolderConfig])
     "Several sets in place of `folder`."
     held_out_share: float = Field(0.4, gt=0, lt=1)
     "Share of scenes (never of patches) kept for evaluation."
-    held_out_draws: int = Field(1, ge=1)
+    held_out_repeats: int = Field(1, ge=1)
     "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
     picture_size: int | None = Field(default=None, ge=0)
     """Longer side that clean pictures are reduced to before anything else; 0 keeps them. None: 128 for the shipped
@@ -166,7 +168,7 @@ class RestorationSection(Section):
     "Pixels around a crop that are degraded with it and cut away, so that it shows no border that its picture lacks."
     augment: Literal["none", "flips", "all"] = "none"
     "Of training crops, drawn once for each. flips: both mirrors. all: quarter turns too."
-    degradations: list[DegradationSection] = Field(default_factory=_all_degradations, min_length=1)
+    degradations: list[DegradationConfig] = Field(default_factory=_all_degradations, min_length=1)
     w_psnr: float = 0.5
     w_ssim: float = 0.5
     psnr_low: float = 10.0
@@ -179,11 +181,11 @@ class RestorationSection(Section):
     "Pixels left out at each border by PSNR and SSIM."
     relative: bool = False
     "Reward the gain over the degraded picture: takes most of a picture's difficulty out of the reward."
-    perceptual: list[PerceptualSection] = Field(default_factory=list)
-    worst: WorstSection | None = None
+    perceptual: list[PerceptualConfig] = Field(default_factory=list)
+    worst: WorstConfig | None = None
 
     @model_validator(mode="after")
-    def _sane(self) -> RestorationSection:
+    def _sane(self) -> RestorationConfig:
         if self.psnr_low >= self.psnr_high:
             raise ValueError(f"psnr_low {self.psnr_low} must be below psnr_high {self.psnr_high}")
         _twice(self.degradations)
@@ -206,6 +208,6 @@ class RestorationSection(Section):
         if any(shares) and not all(shares):
             raise ValueError("give every set a share, or none")
 
-    def every_set(self) -> list[FolderSection]:
+    def every_set(self) -> list[FolderConfig]:
         """The sets in order; the shipped photographs where none is named."""
-        return self.sets or [self.folder or FolderSection(layout="shipped", name="shipped")]
+        return self.sets or [self.folder or FolderConfig(layout="shipped", name="shipped")]

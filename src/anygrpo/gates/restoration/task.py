@@ -16,7 +16,7 @@ from anygrpo.gates.restoration.degradations import enlarged
 from anygrpo.gates.restoration.photographs import Picture
 from anygrpo.gates.restoration.pool import HeldOut, Pool, Prompt, by_group, mixed
 from anygrpo.gates.restoration.quality import Quality
-from anygrpo.gates.restoration.settings import RestorationSection
+from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.strips import write_strips
 
 
@@ -34,7 +34,7 @@ class RestorationTask(Task):
     """
 
     def __init__(
-        self, train: list[Picture], held_out: list[Picture], config: RestorationSection, quality: Quality, seed: int
+        self, train: list[Picture], held_out: list[Picture], config: RestorationConfig, quality: Quality, seed: int
     ) -> None:
         self.train, self.test, self.config, self.quality, self.seed = train, held_out, config, quality, seed
         small = [p.name for p in train if min(p.size) < config.patch]
@@ -45,7 +45,7 @@ class RestorationTask(Task):
             )
         self._pool = Pool(train, config, seed)
         self.pool = range(len(self._pool))
-        self._held = HeldOut(Pool(held_out, config, seed), config.held_out_draws)
+        self._held = HeldOut(Pool(held_out, config, seed), config.held_out_repeats)
         self._keep(list(self.pool))
         if config.worst is not None and config.worst.file is not None:
             self._keep(worst.load(Path(config.worst.file), self.key()))

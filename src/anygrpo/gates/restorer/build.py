@@ -11,11 +11,11 @@ from anygrpo.gates.build import StochasticPolicy, prepared
 from anygrpo.gates.restorer.experts import ExpertsRestorer
 from anygrpo.gates.restorer.frequency import FrequencyRestorer
 from anygrpo.gates.restorer.toolbox import ToolboxRestorer
-from anygrpo.gates.settings import GatedSection, RestorerSection
+from anygrpo.gates.settings import GatedConfig, RestorerConfig
 
 __all__ = ["ExpertsRestorer", "FrequencyRestorer", "ToolboxRestorer", "build"]
 
-NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
+NETWORKS: dict[str, Callable[[RestorerConfig], nn.Module]] = {
     "frequency": lambda c: FrequencyRestorer(
         c.width, c.blocks, c.window, c.fusion, c.concentration, c.gate_features == "detached", c.skip
     ),
@@ -24,12 +24,12 @@ NETWORKS: dict[str, Callable[[RestorerSection], nn.Module]] = {
 }
 
 
-def build(config: RestorerSection, seed: int) -> StochasticPolicy:
+def build(config: RestorerConfig, seed: int) -> StochasticPolicy:
     """The restorer of the recipe, its weights drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = NETWORKS[config.network](config)
     policy = prepared(network, config, seed)
-    plain = {"width", "network", *(RestorerSection.model_fields.keys() - GatedSection.model_fields.keys())}
+    plain = {"width", "network", *(RestorerConfig.model_fields.keys() - GatedConfig.model_fields.keys())}
     policy.source = {"restorer": config.model_dump(include=plain)}
     return policy

@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable
 
 from anygrpo.errors import ConfigError
-from anygrpo.language.task_settings import ArithmeticTask
+from anygrpo.language.task_settings import ArithmeticTaskConfig
 from anygrpo.language.tasks.text import Prompt, TextTask, in_context
 from anygrpo.language.tasks.worded import problem, with_calculator
 from anygrpo.scoring.build import build_rewards
-from anygrpo.scoring.settings import NumberReward
+from anygrpo.scoring.settings import NumberRewardConfig
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
@@ -24,7 +24,7 @@ class Arithmetic(TextTask):
 
     size = 0
 
-    def __init__(self, config: ArithmeticTask, seed: int) -> None:
+    def __init__(self, config: ArithmeticTaskConfig, seed: int) -> None:
         super().__init__(config, seed)
         self.config = config
         self.demonstration = "demonstration" if config.worded else "answer"
@@ -38,7 +38,9 @@ class Arithmetic(TextTask):
         self._held_out = self._draw_held_out(config.held_out)
         self._forbidden = {frozenset(pair) for pair in self._held_out}
         self.judge_by(
-            build_rewards(config.rewards or [NumberReward.model_validate({"kind": "number"})], self.pool, {"answer"}),
+            build_rewards(
+                config.rewards or [NumberRewardConfig.model_validate({"kind": "number"})], self.pool, {"answer"}
+            ),
             config.accuracy,
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from anygrpo.core.task import epoch_indices
 from anygrpo.errors import DataError
-from anygrpo.language.task_settings import JsonlTask
+from anygrpo.language.task_settings import JsonlTaskConfig
 from anygrpo.language.tasks.data import Row, place, read_rows
 from anygrpo.language.tasks.text import Prompt, TextTask, in_context
 from anygrpo.scoring.build import build_rewards, check_value
@@ -18,7 +18,7 @@ from anygrpo.scoring.build import build_rewards, check_value
 class Jsonl(TextTask):
     """Prompts in shuffled passes; held-out prompts from their own file, or a share chosen by a hash of the prompt."""
 
-    def __init__(self, config: JsonlTask, seed: int) -> None:
+    def __init__(self, config: JsonlTaskConfig, seed: int) -> None:
         super().__init__(config, seed)
         self.config, self.demonstration = config, config.answer_column or ""
         read = lambda path, split: distinct(read_rows(path, config.prompt_column, split, config.subset), path)  # noqa: E731
@@ -78,17 +78,18 @@ def distinct(rows: list[Row], path: str) -> list[Row]:
     return list(first.values())
 
 
-def _check_values(rows: list[Row], path: str, config: JsonlTask) -> None:
+def _check_values(rows: list[Row], path: str, config: JsonlTaskConfig) -> None:
     """Raises: DataError for the first row with which a reward could give no verdict (unless no row has its column)."""
     for reward in (*config.rewards, *config.evaluation_rewards):
-        if not hasattr(reward, "column") or not any(reward.column in row for _, row in rows):
+        column = getattr(reward, "column", None)
+        if column is None or not any(column in row for _, row in rows):
             continue
         for line, row in rows:
-            if (fault := check_value(reward, row.get(reward.column), row)) is not None:
+            if (fault := check_value(reward, row.get(column), row)) is not None:
                 raise DataError(f"{place(path, line)}: {fault}", "mend or remove that row")
 
 
-def _check_disjoint(train: list[Row], held_out: list[Row], config: JsonlTask) -> None:
+def _check_disjoint(train: list[Row], held_out: list[Row], config: JsonlTaskConfig) -> None:
     lines = {_key(row["prompt"]): line for line, row in train}
     both = [(lines[_key(row["prompt"])], line) for line, row in held_out if _key(row["prompt"]) in lines]
     if both:

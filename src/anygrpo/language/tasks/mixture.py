@@ -10,7 +10,7 @@ from torch import Tensor
 
 from anygrpo.core.build import build_task
 from anygrpo.core.task import Scores, Stored, Task
-from anygrpo.language.task_settings import MixtureTask
+from anygrpo.language.task_settings import MixtureTaskConfig
 from anygrpo.language.tasks.text import Prompt
 
 CYCLE = 1000
@@ -21,7 +21,7 @@ class Mixture(Task):
     """Prompt i belongs to one source, by a fixed order that keeps every stretch near the shares; within a source its
     prompts come in that source's own order. Each prompt says its source in the column "source"."""
 
-    def __init__(self, config: MixtureTask, seed: int) -> None:
+    def __init__(self, config: MixtureTaskConfig, seed: int) -> None:
         self.names = [source.name for source in config.sources]
         self.tasks = [build_task(source.section, seed) for source in config.sources]
         self._cycle = order([source.share for source in config.sources])
@@ -45,7 +45,9 @@ class Mixture(Task):
     def score(self, prompts: list[Prompt], outputs: list[list[str]]) -> Scores:
         return self.score_async(prompts, outputs).result()
 
-    def score_async(self, prompts: list[Prompt], outputs: list[list[str]]) -> _Waiting:
+    def score_async(  # type: ignore[override]
+        self, prompts: list[Prompt], outputs: list[list[str]]
+    ) -> _Waiting:
         """Every source's scoring is begun before any is waited for."""
         parts = self._parts(prompts)
         begun = [

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from anygrpo.errors import DataError
-from anygrpo.language.task_settings import ReasoningGymTask
+from anygrpo.language.task_settings import ReasoningGymTaskConfig
 from anygrpo.language.tasks.gym import create
 from anygrpo.language.tasks.text import Prompt, TextTask, in_context
 from anygrpo.scoring.build import build_rewards
@@ -25,7 +25,7 @@ class ReasoningGym(TextTask):
 
     size = 0
 
-    def __init__(self, config: ReasoningGymTask, seed: int) -> None:
+    def __init__(self, config: ReasoningGymTaskConfig, seed: int) -> None:
         super().__init__(config, seed)
         self.config = config
         self._source = create(config.dataset, config.parameters, SPAN * (seed + 1))

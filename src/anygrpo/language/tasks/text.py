@@ -6,7 +6,7 @@ from typing import Any
 
 from anygrpo.core.task import Scores, Stored, Success, Task
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.language.task_settings import TextTask as TextTaskSection
+from anygrpo.language.task_settings import TextTaskConfig
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.tasks.messages import SYSTEM, Messages, clean_prompt, with_system
 from anygrpo.scoring.attacks import Tried
@@ -21,7 +21,7 @@ Prompt = dict[str, Any]
 FULL_MARKS = 1.0 - 1e-6
 
 
-def in_context(config: TextTaskSection, prompt: str | Messages) -> str | Messages:
+def in_context(config: TextTaskConfig, prompt: str | Messages) -> str | Messages:
     """The prompt with the task's system message and worked examples before it; unchanged where it has neither."""
     if not config.system and not config.examples:
         return prompt
@@ -46,7 +46,7 @@ class TextTask(Task):
     demonstration = "answer"
     """The column that holds gold answers."""
 
-    def __init__(self, config: TextTaskSection, seed: int) -> None:
+    def __init__(self, config: TextTaskConfig, seed: int) -> None:
         self.seed = seed
         self.pool = Pool(config.workers, config.worker_memory_mb)
         self._evaluation_rewards, self._judged = config.evaluation_rewards, set[str]()

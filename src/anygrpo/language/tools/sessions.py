@@ -109,7 +109,7 @@ class Sessions:
         ours, theirs = socket.socketpair()
         request = {
             "op": "open", "key": number, "tools": self.tools, "environment": self.environment,
-            "settings": self.config.settings, "output": self.config.output,
+            "settings": self.config.arguments, "output": self.config.output,
         }  # fmt: skip
         for again in (False, True):
             server = self._server(number % self.config.servers, again)

@@ -16,7 +16,7 @@ class TurnsConfig(Section):
 
     format: Literal["auto"] | FormatName = "auto"
     "How the model writes a call. auto: as its chat template writes one; hermes, where the template knows no tools."
-    settings: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, Any] = Field(default_factory=dict)
     "Arguments of the environment's class."
     timeout: float = Field(default=10.0, gt=0)
     "Seconds that a tool, or a step of an environment, may take before its process is ended."

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from anygrpo.selection.scorer_settings import EndpointScorer
+from anygrpo.selection.scorer_settings import EndpointScorerConfig
 from anygrpo.selection.scorers.scorer import Judgement, Shown
 from anygrpo.selection.scorers.template import IMAGE, Template, compared, plain
 
@@ -15,7 +15,7 @@ from anygrpo.selection.scorers.template import IMAGE, Template, compared, plain
 class FromEndpoint:
     """The endpoint answers, and the answer is compared with the truth. Retries and limits are the client's."""
 
-    def __init__(self, config: EndpointScorer) -> None:
+    def __init__(self, config: EndpointScorerConfig) -> None:
         from anygrpo.scoring.endpoint import Client, Endpoint
 
         self.config = config

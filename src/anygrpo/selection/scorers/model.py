@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.models import loading
-from anygrpo.selection.scorer_settings import ModelScorer
+from anygrpo.selection.scorer_settings import ModelScorerConfig
 from anygrpo.selection.scorers.scorer import Judgement, Shown
 from anygrpo.selection.scorers.template import Template, compared, truths
 
@@ -20,7 +20,7 @@ from anygrpo.selection.scorers.template import Template, compared, truths
 class FromModel:
     """Label likelihood, likelihood of the true answer, or generation, after a rendered prompt."""
 
-    def __init__(self, config: ModelScorer) -> None:
+    def __init__(self, config: ModelScorerConfig) -> None:
         self.config = config
         self.template = Template(config.template, config.instruction, config.labels)
         told = [config.model, config.dtype, config.method, config.labels, config.match, config.max_new_tokens]
@@ -32,8 +32,8 @@ class FromModel:
         way = {"labels": self._labels, "answer": self._answer, "generation": self._generated}[self.config.method]
         order = sorted(range(len(shown)), key=lambda i: sum(len(str(d)) for d in shown[i].demonstrations))
         out: list[Judgement] = [""] * len(shown)
-        for a in range(0, len(order), self.config.batch):
-            part = order[a : a + self.config.batch]
+        for a in range(0, len(order), self.config.batch_size):
+            part = order[a : a + self.config.batch_size]
             for i, judgement in zip(part, way([shown[i] for i in part])):
                 out[i] = judgement
         return out
@@ -169,7 +169,7 @@ def _vision(name: str, dtype: torch.dtype, device: str) -> tuple[Any, Any]:
 
     try:
         processor = AutoProcessor.from_pretrained(name)
-        model = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)
+        model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise DataError(f"cannot load the vision-language model {name!r}: {first}", "a Hub name or a folder") from None

@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from anygrpo.core import user_code
-from anygrpo.selection.scorer_settings import PythonScorer
+from anygrpo.selection.scorer_settings import PythonScorerConfig
 from anygrpo.selection.scorers.scorer import Judgement, Shown, parts_of
 
 
 class FromPython:
     """`judge(query, demonstrations)` of a file. Its judgements are those of the file's present text."""
 
-    def __init__(self, config: PythonScorer) -> None:
-        self.config, self.function = config, user_code.load(config.function)
+    def __init__(self, config: PythonScorerConfig) -> None:
+        self.config, self.function = config, partial(user_code.load(config.function), **config.arguments)
         text = Path(config.function.rpartition(":")[0]).read_bytes()
-        self.identity = f"{config.function}|{config.version}|{hashlib.sha256(text).hexdigest()}"
+        given = repr(sorted(config.arguments.items())) if config.arguments else ""
+        self.identity = f"{config.function}|{config.version}{given}|{hashlib.sha256(text).hexdigest()}"
 
     def judge(self, shown: Sequence[Shown]) -> list[Judgement]:
         if self.config.concurrency == 1:
