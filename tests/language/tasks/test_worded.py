@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from anygrpo.language.task_settings import ArithmeticTask
+from anygrpo.language.task_settings import ArithmeticTaskConfig
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.tasks.arithmetic import Arithmetic
 from anygrpo.language.tasks.worded import HELD_OUT, TRAINING
@@ -20,7 +20,7 @@ import guess
 
 def task(**settings):
     given = {"kind": "arithmetic", "operation": "*", "digits": 3, "worded": True, "held_out": 12, **settings}
-    return Arithmetic(ArithmeticTask(**given), seed=0)
+    return Arithmetic(ArithmeticTaskConfig(**given), seed=0)
 
 
 def test_phrasings_are_of_one_side_and_say_what_the_answer_is():
@@ -52,9 +52,9 @@ def test_a_demonstration_with_the_tool():
 
 def test_settings_that_say_nothing_are_refused():
     with pytest.raises(ValidationError, match="products"):
-        ArithmeticTask(kind="arithmetic", worded=True)
+        ArithmeticTaskConfig(kind="arithmetic", worded=True)
     with pytest.raises(ValidationError, match="worded = true"):
-        ArithmeticTask(kind="arithmetic", tool="calculator")
+        ArithmeticTaskConfig(kind="arithmetic", tool="calculator")
 
 
 def test_the_calculator_works_out_and_refuses():
