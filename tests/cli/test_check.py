@@ -51,7 +51,7 @@ def test_a_serious_fault_given_by_a_flag_exits_5(recipe, capsys):
 
 def test_chinese(recipe, capsys):
     assert main(["check", recipe, "--seconds", "1", "--lang", "zh"]) == 0
-    assert "更新前对数比值" in capsys.readouterr().out.replace("\n", "")
+    assert "更新前对数概率比" in capsys.readouterr().out.replace("\n", "")
 
 
 def test_an_unknown_stage_is_a_usage_error(recipe, capsys):

@@ -9,7 +9,7 @@ from typing import Any
 KINDS: dict[str, tuple[str, str, str]] = {
     "advantage": ("algorithm.advantage", "rewards [P, G] to advantages [P, G]", "由奖励 [P, G] 得到优势 [P, G]"),
     "objective": ("algorithm.objective", "the loss of each decision", "每个决策的损失"),
-    "kl": ("algorithm.kl", "KL(policy || reference) of each decision", "每个决策的 KL(策略 || 参考策略)"),
+    "kl": ("algorithm.kl", "KL(policy || reference) of each decision", "每个决策的 KL（策略 || 参考策略）"),
     "reduction": ("algorithm.reduction", "what a decision's loss is divided by", "每个决策的损失除以什么"),
     "filter": ("algorithm.filters[].kind", "which groups and samples are used", "使用哪些组和样本"),
     "schedule": ("kind of any scheduled number", "how a number moves over a stage", "数值在一个阶段中如何变化"),

@@ -176,13 +176,13 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "per_minute": ("Most requests a minute; 0 for no limit.", "每分钟请求上限；0 表示不限。"),
     "parameters": ("Put into the request: max_tokens, seed, ...", "放入请求的参数：max_tokens、seed 等。"),
     "structured": ("How the form of the answer is asked for.", "如何要求回答的格式。"),
-    "prompt_price": ("Money for a million prompt tokens.", "每百万输入词元的价格。"),
-    "completion_price": ("Money for a million completion tokens.", "每百万输出词元的价格。"),
+    "prompt_price": ("Money for a million prompt tokens.", "每百万输入 token 的价格。"),
+    "completion_price": ("Money for a million completion tokens.", "每百万输出 token 的价格。"),
     "budget": ("No question is asked once so much is spent; 0 for no limit.", "花费达到此值后不再提问；0 表示不限。"),
     "device": ("Where the model computes.", "模型所在的设备。"),
     "dtype": ("Type that the model computes in.", "模型的计算精度。"),
     "batch_size": ("Outputs scored at once.", "一次评分的输出数。"),
-    "max_length": ("Longer conversations, in tokens, are invalid.", "超过此词元数的对话视为无效。"),
+    "max_length": ("Longer conversations, in tokens, are invalid.", "超过此 token 数的对话视为无效。"),
     "load_timeout": ("Seconds for loading the model.", "加载模型的秒数上限。"),
 }
 """Key -> (English, Chinese)."""

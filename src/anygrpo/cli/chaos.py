@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 def sentence(r: Result, zh: bool) -> str:
     words = {True: ("equal, bit for bit", "逐位相同"), False: ("NOT EQUAL", "不相同"), None: ("not tried", "未试")}
-    code = "" if r.ended is None else f" (exit {r.ended})" if not zh else f"(退出码 {r.ended})"
+    code = "" if r.ended is None else f" (exit {r.ended})" if not zh else f"（退出码 {r.ended}）"
     return f"{r.blow}{code}: {words[r.equal][zh]}" + (f"; {r.note}" if r.note else "")
 
 

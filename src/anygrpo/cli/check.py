@@ -116,10 +116,10 @@ def _plain(text: str) -> Any:
 def _rates(rows: list[dict[str, Any]], zh: bool) -> Any:
     from rich.table import Table
 
-    title = "一次更新移动多少(留出题目)" if zh else "what one update moves, on held-out prompts"
+    title = "一次更新移动多少（留出提示）" if zh else "what one update moves, on held-out prompts"
     table = Table(title=title, title_justify="left")
     headings = (
-        ("学习率", "KL", "|比值-1|", "最大 |对数比值|") if zh else ("rate", "KL", "|ratio - 1|", "largest |log-ratio|")
+        ("学习率", "KL", "|比值-1|", "|对数概率比|") if zh else ("rate", "KL", "|ratio - 1|", "largest |log-ratio|")
     )
     for heading in headings:
         table.add_column(heading, justify="right")

@@ -105,7 +105,7 @@ def _of_recipes(results: dict[str, Any], zh: bool) -> list[str]:
         lines.append(f"{name} ({over}): {interval}: {verdict}")
         needed = "-" if x["seeds_needed"] is None else x["seeds_needed"]
         lines.append(
-            f"  种子间标准差 {x['between_seeds']:.4f};可检出的最小差异 {x['detectable']:.4f};"
+            f"  种子间标准差 {x['between_seeds']:.4f}；可检出的最小差异 {x['detectable']:.4f};"
             f"要证实所测差异每个配方需 {needed} 个种子"
             if zh
             else f"  from seed to seed {x['between_seeds']:.4f}; smallest difference these could show: "
@@ -151,7 +151,7 @@ def sentences(report: dict[str, Any], zh: bool) -> list[str]:
     if report.get("no_effect"):
         names = report["no_effect"].get("names", "?")
         lines.append(
-            f"no_effect:两次运行的曲线完全相同,尽管设置不同({names}):该开关没有接上"
+            f"no_effect:两次运行的曲线完全相同，尽管设置不同({names})：该开关没有接上"
             if zh
             else f"no_effect: the curves are equal although settings differ ({names}): the knob is not wired"
         )
@@ -184,13 +184,13 @@ def _results(found: dict[str, Any], zh: bool) -> list[str]:
         lines.append(f"{name} ({x['n']} {'题' if zh else 'prompts'}): {interval}: {verdict}")
         needed = "-" if x["needed"] is None else x["needed"]
         lines.append(
-            f"  可检出的最小差异 {x['detectable']:.4f};要证实所测差异需 {needed} 题"
+            f"  可检出的最小差异 {x['detectable']:.4f}；要证实所测差异需 {needed} 题"
             if zh
             else f"  smallest difference these prompts could show: {x['detectable']:.4f}; "
             f"to show the measured one: {needed} prompts"
         )
     lines.append(
-        "  区间只覆盖题目,不覆盖种子:每个配方跑三个以上种子后用 anygrpo compare A/* B/*"
+        "  区间只覆盖提示，不覆盖种子：每个配方跑三个以上种子后用 anygrpo compare A/* B/*"
         if zh
         else "  the interval covers prompts, not seeds: for recipes run three seeds or more and compare A/* B/*"
     )
@@ -225,11 +225,11 @@ def _policy(found: dict[str, Any], zh: bool) -> list[str]:
         lines.append(f"{name}: {sample} {unit[0]}, {decision} {unit[1]}{exact}")
     top = found["modules"][:5]
     moves = "; ".join(f"{r['module']} {r['a']:.1e} | {r['b']:.1e} | {r['between']:.1e}" for r in top)
-    lines.append(("权重相对变化(A | B | 之间):" if zh else "relative change of weights (A | B | between): ") + moves)
+    lines.append(("权重相对变化（A | B | 之间）：" if zh else "relative change of weights (A | B | between): ") + moves)
     flip = found.get("cannot_flip")
     if flip and flip.get("decisions") is not None:
         lines.append(
-            f"可证明首选不变的决策 {flip['decisions']:.1%},题目 {flip['prompts']:.1%}"
+            f"可证明首选不变的决策 {flip['decisions']:.1%}，提示 {flip['prompts']:.1%}"
             if zh
             else f"most likely choice provably the same: {flip['decisions']:.1%} of decisions, "
             f"{flip['prompts']:.1%} of prompts"

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 def sentences(parts: list[Part], goes_on: int | None, zh: bool) -> list[str]:
     words = (
-        {"whole": "完好", "damaged": "损坏", "other": "非运行所写,未检查"}
+        {"whole": "完好", "damaged": "损坏", "other": "非运行所写，未检查"}
         if zh
         else {"other": "not the run's, not looked at"}
     )

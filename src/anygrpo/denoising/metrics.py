@@ -24,7 +24,7 @@ METRICS: tuple[Metric, ...] = (
         "frames x features of a motion; channels x height x width of an image latent",
         "depends on the data. A log-prob summed over D has log-ratios of sd d sqrt(D), its mean has d / sqrt(D), the "
         "centred one d, with d the rms shift of the mean in units of the step's std",
-        "取决于数据。对 D 求和的对数比值标准差为 d sqrt(D)，取平均为 d / sqrt(D)，中心化为 d，"
+        "取决于数据。对 D 求和的对数概率比标准差为 d sqrt(D)，取平均为 d / sqrt(D)，中心化为 d，"
         "其中 d 为均值位移（以步长标准差为单位）的均方根",
         "Above about 100, don't use event_reduction = \"sum\".",
         "D 大于约 100 时不要使用 event_reduction = \"sum\"。",

@@ -49,7 +49,7 @@ def rates_text(found: dict[str, Any], lang: str = "en") -> str:
     zh = lang == "zh"
     if zh:
         head = f"差 {found['difference']:+.4f}，95% 区间 [{low:+.4f}, {high:+.4f}]，p = {found['p']:.2g}"
-        word = "这些题目足以看出这个差别。" if found["shown"] else "这些题目看不出这个差别。"
+        word = "这些提示足以看出这个差别。" if found["shown"] else "这些提示看不出这个差别。"
         more = f"要看出它（5%，功效 80%）需要每边 {found['questions_needed']} 题；逐题配对所需更少。"
     else:
         head = f"difference {found['difference']:+.4f}, 95% interval [{low:+.4f}, {high:+.4f}], p = {found['p']:.2g}"

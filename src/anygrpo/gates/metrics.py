@@ -41,7 +41,7 @@ METRICS: tuple[Metric, ...] = (
         "rises; each degradation has its own start",
         "上升；各退化类型起点不同",
         "One falls while the mean rises: its prompts are too few or too hard; balance task.degradations.",
-        "均值升而某类下降：该类题目过少或过难；平衡 task.degradations。",
+        "均值升而某类下降：该类提示过少或过难；平衡 task.degradations。",
     ),
     Metric(
         "eval/ssim",

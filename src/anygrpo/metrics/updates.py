@@ -131,7 +131,7 @@ METRICS: tuple[Metric, ...] = (
         "falls slowly; not below a tenth of its start while reward stands still",
         "缓慢下降；奖励不动时不应低于起点的十分之一",
         "Collapsing: higher clip_high, temperature, or an entropy term. Exploding: remove the entropy term.",
-        "塌缩：提高 clip_high、温度或加熵项；爆炸：去掉熵项。",
+        "坍缩：提高 clip_high、温度或加熵项；爆炸：去掉熵项。",
     ),
     Metric(
         "loss/total",
@@ -235,7 +235,7 @@ METRICS: tuple[Metric, ...] = (
         "as the recipe says",
         "与配方一致",
         "Not as planned: log.txt says what the doctor turned.",
-        "与计划不符：log.txt 记录医生的调整。",
+        "与计划不符：log.txt 记录诊断器的调整。",
     ),
     Metric(
         "beta",
@@ -246,7 +246,7 @@ METRICS: tuple[Metric, ...] = (
         "as the recipe says",
         "与配方一致",
         "Not as planned: log.txt says what the doctor turned.",
-        "与计划不符：log.txt 记录医生的调整。",
+        "与计划不符：log.txt 记录诊断器的调整。",
     ),
     Metric(
         "guarded",

@@ -30,17 +30,17 @@ def attacks(subject: Subject) -> Outcome:
     if earned:
         text = (
             "{earned} of {tried} attacks earned a reward: {which}",
-            "{tried} 次攻击中有 {earned} 次得到奖励:{which}",
+            "{tried} 次攻击中有 {earned} 次得到奖励：{which}",
         )
         cure = (
             "compare values in the tests, not what the answer says of itself",
-            "测试应比较数值,而不是相信答案自己的说法",
+            "测试应比较数值，而不是相信答案自己的说法",
         )
         return Outcome("attacks", "serious", text, cure, numbers, rows)
     if lazy:
-        text = ("answers without work pass all tests: {which}", "不做任何事的答案也通过全部测试:{which}")
+        text = ("answers without work pass all tests: {which}", "不做任何事的答案也通过全部测试：{which}")
         cure = ("give tests whose results differ from each other", "请给出结果互不相同的测试")
         return Outcome("attacks", "warning", text, cure, numbers, rows)
     return Outcome(
-        "attacks", "ok", ("{tried} attacks tried, none earned", "尝试 {tried} 次攻击,均未得分"), numbers=numbers
+        "attacks", "ok", ("{tried} attacks tried, none earned", "尝试 {tried} 次攻击，均未得分"), numbers=numbers
     )

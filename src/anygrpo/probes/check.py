@@ -127,7 +127,7 @@ def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
     try:
         return probe(subject)
     except Exception as error:
-        text = ("this probe failed: {error}", "该检查失败:{error}")
+        text = ("this probe failed: {error}", "该检查失败：{error}")
         return Outcome(name, "serious", text, numbers={"error": f"{type(error).__name__}: {error}"})
 
 

@@ -45,7 +45,7 @@ def time_slices(subject: Subject) -> Outcome:
     text = (
         "scored in two slices of time, a log-prob differs by {worst:.3g}: a decision's score depends on which others "
         "are asked for",
-        "分两段打分时对数概率相差 {worst:.3g}:一个决策的分数取决于同时请求了哪些决策",
+        "分两段打分时对数概率相差 {worst:.3g}：一个决策的分数取决于同时请求了哪些决策",
     )
     cure = ("score decision t from what came before t, whatever the slice", "决策 t 的分数只应取决于 t 之前的内容")
     return Outcome("time_slices", "serious", text, cure, numbers, certainty="certain")
@@ -69,11 +69,11 @@ def state_restored(subject: Subject) -> Outcome:
         text = (
             "after weights were saved, moved and loaded, a log-prob differs by {gap:.3g}: something that scores is not "
             "among the trainable weights",
-            "权重保存、移动、再加载之后对数概率相差 {gap:.3g}:参与打分的东西不在可训练权重之中",
+            "权重保存、移动、再加载之后对数概率相差 {gap:.3g}：参与打分的东西不在可训练权重之中",
         )
         cure = (
             "hold no copy or cast of the weights beside `trainable()`, or renew it when they change",
-            "不要在 `trainable()` 之外另存权重副本,或在权重变化时更新它",
+            "不要在 `trainable()` 之外另存权重副本，或在权重变化时更新它",
         )
         return Outcome("state_restored", "serious", text, cure, numbers, certainty="certain")
     if moved == 0.0:

@@ -29,7 +29,7 @@ def no_effect(subject: Subject) -> Outcome:
     text = "; ".join(english for english, _ in found), ";".join(chinese for _, chinese in found)
     cure = (
         "take them out, or make them act: minibatches or epochs above 1 for a clip, beta above 0 for a KL",
-        "删去它们,或让它们起作用:要裁剪,minibatches 或 epochs 需大于 1;要 KL,beta 需大于 0",
+        "删去它们，或让它们起作用：要裁剪，minibatches 或 epochs 需大于 1；要 KL,beta 需大于 0",
     )
     return Outcome("no_effect", "warning", text, cure, numbers, certainty="certain")
 
@@ -44,7 +44,7 @@ def _clip(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
         return []
     return [(
         "the ratio clip: one update a rollout, so the ratio is 1 when the loss is taken",
-        "比值裁剪:每个 rollout 只更新一次,计算损失时比值恒为 1",
+        "比值裁剪：每个 rollout 只更新一次，计算损失时比值恒为 1",
     )]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def _norm(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
         return []
     return [(
         "grad_clip = {limit:g}: the gradient's norm is {norm:.2g}",
-        "grad_clip = {limit:g}:梯度范数为 {norm:.2g}",
+        "grad_clip = {limit:g}：梯度范数为 {norm:.2g}",
     )]  # fmt: skip
 
 
@@ -79,5 +79,5 @@ def _signs(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
         return []
     return [(
         "the comparison inside groups: in {one_sign:.0%} of them all advantages have one sign",
-        "组内比较:{one_sign:.0%} 的组内优势同号",
+        "组内比较：{one_sign:.0%} 的组内优势同号",
     )]  # fmt: skip

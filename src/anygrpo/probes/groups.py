@@ -31,19 +31,22 @@ def sampling(subject: Subject) -> Outcome:
     if fixed:
         text = (
             "another seed gives the very same samples: nothing is explored",
-            "换随机种子得到完全相同的样本:没有探索",
+            "换随机种子得到完全相同的样本：没有探索",
         )
         cure = (
             "sample at a temperature above 0, from a generator seeded with the given seed",
-            "采样温度须大于 0,并用给定种子",
+            "采样温度须大于 0，并用给定种子",
         )
         return Outcome("sampling", "serious", text, cure, numbers, certainty="certain")
     if not same:
-        text = ("the same seed gives different samples: a resumed run will differ", "同一种子得到不同样本:续训不可复现")
+        text = (
+            "the same seed gives different samples: a resumed run will differ",
+            "同种子得到不同样本：续训不可复现",
+        )
         return Outcome(
             "sampling", "warning", text, ("draw from a generator seeded with `seed`", "用 seed 初始化生成器"), numbers
         )
-    text = ("same seed, same samples; another seed, others", "同种子同样本,换种子换样本")
+    text = ("same seed, same samples; another seed, others", "同种子同样本，换种子换样本")
     return Outcome("sampling", "ok", text, numbers=numbers)
 
 
@@ -82,18 +85,18 @@ def live_groups(subject: Subject) -> Outcome:
 
 def _why_dead(numbers: dict[str, Any]) -> Text:
     if numbers["live"] >= 0.25:
-        return ("a filter removes the live groups: loosen it", "过滤器去掉了有差异的组:放宽它")
+        return ("a filter removes the live groups: loosen it", "过滤器去掉了有差异的组：放宽它")
     if numbers["equal_outputs"] > 0.5:
         return (
             "the samples of a group are identical: raise the sampling temperature, check the seed of each sample",
-            "同组样本完全相同:提高采样温度,检查每个样本的种子",
+            "同组样本完全相同：提高采样温度，检查每个样本的种子",
         )
     if numbers["all_best"] > numbers["all_worst"]:
-        return ("these prompts are mastered: harder ones, not another rate", "这些题目已掌握:换更难的,而不是调学习率")
+        return ("these prompts are mastered: harder ones, not another rate", "这些提示已掌握：换更难的，而不是调学习率")
     return (
         "no sample succeeds: larger groups, easier prompts first, a reward that grades failures, "
         "a supervised stage before",
-        "没有样本成功:加大组、先易后难、给失败分级的奖励、先做监督阶段",
+        "没有样本成功：加大组、先易后难、给失败分级的奖励、先做监督阶段",
     )
 
 
@@ -143,11 +146,11 @@ def components(subject: Subject) -> Outcome:
     if not dead:
         text = ("all {components} reward components vary", "{components} 个奖励成分都有变化")
         return Outcome("components", "ok", text, numbers=numbers, rows=rows)
-    text = ("constant on every sample: {dead}", "在所有样本上为常数:{dead}")
+    text = ("constant on every sample: {dead}", "在所有样本上为常数：{dead}")
     cure = (
         "unit-test it on a gold answer: "
         "an unreachable format (prompt does not ask for it, regex too strict), or an offset",
-        "用标准答案单测:格式不可达(提示未要求、正则过严),或只是常数偏移",
+        "用标准答案单测：格式不可达（提示未要求、正则过严），或只是常数偏移",
     )
     return Outcome("components", "warning", text, cure, numbers, rows)
 
@@ -180,7 +183,7 @@ def equivalent_settings(subject: Subject) -> Outcome:
     numbers = {"advantage": a.advantage, "equal": ", ".join(equal) or "-", "direction": ", ".join(direction) or "-"}
     text = (
         "on this data, advantage = {advantage} gives the same gradient as: {equal}; the same direction as: {direction}",
-        "在此数据上,advantage = {advantage} 与以下设置梯度相同:{equal};方向相同:{direction}",
+        "在此数据上，advantage = {advantage} 与以下设置梯度相同：{equal}；方向相同：{direction}",
     )
     return Outcome("equivalent_settings", "ok", text, numbers=numbers, rows=rows, certainty="certain")
 

@@ -57,20 +57,20 @@ def _moves(numbers: dict[str, Any], rows: list[dict[str, Any]]) -> Outcome:
         cure = (
             "the graph is cut between weights and log-probs: detached log-probs, an adapter that is not active, "
             "requires_grad set on weights that the forward pass does not use",
-            "权重与对数概率之间的计算图断开:对数概率被 detach、适配器未启用、前向未使用的权重设了 requires_grad",
+            "权重与对数概率之间的计算图断开：对数概率被 detach、适配器未启用、前向未使用的权重设了 requires_grad",
         )
         return Outcome("trainable", "serious", text, cure, numbers, rows, "certain")
     if numbers["idle"]:
         text = (
             "{idle} of {tensors} trainable tensors receive no gradient: {idle_names}",
-            "{tensors} 个可训练张量中 {idle} 个没有梯度:{idle_names}",
+            "{tensors} 个可训练张量中 {idle} 个没有梯度：{idle_names}",
         )
-        cure = ("freeze them, or find what keeps them out of the loss", "冻结它们,或查明为何不进入损失")
+        cure = ("freeze them, or find what keeps them out of the loss", "冻结它们，或查明为何不进入损失")
         return Outcome("trainable", "warning", text, cure, numbers, rows)
     text = (
         "{weights} weights in {tensors} tensors train ({share:.1%} of the module); two updates at {rate:.1e} move a "
         "module by at most {largest_move:.1e} of itself",
-        "{tensors} 个张量共 {weights} 个权重可训练(占模块 {share:.1%});"
+        "{tensors} 个张量共 {weights} 个权重可训练（占模块 {share:.1%}）；"
         "学习率 {rate:.1e} 两次更新使单个模块最多移动其 {largest_move:.1e}",
     )
     return Outcome("trainable", "ok", text, numbers=numbers, rows=rows)
@@ -120,11 +120,11 @@ def _pulls(numbers: dict[str, Any], norms: dict[str, float], rows: list[dict[str
     if norms.get("policy") == 0:
         text = (
             "the policy term is switched on and its gradient is exactly 0 ({terms})",
-            "策略项已启用,但梯度恰为 0({terms})",
+            "策略项已启用，但梯度恰为 0({terms})",
         )
         cure = (
             "advantages, log-probs or ratios are constant: see ratio_one, live_groups and trainable",
-            "优势、对数概率或比值为常数:见 ratio_one、live_groups、trainable",
+            "优势、对数概率或比值为常数：见 ratio_one、live_groups、trainable",
         )
         return Outcome("gradient_terms", "serious", text, cure, numbers, rows, "certain")
     if numbers["kl_share"] > 1:
@@ -135,10 +135,10 @@ def _pulls(numbers: dict[str, Any], norms: dict[str, float], rows: list[dict[str
         cure = ("lower algorithm.beta ({beta:g}) to 0.001-0.01", "把 algorithm.beta({beta:g})降到 0.001-0.01")
         return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
     if numbers["dead"]:
-        text = ("weighted terms without any gradient: {dead} ({terms})", "有权重却没有梯度的项:{dead}({terms})")
-        cure = ("find out why, or set the weight to 0", "查明原因,或把权重设为 0")
+        text = ("weighted terms without any gradient: {dead} ({terms})", "有权重却没有梯度的项：{dead}({terms})")
+        cure = ("find out why, or set the weight to 0", "查明原因，或把权重设为 0")
         return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
-    return Outcome("gradient_terms", "ok", ("gradient norms: {terms}", "梯度范数:{terms}"), numbers=numbers, rows=rows)
+    return Outcome("gradient_terms", "ok", ("gradient norms: {terms}", "梯度范数：{terms}"), numbers=numbers, rows=rows)
 
 
 def _gradient(subject: Subject, updater: Any, batch: Batch, term: str) -> Tensor:
@@ -167,7 +167,7 @@ def steering(subject: Subject) -> Outcome:
         return not_applicable("steering", ("a supervised stage has no advantages", "监督阶段没有优势"))
     rate = (subject.outcomes.get("learning_rate") or find_rate(subject)).numbers.get("recommended")
     if rate is None or not len(batch):
-        return not_applicable("steering", ("nothing moves the policy: see learning_rate", "策略不动:见 learning_rate"))
+        return not_applicable("steering", ("nothing moves the policy: see learning_rate", "策略不动：见 learning_rate"))
     with subject.untouched():
         updater = subject.updater()
         numbers = replace(subject.numbers, beta=0.0, entropy_coef=0.0, lambda_supervised=0.0, lambda_consistency=0.0)
@@ -181,16 +181,16 @@ def steering(subject: Subject) -> Outcome:
     if end > start:
         text = (
             "a made-up preference is followed: its log-odds rise by {gained:.2g} in {steps} updates at {rate:.1e}",
-            "人为偏好得到遵循:{steps} 次更新(学习率 {rate:.1e})后对数优势升高 {gained:.2g}",
+            "人为偏好得到遵循：{steps} 次更新（学习率 {rate:.1e}）后对数优势升高 {gained:.2g}",
         )
         return Outcome("steering", "ok", text, numbers=values)
     text = (
         "a made-up preference is not followed: its log-odds change by {gained:.2g} in {steps} updates at {rate:.1e}",
-        "人为偏好未被遵循:{steps} 次更新(学习率 {rate:.1e})后对数优势变化 {gained:.2g}",
+        "人为偏好未被遵循：{steps} 次更新（学习率 {rate:.1e}）后对数优势变化 {gained:.2g}",
     )
     cure = (
         "a sign is wrong, or log-probs do not depend on the weights as the loss believes: see trainable and ratio_one",
-        "符号有误,或对数概率与权重的关系不是损失所假定的:见 trainable 与 ratio_one",
+        "符号有误，或对数概率与权重的关系不是损失所假定的：见 trainable 与 ratio_one",
     )
     return Outcome("steering", "serious", text, cure, values)
 

@@ -193,6 +193,6 @@ def warn_of_chinese(name: str, rows: Rows) -> None:
     _warned.add(name)
     warnings.warn(
         f"the reward {name!r} counts words by split(), to which a Chinese sentence is one word; count characters, or "
-        'use kind = "length" (split() 把一整句中文算作一个词;请按字计数)',
+        'use kind = "length" (split() 把一整句中文算作一个词；请按字计数)',
         stacklevel=2,
     )

@@ -33,7 +33,7 @@ WORDS = {
         ),
         "evidence:shrunk": "优势的标准差从 {first} 降到 {now}。",
         "cause": "标准差下限或 epsilon 与差异一样大；并列名次；之后的缩放；过滤后组内都一样。",
-        "prescription": "记录每一级过滤之后的有效组数；再把下限和 epsilon 与奖励自身的差异比较。",
+        "prescription": "记录每一级过滤之后有信号的组数；再把下限和 epsilon 与奖励自身的差异比较。",
         "principle": "不论奖励如何，z 分数的标准差约为 1",
         "unlike": "Dr. GRPO：它本来就不归一化",
     },

@@ -38,7 +38,7 @@ WORDS = {
             "lambda_supervised = 1 约束主体。`anygrpo check` 可在训练前测出（body）。"
         ),
         "principle": "其余固定时，奖励只能在抽样所及的范围内变化",
-        "unlike": "题目变难：抽样差异同样小，但留出质量不变",
+        "unlike": "提示变难：抽样差异同样小，但留出质量不变",
     },
 }
 FAR = 20.0

@@ -16,8 +16,8 @@ WORDS = {
         "unlike": "one update a batch, where the ratio is 1",
     },
     "zh": {
-        "title": "从来没有截断",
-        "evidence": "每批更新 {several} 次，而 {count} 行的截断比例都是 0。",
+        "title": "从来没有裁剪",
+        "evidence": "每批更新 {several} 次，而 {count} 行的裁剪比例都是 0。",
         "cause": "每次更新后都重算了旧对数概率，或取错了地方。",
         "prescription": "旧对数概率只在一批的第一次更新之前取一次。",
         "principle": "多次更新会移动比值",

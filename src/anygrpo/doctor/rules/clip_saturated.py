@@ -27,18 +27,18 @@ WORDS = {
         "unlike": "clip fractions that sum over micro-batches",
     },
     "zh": {
-        "title": "被截断的太多",
-        "evidence": "后半程有 {share:%} 的决策被截断。",
-        "title:narrow": "截断范围太窄，每个 rollout 只有第一次更新起作用",
+        "title": "被裁剪的太多",
+        "evidence": "后半程有 {share:%} 的决策被裁剪。",
+        "title:narrow": "裁剪范围太窄，每个 rollout 只有第一次更新起作用",
         "evidence:narrow": (
-            "截断范围为 {range}，后半程有 {share:%} 的决策被截断："
+            "裁剪范围为 {range}，后半程有 {share:%} 的决策被裁剪："
             "{several} 次更新中，第一次之后几乎所有比值都在范围外。"
         ),
-        "prescription:narrow": "token 比值的截断范围取 0.1 到 0.3，或每个 rollout 只更新一次。",
+        "prescription:narrow": "token 比值的裁剪范围取 0.1 到 0.3，或每个 rollout 只更新一次。",
         "cause": "同一批数据更新太多次，或步子太大。",
         "prescription": "每批少更新几次，或降低学习率。",
-        "principle": "被截断的决策没有梯度",
-        "unlike": "跨微批求和的截断比例",
+        "principle": "被裁剪的决策没有梯度",
+        "unlike": "跨微批求和的裁剪比例",
     },
 }
 

@@ -31,8 +31,8 @@ WORDS = {
             "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后没有收益，无差异的组从 {dead_first:%} 增到"
             " {dead_last:%}。"
         ),
-        "cause": "上截断对少见的好答案太窄；学习率太大。",
-        "prescription": "上截断 .28；调温度；KL-Cov 或 Clip-Cov。",
+        "cause": "裁剪上界对少见的好答案太窄；学习率太大。",
+        "prescription": "裁剪上界取 .28；调温度；KL-Cov 或 Clip-Cov。",
         "principle": "没有换来收益的尖锐化",
         "unlike": "健康的下降（.58 到 .13，同时验证翻倍）",
     },

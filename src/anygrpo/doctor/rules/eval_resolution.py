@@ -24,7 +24,7 @@ WORDS = {
     "zh": {
         "title": "评测显示不出这个差别",
         "evidence": "{name} 变化 {claimed}；{n} 道题只能显示 {limit}（差的两个标准误）。",
-        "cause": "题目太少。",
+        "cause": "提示太少。",
         "prescription": "至少用 {needed} 道题，或逐题配对比较。",
         "principle": "两个比率之差的两个标准误：2 sqrt(2 p (1-p) / n)",
         "unlike": "配对比较：需要的更少",

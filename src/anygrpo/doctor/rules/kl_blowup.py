@@ -27,7 +27,7 @@ WORDS = {
     "zh": {
         "title": "KL 失控，却没有换来奖励",
         "evidence": "KL 从早期的 {early} 涨到末尾的 {late}；奖励只增加 {gain}（逐行噪声 {noise}，MDE {mde}）。",
-        "cause": "学习率相对 beta 太大；没有截断；奖励在鼓励漂移。",
+        "cause": "学习率相对 beta 太大；没有裁剪；奖励在鼓励漂移。",
         "prescription": (
             "学习率除以 3 到 10，beta 乘以 5（某公开训练由 .01 改为 .05 后治好），并回到上涨之前的检查点。"
         ),

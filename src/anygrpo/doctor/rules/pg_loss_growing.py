@@ -24,7 +24,7 @@ WORDS = {
         "title": "异策略损失在增长",
         "evidence": "|策略损失| 从 {start} 涨到 {end}，奖励变化 {gain}。",
         "cause": "样本太旧，负项没有界。",
-        "prescription": "收窄截断、降低学习率、裁剪梯度。",
+        "prescription": "收窄裁剪范围、降低学习率、裁剪梯度。",
         "principle": "异策略项的增长没有界",
         "unlike": "同策略时损失的数值和符号：无害",
     },
