@@ -198,3 +198,12 @@ def test_in_half_precision_a_ratio_is_judged_by_what_rounding_does(blocks, dtype
         score=lambda batch, rows=None: (old + 0.2 + (0.0 if rows is None else blocks)).double(),
     )
     assert ratio_one(subject).status == status
+
+
+def test_an_advantage_of_the_users_own_is_compared_too(letters_recipe, tmp_path):
+    own = tmp_path / "mine.py"
+    own.write_text("def twice_centred(rewards, valid):\n    return 2 * (rewards - rewards.mean(1, keepdim=True))\n")
+    advantage = f"{own}:twice_centred"
+    found = outcomes(letters_recipe(algorithm={"group_size": 4, "advantage": advantage}))["equivalent_settings"]
+    assert found.numbers["advantage"] == advantage
+    assert {r["setting"]: r["relation"] for r in found.rows}["advantage = centred"] == "proportional"

@@ -164,23 +164,23 @@ def equivalent_settings(subject: Subject) -> Outcome:
     if subject.stage.method != "grpo":
         return not_applicable("equivalent_settings", ("no advantages in this stage", "该阶段没有优势"))
     a = subject.stage.algorithm
+    own = a.advantage if isinstance(a.advantage, str) else a.advantage.function  # or a user's
+    mine = subject.prepared(subject.rollout).advantages.double()
     values: dict[str, Tensor] = {}
     for name in ADVANTAGES:
+        if name == own:
+            continue
         try:
             values[name] = subject.prepared(subject.rollout, advantage=name).advantages.double()
         except ConfigError:
             continue  # this data has no components, or G is smaller than k
-    mine = values[a.advantage]
     if not bool(mine.any()):
         return not_applicable("equivalent_settings", ("every advantage is 0 on this data", "此数据上优势全为 0"))
-    others = {name: v for name, v in values.items() if name != a.advantage}
-    rows = [
-        {"setting": f"advantage = {n}", "to": a.advantage, "relation": _relation(mine, v)} for n, v in others.items()
-    ]
+    rows = [{"setting": f"advantage = {n}", "to": own, "relation": _relation(mine, v)} for n, v in values.items()]
     rows += _of_families(subject)
     equal = [r["setting"] for r in rows if r["relation"] == "equal"]
     direction = [r["setting"] for r in rows if r["relation"] == "proportional"]
-    numbers = {"advantage": a.advantage, "equal": ", ".join(equal) or "-", "direction": ", ".join(direction) or "-"}
+    numbers = {"advantage": own, "equal": ", ".join(equal) or "-", "direction": ", ".join(direction) or "-"}
     text = (
         "on this data, advantage = {advantage} gives the same gradient as: {equal}; the same direction as: {direction}",
         "在此数据上，advantage = {advantage} 与以下设置梯度相同：{equal}；方向相同：{direction}",
