@@ -116,7 +116,7 @@ def _own(kind: str, choice: UserFunction) -> Chosen:
     except TypeError as error:
         raise ConfigError(
             f"{choice.function} cannot be called as {kind}: {error} (it takes {signature})",
-            f"a {kind} is called {call}",
+            f"your {kind} is called {call}",
         ) from None
     name = choice.function.rpartition(":")[2]
     made = _CHECKED[kind](choice.function, partial(function, **choice.arguments))
