@@ -202,7 +202,8 @@ def test_in_half_precision_a_ratio_is_judged_by_what_rounding_does(blocks, dtype
 
 def test_an_advantage_of_the_users_own_is_compared_too(letters_recipe, tmp_path):
     own = tmp_path / "mine.py"
-    own.write_text("def twice_centred(rewards, valid, options):\n    return 2 * (rewards - rewards.mean(1, keepdim=True))\n")
+    code = "def twice_centred(rewards, valid, options):\n    return 2 * (rewards - rewards.mean(1, keepdim=True))\n"
+    own.write_text(code)
     advantage = f"{own}:twice_centred"
     found = outcomes(letters_recipe(algorithm={"group_size": 4, "advantage": advantage}))["equivalent_settings"]
     assert found.numbers["advantage"] == advantage
