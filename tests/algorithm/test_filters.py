@@ -65,6 +65,7 @@ def test_minimum_spread():
     data = groups([[5.0, 5.01], [-7, -6.9], [0, 9], [3, 3]], [[T, T], [T, T], [T, F], [T, T]])
     assert kept("minimum_spread", data, spread=0.09) == [[F, F], [T, T], [F, F], [F, F]]
     assert kept("minimum_spread", groups([[1.0, 2]]), spread=1.0) == [[T, T]]
+    assert kept("minimum_spread", groups([[0.9, 0.6], [0.9, 0.61]]), spread=0.3) == [[T, T], [F, F]]  # float32's .3
 
 
 def test_top_k_by_reward():

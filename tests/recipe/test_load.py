@@ -142,6 +142,10 @@ NUMBERS = [
     (["--algorithm.filters", "[{kind = 'top_k_by_reward', k = 1}]"], ["algorithm.filters.0.k", "at least 2"]),
     (["--algorithm.lambda-pg", "0.0"], ["all 0", "nothing is trained"]),
     (["--algorithm.advantage", "pass_at_k", "--algorithm.pass-k", "8"], ["pass_k = 8 of a group of 8"]),
+    (
+        ["--algorithm.beta", "{start = 0.1}", "--algorithm.kl-controller", "band"],
+        ["beta follows a schedule", "kl_controller = 'band'"],
+    ),
     (["--policy", "{kind = 'causal_lm', model = 'x', top_p = 0.0}"], ["policy.top_p", "above 0 and at most 1"]),
     (["--policy", "{kind = 'causal_lm', model = 'x', min_p = 2}"], ["policy.min_p", "at most 1"]),
     (["--policy", "{kind = 'causal_lm', model = 'x', top_k = -3}"], ["policy.top_k", "at least 0"]),

@@ -222,6 +222,21 @@ def test_refill_replaces_groups_without_spread(tmp_path):
     assert bool(rollout.live_groups().all())
 
 
+def test_refill_sees_the_rewards_that_the_step_trains_on(tmp_path):
+    """The overlong penalty takes groups below the share that the filter asks for: they are replaced too."""
+    walker = TOYS.with_name("walker.py")
+    band = "[{kind = 'pass_rate_band', low = 0.5, threshold = 0.2}]"
+    run = run_of(
+        tmp_path / "a", "--algorithm.refill", "9", "--algorithm.overlong-buffer", "5", "--algorithm.filters", band,
+        policy={"kind": "python", "function": f"{walker}:policy"}, task={"kind": "python", "function": f"{walker}:Walk"}
+    )  # fmt: skip
+    planned, numbers = run.enter(0)
+    rollout = begin(run, planned, 0, run.clock)()
+    prepared = prepare(rollout, planned.stage, numbers, None)
+    assert int(prepared.mask.any(-1).any(1).sum()) == rollout.shape[0]
+    run.close()
+
+
 def test_refill_that_cannot_fill_goes_on_with_fewer(tmp_path):
     from runs import TOYS
 

@@ -226,3 +226,16 @@ def test_a_resume_under_the_librarys_names_is_exact(uninterrupted, tmp_path):
     train(again)
     again.close()
     same(uninterrupted, tmp_path / "run")
+
+
+def test_a_changed_decay_of_the_moving_statistics_holds_from_the_resumed_step_on(tmp_path):
+    running = {"prompts_per_step": 4, "group_size": 4, "advantage": "running"}
+    run = run_of(tmp_path / "run", algorithm=running, training={"checkpoint_every": 1, "steps": 6})
+    cut_after(run, 2)
+    again = resumed_run(tmp_path / "run", ["--algorithm.running-decay", "0.5"])
+    train(again)
+    again.close()
+    weight = 0.0
+    for decay in (0.99, 0.99, 0.5, 0.5, 0.5, 0.5):  # the third step was cut off before its checkpoint
+        weight = decay * weight + 1 - decay
+    assert again.running.weight == pytest.approx(weight)

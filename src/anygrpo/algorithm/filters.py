@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.statistics import is_constant
+from anygrpo.algorithm.statistics import TOLERANCE, is_constant
 from anygrpo.errors import ConfigError, suggestion
 
 
@@ -83,10 +83,15 @@ def component_at_least(groups: Groups, *, component: str, threshold: float) -> T
 
 
 def minimum_spread(groups: Groups, *, spread: float) -> Tensor:
-    """Groups whose best and worst valid rewards differ by at least `spread`: drops noise that would be scaled up."""
-    high = torch.where(groups.valid, groups.rewards, -torch.inf).amax(1)
-    low = torch.where(groups.valid, groups.rewards, torch.inf).amin(1)
-    return _whole(high - low >= spread, groups)
+    """Groups whose best and worst valid rewards differ by at least `spread`: drops noise that would be scaled up.
+
+    To the rounding of float32 rewards: .9 and .6 do differ by .3.
+    """
+    rewards = groups.rewards.double()
+    high = torch.where(groups.valid, rewards, -torch.inf).amax(1)
+    low = torch.where(groups.valid, rewards, torch.inf).amin(1)
+    rounding = TOLERANCE * torch.where(groups.valid, rewards.abs(), 0.0).amax(1)
+    return _whole(high - low >= spread - rounding, groups)
 
 
 def top_k_by_reward(groups: Groups, *, k: int) -> Tensor:

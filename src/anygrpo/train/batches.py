@@ -59,11 +59,10 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
     Takes the groups of all ranks: filters and advantages may compare across the whole step.
     """
     groups, _, width = rollout.shape
-    full = bool((rollout.mask | ~rollout.valid[..., None]).all())  # T is the same for every sample: it is the limit
-    limit = rollout.limit if rollout.limit is not None else width if full else None
+    limit = _limit(rollout)
     if stage.method == "grpo":
         mean = float(rollout.present.sum()) / max(groups, 1)
-        prepared = _prepare_grpo(rollout, stage, numbers, running, limit)
+        prepared = _prepare_grpo(rollout, stage, numbers, running)
         return replace(prepared, groups=groups, width=width, limit=limit, mean_group=mean)
     if stage.method == "supervised":
         best = torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1, keepdim=True)
@@ -77,7 +76,27 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
             ranked=stage.algorithm.rce_variant == "rank",
             top_one=stage.algorithm.rce_variant == "top1",
         )
-    return Prepared(rollout, value, rollout.mask & rollout.valid[..., None], {}, groups=groups, width=width)
+    mask = rollout.mask & rollout.valid[..., None]
+    return Prepared(rollout, value, mask, {}, groups=groups, width=width, limit=limit)
+
+
+def _limit(rollout: Rollout) -> int | None:
+    full = bool((rollout.mask | ~rollout.valid[..., None]).all())  # T is the same for every sample: it is the limit
+    return rollout.limit if rollout.limit is not None else rollout.shape[2] if full else None
+
+
+def _penalised(rollout: Rollout, stage: Stage) -> Rollout:
+    """With the soft overlong penalty in its rewards, where the recipe asks for it."""
+    buffer, limit = stage.algorithm.overlong_buffer, _limit(rollout)
+    if not buffer:
+        return rollout
+    if limit is None:
+        raise ConfigError(
+            f"overlong_buffer = {buffer}, but the policy does not say how long a sample may become",
+            "give Rollout.of(..., limit=...) in its sample(), or set overlong_buffer = 0",
+        )
+    penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, buffer)
+    return replace(rollout, rewards=rollout.rewards + penalty)
 
 
 def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filtered:
@@ -88,17 +107,10 @@ def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filte
 
 
 def _prepare_grpo(
-    rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None, limit: int | None
+    rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None
 ) -> Prepared:
     a = stage.algorithm
-    if a.overlong_buffer:
-        if limit is None:
-            raise ConfigError(
-                f"overlong_buffer = {a.overlong_buffer}, but the policy does not say how long a sample may become",
-                "give Rollout.of(..., limit=...) in its sample(), or set overlong_buffer = 0",
-            )
-        penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, a.overlong_buffer)
-        rollout = replace(rollout, rewards=rollout.rewards + penalty)
+    rollout = _penalised(rollout, stage)
     advantage = chosen("advantage", a.advantage)
     filtered = _filtered(rollout, stage, numbers)
     options = advantages.AdvantageOptions(
@@ -106,7 +118,7 @@ def _prepare_grpo(
         clip=a.advantage_clip,
         components=rollout.components,
         component_weights=rollout.weights | a.component_weights,
-        running=running or advantages.RunningState(decay=a.running_decay),
+        running=replace(running or advantages.RunningState(), decay=a.running_decay),  # the recipe's, resumed or not
         k=a.pass_k,
         ddof=a.ddof,
         epsilon=a.epsilon,
@@ -124,8 +136,8 @@ def _prepare_grpo(
 
 
 def kept_groups(rollout: Rollout, stage: Stage, numbers: Numbers) -> Tensor:
-    """[P] bool: groups of which the stage's filters keep a sample."""
-    return _filtered(rollout, stage, numbers).keep.any(1)
+    """[P] bool: groups of which the stage's filters keep a sample, by the rewards that a step would train on."""
+    return _filtered(_penalised(rollout, stage), stage, numbers).keep.any(1)
 
 
 def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:
