@@ -144,7 +144,7 @@ NUMBERS = [
     (["--algorithm.advantage", "pass_at_k", "--algorithm.pass-k", "8"], ["pass_k = 8 of a group of 8"]),
     (
         ["--algorithm.beta", "{start = 0.1}", "--algorithm.kl-controller", "band"],
-        ["beta follows a schedule", "kl_controller = 'band'"],
+        ["beta follows a schedule", 'kl_controller = "band"'],
     ),
     (["--policy", "{kind = 'causal_lm', model = 'x', top_p = 0.0}"], ["policy.top_p", "above 0 and at most 1"]),
     (["--policy", "{kind = 'causal_lm', model = 'x', min_p = 2}"], ["policy.min_p", "at most 1"]),

@@ -159,6 +159,10 @@ linearly to -1 (0: off)."
             raise ValueError(f"kl_low = {self.kl_low} is not below kl_high = {self.kl_high}")
         if self.beta_min > self.beta_max:
             raise ValueError(f"beta_min = {self.beta_min} is above beta_max = {self.beta_max}")
+        if self.kl_controller != "fixed" and not isinstance(self.beta, float):
+            raise ValueError(
+                f'beta follows a schedule, and kl_controller = "{self.kl_controller}" moves it: give a number'
+            )
         return self
 
     @model_validator(mode="wrap")

@@ -129,11 +129,6 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
             f"stage {name!r}: pass_k = {a.pass_k} of a group of {least}: nothing is left to compare",
             f"set algorithm.pass_k below algorithm.{'smallest_group' if a.group_size == 'auto' else 'group_size'}",
         )
-    if isinstance(a.beta, Schedule) and a.kl_controller != "fixed":
-        raise ConfigError(
-            f"stage {name!r}: beta follows a schedule, and kl_controller = {a.kl_controller!r} moves it too",
-            'give beta as a number (where the controller starts), or set kl_controller = "fixed"',
-        )
     terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
     if not any(number(getattr(a, term)) for term in terms) and a.kl_controller == "fixed":
         raise ConfigError(f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained", "set one of them")
