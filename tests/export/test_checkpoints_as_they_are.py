@@ -3,16 +3,13 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import tiny_pipelines
-import tomli_w
 import torch
-from golden_runs import golden, trained
+from golden_runs import golden, image_run, trained
 
 import anygrpo
-from anygrpo.cli.main import main
 from anygrpo.train import checkpoint
 
 APART = {
@@ -64,28 +61,6 @@ def test_a_language_models_checkpoint_in_peft_and_transformers(tmp_path, train):
     again = anygrpo.load(str(folder), like=opened.recipe.policy)
     assert again.step == opened.step
     assert not checkpoint.problems(folder)
-
-
-def image_run(folder: Path, pipe: str, sampler: str, **more) -> Path:
-    """A run of the images task on a tiny pipeline."""
-    (folder / "prompts.txt").write_text("a cat\na dog\na red car\na tree\n")
-    (folder / "held.txt").write_text("a bird\na house\n")
-    (folder / "reward.py").write_text("def light(images, prompts):\n    return [float(x.mean()) for x in images]\n")
-    recipe = {
-        "name": "images", "folder": str(folder / "run"),
-        "policy": {"kind": "diffusion", "model": pipe, "sampler": sampler, "steps": 3, "height": 8, "width": 8}
-        | {"lora": {"rank": 2, "alpha": 8}} | more,
-        "task": {"kind": "images", "path": str(folder / "prompts.txt"), "held_out_path": str(folder / "held.txt"),
-                 "rewards": [{"function": f"{folder / 'reward.py'}:light"}]},
-        "algorithm": {"group_size": 2, "prompts_per_step": 2},
-        "training": {"steps": 2, "checkpoint_every": 1},
-        "optimizer": {"learning_rate": 0.05},
-        "evaluation": {"every": 1, "prompts": 2},
-    }  # fmt: skip
-    recipe["policy"] = {k: v for k, v in recipe["policy"].items() if v is not None}
-    (folder / "recipe.toml").write_text(tomli_w.dumps(recipe))
-    assert main(["train", str(folder / "recipe.toml"), "--quiet"]) == 0
-    return folder / "run"
 
 
 _LORA = """

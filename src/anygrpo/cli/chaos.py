@@ -120,7 +120,9 @@ class Trial:
     def _start(self, target: Path, *, resume: bool = False, file_bytes: int | None = None) -> subprocess.Popen[str]:
         words = ["--resume", str(target)] if resume else [str(target.with_suffix(".toml"))]
 
-        def limit() -> None:  # in the child
+        def limit() -> None:  # in the child; under nohup it would inherit an ignored hang-up
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             if file_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 

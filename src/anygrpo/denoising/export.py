@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.denoising.denoiser import model_of
-from anygrpo.denoising.files import LORA_FILE, component_of, of_pipeline
+from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
+from anygrpo.denoising.starting import LORA_FILE, start_of
 from anygrpo.errors import ConfigError, TrainingError
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
 def form_of(policy: DiffusionPolicy) -> str:
     """Which of the four: "diffusers_lora", "diffusers_weights", "mdm", "state"."""
     if of_pipeline(policy.config):
-        return "diffusers_weights" if policy.config.lora is None else "diffusers_lora"
+        alone = policy.config.lora is not None and not on_more_than_a_base(policy)
+        return "diffusers_lora" if alone else "diffusers_weights"
     if policy.config.__class__.__name__ == "MDMPolicyConfig" and getattr(policy.config, "model", None) is not None:
         return "mdm"
     return "state"
@@ -106,15 +108,19 @@ def _write_lora(policy: DiffusionPolicy, folder: Path) -> list[Path]:
 
 
 def _write_weights(policy: DiffusionPolicy, folder: Path) -> list[Path]:
+    """The whole component; adapters are merged where training started from more than a base."""
     model: Any = policy.trainable()
     target = folder / component_of(policy)
+    if policy.config.lora is not None:
+        adapted, model = model, type(model).from_config(model.config)
+        model.load_state_dict(merged_state(adapted))
     model.save_pretrained(target)
     return sorted(f for f in target.rglob("*") if f.is_file())
 
 
 def _write_mdm(policy: DiffusionPolicy, folder: Path) -> list[Path]:
     config: Any = policy.config
-    source = Path(config.model)
+    source = Path(str(start_of(config.model, "mdm").base))
     torch.save(merged_state(policy.trainable()), folder / source.name)
     shutil.copyfile(source.parent / "args.json", folder / "args.json")
     return [folder / source.name, folder / "args.json"]
@@ -180,11 +186,11 @@ def _fresh_process(
         "call": str(place / "call.safetensors"),
     }  # fmt: skip
     if form == "mdm":
-        job["base"] = str(Path(config.model).resolve())
+        job["base"] = str(Path(str(start_of(config.model, "mdm").base)).resolve())
     else:
         from anygrpo.denoising.pipelines import adapter_class, left_out
 
-        pipeline: str = config.model
+        pipeline = str(start_of(config.model, "diffusion").base)
         job |= {"pipeline": pipeline, "component": component_of(policy)}
         job["left_out"] = list(left_out(pipeline, adapter_class(pipeline)))
     (place / "job.json").write_text(json.dumps(job))

@@ -23,4 +23,5 @@ FAMILY = Family(
     probes={"cheats": "anygrpo.denoising.motion.cheats:cheats"},
     export="anygrpo.denoising.export:export",
     apply="anygrpo.denoising.apply:apply",
+    load="anygrpo.denoising.opening:opened",
 )

@@ -10,14 +10,12 @@ from torch import nn
 from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
+from anygrpo.denoising.starting import LORA_FILE, STRENGTH, start_of
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
 
-LORA_FILE = "pytorch_lora_weights.safetensors"
 WEIGHTS_FILE = "diffusion_pytorch_model.safetensors"
-STRENGTH = "lora_adapter_metadata"
-"""Where in the file's header diffusers looks for rank and alpha; without it alpha = rank, another strength."""
 
 
 def names_of(policy: DiffusionPolicy) -> dict[str, str]:
@@ -32,6 +30,8 @@ def form_of(policy: DiffusionPolicy) -> Form:
     """`pipe.load_lora_weights(folder)` of adapters, `Kind.from_pretrained(folder)` of all weights; the weights alone of
     a denoiser that is from no pipeline."""
     if _is_lora_of_a_pipeline(policy):
+        if on_more_than_a_base(policy):
+            return Form()
         return Form(LORA_FILE, {STRENGTH: json.dumps(_strength(policy.trainable(), component_of(policy)))})
     model: Any = policy.trainable()
     whole = of_pipeline(policy.config) and hasattr(model, "to_json_string")
@@ -43,6 +43,12 @@ def form_of(policy: DiffusionPolicy) -> Form:
 def of_pipeline(config: DenoisingConfig) -> bool:
     """Whether the denoiser was loaded with a pipeline of diffusers."""
     return isinstance(config, DiffusionPolicyConfig) and config.model is not None
+
+
+def on_more_than_a_base(policy: DiffusionPolicy) -> bool:
+    """Whether training started from a base with weights added, which lies in no folder: adapters alone say nothing."""
+    config: Any = policy.config
+    return bool(start_of(config.model, config.kind).added)
 
 
 def component_of(policy: DiffusionPolicy) -> str:

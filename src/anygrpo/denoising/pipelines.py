@@ -19,6 +19,7 @@ from anygrpo.denoising.adapters.base import Adapter
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
+from anygrpo.denoising.starting import add, start_of
 from anygrpo.errors import ConfigError, DataError
 
 FLOW_SAMPLERS = ("flow_grpo", "dance_grpo", "cps")
@@ -68,7 +69,8 @@ def prompt_text(prompt: Any) -> str:
 
 
 def adapter_class(folder: str) -> type[Adapter]:
-    """The adapter of a saved pipeline, by what its model_index.json says. Nothing is loaded.
+    """The adapter of a saved pipeline (or of the one that a run, an export or a LoRA is for), by its model_index.json.
+    Nothing is loaded.
 
     Raises:
         DataError: no pipeline there.
@@ -85,6 +87,7 @@ def adapter_class(folder: str) -> type[Adapter]:
 
 
 def _index(folder: str) -> dict[str, Any]:
+    folder = start_of(folder, "diffusion").base or folder
     try:
         index = json.loads((Path(folder) / "model_index.json").read_text())
         return index | {"_class_name": str(index["_class_name"])}
@@ -95,7 +98,8 @@ def _index(folder: str) -> dict[str, Any]:
 
 
 def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
-    """The pipeline loaded in `config.dtype` on `config.device`, frozen but for its denoiser. VAEs that say that half
+    """The pipeline that `config.model` stands for (`anygrpo.denoising.starting`) loaded in `config.dtype` on
+    `config.device`, frozen but for its denoiser. VAEs that say that half
     precision overflows (SDXL's `force_upcast`) stay in float32.
 
     Raises:
@@ -105,7 +109,8 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     from diffusers.pipelines.pipeline_utils import DiffusionPipeline
 
     assert config.model is not None
-    kind = adapter_class(config.model)
+    start, kind = start_of(config.model, "diffusion"), adapter_class(config.model)
+    base = str(start.base)
     if (config.sampler in FLOW_SAMPLERS) != kind.flow:
         raise ConfigError(
             f"sampler = {config.sampler!r}, and {config.model} is a {'flow' if kind.flow else 'diffusion'} model",
@@ -116,10 +121,10 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # newer versions say `dtype`, older ones ignore that name
             pipe: Any = DiffusionPipeline.from_pretrained(
-                config.model, local_files_only=True, torch_dtype=dtype, **left_out(config.model, kind)
+                base, local_files_only=True, torch_dtype=dtype, **left_out(base, kind)
             )
     except (OSError, ValueError) as e:
-        raise DataError(f"{config.model}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
+        raise DataError(f"{base}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
     device = device_of(config.device)
     pipe.to(device)
     if getattr(pipe.vae.config, "force_upcast", False):
@@ -127,6 +132,7 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     for module in (m for m in pipe.components.values() if isinstance(m, torch.nn.Module)):
         module.requires_grad_(False).eval()
     adapter = kind(pipe, config, device)
+    add(adapter.model, start, pipe, kind.component)
     adapter.model.requires_grad_(True)
     return adapter
 

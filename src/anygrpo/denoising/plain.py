@@ -39,7 +39,7 @@ def _arguments(call: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, A
 @torch.no_grad()
 def _diffusers(job: dict[str, Any], call: dict[str, torch.Tensor], expected: torch.Tensor) -> dict[str, float]:
     import diffusers
-    from diffusers import DiffusionPipeline
+    from diffusers.pipelines.pipeline_utils import DiffusionPipeline
 
     lacking = dict.fromkeys(job["left_out"])
     outputs: dict[str, torch.Tensor] = {}

@@ -19,6 +19,7 @@ from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.models.unpickled import read_torch
 
 DEFAULTS: dict[str, Any] = {
     "arch": "trans_enc", "text_encoder_type": "clip", "layers": 8, "latent_dim": 512, "cond_mask_prob": 0.1,
@@ -191,7 +192,7 @@ def load(model: Path, network: MDM, arguments: Arguments, prefer_average: bool =
     """
     if not model.is_file():
         raise DataError(f"no checkpoint {model}", "a file model*.pt of MDM")
-    state = torch.load(model, map_location="cpu", weights_only=True)
+    state = read_torch(model)
     said = "weights"
     if prefer_average and isinstance(state.get("model_avg"), Mapping):
         state, said = state["model_avg"], "averaged weights (model_avg)"

@@ -22,6 +22,7 @@ from anygrpo.denoising.motion.settings import MDMPolicyConfig
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.pipelines import SCHEDULERS
 from anygrpo.denoising.policy import DiffusionPolicy
+from anygrpo.denoising.starting import add, start_of
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import ConfigError, DataError
 
@@ -71,11 +72,12 @@ def _network(config: MDMPolicyConfig, seed: int) -> tuple[nn.Module, int, int]:
         assert config.features is not None
         assert config.diffusion_steps is not None
         return made, config.features, config.diffusion_steps
-    assert config.model is not None
-    file = Path(config.model)
+    start = start_of(config.model, "mdm")
+    file = Path(str(start.base))
     arguments = mdm.read_arguments(file)
     network = mdm.from_arguments(arguments)
     mdm.load(file, network, arguments, config.average_checkpoint)
+    add(network, start)
     return network, arguments.features, int(arguments["diffusion_steps"])
 
 

@@ -7,14 +7,11 @@ for held-out sampling. `decode` gives tensors [length, features].
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from anygrpo.core.policy import load_state
-from anygrpo.core.saved import read_weights
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.motion.model import MotionDenoiser
 from anygrpo.denoising.motion.text import caption_encoder
@@ -22,8 +19,9 @@ from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.pipelines import FLOW_SAMPLERS, SCHEDULERS
 from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import MotionPolicyConfig
+from anygrpo.denoising.starting import add, start_of
 from anygrpo.denoising.transitions import transitions_of
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import DataError
 
 
 def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
@@ -37,8 +35,7 @@ def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         denoiser = MotionDenoiser(config, text_width, vocabulary)
-    if config.model is not None:
-        load_state(denoiser, start_weights(Path(config.model)))
+    add(denoiser, start_of(config.model, "motion"))
     parts = Parts(
         denoiser=denoiser,
         scheduler=_scheduler(config),
@@ -110,18 +107,3 @@ def padded(motion: Tensor, frames: int) -> Tensor:
     if motion.shape[0] > frames:
         raise DataError(f"a stored motion has {motion.shape[0]} frames; the policy holds {frames}", "cut it")
     return torch.cat([motion.float(), motion.new_zeros(frames - motion.shape[0], motion.shape[1]).float()])
-
-
-def start_weights(path: Path) -> dict[str, Tensor]:
-    """The policy's weights in a file, a checkpoint's folder (sharded or whole) or the newest checkpoint of a run's.
-
-    Raises:
-        DataError: nothing there.
-        ConfigError: the file holds no weights by name.
-    """
-    if not path.exists():
-        raise DataError(f"no weights at {path}", "train them first: anygrpo train recipes/motion/supervised.toml")
-    state = read_weights(path)
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ConfigError(f"{path} holds no weights by name", "save policy.trainable().state_dict()")
-    return state

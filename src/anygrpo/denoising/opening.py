@@ -1,0 +1,85 @@
+"""A denoiser by name or folder: a pipeline, an export, a LoRA that names its base, MDM's file; as a policy to use."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+from anygrpo.denoising.policy import DiffusionPolicy
+from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
+from anygrpo.denoising.starting import LORA_FILE, start_of
+from anygrpo.errors import ConfigError
+from anygrpo.families import kind_of, resolve
+
+_FORMATS = ("diffusers_lora", "diffusers_weights", "mdm", "state")
+
+
+def opened(path: str, like: Any = None, **settings: Any) -> DiffusionPolicy | None:
+    """The denoiser with greedy outputs; None where `path` is something else.
+
+    Args:
+        like: the section whose other settings (steps, sampler, text, sizes) are taken over. Without it a pipeline is
+            used as its own library does: noise-free, with its steps, guidance and size.
+
+    Raises:
+        ConfigError: a motion model, and nothing that says how it is used.
+    """
+    folder = Path(path)
+    like = like if isinstance(like, DenoisingConfig) else None
+    if like is None and _of_a_pipeline(folder):
+        return _built(DiffusionPolicyConfig, _defaults(path) | {"kind": "diffusion", "model": path} | settings)
+    own = _format(folder) is not None or (folder.is_file() and (folder.parent / "args.json").is_file())
+    if not own and not (like is not None and _of_a_pipeline(folder)):
+        return None
+    if like is None:
+        raise ConfigError(f"{path} does not say how its model is used", "--task RECIPE, or the run itself")
+    given = like.model_dump(exclude_unset=True) | {"kind": like.kind, "model": path}  # type: ignore[attr-defined]
+    if like.dtype == "float32":  # trained weights are there; adapters would be new ones
+        given.pop("lora", None)
+    return _built(type(like), given | settings)
+
+
+def _built(kind: type[DenoisingConfig], given: dict[str, Any]) -> DiffusionPolicy:
+    section: Any = kind.model_validate(given)
+    policy: DiffusionPolicy = resolve(kind_of("policy", section.kind).build)(section, 0)
+    return policy
+
+
+def _of_a_pipeline(path: Path) -> bool:
+    lora = (path / LORA_FILE).is_file() or (path.is_file() and path.suffix == ".safetensors")
+    return (path / "model_index.json").is_file() or (lora and _format(path) is None)
+
+
+def _format(folder: Path) -> str | None:
+    """Which of our exports a folder is."""
+    try:
+        found = json.loads((folder / "export.json").read_text(encoding="utf-8")).get("format")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if found in _FORMATS else None
+
+
+def _defaults(path: str) -> dict[str, Any]:
+    """Steps and guidance of the pipeline's own call, its picture size, the way without noise."""
+    from anygrpo.denoising.pipelines import adapter_class
+
+    base = Path(str(start_of(path, "diffusion").base))
+    kind = adapter_class(path)
+    index = json.loads((base / "model_index.json").read_text(encoding="utf-8"))
+    pipeline: Any = getattr(importlib.import_module("diffusers"), index["_class_name"])
+    call = inspect.signature(pipeline.__call__).parameters
+    config = json.loads((base / kind.component / "config.json").read_text(encoding="utf-8"))
+    size = config.get("sample_size")
+    height, width = (size, size) if isinstance(size, int) else tuple(size or (64, 64))
+    guided = config.get("guidance_embeds", True)
+    return {
+        "sampler": "flow_grpo" if kind.flow else "ddim",
+        "evaluation": "ode",
+        "steps": int(call["num_inference_steps"].default),
+        "guidance": float(call["guidance_scale"].default) if guided else 1.0,
+        "height": int(height),
+        "width": int(width),
+    }
