@@ -1,9 +1,10 @@
-"""The tables of docs/algorithm.md, printed from the cards of `anygrpo.choices`.
+"""The tables of docs/algorithm.md, and of rewards in the families' pages, printed from the cards of `anygrpo.choices`.
 
     python scripts/algorithm_page.py            write them anew
     python scripts/algorithm_page.py --check    exit 1 where the page differs
 
-A table stands between `<!-- cards: NAME -->` and `<!-- end -->`; NAME is a kind of choices, "presets" or "settings".
+A table stands between `<!-- cards: NAME -->` and `<!-- end -->`; NAME is a kind of choices, "presets", "settings", or
+a key of REWARDS.
 """
 
 from __future__ import annotations
@@ -19,9 +20,17 @@ from anygrpo.choices.card import Card
 from anygrpo.choices.catalogue import CARDS, PRESETS
 from anygrpo.choices.settings import SETTINGS
 from anygrpo.cli.explain import type_of
+from anygrpo.families import resolve
 from anygrpo.recipe.algorithm import AlgorithmConfig
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "algorithm.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = [DOCS / f"{name}.md" for name in ("algorithm", "selection", "motion", "restoration")]
+REWARDS = {
+    "selection": "anygrpo.selection.cards:CARDS",
+    "restoration": "anygrpo.gates.cards:CARDS",
+    "images": "anygrpo.denoising.cards:IMAGES",
+    "motions": "anygrpo.denoising.cards:MOTIONS",
+}
 _BLOCK = re.compile(r"(<!-- cards: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEADS = {"objective": "loss of a decision, r = new / old", "reduction": "weight of a decision", "filter": "keeps"}
 
@@ -33,6 +42,9 @@ def table(name: str) -> str:
         return _table(("preset", "sets", "read where", "beside it"), rows)
     if name == "settings":
         return _table(("key", "type", "default", "meaning"), (_setting(k) for k in AlgorithmConfig.model_fields))
+    if name in REWARDS:
+        rows = ((f"`{card.name}`", card.formula, card.en) for card in resolve(REWARDS[name]))
+        return _table(("name", "value", "does"), rows)
     head = ("name", _HEADS.get(name, "formula"), "source", "settings", "does")
     return _table(head, map(_row, CARDS[name].values()))
 
@@ -67,10 +79,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    text = PAGE.read_text(encoding="utf-8")
-    if not arguments.check:
-        PAGE.write_text(written(text), encoding="utf-8")
-    return int(arguments.check and written(text) != text)
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    for page, text in texts.items() if not arguments.check else ():
+        page.write_text(written(text), encoding="utf-8")
+    return int(arguments.check and any(written(text) != text for text in texts.values()))
 
 
 if __name__ == "__main__":

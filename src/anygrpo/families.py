@@ -43,6 +43,7 @@ class Family:
         policies, tasks: by kind.
         metrics: tuples of `Metric` for the catalogue.
         probes: name of a probe of `anygrpo check` -> (subject) -> an Outcome, or the rows that it adds to a shared one.
+        cards: tuples of `Card`: the rewards that the family brings, for `anygrpo explain` and its page.
         pages: (rows of the first evaluation, of the last, language) -> (heading, HTML) of a section of report.html, or
             None where it has nothing to show.
         memory: (recipe, ranks) -> numbers that --dry-run prints, or None for recipes it says nothing about.
@@ -58,6 +59,7 @@ class Family:
     tasks: Mapping[str, Kind] = field(default_factory=dict[str, Kind])
     metrics: tuple[str, ...] = ()
     probes: Mapping[str, str] = field(default_factory=dict[str, str])
+    cards: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
     memory: str | None = None
     export: str | None = None
@@ -74,6 +76,7 @@ class Family:
             *named,
             *self.metrics,
             *self.probes.values(),
+            *self.cards,
             *self.pages,
             *modules,
             *filter(None, [self.memory, self.export, self.apply, self.load]),

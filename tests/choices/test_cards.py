@@ -15,14 +15,15 @@ from anygrpo.choices.card import KINDS
 from anygrpo.choices.catalogue import CARDS, PRESETS, card_of, filled, names
 from anygrpo.choices.settings import SETTINGS
 from anygrpo.core.choices import chosen
-from anygrpo.families import resolve
+from anygrpo.families import families, resolve
 from anygrpo.metrics.catalogue import describe
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.filters import FilterConfig
 from anygrpo.recipe.section import Schedule
 from anygrpo.scoring.settings import RewardConfig
 
-EVERY = [card for cards in CARDS.values() for card in cards.values()]
+OWN = [card for family in families() for text in family.cards for card in resolve(text)]
+EVERY = [*(card for cards in CARDS.values() for card in cards.values()), *OWN]
 BY_ID = pytest.mark.parametrize("card", EVERY, ids=lambda c: f"{c.kind}-{c.name}")
 
 
@@ -53,6 +54,9 @@ def test_its_settings_are_keys_of_its_table(card):
     if card.kind == "filter":
         keys = set(FILTER_SECTIONS[card.name].model_fields) - {"kind"}
         assert set(card.settings) == keys
+    if card in OWN:
+        assert set(card.keys) == set(card.settings)
+        return
     if card.kind == "reward":
         keys = set(REWARD_SECTIONS[card.name].model_fields) - {"kind", "name", "weight"}
         assert set(card.settings) == keys
@@ -98,7 +102,7 @@ def test_every_name_is_one_a_recipe_may_use(kind):
 
 def test_every_key_of_the_algorithm_has_its_sentence():
     assert set(AlgorithmConfig.model_fields) <= SETTINGS.keys()
-    used = set(AlgorithmConfig.model_fields) | {key for card in EVERY for key in card.settings}
+    used = set(AlgorithmConfig.model_fields) | {key for card in EVERY if card not in OWN for key in card.settings}
     assert set(SETTINGS) == used
     assert all(re.search(r"[一-鿿]", zh) for _, zh in SETTINGS.values())
 

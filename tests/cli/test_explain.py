@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import typing
 
 import pytest
 from runs import table, toml_of
@@ -10,8 +11,11 @@ from runs import table, toml_of
 from anygrpo.choices.catalogue import CARDS, PRESETS
 from anygrpo.choices.settings import SETTINGS
 from anygrpo.cli.main import main
+from anygrpo.families import families, kind_of, resolve
+from anygrpo.metrics.catalogue import describe
 
 WORDS = sorted({*PRESETS, *CARDS, *SETTINGS, *(name for cards in CARDS.values() for name in cards)})
+OWN = [card for family in families() for text in family.cards for card in resolve(text)]
 
 
 def said(capsys, *arguments):
@@ -25,6 +29,32 @@ def test_every_word_is_explained(capsys, word, lang):
     text = said(capsys, word, "--lang", lang)
     assert word in text
     assert all(entry["title"] for entry in json.loads(said(capsys, word, "--lang", lang, "--json")))
+
+
+@pytest.mark.parametrize("card", OWN, ids=lambda card: card.name)
+def test_a_familys_reward_is_explained_in_both_languages(capsys, card):
+    assert card.en in said(capsys, card.name)
+    chinese = said(capsys, card.name, "--lang", "zh")
+    assert card.zh in chinese
+    assert all(words[1] in chinese for words in card.keys.values())
+
+
+def test_every_reward_of_the_families_has_a_card():
+    """Modes of selection, parts of motions, kinds of pictures' rewards, terms of restoration: none without a card."""
+    names = {card.name for card in OWN}
+    modes = resolve(kind_of("task", "demonstrations").settings).model_fields["reward"].annotation
+    assert set(typing.get_args(modes.model_fields["mode"].annotation)) <= names
+    assert set(resolve("anygrpo.denoising.motion.task:PARTS")) <= names
+    assert set(resolve("anygrpo.denoising.image.rewards:_BUILDERS")) - {"function"} <= names
+    assert {"psnr", "ssim", "perceptual"} <= names
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("clip/high", "clip/high"), ("fid", "eval/motion/fid"), ("psnr", "eval/psnr")]
+)
+def test_a_metric_is_explained_by_its_name_or_its_last_word(capsys, word, name):
+    assert describe(name).meaning in said(capsys, word)
+    assert describe(name).meaning_zh in said(capsys, word, "--lang", "zh")
 
 
 def test_gspo(capsys):

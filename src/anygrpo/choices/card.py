@@ -38,6 +38,8 @@ class Card:
         whole_sequence: needs all decisions of a row at once.
         needs_limit: needs the most decisions a sample could have had.
         by_part: compares the parts of a reward, and never their sum.
+        spelt: how a recipe writes it, where the kind alone does not say so (rewards of families).
+        keys: words of its settings, English and Chinese, where they are no keys of all (`choices.settings`).
         by_prompt: of a reduction: every prompt weighs the same, whatever the size of its group.
         neutral: of a filter: leaves every statistic, term and denominator as it is.
     """
@@ -59,6 +61,8 @@ class Card:
     by_part: bool = False
     neutral: bool = False
     by_prompt: bool = False
+    spelt: str = ""
+    keys: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
 
 @dataclass(frozen=True)

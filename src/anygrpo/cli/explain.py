@@ -10,6 +10,9 @@ from anygrpo.choices.card import KINDS, Card, Preset
 from anygrpo.choices.catalogue import CARDS, PRESETS
 from anygrpo.choices.settings import SETTINGS
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.families import families, resolve
+from anygrpo.metrics.catalogue import CATALOGUE
+from anygrpo.metrics.metric import Metric
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.section import Schedule
 
@@ -27,16 +30,19 @@ _WORDS = {
     "default": "默认值",
     "read by": "由谁使用",
     "preset": "预设",
+    "unit": "单位",
+    "normal": "正常范围",
+    "otherwise": "超出时",
 }
 
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "explain",
-        help="what a choice, a preset or a setting of the algorithm is",
-        description="anygrpo explain | anygrpo explain gspo | explain reduction | explain clip_low",
+        help="what a choice, a preset, a reward, a metric or a setting of the algorithm is",
+        description="anygrpo explain | anygrpo explain gspo | explain reduction | explain ssim | explain clip/high",
     )
-    parser.add_argument("word", nargs="?", help="a choice, a kind of choices, a preset or a key of [algorithm]")
+    parser.add_argument("word", nargs="?", help="a choice or a kind of them, a preset, a reward, a metric, a setting")
     parser.add_argument("--lang", choices=("en", "zh"), default="en")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -59,18 +65,54 @@ def explained(word: str | None, lang: str = "en") -> list[dict[str, Any]]:
     """
     if word is None:
         lists = [_of_kind(kind, lang, short=True) for kind in KINDS]
+        lists += [_of_family(name, cards, lang) for name, cards in _families().items()]
         return [*lists, {"title": _word("presets" if lang == "en" else "preset", lang), "names": list(PRESETS)}]
+    if word in CATALOGUE:
+        return [_of_metric(CATALOGUE[word], lang)]
     word = word.replace("-", "_").removeprefix("algorithm.")
     kinds = {"filters": "filter", "kl_controller": "controller", "importance": "correction", "rewards": "reward"}
     kind = kinds.get(word, word)
     out = [_of_card(cards[word], lang) for cards in CARDS.values() if word in cards]
     out += [_of_preset(PRESETS[word], lang)] if word in PRESETS else []
     out += [_of_kind(kind, lang)] if kind in KINDS else []
+    out += [_of_card(card, lang) for cards in _families().values() for card in cards if card.name == word]
     out += [_of_setting(word, lang)] if word in SETTINGS else []
+    out += [_of_metric(metric, lang) for name, metric in CATALOGUE.items() if name.rpartition("/")[2] == word]
     if not out:
-        known = {*PRESETS, *KINDS, *SETTINGS, *(name for cards in CARDS.values() for name in cards)}
-        raise ConfigError(f"{word!r} is no choice, preset or key of [algorithm]", suggestion(word, known))
+        raise ConfigError(
+            f"{word!r} is no choice, preset, reward, metric or key of [algorithm]", suggestion(word, known())
+        )
     return out
+
+
+def known() -> set[str]:
+    """Every word that is explained."""
+    own = {card.name for cards in _families().values() for card in cards}
+    return {*PRESETS, *KINDS, *SETTINGS, *CATALOGUE, *own, *(name for cards in CARDS.values() for name in cards)}
+
+
+def _families() -> dict[str, list[Card]]:
+    """Family -> its cards."""
+    found = {f.name: [card for text in f.cards for card in resolve(text)] for f in families()}
+    return {name: cards for name, cards in found.items() if cards}
+
+
+def _of_family(name: str, cards: list[Card], lang: str) -> dict[str, Any]:
+    title = f"rewards of {name}" if lang == "en" else f"{name} 的奖励"
+    return {"title": title, "names": [card.name for card in cards]}
+
+
+def _of_metric(metric: Metric, lang: str) -> dict[str, Any]:
+    chinese = lang == "zh"
+    entry = {
+        "title": metric.name,
+        "sentence": metric.meaning_zh if chinese else metric.meaning,
+        "unit": metric.unit,
+        "formula": metric.formula,
+        "normal": metric.normal_zh if chinese else metric.normal,
+        "otherwise": metric.act_zh if chinese else metric.act,
+    }
+    return {name: value for name, value in entry.items() if value}
 
 
 def _of_card(card: Card, lang: str) -> dict[str, Any]:
@@ -83,7 +125,7 @@ def _of_card(card: Card, lang: str) -> dict[str, Any]:
         "formula": card.formula,
         "source": card.source,
         "sets": _values(card.defaults),
-        "settings": {key: SETTINGS[key][lang == "zh"] for key in card.settings},
+        "settings": {key: (card.keys.get(key) or SETTINGS[key])[lang == "zh"] for key in card.settings},
         "metrics": list(card.metrics),
         "presets": used,
         "recipe": spelt,
@@ -93,6 +135,8 @@ def _of_card(card: Card, lang: str) -> dict[str, Any]:
 
 
 def _spelt(card: Card) -> str:
+    if card.spelt:
+        return card.spelt
     tables = {
         "filter": f'filters = [{{ kind = "{card.name}" }}]',
         "reward": f'[[task.rewards]] kind = "{card.name}"',
@@ -146,7 +190,8 @@ def _option(option: dict[str, Any]) -> str:
     limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
     bounds = "".join(f" {sign} {option[name]:g}" for name, sign in limits.items() if name in option)
     words = {"null": "none", "object": "table", "array": "list", "string": "name or path.py:name"}
-    return words.get(option.get("type", ""), option.get("type", "name or path.py:name")) + bounds
+    kind = str(option.get("type", "name or path.py:name"))
+    return words.get(kind, kind) + bounds
 
 
 def _values(values: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ FAMILY = Family(
             "anygrpo.denoising.image.settings:ImageTaskConfig", "anygrpo.denoising.image.task:build", "images"
         ),
     },
+    cards=("anygrpo.denoising.cards:CARDS",),
     metrics=("anygrpo.denoising.metrics:METRICS",),
     probes={"cheats": "anygrpo.denoising.motion.cheats:cheats"},
     export="anygrpo.denoising.export:export",

@@ -13,6 +13,7 @@ FAMILY = Family(
     tasks={
         "restoration": Kind(_SETTINGS + "RestorationConfig", "anygrpo.gates.restoration.build:build", "tensors"),
     },
+    cards=("anygrpo.gates.cards:CARDS",),
     metrics=("anygrpo.gates.metrics:METRICS",),
     probes={"sites": "anygrpo.gates.effects:probe", "body": "anygrpo.gates.body:probe"},
     pages=("anygrpo.gates.restoration.page:gains",),

@@ -16,6 +16,7 @@ FAMILY = Family(
         "stored_candidates": Kind(_FILES + "StoredCandidatesConfig", _HERE + "stored_task:StoredCandidates", "picks"),
         "judged": Kind(_FILES + "JudgedConfig", _HERE + "judged:Judged", "picks"),
     },
+    cards=("anygrpo.selection.cards:CARDS",),
     metrics=("anygrpo.selection.metrics:METRICS",),
     probes={"equivalent_settings": "anygrpo.selection.probes:reward_modes"},
     commands={"select": ("anygrpo.selection.commands", "generate and inspect stored demonstrations")},
