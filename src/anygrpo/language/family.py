@@ -16,7 +16,8 @@ FAMILY = Family(
     },
     probes={
         "duplicates": "anygrpo.language.probes:duplicates",
-        "paid_for_environment": "anygrpo.language.probes:paid_for_environment",
+        "paid_for_environment": "anygrpo.language.turns.probes:paid_for_environment",
+        "trivial_players": "anygrpo.language.turns.probes:trivial_players",
     },
     metrics=("anygrpo.language.metrics:METRICS",),
     memory="anygrpo.language.memory:report",

@@ -30,6 +30,20 @@ METRICS: tuple[Metric, ...] = (
         low=1.0,
     ),
     Metric(
+        "eval/environment_paid",
+        "1",
+        "Share of held-out conversations in which the words of tools or the environment alone earn something, the "
+        "policy saying nothing.",
+        "留出对话中，策略不发言而仅凭工具或环境的话就能得分的比例。",
+        "conversations with reward(their words) > reward(nothing) / conversations tried (8 at most)",
+        "0",
+        "0",
+        'The policy can be paid for what it did not write: judge str(output), or messages with by = "policy".',
+        '策略可因并非自己写的内容得分：只评 str(output)，或 by = "policy" 的消息。',
+        low=0.0,
+        high=0.0,
+    ),
+    Metric(
         "tools/calls",
         "calls",
         "Calls of tools in a sample, mean; those that could not be read are among them.",

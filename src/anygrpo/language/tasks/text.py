@@ -9,6 +9,7 @@ from anygrpo.errors import ConfigError, suggestion
 from anygrpo.language.task_settings import TextTaskConfig
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.tasks.messages import SYSTEM, Messages, clean_prompt, with_system
+from anygrpo.language.tasks.payment import inserted_alone, paid_alone
 from anygrpo.scoring.attacks import Tried
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward import Attackable, Reward
@@ -19,6 +20,9 @@ Prompt = dict[str, Any]
 """{"prompt": text or messages, column: value, ...}."""
 
 FULL_MARKS = 1.0 - 1e-6
+
+TRIED = 8
+"""Held-out conversations of which the environment's words are scored alone."""
 
 
 def in_context(config: TextTaskConfig, prompt: str | Messages) -> str | Messages:
@@ -96,10 +100,10 @@ class TextTask(Task):
         not be scored counts as wrong. Outputs that `score` has just seen are not scored again.
         """
         talks = [answer for row in outputs for answer in row if isinstance(answer, Answer)]
-        turns = {"eval/turns": sum(answer.turns for answer in talks) / len(talks)} if talks else {}
+        known = self._scored  # before anything else is scored
+        turns = self._of_conversations(prompts, outputs, talks) if talks else {}
         if self.accuracy is None or not outputs:
             return turns
-        known = self._scored
         seen = known is not None and known[0] == prompts and known[1] == outputs
         scores = known[2] if known and seen else self.score(prompts, outputs)
         assert scores.valid is not None
@@ -107,6 +111,16 @@ class TextTask(Task):
         asked = ~(scores.valid & marks.isnan())  # where that reward does not apply, it says nothing
         right = (marks >= FULL_MARKS) & scores.valid
         return turns | ({"eval/accuracy": right[asked].float().mean().item()} if bool(asked.any()) else {})
+
+    def _of_conversations(
+        self, prompts: list[Prompt], outputs: list[list[str]], talks: list[Answer]
+    ) -> dict[str, float]:
+        """How many turns there were, and whether the environment's words alone earn something."""
+        made = {"eval/turns": sum(answer.turns for answer in talks) / len(talks)}
+        asked, said = inserted_alone(prompts, outputs)
+        if said and (paid := paid_alone(self, asked[:TRIED], said[:TRIED])).cases:
+            made["eval/environment_paid"] = paid.share
+        return made
 
     def attacked(self, prompts: list[Prompt]) -> list[Tried]:
         """What attacks and constant answers earn from these prompts' tests, where a reward runs generated code."""

@@ -167,6 +167,13 @@ class Session:
         except Exception as error:
             self._failed = f"it cannot be asked: {error}"
 
+    def asked(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """The answer to a question, waited for."""
+        self.ask(request, timeout)
+        while (answer := self.answer()) is None:
+            wait_for([self], None)
+        return answer
+
     def answer(self) -> dict[str, Any] | None:
         """The reply once it has come, {"error", "ended": True} where the process ended or was too slow; else None."""
         if not self._failed:

@@ -124,7 +124,7 @@ class Turns:
     def begun(self) -> list[Any]:
         """The prompts as environments begin them, for answers that are given; nothing is held on to."""
         for one in self.held:
-            self._close(one)
+            self.close(one)
             if one.fault:
                 raise TrainingError(one.fault, "mend the environment")
         return self.records
@@ -133,9 +133,15 @@ class Turns:
 
     def start(self, row: int, ids: list[int]) -> None:
         """The policy has ended a turn of this row; `ids` are all of its completion."""
-        one = self.held[row]
+        self._take(self.held[row], ids, self.talk.message(ids[self.held[row].seen :]))
+
+    def speak(self, row: int, text: str) -> None:
+        """A turn that is given as a text, without tokens: of players that are no policy."""
+        self._take(self.held[row], [], {"role": "assistant", "content": text})
+
+    def _take(self, one: Held, ids: list[int], message: Message) -> None:
         one.ids, one.reply, one.said, one.theirs, one.asked = ids, None, [], [], ""
-        message = {**self.talk.message(ids[one.seen :]), "by": "policy"}
+        message = {**message, "by": "policy"}
         one.messages, one.seen = [*one.messages, message], len(ids)
         one.rewards.append(None)
         if one.fault:
@@ -209,7 +215,7 @@ class Turns:
         tokens = self.talk.prompts.next_turn(one.said, calls)
         if len(one.ids) + len(tokens) >= self.limit:
             one.reply = Reply([], ended=False)
-            return self._close(one)
+            return self.close(one)
         one.messages = [*one.messages, *one.said]
         one.seen += len(tokens)
         one.ran, one.reply = [], Reply(tokens, ended=True)
@@ -267,13 +273,13 @@ class Turns:
     def _over(self, one: Held) -> None:
         one.messages = [*one.messages, *one.said]
         one.said, one.reply = [], Reply([], ended=True)
-        self._close(one)
+        self.close(one)
 
     def _end(self, one: Held, fault: str) -> None:
         one.fault, one.reply = fault, Reply([], ended=True)
-        self._close(one)
+        self.close(one)
 
-    def _close(self, one: Held) -> None:
+    def close(self, one: Held) -> None:
         if one.session is not None:
             one.session.close()
             one.session = None
@@ -282,7 +288,7 @@ class Turns:
         """Every row's conversation, with what a turn that was cut off had said."""
         for one, row, length in zip(self.held, made.ids.tolist(), made.lengths.tolist()):
             ids = row[:length]
-            self._close(one)
+            self.close(one)
             if len(ids) > one.seen:
                 one.messages = [*one.messages, {**self.talk.message(ids[one.seen :]), "by": "policy"}]
                 one.rewards.append(None)
