@@ -11,7 +11,7 @@ from test_driver import CODE
 
 from anygrpo.core.build import build_task
 from anygrpo.core.task import Scores
-from anygrpo.language.task_settings import ArithmeticTask
+from anygrpo.language.task_settings import ArithmeticTaskConfig
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.turns import probes
 
@@ -57,7 +57,7 @@ def test_without_an_environment_it_says_so():
 def hackable():
     settings = {"kind": "arithmetic", "digits": 2, "system": "", "held_out": 8, "workers": 1}
     rewards = [{"kind": "function", "function": f"{EXAMPLES}/hackable.py:heard"}]
-    task = build_task(ArithmeticTask(**settings, rewards=rewards), 0)
+    task = build_task(ArithmeticTaskConfig(**settings, rewards=rewards), 0)
     yield task
     task.close()
 
@@ -90,7 +90,7 @@ def test_and_in_the_run(hackable):
 
 def test_an_honest_reward_is_not_named():
     sys.path.insert(0, str(EXAMPLES))
-    task = build_task(ArithmeticTask(kind="arithmetic", digits=2, system="", held_out=8, workers=1), 0)
+    task = build_task(ArithmeticTaskConfig(kind="arithmetic", digits=2, system="", held_out=8, workers=1), 0)
     made = policy([["5"]], tools=(f"{EXAMPLES}/hackable.py:note", f"{EXAMPLES}/calculator.py:calculator"))
     answers = SimpleNamespace(prompts=[], outputs=[])
     outcome = probes.paid_for_environment(SimpleNamespace(policy=made, task=task, answers=answers))
