@@ -19,7 +19,7 @@ def paid_for_environment(subject: Any) -> Outcome:
     """Does the reward pay for words that the environment or a tool wrote, where the policy says nothing? Tried with
     what they said in sampled conversations, and with the right answer as a tool's words."""
     name, config = "paid_for_environment", getattr(subject.policy, "config", None)
-    tools = tuple(getattr(config, "tools", ()))
+    tools: tuple[str, ...] = tuple(getattr(config, "tools", ()))
     if getattr(config, "environment", None) is None and not tools:
         return not_applicable(name, ("there is no environment and no tool", "没有环境，也没有工具"))
     prompts, said = inserted_alone(subject.answers.prompts, subject.answers.outputs)
