@@ -46,7 +46,11 @@ def test_a_demonstration_with_the_tool():
     assert call["name"] == "calculator"
     assert calculator.calculator(**call["arguments"]) == prompts[0]["answer"] == answer.messages[1]["content"]
     assert made.score(prompts[:1], [[answer]]).rewards.tolist() == [[1.0]]
-    assert made.measure(prompts[:1], [[answer]]) == {"eval/turns": 2.0, "eval/accuracy": 1.0}
+    assert made.measure(prompts[:1], [[answer]]) == {
+        "eval/turns": 2.0,
+        "eval/environment_paid": 0.0,
+        "eval/accuracy": 1.0,
+    }
     made.close()
 
 
