@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from anygrpo.core.intervals import arms as two_arms
 from anygrpo.gates.restoration.quality import paired_interval
 
 
@@ -13,7 +14,7 @@ def compared(arms: list[str], ours: list[str]) -> list[tuple[str, str]]:
     """What is compared: "ARM:KIND" pairs, gains of the second over the first. `ours` are the arms with GRPO."""
     rivals = [f"{arm}:greedy" for arm in arms if arm not in ours] + ["supervised/mean:soft"]
     pairs = [("warm:greedy", f"{arm}:greedy") for arm in arms]
-    pairs += [("warm:greedy", "warm:best"), ("supervised/mean:greedy", "supervised/mean:oracle")]
+    pairs += [("warm:greedy", "warm:best"), *((f"{arm}:greedy", f"{arm}:oracle") for arm in arms if arm not in ours)]
     for arm in ours:
         pairs += [(rival, f"{arm}:greedy") for rival in (*rivals, f"{arm}:fixed")]
         pairs += [(f"{arm}:greedy", f"{arm}:{upper}") for upper in ("best", "oracle")]
@@ -21,7 +22,8 @@ def compared(arms: list[str], ours: list[str]) -> list[tuple[str, str]]:
 
 
 def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], a: str, b: str) -> list[dict[str, Any]]:
-    """Paired gains of b over a, per degradation and over all: keys are "ARM:KIND"."""
+    """Paired gains of b over a, per degradation and over all: keys are "ARM:KIND". Intervals draw pictures; of the last
+    row, of several seeds, they are Student's t over pictures and seeds."""
 
     def numbers(result: dict[str, Any], key: str, metric: str) -> torch.Tensor:
         arm, kind = key.split(":")
@@ -31,13 +33,28 @@ def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], 
     for name in [*dict.fromkeys(names), "all"]:
         places = [i for i, n in enumerate(names) if name in (n, "all")]
         row: dict[str, Any] = {"degradation": name}
-        for metric in ("psnr", "ssim", "reward"):
+        for metric in METRICS:
             gain = torch.cat([(numbers(r, b, metric) - numbers(r, a, metric))[places] for r in results])
             clusters = [pictures[i] for i in places] * len(results)
             base = torch.cat([numbers(r, a, metric)[places] for r in results]).mean().item()
             row[metric] = [base, *paired_interval(gain, clusters)]
         rows.append(row)
+    if len(results) > 1:
+        both = {m: [scenes_of([numbers(r, key, m) for r in results], pictures) for key in (a, b)] for m in METRICS}
+        found = {m: two_arms(*x) for m, x in both.items()}
+        rows.append({"degradation": "all, over scenes and seeds"}
+                    | {m: [f.mean_a, f.difference, f.low, f.high] for m, f in found.items()})  # fmt: skip
     return rows
+
+
+METRICS = ("psnr", "ssim", "reward")
+
+
+def scenes_of(values: list[torch.Tensor], pictures: list[str]) -> torch.Tensor:
+    """[seeds, pictures]: means over a picture's degradations."""
+    names = sorted(set(pictures))
+    places = [[i for i, p in enumerate(pictures) if p == name] for name in names]
+    return torch.stack([torch.stack([x[i].mean() for i in places]) for x in values])
 
 
 def printed(title: str, rows: list[dict[str, Any]]) -> None:

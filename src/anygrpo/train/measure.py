@@ -15,6 +15,7 @@ from anygrpo.core.rollout import Rollout
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared
 from anygrpo.train.parallel import sum_over_ranks
+from anygrpo.train.stages import Numbers
 from anygrpo.train.terms import Tally
 
 
@@ -124,11 +125,25 @@ def advantage_metrics(prepared: Prepared) -> dict[str, float]:
         row["advantage/mean"] = float(values.mean())
         row["advantage/std"] = float(values.std(correction=0))
         row["advantage/abs_max"] = float(values.abs().max())
+    if prepared.running is not None and prepared.running.weight:
+        row["reward/running_mean"] = prepared.running.mean
+        row["reward/running_std"] = prepared.running.variance**0.5
     each = prepared.advantages.flatten(1)
     live = each[(each != 0).any(1)]
     if len(live):  # a baseline inside the group leaves none of them with one sign
         row["advantage/one_sign"] = float(((live >= 0).all(1) | (live <= 0).all(1)).double().mean())
     return row
+
+
+def weights_of_terms(numbers: Numbers) -> dict[str, float]:
+    """The terms' weights in force, where there is a term beside the policy's own or its weight is not 1."""
+    weights = {
+        "lambda/pg": numbers.lambda_pg,
+        "lambda/supervised": numbers.lambda_supervised,
+        "lambda/consistency": numbers.lambda_consistency,
+    }
+    plain = {"lambda/pg": 1.0, "lambda/supervised": 0.0, "lambda/consistency": 0.0}
+    return {} if weights == plain else weights
 
 
 def update_metrics(tally: Tally) -> dict[str, float]:

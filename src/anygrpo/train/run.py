@@ -186,6 +186,7 @@ class Run:
         if planned.stage.source != "policy":
             sampled = measure.of_stored_actions(sampled, imitated=method == "supervised")
         row |= sampled | (measure.advantage_metrics(prepared) if method == "grpo" else {})
+        row |= measure.weights_of_terms(numbers)
         row |= update | measure.update_metrics(tally)
         row["steps_refused"] = float(self.updater.refused)
         row["samples/seen"] = float(self.samples_seen)
