@@ -36,11 +36,6 @@ def test_cuts_in_another_order_are_refused():
         engine.check_settings(config(min_p=0.1, top_p=0.9))
 
 
-def test_an_environment_is_refused():
-    with pytest.raises(ConfigError, match="turns"):
-        engine.check_settings(config(max_turns=2, environment="e.py:f"))
-
-
 def test_adapters_get_the_next_size_and_no_more_than_there_is():
     assert [engine.lora_size(rank) for rank in (1, 8, 9, 512)] == [8, 8, 16, 512]
     with pytest.raises(ConfigError, match=r"lora\.rank = 513"):

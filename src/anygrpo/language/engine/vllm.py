@@ -25,6 +25,7 @@ from torch import Tensor
 
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language.engine.external import Likely
+from anygrpo.language.engine.talks import Said, Talks, side_by_side
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig
 
@@ -55,7 +56,7 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
             'under torchrun use engine = "vllm_server" with a server for each rank',
         )
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
-    from vllm import LLM
+    from vllm import LLM  # pyright: ignore[reportMissingImports]
 
     from anygrpo.models.loading import resolve
     from anygrpo.models.origin import origin
@@ -112,8 +113,6 @@ def check_settings(config: CausalLMConfig) -> None:
     Raises:
         ConfigError: naming the setting.
     """
-    if config.environment is not None:
-        raise ConfigError(f'engine = "{config.engine}" has no turns of an environment', 'use engine = "builtin"')
     if config.min_p and config.top_p != 1.0:
         raise ConfigError(
             f"min_p = {config.min_p} with top_p = {config.top_p}: vLLM cuts min_p first, the training pass last",
@@ -197,7 +196,7 @@ class VllmEngine:
         Raises:
             TrainingError: vLLM did not take them.
         """
-        from vllm.lora.request import LoRARequest
+        from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
 
         old, self.syncs = self._adapter, self.syncs + 1
         folder = Path(tempfile.mkdtemp(prefix="anygrpo-adapter-"))
@@ -221,21 +220,48 @@ class VllmEngine:
         """See `Engine.generate`.
 
         Raises:
-            ConfigError: `turn` is given. TrainingError: it takes longer than `seconds`.
+            TrainingError: it takes longer than `seconds`.
         """
-        from vllm import SamplingParams
+        from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
 
-        if turn is not None:
-            raise ConfigError('engine = "vllm" has no turns of an environment', 'use engine = "builtin"')
         start = time.perf_counter()
+        if turn is not None:
+            talks = Talks(prompts, group_size, sampling, seed, turn)
+            side_by_side(talks, *self._by_turns(sampling.greedy))
+            return talks.finish({"decode": time.perf_counter() - start})
         given = [parameters(sampling, group_size, prompt_seed(seed, p)) for p in range(len(prompts))]
         made = self._made(prompts, [SamplingParams(**one) for one in given])
         rows = [row for one in made for row in sorted(one.outputs, key=lambda r: r.index)]
         return _generation(rows, sampling.greedy, {"decode": time.perf_counter() - start})
 
+    def _by_turns(self, greedy: bool) -> tuple[Any, Any]:
+        """(begins the turn of a row, gives those that are done after one step of the engine)."""
+        from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
+
+        rows: dict[str, int] = {}
+        end = time.monotonic() + self.seconds
+
+        def begin(row: int, ids: list[int], settings: Sampling, seed: int) -> None:
+            wanted: Any = [{"prompt_token_ids": ids}]
+            given = [SamplingParams(**parameters(settings, 1, seed))]
+            (name,) = self.llm.enqueue(wanted, given, lora_request=self._adapter, use_tqdm=False)
+            rows[name.split("-")[0]] = row
+
+        def poll() -> list[tuple[int, Said]]:
+            made = [out for out in self.llm.llm_engine.step() if out.finished]
+            if time.monotonic() > end:
+                self.llm.llm_engine.abort_request(list(rows))
+                raise TrainingError(
+                    f"vLLM did not finish {len(rows)} turns in engine_timeout = {self.seconds:g} s",
+                    "raise policy.engine_timeout, sample fewer prompts a step or shorter answers",
+                )
+            return [(rows.pop(out.request_id.split("-")[0]), _said(out.outputs[0])) for out in made]
+
+        return begin, poll
+
     def likely(self, prompts: list[list[int]], count: int) -> Likely:
         """See `External.likely`."""
-        from vllm import SamplingParams
+        from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
 
         made = self._made(prompts, [SamplingParams(max_tokens=1, temperature=1.0, logprobs=count) for _ in prompts])
         return [{int(t): at.logprob for t, at in one.outputs[0].logprobs[0].items()} for one in made]
@@ -265,6 +291,11 @@ def _differing(model: Any, sent: list[tuple[str, Tensor]]) -> list[str]:
     if not pairs:
         return ["none of the weights sent is found there"]
     return [name for name, value, own in pairs if not torch.equal(value.to(own.dtype).to(own.device), own.data)]
+
+
+def _said(row: Any) -> Said:
+    logs = [at[t].logprob for at, t in zip(row.logprobs, row.token_ids)]
+    return list(row.token_ids), logs, row.finish_reason == "stop"
 
 
 def _generation(rows: list[Any], greedy: bool, seconds: dict[str, float]) -> Generation:

@@ -26,12 +26,15 @@ from torch import Tensor
 
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.engine.external import Likely
+from anygrpo.language.engine.talks import Said, Talks, one_after_another
 from anygrpo.language.engine.vllm import check_settings, check_version, generation, parameters, prompt_seed
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig
 
 _AT_ONCE = 64
 """Requests under way at once; vLLM batches them."""
+TALKS = 256
+"""Conversations under way at once: most of a thread's time is waiting."""
 
 
 def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> VllmServer:
@@ -145,18 +148,26 @@ class VllmServer:
         """See `Engine.generate`.
 
         Raises:
-            ConfigError: `turn` is given. TrainingError: no answer in time, or the server holds other weights.
+            TrainingError: no answer in time, or the server holds other weights.
         """
-        if turn is not None:
-            raise ConfigError('engine = "vllm_server" has no turns of an environment', 'use engine = "builtin"')
         self._same_weights()
         start = time.perf_counter()
+        if turn is not None:
+            talks = Talks(prompts, group_size, sampling, seed, turn)
+            with ThreadPoolExecutor(min(TALKS, len(talks.prompts))) as pool:
+                for done in [pool.submit(one_after_another, talks, row, self._turn) for row in range(len(talks.ids))]:
+                    done.result()
+            return talks.finish({"decode": time.perf_counter() - start})
         given = [parameters(sampling, group_size, prompt_seed(seed, p)) for p in range(len(prompts))]
         rows = [row for answer in self._completed(prompts, given) for row in answer]
         ids = [row["token_ids"] for row in rows]
         logs = [row["logprobs"]["token_logprobs"] for row in rows]
         ended = [row["finish_reason"] == "stop" for row in rows]
         return generation(ids, logs, ended, sampling.greedy, {"decode": time.perf_counter() - start})
+
+    def _turn(self, ids: list[int], settings: Sampling, seed: int) -> Said:
+        ((row,),) = self._completed([ids], [parameters(settings, 1, seed)])
+        return row["token_ids"], row["logprobs"]["token_logprobs"], row["finish_reason"] == "stop"
 
     def likely(self, prompts: list[list[int]], count: int) -> Likely:
         """See `External.likely`."""

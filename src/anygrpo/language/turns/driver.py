@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,7 +69,7 @@ class Turns:
 
     def __init__(self, talk: Talk, records: list[Any], group_size: int, limit: int) -> None:
         self.talk, self.limit, self.config = talk, limit, talk.turns
-        self.patience = talk.turns.patience
+        self.patience, self._lock = talk.turns.patience, threading.Lock()
         self.records = [r if isinstance(r, dict) else {"prompt": r} for r in records]
         self.held = [Held(r, []) for r in self.records for _ in range(group_size)]
         if talk.kind == "class":
@@ -133,7 +134,8 @@ class Turns:
 
     def start(self, row: int, ids: list[int]) -> None:
         """The policy has ended a turn of this row; `ids` are all of its completion."""
-        self._take(self.held[row], ids, self.talk.message(ids[self.held[row].seen :]))
+        with self._lock:
+            self._take(self.held[row], ids, self.talk.message(ids[self.held[row].seen :]))
 
     def speak(self, row: int, text: str) -> None:
         """A turn that is given as a text, without tokens: of players that are no policy."""
@@ -227,8 +229,9 @@ class Turns:
         """Replies of those rows that have one: waits for all of them (or for `one`), at most `seconds`."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
-            for row in rows:
-                self._advance(self.held[row])
+            with self._lock:  # tokenizers are not for several threads
+                for row in rows:
+                    self._advance(self.held[row])
             done = {row: reply for row in rows if (reply := self.held[row].reply) is not None}
             left = None if end is None else end - time.monotonic()
             if len(done) == len(rows) or (one and done) or (left is not None and left <= 0):
