@@ -31,12 +31,22 @@ def test_compressed_logs_are_what_they_hold(tmp_path: Path, pack, end: str) -> N
     assert (log.format, len(log.rows)) == ("jsonl", 40)
 
 
-def test_zstd_says_what_is_missing_or_reads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", [b"\x00" * 30, b"\x04\x58\x81"])
+def test_zstd_that_is_none_or_cut_off_is_an_error_with_a_cure(tmp_path: Path, data: bytes) -> None:
+    """Without the package it says what is missing; with it, that the file is damaged."""
     path = tmp_path / "metrics.jsonl.zst"
-    path.write_bytes(b"\x28\xb5\x2f\xfd" + b"\x00" * 30)
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + data)
     with pytest.raises(DataError) as error:
         read(path)
     assert error.value.cure
+
+
+def test_zstd_is_what_it_holds(tmp_path: Path) -> None:
+    library = pytest.importorskip("zstandard")
+    path = tmp_path / "metrics.jsonl.zst"
+    path.write_bytes(library.ZstdCompressor().compress(LINES.encode()))
+    log = read(path)
+    assert (log.format, len(log.rows)) == ("jsonl", 40)
 
 
 def test_a_cut_gzip_file_is_an_error_with_a_cure(tmp_path: Path) -> None:

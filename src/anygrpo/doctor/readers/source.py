@@ -50,8 +50,12 @@ def at_hand(path: str | Path) -> Generator[tuple[Path, str]]:
     name = where.name.removesuffix(where.suffix) if where.suffix in PACKED else where.name
     try:
         with unpack as packed, temporary(packed) as file:
+            if not file.stat().st_size:
+                raise DataError(f"{path}: unpacks to nothing: cut off, or empty", "copy it again")
             yield file, name
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except Exception as error:
+        if not isinstance(error, (OSError, EOFError, lzma.LZMAError)) and type(error).__name__ != "ZstdError":
+            raise
         raise DataError(
             f"{path}: damaged or not the compressed file it looks like ({error})", "copy it again"
         ) from None
