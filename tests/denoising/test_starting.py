@@ -49,6 +49,11 @@ def test_each_name_is_the_trained_policy(made):
     shutil.copyfile(run / "checkpoints" / "best" / LORA_FILE, lora / LORA_FILE)
     (lora / "README.md").write_text(f"---\nbase_model: {pipe}\n---\n")
     far = float((wanted - base).abs().max())
+    card = (folder / "export" / "README.md").read_text()
+    assert f"base_model: {pipe}" in card
+    assert "| reward |" in card
+    assert "## Fingerprints" in card
+    assert "data:image/png" in (run / "report.html").read_text()
     for place in (run, run / "checkpoints" / "best", folder / "export", lora, lora / LORA_FILE):
         again = started(policy, place)
         assert float((output(again) - wanted).abs().max()) < 1e-3 * far, place

@@ -109,6 +109,10 @@ def test_a_language_model_leaves_applies_and_comes_back(tmp_path, capsys):
     run = trained(tmp_path, "language_lora_centred_k3")
     assert main(["export", str(run), "--to", str(tmp_path / "adapter")]) == 0
     assert json.loads((tmp_path / "adapter" / "export.json").read_text())
+    card = (tmp_path / "adapter" / "README.md").read_text()
+    assert "vllm serve" in card
+    assert "## Evaluation" in card
+    assert "## Fingerprints" in card
     assert main(["export", str(run), "--to", str(tmp_path / "merged"), "--format", "merged"]) == 0
     (tmp_path / "ask.txt").write_text("w1 w2\nw3 w4\n")
     answers = {}

@@ -57,7 +57,8 @@ def measured(
     Raises:
         DataError: the task holds no prompts out.
     """
-    config = EvaluationConfig(prompts=prompts, **({"pass_k": k, "pass_samples": samples} if k else {}))
+    passing: dict[str, Any] = {"pass_k": k, "pass_samples": samples} if k else {}
+    config = EvaluationConfig(prompts=prompts, **passing)
     numbers = evaluate(opened.policy, task, config, 0, file)
     if not numbers:
         raise DataError("the task holds no prompts out", "give --held-out FILE, or a task with held-out prompts")
@@ -90,7 +91,8 @@ def _sampled(opened: Opened, task: Task, prompts: int | None, samples: int, k: i
         "best": asdict(interval(table.amax(1))),
     }
     if rule is not None:
-        for each in sorted({1, *([k] if k else []), samples}):
+        wanted: set[int] = {1, samples} | ({k} if k else set())
+        for each in sorted(wanted):
             out[f"pass_at_{each}"] = asdict(interval(pass_at_k(torch.cat(passed), each), span=1.0))
     return out
 

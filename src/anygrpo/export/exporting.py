@@ -34,8 +34,8 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
         given["format"] = form
     files: list[Path] = list(write(opened.policy, folder, **given))
     card = folder / "README.md"
-    if not card.is_file():
-        card.write_text(model_card(opened), encoding="utf-8")
+    written = card.read_text(encoding="utf-8").rstrip() + "\n\n" if card.is_file() else _head(opened)
+    card.write_text(written + "\n".join(_measured(opened)), encoding="utf-8")
     if opened.recipe is not None:
         (folder / RECIPE).write_text(dump_recipe(opened.recipe), encoding="utf-8")
         files.append(folder / RECIPE)
@@ -55,29 +55,38 @@ def _weights(policy: Policy, folder: Path) -> list[Path]:
     return [file]
 
 
-def model_card(opened: Opened) -> str:
-    """What a reader of the export should know: origin, recipe, evaluation with its error, fingerprints."""
-    lines = [f"# {opened.recipe.name if opened.recipe else Path(opened.source).name}", ""]
-    lines += [f"Trained by GRPO with anygrpo {__version__}; exported from {opened.source}.", ""]
-    run = Path(opened.source.rpartition(" (")[0])
+def _head(opened: Opened) -> str:
+    """The card of a family that writes none of its own: base, origin, licence."""
     base = getattr(opened.recipe.policy, "model", None) if opened.recipe else None
+    front = f"---\nbase_model: {base}\ntags: [anygrpo, grpo]\n---\n" if base else ""
+    name = opened.recipe.name if opened.recipe else Path(opened.source).name
+    lines = [f"{front}# {name}", "", f"Trained by GRPO with anygrpo {__version__}; exported from {opened.source}.", ""]
     if base:
         lines += [f"Base model: `{base}`. Its licence holds for these weights too.", ""]
+    return "\n".join(lines) + "\n"
+
+
+def _measured(opened: Opened) -> list[str]:
+    """Evaluation with its error, recipe and fingerprints: what every card ends with."""
+    lines: list[str] = []
+    run = Path(opened.source.rpartition(" (")[0])
     if (rows := _evaluations(run)) and opened.step is not None:
         last = next((row for row in reversed(rows) if row["step"] < opened.step), rows[-1])
         lines += ["## Evaluation", "", "| measure | before training | these weights |", "| --- | --- | --- |"]
-        first = rows[0]
         for name in sorted(key for key in last if key.startswith("eval/") and not key.endswith("_se")):
-            error = last.get(f"{name}_se")
-            shown = f"{last[name]:.4g}" + ("" if error is None else f" ± {1.96 * error:.2g}")
-            lines.append(
-                f"| {name[5:]} | {first[name]:.4g} | {shown} |" if name in first else f"| {name[5:]} | - | {shown} |"
-            )
+            lines.append(f"| {name[5:]} | {_cell(rows[0], name)} | {_cell(last, name)} |")
         lines += ["", "Held-out prompts of the recipe; ± is 1.96 standard errors over prompts, not over seeds.", ""]
+    if opened.recipe is not None:
+        lines += [f"How it was trained and is used: {RECIPE}.", ""]
     prints = run / "fingerprints.json"
     if prints.is_file():
         lines += ["## Fingerprints", "", "```json", prints.read_text(encoding="utf-8").strip(), "```", ""]
-    return "\n".join(lines)
+    return lines
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    error = row.get(f"{name}_se")
+    return f"{row[name]:.4g}" + ("" if error is None else f" ± {1.96 * error:.2g}") if name in row else "-"
 
 
 def _evaluations(run: Path) -> list[dict[str, Any]]:
