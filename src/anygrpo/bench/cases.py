@@ -19,9 +19,10 @@ class Case:
         model: "smollm2", a folder or Hub name, or `shape:NAME` for random weights in a known shape.
         prompts, group: P and G.
         prompt_tokens: about this many in each prompt.
-        new_tokens: exactly this many in each completion.
+        new_tokens: exactly this many in each completion; at most, where `mean_tokens` is given.
         dtype: of the matrix products; trained weights are float32 on both sides.
         rows: rows in one of the peer's micro-batches.
+        mean_tokens: completions end by themselves, about geometrically with this mean; 0: none does.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Case:
     group: int = 8
     dtype: str = "float32"
     rows: int = 8
+    mean_tokens: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -46,6 +48,9 @@ CASES = {
         Case("reply", 200, 512),
         Case("gpu-short", 256, 256, _QWEN, 8, 16, "bfloat16", 16),
         Case("gpu-long", 1024, 256, _QWEN, 8, 16, "bfloat16", 16),
+        Case("ragged", 256, 4096, _QWEN, 8, 16, "bfloat16", 16, mean_tokens=256),
+        Case("reason", 256, 16384, _QWEN, 8, 8, "bfloat16", 8, mean_tokens=2048),
+        Case("tiny-ragged", 24, 64, "shape:tiny", 2, 4, "float32", 4, mean_tokens=8),
         Case("tiny", 24, 6, "shape:tiny", 2, 4, "float32", 4),
     )
 }
@@ -87,6 +92,25 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 2,
         "max_position_embeddings": 32768,
     },
+    "qwen2.5-1.5b": {
+        "vocab_size": 151936,
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32768,
+    },
+    "qwen2.5-7b": {
+        "vocab_size": 152064,
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": False,
+    },
     "smollm2-135m": {
         "vocab_size": 49152,
         "hidden_size": 576,
@@ -109,8 +133,12 @@ _SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def model_folder(name: str, scratch: Path) -> str:
-    """A folder that both sides load: the model itself, or random weights of a shape saved under `scratch`."""
+def model_folder(name: str, scratch: Path, saved: bool = True) -> str:
+    """A folder to load: the model itself, or for `shape:NAME` one made under `scratch`.
+
+    Args:
+        saved: with its random weights, which two processes then share; False: each makes its own, on its device.
+    """
     if not name.startswith("shape:"):
         from anygrpo.models.loading import resolve
 
@@ -120,24 +148,34 @@ def model_folder(name: str, scratch: Path) -> str:
         raise ConfigError(f"no model shape {shape!r}", suggestion(shape, _SHAPES))
     folder = scratch / shape
     if not (folder / "config.json").is_file():
-        _save_random(_SHAPES[shape], folder)
+        _describe(_SHAPES[shape], folder)
+    if saved and not (folder / "model.safetensors").is_file():
+        _save_random(folder)
     return str(folder)
 
 
-def _save_random(shape: dict[str, Any], folder: Path) -> None:
-    import torch
+def _describe(shape: dict[str, Any], folder: Path) -> None:
+    """Config and tokenizer of a shape, without weights."""
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    from anygrpo.models.smollm2 import quiet
+    from transformers import LlamaConfig, PreTrainedTokenizerFast
 
     words = ["<eos>", "<pad>"] + [f"w{i}" for i in range(shape["vocab_size"] - 2)]
     inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<pad>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", pad_token="<pad>").save_pretrained(folder)
-    torch.manual_seed(0)
     # Llama's code with biases is Qwen2's arithmetic; its folder may hold any tokenizer, where Qwen2's may not.
     ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
-    config = LlamaConfig(**({"attention_bias": True} | shape), **ends, tie_word_embeddings=True)
+    sizes = {"attention_bias": True, "tie_word_embeddings": True} | shape
+    LlamaConfig(**sizes, **ends, random_weights=0, architectures=["LlamaForCausalLM"]).save_pretrained(folder)
+
+
+def _save_random(folder: Path) -> None:
+    import torch
+
+    from anygrpo.models.loading import random_model
+    from anygrpo.models.smollm2 import quiet
+
+    model: Any = random_model(str(folder), torch.float32, "cuda" if torch.cuda.is_available() else "cpu", 0)
+    del model.config.random_weights
     with quiet():
-        LlamaForCausalLM(config).save_pretrained(folder)
+        model.save_pretrained(folder)

@@ -9,7 +9,7 @@ from typing import Any
 
 from anygrpo.bench.cases import Case, model_folder
 from anygrpo.bench.rounds import Measured, Worker, measured
-from anygrpo.errors import TrainingError
+from anygrpo.errors import ConfigError, TrainingError
 
 WORKERS = {side: Worker(side, f"anygrpo.bench.{name}") for side, name in (("anygrpo", "ours"), ("trl", "trl_peer"))}
 
@@ -36,10 +36,15 @@ def compare(
     Raises:
         DataError: the peer is not installed. TrainingError: a process failed, or the two did not do the same work.
     """
+    if peer and case.mean_tokens:
+        raise ConfigError(
+            f"case {case.name}: answers end by themselves, and the peer ends them by tokens of its own",
+            "measure this project alone: --vs none",
+        )
     if peer:
         WORKERS[peer].need((peer, "datasets"), "pip install trl datasets")
     with tempfile.TemporaryDirectory() as scratch:
-        model = model_folder(case.model, Path(scratch))
+        model = model_folder(case.model, Path(scratch), saved=bool(peer))
         saved, check = Path(scratch) / "rows.pt", gradient and peer == "trl"
         sides: dict[str, list[Measured]] = {"anygrpo": []} | ({peer: []} if peer else {})
         work = ["--case", json.dumps(case.as_dict()), "--model", model]
@@ -63,6 +68,7 @@ def record(case: Case, sides: dict[str, list[Measured]], peer: str | None, threa
             f"{peer} on {_tokens(theirs)} of {theirs[0]['prompt_tokens']}"
         )
     row = measured(case.name, ours, peer, theirs)
+    row |= {"first_s": ours[0]["steps"][0]["phases"]["step"][0], "speed": ours[0].get("speed", {})}
     work = {"dtype": case.dtype, "threads": threads, "tokens": tokens, "prompt_tokens": prompts}
     return row | work | {"tokens_per_s": tokens / row["ours_s"]}
 

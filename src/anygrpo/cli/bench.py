@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-CASES = "short, long, reply, gpu-short, gpu-long, tiny"
+CASES = "short, long, reply, gpu-short, gpu-long, ragged, reason, tiny, tiny-ragged"
 
 
 def add_parser(commands: Any) -> None:

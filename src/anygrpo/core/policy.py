@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -38,6 +39,8 @@ class Policy(ABC):
         one_update: the loop makes a single update of each rollout, with the weights that sampled it; set by the loop.
         corrects: the loop scores samples itself and corrects for what differs, so that `log_probs` of a rollout must be
             the sampler's own, whatever the training pass would say; set by the loop.
+        block_rows: rows in one forward and backward pass where the recipe names no number.
+        speed: what was chosen for speed alone, by name; kept in the run's folder, and given back when it is resumed.
     """
 
     clip: ClipDefaults = ClipDefaults()
@@ -47,6 +50,8 @@ class Policy(ABC):
     version: int = 0
     one_update: bool = False
     corrects: bool = False
+    block_rows: int = 32
+    speed: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
@@ -137,6 +142,15 @@ class Policy(ABC):
     def plan(self, samples: Tree, rows: int) -> Sequence[Tensor] | int:
         """How to cut N rows into blocks: a number of rows, or index tensors (rows sharing a prompt together, say)."""
         return rows
+
+    def settle(self, samples: Tree, beside: int) -> str:
+        """Choose into `speed` what is for speed alone and still open, from the free memory and a short trial on rows
+        [N, ...]. Returns one line that says what (empty: nothing was open).
+
+        Args:
+            beside: bytes that the optimizer will take beside the rows' passes and has not taken yet.
+        """
+        return ""
 
     def settings(self, **numbers: float) -> None:
         """Change numbers that the recipe schedules (temperature, ...). Unknown names are refused."""

@@ -31,6 +31,7 @@ from typing import Any
 import torch
 
 from anygrpo.language.compute.head import BLOCK
+from anygrpo.language.dials import TOKENS
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
 from anygrpo.models.loading import base_of
 from anygrpo.recipe.algorithm import AlgorithmConfig
@@ -162,11 +163,12 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one training block."""
-        a, group = self.algorithm, self.algorithm.typical_group
-        rows = min(self.recipe.training.rows_per_block, -(-a.prompts_per_step // self.ranks) * group)
+        """Tokens of one training block; where the run itself chooses, of the smallest that it may choose."""
+        a, group, budget = self.algorithm, self.algorithm.typical_group, self.policy.token_budget
+        rows = -(-a.prompts_per_step // self.ranks) * group
+        rows = min(self.recipe.training.rows_per_block or (rows if self.gpu else 32), rows)
         most = rows * self.policy.max_new_tokens + -(-rows // group) * self.prompt_tokens
-        return min(self.policy.token_budget, most)
+        return min(TOKENS if budget == "auto" else budget, most)
 
 
 def _weights(p: Plan) -> dict[str, float]:

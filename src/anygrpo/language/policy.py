@@ -20,6 +20,7 @@ from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
 from anygrpo.language.compute.longest import holds_for_the_longest
 from anygrpo.language.conversation import Conversations, writers
+from anygrpo.language.dials import TOKENS, decode_rows, settle
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
@@ -54,6 +55,8 @@ class CausalLM(Policy):
         self.config, self.weights, self.scorer, self.prompts, self.engine = config, weights, scorer, prompts, engine
         self.temperature, self.top_p = _start(config.temperature), _start(config.top_p)
         self.top_k, self.min_p = int(_start(config.top_k)), _start(config.min_p)
+        self.speed: dict[str, Any] = {}
+        self.block_rows = 32 if scorer.device.type == "cpu" else 2**30  # there the token budget alone decides
         self.parity: float | None = None
         self.trust_sampler: bool | None = None
         self.one_update = self._held = False
@@ -102,7 +105,8 @@ class CausalLM(Policy):
         config = self.config
         turns = self.talk and Turns(self.talk, prompts, group_size, config.max_new_tokens)
         ids = self.prompts.encode(turns.records if turns else prompts, config.max_new_tokens)
-        sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, config.decode_rows)
+        rows = decode_rows(self, ids, group_size)
+        sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, rows)
         if not self._held:
             self._sync(ids)
         made = self.engine.generate(ids, group_size, sampling, seed, turns or None)
@@ -205,7 +209,11 @@ class CausalLM(Policy):
 
     def plan(self, samples: Tree, rows: int) -> list[Tensor]:
         """Blocks of at most `rows` rows and `token_budget` tokens, rows that share a prompt together."""
-        return self.scorer.plan(samples, rows, self.config.token_budget)
+        budget = self.config.token_budget
+        return self.scorer.plan(samples, rows, self.speed.get("token_budget", TOKENS) if budget == "auto" else budget)
+
+    def settle(self, samples: Tree, beside: int) -> str:
+        return settle(self, samples, beside)
 
     def before_sharding(self, dtype: torch.dtype | None) -> None:
         """The built-in engine gets a model of its own, in `dtype`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -43,8 +43,9 @@ class CausalLMConfig(Section):
     last_n_layers: int = Field(2, ge=1)
     "train = last_n: how many of the last blocks (with the final norm) are trained."
     gradient_checkpointing: bool = False
-    token_budget: int = Field(4096, ge=1)
-    "Tokens of one training block, shared prompts counted once: the memory dial of training."
+    token_budget: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    "Tokens of one training block, shared prompts counted once: the memory dial of training. auto: on a GPU chosen in"
+    "the first step from its free memory and a short trial (docs/performance.md), on a CPU 4,096."
     attention: Literal["auto", "plain", "shared"] = "auto"
     "shared: a group's prompt is computed once. auto: shared where a check on this model shows it to be exact."
 
@@ -71,7 +72,7 @@ class CausalLMConfig(Section):
     eos: tuple[str | int, ...] = ()
     "Further end tokens, by text or id; the tokenizer's and the model's own always count."
     decode_rows: int | None = Field(None, ge=1)
-    "Rows generated at once. None: all."
+    "Rows generated at once. None: all that the free memory holds."
 
     chat_template: bool | Literal["auto"] = "auto"
     "auto: used where the tokenizer has one."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,8 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     if found.kind != "plain":
         base = load_model(found.base, torch.float32, device)
         return added(base, found).to(device=device, dtype=dtype).eval()
+    if (seed := random_seed(name)) is not None:
+        return random_model(resolve(name), dtype, device, seed)
     extra = {} if quantize == "none" else {"quantization_config": _bits(quantize, dtype), "device_map": {"": device}}
     try:
         with quiet():
@@ -91,6 +94,23 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     if getattr(model, "is_quantized", False):
         return model.eval()
     return model.to(device=device, dtype=dtype).eval()
+
+
+def random_seed(name: str) -> int | None:
+    """The number `random_weights` in a model folder's config.json: such a folder holds no weights."""
+    file = Path(name).expanduser() / "config.json"
+    return json.loads(file.read_text(encoding="utf-8")).get("random_weights") if file.is_file() else None
+
+
+def random_model(folder: str, dtype: torch.dtype, device: str, seed: int) -> nn.Module:
+    """A model of the folder's config with random weights, made where it will compute: 7B on a GPU in seconds. What a
+    seed gives depends on the device. For speed and memory, where nothing is learnt."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    gpus = [torch.device(device)] if device.startswith("cuda") else []
+    with quiet(), torch.random.fork_rng(gpus), torch.device(device):
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype).eval()
 
 
 def _bits(quantize: str, dtype: torch.dtype) -> Any:

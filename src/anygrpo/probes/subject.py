@@ -68,7 +68,7 @@ class Subject:
         numbers = numbers_at(self.stage, self.planned.steps // 2, self.planned.steps)
         self.numbers, self.taught = with_demonstrations(run, self.planned, numbers) if run.teaches else (numbers, None)
         self.rate = number(self.stage.optimizer.learning_rate)
-        self.block_rows = run.recipe.training.rows_per_block
+        self.block_rows = run.block_rows
         began = time.perf_counter()
         self.rollout = self.draw(0)
         self.sampling_seconds = time.perf_counter() - began

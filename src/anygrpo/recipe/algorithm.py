@@ -261,8 +261,9 @@ class TrainingConfig(Section):
 
     steps: int = Field(default=100, ge=0)
     "Length of the run when no [[stages]] are given."
-    rows_per_block: int = Field(default=32, ge=1)
-    "Rows in one forward and backward pass; any value gives the same gradient."
+    rows_per_block: int | None = Field(default=None, ge=1)
+    "Rows in one forward and backward pass; any value gives the same gradient. None: 32, of a language model on a GPU"
+    "as many as its token budget allows."
     sample_chunk: int | None = Field(default=None, ge=1)
     "Prompts sampled at once on each rank (None: all). With less, a chunk's rewards are made while the next is sampled."
     overlap_rewards: bool = True

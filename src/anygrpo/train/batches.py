@@ -31,6 +31,7 @@ class Prepared:
         counts: live groups after each filter, and what each dropped, by metric name.
         old, importance: [P, G, T] log-probs of the policy as the step finds it, and factors old / behaviour; None where
             the sampler's own log-probs are those that ratios divide by.
+        ref: [P, G, T] log-probs under the reference policy (0 where no decision counts), or None.
         running: the next state of running statistics, or None.
         first, groups, width: index of the first group here, number of groups and of decisions T in the whole step,
             of which other ranks hold the rest.
@@ -44,6 +45,7 @@ class Prepared:
     counts: dict[str, float]
     old: Tensor | None = None
     importance: Tensor | None = None
+    ref: Tensor | None = None
     running: advantages.RunningState | None = None
     first: int = 0
     groups: int = 0
@@ -172,7 +174,7 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
     return Batch(
         samples=tree_map(flat, rollout.samples),
         old=flat(rollout.log_probs if prepared.old is None else prepared.old),
-        ref=None,
+        ref=None if prepared.ref is None else flat(prepared.ref),
         mask=mask,
         advantages=flat(prepared.advantages).reshape(p * g, -1),
         weights=weights.loss_weights(
@@ -223,6 +225,7 @@ def _groups(prepared: Prepared, index: Tensor) -> Prepared:
         mask=prepared.mask[where],
         old=None if prepared.old is None else prepared.old[where],
         importance=None if prepared.importance is None else prepared.importance[where],
+        ref=None if prepared.ref is None else prepared.ref[where],
     )
 
 
@@ -243,6 +246,19 @@ def with_reference(policy: Policy, batch: Batch, rows: int) -> Batch:
     batch = batch.to(policy.parameters()[0].device)
     with whole_weights(policy), policy.reference():
         return replace(batch, ref=log_probs_of(policy, batch.samples, batch.old, rows))
+
+
+def referenced(policy: Policy, prepared: Prepared, rows: int) -> Prepared:
+    """With the log-probs of all rows that count under the frozen reference policy: made once a step, however many
+    epochs and minibatches follow."""
+    rollout, device = prepared.rollout, policy.parameters()[0].device
+    live = prepared.mask.any(-1).flatten().nonzero()[:, 0]
+    samples = tree_map(lambda x: x.flatten(0, 1)[live.to(x.device)].to(device), rollout.samples)
+    old = rollout.log_probs.flatten(0, 1)
+    ref = torch.zeros_like(old)
+    with whole_weights(policy), policy.reference():
+        ref[live] = log_probs_of(policy, samples, old[live].to(device), rows).to(ref)
+    return replace(prepared, ref=ref.view_as(rollout.log_probs))
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import metadata
@@ -28,6 +28,7 @@ from anygrpo.recipe.recipe import Recipe
 SCHEMA = 2
 """Of the run folder. 2: checkpoints without pickle, fingerprints.json, resumes.jsonl, config.toml as it was begun."""
 FINGERPRINTS = "fingerprints.json"
+SPEED = "speed.json"
 _DISK = {
     errno.ENOSPC: "full", errno.EDQUOT: "full", errno.EFBIG: "full", errno.EROFS: "closed", errno.EACCES: "closed",
     errno.EPERM: "closed", errno.ENOTDIR: "closed", errno.EEXIST: "closed", errno.ENAMETOOLONG: "closed",
@@ -129,6 +130,18 @@ class RunFolder:
     def keep_fingerprints(self, prints: dict[str, str]) -> None:
         """fingerprints.json: what the run was made of when it began."""
         write_whole(self.path / FINGERPRINTS, json.dumps({"schema": SCHEMA, "fingerprints": prints}, indent=2))
+
+    def keep_speed(self, chosen: Mapping[str, Any]) -> None:
+        """speed.json: what was chosen for speed alone; a resumed run takes the same."""
+        write_whole(self.path / SPEED, json.dumps({"schema": SCHEMA, **chosen}, indent=2))
+
+    def speed(self) -> dict[str, Any]:
+        """What speed.json holds; {} where there is none."""
+        try:
+            held = json.loads((self.path / SPEED).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {name: value for name, value in held.items() if name != "schema"}
 
     def write_samples(self, step: int, rows: list[dict[str, Any]]) -> None:
         """samples/step_*.jsonl."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from anygrpo.errors import Interrupted
 from anygrpo.train import snapshot
-from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
+from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, referenced, weigh
 from anygrpo.train.collect import Collector, whole_of
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.importance import corrected
@@ -22,7 +22,7 @@ from anygrpo.train.terms import Tally
 
 def train(run: Run) -> None:
     """Take the run's remaining steps. All that lasts is in `run`; all that is random follows from (seed, step)."""
-    rows = run.recipe.training.rows_per_block
+    rows = run.block_rows
     with snapshot.accounted(run), closing(Collector(run)) as collector:
         for step in remaining_steps(run):
             planned, numbers = run.enter(step)
@@ -41,12 +41,13 @@ def train(run: Run) -> None:
                 own, mismatch = own_part(prepared, rollout, first), {}
                 if run.policy.corrects:
                     own, mismatch = corrected(run.policy, own, stage, rows)
+                if needs_reference(stage, numbers):
+                    own = referenced(run.policy, own, rows)
                 for part in minibatches(own, stage, run.seed(step, salt=1)):
                     batch = needed_rows(weigh(part, stage), numbers, stage)
                     if demonstrations is None and total_over_ranks(len(batch)) == 0:
                         continue  # no group has spread: no gradient, no step
-                    if needs_reference(stage, numbers):
-                        batch = with_reference(run.policy, batch, rows)
+                    run.settle(batch)
                     done = run.updater.accumulate(batch, stage, numbers, rows, measuring, demonstrations)
                     tally.merge(done)
                     if moved_too_far(done, stage.algorithm.target_kl):

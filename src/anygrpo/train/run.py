@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from anygrpo.algorithm import kl
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Rollout
+from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.core.task import Task
 from anygrpo.errors import TrainingError
 from anygrpo.recipe.recipe import Recipe, number
@@ -24,7 +25,7 @@ from anygrpo.train.adaptive import Adaptive
 from anygrpo.train.batches import Prepared
 from anygrpo.train.evaluation import check_metric, evaluate
 from anygrpo.train.folder import RunFolder
-from anygrpo.train.parallel import max_over_ranks, rank_seed
+from anygrpo.train.parallel import is_main, max_over_ranks, rank_seed
 from anygrpo.train.sharded import full_state, whole_weights
 from anygrpo.train.stages import Controls, Numbers, PlannedStage, controlled, kl_controller, numbers_at, policy_settings
 from anygrpo.train.terms import Tally
@@ -79,7 +80,7 @@ class Run:
         self.stop_reason: str | None = None
         self.back_to: Path | None = None
         self.measures_updates = recipe.training.gradient_norms_every > 0
-        self.entered, self.teaches = -1, False
+        self.entered, self.teaches, self._settled = -1, False, False
         self._refused_in_a_row = 0
         self._seconds: dict[str, float] = {}
 
@@ -131,6 +132,24 @@ class Run:
     def seed(self, step: int, salt: int = 0) -> int:
         """A seed for one purpose (salt) in one step."""
         return (self.recipe.seed * 1_000_003 + step * 101 + salt) % (2**31 - 1)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows in one forward and backward pass at most."""
+        return self.recipe.training.rows_per_block or self.policy.block_rows
+
+    def settle(self, batch: Batch) -> None:
+        """Before the first update: the policy chooses what is for speed alone, and the run's folder keeps it."""
+        if self._settled or not len(batch):
+            return
+        self._settled = True
+        with self.clock("settle"):
+            said = self.policy.settle(batch.samples, self.updater.to_come(self.measures_updates))
+        if is_main() and self.policy.speed:
+            self.folder.keep_speed(self.policy.speed)
+        if is_main() and said:
+            self.folder.log(said)
+            print(said, file=sys.stderr, flush=True)
 
     @contextmanager
     def clock(self, phase: str) -> Iterator[None]:

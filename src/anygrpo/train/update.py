@@ -72,6 +72,12 @@ class Updater:
         self._spare: tuple[Tree, int] | None = None
         self.refused = 0
 
+    def to_come(self, measures: bool) -> int:
+        """Bytes that steps will take beside a pass and have not taken yet: moments; with `measures` a term's own
+        gradient beside the sum of them."""
+        size = sum(local(p).numel() for p in self.parameters)
+        return (0 if self.optimizer.state else 8 * size) + (8 * size if measures else 0)
+
     def accumulate(
         self,
         batch: Batch,
