@@ -20,9 +20,10 @@ from anygrpo.language.generation import Sampling, Support
 
 def test_layout_by_hand():
     layout = pack([3, 2], [[2, 0], [1]])
-    assert [(s.start, s.middle, s.end) for s in layout.segments] == [(0, 3, 5), (5, 7, 8)]
-    assert layout.positions.tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
-    assert layout.places.tolist() == [[3, 4], [0, 0], [7, 0]]
+    assert [(s.start, s.middle, s.first, s.end) for s in layout.segments] == [(0, 3, 5, 7), (3, 5, 7, 8)]
+    assert layout.positions.tolist() == [0, 1, 2, 0, 1, 3, 4, 2]
+    assert layout.places.tolist() == [[5, 6], [0, 0], [7, 0]]
+    assert (layout.prompt_tokens, layout.row_tokens) == (slice(0, 5), slice(5, 8))
     assert layout.inside.tolist() == [[True, True], [False, False], [True, False]]
     assert layout.real.tolist() == [0, 1, 4]
     assert pack([3], [[2, 2]]).real is None
@@ -39,15 +40,15 @@ def dense(q, k, v, prompts, rows, scale):
         past = torch.ones(s.shape[1:], dtype=torch.bool).tril(s.shape[2] - s.shape[1])
         return s.masked_fill(~past, -1e300).softmax(-1) @ v[:, keys]
 
-    parts = []
+    parts, after = [], sum(prompts)
     for length, fed in zip(prompts, rows):
         prompt = torch.arange(at, at + length)
         parts.append((prompt, attend(prompt, prompt)))
         at += length
         for n in fed:
-            own = torch.arange(at, at + n)
+            own = torch.arange(after, after + n)
             parts.append((own, attend(own, torch.cat([prompt, own]))))
-            at += n
+            after += n
     return out.index_copy(1, torch.cat([i for i, _ in parts]), torch.cat([x for _, x in parts], 1))
 
 

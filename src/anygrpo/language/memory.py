@@ -13,7 +13,7 @@ of queries and keys, F: width of the MLP):
     activations what the backward pass of one block of tokens reads, a layer: inputs of norms, attention and products,
                 c (4 H + 2 Q + 2 K + f F), f = 4 under adapters (3 on a GPU), else 2 (0 on a GPU). Attention holds no
                 square. With gradient checkpointing c H, and one layer whole
-    workspace   training: logits of 512 tokens four times over (twice by the kernels of half precision on a GPU), or the
+    workspace   training: logits of 512 tokens (2,048 on a GPU) four times over (twice by a GPU's kernels), or the
                 gradients inside one layer, whichever is more; with a trained head its gradient in float32. Sampling:
                 logits of all rows three times over, a layer of the prompts' pass, or the logits of 512 tokens where
                 answers are scored again. Optimizer: roots of the second moments (shards on a GPU), weights before a
@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.language.compute.head import BLOCK
+from anygrpo.language.compute.head import BLOCK, GPU_BLOCK
 from anygrpo.language.dials import TOKENS
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
 from anygrpo.models.loading import base_of
@@ -205,7 +205,7 @@ def _activations(p: Plan) -> float:
 
 
 def _logits(p: Plan) -> float:
-    return (8 if p.gpu and p.c < 4 else 16) * min(BLOCK, p.tokens) * p.shape.vocabulary
+    return (8 if p.gpu and p.c < 4 else 16) * min(GPU_BLOCK if p.gpu else BLOCK, p.tokens) * p.shape.vocabulary
 
 
 def _training_space(p: Plan) -> float:

@@ -29,6 +29,7 @@ from anygrpo.language.kernels.gated import fuse_gates
 from anygrpo.language.kernels.linear import fuse_linears
 from anygrpo.language.kernels.norms import fuse_norms
 from anygrpo.language.kernels.rotary import fuse_rotary
+from anygrpo.language.kernels.together import fuse_together
 
 if TYPE_CHECKING:
     from anygrpo.language.body import Weights
@@ -40,6 +41,7 @@ KERNELS: dict[str, Callable[[nn.Module], int]] = {
     "norm": fuse_norms,
     "rotary": fuse_rotary,
     "linear": fuse_linears,
+    "products together": fuse_together,
 }
 
 PROBED = 24
@@ -65,7 +67,7 @@ def proved_kernels(model: nn.Module, trained: list[nn.Parameter], trial: Trial) 
     wanted = _answer(model, trial, probed)
     good, notes = [], []
     for name, put in KERNELS.items():
-        if name == "linear" and not on_cpu:
+        if on_cpu == (name == "products together") and name in ("linear", "products together"):
             continue
         before = {id(m): m.__dict__.get("forward") for m in model.modules()}
         problem = attempt(lambda put=put: _unlike(model, trial, probed, wanted) if put(model) else "")

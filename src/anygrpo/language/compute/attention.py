@@ -135,7 +135,7 @@ class _SharedAttention(torch.autograd.Function):
             _prompt_part(kernel, q, k, v, s, scale, out, lse)
         _own_part(kernel, q, k, v, layout, scale, out, lse)
         for s in layout.segments:
-            if s.end > s.middle:
+            if s.end > s.first:
                 _join_prefix(kernel, q, k, v, s, scale, out, lse)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.layout, ctx.scale, ctx.kernel = layout, scale, kernel
@@ -149,7 +149,7 @@ class _SharedAttention(torch.autograd.Function):
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
         for s in layout.segments:
             _prompt_grad(kernel, grad, q, k, v, out, lse, s, scale, (dq, dk, dv))
-            if s.end > s.middle:
+            if s.end > s.first:
                 _prefix_grad(kernel, grad, q, k, v, out, lse, s, scale, (dq, dk, dv))
         _own_grad(kernel, grad, q, k, v, out, lse, layout, scale, (dq, dk, dv))
         return dq, dk, dv, None, None
@@ -188,7 +188,7 @@ def _fold(x: Tensor, heads: int) -> Tensor:
 
 def _join_prefix(kernel: Kernel, q, k, v, s, scale, out, lse) -> None:
     """All completion tokens of the group attend to its prompt; joined with what their own rows gave."""
-    rows, prompt, lanes = slice(s.middle, s.end), slice(s.start, s.middle), kernel.lanes(len(q), len(k))
+    rows, prompt, lanes = slice(s.first, s.end), slice(s.start, s.middle), kernel.lanes(len(q), len(k))
     kk, vv = _widen(k[:, prompt], lanes), _widen(v[:, prompt], lanes)
     o, l = kernel.forward(_fold(q[:, rows], lanes), kk, vv, False, scale)  # noqa: E741
     o, l = o.reshape(q[:, rows].shape), l.reshape(lse[:, rows].shape)  # noqa: E741
@@ -199,7 +199,7 @@ def _join_prefix(kernel: Kernel, q, k, v, s, scale, out, lse) -> None:
 
 
 def _prefix_grad(kernel: Kernel, grad, q, k, v, out, lse, s, scale, into) -> None:
-    rows, prompt, lanes = slice(s.middle, s.end), slice(s.start, s.middle), kernel.lanes(len(q), len(k))
+    rows, prompt, lanes = slice(s.first, s.end), slice(s.start, s.middle), kernel.lanes(len(q), len(k))
     kk, vv = _widen(k[:, prompt], lanes), _widen(v[:, prompt], lanes)
     g, qq, o, l = (_fold(x[:, rows], lanes) for x in (grad, q, out, lse))  # noqa: E741
     dq, dk, dv = kernel.backward(g, qq, kk, vv, o, l, False, scale)

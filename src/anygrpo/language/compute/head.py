@@ -28,6 +28,10 @@ from anygrpo.language.kernels.trial import HALF
 BLOCK = 512
 """Rows whose logits exist at once: 512 x 49k float32 is 100 MB."""
 
+GPU_BLOCK = 2048
+"""The same on a GPU, where fewer products and sums of the head's gradient count (34,000 tokens, 152k words, H200: a
+pass both ways in 328 ms for 340)."""
+
 _WIDENED = 8192
 """Words whose gradients, of the head's weights, are widened together."""
 
@@ -137,7 +141,7 @@ class _BlockScores(torch.autograd.Function):
         lp = hidden.new_zeros(n, dtype=kind)
         entropy, kl, norm = torch.zeros_like(lp), torch.zeros_like(lp), torch.zeros_like(lp)
         ctx.way, kept = _way(hidden, head, o), []
-        for s in _blocks(n):
+        for s in _blocks(hidden):
             if ctx.way == "fused":
                 lp[s], norm[s], entropy[s] = fused.normalise(
                     head.logits(hidden[s]), targets[s], 1 / o.support.temperature
@@ -164,7 +168,7 @@ class _BlockScores(torch.autograd.Function):
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         dw: Tensor | None = None
         db = torch.zeros_like(bias, dtype=exact) if need_b and bias is not None else None
-        blocks = _blocks(hidden.shape[0])
+        blocks = _blocks(hidden)
         for index, s in enumerate(blocks):
             dz = _GRADIENTS[ctx.way](ctx, index, s, g[s], None if a is None else a[s], b[s])
             half = dz.to(hidden.dtype)
@@ -192,8 +196,9 @@ def _way(hidden: Tensor, head: Head, o: _Options) -> str:
     return "kept" if bare and small else "general"
 
 
-def _blocks(rows: int) -> list[slice]:
-    return [slice(start, start + BLOCK) for start in range(0, rows, BLOCK)]
+def _blocks(hidden: Tensor) -> list[slice]:
+    size = GPU_BLOCK if hidden.is_cuda else BLOCK
+    return [slice(start, start + size) for start in range(0, len(hidden), size)]
 
 
 def _whole(h, head: Head, targets, decision, ref_hidden, s: slice, o: _Options) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,9 +1,9 @@
-"""Where everything lies in a packed sequence: each group's prompt once, then the completions of its rows.
+"""Where everything lies in a packed sequence: each group's prompt once, then the completions of all rows.
 
-    prompt 0 | row 0 | row 1 | ... | prompt 1 | row 4 | row 5 | ...
+    prompt 0 | prompt 1 | ... | row 0 | row 1 | ... | row 4 | row 5 | ...
 
 No padding: the linear layers of the model see exactly the tokens that are needed. A row's last completion token is left
-out, since it predicts nothing.
+out, since it predicts nothing. All prompts lie together, and all rows, so that attention takes either without a copy.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Segment:
-    """One group in the packed sequence: [start, middle) is its prompt, [middle, end) its rows' completions."""
+    """One group in the packed sequence: [start, middle) is its prompt, [first, end) its rows' completions."""
 
     start: int
     middle: int
+    first: int
     end: int
-
-
-Place = slice | Tensor
-"""Some tokens of a packed sequence: a range (taken without a copy) or their indices."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,8 @@ class Layout:
     real: Tensor | None
     own: Spans
     cross: Spans
-    row_tokens: Place
-    prompt_tokens: Place
+    row_tokens: slice
+    prompt_tokens: slice
 
     @property
     def tokens(self) -> int:
@@ -91,30 +88,24 @@ def pack(prompts: list[int], rows: list[list[int]], device: torch.device | str =
 
     A fed completion token is one that predicts another: one less than the completion's length.
     """
-    segments, positions, places = [], [], []
-    at, width = 0, max((n for group in rows for n in group), default=0)
+    segments, positions, places = [], [torch.arange(length) for length in prompts], []
+    start, at = 0, sum(prompts)
+    width = max((n for group in rows for n in group), default=0)
     for length, group in zip(prompts, rows):
-        start, middle = at, at + length
-        positions.append(torch.arange(length))
-        at = middle
+        first = at
         for fed in group:
             positions.append(torch.arange(length, length + fed))
             places.append(torch.arange(at, at + width).where(torch.arange(width) < fed, 0))
             at += fed
-        segments.append(Segment(start, middle, at))
+        segments.append(Segment(start, start + length, first, at))
+        start += length
     place = torch.stack(places) if places else torch.zeros(0, width, dtype=torch.long)
     fed = torch.tensor([n for group in rows for n in group], dtype=torch.long)
     inside = torch.arange(width)[None] < fed[:, None]
     real = None if bool(inside.all()) else inside.reshape(-1).nonzero()[:, 0].to(device)
-    lengths = [n for prompt, group in zip(prompts, rows) for n in (prompt, *group)]
+    lengths = [*prompts, *(n for group in rows for n in group)]
     return Layout(
         tuple(segments), torch.cat(positions).to(device), place.to(device), inside.to(device), real,
         Spans.of(lengths, lengths, device), Spans.of([sum(group) for group in rows], prompts, device),
-        _place([(s.middle, s.end) for s in segments], device), _place([(s.start, s.middle) for s in segments], device),
+        slice(start, at), slice(0, start),
     )  # fmt: skip
-
-
-def _place(ranges: list[tuple[int, int]], device: torch.device | str) -> Place:
-    if len(ranges) == 1:
-        return slice(*ranges[0])
-    return torch.cat([torch.arange(a, b) for a, b in ranges] or [torch.arange(0)]).to(device)

@@ -106,12 +106,11 @@ def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
     groups = lengths.groups()
     fed = [[max(lengths.completion[i] - 1, 0) for i in members] for members in groups]
     layout = pack([lengths.prompt[members[0]] for members in groups], fed, device)
-    pieces = []
+    pieces = [samples["prompt_ids"][rows[0], : s.middle - s.start] for rows, s in zip(groups, layout.segments)]
     before = [0] * len(lengths.group)  # packed index of the state that predicts a row's first completion token,
     after = [0] * len(lengths.group)  # and of the one that predicts its second; the others follow
     for members, counts, segment in zip(groups, fed, layout.segments):
-        pieces.append(samples["prompt_ids"][members[0], : segment.middle - segment.start])
-        at = segment.middle
+        at = segment.first
         for i, count in zip(members, counts):
             pieces.append(samples["completion_ids"][i, :count])
             before[i], after[i] = segment.middle - 1, at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,9 +51,17 @@ def refresh(model: nn.Module, weights: Iterable[tuple[str, Tensor]], dtype: torc
         if getattr(held, "_own_memory", False):
             held.copy_(value)
         else:
-            own = nn.Parameter(value.to(dtype, copy=True), requires_grad=False)
+            own = nn.Parameter(_copied(owner, leaf, value, dtype), requires_grad=False)
             own._own_memory = True
             owner._parameters[leaf] = own
+
+
+def _copied(owner: nn.Module, leaf: str, value: Tensor, dtype: torch.dtype) -> Tensor:
+    """A copy, beside those of the layers that read the same input."""
+    together: Any = owner.__dict__.get("_together")
+    if together is None or value.shape != getattr(owner, leaf).shape:
+        return value.to(dtype, copy=True)
+    return together.home(owner, leaf, value, dtype).copy_(value)
 
 
 def _locate(model: nn.Module, name: str) -> tuple[nn.Module, str]:

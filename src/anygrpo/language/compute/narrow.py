@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from anygrpo.language.compute.mirror import bind, mirror
+from anygrpo.language.kernels.together import sets_of
 
 CHUNK = 2**26
 """Bytes of casts whose gradients are widened together: a few launches for many weights, and at no time both widths of
@@ -23,10 +24,10 @@ class Casts:
     `refresh`.
     """
 
-    def __init__(self, wide: list[Tensor], dtype: torch.dtype) -> None:
+    def __init__(self, wide: list[Tensor], dtype: torch.dtype, together: Sequence[Sequence[int]] = ()) -> None:
         self.wide = wide
         self._same = all(p.dtype == dtype for p in wide)
-        self.copies = [] if self._same else [torch.empty_like(p, dtype=dtype, requires_grad=False) for p in wide]
+        self.copies = [] if self._same else _places(wide, dtype, together)
         self._seen: list[tuple[int, int]] = []
         self._chunks = list(_chunks(self.copies))
 
@@ -59,9 +60,12 @@ class Narrow:
 
     def __init__(self, core: nn.Module, dtype: torch.dtype) -> None:
         self.model = mirror(core)
-        self._casts = Casts([p for p in core.parameters() if p.dtype != dtype], dtype)
-        place = {id(p): i for i, p in enumerate(self._casts.wide)}
+        wide = [p for p in core.parameters() if p.dtype != dtype]
+        place = {id(p): i for i, p in enumerate(wide)}
         named = list(core.named_parameters(remove_duplicate=False))
+        number = {name: place.get(id(p)) for name, p in named}
+        sets = [[number[name] for name in names] for names in sets_of(core)]
+        self._casts = Casts(wide, dtype, [one for one in sets if None not in one])  # type: ignore[misc]
         self._places = [(name, place[id(p)]) for name, p in named if id(p) in place]
         self._bind(self.model, self._casts.copies)
 
@@ -116,6 +120,17 @@ class _Lead(torch.autograd.Function):
             torch._foreach_copy_(wide, given)
         made = iter(wide)
         return None, *(None if g is None else next(made) for g in gradients)
+
+
+def _places(wide: list[Tensor], dtype: torch.dtype, together: Sequence[Sequence[int]]) -> list[Tensor]:
+    """Memory for a copy of each; those `together` in one piece, so that they serve as one weight too."""
+    made: dict[int, Tensor] = {}
+    for members in together:
+        parts = [wide[i] for i in members]
+        shape = (sum(len(p) for p in parts), *parts[0].shape[1:])
+        whole = torch.empty(shape, dtype=dtype, device=parts[0].device)
+        made |= dict(zip(members, whole.split([len(p) for p in parts])))
+    return [made[i] if i in made else torch.empty_like(p, dtype=dtype, requires_grad=False) for i, p in enumerate(wide)]
 
 
 def _chunks(copies: list[Tensor]) -> Iterator[slice]:

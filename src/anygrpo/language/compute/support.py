@@ -60,6 +60,9 @@ def draw(z: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         uniform: [n] in [0, 1), one number a row, so that a row's tokens do not depend on which rows are beside it.
             None: the likeliest token.
     """
+    size = math.gcd(z.shape[1], SPAN)
+    if uniform is not None and fused.picks(z, size):
+        return fused.pick(z, uniform, size)
     if uniform is None:
         token, top = z.argmax(1), z.amax(1, keepdim=True)
         total = (z - top).exp().sum(1)

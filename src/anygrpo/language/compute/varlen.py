@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from anygrpo.language.compute.layout import Layout, Place, Spans
+from anygrpo.language.compute.layout import Layout, Spans
 
 _aten = torch.ops.aten
 
@@ -93,13 +93,5 @@ class _Varlen(torch.autograd.Function):
                 grad[rows], q[rows], k[prompts], v[prompts], out[rows], lse[:, rows], layout.cross, False, scale
             )
             for total, at, part in zip((dq, dk, dv), (rows, prompts, prompts), more):
-                _add(total, at, part)
+                total[at] += part
         return dq, dk, dv, None, None, None
-
-
-def _add(total: Tensor, at: Place, part: Tensor) -> None:
-    """total[at] += part, in place."""
-    if isinstance(at, slice):
-        total[at] += part
-    else:
-        total.index_add_(0, at, part)

@@ -71,8 +71,6 @@ def attend(
     from anygrpo.language.kernels.triton import pointwise as kernels
 
     q, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, key, value))
-    if key.stride() != value.stride():
-        key, value = key.contiguous(), value.contiguous()
     (_, heads, rows, size), key_heads = q.shape, key.shape[1]
     count, share = len(prompts.lengths), heads // key_heads
     splits = min(MOST_SPLITS, -(-prompts.k.shape[2] // SPLIT))
@@ -87,6 +85,7 @@ def attend(
     )  # fmt: skip
     attention_kernels.own[(rows, key_heads)](
         q, key, value, own_k, own_v, part, part_lse, out, place, scale, q.stride(2), q.stride(1), key.stride(2),
-        key.stride(1), *own_k.stride()[:2], LANES=kernels.power_of_two(share, 16), KEYS=keys, **shape,
+        key.stride(1), value.stride(2), value.stride(1), *own_k.stride()[:2], LANES=kernels.power_of_two(share, 16),
+        KEYS=keys, **shape,
     )  # fmt: skip
     return out

@@ -19,6 +19,7 @@ from anygrpo.language.kernels.native import calls, library
 from anygrpo.language.kernels.trial import agrees, usable
 
 BLOCK = 2048
+ROWS_BLOCK = 1024
 
 
 def fuse_gates(model: nn.Module) -> int:
@@ -62,7 +63,11 @@ def gated(a: Tensor, b: Tensor) -> Tensor:
     """silu(a) * b, of any one shape."""
     if not usable(a) or a.dtype != b.dtype or not _tried(a.device, a.dtype):
         return F.silu(a) * b
-    return _Gate.apply(a, b) if torch.is_grad_enabled() else _launch(a.contiguous(), b.contiguous())
+    if torch.is_grad_enabled():
+        return _Gate.apply(a, b)
+    if a.is_cuda and not (a.is_contiguous() and b.is_contiguous()) and a.stride(-1) == b.stride(-1) == 1:
+        return _launch_rows(a, b)
+    return _launch(a.contiguous(), b.contiguous())
 
 
 class _Gate(torch.autograd.Function):
@@ -126,6 +131,16 @@ def _launch(a: Tensor, b: Tensor) -> Tensor:
 
     out = torch.empty_like(a)
     kernels.gate[(-(-a.numel() // BLOCK),)](a, b, out, a.numel(), BLOCK=BLOCK)
+    return out
+
+
+def _launch_rows(a: Tensor, b: Tensor) -> Tensor:
+    """The same of a, b [..., F] whose rows lie evenly apart, as halves of one product do."""
+    from anygrpo.language.kernels.triton import pointwise as kernels
+
+    out = torch.empty(a.shape, dtype=a.dtype, device=a.device)
+    rows, width = a.numel() // a.shape[-1], a.shape[-1]
+    kernels.gate_rows[(rows, -(-width // ROWS_BLOCK))](a, b, out, a.stride(-2), b.stride(-2), width, BLOCK=ROWS_BLOCK)
     return out
 
 

@@ -14,6 +14,10 @@ BLOCK = 4096
 """Logits that a program reads at once."""
 
 
+LANES = 8192
+"""Spans of a row that one program holds."""
+
+
 def works(z: Tensor) -> bool:
     """Whether the kernels run on the logits' device and agree with torch there."""
     return z.is_cuda and usable(z) and _tried(z.device, z.dtype)
@@ -81,6 +85,44 @@ def spans(z: Tensor, size: int) -> tuple[Tensor, Tensor]:
     if len(z):
         kernels.spans[(len(z), -(-count // tile))](z, peak, mass, z.stride(0), count, SIZE=size, TILE=tile)
     return peak, mass
+
+
+def picks(z: Tensor, size: int) -> bool:
+    """Whether `pick` takes logits of this kind, and agrees with torch on their device."""
+    usual = z.is_cuda and z.dtype == torch.float32 and size >= 16 and z.shape[1] // size <= LANES
+    return usual and usable(z) and _pick_tried(z.device)
+
+
+def pick(z: Tensor, uniform: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Tokens [n] at which the running sum of exp(z) exceeds `uniform` [n] of the whole, and their log-probs [n]: two
+    launches for some twenty.
+
+    Args:
+        z: [n, V] float32, rows contiguous. size: a power of two that divides V.
+    """
+    from anygrpo.language.kernels.triton import pointwise as kernels
+
+    peak, mass = spans(z, size)
+    token = torch.empty(len(z), dtype=torch.long, device=z.device)
+    log_prob = torch.empty(len(z), dtype=torch.float32, device=z.device)
+    if len(z):
+        lanes = kernels.power_of_two(peak.shape[1])
+        kernels.pick[(len(z),)](
+            z, peak, mass, uniform.contiguous(), token, log_prob, z.stride(0), peak.shape[1], SIZE=size, LANES=lanes
+        )
+    return token, log_prob
+
+
+@functools.cache
+def _pick_tried(device: torch.device) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    z, u = torch.randn(64, 4096, generator=generator), torch.rand(64, generator=generator)
+    edges = z.double().softmax(1).cumsum(1)
+    token = torch.searchsorted(edges, u.double()[:, None], right=True)[:, 0].clamp(max=z.shape[1] - 1)
+    # Where a sum rounds across an edge the neighbour is as right; of 64 draws from 4,096 none comes near.
+    given = (z.to(device), u.to(device), 256)
+    wanted = [token.to(device).float(), z.log_softmax(1).gather(1, token[:, None])[:, 0].to(device)]
+    return agrees("drawing", lambda: [pick(*given)[0].float(), pick(*given)[1]], lambda: wanted)
 
 
 @functools.cache

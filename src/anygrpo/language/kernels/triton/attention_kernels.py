@@ -95,8 +95,10 @@ def own(
     scale,
     q_row,
     q_head,
-    new_row,
-    new_head,
+    key_row,
+    key_step,
+    value_row,
+    value_step,
     k_row,
     k_head,
     SHARE: tl.constexpr,
@@ -117,8 +119,8 @@ def own(
     head = key_head * SHARE + lane
     mine = (lane < SHARE)[:, None] & (d < D)[None, :]
     queries = tl.load(q + row * q_row + head[:, None] * q_head + d[None, :], mask=mine, other=0.0)
-    new = row * new_row + key_head * new_head + d
-    key_now, value_now = tl.load(k_new + new, mask=d < D, other=0.0), tl.load(v_new + new, mask=d < D, other=0.0)
+    key_now = tl.load(k_new + row * key_row + key_head * key_step + d, mask=d < D, other=0.0)
+    value_now = tl.load(v_new + row * value_row + key_head * value_step + d, mask=d < D, other=0.0)
     base = row * k_row + key_head * k_head
     tl.store(k + base + at_place * D + d, key_now, mask=d < D)
     tl.store(v + base + at_place * D + d, value_now, mask=d < D)

@@ -136,6 +136,16 @@ def gate(a, b, out, total, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def gate_rows(a, b, out, a_row, b_row, width, BLOCK: tl.constexpr):
+    """`gate` of rows that do not follow one another in memory. Program (row, tile)."""
+    n = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(a + n * a_row + at, mask=at < width).to(tl.float32)
+    y = tl.load(b + n * b_row + at, mask=at < width).to(tl.float32)
+    tl.store(out + n * width + at, x / (1.0 + tl.exp(-x)) * y, mask=at < width)
+
+
+@triton.jit
 def gate_grad(g, a, b, out, da, db, total, BLOCK: tl.constexpr):
     """`gate` again, and its gradients from g: silu'(a) = s + a s (1 - s) with s = sigmoid(a)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -160,3 +170,36 @@ def spans(z, peak, mass, z_row, count, SIZE: tl.constexpr, TILE: tl.constexpr):
     safe = tl.where(top == float("-inf"), 0.0, top)
     tl.store(peak + n * count + span, top, mask=span < count)
     tl.store(mass + n * count + span, tl.sum(tl.exp(x - safe[:, None]), 1), mask=span < count)
+
+
+@triton.jit
+def pick(z, peak, mass, uniform, token, log_prob, z_row, count, SIZE: tl.constexpr, LANES: tl.constexpr):
+    """The token of row n at which the running sum of exp(z - top) exceeds `uniform` of the whole, and its log-prob.
+
+    Over the spans that `spans` made first (LANES is at least their number), then inside the one that was found.
+    """
+    n = tl.program_id(0).to(tl.int64)
+    s = tl.arange(0, LANES)
+    there = s < count
+    top_s = tl.load(peak + n * count + s, mask=there, other=float("-inf"))
+    top = tl.max(top_s, 0)
+    share = tl.where(top_s == float("-inf"), 0.0, tl.exp(top_s - top))
+    edges = tl.cumsum(tl.load(mass + n * count + s, mask=there, other=0.0) * share, 0)
+    total = tl.max(edges, 0)
+    aim = _under(tl.load(uniform + n) * total, total)
+    span = tl.minimum(tl.sum((there & (edges <= aim)).to(tl.int32), 0), count - 1)
+    before = tl.sum(tl.where(s == span - 1, edges, 0.0), 0)
+    i = tl.arange(0, SIZE)
+    x = tl.load(z + n * z_row + span * SIZE + i)
+    inside = tl.cumsum(tl.exp(x - top), 0)
+    aim = _under(aim - before, tl.max(inside, 0))
+    within = tl.minimum(tl.sum((inside <= aim).to(tl.int32), 0), SIZE - 1)
+    tl.store(token + n, (span * SIZE + within).to(tl.int64))
+    tl.store(log_prob + n, tl.sum(tl.where(i == within, x, 0.0), 0) - top - tl.log(total))
+
+
+@triton.jit
+def _under(aim, total):
+    """`aim`, where rounding took it up to the total, the number just below it."""
+    below = (total.to(tl.int32, bitcast=True) - 1).to(tl.float32, bitcast=True)
+    return tl.minimum(aim, tl.where(total > 0, below, 0.0))
