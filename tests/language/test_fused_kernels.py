@@ -123,3 +123,36 @@ def test_draws_from_spans_are_those_of_the_whole_sum(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(logits, "works", lambda x: True)
     for ours, theirs in zip(support.draw(z, uniform), plain):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_a_draw_in_two_launches_is_that_of_the_sum() -> None:
+    z, uniform = made(60, 40 * 32) * 3, torch.rand(60, generator=torch.Generator().manual_seed(1))
+    z[:, 64:128] = float("-inf")  # spans without mass
+    uniform[:3] = torch.tensor([0.0, 1 - 2**-24, 0.5])
+    token, log_prob = logits.pick(z, uniform, 32)
+    theirs, _ = support.draw(z.double(), uniform.double())
+    assert (token == theirs).float().mean() > 0.95  # where a sum rounds across an edge the neighbour is as right
+    assert (z.gather(1, token[:, None]) > float("-inf")).all()
+    expected = z.log_softmax(1).gather(1, token[:, None])[:, 0]
+    torch.testing.assert_close(log_prob, expected, rtol=0, atol=1e-5)
+    edges = z.double().softmax(1).cumsum(1)
+    reached = edges.gather(1, token[:, None])[:, 0]
+    assert (reached >= uniform.double() - 1e-5).all()
+    assert (reached - z.double().softmax(1).gather(1, token[:, None])[:, 0] <= uniform.double() + 1e-5).all()
+    assert logits._pick_tried(torch.device("cpu"))
+
+
+def test_the_gate_of_two_halves_of_one_product() -> None:
+    a, b = made(1, 5, 2 * 1500).split([1500, 1500], -1)
+    torch.testing.assert_close(gate._launch_rows(a, b), F.silu(a) * b)
+
+
+def test_a_decode_step_takes_values_that_lie_apart_from_their_keys() -> None:
+    kept, together = [(made(2, 40, 64), made(2, 40, 64, seed=1))], made(1, 3, 6, 64, seed=4)
+    key, value = (together[:, :, i : i + 2].transpose(1, 2) for i in (0, 4))
+    query = made(1, 3, 4, 64, seed=5).transpose(1, 2)
+    outs = []
+    for k in (key, key.contiguous()):
+        cache = GroupCache.of(kept, [40], [3], width=8)
+        outs.append(Step(cache, torch.zeros(1, dtype=torch.long), 8).fused(0, query, k, value, 0.1))
+    torch.testing.assert_close(*outs, rtol=0, atol=0)
