@@ -54,9 +54,9 @@ def test_one_group_takes_what_a_step_can_have():
 
 
 def test_rows_that_fit_by_hand():
-    """A token: 2 x 2 layers x 2 heads x 8 x 4 bytes = 256; a row: 256 (2 x 10 + 8 / 4) + 16 x 64 = 6,656."""
+    """A token: 2 x 2 layers x 2 heads x 8 x 4 bytes = 256; a row: 256 (2 x 10 + 4 x 8 / 4) + 16 x 64 = 8,192."""
     config = tiny.CONFIGS["llama"]
-    assert dials.rows_that_fit(config, torch.float32, 8, 10, 4, 6656 * 9) == 8  # whole groups
+    assert dials.rows_that_fit(config, torch.float32, 8, 10, 4, 8192 * 9) == 8  # whole groups
     assert dials.rows_that_fit(config, torch.float32, 8, 10, 4, 100) == 4  # one at least
     assert dials.rows_that_fit(object(), torch.float32, 8, 10, 4, 10**6) is None
 
@@ -134,7 +134,7 @@ def test_the_budget_decides_the_blocks(budget, blocks):
     rollout = policy.sample([{"prompt": f"w{i} w5"} for i in range(3)], 2, seed=0)
     rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
     assert len(policy.plan(rows, 32)) == blocks
-    policy.speed["token_budget"] = 10
+    policy.speed = {"token_budget": 10}
     assert len(policy.plan(rows, 32)) == (3 if budget == "auto" else blocks)
 
 

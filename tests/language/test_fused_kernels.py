@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
 from anygrpo.language.compute import support
-from anygrpo.language.compute.cache import GroupCache, Step
+from anygrpo.language.compute.cache import GroupCache, Step, Uneven
 from anygrpo.language.kernels import gated as gate
 from anygrpo.language.kernels import logits, rotary
 from anygrpo.language.kernels.native import library
@@ -156,3 +156,20 @@ def test_a_decode_step_takes_values_that_lie_apart_from_their_keys() -> None:
         cache = GroupCache.of(kept, [40], [3], width=8)
         outs.append(Step(cache, torch.zeros(1, dtype=torch.long), 8).fused(0, query, k, value, 0.1))
     torch.testing.assert_close(*outs, rtol=0, atol=0)
+
+
+def test_rows_at_places_of_their_own_in_any_order() -> None:
+    """As places are refilled: three prompts, five rows, not prompt by prompt."""
+    kept = [(made(2, 90, 64), made(2, 90, 64, seed=1))]
+    new = [made(1, 5, n, 64, seed=3 + i).transpose(1, 2) for i, n in enumerate((4, 2, 2))]
+    row, places = torch.tensor([8, 3, 5, 0, 4]), torch.tensor([6, 0, 70, 3, 129])
+    results = []
+    for way in ("fused", "plain"):
+        cache = GroupCache.of(kept, [40, 20, 30], [2, 2, 1], width=140)
+        cache.slots = 3
+        cache.own_k[0][:], cache.own_v[0][:] = made(2, 5, 2, 140, 64, seed=9)
+        cache.seat(row, 3)
+        out = getattr(Uneven(cache, places, 140), way)(0, *new, 0.125)
+        results.append([out, cache.own_k[0], cache.own_v[0]])
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)

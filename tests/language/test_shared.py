@@ -191,6 +191,47 @@ def test_the_steps_that_a_gpu_captures_are_group_decoding(rows, monkeypatch):
         assert len(keeper.decoders) == 2
 
 
+def test_places_are_refilled_and_buffers_follow_the_rows_that_live(monkeypatch):
+    """Three prompts of four rows, four decoded at once: waiting rows take the places of those that ended."""
+    monkeypatch.setattr(captured, "LOOK", 2)
+    monkeypatch.setattr(captured, "NARROW", 4)
+    monkeypatch.setattr(captured, "ROUND", 16)
+    model = tiny.model("qwen2")
+    ability(model, "auto")
+    head = head_of(model, False)
+    sampling = settings(max_new_tokens=60, rows=4)
+    sizes = []
+    fitting = captured.CapturedDecoder._fitting
+    note = lambda self, *given: sizes.append(fitting(self, *given)) or sizes[-1]  # noqa: E731
+    monkeypatch.setattr(captured.CapturedDecoder, "_fitting", note)
+    decoder = captured.CapturedDecoder(model, head, 3, 4, 16, sampling, capture=False)
+    noise = captured.uniforms(12, sampling, 5, torch.device("cpu"))
+    made = decoder.generate(tiny.PROMPTS, noise)
+    theirs = generate_groups(model, head, tiny.PROMPTS, 4, settings(max_new_tokens=60), 5)
+    for name in ("ids", "lengths", "chosen", "ended"):
+        assert torch.equal(getattr(made, name), getattr(theirs, name)), name
+    torch.testing.assert_close(made.log_probs, theirs.log_probs, atol=1e-5, rtol=0)
+    tokens, lengths = int(made.lengths.sum()), made.lengths.tolist()
+    apart = sum(4 * max(lengths[a : a + 4]) for a in (0, 4, 8))  # parts of four rows, each to its longest
+    assert tokens <= decoder.turns < apart
+    assert all(level.width <= 2 * (max(lengths) + captured.LOOK + 1) for level in sizes)
+    assert min(len(level.row) for level in sizes) < 4  # at the end, when none waits
+
+
+def test_buffers_that_rows_have_left_go_where_they_are_large(monkeypatch):
+    monkeypatch.setattr(captured, "LOOK", 2)
+    monkeypatch.setattr(captured, "NARROW", 4)
+    model = tiny.model("qwen2")
+    ability(model, "auto")
+    head, held = head_of(model, False), []
+    for limit in (2**40, 0):
+        monkeypatch.setattr(captured, "HELD", limit)
+        decoder = captured.CapturedDecoder(model, head, 3, 4, 128, settings(max_new_tokens=60), capture=False)
+        decoder.generate(tiny.PROMPTS, captured.uniforms(12, decoder.sampling, 5, torch.device("cpu")))
+        held.append(len(decoder.levels))
+    assert held[0] > held[1] == 1
+
+
 def test_group_decoding_against_float64():
     model, exact = tiny.model(), tiny.model(dtype=torch.float64)
     ability(model, "auto")

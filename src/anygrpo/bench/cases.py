@@ -164,9 +164,9 @@ def _describe(shape: dict[str, Any], folder: Path) -> None:
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", pad_token="<pad>").save_pretrained(folder)
     # Llama's code with biases is Qwen2's arithmetic; its folder may hold any tokenizer, where Qwen2's may not.
-    ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
-    sizes = {"attention_bias": True, "tie_word_embeddings": True} | shape
-    LlamaConfig(**sizes, **ends, random_weights=0, architectures=["LlamaForCausalLM"]).save_pretrained(folder)
+    ends: dict[str, Any] = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
+    sizes: dict[str, Any] = {"attention_bias": True, "tie_word_embeddings": True, "random_weights": 0} | shape | ends
+    LlamaConfig(**sizes, architectures=["LlamaForCausalLM"]).save_pretrained(folder)
 
 
 def _save_random(folder: Path) -> None:

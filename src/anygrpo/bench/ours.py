@@ -158,6 +158,7 @@ def _saved(policy: causal_lm.CausalLM, path: str | None) -> Iterator[None]:
         made = accumulate(self, batch, *given, **named)
         Updater.accumulate = accumulate
         gradient = {n: p.grad for n, p in policy.trainable().named_parameters() if p.grad is not None}
+        assert path is not None
         torch.save({"samples": batch.samples, "advantages": batch.advantages[:, 0], "gradient": gradient}, path)
         return made
 

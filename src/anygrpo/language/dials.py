@@ -18,6 +18,7 @@ import torch
 from anygrpo.core.rollout import Tree
 from anygrpo.language.compute.log_probs import RowLengths
 from anygrpo.language.engine.builtin import BuiltinEngine
+from anygrpo.language.engine.captured import AHEAD
 
 if TYPE_CHECKING:
     from anygrpo.language.policy import CausalLM
@@ -101,10 +102,11 @@ def settle(policy: CausalLM, samples: Tree, beside: int) -> str:
         for p in policy.parameters():
             p.grad = None
         torch.cuda.empty_cache()
-        policy.speed["token_budget"] = TOKENS
+        policy.speed = {**policy.speed, "token_budget": TOKENS}
         return f"speed: blocks of {TOKENS:,} tokens; one group of this step does not fit in this GPU's memory at once"
     paths = policy.scorer.paths
-    policy.speed |= {
+    policy.speed = {
+        **policy.speed,
         "token_budget": choice.tokens,
         "trials": [[b.tokens, round(b.seconds, 4), b.peak] for b in choice.trials],
         "attention": "shared" if paths.ability.shared else "plain",
@@ -137,7 +139,8 @@ def decode_rows(policy: CausalLM, prompts: list[list[int]], group: int) -> int |
         trained = sum(p.numel() for p in policy.parameters())
         room = int(SPARE * free_bytes()) - 12 * trained  # gradients and moments are still to come
         text, longest = weights.config.get_text_config(), max(map(len, prompts))
-        policy.speed["decode_rows"] = rows_that_fit(text, weights.dtype, longest, config.max_new_tokens, group, room)
+        rows = rows_that_fit(text, weights.dtype, longest, config.max_new_tokens, group, room)
+        policy.speed = {**policy.speed, "decode_rows": rows}
     return policy.speed["decode_rows"]
 
 
@@ -193,6 +196,6 @@ def rows_that_fit(config: Any, dtype: torch.dtype, prompt: int, new: int, group:
         return None
     size = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
     token = 2 * layers * heads * size * dtype.itemsize
-    # Own keys twice: while rows move to other buffers both are there. Logits four times in float32.
-    row = token * (2 * new + prompt / group) + 16 * config.vocab_size
+    # Own keys twice: buffers grow by doubling. Prompts wait beside those in hand. Logits four times in float32.
+    row = token * (2 * new + AHEAD * prompt / group) + 16 * config.vocab_size
     return max(int(room / row) // group, 1) * group

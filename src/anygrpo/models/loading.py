@@ -1,5 +1,7 @@
 """Model and tokenizer from a Hub name, a folder, or "smollm2"; each failure one clear error."""
 
+# pyright: reportAssignmentType=false, reportCallIssue=false
+
 from __future__ import annotations
 
 import importlib.util

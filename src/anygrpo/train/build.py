@@ -105,6 +105,7 @@ def _assemble(
         torch.use_deterministic_algorithms(recipe.training.deterministic)
     policy = build_policy(recipe.policy, recipe.seed) if policy is None else policy
     border.instance(policy, Policy, type(policy).__name__)
+    assert policy is not None
     if held := from_main(folder.speed()):
         policy.speed = held
     same_weights(policy.trainable())

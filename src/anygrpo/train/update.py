@@ -1,5 +1,7 @@
 """One optimizer step: gradients accumulated over blocks, measured, clipped, refused if not finite."""
 
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 import math

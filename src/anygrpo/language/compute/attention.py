@@ -6,6 +6,8 @@ normaliser, which makes each part's gradient exact (as in ring attention), so th
 and no attention matrix is ever stored.
 """
 
+# pyright: reportCallIssue=false, reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 import functools

@@ -25,7 +25,8 @@ class GroupCache:
         hidden: [P, Lp] bool, True at padding of prompts; None where all are equally long.
         prompt_k, prompt_v: a layer each: [P, KV, Lp, D].
         own_k, own_v: a layer each: [R, KV, T, D].
-        first, count: [P] int32: the first row of each prompt, and how many it has (rows of one prompt are adjacent).
+        order: [R] int64: the rows, prompt by prompt (as they lie, but where places are refilled).
+        first, count: [P] int32: where each prompt's rows begin in `order`, and how many it has.
     """
 
     prompt_of: Tensor
@@ -39,9 +40,10 @@ class GroupCache:
     own_v: list[Tensor] = field(default_factory=list)
     first: Tensor = field(init=False)
     count: Tensor = field(init=False)
+    order: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first, self.count = self._extents()
+        self.first, self.count, self.order = self._extents()
 
     @staticmethod
     def of(kept: list[tuple[Tensor, Tensor]], lengths: list[int], rows: list[int], width: int) -> GroupCache:
@@ -69,23 +71,23 @@ class GroupCache:
 
     def _place(self) -> None:
         """Lay the rows out side by side, prompt by prompt."""
-        self.first, self.count = self._extents()
+        self.first, self.count, self.order = self._extents()
         self.slots = int(self.count.max())
         within = torch.arange(len(self.prompt_of), device=self.count.device) - self.first[self.prompt_of]
         self.slot = self.prompt_of * self.slots + within
 
-    def _extents(self) -> tuple[Tensor, Tensor]:
+    def _extents(self) -> tuple[Tensor, Tensor, Tensor]:
         count = torch.bincount(self.prompt_of, minlength=len(self.lengths))
-        return (count.cumsum(0) - count).int(), count.int()
+        return (count.cumsum(0) - count).int(), count.int(), self.prompt_of.argsort(stable=True)
 
     def seat(self, row: Tensor, group_size: int) -> None:
-        """These rows of the whole generation, in its order, in place: captured graphs hold the addresses.
+        """These rows of the whole generation, no two alike, in place: captured graphs hold the addresses.
 
         A row's place in the rectangle is its number in the whole generation.
         """
         self.slot.copy_(row)
         self.prompt_of.copy_(row // group_size)
-        for mine, new in zip((self.first, self.count), self._extents()):
+        for mine, new in zip((self.first, self.count, self.order), self._extents()):
             mine.copy_(new)
 
     @property
@@ -153,7 +155,13 @@ class Step:
         """`attend` by kernels, which on a GPU read the place from the device."""
         cache = self.cache
         prompts = decoding.Prompts(
-            cache.prompt_k[layer], cache.prompt_v[layer], cache.lengths, cache.first, cache.count, cache.slots
+            cache.prompt_k[layer],
+            cache.prompt_v[layer],
+            cache.lengths,
+            cache.first,
+            cache.count,
+            cache.slots,
+            cache.order,
         )
         return decoding.attend(query, key, value, prompts, cache.own_k[layer], cache.own_v[layer], self.place, scaling)
 
@@ -217,12 +225,11 @@ class Uneven(Step):
 
     def __init__(self, cache: GroupCache, places: Tensor, width: int) -> None:
         self.cache, self.place, self.width = cache, places, width
-        self.later = (torch.arange(width, device=places.device) > places[:, None])[:, None, None]
 
-    def attend(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        """As `Step.attend`, without kernels: they know one place."""
-        layer: Any = module.layer_idx
-        return self.plain(layer, query, key, value, scaling)
+    @functools.cached_property
+    def later(self) -> Tensor:  # type: ignore[override]
+        """[R, 1, 1, W] bool: places that are still to come."""
+        return (torch.arange(self.width, device=self.place.device) > self.place[:, None])[:, None, None]
 
     def _write(self, buffer: Tensor, x: Tensor) -> None:
         rows = torch.arange(len(buffer), device=buffer.device)
@@ -239,10 +246,15 @@ def _fused_works(device: torch.device, dtype: torch.dtype, heads: int, key_heads
     new = (make(1, heads, 5, size), make(1, key_heads, 5, size), make(1, key_heads, 5, size))
 
     def made(fused: bool) -> list[Tensor]:
-        cache = GroupCache.of(kept, lengths, rows, width=9)
-        cache.own_k[0][:], cache.own_v[0][:] = own[0], own[1]
-        step = Step(cache, place)
-        out = (step.fused if fused else step.plain)(0, *new, size**-0.5)
-        return [out, cache.own_k[0], cache.own_v[0]]
+        found = []
+        for uneven in (False, True) if device.type == "cuda" else (False,):
+            cache = GroupCache.of(kept, lengths, rows, width=9)
+            cache.own_k[0][:], cache.own_v[0][:] = own[0], own[1]
+            if uneven:  # places of their own, and rows in another order
+                cache.seat(torch.tensor([4, 1, 0, 3, 2], device=device), 3)
+            step = Uneven(cache, torch.tensor([4, 2, 0, 7, 1], device=device), 9) if uneven else Step(cache, place)
+            out = (step.fused if fused else step.plain)(0, *new, size**-0.5)
+            found += [out, cache.own_k[0], cache.own_v[0]]
+        return found
 
     return agrees("decoding", lambda: made(True), lambda: made(False))

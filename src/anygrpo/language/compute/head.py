@@ -8,6 +8,8 @@ logits (see `support.restrict`), p = softmax(z), l = log p, and incoming gradien
 which is then chained through the temperature and the soft cap c tanh(z / c) of the logits.
 """
 
+# pyright: reportOptionalMemberAccess=false, reportOptionalSubscript=false
+
 from __future__ import annotations
 
 from collections.abc import Iterator

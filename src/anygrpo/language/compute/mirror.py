@@ -1,5 +1,7 @@
 """A second model object of the same architecture, whose weights are views, casts or copies of the first one's."""
 
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import copy

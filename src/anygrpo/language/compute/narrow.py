@@ -1,5 +1,7 @@
 """Casts of float32 weights for the matrix products, kept in memory of their own and shared with the sampler."""
 
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

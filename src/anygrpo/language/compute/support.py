@@ -1,5 +1,7 @@
 """One definition of the sampled distribution, used where tokens are drawn and where they are scored."""
 
+# pyright: reportOptionalSubscript=false
+
 from __future__ import annotations
 
 import math

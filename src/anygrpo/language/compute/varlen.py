@@ -5,6 +5,8 @@ sequence. One for the rows of each group and its prompt. The kernel itself knows
 nothing is gathered row by row or repeated, and little is launched: what a small model's pass on a GPU waits for.
 """
 
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 from typing import Any, Protocol

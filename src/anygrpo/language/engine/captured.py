@@ -1,21 +1,24 @@
 """Group decoding on a GPU as captured graphs: one launch a token instead of a thousand.
 
 All of a step is in the graph: the model, attention over prompts and own tokens, the draw, and the bookkeeping. The host
-looks in only every `LOOK` steps: to stop, or to go on with half the rows when half are done (each size is captured once
-and kept for later generations). Longer and longer parts of the rows' own keys are read: a graph for each doubling.
+looks in only every `LOOK` steps. Then rows that are done are refilled from those that wait; when none waits, and half
+are done, it goes on with half the rows; and before a row reaches the end of its buffers, they become twice as wide. So
+what is held follows the rows that live and how long they are. Each pair of sizes is captured once and kept.
 """
+
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from anygrpo.language.compute.cache import GroupCache, Step
+from anygrpo.language.compute.cache import GroupCache, Uneven
 from anygrpo.language.compute.head import Head
 from anygrpo.language.compute.passes import forward, prefill
 from anygrpo.language.compute.support import draw, restrict
@@ -27,24 +30,35 @@ log = logging.getLogger("anygrpo")
 LOOK = 16
 """Steps between two looks at which rows are done."""
 
-NARROW = 128
-"""Own tokens read by the first graph."""
+NARROW = 256
+"""Own tokens that the first buffers hold."""
 
 ROUND = 128
 """Prompt buffers grow in steps of this many tokens, so that a graph serves prompts of similar length."""
 
+AHEAD = 4
+"""Prompts whose keys are held at once, in parts of those that are decoded at once."""
+
+HELD = 4 * 2**30
+"""Bytes of buffers up to which those that rows have left are kept for the next generation."""
+
 
 @dataclass
 class Level:
-    """Buffers of R rows decoded together, and their graphs by width."""
+    """Buffers of R rows decoded together, `width` tokens each, and the graph of their step."""
 
     cache: GroupCache
+    width: int
     token: Tensor  # [R]
     lengths: Tensor  # [R] of the prompts
     row: Tensor  # [R] which row of the generation
     done: Tensor  # [R] bool
-    place: Tensor  # [1] index of `token` in its completion
-    graphs: dict[int, torch.cuda.CUDAGraph] = field(default_factory=dict)
+    place: Tensor  # [R] index of `token` in its completion
+    graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(x.nbytes for x in self.cache.own_k + self.cache.own_v)
 
 
 class CapturedDecoder:
@@ -54,6 +68,9 @@ class CapturedDecoder:
         model, head: weights are read where they are at each replay, so an update in place is seen.
         prompts: P. group_size: G. prompt_width: Lp, a multiple of `ROUND`.
         capture: False runs the same steps without graphs (where capturing failed, and on a CPU).
+
+    Attributes:
+        turns: tokens that were computed in the last generation, of rows that were done already too.
     """
 
     def __init__(
@@ -69,12 +86,16 @@ class CapturedDecoder:
         self.model, self.head, self.sampling, self.capture = model, head, sampling, capture
         self.prompts, self.group_size, self.prompt_width = prompts, group_size, prompt_width
         rows, steps, device = prompts * group_size, sampling.max_new_tokens, head.weight.device
+        self.rows = min(rows, max((sampling.rows or rows) // group_size, 1) * group_size)
+        self.waiting = self.turns = 0
         self.ids = torch.zeros(rows, steps, dtype=torch.long, device=device)
         self.log_probs = torch.zeros(rows, steps, device=device)
         self.noise = torch.zeros(rows, steps, device=device)
         self.ended = torch.zeros(rows, dtype=torch.bool, device=device)
         self.count = torch.zeros(rows, dtype=torch.long, device=device)
-        self.levels: dict[int, Level] = {}
+        self.ends = torch.zeros(len(head.weight), dtype=torch.bool, device=device)
+        self.ends[list(sampling.support.eos_ids)] = True
+        self.levels: dict[tuple[int, int], Level] = {}
         # One pool for all graphs: they never run at once, and nothing they leave in it is read later.
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self.hidden = torch.zeros(prompts, prompt_width, dtype=torch.bool, device=device)
@@ -87,18 +108,34 @@ class CapturedDecoder:
         """Completions as `group.generate_groups` makes them from `noise` [R, max_new_tokens] (None: greedy)."""
         start = time.perf_counter()
         level, hidden = self._begin(prompts, noise)
-        self._advance(level, hidden)  # the first token comes from the prompt
+        self._advance(level, hidden[: self.rows])  # the first token comes from the prompt
         level.done.any().item()  # waits for the device
         middle = time.perf_counter()
-        for place in range(self.sampling.max_new_tokens - 1):
-            if place % LOOK == 0:
-                alive = int((~level.done).sum())
-                if alive == 0:
-                    break
-                level = self._smaller(level, alive, place)
-            self._replay(level, place)
+        while (found := self._look(level, hidden)) is not None:
+            level = found
+            for _ in range(LOOK):
+                self._replay(level)
         made = self._finish()
         return Generation(*made, {"prefill": middle - start, "decode": time.perf_counter() - middle})
+
+    def _look(self, level: Level, hidden: Tensor) -> Level | None:
+        """What to go on with; None where every row is done."""
+        while True:
+            furthest = level.place.masked_fill(level.done, 0).amax()
+            alive, furthest = torch.stack([(~level.done).sum(), furthest]).tolist()
+            if alive == len(level.row) or self.waiting == len(self.ids):
+                return self._fitting(level, alive, furthest) if alive else None
+            self._refill(level, hidden)
+
+    def _refill(self, level: Level, hidden: Tensor) -> None:
+        """Waiting rows in the places of those that are done, each with its first token, from hidden [R, H]."""
+        at = level.done.nonzero()[: len(self.ids) - self.waiting, 0]
+        row = torch.arange(self.waiting, self.waiting + len(at), device=at.device)
+        level.row[at], level.lengths[at] = row, self.lengths[row // self.group_size].long()
+        level.done[at], level.place[at] = False, -1
+        level.cache.seat(level.row, self.group_size)
+        self.waiting += len(at)
+        self._advance(level, hidden[row], at)
 
     def _begin(self, prompts: list[list[int]], noise: Tensor | None) -> tuple[Level, Tensor]:
         """Prompts into the buffers, everything else back to the start."""
@@ -117,97 +154,101 @@ class CapturedDecoder:
             self.noise.copy_(noise)
         self.ended.zero_()
         self.count.zero_()
-        level = self._level(len(self.ids))
-        level.row.copy_(torch.arange(len(self.ids), device=device))
+        self.waiting, self.turns = self.rows, 0
+        level = self._level(self.rows, min(NARROW, self.sampling.max_new_tokens))
+        level.row.copy_(torch.arange(self.rows, device=device))
         level.cache.seat(level.row, self.group_size)
-        level.lengths.copy_(sizes.repeat_interleave(self.group_size))
+        level.lengths.copy_(sizes.repeat_interleave(self.group_size)[: self.rows])
         level.done.zero_()
         level.place.fill_(-1)
         return level, hidden
 
-    def _level(self, rows: int) -> Level:
-        if rows not in self.levels:
+    def _level(self, rows: int, width: int) -> Level:
+        if (rows, width) not in self.levels:
             device, some = self.hidden.device, self.prompt_k[0]
-            shape = (rows, some.shape[1], self.sampling.max_new_tokens, some.shape[3])
+            shape = (rows, some.shape[1], width, some.shape[3])
             zeros = lambda kind: torch.zeros(rows, dtype=kind, device=device)  # noqa: E731
             row = torch.arange(rows, device=device)
             prompts = (self.lengths, self.hidden, self.prompt_k, self.prompt_v)
             cache = GroupCache(row // self.group_size, row, self.group_size, *prompts)
             cache.own_k = [some.new_zeros(shape) for _ in self.prompt_k]
             cache.own_v = [some.new_zeros(shape) for _ in self.prompt_k]
-            place = torch.zeros(1, dtype=torch.long, device=device)
-            whole = torch.long
-            self.levels[rows] = Level(cache, zeros(whole), zeros(whole), row.clone(), zeros(torch.bool), place)
-        return self.levels[rows]
+            whole = (zeros(torch.long), zeros(torch.long), row.clone(), zeros(torch.bool), zeros(torch.long))
+            self.levels[rows, width] = Level(cache, width, *whole)
+        return self.levels[rows, width]
 
-    def _smaller(self, level: Level, alive: int, place: int) -> Level:
-        """The level with half, a quarter, ... of the rows that still holds all alive ones, filled up with done rows."""
-        rows = len(level.row)
-        while rows % 2 == 0 and alive <= rows // 2:
+    def _fitting(self, level: Level, alive: int, furthest: int) -> Level:
+        """The level wide enough for the steps up to the next look, with half, a quarter, ... of the rows where that
+        holds all alive ones and none waits, filled up with done rows."""
+        rows, width = len(level.row), level.width
+        while self.waiting == len(self.ids) and rows % 2 == 0 and alive <= rows // 2:
             rows //= 2
-        if rows == len(level.row):
+        while width < min(furthest + LOOK + 1, self.sampling.max_new_tokens):
+            width = min(2 * width, self.sampling.max_new_tokens)
+        if (rows, width) == (len(level.row), level.width):
             return level
         stay = torch.argsort(level.done.long(), stable=True)[:rows].sort().values
-        new = self._level(rows)
-        for name in ("token", "lengths", "row", "done"):
+        new, used = self._level(rows, width), furthest + 1
+        for name in ("token", "lengths", "row", "done", "place"):
             getattr(new, name).copy_(getattr(level, name)[stay])
-        new.place.copy_(level.place)
         new.cache.seat(new.row, self.group_size)
         for mine, old in zip(new.cache.own_k + new.cache.own_v, level.cache.own_k + level.cache.own_v):
-            mine[:, :, :place] = old[stay, :, :place]
+            mine[:, :, :used] = old[stay, :, :used]
+        if sum(one.bytes for one in self.levels.values()) > HELD:
+            del self.levels[len(level.row), level.width]
         return new
 
-    def _replay(self, level: Level, place: int) -> None:
+    def _replay(self, level: Level) -> None:
         """One token more for each row of the level."""
-        width = NARROW
-        while width <= place:
-            width *= 2
-        width = min(width, self.sampling.max_new_tokens)
-        if self.capture and width not in level.graphs:
+        self.turns += len(level.row)
+        if self.capture and level.graph is None:
             try:
-                level.graphs[width] = self._capture(level, width)
+                level.graph = self._capture(level)
             except RuntimeError as error:
                 self.capture = False
                 log.warning("decoding without captured graphs, which is slower: %s", str(error).splitlines()[0])
         if self.capture:
-            level.graphs[width].replay()
+            assert level.graph is not None
+            level.graph.replay()
         else:
-            self._step(level, width)
+            self._step(level)
 
-    def _capture(self, level: Level, width: int) -> torch.cuda.CUDAGraph:
+    def _capture(self, level: Level) -> torch.cuda.CUDAGraph:
         """Run once to warm up, put back what that run changed, and record."""
         state = [level.token, level.done, level.place, self.ended, self.count, self.ids, self.log_probs]
         before = [x.clone() for x in state]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            self._step(level, width)
+            self._step(level)
         torch.cuda.current_stream().wait_stream(side)
         for x, old in zip(state, before):
             x.copy_(old)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
-            self._step(level, width)
+            self._step(level)
         return graph  # recording computes nothing: the state is still as before
 
-    def _step(self, level: Level, width: int) -> None:
+    def _step(self, level: Level) -> None:
         positions = level.lengths + level.place
-        self._advance(level, forward(self.model, level.token, positions, Step(level.cache, level.place, width)))
+        step = Uneven(level.cache, level.place, level.width)
+        self._advance(level, forward(self.model, level.token, positions, step))
 
-    def _advance(self, level: Level, hidden: Tensor) -> None:
-        """Draw the token after `place` for every row from hidden [R, H]; rows that are done record nothing."""
-        level.place += 1
-        z = restrict(self.head.logits(hidden), self.sampling.support, level.place.expand(len(level.row)))
-        noise = None if self.sampling.greedy else self.noise[level.row, level.place]
-        token, log_prob = draw(z, noise)
-        self.ids[level.row, level.place] = torch.where(level.done, self.ids[level.row, level.place], token)
-        old = self.log_probs[level.row, level.place]
-        self.log_probs[level.row, level.place] = torch.where(level.done, old, log_prob)
-        self.count[level.row] = self.count[level.row] + (~level.done).long()
-        for end in self.sampling.support.eos_ids:
-            level.done |= token == end
-        self.ended[level.row] = level.done
-        level.token.copy_(token)
+    def _advance(self, level: Level, hidden: Tensor, at: Tensor | None = None) -> None:
+        """Draw the token after `place` for the rows `at` (None: all) from hidden [n, H]; rows that are done stay."""
+        here = slice(None) if at is None else at
+        row, alive = level.row[here], ~level.done[here]
+        place = level.place[here] + alive
+        z = restrict(self.head.logits(hidden), self.sampling.support, place)
+        token, log_prob = draw(z, None if self.sampling.greedy else self.noise[row, place])
+        self.ids[row, place] = torch.where(alive, token, self.ids[row, place])
+        self.log_probs[row, place] = torch.where(alive, log_prob, self.log_probs[row, place])
+        self.count[row] = torch.where(alive, place + 1, self.count[row])
+        end = alive & self.ends[token]
+        self.ended[row] = self.ended[row] | end
+        level.place[here] = place
+        level.done[here] = ~alive | end | (place + 1 >= self.sampling.max_new_tokens)
+        level.token[here] = torch.where(alive, token, level.token[here])
 
     def _finish(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         lengths = self.count.cpu().clone()
@@ -233,9 +274,9 @@ class Captured:
         seed: int,
         capture: bool = True,
     ) -> Generation:
-        """All rows, `sampling.rows` of them (whole groups, at least one) at a time."""
+        """All rows, `sampling.rows` of them (whole groups, at least one) at a time, refilled as they are done."""
         noise = uniforms(len(prompts) * group_size, sampling, seed, head.weight.device)
-        step = max(1, (sampling.rows or len(prompts) * group_size) // group_size)
+        step = AHEAD * max(1, (sampling.rows or len(prompts) * group_size) // group_size)
         parts = []
         for a in range(0, len(prompts), step):
             part = prompts[a : a + step]

@@ -5,6 +5,8 @@ The first reads each prompt once for all of its rows, in some splits of its keys
 writes the new one, and joins everything by the log-normalisers.
 """
 
+# pyright: reportIndexIssue=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -28,8 +30,9 @@ class Prompts:
 
     Attributes:
         k, v: [P, KV, Lp, D], contiguous.
-        lengths: [P] int32 of each prompt. first, count: [P] int32: the first row of each prompt, and how many it has.
+        lengths: [P] int32 of each prompt. first, count: [P] int32: where its rows begin in `order`, and their number.
         most: rows of one prompt at most.
+        order: [R] int64: the rows, prompt by prompt. On a CPU they lie so.
     """
 
     k: Tensor
@@ -38,6 +41,7 @@ class Prompts:
     first: Tensor
     count: Tensor
     most: int
+    order: Tensor
 
 
 def fits(query: Tensor, key: Tensor, place: int | Tensor) -> bool:
@@ -61,7 +65,7 @@ def attend(
 
     Args:
         q: [1, H, R, D]. key, value: [1, KV, R, D] of the new tokens; written into `own_k`, `own_v` at `place`.
-        own_k, own_v: [R, KV, T, D], contiguous. place: a number, or on a GPU [1] int64.
+        own_k, own_v: [R, KV, T, D], contiguous. place: a number, or on a GPU [1] or [R] int64.
     """
     if isinstance(place, int):
         if library.usable(q):
@@ -80,12 +84,12 @@ def attend(
     keys = 64 if size <= 128 else 32
     blocks = -(-prompts.most * share // QUERIES)
     attention_kernels.prefix[(count, key_heads, blocks * splits)](
-        q, prompts.k, prompts.v, part, part_lse, prompts.first, prompts.count, prompts.lengths, scale, q.stride(2),
-        q.stride(1), *prompts.k.stride()[:3], QUERIES=QUERIES, KEYS=keys, **shape,
+        q, prompts.k, prompts.v, part, part_lse, prompts.order, prompts.first, prompts.count, prompts.lengths, scale,
+        q.stride(2), q.stride(1), *prompts.k.stride()[:3], QUERIES=QUERIES, KEYS=keys, **shape,
     )  # fmt: skip
     attention_kernels.own[(rows, key_heads)](
-        q, key, value, own_k, own_v, part, part_lse, out, place, scale, q.stride(2), q.stride(1), key.stride(2),
-        key.stride(1), value.stride(2), value.stride(1), *own_k.stride()[:2], LANES=kernels.power_of_two(share, 16),
-        KEYS=keys, **shape,
+        q, key, value, own_k, own_v, part, part_lse, out, place, int(len(place) > 1), scale, q.stride(2), q.stride(1),
+        key.stride(2), key.stride(1), value.stride(2), value.stride(1), *own_k.stride()[:2],
+        LANES=kernels.power_of_two(share, 16), KEYS=keys, **shape,
     )  # fmt: skip
     return out

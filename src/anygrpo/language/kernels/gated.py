@@ -4,6 +4,8 @@ The product and silu(gate) are made again in backward; on a GPU, where a small m
 arithmetic, so are gate(x) and up(x), and the gate itself is one launch each way.
 """
 
+# pyright: reportArgumentType=false, reportIncompatibleMethodOverride=false, reportIndexIssue=false
+
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,7 @@
 """Log-probs, normalisers, entropies and sums over spans from logits in one reading; their gradient in one more."""
 
+# pyright: reportIndexIssue=false
+
 from __future__ import annotations
 
 import functools

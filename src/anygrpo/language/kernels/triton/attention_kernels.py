@@ -1,5 +1,7 @@
 """The Triton kernels of a decode step's attention; see `kernels.py`."""
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import triton
@@ -26,6 +28,7 @@ def prefix(
     v,
     part,
     part_lse,
+    order,
     first,
     count,
     lengths,
@@ -52,8 +55,8 @@ def prefix(
     rows = tl.load(count + p)
     if block * QUERIES < rows * SHARE:
         i = block * QUERIES + tl.arange(0, QUERIES)
-        row, head = tl.load(first + p) + i // SHARE, key_head * SHARE + i % SHARE
-        alive, d = i < rows * SHARE, tl.arange(0, WIDTH)
+        alive, d, head = i < rows * SHARE, tl.arange(0, WIDTH), key_head * SHARE + i % SHARE
+        row = tl.load(order + tl.load(first + p) + i // SHARE, mask=alive, other=0)
         length = tl.load(lengths + p)
         step = tl.cdiv(tl.cdiv(length, KEYS), SPLITS) * KEYS
         begin = split * step
@@ -92,6 +95,7 @@ def own(
     part_lse,
     out,
     place,
+    place_step,
     scale,
     q_row,
     q_head,
@@ -114,7 +118,7 @@ def own(
     Writes the new key and value at `place` of the row's cache, and out [R, HEADS, D].
     """
     row, key_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    at_place = tl.load(place).to(tl.int32)
+    at_place = tl.load(place + row * place_step).to(tl.int32)
     lane, d = tl.arange(0, LANES), tl.arange(0, WIDTH)
     head = key_head * SHARE + lane
     mine = (lane < SHARE)[:, None] & (d < D)[None, :]

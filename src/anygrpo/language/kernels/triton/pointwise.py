@@ -3,6 +3,8 @@
 Sums are in float32; half-precision matrix products accumulate in float32.
 """
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import triton
