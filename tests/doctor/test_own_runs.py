@@ -112,3 +112,37 @@ def test_ratios_that_left_before_the_groups_died_explain_the_dead_groups() -> No
                 frac_reward_zero_std=lambda t: 0.0 if t < 0.5 else 0.9)  # fmt: skip
     assert weight(rows)[0].rule == "log_ratio_explosion"
     assert "mastered_groups" not in {f.rule for f in weight(rows)}
+
+
+def test_a_fall_that_gathers_speed_as_kl_explodes_is_no_flipped_sign() -> None:
+    rows = healthy(
+        120, reward=lambda t: 0.4 - 0.2 * t * t, kl=lambda t: 0.002 * 2980**t, grad_norm=lambda t: 0.5 + 2 * t * t
+    )
+    assert weight(rows)[0].rule == "kl_blowup"
+
+
+def test_a_gradient_that_is_always_0_is_not_for_want_of_spread() -> None:
+    rows = [
+        {"step": r["step"], "actor/grad_norm": 0.0, "critic/score/mean": r["reward"], "actor/kl_loss": 0.0}
+        for r in healthy(60, noise=0.1, reward=flat(0.3))
+    ]
+    first = weight(rows)[0]
+    assert (first.rule, first.variant) == ("zero_gradient", "every")
+
+
+def test_a_share_that_is_nearly_1_from_the_start_has_nothing_left_to_learn() -> None:
+    rows = [{"step": r["step"], "reward": r["reward"], "kl": 0.002} for r in healthy(80, 0.01, reward=flat(0.95))]
+    assert [(f.rule, f.variant, f.certainty) for f in weight(rows)] == [("mastered_groups", "level", "ask")]
+
+
+def test_flow_trainers_and_sections_of_one_s_own_are_read_by_name() -> None:
+    from anygrpo.doctor.canonical import concept
+
+    for key, name in {
+        "zero_std_ratio": "groups/dead", "reward_std_mean": "reward/std_within", "clipfrac_gt_one": "clip/high",
+        "train/tokens/mean_len": "length/mean", "train/tokens/truncated": "truncated/share",
+        "policy/grad_norm": "grad_norm/total", "rl/kl": "kl/reference",
+    }.items():  # fmt: skip
+        found = concept(key)
+        assert found is not None, key
+        assert found[0] == name

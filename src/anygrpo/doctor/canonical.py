@@ -22,6 +22,10 @@ NOT_PARTS = {
     "count", "total", "avg", "overall", "raw", "last", "best", "rolling", "scale", "weight", "baseline", "running",
     "threshold", "ema", "global",
 }  # fmt: skip
+SECTION = re.compile(
+    r"^(?:tokens?|stats|sampling|generation|gen|completions?|responses?|answers|policy|rl|algo|opt|optim|optimizer)/"
+)
+"""Headings under which trainers of nobody's framework put their numbers."""
 MEANS = {"mean", "avg", "average", "train", "training", "batch", "ep", "rollout", "grpo"}
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 WIDE = str.maketrans("（）：，；／－＿　【】", "():,;/-_ []")
@@ -110,6 +114,8 @@ def concept(key: str) -> tuple[str, int] | None:
     if match := BARE_COMPONENT.match(name):
         groups = match.groups()
         return part(groups[0] or groups[3], "std" in groups)
+    if (bare := SECTION.sub("", name)) != name and (found := concept(bare)):
+        return found[0], found[1] + 100
     return None
 
 

@@ -19,6 +19,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "reward/min": ("reward/min", "critic/score/min", "critic/rewards/min", "rewards/min"),
     "reward/std_within": (
         "reward/std_within", "reward_std", "group_reward_std", "rewards/group_std", "reward/group_std",
+        "reward_std_mean",
     ),
     "reward/std": ("reward/std", "rollout/reward_std", "critic/score/std", "reward_std_batch"),
     "reward/std_between": ("reward/std_between", "reward_std_between"),
@@ -26,7 +27,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "groups/dead", "frac_reward_zero_std", "zero_variance_groups", "frac_zero_std", "zero_std",
         "advantage/all/fraction_zero",
         "baseline_reward/pct_mixed", "groups/live", "env/all/by_group/frac_mixed", "unsolved_batch_size_ratio",
-        "dynamic_filtering_pass_rate",
+        "dynamic_filtering_pass_rate", "zero_std_ratio",
     ),
     "groups/all_best": (
         "groups/all_best", "frac_all_correct", "env/all/by_group/frac_all_good", "batch/solve_all", "solved_all",
@@ -68,8 +69,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "policy/clipfrac_avg",
         "is_masked/mean", "clip_ratio", "clip_fraction", "clipfrac",
     ),
-    "clip/low": ("clip/low", "clip_ratio/low_mean", "actor/ppo_ratio_low_clipfrac@sum", "is_masked_low/mean"),
-    "clip/high": ("clip/high", "clip_ratio/high_mean", "actor/ppo_ratio_high_clipfrac@sum", "is_masked_high/mean"),
+    "clip/low": ("clip/low", "clip_ratio/low_mean", "actor/ppo_ratio_low_clipfrac@sum", "is_masked_low/mean",
+                 "clipfrac_lt_one"),
+    "clip/high": ("clip/high", "clip_ratio/high_mean", "actor/ppo_ratio_high_clipfrac@sum",
+                  "is_masked_high/mean", "clipfrac_gt_one"),
     "kl/reference": (
         "kl/reference", "kl", "actor/kl_loss", "kl_penalty", "kl_policy_base", "policy/policy_kl", "loss/avg_kl",
         "kl_loss",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.groups import dead_groups, near_ceiling
 from anygrpo.doctor.evidence.progress import rose
+from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
@@ -16,6 +17,11 @@ WORDS = {
             "{share:%} of the groups have no spread in the second half, at a reward of {level}: there is nothing"
             " left to compare."
         ),
+        "title:level": "There is little left to gain",
+        "evidence:level": (
+            "The reward stands at {level} (never below {low}) from the start. If 1 is the best there is, most groups"
+            " are right throughout and have nothing to compare; the log does not count them."
+        ),
         "cause": "The data have become too easy.",
         "prescription": "Harder prompts, or stop. The learning rate has nothing to do with it.",
         "principle": "a group without spread has no gradient",
@@ -24,6 +30,10 @@ WORDS = {
     "zh": {
         "title": "大多数组已经全对",
         "evidence": "后半程有 {share:%} 的组没有差异，奖励水平 {level}：没有可比较的了。",
+        "title:level": "已经没有多少可提升的",
+        "evidence:level": (
+            "奖励从一开始就是 {level}（从未低于 {low}）。如果 1 是最高分，多数组全对，没有可比较的；日志没有统计组。"
+        ),
         "cause": "数据变得太容易。",
         "prescription": "换更难的提示，或停止。与学习率无关。",
         "principle": "没有差异的组没有梯度",
@@ -42,6 +52,8 @@ WORDS = {
 )
 def mastered_groups(run: Columns) -> Result:
     """Dead groups because everything is right. After a gain that is success, and only a note."""
+    if found := by_level(run):
+        return found
     found = dead_groups(run)
     if not found or not near_ceiling(run):
         return None
@@ -57,6 +69,25 @@ def mastered_groups(run: Columns) -> Result:
         share=now,
         level=reward.last if reward else 0.0,
         metrics=("groups/dead", "reward/mean"),
+    )
+
+
+def by_level(run: Columns) -> Finding | None:
+    """No groups are counted, and a share of right answers stands above nine tenths all the time."""
+    reward = run.get("reward/mean")
+    if run.get("groups/dead") or not reward or len(reward) < 8:
+        return None
+    if not (reward.low >= 0.85 and reward.high <= 1.0 and reward.median > 0.9) or rose(run) or reward.constant:
+        return None
+    return finding(
+        "mastered_groups",
+        "warning",
+        reward.rows,
+        variant="level",
+        certainty="ask",
+        level=reward.median,
+        low=reward.low,
+        metrics=("reward/mean",),
     )
 
 

@@ -52,6 +52,9 @@ def sign_inverted(run: Columns) -> Result:
     parts = blocks(p.reward, 4)
     if not all(b < a or 0 <= b <= 0.1 * parts[0] for a, b in pairwise(parts)):  # down, or down already
         return None
+    middle = blocks(kl, 8)[3:5]
+    if parts[0] - parts[1] < 0.2 * (parts[0] - parts[3]) or max(middle) < 0.1 * kl.end:
+        return None  # a fall that gathers speed: something broke on the way, nothing was upside down from the start
     dead = dead_share(run)
     return finding(
         "sign_inverted",

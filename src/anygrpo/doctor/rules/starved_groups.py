@@ -85,8 +85,10 @@ def starved_groups(run: Columns) -> Result:
     if not found or near_ceiling(run):
         return None
     share, now = found
-    rows = [r for r, x in zip(share.rows, share.values) if x > 0.5]
     reward = run.get("reward/mean")
+    if share.name == "grad_norm/total" and share.low >= 1 and reward and reward.noise > 0.005:
+        return None  # no gradient ever, and rewards that differ: not for want of spread
+    rows = [r for r, x in zip(share.rows, share.values) if x > 0.5]
     return finding(
         "starved_groups",
         "info" if rose(run) else "warning",

@@ -91,7 +91,7 @@ def wrong_reference(run: Columns) -> Result:
     Where the policy is as far from what it just sampled with, it is the scoring that differs, not the reference.
     """
     kl = run.comparable("kl/reference")
-    if not kl or len(kl) < 8 or "penalty" in kl.key:
+    if not kl or len(kl) < 8 or ("penalty" in kl.key and run.framework != "nemo-rl"):
         return None
     once = run.settings.get("updates_per_batch", 1) in (1, None)
     at_start = once and kl.rows[0] in run.steps and run.steps_per_row == 1 and run.steps[kl.rows[0]] <= 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import paired
+from anygrpo.doctor.series import Series, paired
 from anygrpo.doctor.synthetic import Case, dull, healthy, with_rows
 
 WORDS = {
@@ -12,6 +13,10 @@ WORDS = {
         "title": "Rewards differ, the gradient is zero",
         "evidence": "The gradient norm is exactly 0 in {count} of the {of} rows whose rewards differ.",
         "evidence:still": "The weights did not move in {count} of {of} rows with a rate above 0.",
+        "evidence:every": (
+            "The gradient norm is exactly 0 in all {count} rows, although the mean reward moves by {noise} from row to"
+            " row: that every group of every batch lacks spread is hardly possible."
+        ),
         "cause": (
             "requires_grad off, log-probs detached, a frozen adapter, bf16 master weights (at rate 1e-6 only 2% of"
             " them move)."
@@ -26,6 +31,9 @@ WORDS = {
         "title": "奖励有差别，梯度却是零",
         "evidence": "在奖励有差别的 {of} 行中，有 {count} 行梯度范数恰好为 0。",
         "evidence:still": "在学习率大于 0 的 {of} 行中，有 {count} 行权重没有移动。",
+        "evidence:every": (
+            "全部 {count} 行的梯度范数恰好为 0，而平均奖励逐行变动 {noise}：每一批的每一组都没有差异，几乎不可能。"
+        ),
         "cause": "requires_grad 关闭；对数概率被 detach；适配器被冻结；bf16 主权重（学习率 1e-6 时只有 2% 会动）。",
         "prescription": "数一数可训练参数，以及一步之后它们的变化（相对量应在 1e-5 到 1e-3）。",
         "principle": "优势在，梯度为 0",
@@ -54,6 +62,8 @@ def zero_gradient(run: Columns) -> Result:
         run.get("grad_norm/total"),
         run.get("reward/std_within") or run.get("reward/std") or run.get("advantage/std"),
     )
+    if grad and not within and (found := never(run, grad)):
+        return found
     if not grad or not within:
         return None
     alive = [(r, g) for r, s, g in paired(within, grad) if s > 1e-6]
@@ -67,6 +77,24 @@ def zero_gradient(run: Columns) -> Result:
         count=len(zero),
         of=len(alive),
         metrics=("grad_norm/total", "reward/std_within"),
+    )
+
+
+def never(run: Columns, grad: Series) -> Finding | None:
+    """No spread is logged, but rewards move from row to row: groups that differ so do not all lack spread inside."""
+    reward, dead = run.get("reward/mean"), run.get("groups/dead")
+    if len(grad) < 8 or grad.high > 1e-12 or grad.low < 0 or not reward or reward.noise <= 0.005 or dead:
+        return None
+    rows = grad.rows
+    return finding(
+        "zero_gradient",
+        "serious",
+        rows,
+        variant="every",
+        count=len(rows),
+        noise=reward.noise,
+        metrics=("grad_norm/total", "reward/mean"),
+        explains=("starved_groups",),
     )
 
 
