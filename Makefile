@@ -47,7 +47,7 @@ lock: .venv/ready
 	$(BIN)/python scripts/lock.py
 
 audit: .venv/ready
-	$(BIN)/pip-audit --no-deps --disable-pip -r requirements.lock
+	$(BIN)/python scripts/audit.py
 
 test-slow: .venv/ready data
 	$(TESTS) -m slow --timeout 3600
