@@ -1,9 +1,13 @@
 """An unknown key is answered with our name for it, and never with a key of another meaning."""
 
+import re
+
 import pytest
 
 from anygrpo.errors import ConfigError
+from anygrpo.recipe.hints import HERE, OURS
 from anygrpo.recipe.load import parse_recipe
+from anygrpo.recipe.reference import every
 
 POLICIES = {
     "motion": {"kind": "motion"},
@@ -68,3 +72,41 @@ def test_an_old_name_is_answered_with_the_new_one(policy, old, new):
     found = said(policy, **{old: "x"})
     assert f"unknown key '{old.replace('__', '.')}'" in found
     assert f"it is called {new!r} here" in found
+
+
+ASKED = [
+    ("algorithm", "learning_rate", "it belongs to another table: optimizer.learning_rate"),
+    ("algorithm", "clip_epsilon", "here that is algorithm.clip_low and algorithm.clip_high"),
+    ("", "kl_beta", "here that is algorithm.beta"),
+    ("", "lr", "here that is optimizer.learning_rate"),
+    ("optimizer", "beta1", "here that is optimizer.betas"),
+    ("algorithm", "num_generations", "here that is algorithm.group_size"),
+    ("algorithm", "grup_size", "did you mean 'group_size'?"),
+    ("", "trainng", "did you mean 'training'?"),
+    ("algorithm", "adaptive_margin", "anygrpo settings lists what there is"),
+]
+
+
+@pytest.mark.parametrize(("table", "key", "answer"), ASKED)
+def test_an_unknown_key_is_answered_by_its_meaning(table, key, answer):
+    recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"])}
+    recipe |= {table: {key: 1}} if table else {key: 1}
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    assert answer in str(caught.value)
+
+
+def test_a_slip_in_function_names_function():
+    task = {"kind": "data", "path": "x.jsonl", "rewards": [{"funtion": "r.py:f"}]}
+    with pytest.raises(ConfigError, match=r"unknown key 'task\.rewards\.0\.funtion'\n  -> did you mean 'function'\?"):
+        parse_recipe({"policy": dict(POLICIES["causal_lm"]), "task": task})
+
+
+def test_every_word_of_another_library_leads_to_a_key_that_exists():
+    """And none of them is a key of ours, which would then mean two things."""
+    ours = {f"{one.table.partition('.')[0]}.{one.name}" for one in every()} | {one.name for one in every()}
+    for word, answer in OURS.items():
+        assert word not in HERE
+        for target in re.findall(r"(?:algorithm|optimizer|training|evaluation|policy|task)\.\w+", answer):
+            assert target in ours, (word, target)
+    assert {target for targets in HERE.values() for target in targets} <= {one.name for one in every()}

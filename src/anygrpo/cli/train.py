@@ -10,7 +10,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.families import family_of, resolve
-from anygrpo.recipe.load import dump_recipe, load_recipe
+from anygrpo.recipe.load import dump_recipe, load_recipe, sources
 from anygrpo.recipe.recipe import Recipe
 
 
@@ -23,6 +23,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("recipe", nargs="?", help="a .toml file")
     parser.add_argument("--resume", metavar="FOLDER", help="continue this run from its newest complete checkpoint")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and what follows from it")
+    parser.add_argument("--all", action="store_true", help="with --dry-run: every value in force, and its source")
     parser.add_argument("--doctor", choices=("off", "watch", "act"), help="the live doctor's mode")
     parser.add_argument("--quiet", action="store_true", help="no progress line")
     parser.set_defaults(takes_flags=True)
@@ -33,8 +34,13 @@ def run(args: argparse.Namespace) -> int:
     if (args.recipe is None) == (args.resume is None):
         raise ConfigError("give either a recipe or --resume FOLDER")
     flags = [*args.flags, *(["--doctor.mode", args.doctor] if args.doctor else [])]
+    if args.all and not args.dry_run:
+        raise ConfigError("--all shows what --dry-run resolves", "give both")
     if args.dry_run:
-        return _dry_run(load_recipe(args.recipe or Path(args.resume) / "config.toml", flags))
+        path = args.recipe or Path(args.resume) / "config.toml"
+        recipe = load_recipe(path, flags)
+        print(_with_sources(path, flags) if args.all else dump_recipe(recipe))
+        return _dry_run(recipe)
     from anygrpo.train import snapshot
     from anygrpo.train.build import new_run, resumed_run
     from anygrpo.train.distributed import process_group
@@ -51,9 +57,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _with_sources(path: str | Path, flags: list[str]) -> str:
+    """A line a value: dotted key, value, source."""
+    found = {
+        k: ("none" if v is None else json.dumps(v, ensure_ascii=False), source)
+        for k, (v, source) in sources(path, flags).items()
+    }
+    wide = max(len(key) + len(value) for key, (value, _) in found.items() if len(key) + len(value) < 60)
+    return "\n".join(f"{f'{k} = {v}':<{wide + 3}}  # {source}" for k, (v, source) in found.items()) + "\n"
+
+
 def _dry_run(recipe: Recipe) -> int:
-    """The resolved recipe and derived numbers; nothing is loaded."""
-    print(dump_recipe(recipe))
+    """Derived numbers; nothing is loaded."""
     for stage in recipe.resolved_stages():
         a = stage.algorithm
         derived = {

@@ -39,7 +39,9 @@ class LoraConfig(Section):
     """Low-rank adapters on attention and feed-forward layers; the reference policy is the same model with them off."""
 
     rank: int = Field(32, ge=1)
+    "Inner size of an adapter."
     alpha: float = Field(64.0, gt=0)
+    "Adapters are scaled by alpha / rank."
     targets: tuple[str, ...] | Literal["attention_and_feedforward"] = "attention_and_feedforward"
     "Names of linear layers (suffixes), or all linear layers inside attention and feed-forward blocks."
 
@@ -63,6 +65,7 @@ class DenoisingConfig(Section):
     "drawn: for each rollout, from its seed. progressive (MixGRPO): a step further every `window_every` updates, and"
     "back to the first at the end."
     window_every: int = Field(25, ge=1)
+    "Updates after which a progressive window moves on."
     shared_start: bool = False
     "A group's samples go one way up to the first stochastic step (DanceGRPO): only scored noise tells them apart."
     guidance: float = Field(1.0, ge=0)
@@ -89,6 +92,7 @@ class DenoisingConfig(Section):
     time_chunk: int | None = Field(1, ge=1)
     "Steps whose graphs are alive at once in training (None: all)."
     gradient_checkpointing: bool = False
+    "Activations are computed again in the backward pass: less memory, more time."
     average: float | None = Field(None, gt=0, lt=1)
     "Decay of a running average of the trained weights, which held-out samples are made with (published: 0.9)."
     average_every: int = Field(8, ge=1)
@@ -104,6 +108,7 @@ class DenoisingConfig(Section):
     device: str = "auto"
     "auto: the first GPU where there is one."
     faults: FaultsConfig = FaultsConfig()
+    "`[policy.faults]`: known faults of published code, to reproduce them."
 
     @model_validator(mode="after")
     def _trained_weights_are_fine_enough(self) -> DenoisingConfig:
@@ -152,11 +157,13 @@ class DiffusionPolicyConfig(DenoisingConfig):
     arguments: dict[str, Any] = Field(default_factory=dict)
     "What the function is given besides the seed."
     height: int = Field(64, ge=1)
+    "Latent height (pipeline)."
     width: int = Field(64, ge=1)
-    "Latent height and width (pipeline)."
+    "Latent width (pipeline)."
     frames: int = Field(33, ge=1)
     "Frames of a video (a pipeline that makes videos)."
     negative_prompt: str = ""
+    "What guidance leads away from."
     text_tokens: int | None = Field(None, ge=1)
     "Tokens of the T5 encoder (SD3, Flux, Wan); None: the pipeline's own default. Sampling and scoring share them."
 
@@ -174,11 +181,15 @@ class MotionPolicyConfig(DenoisingConfig):
 
     kind: Literal["motion"] = "motion"
     features: int = Field(263, ge=1)
+    "Numbers a frame, as the task's layout has them."
     frames: int = Field(196, ge=1)
     "Longest motion; shorter ones are padded and masked."
     width: int = Field(512, ge=8)
+    "Of the transformer."
     layers: int = Field(8, ge=1)
+    "Of the transformer."
     heads: int = Field(4, ge=1)
+    "Of its attention."
     dropout: float = Field(0.1, ge=0, lt=1)
     "Of the layers. Off in sampling and in scoring; on only in supervised training steps."
     condition_dropout: float = Field(0.1, ge=0, lt=1)
@@ -198,7 +209,9 @@ class MotionTaskConfig(Section):
     layout: Literal["humanml", "compact"] = "humanml"
     "humanml: 263 numbers a frame (22 joints); compact: 47 (14 joints: root, positions, contacts)."
     frames: int = Field(196, ge=8)
+    "Longest motion asked for."
     fps: float = Field(20.0, gt=0)
+    "Frames a second; captured clips are brought to it."
     path: str | None = None
     "Folder with the fetched clips; the user's cache by default (scripts/fetch_motion.py)."
     cmu: bool = False
@@ -212,15 +225,23 @@ class MotionTaskConfig(Section):
     held_out_repeats: int = Field(4, ge=2)
     "Seeds for each measured caption: diversity is measured among them."
     matching: float = Field(1.0, ge=0)
+    "Weight of how well caption and motion fit; the reward is the weighted mean of its parts."
     skating: float = Field(0.1, ge=0)
+    "Weight of feet that do not slide."
     floor: float = Field(0.1, ge=0)
+    "Weight of staying above the floor."
     floating: float = Field(0.1, ge=0)
+    "Weight of not hanging in the air."
     contact: float = Field(0.0, ge=0)
+    "Weight of frames with support or free flight."
     jerk: float = Field(0.1, ge=0)
+    "Weight of jerk within captured motion's."
     limits: float = Field(0.1, ge=0)
+    "Weight of limbs that keep length and bend as limbs do."
     duration: float = Field(0.0, ge=0)
+    "Weight of the length asked for."
     diversity: float = Field(0.0, ge=0)
-    "Weights of the reward's parts; the reward is their weighted mean."
+    "Weight of motions that differ from their action's mean as captured ones do."
     matcher_steps: int = Field(150, ge=1)
     "Training steps of the matching encoder (kept in the cache once trained)."
 

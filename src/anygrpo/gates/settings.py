@@ -56,8 +56,9 @@ class GateConfig(Section):
     spread: float | None = Field(None, gt=0)
     "normal: standard deviation; none: .1. beta: concentration a + b; none: 10."
     low: float = 0.0
+    "Lower end of a beta's range."
     high: float = 1.0
-    "Ends of a beta's range."
+    "Upper end of a beta's range."
     per: Literal["site", "element"] = "site"
     "site: all numbers of a row are one decision. element: each is its own."
     dim: int = -1

@@ -15,6 +15,7 @@ class LoraConfig(Section):
     the ratio of new to old log-probs is not 1 on policy."""
 
     rank: int = Field(default=16, ge=1)
+    "Inner size of an adapter."
     alpha: float = Field(default=32.0, gt=0)
     "Adapters are scaled by alpha / rank."
     targets: str | tuple[str, ...] = "all-linear"
@@ -35,14 +36,18 @@ class CausalLMConfig(Section):
     head: Literal["auto", "float32", "body"] = "auto"
     "Type of the logits: float32, or as the body. auto: float32 on a GPU (at no cost there), the body's on a CPU."
     device: str = "auto"
+    "auto: the first GPU where there is one."
     threads: int | Literal["auto"] = "auto"
     "CPU threads. auto: chosen by a short measurement."
 
     train: Literal["lora", "last_n", "all"] = "lora"
+    "lora: adapters. last_n: the last blocks. all: every weight."
     lora: LoraConfig = LoraConfig()
+    "`[policy.lora]`: size and place of the adapters."
     last_n_layers: int = Field(2, ge=1)
     "train = last_n: how many of the last blocks (with the final norm) are trained."
     gradient_checkpointing: bool = False
+    "Activations are computed again in the backward pass: less memory, more time."
     token_budget: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     "Tokens of one training block, shared prompts counted once: the memory dial of training. auto: on a GPU chosen in"
     "the first step from its free memory and a short trial (docs/performance.md), on a CPU 4,096."
@@ -60,13 +65,17 @@ class CausalLMConfig(Section):
     engine_memory: float = Field(0.3, gt=0, le=1)
     "vllm: share of the GPU's memory that it may take for itself."
     max_new_tokens: int = Field(256, ge=1)
+    "Longest answer, in tokens."
     min_new_tokens: int = Field(0, ge=0)
     "End tokens are impossible before; in sampling and in scoring alike."
     temperature: Positive = 1.0
+    "Logits are divided by it, in sampling and in scoring."
     top_p: SomeShare = 1.0
+    "Nucleus: the likeliest tokens that hold this share of the probability."
     top_k: NotNegative = 0
     "0: no limit."
     min_p: Share = 0.0
+    "Tokens below this share of the likeliest one's probability are left out."
     stop: tuple[str, ...] = ()
     "Texts that end an answer."
     eos: tuple[str | int, ...] = ()
@@ -90,6 +99,7 @@ class CausalLMConfig(Section):
     "path.py:Class with reset(row) and step(messages, calls); or path.py:function, called as (messages, columns) after"
     "each answer, which returns the next text or messages, or None to end."
     turns: TurnsConfig = TurnsConfig()
+    "`[policy.turns]`: tools and environments."
 
     @model_validator(mode="after")
     def _fits(self) -> CausalLMConfig:

@@ -15,7 +15,9 @@ class ExampleConfig(Section):
     """A worked example: a question and the answer as the model should write it."""
 
     question: str
+    "What the user asks."
     answer: str
+    "What the model should write."
 
 
 class TextTaskConfig(Section):
@@ -42,7 +44,9 @@ class ArithmeticTaskConfig(TextTaskConfig):
 
     kind: Literal["arithmetic"]
     digits: int = Field(2, ge=1, le=12)
+    "Digits of each number."
     operation: Literal["+", "-", "*"] = "+"
+    "What is done with the two."
     worded: bool = False
     "Products as problems in words (operation = '*'); the held-out ones have phrasings that training never has."
     tool: str | None = None
@@ -50,6 +54,7 @@ class ArithmeticTaskConfig(TextTaskConfig):
     system: str | None = "Reply with the number only."
     "System message; an empty text for none."
     rewards: Rewards = ()
+    "`[[task.rewards]]`; the number reward where none is given."
 
     @model_validator(mode="after")
     def _words_fit(self) -> ArithmeticTaskConfig:
@@ -82,6 +87,7 @@ class JsonlTaskConfig(TextTaskConfig):
     held_out_share: float = Field(0.1, gt=0, lt=1)
     "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
     rewards: Rewards = Field(min_length=1)
+    "`[[task.rewards]]`: their weighted sum is the reward."
 
 
 class SourceConfig(Section):
@@ -117,6 +123,7 @@ class MixtureTaskConfig(Section):
 
     kind: Literal["mixture"]
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    "`[[task.sources]]`: the tasks, each with its share."
 
     @model_validator(mode="after")
     def _named_apart(self) -> MixtureTaskConfig:
@@ -131,6 +138,7 @@ class ReasoningGymTaskConfig(TextTaskConfig):
 
     kind: Literal["reasoning_gym"]
     dataset: str
+    "Its name in reasoning-gym."
     parameters: dict[str, Any] = Field(default_factory=dict)
     "The data set's own parameters (min_digits, max_terms ...)."
     weight: float = 1.0

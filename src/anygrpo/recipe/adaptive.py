@@ -23,7 +23,9 @@ class AdaptiveTemperature(Section):
     of: Literal["entropy", "live"] = "entropy"
     "The mean entropy of a decision, or the share of groups with spread."
     start: float = Field(1.0, gt=0)
+    "The temperature at the first step."
     low: float = Field(0.5, gt=0)
+    "The lowest temperature."
     high: float = Field(1.5, gt=0)
     "It stays within these."
     rate: float = Field(0.05, gt=0, le=1)

@@ -188,9 +188,13 @@ class OptimizerConfig(Section):
     """AdamW."""
 
     learning_rate: Rate = 1e-5
+    "A number, or a schedule over the stage."
     weight_decay: float = Field(default=0.0, ge=0)
+    "AdamW's, decoupled from the gradient."
     betas: tuple[Decay, Decay] = (0.9, 0.999)
+    "Decays of AdamW's two moments."
     eps: float = Field(default=1e-8, gt=0)
+    "Added to the root of AdamW's second moment."
     grad_clip: float | None = Field(default=1.0, gt=0)
     "Largest gradient norm; None: no clipping."
 
@@ -226,6 +230,7 @@ class EvaluationConfig(Section):
     patience: int | None = Field(default=None, ge=1)
     "Stop after this many evaluations without a new best."
     at_start: bool = True
+    "Also before the first step."
 
     @model_validator(mode="after")
     def _enough_samples(self) -> EvaluationConfig:
@@ -244,16 +249,21 @@ class StageConfig(Section):
     """A stretch of training with its own method, data, weights and schedules."""
 
     name: str
+    "Of the stage, in logs and metrics."
     method: Literal["grpo", "supervised", "rce"] = "grpo"
+    "grpo: rewards and advantages. supervised: stored actions. rce: stored actions weighted by reward."
     source: Literal["policy", "stored"] | None = None
     "Where actions come from; default: the policy for grpo, stored ones otherwise."
     steps: int | None = Field(default=None, ge=0)
+    "Length in steps; or give epochs."
     epochs: float | None = Field(default=None, gt=0)
     "Length in passes over the task's training prompts, where the task has an end."
     algorithm: dict[str, object] = Field(default_factory=dict)
+    "Keys of [algorithm] that override the recipe's for this stage."
     optimizer: dict[str, object] = Field(default_factory=dict)
+    "The same of [optimizer]."
     task: dict[str, object] = Field(default_factory=dict)
-    "Keys of these tables override the recipe's for this stage."
+    "The same of [task]."
 
 
 class TrainingConfig(Section):
@@ -271,7 +281,9 @@ class TrainingConfig(Section):
     off_policy_steps: Literal[0, 1] = 0
     "1: each step's batch is sampled by the weights before the last step's updates, beside them where the engine can."
     checkpoint_every: int = Field(default=50, ge=1)
+    "Steps between checkpoints; the last step writes one too."
     keep_checkpoints: int = Field(default=2, ge=1)
+    "Newest checkpoints kept, beside the best."
     gradient_norms_every: int = Field(default=10, ge=0)
     "Steps between measurements of each term's gradient norm (0: never, nor the size of each update)."
     samples_every: int = Field(default=10, ge=0)
@@ -306,4 +318,6 @@ class DoctorConfig(Section):
     every: int = Field(default=5, ge=1)
     "Steps between diagnoses."
     max_actions: int = Field(default=5, ge=0)
+    "Most changes that mode = act makes in a run."
     language: Literal["en", "zh"] = "en"
+    "Of what the doctor writes."

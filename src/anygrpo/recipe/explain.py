@@ -26,7 +26,7 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
         if item["type"] == "extra_forbidden":
             known = _fields(models)
             lines.append(f"unknown key {where!r}")
-            cure = cure or meant(keys[-1], known)
+            cure = cure or meant(keys[-1], known, root)
         elif item["type"] in ("union_tag_invalid", "literal_error"):
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
             lines.append(f"{where} = {found!r} is not known")
@@ -40,6 +40,11 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
             lines.append(f"{where} is missing")
         elif item["type"] == "union_tag_not_found":
             lines.append(f"{where}.kind is missing")
+            table = item.get("input")
+            strange = [key for key in table if key not in _fields(models)] if isinstance(table, dict) else []
+            if strange:
+                lines.append(f"unknown key {f'{where}.{strange[0]}'!r}")
+                cure = cure or meant(str(strange[0]), _fields(models), root)
         else:
             value = "" if isinstance(item.get("input"), dict) else f" (found {found!r})"
             lines.append(f"{where or 'recipe'}: {item['msg'].removeprefix('Value error, ')}{value}")

@@ -20,8 +20,11 @@ class PassRateBandConfig(Section):
 
     kind: Literal["pass_rate_band"]
     low: Share = 0.0
+    "Smallest share."
     high: Share = 1.0
+    "Largest share."
     threshold: Number = 0.5
+    "The reward that counts as passed."
 
 
 class ComponentAtLeastConfig(Section):
@@ -29,7 +32,9 @@ class ComponentAtLeastConfig(Section):
 
     kind: Literal["component_at_least"]
     component: str
+    "Name of the reward part."
     threshold: Number
+    "What a sample has to reach in it."
 
 
 class MinimumSpreadConfig(Section):
@@ -37,6 +42,7 @@ class MinimumSpreadConfig(Section):
 
     kind: Literal["minimum_spread"]
     spread: NotNegative
+    "Smallest difference of best and worst."
 
 
 class TopKByRewardConfig(Section):
@@ -44,6 +50,7 @@ class TopKByRewardConfig(Section):
 
     kind: Literal["top_k_by_reward"]
     k: TwoOrMore
+    "Samples kept of each group."
 
 
 class OverlongMaskConfig(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.explain import readable
 from anygrpo.recipe.kinds import check_forms, section_of
 from anygrpo.recipe.recipe import Recipe
-from anygrpo.recipe.written import apply_changes, is_in_run_folder, refuse_own_code
+from anygrpo.recipe.written import apply_changes, flat, is_in_run_folder, refuse_own_code
 
 
 def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
@@ -25,7 +25,15 @@ def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
         DataError: no such file; a run folder's recipe that names code inside that folder.
         ConfigError: not TOML, unknown keys, wrong types, impossible combinations.
     """
-    path = Path(path)
+    table = _table(Path(path))
+    apply_flags(table, flags)
+    if is_in_run_folder(Path(path)):
+        refuse_own_code(table, Path(path).parent)
+    return parse_recipe(table)
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """The recipe's table; of a run folder with what resumes changed."""
     if not path.is_file():
         raise DataError(f"no recipe at {path}", "give the path of a .toml file; examples lie in recipes/")
     try:
@@ -34,10 +42,34 @@ def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     if is_in_run_folder(path):
         apply_changes(table, path.parent)
-    apply_flags(table, flags)
-    if is_in_run_folder(path):
-        refuse_own_code(table, path.parent)
-    return parse_recipe(table)
+    return table
+
+
+def sources(path: str | Path, flags: Sequence[str] = ()) -> dict[str, tuple[Any, str]]:
+    """Every value in force, by dotted key, with its source: "flag", "recipe", a preset, an objective, "default".
+
+    Raises: as `load_recipe`.
+    """
+    recipe = load_recipe(path, flags)
+    given = flat(_table(Path(path)))
+    words = {w[2:].partition("=")[0].replace("-", "_") for w in flags if w.startswith("--")}
+    a = recipe.algorithm
+    follows = {f"algorithm.{key}" for key in a.follows()}
+    by = f'preset "{a.preset}"' if a.preset else f'objective "{a.objective}"'
+    out: dict[str, tuple[Any, str]] = {}
+    for key, value in flat(recipe.model_dump(mode="json")).items():
+        if _within(key, words):
+            source = "flag"
+        else:
+            source = "recipe" if _within(key, given) else by if _within(key, follows) else "default"
+        out[key] = (value, source)
+    return out
+
+
+def _within(key: str, tables: Collection[str]) -> bool:
+    """Whether the key, or a table that it stands in, is one of these."""
+    parts = key.split(".")
+    return any(".".join(parts[:n]) in tables for n in range(1, len(parts) + 1))
 
 
 def parse_recipe(table: dict[str, Any]) -> Recipe:

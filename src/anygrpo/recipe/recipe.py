@@ -45,11 +45,15 @@ class Recipe(Section, Generic[P, T]):
     """
 
     name: str = "run"
+    "Of the run: its folder and its lines in trackers."
     seed: int = Field(0, ge=0)
+    "Of all that is drawn: start weights, prompts, samples."
     folder: str | None = None
     "Run folder; default: runs/<name>-<number>."
     policy: P
+    "What is trained; `kind` says of which family."
     task: T
+    "What it is trained on; `kind` says which."
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     stages: tuple[StageConfig, ...] = ()

@@ -15,6 +15,7 @@ from pydantic import (
     PlainValidator,
     SerializationInfo,
     SerializerFunctionWrapHandler,
+    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -75,6 +76,7 @@ class UserFunction(Section):
     same without arguments. Loaded when the run is built (`anygrpo.core.choices`), from the file as it then is."""
 
     function: str
+    "path.py:name."
     arguments: dict[str, Any] = Field(default_factory=dict)
     "Further keyword arguments."
 
@@ -126,7 +128,14 @@ def _plain(value: str | UserFunction) -> str | dict[str, Any]:
 
 def choice_of(kind: str) -> Any:
     """The type of a key that names a card of this kind, or a user's own function."""
-    return Annotated[str | UserFunction, PlainValidator(_one_of(kind)), PlainSerializer(_plain, return_type=Any)]
+    table = {"type": "object", "required": ["function"]}
+    schema = {"anyOf": [{"enum": list(names(kind))}, {"type": "string", "pattern": r"\.py:\w+$"}, table]}
+    return Annotated[
+        str | UserFunction,
+        PlainValidator(_one_of(kind)),
+        PlainSerializer(_plain, return_type=Any),
+        WithJsonSchema(schema),
+    ]
 
 
 class Schedule(Section):
@@ -158,6 +167,7 @@ class Schedule(Section):
     milestones: tuple[int, ...] = ()
     "kind = step: where `start` is multiplied by `factor`."
     factor: float = 0.5
+    "What `start` is multiplied by at each milestone."
 
     @model_validator(mode="after")
     def _can_be_followed(self) -> Schedule:
@@ -199,12 +209,18 @@ def _within(low: float, high: float | None = None, open_at_low: bool = False) ->
     return check
 
 
-NotNegative = Annotated[Number, AfterValidator(_within(0.0))]
-Rate = Annotated[Number, AfterValidator(_within(0.0, 1e6))]
+def _range(low: float, high: float | None = None, open_at_low: bool = False) -> Any:
+    """What a JSON schema says of it."""
+    said: dict[str, Any] = {"exclusiveMinimum" if open_at_low else "minimum": low}
+    return Field(json_schema_extra=said if high is None else {**said, "maximum": high})
+
+
+NotNegative = Annotated[Number, AfterValidator(_within(0.0)), _range(0.0)]
+Rate = Annotated[Number, AfterValidator(_within(0.0, 1e6)), _range(0.0, 1e6)]
 """A learning rate; near float32's largest number the optimizer itself cannot take it."""
-Positive = Annotated[Number, AfterValidator(_within(0.0, open_at_low=True))]
-Share = Annotated[Number, AfterValidator(_within(0.0, 1.0))]
+Positive = Annotated[Number, AfterValidator(_within(0.0, open_at_low=True)), _range(0.0, open_at_low=True)]
+Share = Annotated[Number, AfterValidator(_within(0.0, 1.0)), _range(0.0, 1.0)]
 """From 0 to 1, both included."""
-SomeShare = Annotated[Number, AfterValidator(_within(0.0, 1.0, open_at_low=True))]
+SomeShare = Annotated[Number, AfterValidator(_within(0.0, 1.0, open_at_low=True)), _range(0.0, 1.0, True)]
 """Above 0, up to 1."""
-TwoOrMore = Annotated[Number, AfterValidator(_within(2.0))]
+TwoOrMore = Annotated[Number, AfterValidator(_within(2.0)), _range(2.0)]

@@ -13,6 +13,7 @@ class BaseRewardConfig(Section):
     """What every reward has. `name` is its metric: reward/component/NAME."""
 
     weight: float = 1.0
+    "Of this part in the sum."
     name: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]+$")
     "The component's name; the kind (or the function's name) where not given."
 
@@ -22,6 +23,7 @@ class NumberRewardConfig(BaseRewardConfig):
 
     kind: Literal["number"]
     column: str = "answer"
+    "The data's column with the answer."
     tolerance: float = Field(0.0, ge=0)
     "Largest absolute difference still called equal."
 
@@ -31,7 +33,9 @@ class ExactRewardConfig(BaseRewardConfig):
 
     kind: Literal["exact"]
     column: str = "answer"
+    "The data's column with the answer."
     ignore_case: bool = False
+    "Whether capitals are alike."
 
 
 class RegexRewardConfig(BaseRewardConfig):
@@ -39,7 +43,9 @@ class RegexRewardConfig(BaseRewardConfig):
 
     kind: Literal["regex"]
     pattern: str
+    "A regular expression."
     full: bool = False
+    "It has to describe the whole output."
     timeout: float = Field(5.0, gt=0)
     "Seconds: a pattern may backtrack for ever."
 
@@ -59,6 +65,7 @@ class LengthRewardConfig(BaseRewardConfig):
 
     kind: Literal["length"]
     target: float = Field(gt=0)
+    "The length that is wanted."
     width: float | None = Field(None, gt=0)
     "Distance at which the reward reaches 0; the target itself where not given."
     unit: Literal["words", "characters"] = "words"
@@ -70,7 +77,9 @@ class ConnectivesRewardConfig(BaseRewardConfig):
 
     kind: Literal["connectives"]
     language: Literal["en", "zh", "both"] = "both"
+    "Of the words."
     target: int = Field(3, ge=1)
+    "Distinct words for the full reward."
 
 
 class RepetitionRewardConfig(BaseRewardConfig):
@@ -78,6 +87,7 @@ class RepetitionRewardConfig(BaseRewardConfig):
 
     kind: Literal["repetition"]
     ngram: int = Field(3, ge=1)
+    "Length of what may repeat."
 
 
 class EnvironmentRewardConfig(BaseRewardConfig):
@@ -91,6 +101,7 @@ class MathVerifyRewardConfig(BaseRewardConfig):
 
     kind: Literal["math_verify"]
     column: str = "answer"
+    "The data's column with the answer."
     timeout: float = Field(5.0, gt=0)
     "Seconds a call may take before its worker is killed."
 
@@ -100,9 +111,11 @@ class CodeRewardConfig(BaseRewardConfig):
 
     kind: Literal["code"]
     column: str = "tests"
+    "The data's column with the tests."
     entry_point: str = "entry_point"
     "The column that names the function to be tested, where the tests are HumanEval's `check(candidate)`."
     partial: bool = False
+    "The share of tests that pass, in place of all or nothing."
     timeout: float = Field(5.0, gt=0)
     "Seconds of CPU time for one run of the answer. Waiting for a busy machine does not count."
     memory_mb: int = Field(256, ge=32)
@@ -116,6 +129,7 @@ class FunctionRewardConfig(BaseRewardConfig):
 
     kind: Literal["function"]
     function: str
+    "path.py:name."
     timeout: float = Field(10.0, gt=0)
     "Seconds a call may take before its worker is killed."
     bounds: tuple[float, float] | None = None
@@ -136,12 +150,15 @@ class JudgeRewardConfig(BaseRewardConfig):
     url: str
     "Up to and without /chat/completions: http://localhost:8000/v1"
     model: str
+    "The endpoint's name of it."
     template: str | None = None
     "A text file with {prompt}, {output} and any column, {low} and {high}; it asks for JSON with a score."
     system: str | None = None
     "System message of the question."
     low: float = 0.0
+    "Least score."
     high: float = 10.0
+    "Greatest score."
     cache: str | None = None
     "SQLite file that keeps answers by what was asked; no question is asked twice, in later runs either."
     key_env: str = "OPENAI_API_KEY"
@@ -153,6 +170,7 @@ class JudgeRewardConfig(BaseRewardConfig):
     retries: int = Field(3, ge=0)
     "Tries after the first, where the endpoint is busy or ill, or the answer cannot be read."
     concurrency: int = Field(8, ge=1)
+    "Questions under way at once."
     per_minute: float = Field(0.0, ge=0)
     "Most requests a minute; 0 for no limit."
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -160,8 +178,9 @@ class JudgeRewardConfig(BaseRewardConfig):
     structured: Literal["json_schema", "json_object", "none"] = "json_schema"
     "How the form of the answer is asked for; none for servers that know neither."
     prompt_price: float = Field(0.0, ge=0)
-    "Money for a million tokens."
+    "Money for a million tokens of prompts."
     completion_price: float = Field(0.0, ge=0)
+    "Money for a million tokens of answers."
     budget: float = Field(0.0, ge=0)
     "No question is asked once so much is spent; 0 for no limit."
 
@@ -171,10 +190,13 @@ class RewardModelRewardConfig(BaseRewardConfig):
 
     kind: Literal["reward_model"]
     model: str
+    "Hub name or folder."
     device: str = "auto"
     "cuda:1, ...; auto: the first GPU where there is one."
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    "Type that it computes in."
     batch_size: int = Field(16, ge=1)
+    "Outputs scored at once."
     max_length: int | None = Field(None, ge=1)
     "Longer conversations, in tokens, are invalid; what the model can read where not given."
     timeout: float = Field(300.0, gt=0)

@@ -22,6 +22,7 @@ class JudgedConfig(Section):
     candidates: str
     "JSONL, a row a candidate, with the same fields."
     scorer: Scorer
+    "`[task.scorer]`: who says how good demonstrations are for a query."
     query_features: str | None = None
     "Table of embeddings by id (.npz, .npy, .pt, .parquet); None: the texts are embedded."
     candidate_features: str | None = None
@@ -39,6 +40,7 @@ class JudgedConfig(Section):
     held_out_share: float = Field(0.2, ge=0, lt=1)
     "Share of queries held out."
     reward: RewardConfig = RewardConfig()
+    "`[task.reward]`: what a selection earns."
 
 
 LiveTask = Annotated[
@@ -89,6 +91,7 @@ class StoredCandidatesConfig(Section):
     """Held-out queries whose pick the file judges, at the least, for an accuracy that early stopping and the best
     checkpoint may follow."""
     reward: RewardConfig = RewardConfig()
+    "`[task.reward]`: what a selection earns."
 
     @model_validator(mode="after")
     def _features_from_somewhere(self) -> StoredCandidatesConfig:

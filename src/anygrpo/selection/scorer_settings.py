@@ -60,7 +60,9 @@ class ModelScorerConfig(_PromptedConfig):
     """labels: the likeliest of `labels` (or of the query's `choices`). answer: whether greedy decoding says the answer,
     in one pass, and its probability. generation: what it says, compared by `match`."""
     max_new_tokens: int = Field(8, ge=1)
+    "Longest answer (method = generation)."
     dtype: Literal["float32", "bfloat16"] = "float32"
+    "Type that it computes in."
     batch_size: int = Field(16, ge=1)
     "Prompts a forward pass."
 
@@ -72,11 +74,15 @@ class EndpointScorerConfig(_PromptedConfig):
     url: str
     'Without "/chat/completions".'
     model: str
+    "The endpoint's name of it."
     key_env: str = "OPENAI_API_KEY"
     "Environment variable of the key."
     max_tokens: int = Field(16, ge=1)
+    "Longest answer."
     concurrency: int = Field(8, ge=1)
+    "Questions under way at once."
     retries: int = Field(3, ge=0)
+    "Tries after the first."
     timeout: float = Field(120.0, gt=0)
     "Seconds for one question, retries included."
     per_minute: float = Field(0.0, ge=0)

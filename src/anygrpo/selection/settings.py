@@ -32,6 +32,7 @@ class SelectorConfig(Section):
     features: int = Field(ge=1)
     "d: size of query and candidate embeddings (the task's documentation names it)."
     width: int = Field(256, ge=1)
+    "Of the state that picks."
     hidden: int = Field(0, ge=0)
     """Units of a hidden layer between embeddings and width; 0: one linear map. Cosines of linear maps cannot say "the
     same question *and* the same answer"; with a hidden layer they can."""
@@ -151,9 +152,11 @@ class DigitsVQAConfig(Section):
     """Question embeddings: "minilm", "ngrams" (hashed character n-grams), a path or Hub name of a sentence encoder, or
     an npz of `texts` and `embeddings` made beforehand."""
     image_sharpness: float = Field(12.0, gt=0)
+    "Inverse temperature of the frozen learner's kernel, of pictures."
     text_sharpness: float = Field(12.0, gt=0)
-    "Inverse temperatures of the frozen learner's kernel."
+    "The same of texts."
     reward: RewardConfig = RewardConfig()
+    "`[task.reward]`: what a selection earns."
 
 
 class DemonstrationsConfig(Section):
@@ -163,7 +166,9 @@ class DemonstrationsConfig(Section):
     path: str = "movie"
     'JSONL with "text" and "label", or a name that scripts/fetch_sentiment.py fetched ("movie", "amazon").'
     labels: tuple[str, ...] = ("negative", "positive")
+    "Answers that the frozen model chooses among."
     instruction: str = "Classify the sentiment of each review as negative or positive."
+    "Stands first in the prompt."
     template: str | None = None
     """File of a Jinja template with `instruction`, `demonstrations` (rows of `text` and `label`), `query` (`text`) and
     `labels`; what it renders ends where the label begins. None: "Review: ... Sentiment: ..."."""
@@ -186,6 +191,7 @@ class DemonstrationsConfig(Section):
     model: str = "smollm2"
     "The frozen language model: smollm2, a path, or a Hub name."
     dtype: Literal["float32", "bfloat16"] = "float32"
+    "Type that the frozen model computes in."
     batch_size: int = Field(16, ge=1)
     "Prompts a forward pass of the frozen model."
     embedding: str = "minilm"
@@ -193,6 +199,7 @@ class DemonstrationsConfig(Section):
     cache: str | None = None
     "SQLite file of the frozen model's answers; None: in the user's cache folder."
     reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
+    "`[task.reward]`: what a selection earns."
 
 
 class CompositionConfig(Section):
@@ -219,6 +226,7 @@ class CompositionConfig(Section):
     model: str = "smollm2"
     "The frozen language model: smollm2, a path, or a Hub name."
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    "Type that the frozen model computes in."
     batch_size: int = Field(64, ge=1)
     "Prompts a forward pass of the frozen model."
     embedding: str = "ngrams"
@@ -226,6 +234,7 @@ class CompositionConfig(Section):
     cache: str | None = None
     "SQLite file of the frozen model's answers; None: in the user's cache folder."
     reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
+    "`[task.reward]`: what a selection earns."
 
     @model_validator(mode="after")
     def _pairs(self) -> CompositionConfig:

@@ -13,6 +13,7 @@ class ImageRewardConfig(Section):
     """What every reward of pictures has. `name` is its metric: reward/component/NAME."""
 
     weight: float = 1.0
+    "Of this part in the sum."
     name: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]+$")
     "The component's name; the kind (or the function's name) where not given."
 
@@ -26,6 +27,7 @@ class FunctionImageRewardConfig(ImageRewardConfig):
 
     kind: Literal["function"]
     function: str
+    "path.py:name."
     arguments: dict[str, Any] = Field(default_factory=dict)
     "Further keyword arguments."
 
@@ -35,6 +37,7 @@ class CompressibilityRewardConfig(ImageRewardConfig):
 
     kind: Literal["compressibility"]
     quality: int = Field(95, ge=1, le=100)
+    "Of the JPEG."
 
 
 class IncompressibilityRewardConfig(ImageRewardConfig):
@@ -42,6 +45,7 @@ class IncompressibilityRewardConfig(ImageRewardConfig):
 
     kind: Literal["incompressibility"]
     quality: int = Field(95, ge=1, le=100)
+    "Of the JPEG."
 
 
 class ClipRewardConfig(ImageRewardConfig):
@@ -54,6 +58,7 @@ class ClipRewardConfig(ImageRewardConfig):
     model: str
     "Folder that transformers' CLIPModel and CLIPProcessor load."
     divide_by: float = Field(100.0, gt=0)
+    "100 for CLIPScore, 26 for PickScore."
     device: str = "auto"
     "auto: the first GPU where there is one."
 
@@ -85,6 +90,7 @@ class ImageTaskConfig(Section):
     path: str
     "Prompts: JSON Lines (one object a line, other keys are columns), or plain text, one prompt a line."
     prompt_column: str = "prompt"
+    "The rows' key with the prompt."
     held_out_path: str | None = None
     "File of evaluation prompts; a share of `path` where not given."
     held_out_share: float = Field(0.1, gt=0, lt=1)
@@ -92,3 +98,4 @@ class ImageTaskConfig(Section):
     held_out_repeats: int = Field(4, ge=1)
     "Seeds for each evaluation prompt."
     rewards: ImageRewards = Field(min_length=1)
+    "`[[task.rewards]]`: their weighted sum is the reward."

@@ -29,6 +29,7 @@ class MDMPolicyConfig(DenoisingConfig):
     "Captions as vectors: a file (.safetensors, .pt) of caption -> [E]; `path.py:function` (captions -> [n, E]); or the"
     "folder of a CLIP text model for transformers (MDM: clip-vit-base-patch32)."
     frames: int = Field(196, ge=8)
+    "Longest motion; shorter ones are padded."
     guidance: float = Field(2.5, ge=0)
     steps: int = Field(50, ge=2)
     average_checkpoint: bool = True
@@ -58,9 +59,13 @@ class MotionRewardConfig(Section):
 
     kind: Literal["function", "skating", "floating", "contact", "floor", "jerk"]
     function: str | None = None
+    "path.py:name of one of your own."
     arguments: dict[str, Any] = Field(default_factory=dict)
+    "Further keyword arguments of the function."
     weight: float = 1.0
+    "Of this part in the sum."
     name: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]+$")
+    "The component's name; the kind (or the function's name) where not given."
 
     @model_validator(mode="after")
     def _function_where_needed(self) -> MotionRewardConfig:
@@ -91,6 +96,7 @@ class HumanML3DTaskConfig(Section):
     held_out: int = Field(64, ge=1)
     "Measured items, at most."
     rewards: Annotated[tuple[MotionRewardConfig, ...], BeforeValidator(_kind_of_functions)] = Field(min_length=1)
+    "`[[task.rewards]]`: their weighted sum is the reward."
     evaluator: str | None = None
     "`path.py:function`, called once without arguments; returns an object with embed_motions(list of de-normalised"
     "[L, F]) -> [n, D] and embed_texts(prompts) -> [n, D]. With it R-precision, matching distance, FID and diversity"

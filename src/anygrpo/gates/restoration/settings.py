@@ -39,8 +39,11 @@ class DegradationConfig(Section):
     """One degradation and the range its strength is drawn from, uniformly; units as in `STRENGTHS`."""
 
     name: DegradationName
+    "Which degradation."
     low: float
+    "Least strength, in its unit (docs/restoration.md)."
     high: float
+    "Greatest strength."
 
     @model_validator(mode="after")
     def _possible(self) -> DegradationConfig:
@@ -116,7 +119,9 @@ class PerceptualConfig(Section):
     """A further reward term, or with weight 0 a measure that is only reported."""
 
     name: str
+    "What tables call it."
     weight: float
+    "In the reward; 0: only reported."
     function: str | None = None
     "path.py:function(restored [n, 3, H, W], clean [n, 3, H, W]) -> [n], higher is better."
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -169,8 +174,11 @@ class RestorationConfig(Section):
     augment: Literal["none", "flips", "all"] = "none"
     "Of training crops, drawn once for each. flips: both mirrors. all: quarter turns too."
     degradations: list[DegradationConfig] = Field(default_factory=_all_degradations, min_length=1)
+    "`[[task.degradations]]`: what clean pictures are spoiled with, in turn."
     w_psnr: float = 0.5
+    "Weight of PSNR in the reward."
     w_ssim: float = 0.5
+    "Weight of SSIM in the reward."
     psnr_low: float = 10.0
     "dB where the PSNR term is 0."
     psnr_high: float = 40.0
@@ -182,7 +190,9 @@ class RestorationConfig(Section):
     relative: bool = False
     "Reward the gain over the degraded picture: takes most of a picture's difficulty out of the reward."
     perceptual: list[PerceptualConfig] = Field(default_factory=list)
+    "`[[task.perceptual]]`: further terms of the reward."
     worst: WorstConfig | None = None
+    "`[task.worst]`: train on what the start model restores worst."
 
     @model_validator(mode="after")
     def _sane(self) -> RestorationConfig:

@@ -1,0 +1,53 @@
+"""`anygrpo settings [TABLE]`: every key of a recipe, with type, default and meaning."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from itertools import groupby
+from typing import Any
+
+from anygrpo.recipe.reference import Setting, named, settings, tables
+from anygrpo.recipe.schema import recipe_schema
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "settings",
+        help="every key of a recipe: type, default, meaning",
+        description="anygrpo settings | settings algorithm | settings causal_lm | settings rewards.judge | "
+        "settings learning_rate",
+    )
+    parser.add_argument("table", nargs="?", help="a table (its name, or the end of it), or a key; none: all tables")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json-schema", action="store_true", help="a JSON schema of recipes, for editors")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print them; exit code 0, or 2 for an unknown word."""
+    if args.json_schema:
+        print(json.dumps(recipe_schema(), ensure_ascii=False, indent=1))
+        return 0
+    if args.table is None:
+        listed = {name or "(the recipe's own keys)": len(settings(name)) for name in tables()}
+        width = max(map(len, listed))
+        text = "\n".join(f"{name:<{width}}  {count} keys" for name, count in listed.items())
+        print(json.dumps(listed, indent=1) if args.json else text + "\n\nanygrpo settings TABLE shows them")
+        return 0
+    found = named(args.table)
+    print(json.dumps([vars(one) for one in found], ensure_ascii=False, indent=1) if args.json else text_of(found))
+    return 0
+
+
+def text_of(found: list[Setting]) -> str:
+    """Tables of keys, a sentence below each."""
+    parts = []
+    for table, keys in groupby(found, key=lambda one: one.table):
+        lines = [f"[{table}]" if table else "(the recipe's own keys)"]
+        for one in keys:
+            default = f" = {one.default}" if one.default else " (must be given)"
+            lines.append(f"  {one.name}{default}    {one.type}")
+            lines += textwrap.wrap(one.sentence, 110, initial_indent="      ", subsequent_indent="      ")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)

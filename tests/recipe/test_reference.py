@@ -1,0 +1,89 @@
+"""Every key of a recipe has a type and a sentence, and docs/settings.md is what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from anygrpo.errors import ConfigError
+from anygrpo.recipe.load import sources
+from anygrpo.recipe.reference import every, named, tables
+from anygrpo.recipe.schema import recipe_schema
+
+ROOT = Path(__file__).parents[2]
+EVERY = list(every())
+
+
+def test_no_key_is_without_a_sentence():
+    assert [f"{one.table}.{one.name}" for one in EVERY if len(one.sentence) < 3] == []
+
+
+def test_every_table_of_every_family_is_there():
+    names = list(tables())
+    for name in (
+        "algorithm",
+        "optimizer",
+        "policy.causal_lm",
+        "policy.motion",
+        "task.restoration",
+        "task.*.rewards.judge",
+    ):
+        assert name in names
+    assert len(set(tables().values())) == len(names)
+
+
+def test_a_key_has_its_range_and_default():
+    (rate,) = named("learning_rate")
+    assert (rate.table, rate.default) == ("optimizer", "1e-05")
+    assert "number" in rate.type
+    assert "schedule" in rate.type
+    assert ">= 0" in rate.type
+    (low,) = [one for one in EVERY if (one.table, one.name) == ("algorithm", "clip_low")]
+    assert low.default == "none"
+    (group,) = [one for one in EVERY if (one.table, one.name) == ("policy.causal_lm", "train")]
+    assert group.type == "lora | last_n | all"
+    (model,) = [one for one in EVERY if (one.table, one.name) == ("policy.causal_lm", "model")]
+    assert model.default == ""
+
+
+def test_sentences_in_several_pieces_are_one():
+    (moves,) = [one for one in EVERY if (one.table, one.name) == ("policy.diffusion", "window_moves")]
+    assert moves.sentence.endswith("back to the first at the end.")
+
+
+def test_an_unknown_word_is_answered():
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        named("lerning_rate")
+
+
+def test_the_page_is_printed_from_the_code():
+    """`python scripts/settings_page.py` writes it."""
+    spec = importlib.util.spec_from_file_location("settings_page", ROOT / "scripts" / "settings_page.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.PAGE.read_text(encoding="utf-8") == script.page()
+
+
+def test_the_schema_takes_our_recipes_and_knows_a_wrong_one():
+    """By a validator of its own, where there is one; in any case every reference leads somewhere."""
+    schema = recipe_schema()
+    text = json.dumps(schema)
+    for part in text.split('"#/$defs/')[1:]:
+        assert part.partition('"')[0] in schema["$defs"]
+    assert schema["properties"]["algorithm"]
+    assert len(schema["properties"]["policy"]["anyOf"]) >= 8
+    described = [d for d in schema["$defs"].values() for p in d.get("properties", {}).values() if "description" in p]
+    assert len(described) > 400
+
+
+def test_every_value_has_its_source():
+    found = sources(ROOT / "recipes/llm/demo.toml", ["--algorithm.preset", "gspo", "--optimizer.learning-rate=3e-5"])
+    assert found["policy.model"] == ("smollm2", "recipe")
+    assert found["optimizer.learning_rate"] == (3e-5, "flag")
+    assert found["algorithm.clip_high"] == (4e-4, 'preset "gspo"')
+    assert found["training.rows_per_block"] == (32, "default")
+    plain = sources(ROOT / "recipes/llm/demo.toml", ["--algorithm.objective", "gspo"])
+    assert plain["algorithm.clip_high"] == (4e-4, 'objective "gspo"')
