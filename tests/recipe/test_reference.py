@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from anygrpo.errors import ConfigError
+from anygrpo.recipe.editors import recipe_schema
 from anygrpo.recipe.load import sources
 from anygrpo.recipe.reference import every, named, tables
-from anygrpo.recipe.schema import recipe_schema
 
 ROOT = Path(__file__).parents[2]
 EVERY = list(every())

@@ -8,8 +8,8 @@ import textwrap
 from itertools import groupby
 from typing import Any
 
+from anygrpo.recipe.editors import recipe_schema
 from anygrpo.recipe.reference import Setting, named, settings, tables
-from anygrpo.recipe.schema import recipe_schema
 
 
 def add_parser(commands: Any) -> None:

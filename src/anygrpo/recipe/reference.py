@@ -60,10 +60,10 @@ def tables() -> dict[str, type[Section]]:
     found |= {"schedule": Schedule, "algorithm.CHOICE": UserFunction}
     inside = _inside({name: section for name, section in found.items() if name})
     for section, owners in inside.items():
-        place = {f"{owner.partition('.')[0]}.*.{key}" for owner, key in owners}
-        name = ".".join(owners[0]) if len(owners) == 1 else place.pop()
+        owner, key = owners[0]
+        name = f"{owner}.{key}" if len(owners) == 1 else f"{owner.partition('.')[0]}.*.{key}"
         while name in found:
-            name = ".".join(("|".join(dict.fromkeys(owner for owner, _ in owners)), owners[0][1]))
+            name = "|".join(dict.fromkeys(owner for owner, _ in owners)) + f".{key}"
         found[name] = section
     return found
 

@@ -1,4 +1,4 @@
-"""The recipe as a JSON schema, for editors, and its types in words. Torch-free."""
+"""Types of a recipe's keys in words, from their JSON schema. Torch-free."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 
 LIMITS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
@@ -45,29 +44,3 @@ def _option(option: dict[str, Any]) -> str:
 
 def _bounds(schema: dict[str, Any]) -> str:
     return "".join(f" {sign} {schema[name]:g}" for name, sign in LIMITS.items() if name in schema)
-
-
-def recipe_schema() -> dict[str, Any]:
-    """One schema for recipes of every kind of policy and task: what an editor completes and checks .toml files by."""
-    from anygrpo.families import kinds, resolve
-    from anygrpo.recipe.recipe import Recipe
-    from anygrpo.recipe.reference import sentences_of, tables
-
-    own = {name: {k: resolve(v.settings) for k, v in kinds(name).items()} for name in ("policy", "task")}
-    models = list(dict.fromkeys([Recipe, *(m for one in own.values() for m in one.values()), *tables().values()]))
-    names, whole = models_json_schema([(m, "validation") for m in models], ref_template="#/$defs/{model}")
-    definitions = json.loads(json.dumps(whole["$defs"], default=str))
-    for model in models:
-        key = names[model, "validation"]["$ref"].rpartition("/")[2]
-        for name, said in sentences_of(model).items():
-            if name in definitions[key].get("properties", {}):
-                definitions[key]["properties"][name]["description"] = " ".join(said.split())
-    root = definitions.pop(names[Recipe, "validation"]["$ref"].rpartition("/")[2])
-    for name, by_kind in own.items():
-        refs = [names[m, "validation"] for m in dict.fromkeys(by_kind.values())]
-        root["properties"][name] = {"anyOf": refs, "required": ["kind"]}
-    return (
-        {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "anygrpo recipe"}
-        | root
-        | {"$defs": definitions}
-    )
