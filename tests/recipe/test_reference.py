@@ -84,6 +84,6 @@ def test_every_value_has_its_source():
     assert found["policy.model"] == ("smollm2", "recipe")
     assert found["optimizer.learning_rate"] == (3e-5, "flag")
     assert found["algorithm.clip_high"] == (4e-4, 'preset "gspo"')
-    assert found["training.rows_per_block"] == (32, "default")
+    assert found["training.keep_checkpoints"] == (2, "default")
     plain = sources(ROOT / "recipes/llm/demo.toml", ["--algorithm.objective", "gspo"])
     assert plain["algorithm.clip_high"] == (4e-4, 'objective "gspo"')
