@@ -12,6 +12,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.families import family_of, resolve
 from anygrpo.recipe.load import dump_recipe, load_recipe, sources
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.semantics import semantics
 
 
 def add_parser(commands: Any) -> None:
@@ -88,6 +89,8 @@ def _dry_run(recipe: Recipe) -> int:
         if follows := a.follows():
             source = f'preset "{a.preset}"' if a.preset else f'objective "{a.objective}"'
             print(f"# {stage.name}: {source} sets {json.dumps(follows)}")
+        for label, text in semantics(stage, recipe.policy):
+            print(f"#   {label + ':':17s} {text}")
     family = family_of(recipe.policy.kind)
     if family is not None and family.memory is not None:
         print("# " + json.dumps(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))

@@ -25,6 +25,8 @@ class LoraConfig(Section):
 class CausalLMConfig(Section):
     """A causal language model of the Hugging Face library."""
 
+    limit_key = "max_new_tokens"
+
     kind: Literal["causal_lm"]
     model: str
     "Hub name, folder, PEFT adapter, run folder, checkpoint or export to start from; or `smollm2`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -36,6 +36,9 @@ class Section(BaseModel):
 
     Numbers are finite. TOML has no null: "none" stands for it wherever a key may be without a value.
     """
+
+    limit_key: ClassVar[str | None] = None
+    "Of a policy: the key that says how many decisions a sample may have."
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
