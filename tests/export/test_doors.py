@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from golden_runs import golden, trained
@@ -89,6 +90,22 @@ def test_a_selector_leaves_picks_and_comes_back(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["gains"][0]["same_output"] == 1.0
     assert found["runs"][0]["numbers"] == found["runs"][1]["numbers"]
+    width = here.config.features
+    for name, count in (("queries", 70), ("candidates", 9)):
+        table = np.random.default_rng(count).normal(size=(count, width)).astype(np.float32)
+        np.savez(tmp_path / f"{name}.npz", ids=np.arange(count), embeddings=table)
+    rows = {}
+    for name, source in {"run": run, "export": run / "export"}.items():
+        out = tmp_path / f"{name}.jsonl"
+        words = ["apply", str(source), str(tmp_path / "queries.npz"), "--candidates", str(tmp_path / "candidates.npz")]
+        assert main([*words, "--out", str(out), "--quiet"]) == 0
+        rows[name] = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows["run"] == rows["export"]
+    assert len(rows["run"]) == 70
+    assert all(0 < p <= 1 for row in rows["run"] for p in row["probabilities"])
+    capsys.readouterr()
+    assert main(["apply", str(run), str(tmp_path / "queries.npz"), "--out", str(tmp_path / "x"), "--draws", "2"]) == 2
+    assert "not applied with 'draws'" in capsys.readouterr().err
 
 
 def test_a_network_with_gates_leaves_and_restores_the_same(tmp_path):
