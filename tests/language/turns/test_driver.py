@@ -189,7 +189,7 @@ def test_tools_of_an_environment(place):
     made = policy([[call("look", where="up"), call("move", to="b2"), "done"]], environment=f"{place}:Board")
     (one,) = made.decode(made.sample([{"prompt": "go"}], 1, seed=0).samples)[0]
     assert [m["content"] for m in one.inserted][:3] == ["nothing up", "moved b2", "play"]
-    assert one.rewards[:3] == [None, 2.0, None]
+    assert one.rewards[:3] == [0.0, 2.0, 0.0]
     prompt = made.prompts.tokenizer.decode(made.engine.prompts[0])
     assert '"look"' in prompt
     assert '"move"' in prompt

@@ -14,7 +14,7 @@ class Answer(str):
     Attributes:
         messages: the conversation after the prompt: {role, content, by}, where `by` is "policy" or "environment"; calls
             of tools are parsed ("tool_calls"), and not in the content.
-        rewards: what an environment gave for each turn of the policy, None where it gave nothing.
+        rewards: what an environment gave for each turn of the policy, None where none pays.
     """
 
     messages: list[Message]

@@ -29,7 +29,7 @@ class Held:
     Attributes:
         messages: after the prompt, each with `by`.
         seen: tokens of the completion that these messages hold.
-        rewards: of each turn of the policy, None where the environment gave none.
+        rewards: of each turn of the policy: 0 where the environment gave none, None where there is none that pays.
         fault: why the sample is invalid, or "".
         calls, failed: of tools, so far.
     """
@@ -69,6 +69,7 @@ class Turns:
 
     def __init__(self, talk: Talk, records: list[Any], group_size: int, limit: int) -> None:
         self.talk, self.limit, self.config = talk, limit, talk.turns
+        self._unpaid = 0.0 if talk.kind == "class" else None  # a turn that was cut off is worth 0, not unknown
         self.patience, self._lock = talk.turns.patience, threading.Lock()
         self.records = [r if isinstance(r, dict) else {"prompt": r} for r in records]
         self.held = [Held(r, []) for r in self.records for _ in range(group_size)]
@@ -145,7 +146,7 @@ class Turns:
         one.ids, one.reply, one.said, one.theirs, one.asked = ids, None, [], [], ""
         message = {**message, "by": "policy"}
         one.messages, one.seen = [*one.messages, message], len(ids)
-        one.rewards.append(None)
+        one.rewards.append(self._unpaid)
         if one.fault:
             return self._over(one)
         calls = [_call(c) for c in message.get("tool_calls", ())]
@@ -201,7 +202,8 @@ class Turns:
         reward = answer.get("reward")
         if reward is not None and not math.isfinite(reward):
             return self._end(one, f"environment: it gave a reward of {reward}")
-        one.rewards[-1] = reward
+        if reward is not None:
+            one.rewards[-1] = reward
         given = answer["messages"]
         if given:
             try:
@@ -294,7 +296,7 @@ class Turns:
             self.close(one)
             if len(ids) > one.seen:
                 one.messages = [*one.messages, {**self.talk.message(ids[one.seen :]), "by": "policy"}]
-                one.rewards.append(None)
+                one.rewards.append(self._unpaid)
         return self.held
 
 
