@@ -184,9 +184,10 @@ def main(words: list[str]) -> None:
     parser.add_argument("what", choices=["fetch", "open"])
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--weights", type=Path, nargs="*", default=[])
+    parser.add_argument("--commit", help="of the code, where there is no git to ask")
     given = parser.parse_args(words)
     if given.what == "open":
-        print(open_once(given.to, given.weights, commit_here()))
+        print(open_once(given.to, given.weights, given.commit or commit_here()))
         return
     with tempfile.TemporaryDirectory() as folder:
         download(Path(folder))

@@ -14,12 +14,13 @@ from torch.distributions import OneHotCategorical
 from torch.func import functional_call
 
 from anygrpo.gates.restorer.frequency import Block
-from anygrpo.gates.restorer.heads import STATISTICS, pooled, statistics
+from anygrpo.gates.restorer.heads import STATISTICS, statistics
 from anygrpo.gates.sites import gate
 
 
 class Expert(nn.Module):
-    """Encoder-decoder of three levels: restored = gain x picture + offset (one of each per colour) + residual."""
+    """Encoder-decoder of three levels: restored = gain x picture + offset + residual; gains and offsets are maps at a
+    quarter of the resolution, for what changes brightness and contrast as a whole (haze, low light)."""
 
     def __init__(self, width: int, blocks: int) -> None:
         super().__init__()
@@ -30,7 +31,7 @@ class Expert(nn.Module):
         self.downs = nn.ModuleList([nn.Conv2d(w, 2 * w, 2, stride=2) for w in widths[:2]])
         self.ups = nn.ModuleList([nn.Conv2d(2 * w, 4 * w, 1) for w in widths[:2]])
         self.decoders = nn.ModuleList([stack(w) for w in widths[:2]])
-        self.out, self.colour = nn.Conv2d(width, 3, 3, padding=1), nn.Linear(8 * width, 6)
+        self.out, self.colour = nn.Conv2d(width, 3, 3, padding=1), nn.Conv2d(4 * width, 6, 1)
         for parameter in (*self.out.parameters(), *self.colour.parameters()):
             nn.init.zeros_(parameter)
 
@@ -42,10 +43,11 @@ class Expert(nn.Module):
             skips.append(y)
             y = down(y)
         y = self.encoders[2](y)
-        gain, offset = self.colour(pooled(y))[..., None, None].chunk(2, 1)
+        maps = F.interpolate(self.colour(y), scale_factor=4, mode="bilinear", align_corners=False)
+        gain, offset = maps.chunk(2, 1)
         for i in (1, 0):
             y = self.decoders[i](F.pixel_shuffle(self.ups[i](y), 2) + skips[i])
-        return x * gain.exp() + offset + self.out(y)
+        return x * (1 + gain) + offset + self.out(y)
 
 
 class ExpertsRestorer(nn.Module):
