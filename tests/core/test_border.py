@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
 import anygrpo
 from anygrpo.cli.main import main
-from anygrpo.core import border
+from anygrpo.core import border, user_code
 from anygrpo.errors import ConfigError
 
+ROOT = Path(__file__).parents[2]
 HEAD = """
+from dataclasses import replace
 import torch, anygrpo
 from toys import Bandit, BestArm
 from anygrpo import Evaluation, Rollout
@@ -57,6 +60,26 @@ FAULTS = {
         "        return Evaluation(e.log_probs, losses={'supervised': e.log_probs})",
         r"losses\['supervised'\] \[6, 1\].*\[n\] = \[6\]",
     ),
+    "log-probs are whole numbers": (
+        "def sample(self, *a): r = super().sample(*a); return replace(r, log_probs=r.log_probs.long())",
+        r"Own\.sample returned log_probs of torch\.int64",
+    ),
+    "a log-prob is nan": (
+        "def sample(self, *a): r = super().sample(*a); return replace(r, log_probs=r.log_probs * torch.nan)",
+        r"Own\.sample returned log_probs that are not finite",
+    ),
+    "the mask is of floats": (
+        "def sample(self, *a): r = super().sample(*a); return replace(r, mask=r.mask.float())",
+        r"Own\.sample returned .*mask of torch\.float32",
+    ),
+    "no gradient": (
+        "def evaluate(self, *a): e = super().evaluate(*a); return replace(e, log_probs=e.log_probs.detach())",
+        r"Own\.evaluate returned log_probs without a gradient",
+    ),
+    "trainable is a list": (
+        "def trainable(self): return list(super().trainable().parameters())",
+        r"Own\.trainable returned a list.*torch\.nn\.Module",
+    ),
     "greedy is missing": ("greedy = None", r"Own\.greedy is None, not a method"),
     "greedy draws a group": (
         "def greedy(self, prompts): return super().sample(prompts, 4, 0)",
@@ -69,6 +92,21 @@ TASK_FAULTS = {
         r"Mine\.prompts returned a list of 1",
     ),
     "held_out is a tensor": ("def held_out(self): return torch.zeros(3)", r"Mine\.held_out returned a Tensor"),
+    "no scores": ("def score(self, prompts, outputs): return [1.0]", r"Mine\.score returned a list.*anygrpo\.Scores"),
+    "scores of numpy": (
+        "def score(self, prompts, outputs): return anygrpo.Scores(torch.zeros(len(outputs), 1).numpy())",
+        r"Mine\.score returned rewards as a ndarray.*float tensor \[P, G\] = \[200, 1\]",
+    ),
+    "valid is no bool": (
+        "def score(self, prompts, outputs): r = torch.zeros(len(outputs), len(outputs[0])); "
+        "return anygrpo.Scores(r, valid=r + 1)",
+        r"Mine\.score returned valid of torch\.float32.*bool",
+    ),
+    "a component is a list": (
+        "def score(self, prompts, outputs): r = torch.zeros(len(outputs), len(outputs[0])); "
+        "return anygrpo.Scores(r, {'x': r.tolist()})",
+        r"Mine\.score returned components\['x'\] as a list",
+    ),
     "scores of another shape": (
         "def score(self, prompts, outputs): return anygrpo.Scores(torch.zeros(len(outputs)))",
         r"score returned rewards \[200\].*\[P, G\] = \[200, 1\]",
@@ -105,6 +143,18 @@ def test_a_tasks_fault_is_named(tmp_path, capsys, mine, message):
     said = " ".join(capsys.readouterr().err.split())
     assert "internal error" not in said
     assert re.search(message, said), said
+
+
+def test_a_decision_scored_otherwise_alone_than_among_all_is_named():
+    Speller = user_code.load(f"{ROOT}/examples/own_policy.py:Speller")
+
+    class Own(Speller):
+        def evaluate(self, samples, times, want=frozenset()):
+            return super().evaluate(samples, slice(0, times.stop - times.start), want)  # always from the first letter
+
+    with pytest.raises(ConfigError, match=r"Own\.evaluate returned decision 2 alone scored .* nats apart"):
+        border.check_policy(Own(), [0, 1], greedy=False)
+    border.check_policy(Speller(), [0, 1], greedy=True)
 
 
 def test_a_fault_that_shows_later_names_the_users_line(tmp_path, capsys):

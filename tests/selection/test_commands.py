@@ -31,7 +31,7 @@ threads = 1
 """
 
 OFFLINE = RECIPE.replace(
-    'kind = "digits_vqa"', 'kind = "stored_candidates"\nfile = "{file}"\n[task.live]\nkind = "digits_vqa"'
+    'kind = "digits_vqa"', 'kind = "stored_candidates"\npath = "{file}"\n[task.live]\nkind = "digits_vqa"'
 )
 
 
@@ -106,7 +106,7 @@ def test_a_file_alone_cannot_judge_new_selections(recipe, tmp_path, capsys):
     table = json.loads(stored.read_text())
     ids = [i for q in table.values() for i in q["candidate_pool_ids"]] + list(table)
     np.savez(tmp_path / "f.npz", ids=np.array(ids), embeddings=np.zeros((len(ids), 448)))
-    text = RECIPE[: RECIPE.index("[task]")] + f'[task]\nkind = "stored_candidates"\nfile = "{stored}"\n'
+    text = RECIPE[: RECIPE.index("[task]")] + f'[task]\nkind = "stored_candidates"\npath = "{stored}"\n'
     (tmp_path / "s.toml").write_text(text + f'features = "{tmp_path / "f.npz"}"\n')
     assert main(["select", "generate", str(tmp_path / "s.toml"), "--out", str(tmp_path / "x.json")]) == 2
     assert "cannot judge new selections" in capsys.readouterr().err

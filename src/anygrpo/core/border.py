@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Evaluation, Rollout, Shared, Tree, tree_map
@@ -20,11 +20,13 @@ from anygrpo.errors import AnygrpoError, ConfigError
 _P, _G = 2, 3
 """Prompts and group of the trial: different sizes, so that swapped axes are seen."""
 _SEED = 2**31 - 2
+_SLICE = 0.05
+"""Nats that a decision's log-prob may differ by between slices; half precision makes a tenth of it."""
 
 
 def instance(made: Any, base: type, where: str) -> None:
-    """Raises: ConfigError where what a user's factory made does not derive from `base` (Policy or Task), or lacks a
-    method of it."""
+    """Raises: ConfigError where what a user's function made does not derive from `base` (Policy or Task), or lacks a
+    method of it, or trains no module."""
     methods = sorted(getattr(base, "__abstractmethods__", ()))
     missing = [name for name in methods if not callable(getattr(made, name, None))]
     name = type(made).__name__
@@ -36,6 +38,8 @@ def instance(made: Any, base: type, where: str) -> None:
         )
     if missing:
         raise ConfigError(f"{name} ({where}) has {missing[0]} = None", f"define {', '.join(missing)}")
+    if isinstance(made, Policy) and not isinstance(module := called(made, "trainable"), nn.Module):
+        _wrong(made, "trainable", f"a {type(module).__name__}", "a torch.nn.Module")
 
 
 def called(by: Any, method: str, *arguments: Any) -> Any:
@@ -71,9 +75,13 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
         check_outputs(policy, called(policy, "decode", rollout.samples), (_P, _G))
         rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
         total = rollout.shape[2]
-        for t in dict.fromkeys((total, min(1, total))):
-            made = called(policy, "evaluate", rows, slice(0, t))
-            check_evaluation(policy, made, (_P * _G, t))
+        whole = called(policy, "evaluate", rows, slice(0, total))
+        check_evaluation(policy, whole, (_P * _G, total))
+        for first in dict.fromkeys((0, total // 2)) if total > 1 else ():
+            part = called(policy, "evaluate", rows, slice(first, first + 1))
+            check_evaluation(policy, part, (_P * _G, 1))
+            check_slice(policy, whole, part, first, rollout.mask.flatten(0, 1))
+        check_gradient(policy, rows, slice(0, total), _P * _G)
         if greedy:
             check_rollout(policy, "greedy", called(policy, "greedy", some), (_P, 1))
 
@@ -88,6 +96,11 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
         _wrong(policy, method, f"log_probs {list(found)}{swapped}", f"[P, G, T] = [{p}, {g}, T]")
     if tuple(rollout.mask.shape) != found:
         _wrong(policy, method, f"mask {list(rollout.mask.shape)}", f"{list(found)}, as log_probs")
+    if not rollout.log_probs.is_floating_point() or rollout.mask.dtype != torch.bool:
+        dtypes = f"log_probs of {rollout.log_probs.dtype} and mask of {rollout.mask.dtype}"
+        _wrong(policy, method, dtypes, "log_probs of float32 and a mask of bool")
+    if not bool(torch.isfinite(rollout.log_probs[rollout.mask]).all()):
+        _wrong(policy, method, "log_probs that are not finite where mask is True", "a log-probability of each decision")
     for name in ("rewards", "valid", "ended", "version"):
         if tuple(getattr(rollout, name).shape) != shape:
             _wrong(policy, method, f"{name} {list(getattr(rollout, name).shape)}", f"[P, G] = [{p}, {g}]")
@@ -117,6 +130,28 @@ def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
     for name, value in made.losses.items():
         if tuple(value.shape) != (n,):
             _wrong(policy, "evaluate", f"losses[{name!r}] {list(value.shape)}", f"[n] = [{n}]")
+
+
+def check_slice(policy: Policy, whole: Evaluation, part: Evaluation, first: int, mask: Tensor) -> None:
+    """Raises: ConfigError where decision `first` alone is scored otherwise than among all, by far more than
+    rounding."""
+    a, b = whole.log_probs[:, first].float(), part.log_probs[:, 0].float()
+    gap = float(torch.where(mask[:, first].to(a.device), (a - b).abs(), 0.0).max())
+    if not gap <= _SLICE:
+        what = f"decision {first} alone scored {gap:.3g} nats apart from decision {first} among all"
+        _wrong(policy, "evaluate", what, "a function of rows and decision: `times` says which decisions are asked for")
+
+
+def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None:
+    """Raises: ConfigError where `evaluate` gives log-probs without a gradient, while something is trainable."""
+    if not any(p.requires_grad for p in policy.trainable().parameters()):
+        return
+    with torch.enable_grad():
+        made = called(policy, "evaluate", rows, times)
+    if count and times.stop and not made.log_probs.requires_grad:
+        _wrong(
+            policy, "evaluate", "log_probs without a gradient", "computed from trainable() outside no_grad, undetached"
+        )
 
 
 def check_task(task: Task, count: int) -> list[Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.filters import live_groups
-from anygrpo.core.task import Scores
+from anygrpo.core.task import Scores, expect
 from anygrpo.errors import ConfigError
 
 _TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version", "present", "prompt_id", "turn", "turn_rewards")
@@ -74,14 +74,6 @@ def grown(x: Tensor, like: Tensor) -> Tensor:
     """`x` padded with zeros at the end of every dimension but the first, up to the larger size of the two."""
     pads = [n for i in range(x.dim() - 1, 0, -1) for n in (0, max(0, like.shape[i] - x.shape[i]))]
     return torch.nn.functional.pad(x, pads) if any(pads) else x
-
-
-def expect(scores: Scores, shape: tuple[int, int]) -> None:
-    """Raises: ConfigError for scores of another shape than [P, G]."""
-    for name, x in {"rewards": scores.rewards, "valid": scores.valid, **scores.components}.items():
-        if x is not None and tuple(x.shape) != shape:
-            wanted = f"it has to be [P, G] = {list(shape)}"
-            raise ConfigError(f"the task's score returned {name} {list(x.shape)}", wanted)
 
 
 @dataclass(frozen=True)
@@ -159,13 +151,13 @@ class Rollout:
         p, g, t = self.log_probs.shape
         return p, g, t
 
-    def scored(self, scores: Scores) -> Rollout:
-        """This rollout with a task's scores; what either side called invalid stays invalid.
+    def scored(self, scores: Scores, by: str = "the task") -> Rollout:
+        """This rollout with the scores of the task called `by`; what either side called invalid stays invalid.
 
         Raises:
-            ConfigError: scores of another shape than [P, G].
+            ConfigError: scores of another type, or another shape than [P, G].
         """
-        expect(scores, self.shape[:2])
+        expect(scores, self.shape[:2], by)
         valid = self.valid if scores.valid is None else self.valid & scores.valid.to(self.valid.device)
         rewards = scores.rewards.to(self.rewards.device, torch.float32)
         finite = torch.isfinite(rewards)

@@ -11,6 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from anygrpo.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -31,6 +33,24 @@ class Scores:
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     faults: Tensor | None = None
+
+
+def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
+    """Raises: ConfigError where what the task called `by` returned as scores is of another type, or not [P, G]."""
+    wanted = f"[P, G] = {list(shape)}"
+    if not isinstance(scores, Scores):
+        raise ConfigError(f"{by}.score returned a {type(scores).__name__}", "it has to be an anygrpo.Scores")
+    parts = {f"components[{name!r}]": x for name, x in scores.components.items()}
+    for name, x in {"rewards": scores.rewards, "valid": scores.valid, "faults": scores.faults, **parts}.items():
+        if x is None:
+            continue
+        kind = "bool" if name in ("valid", "faults") else "float"
+        if not isinstance(x, Tensor):
+            raise ConfigError(f"{by}.score returned {name} as a {type(x).__name__}", f"a {kind} tensor {wanted}")
+        if kind == "bool" and x.dtype != torch.bool:
+            raise ConfigError(f"{by}.score returned {name} of {x.dtype}", f"it has to be bool, {wanted}")
+        if tuple(x.shape) != shape:
+            raise ConfigError(f"{by}.score returned {name} {list(x.shape)}", f"it has to be {wanted}")
 
 
 @dataclass(frozen=True)

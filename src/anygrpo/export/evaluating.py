@@ -11,8 +11,7 @@ import torch
 
 from anygrpo.core.build import build_task
 from anygrpo.core.intervals import interval
-from anygrpo.core.rollout import expect
-from anygrpo.core.task import Task
+from anygrpo.core.task import Task, expect
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened
 from anygrpo.recipe.algorithm import EvaluationConfig
@@ -80,7 +79,7 @@ def _sampled(opened: Opened, task: Task, prompts: int | None, samples: int, k: i
         part = asked[at : at + 32]
         rollout = opened.policy.sample(part, samples, 2**31 + at)
         scores = task.score(part, opened.policy.decode(rollout.samples))
-        expect(scores, (len(part), samples))
+        expect(scores, (len(part), samples), type(task).__name__)
         rewards.append(counted(scores, task))
         if rule is not None:
             passed.append(right(scores, rule) & valid_of(scores))

@@ -169,6 +169,7 @@ class Chunk:
     outputs: list[list[Any]]
     rollout: Rollout
     scores: Scores | Pending | None
+    by: str = "the task"
 
 
 def _replayed(run: Run, planned: PlannedStage, prompts: list[Any], seed: int, clock: Clock) -> Chunk:
@@ -196,13 +197,13 @@ def _sampled(
         with clock("score"):
             score = beside or task.score
             scores = score(some, outputs) if groups is None else groups.score(some, outputs, score)
-        yield Chunk(outputs, rollout.on_host(), scores)
+        yield Chunk(outputs, rollout.on_host(), scores, type(task).__name__)
 
 
 def _joined(chunks: list[Chunk], clock: Clock) -> Rollout:
     with clock("score"):
         made = [c.scores.result() if isinstance(c.scores, Pending) else c.scores for c in chunks]
-        parts = [c.rollout if scores is None else c.rollout.scored(scores) for c, scores in zip(chunks, made)]
+        parts = [c.rollout if scores is None else c.rollout.scored(scores, c.by) for c, scores in zip(chunks, made)]
     rollout = parts[0]
     for part in parts[1:]:
         rollout = rollout.joined(part)

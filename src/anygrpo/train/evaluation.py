@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Rollout, expect
-from anygrpo.core.task import Scores, Task
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Scores, Task, expect
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.train.parallel import from_main, gather, is_main, rank_seed, share, world_size
@@ -36,7 +36,7 @@ def evaluate(
     if not prompts:
         return {}
     outputs, scores = _answers(policy, task, prompts)
-    expect(scores, (len(prompts), 1))
+    expect(scores, (len(prompts), 1), type(task).__name__)
     scores = _without_faults(task, prompts, outputs, scores)
     if file is not None and is_main():
         _write(file, policy.show(prompts, outputs), scores, task)
