@@ -8,7 +8,7 @@ from anygrpo.core import saved
 from anygrpo.core.policy import state_of
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.settings import MotionPolicyConfig
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import DataError
 from anygrpo.gates.build import load_weights
 
 SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 6, "dropout": 0.0}
@@ -46,5 +46,5 @@ def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(DataError, match="a run's folder"):  # a folder without a checkpoint
         motion.build(MotionPolicyConfig(**SMALL, model=str(tmp_path)), 0)
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(ConfigError, match="holds no weights by name"):
+    with pytest.raises(DataError, match="holds no state dict of tensors"):
         motion.build(MotionPolicyConfig(**SMALL, model=str(tmp_path / "list.pt")), 0)

@@ -116,7 +116,10 @@ def test_a_network_with_gates_leaves_and_restores_the_same(tmp_path):
     prompt = build_task(opened.recipe.task, 0).prompts(0, 1)[0]
     example = [prompt[name][None] for name in opened.policy.inputs]
     export(opened.policy, tmp_path / "out", example)
-    back = anygrpo.load(tmp_path / "out").policy
+    with pytest.raises(ConfigError, match="holds the code of its network"):
+        anygrpo.load(tmp_path / "out")
+    assert main(["apply", str(tmp_path / "out"), str(tmp_path), "--out", str(tmp_path / "x")]) == 2
+    back = anygrpo.load(tmp_path / "out", trust=True).policy
     for name, value in opened.policy.trainable().state_dict().items():
         assert torch.equal(value, back.trainable().state_dict()[name]), name
 
@@ -143,3 +146,21 @@ def test_a_language_model_leaves_applies_and_comes_back(tmp_path, capsys):
     assert main(["evaluate", str(run), str(tmp_path / "merged"), str(tmp_path / "adapter"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [gain["same_output"] for gain in found["gains"]] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        '[policy]\nkind = "python"\nfunction = "{here}/evil.py:f"\n[task]\nkind = "arithmetic"\n',
+        '[policy]\nkind = "causal_lm"\nmodel = "x"\n[task]\nkind = "jsonl"\npath = "x"\n'
+        '[[task.rewards]]\nfunction = "{here}/y/../evil.py:f"\n',
+    ],
+)
+def test_code_beside_a_strangers_export_is_not_run(tmp_path, capsys, recipe):
+    mark = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"import os\nos.mkdir({str(mark)!r})\ndef f(*a, **k): ...\n")
+    (tmp_path / "recipe.toml").write_text(recipe.replace("{here}", str(tmp_path)))
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "auto_map": {"AutoConfig": "evil.C"}}')
+    for words in (["apply", str(tmp_path), "hello", "--out", str(tmp_path / "o")], ["evaluate", str(tmp_path)]):
+        assert main(words) in (2, 3), capsys.readouterr().err
+        assert not mark.exists()

@@ -25,6 +25,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--candidates", metavar="FILE", help="what a selector picks from, as the queries in INPUT")
     parser.add_argument("--pool", type=int, help="a query's nearest so many candidates (selection; 0: all)")
     parser.add_argument("--embedding", help="of a selector's texts: minilm, or as in training")
+    parser.add_argument("--trust", action="store_true", help="run Python code that lies in an export's folder")
     parser.add_argument("--device", help="default as in the recipe")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print the rows")
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
     from anygrpo.export.opened import load
 
-    opened = load(args.run, args.checkpoint, **({"device": args.device} if args.device else {}))
+    opened = load(args.run, args.checkpoint, trust=args.trust, **({"device": args.device} if args.device else {}))
     progress = None if args.quiet or args.json else _progress
     names = ("seed", "samples", "draws", "candidates", "pool", "embedding")
     settings = {name: getattr(args, name) for name in names} | {"progress": progress}

@@ -23,6 +23,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--k", type=int, help="pass@k of the samples; default 1 and all of them")
     parser.add_argument("--checkpoint", default="best", help="of a run: best, last, or a step")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep a row a prompt here, a file for each RUN")
+    parser.add_argument("--trust", action="store_true", help="run Python code that lies in an export's folder")
     parser.add_argument("--device", help="default as in the recipe")
     parser.add_argument("--json", action="store_true")
 
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from anygrpo.export.evaluating import measured, paired, recipe_of, task_of
     from anygrpo.export.opened import load
 
-    settings = {"device": args.device} if args.device else {}
+    settings: dict[str, Any] = {"trust": args.trust} | ({"device": args.device} if args.device else {})
     recipe = recipe_of(args.runs, args.task)
     opened = [load(run, args.checkpoint, like=recipe and recipe.policy, **settings) for run in args.runs]
     task = task_of(recipe, args.held_out)

@@ -70,6 +70,8 @@ def start_of(name: str | None, kind: str) -> Start:
         return _of_recipe(path / _RECIPE, _exported(path), kind, of_run=False)
     if kind == "diffusion" and (path.suffix == ".safetensors" or (path / LORA_FILE).is_file()):
         return Start(_named_base(path), (Added(path / LORA_FILE if path.is_dir() else path),))
+    if kind == "motion" and not path.exists():
+        raise DataError(f"no weights at {path}", "train them first: anygrpo train recipes/motion/supervised.toml")
     return Start(name) if kind != "motion" else Start(None, (Added(path),))
 
 

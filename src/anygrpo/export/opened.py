@@ -13,6 +13,7 @@ from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.families import Family, families, family_of, resolve
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.written import refuse_own_code
 from anygrpo.train import checkpoint
 
 RECIPE = "recipe.toml"
@@ -61,32 +62,48 @@ class Opened:
         return rows
 
 
-def load(path: str | Path, checkpoint: str | int = "best", *, like: Any = None, **settings: Any) -> Opened:
+def load(
+    path: str | Path, checkpoint: str | int = "best", *, like: Any = None, trust: bool = False, **settings: Any
+) -> Opened:
     """Open a run folder, a checkpoint's folder, an export, or (families that know such) a base model by name.
 
     Args:
         checkpoint: of a run: "best" (the newest where none is called best), "last", or a step.
         like: a policy's section whose settings (lengths, templates, ...) an export or a base model is used with.
+        trust: run Python code that lies in an export's folder (a network of its maker's own).
         settings: keys of the policy's section to change, device = "cpu" say.
 
     Raises:
         DataError: nothing there, or no such checkpoint.
-        ConfigError: a run whose policy was an object in memory.
+        ConfigError: a run whose policy was an object in memory; a folder whose code would have to be run.
     """
     folder = Path(path)
     if (folder / "config.toml").is_file():
         return _of_run(folder, _chosen(folder, checkpoint), settings)
     if (folder / "manifest.json").is_file() and (folder.parent.parent / "config.toml").is_file():
         return _of_run(folder.parent.parent, folder, settings)
-    recipe = load_recipe(folder / RECIPE) if (folder / RECIPE).is_file() else None
+    recipe = _beside(folder / RECIPE)
     if like is None and recipe is not None:  # an export of ours: used as it was trained
         like = recipe.policy
     for family in families():
-        if family.load is not None and (policy := resolve(family.load)(str(path), like, **settings)) is not None:
+        if family.load is None:
+            continue
+        act = resolve(family.load)
+        more = {"trust": True} if trust and "trust" in inspect.signature(act).parameters else {}
+        if (policy := act(str(path), like, **settings, **more)) is not None:
             return Opened(policy, str(path), family, recipe)
     raise DataError(
         f"{path} holds nothing that can be opened", "give a run folder, a checkpoint, an export, or a model's name"
     )
+
+
+def _beside(file: Path) -> Recipe | None:
+    """The recipe beside an export; code that lies there with it is refused."""
+    if not file.is_file():
+        return None
+    recipe = load_recipe(file)
+    refuse_own_code(recipe.model_dump(mode="json"), file)
+    return recipe
 
 
 def _chosen(run: Path, which: str | int) -> Path:

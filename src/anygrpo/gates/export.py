@@ -170,6 +170,15 @@ def load(folder: Path, device: str = "auto") -> StochasticPolicy:
     return build(StochasticConfig(**given, inputs=about["inputs"], target=about["target"]), 0)
 
 
+def has_code(folder: Path) -> bool:
+    """Whether an exported network is made by code in its folder (else it is one of this library's)."""
+    try:
+        source = json.loads((folder / "sites.json").read_text(encoding="utf-8"))["source"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+    return not isinstance(source, dict) or "restorer" not in source
+
+
 def describe(policy: StochasticPolicy, rows: list[Tensor]) -> dict[str, Any]:
     """What sites.json says: each site's distribution, decisions and value on `rows`, and how a call is made."""
     with torch.no_grad():

@@ -28,7 +28,7 @@ def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
     table = _table(Path(path))
     apply_flags(table, flags)
     if is_in_run_folder(Path(path)):
-        refuse_own_code(table, Path(path).parent)
+        refuse_own_code(table, Path(path))
     return parse_recipe(table)
 
 

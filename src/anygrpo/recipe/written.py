@@ -72,18 +72,21 @@ def _set(table: Any, path: list[str], value: Any) -> None:
         table[last] = value
 
 
-def refuse_own_code(table: dict[str, Any], folder: Path) -> None:
-    """A run folder may come from anybody: code that lies in it is not run by opening it.
+def refuse_own_code(table: dict[str, Any], file: Path) -> None:
+    """A run folder or an export may come from anybody: code that lies in it is not run by opening it.
+
+    Args:
+        file: the recipe in that folder.
 
     Raises:
-        DataError: the recipe names a Python file inside its own run folder.
+        DataError: the recipe names a Python file inside its own folder.
     """
-    inside = folder.resolve()
+    inside = file.parent.resolve()
     for key, value in flat(table).items():
         for text in value if isinstance(value, list) else [value]:
             path = text.rpartition(":")[0] if isinstance(text, str) and ".py:" in text else ""
             if path and "\0" not in path and inside in Path(path).resolve().parents:
                 raise DataError(
-                    f"{folder / 'config.toml'}: {key} names code inside the run folder ({text}), which is not run",
+                    f"{file}: {key} names code inside the run folder ({text}), which is not run",
                     "read it, move it elsewhere, and name it with a flag or in a copy of the recipe",
                 )
