@@ -42,7 +42,7 @@ ADAPTIVE = {
     "demo": {"fixed": [], "entropy held": ENTROPY, "live share held": LIVE},
 }
 """Recipe -> arm -> flags; the first arm is what the others are compared with."""
-RECIPES = ("own_reward", "aiw", "chain_sum")
+RECIPES = ("own_reward", "aiw", "chain_sum", "word_sorting", "letter_counting")
 """Those whose every seed is trained."""
 
 COLUMNS = (

@@ -1,0 +1,159 @@
+"""What is read, and the ledger of a move: what went where, what has no counterpart, which defaults are written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from anygrpo.recipe.algorithm import AlgorithmConfig, EvaluationConfig, OptimizerConfig, TrainingConfig
+from anygrpo.recipe.kinds import section_of
+
+
+@cache
+def _section(table: str) -> type[BaseModel] | None:
+    if table in ("policy", "policy.lora"):
+        policy = section_of("policy", {"kind": "causal_lm"})
+        return policy if table == "policy" else type(policy.model_fields["lora"].default)
+    if table == "task":
+        return section_of("task", {"kind": "data"})
+    own = {"algorithm": AlgorithmConfig, "optimizer": OptimizerConfig, "training": TrainingConfig}
+    return (own | {"evaluation": EvaluationConfig}).get(table)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that only running the script would tell."""
+
+    source: str
+
+
+@dataclass
+class Found:
+    """What was read.
+
+    Attributes:
+        house: "trl" or "verl".
+        given: their settings by their names, as the user wrote them.
+        rewards: reward functions: ("function", name in the reward file), ("trl", shipped name), ("model", name), or
+            ("elsewhere", why).
+        reward_file: source text of the functions that the script defines, with what they use; empty: none.
+        data: path, split and columns of the training data, where they could be read.
+        notes: what the reader has to do or know.
+        processes: of the launcher, where it says.
+    """
+
+    house: str
+    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    rewards: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    reward_file: str = ""
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """A setting of the recipe and where it is from.
+
+    Attributes:
+        path: "table.key".
+        theirs: their names and values; empty: it has no name there.
+        default: they are their defaults, which differ from ours.
+    """
+
+    path: str
+    value: Any
+    theirs: str
+    default: bool
+
+
+@dataclass
+class Ledger:
+    """Filled by a house's `move`.
+
+    Attributes:
+        defaults: their settings where the user gave none.
+        lines: what the recipe has.
+        lost: (their name, value, why there is none here).
+        idle: (their name, value, why nothing is lost).
+    """
+
+    found: Found
+    defaults: dict[str, Any]
+    lines: list[Line] = field(default_factory=list[Line])
+    lost: list[tuple[str, Any, str]] = field(default_factory=list[tuple[str, Any, str]])
+    idle: list[tuple[str, Any, str]] = field(default_factory=list[tuple[str, Any, str]])
+    notes: list[str] = field(default_factory=list[str])
+    _used: set[str] = field(default_factory=set[str])
+
+    def get(self, key: str) -> Any:
+        """Their value: given, or the default. One that only running would tell is the default, with a note."""
+        self._used.add(key)
+        value = self.found.given.get(key, self.defaults.get(key))
+        if isinstance(value, Unknown):
+            self.notes.append(f"{key} = {value.source} is known only when the script runs; its default was taken")
+            self.found.given.pop(key)
+            return self.defaults.get(key)
+        return value
+
+    def given(self, *keys: str) -> bool:
+        return any(key in self.found.given for key in keys)
+
+    def put(self, path: str, value: Any, *theirs: str) -> None:
+        """Write `path = value`, which is what `theirs` mean, if it was given or differs from our own default."""
+        given = self.given(*theirs)
+        if not given and _same(value, default_of(path)):
+            return
+        said = ", ".join(f"{key} = {shown(self.found.given.get(key, self.defaults.get(key)))}" for key in theirs)
+        self.lines = [line for line in self.lines if line.path != path]
+        self.lines.append(Line(path, value, said, bool(theirs) and not given))
+
+    def no_counterpart(self, why: str, *keys: str) -> None:
+        """Their settings that nothing here means; of no account where the value is their default."""
+        for key in keys:
+            self._used.add(key)
+            if self.given(key) and not _same(self.found.given[key], self.defaults.get(key)):
+                self.lost.append((key, self.found.given[key], why))
+
+    def needless(self, why: str, *prefixes: str) -> None:
+        """Their settings that need no counterpart: a key, or all below "prefix."."""
+        for key, value in self.found.given.items():
+            if key not in self._used and any(key == p or (p.endswith(".") and key.startswith(p)) for p in prefixes):
+                self._used.add(key)
+                self.idle.append((key, value, why))
+
+    def finish(self) -> None:
+        """Whatever was given and nobody took has no counterpart that is known."""
+        for key, value in self.found.given.items():
+            if key not in self._used:
+                self.lost.append((key, value, "not known here"))
+
+
+def default_of(path: str) -> Any:
+    """Our own default of "table.key"; None where there is none."""
+    table, _, key = path.rpartition(".")
+    section = _section(table)
+    if section is None or key not in section.model_fields:
+        return None
+    return section.model_fields[key].get_default(call_default_factory=True)
+
+
+def _same(a: Any, b: Any) -> bool:
+    plain = lambda x: list(x) if isinstance(x, tuple) else x  # noqa: E731
+    return plain(a) == plain(b) and isinstance(a, bool) == isinstance(b, bool)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, Unknown):
+        return value.source
+    return str(value) if not isinstance(value, str) or not value else value
+
+
+def as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]

@@ -1,0 +1,295 @@
+"""TRL's GRPOConfig as a recipe. Defaults are those of TRL 1.16 and transformers' TrainingArguments."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from anygrpo.errors import ConfigError
+from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
+
+DEFAULTS: dict[str, Any] = {
+    "learning_rate": 1e-6, "lr_scheduler_type": "linear", "warmup_steps": 0, "warmup_ratio": 0.0, "weight_decay": 0.0,
+    "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "max_grad_norm": 1.0, "num_train_epochs": 3.0,
+    "max_steps": -1, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "num_generations": 8,
+    "max_completion_length": 512, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None, "beta": 0.0,
+    "num_iterations": 1, "epsilon": 0.2, "delta": None, "epsilon_high": None, "importance_sampling_level": "token",
+    "scale_rewards": "group", "loss_type": "dapo", "multi_objective_aggregation": "sum_then_normalize",
+    "mask_truncated_completions": False, "sapo_temperature_neg": 1.05, "sapo_temperature_pos": 1.0, "use_vllm": False,
+    "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.3, "vllm_server_host": "0.0.0.0",
+    "vllm_server_port": 8000, "vllm_importance_sampling_correction": True, "bf16": True, "fp16": False,
+    "vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_clip_max": 3.0,
+    "gradient_checkpointing": True, "lora_r": 16, "lora_alpha": 32, "save_steps": 500, "entropy_coef": 0.0,
+    "top_entropy_quantile": 1.0, "repetition_penalty": 1.0, "eval_strategy": "no", "use_bias_correction_kl": True,
+    "sync_ref_model": False, "use_adaptive_entropy": False, "shuffle_dataset": True, "disable_dropout": False,
+    "lora_dropout": 0.05, "optim": "adamw_torch_fused", "use_dora": False, "use_rslora": False,
+    "cast_lm_head_to_fp32": False, "trust_remote_code": False, "report_to": None, "eval_steps": None,
+}  # fmt: skip
+
+_MACHINE = (
+    "per_device_eval_batch_size", "deepspeed", "fsdp", "fsdp_config", "ddp_find_unused_parameters", "torch_compile",
+    "gradient_checkpointing_kwargs", "dataloader_num_workers", "dataloader_pin_memory", "use_liger_kernel", "tf32",
+    "ds3_gather_for_generation", "pad_to_multiple_of", "torch_empty_cache_steps", "vllm_tensor_parallel_size",
+    "vllm_enable_sleep_mode", "vllm_max_model_length", "vllm_model_impl", "vllm_group_port", "attn_implementation",
+    "local_rank", "config_file", "num_processes", "num_machines", "mixed_precision", "use_transformers_paged",
+    "use_transformers_continuous_batching", "cache_implementation", "dataset_num_proc", "remove_unused_columns",
+    "main_process_port", "model_init_kwargs", "dtype", "torch_dtype", "vllm_server_timeout",
+)  # fmt: skip
+_SAID = (
+    "logging_steps", "logging_strategy", "logging_first_step", "log_completions", "num_completions_to_print",
+    "log_unique_prompts", "push_to_hub", "hub_model_id", "overwrite_output_dir", "save_total_limit", "save_strategy",
+    "trackio_space_id", "wandb_project", "do_eval", "do_train", "log_multimodal", "save_only_model", "hub_strategy",
+    "disable_tqdm", "run_post_training_eval", "hub_private_repo", "log_level", "resume_from_checkpoint",
+)  # fmt: skip
+_ABSENT = {
+    "top_entropy_quantile": "the loss is over all decisions here, not over those of high entropy alone",
+    "repetition_penalty": "sampling that depends on what was sampled would have to be scored so too",
+    "generation_kwargs": "only temperature, top_k, top_p and min_p are sampled and scored alike",
+    "sync_ref_model": "the reference stays; a new stage takes the policy as it then is",
+    "use_adaptive_entropy": "the weight of the entropy follows a schedule here, no controller; see "
+    'temperature = { kind = "adaptive" }',
+    "off_policy_mask_threshold": "no mask of whole samples by their ratio; see importance",
+    "vllm_importance_sampling_clip_min": "importance has a cap and no floor",
+    "vllm_structured_outputs_regex": "no constrained decoding",
+    "use_dora": "adapters are plain LoRA",
+    "use_rslora": "adapters are scaled by alpha / rank: set alpha = alpha x sqrt(rank) yourself",
+    "lora_modules_to_save": "only adapters are trained, or all weights",
+    "lora_dropout": "adapters have no dropout: it would have to be off while scoring and on while training",
+    "tools": "tools are an environment of the policy (docs/language.md)",
+    "environment_factory": "an environment is a function here (docs/language.md)",
+    "rollout_func": "sampling is the policy's own (a policy of yours: docs/architecture.md)",
+    "callbacks": "observers are given in Python (anygrpo.train)",
+    "max_tool_calling_iterations": "see max_turns",
+    "trust_remote_code": "code from a model's repository is not run",
+    "shuffle_dataset": "every pass over the data is a permutation of its own",
+    "reward_processing_classes": "a reward model brings its own tokenizer",
+    "ref_model_mixup_alpha": "see sync_ref_model", "ref_model_sync_steps": "see sync_ref_model",
+    "max_prompt_length": "prompts are never cut: what does not fit is refused before the first step",
+}  # fmt: skip
+
+
+def move(found: Found) -> Ledger:
+    """Raises: ConfigError: a batch that no whole groups fit into, as in TRL."""
+    book = Ledger(found, DEFAULTS)
+    updates = _batches(book)
+    _loss(book)
+    _length(book, updates)
+    _rate(book, updates)
+    _policy(book)
+    _engine(book)
+    _rest(book, updates)
+    book.needless("how work is laid on the machine: any split gives the same gradient here", *_MACHINE)
+    book.needless("metrics, samples and checkpoints are always kept in the run's folder", *_SAID)
+    for key, why in _ABSENT.items():
+        book.no_counterpart(why, key)
+    book.finish()
+    return book
+
+
+def _batches(book: Ledger) -> int:
+    """Prompts, groups and minibatches; returns the optimizer updates of a rollout."""
+    device, accumulate = book.get("per_device_train_batch_size"), book.get("gradient_accumulation_steps")
+    group, passes, processes = book.get("num_generations"), book.get("num_iterations"), book.found.processes
+    size = book.get("generation_batch_size")
+    per_generation = book.get("steps_per_generation")
+    if size is None:
+        per_generation = per_generation or accumulate
+        size = device * processes * per_generation
+    else:
+        per_generation = size // (device * processes)
+    if size % group or size < group:
+        raise ConfigError(
+            f"{size} completions a generation (per_device_train_batch_size x processes x steps) are no whole groups of "
+            f"num_generations = {group}",
+            "TRL refuses it too; say how many processes it ran on: --num_processes N",
+        )
+    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
+    sizes = (*(k for k in sizes if k in book.found.given or k in DEFAULTS), "num_generations")
+    prompts, parts = size // group, max(1, round(per_generation / accumulate))
+    if per_generation % accumulate:
+        book.notes.append(f"steps_per_generation = {per_generation} is no multiple of {accumulate} accumulated steps")
+    if parts > prompts:
+        book.notes.append(
+            f"TRL makes {parts} updates of {prompts} prompt(s) and splits a group over updates; here groups are whole: "
+            f"{prompts} update(s)"
+        )
+        parts = prompts
+    if processes > 1:
+        book.notes.append(f"{processes} processes: torchrun --nproc-per-node {processes} -m anygrpo train ...")
+    book.put("algorithm.prompts_per_step", prompts, *sizes)
+    book.put("algorithm.group_size", group, "num_generations")
+    book.put("algorithm.minibatches", parts, *(k for k in ("steps_per_generation",) if book.given(k)))
+    book.put("algorithm.epochs", passes, "num_iterations")
+    return parts * passes
+
+
+def _loss(book: Ledger) -> None:
+    kind, level = book.get("loss_type"), book.get("importance_sampling_level")
+    low, high = book.get("epsilon"), book.get("epsilon_high")
+    objective = {"cispo": "cispo", "sapo": "sapo", "luspo": "gspo"}.get(kind, "gspo" if level == "sequence" else "ppo")
+    reduction = {
+        "grpo": "sequence_mean", "sapo": "sequence_mean", "dapo": "token_mean", "bnpo": "token_mean",
+        "cispo": "token_mean", "dr_grpo": "constant", "luspo": "constant",
+    }.get(kind)  # fmt: skip
+    if reduction is None:
+        book.no_counterpart("its weights are not among the objectives here; ppo was taken", "loss_type")
+        reduction = "token_mean"
+    book.put("algorithm.objective", objective, "loss_type", "importance_sampling_level")
+    book.put("algorithm.reduction", reduction, "loss_type")
+    if kind == "luspo":
+        book.put("algorithm.horizon", 1, "loss_type")
+    if kind == "bnpo":
+        book.notes.append("bnpo: TRL's mean is over each device's own micro-batch; here over the whole step")
+    if objective == "cispo":
+        cap = 5.0 if high is None else high
+        book.put("algorithm.clip_low", 1.0, "loss_type")
+        book.put("algorithm.clip_high", cap - 1, *(("epsilon_high",) if high is not None else ("loss_type",)))
+    elif objective == "sapo":
+        book.put("algorithm.tau_positive", book.get("sapo_temperature_pos"), "sapo_temperature_pos")
+        book.put("algorithm.tau_negative", book.get("sapo_temperature_neg"), "sapo_temperature_neg")
+    else:
+        book.put("algorithm.clip_low", low, "epsilon")
+        book.put("algorithm.clip_high", low if high is None else high, "epsilon" if high is None else "epsilon_high")
+        if book.get("delta") is not None:
+            book.put("algorithm.dual_clip", book.get("delta"), "delta")
+    scale = {True: "group", "True": "group", False: "none", "False": "none"}.get(book.get("scale_rewards"),
+                                                                                 book.get("scale_rewards"))  # fmt: skip
+    name = {"group": "zscore", "batch": "batch", "none": "centred"}.get(scale, "zscore")
+    if book.get("multi_objective_aggregation") == "normalize_then_sum":
+        name = "gdpo"
+    book.put("algorithm.advantage", name, "scale_rewards", "multi_objective_aggregation")
+    if name != "centred":
+        book.put("algorithm.epsilon", 1e-4, "scale_rewards")
+    book.put("algorithm.beta", float(book.get("beta")), "beta")
+    if book.get("beta"):
+        book.notes.append("beta: the KL's gradient is the right one in expectation here, not that of k3 in the loss")
+    book.get("use_bias_correction_kl")
+    if book.get("mask_truncated_completions"):
+        filters = [{"kind": "drop_constant"}, {"kind": "overlong_mask"}]
+        book.put("algorithm.filters", filters, "mask_truncated_completions")
+    book.put("algorithm.entropy_coef", float(book.get("entropy_coef") or 0.0), "entropy_coef")
+
+
+def _length(book: Ledger, updates: int) -> None:
+    """How long the run is: a stage of epochs, or steps."""
+    steps, epochs = book.get("max_steps"), book.get("num_train_epochs")
+    if steps and steps > 0:
+        book.put("training.steps", math.ceil(steps / updates), "max_steps")
+        if updates > 1:
+            book.notes.append(f"max_steps counts updates; a step here is a rollout of {updates} updates")
+    else:
+        book.put("stages", [{"name": "grpo", "epochs": float(epochs)}], "num_train_epochs")
+
+
+def _rate(book: Ledger, updates: int) -> None:
+    rate, kind = float(book.get("learning_rate")), str(book.get("lr_scheduler_type"))
+    ratio, warmup = float(book.get("warmup_ratio") or 0.0), book.get("warmup_steps") or 0
+    total = book.get("max_steps")
+    if 0 < warmup < 1:
+        ratio, warmup = warmup, 0
+    if ratio and not warmup:
+        if total and total > 0:
+            warmup = math.ceil(ratio * total)
+        else:
+            key = "warmup_ratio" if book.given("warmup_ratio") else "warmup_steps"
+            book.lost.append((key, ratio, "warmup is in steps: set it to this share of the run's steps"))
+    warmup = math.ceil(warmup / updates)
+    kwargs = book.get("lr_scheduler_kwargs") or {}
+    least = 0.0
+    if kind.endswith("with_min_lr") and isinstance(kwargs, dict):
+        least = kwargs.get("min_lr", rate * kwargs.get("min_lr_rate", 0.0))
+    names = ("learning_rate", "lr_scheduler_type", *(k for k in ("warmup_ratio", "warmup_steps") if book.given(k)))
+    shape = {"linear": "linear", "cosine": "cosine", "cosine_with_min_lr": "cosine", "constant": "constant",
+             "constant_with_warmup": "constant"}.get(kind)  # fmt: skip
+    if shape is None:
+        book.lost.append(("lr_scheduler_type", kind, "not among the schedules here; the rate stays constant"))
+        shape = "constant"
+    schedule: dict[str, Any] = {"kind": shape, "start": rate} | ({} if shape == "constant" else {"end": least})
+    schedule |= {"warmup": int(warmup)} if warmup else {}
+    plain = shape == "constant" and not warmup
+    book.put("optimizer.learning_rate", rate if plain else schedule, *names)
+    book.put("optimizer.weight_decay", float(book.get("weight_decay")), "weight_decay")
+    betas = [float(book.get("adam_beta1")), float(book.get("adam_beta2"))]
+    book.put("optimizer.betas", betas, "adam_beta1", "adam_beta2")
+    book.put("optimizer.eps", float(book.get("adam_epsilon")), "adam_epsilon")
+    clip = book.get("max_grad_norm")
+    book.put("optimizer.grad_clip", float(clip) if clip else "none", "max_grad_norm")
+    if not str(book.get("optim")).startswith("adamw"):
+        book.no_counterpart("the optimizer is AdamW in float32", "optim")
+
+
+def _policy(book: Ledger) -> None:
+    model = book.get("model_name_or_path")
+    if model is None:
+        book.notes.append("which model is trained could not be read: set policy.model")
+    book.put("policy.model", model or "set-me/model", "model_name_or_path")
+    if book.get("use_peft"):
+        book.put("policy.lora.rank", int(book.get("lora_r")), "lora_r")
+        book.put("policy.lora.alpha", float(book.get("lora_alpha")), "lora_alpha")
+        targets = book.get("lora_target_modules")
+        if targets is not None:
+            targets = targets if isinstance(targets, str) and targets == "all-linear" else as_list(targets)
+            book.put("policy.lora.targets", targets, "lora_target_modules")
+        else:
+            book.notes.append("lora_target_modules: PEFT's default is the attention's q and v; here all linear layers "
+                              "were left as they are by default (all-linear)")  # fmt: skip
+    else:
+        book.put("policy.train", "all", "use_peft")
+    bits = "4bit" if book.get("load_in_4bit") else "8bit" if book.get("load_in_8bit") else "none"
+    book.put("policy.quantize", bits, "load_in_4bit")
+    book.get("load_in_8bit")
+    dtype = "float16" if book.get("fp16") else "bfloat16" if book.get("bf16") else "float32"
+    book.put("policy.dtype", dtype, "fp16" if dtype == "float16" else "bf16")
+    if book.get("cast_lm_head_to_fp32"):
+        book.put("policy.head", "float32", "cast_lm_head_to_fp32")
+    book.put("policy.gradient_checkpointing", bool(book.get("gradient_checkpointing")), "gradient_checkpointing")
+    book.put("policy.max_new_tokens", int(book.get("max_completion_length") or 512), "max_completion_length")
+    for key in ("temperature", "top_p"):
+        book.put(f"policy.{key}", float(book.get(key)), key)
+    book.put("policy.top_k", max(0, int(book.get("top_k") or 0)), "top_k")
+    book.put("policy.min_p", float(book.get("min_p") or 0.0), "min_p")
+    if isinstance(book.get("chat_template_kwargs"), dict):
+        book.put("policy.chat_template_kwargs", book.get("chat_template_kwargs"), "chat_template_kwargs")
+    book.get("disable_dropout")
+
+
+def _engine(book: Ledger) -> None:
+    mode = book.get("vllm_mode")
+    keys = ("vllm_importance_sampling_correction", "vllm_importance_sampling_mode", "vllm_importance_sampling_clip_max")
+    correct, how, cap = (book.get(key) for key in keys)
+    host, port, base = (book.get(k) for k in ("vllm_server_host", "vllm_server_port", "vllm_server_base_url"))
+    memory = book.get("vllm_gpu_memory_utilization")
+    if not book.get("use_vllm"):
+        return
+    if mode == "server":
+        book.put("policy.engine", "vllm_server", "use_vllm", "vllm_mode")
+        book.put("policy.engine_url", base or f"http://{host}:{port}", "vllm_server_host", "vllm_server_port")
+        book.notes.append("the vLLM server is started as docs/scaling.md says, not by trl vllm-serve")
+    else:
+        book.put("policy.engine", "vllm", "use_vllm", "vllm_mode")
+        book.put("policy.engine_memory", float(memory), "vllm_gpu_memory_utilization")
+    if correct:
+        level, act = str(how).split("_")[0], str(how).rpartition("_")[2]
+        book.put("algorithm.importance", "mask" if act == "mask" else "truncate", keys[1])
+        book.put("algorithm.importance_cap", float(cap or 3.0), keys[2])
+        book.put("algorithm.importance_level", "sequence" if level == "sequence" else "decision", keys[1])
+
+
+def _rest(book: Ledger, updates: int) -> None:
+    given = book.found.given
+    if book.given("seed"):
+        book.put("seed", int(book.get("seed")), "seed")
+    for key, path in (("run_name", "name"), ("output_dir", "folder")):
+        if isinstance(book.get(key), str):
+            book.put(path, book.get(key), key)
+    every = book.get("save_steps")
+    if isinstance(every, int | float) and every >= 1:
+        book.put("training.checkpoint_every", max(1, int(every) // updates), "save_steps")
+    if book.get("eval_strategy") == "steps" or book.get("eval_steps"):
+        steps = book.get("eval_steps") or given.get("logging_steps") or 10
+        book.put("evaluation.every", max(1, int(steps) // updates), "eval_steps", "eval_strategy")
+    elif book.get("eval_strategy") == "epoch":
+        book.put("evaluation.every_epochs", 1.0, "eval_strategy")
+    sinks = [s for s in as_list(book.get("report_to")) if s in ("tensorboard", "wandb", "trackio")]
+    if sinks:
+        book.put("training.sinks", sinks, "report_to")
