@@ -16,6 +16,7 @@ from anygrpo.families import families
 
 COMMANDS = {
     "train": "train a policy from a recipe",
+    "adopt": "a TRL script or a verl command as a recipe",
     "apply": "use a trained policy",
     "export": "a trained policy in its library's own form",
     "evaluate": "held-out measures, with intervals",
@@ -72,6 +73,8 @@ def split_flags(
 ) -> tuple[list[str], list[str]]:
     """(the command's own arguments, recipe settings `--table.key value`)."""
     actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if wanted in actions[0].choices and actions[0].choices[wanted].get_default("takes_words"):
+        return arguments, []  # another program's words, in their order
     own = _options(actions[0].choices[wanted]) if wanted in actions[0].choices else set()
     kept: list[str] = []
     flags: list[str] = []

@@ -98,6 +98,10 @@ class Ledger:
             self.notes.append(f"{key} = {value.source} is known only when the script runs; its default was taken")
             self.found.given.pop(key)
             return self.defaults.get(key)
+        if key in self.found.given and not _of_its_kind(value, self.defaults.get(key)):
+            self.lost.append((key, value, f"not what it takes; its default {shown(self.defaults[key])} was taken"))
+            self.found.given.pop(key)
+            return self.defaults.get(key)
         return value
 
     def given(self, *keys: str) -> bool:
@@ -109,8 +113,15 @@ class Ledger:
         if not given and _same(value, default_of(path)):
             return
         said = ", ".join(f"{key} = {shown(self.found.given.get(key, self.defaults.get(key)))}" for key in theirs)
+        if isinstance(value, str) and "$" in value:
+            self.notes.append(f"{path} = {value}: a variable in it is known only in the shell")
         self.lines = [line for line in self.lines if line.path != path]
         self.lines.append(Line(path, value, said, bool(theirs) and not given))
+
+    def say(self, path: str, value: Any, theirs: str) -> None:
+        """Write `path = value`, which something other than a setting of theirs means."""
+        self.lines = [line for line in self.lines if line.path != path]
+        self.lines.append(Line(path, value, theirs, False))
 
     def no_counterpart(self, why: str, *keys: str) -> None:
         """Their settings that nothing here means; of no account where the value is their default."""
@@ -142,6 +153,15 @@ def default_of(path: str) -> Any:
     return section.model_fields[key].get_default(call_default_factory=True)
 
 
+def _of_its_kind(value: Any, default: Any) -> bool:
+    """A number where the default is one (finite, of a size that is used), true or false where it is that."""
+    if isinstance(default, bool):
+        return isinstance(value, bool) or (isinstance(value, int) and value in (0, 1))
+    if isinstance(default, int | float):
+        return isinstance(value, int | float) and not isinstance(value, bool) and -1e12 < value < 1e12
+    return not isinstance(default, str) or isinstance(value, str | bool)
+
+
 def _same(a: Any, b: Any) -> bool:
     plain = lambda x: list(x) if isinstance(x, tuple) else x  # noqa: E731
     return plain(a) == plain(b) and isinstance(a, bool) == isinstance(b, bool)
@@ -150,7 +170,7 @@ def _same(a: Any, b: Any) -> bool:
 def shown(value: Any) -> str:
     if isinstance(value, Unknown):
         return value.source
-    return str(value) if not isinstance(value, str) or not value else value
+    return str(value)
 
 
 def as_list(value: Any) -> list[Any]:

@@ -17,7 +17,16 @@ _FROM_PEFT = {
 }  # fmt: skip
 _PEFT = {"lora_r": 8, "lora_alpha": 8, "lora_dropout": 0.0}
 """LoraConfig's own defaults, where a script builds one."""
-_CHANGES = ("map", "filter", "select", "shuffle", "rename_column", "rename_columns", "remove_columns", "train_test_split")
+_CHANGES = (
+    "map",
+    "filter",
+    "select",
+    "shuffle",
+    "rename_column",
+    "rename_columns",
+    "remove_columns",
+    "train_test_split",
+)
 
 
 def read(path: Path) -> Found:
@@ -114,9 +123,7 @@ class _Script:
             assert isinstance(call, ast.Call)
             if _name(call.func) in ("from_pretrained", "get_peft_model") and call.args:
                 value = self.value(call.args[0])
-        if isinstance(value, str):
-            self.out.given["model_name_or_path"] = value
-        elif isinstance(value, Unknown) and not value.source.endswith(".model_name_or_path"):
+        if isinstance(value, str) or (isinstance(value, Unknown) and not value.source.endswith(".model_name_or_path")):
             self.out.given["model_name_or_path"] = value
 
     def _adapter(self, node: ast.expr | None) -> None:
@@ -172,9 +179,7 @@ class _Script:
                 changes.append(node)
                 node = node.func.value
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.defined:
-                node = next(
-                    (r.value for r in ast.walk(self.defined[node.func.id]) if isinstance(r, ast.Return)), None
-                )
+                node = next((r.value for r in ast.walk(self.defined[node.func.id]) if isinstance(r, ast.Return)), None)
             else:
                 return None, changes
         return None, changes
@@ -255,7 +260,9 @@ class _Script:
     def _extracted(self, names: list[str]) -> str:
         """Source of these definitions, with the script's own definitions, constants and imports that they use."""
         top = {n for n, s in self.defined.items() if s in self.tree.body}
-        constants = {t.id: s for s in self.tree.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+        constants = {
+            t.id: s for s in self.tree.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
+        }
         wanted, seen, imports, parts = list(names), set[str](), dict[int, ast.stmt](), dict[int, ast.stmt]()
         while wanted:
             name = wanted.pop()
@@ -323,6 +330,7 @@ class _Script:
 
 def _with_numbers(node: ast.expr, script: _Script) -> ast.expr:
     """An expression of numbers with names put in."""
+
     class Put(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
             return ast.Constant(script._value(name, 5))

@@ -80,6 +80,8 @@ def move(found: Found) -> Ledger:
     _rest(book, updates)
     book.needless("how work is laid on the machine: any split gives the same gradient here", *_MACHINE)
     book.needless("metrics, samples and checkpoints are always kept in the run's folder", *_SAID)
+    if not book.get("lora_dropout"):
+        found.given.pop("lora_dropout", None)
     for key, why in _ABSENT.items():
         book.no_counterpart(why, key)
     book.finish()
@@ -231,8 +233,7 @@ def _policy(book: Ledger) -> None:
             targets = targets if isinstance(targets, str) and targets == "all-linear" else as_list(targets)
             book.put("policy.lora.targets", targets, "lora_target_modules")
         else:
-            book.notes.append("lora_target_modules: PEFT's default is the attention's q and v; here all linear layers "
-                              "were left as they are by default (all-linear)")  # fmt: skip
+            book.say("policy.lora.targets", ["q_proj", "v_proj"], "PEFT's default for most models")
     else:
         book.put("policy.train", "all", "use_peft")
     bits = "4bit" if book.get("load_in_4bit") else "8bit" if book.get("load_in_8bit") else "none"

@@ -120,7 +120,7 @@ def overrides(words: list[str]) -> dict[str, Any]:
     for word in words:
         key, equals, value = word.partition("=")
         key = key.lstrip("+~")
-        if equals and re.fullmatch(r"[\w@./-]+", key):
+        if equals and "." in key and re.fullmatch(r"\w[\w@./-]*", key):
             out[key] = plain(value)
     return out
 

@@ -1,0 +1,112 @@
+"""Which house a script, a file or a command line is of, and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.integrations.adopt import script, trl, verl, words
+from anygrpo.integrations.adopt.moving import Found, Ledger
+
+_VERL = ("actor_rollout_ref.", "data.train_batch_size", "algorithm.adv_estimator", "data.train_files")
+
+
+def adopted(arguments: list[str]) -> Ledger:
+    """The ledger of a script (.py), a shell script (.sh), a YAML file, or the words of a command.
+
+    Raises:
+        DataError: no such file, or nothing in it that trains. ConfigError: a command of neither house.
+    """
+    if not arguments:
+        raise ConfigError("nothing to adopt", "give a TRL script or YAML, or a verl command line or shell script")
+    found = _found(arguments)
+    try:
+        return {"trl": trl, "verl": verl}[found.house].move(found)
+    except (ValueError, TypeError, OverflowError, AttributeError, ZeroDivisionError) as error:
+        raise ConfigError(f"a setting of {arguments[0]} is not of its kind: {error}", "mend it there") from None
+
+
+def _found(arguments: list[str]) -> Found:
+    first = Path(arguments[0])
+    if first.suffix == ".sh":
+        return _of_shell(_text(first), str(first), arguments[1:])
+    if first.suffix in (".yaml", ".yml"):
+        return _of_yaml(first, arguments[1:])
+    return _of_command(arguments)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _of_shell(text: str, name: str, more: list[str]) -> Found:
+    every = words.commands_of(text)
+    commands = next(filter(None, ([c for c in every if is_it(c)] for is_it in _TRAINING)), [])
+    if not commands:
+        raise DataError(
+            f"{name} has no command that trains with GRPO",
+            "commands looked for: verl.trainer.main_ppo, trl grpo, a script",
+        )
+    found = _of_command([*commands[0], *more], beside=Path(name).parent)
+    if len(commands) > 1:
+        found.notes.append(f"{len(commands)} commands train in {name}: the first was taken")
+    return found
+
+
+_TRAINING = (
+    lambda command: any(word.lstrip("+").startswith(_VERL) for word in command),
+    lambda command: "grpo" in command and "trl" in command,
+    lambda command: any(word.endswith(".py") and "grpo" in word.lower() for word in command),
+    lambda command: any(word.endswith(".py") for word in command),
+)
+"""Which of a script's commands trains: the first of these that one of them fits."""
+
+
+def _of_yaml(path: Path, more: list[str]) -> Found:
+    table = words.of_yaml(path)
+    flat = words.flat(table)
+    if any(key.startswith(_VERL) for key in flat):
+        flat = {k: v for k, v in flat.items() if not k.startswith("defaults") and "_target_" not in k}
+        return Found("verl", flat | words.overrides(more))
+    plain = {k: words.plain(v) if isinstance(v, str) else v for k, v in table.items()}
+    given = {k: v for k, v in plain.items() if k != "env"} | words.options(more)
+    return _of_options(given, Found("trl"))
+
+
+def _of_command(command: list[str], beside: Path = Path()) -> Found:
+    given = words.overrides(command)
+    if any(key.startswith(_VERL) for key in given):
+        return Found("verl", given)
+    options = words.options(command)
+    scripts = [w for w in command if w.endswith(".py") and not w.startswith("-")]
+    here = [p for w in scripts for p in (Path(w), beside / w, beside / Path(w).name) if p.is_file()]
+    if here:
+        return _of_options(options, script.read(here[0]))
+    if scripts:
+        raise DataError(f"no script at {scripts[0]}", "give the path of a file that is here")
+    if any(
+        key in options for key in ("num_generations", "max_completion_length", "reward_funcs", "model_name_or_path")
+    ):
+        return _of_options(options, Found("trl"))
+    raise ConfigError(
+        f"{' '.join(command)[:80]!r} is neither a TRL nor a verl training command",
+        "give a .py, .yaml or .sh file, or verl's key=value words",
+    )
+
+
+def _of_options(options: dict[str, Any], found: Found) -> Found:
+    """TRL's command line over what the script says; --config names a YAML file below both."""
+    config = options.pop("config", None)
+    if isinstance(config, str):
+        below = words.of_yaml(Path(config))
+        found.given = {k: words.plain(v) if isinstance(v, str) else v for k, v in below.items()} | found.given
+    processes = options.pop("num_processes", None)
+    found.processes = processes if isinstance(processes, int) and processes > 0 else 1
+    found.given |= options
+    if options:
+        found.notes = [note for note in found.notes if not note.startswith("the script reads its settings")]
+    return found

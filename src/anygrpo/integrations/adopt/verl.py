@@ -1,0 +1,364 @@
+"""verl's `main_ppo` settings as a recipe. Defaults are those of verl's ppo_trainer.yaml."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
+
+A, R, M = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout.", "actor_rollout_ref.model."
+O = A + "optim."  # noqa: E741
+KWARGS = "data.apply_chat_template_kwargs"
+OVERLONG = "reward_model.reward_kwargs.overlong_buffer_cfg."
+
+DEFAULTS: dict[str, Any] = {
+    "algorithm.adv_estimator": "gae", "algorithm.norm_adv_by_std_in_grpo": True, "algorithm.use_kl_in_reward": False,
+    "algorithm.kl_ctrl.kl_coef": 0.001, "algorithm.kl_ctrl.type": "fixed", "algorithm.kl_penalty": "kl",
+    "data.train_batch_size": 1024, "data.max_response_length": 512, "data.prompt_key": "prompt",
+    "data.train_files": "~/data/rlhf/gsm8k/train.parquet", "data.val_files": "~/data/rlhf/gsm8k/test.parquet",
+    "data.shuffle": True, "data.truncation": "error", R + "n": 1, R + "temperature": 1.0, R + "top_k": -1,
+    R + "top_p": 1.0, R + "name": "vllm", R + "gpu_memory_utilization": 0.5, R + "do_sample": True,
+    A + "ppo_mini_batch_size": 256, A + "ppo_epochs": 1, A + "clip_ratio": 0.2, A + "clip_ratio_low": None,
+    A + "clip_ratio_high": None, A + "clip_ratio_c": 3.0, A + "loss_agg_mode": "token-mean", A + "entropy_coeff": 0.0,
+    A + "use_kl_loss": False, A + "kl_loss_coef": 0.001, A + "kl_loss_type": "low_var_kl", A + "tau_pos": 1.0,
+    A + "tau_neg": 1.05, A + "policy_loss.loss_mode": "vanilla", A + "loss_scale_factor": None, A + "grad_clip": 1.0,
+    O + "lr": 1e-6, O + "weight_decay": 0.01, O + "lr_warmup_steps": -1, O + "lr_warmup_steps_ratio": 0.0,
+    O + "betas": [0.9, 0.999], O + "min_lr_ratio": 0.0, O + "lr_scheduler_type": "constant", O + "warmup_style": None,
+    O + "optimizer": "AdamW", M + "path": None, M + "lora_rank": 0, M + "lora_alpha": 16,
+    M + "target_modules": "all-linear", M + "enable_gradient_checkpointing": True, R + "dtype": "bfloat16",
+    "trainer.total_epochs": 30, "trainer.total_training_steps": None, "trainer.save_freq": -1, "trainer.test_freq": -1,
+    "trainer.val_before_train": True, "trainer.project_name": "verl_examples", "trainer.experiment_name": "gsm8k",
+    "trainer.logger": ["console", "wandb"], "trainer.n_gpus_per_node": 8, "trainer.nnodes": 1,
+    "algorithm.filter_groups.enable": False, "reward_model.enable": False, "critic.enable": None,
+    OVERLONG + "enable": False, OVERLONG + "penalty_factor": 1.0, "trainer.critic_warmup": 0,
+    R + "multi_turn.enable": False, "algorithm.rollout_correction.rollout_is": None,
+    "algorithm.rollout_correction.rollout_is_threshold": 2.0, "algorithm.rollout_correction.rollout_rs": None,
+    "data.apply_chat_template_kwargs": {}, "custom_reward_function.name": "compute_score", "algorithm.gamma": 1.0,
+    "algorithm.lam": 1.0,
+}  # fmt: skip
+
+_MACHINE = (
+    A + "ppo_micro_batch_size", A + "ppo_micro_batch_size_per_gpu", A + "use_dynamic_bsz", A + "strategy",
+    A + "ppo_max_token_len_per_gpu", A + "ulysses_sequence_parallel_size", A + "fsdp_config.", A + "megatron.",
+    A + "entropy_checkpointing", A + "entropy_from_logits_with_chunking", A + "use_torch_compile", A + "checkpoint.",
+    A + "profiler.", A + "use_fused_kernels", A + "calculate_entropy", A + "use_prefix_grouper", A + "rollout_n",
+    "actor_rollout_ref.ref.", M + "use_remove_padding", M + "use_shm", M + "use_fused_kernels", M + "use_liger",
+    M + "enable_activation_offload", M + "fused_kernel_options.", M + "tiled_mlp.", "actor_rollout_ref.hybrid_engine",
+    R + "tensor_model_parallel_size", R + "log_prob_micro_batch_size_per_gpu", R + "log_prob_micro_batch_size",
+    R + "log_prob_use_dynamic_bsz", R + "log_prob_max_token_len_per_gpu", R + "enable_chunked_prefill", R + "mode",
+    R + "max_num_batched_tokens", R + "max_num_seqs", R + "max_model_len", R + "enforce_eager", R + "load_format",
+    R + "free_cache_engine", R + "layered_summon", R + "engine_kwargs.", R + "data_parallel_size", R + "agent.",
+    R + "expert_parallel_size", R + "pipeline_model_parallel_size", R + "disable_log_stats", R + "multi_stage_wake_up",
+    R + "update_weights_bucket_megabytes", R + "enable_prefix_caching", R + "cudagraph_capture_sizes",
+    R + "prompt_length", R + "response_length", R + "calculate_log_probs", R + "checkpoint_engine.", R + "quantization",
+    "critic.", "trainer.balance_batch", "trainer.use_legacy_worker_impl", "trainer.ray_wait_register_center_timeout",
+    "trainer.device", "ray_kwargs.", "ray_init.", "data.dataloader_num_workers", "global_profiler.", "trainer.profile_",
+    "transfer_queue.", "data.filter_overlong_prompts_workers", "hydra.", "reward_model.launch_reward_fn_async",
+)  # fmt: skip
+_SAID = (
+    "data.max_prompt_length", "data.filter_overlong_prompts", "data.truncation", "data.return_raw_chat",
+    "data.return_raw_input_ids", "data.return_full_prompt", "data.val_batch_size", "data.reward_fn_key",
+    "trainer.resume_mode", "trainer.log_val_generations", "trainer.rollout_data_dir", "trainer.validation_data_dir",
+    "trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep", "trainer.default_hdfs_dir",
+    "trainer.project_name", "trainer.del_local_ckpt_after_load", OVERLONG + "log", "trainer.val_only",
+    "reward_model.reward_kwargs.max_resp_len", "reward_model.reward_manager", "data.seed", "data.trust_remote_code",
+)  # fmt: skip
+_ABSENT = {
+    "data.image_key": "prompts are texts: pictures are refused by row",
+    "data.video_key": "prompts are texts",
+    A + "freeze_vision_tower": "there is no vision tower",
+    M + "lora_adapter_path": "policy.model may be the adapter's folder: it is merged into its base",
+    M + "exclude_modules": "policy.lora.targets names what is adapted",
+    "data.gen_batch_size": "a draw is of prompts_per_step prompts; refill draws again",
+    "data.custom_cls.path": "a task of your own: docs/use.md",
+    "data.custom_cls.name": "see data.custom_cls.path",
+    "data.sampler.class_path": "prompts are drawn by (seed, step)",
+    "data.sampler.class_name": "prompts are drawn by (seed, step)",
+    "algorithm.use_pf_ppo": "samples are not drawn again by their reward",
+    M + "trust_remote_code": "code from a model's repository is not run",
+    A + "router_replay.mode": "the router's choices are computed anew",
+    "trainer.resume_from_path": "give policy.model, or --resume of a run of ours",
+}
+_ESTIMATORS = {
+    "grpo": "zscore", "rloo": "leave_one_out", "rloo_vectorized": "leave_one_out", "reinforce_plus_plus": "overall",
+    "reinforce_plus_plus_baseline": "whitened", "grpo_passk": "best_gap", "gpg": "gpg", "gdpo": "gdpo",
+    "grpo_vectorized": "zscore",
+}  # fmt: skip
+
+
+def move(found: Found) -> Ledger:
+    """Fill a ledger with what a verl command means here."""
+    book = Ledger(found, DEFAULTS)
+    _batches(book)
+    _loss(book)
+    _rate(book)
+    _policy(book)
+    _data(book)
+    _trainer(book)
+    book.needless("how work is laid on the machine: any split gives the same gradient here", *_MACHINE)
+    book.needless(
+        "kept in the run's folder, or done before the first step: a prompt that does not fit is refused", *_SAID
+    )
+    for key, why in _ABSENT.items():
+        book.no_counterpart(why, key)
+    for key in list(found.given):
+        if key.startswith(R + "val_kwargs."):
+            book.no_counterpart("held-out answers are greedy; pass@k (evaluation.pass_k) samples as training does", key)
+        if key.startswith((R + "multi_turn.", "actor_rollout_ref.rollout.trace.")):
+            book.no_counterpart("several turns are an environment of the policy (docs/language.md)", key)
+        if key.startswith("algorithm.rollout_correction."):
+            book.no_counterpart("importance has one cap and one level", key)
+    book.finish()
+    return book
+
+
+def _batches(book: Ledger) -> None:
+    prompts, group = int(book.get("data.train_batch_size")), int(book.get(R + "n"))
+    mini = int(book.get(A + "ppo_mini_batch_size"))
+    book.put("algorithm.prompts_per_step", prompts, "data.train_batch_size")
+    book.put("algorithm.group_size", group, R + "n")
+    book.put("algorithm.minibatches", max(1, math.ceil(prompts / max(mini, 1))), A + "ppo_mini_batch_size")
+    book.put("algorithm.epochs", int(book.get(A + "ppo_epochs")), A + "ppo_epochs")
+    if mini and prompts % mini:
+        book.notes.append(f"{prompts} prompts in minibatches of {mini}: here they are as equal as they can be")
+    gpus = int(book.get("trainer.n_gpus_per_node") or 1) if _number(book.get("trainer.n_gpus_per_node")) else 1
+    nodes = book.get("trainer.nnodes")
+    if gpus > 1 or (_number(nodes) and nodes > 1):
+        book.notes.append(
+            f"{gpus} GPUs a node, {nodes} node(s): torchrun --nnodes {nodes} --nproc-per-node {gpus} -m anygrpo train "
+            "...; the recipe's numbers are the whole step's"
+        )
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _loss(book: Ledger) -> None:
+    name = str(book.get("algorithm.adv_estimator"))
+    advantage = _ESTIMATORS.get(name)
+    alone = int(book.get(R + "n")) == 1
+    if advantage is None:
+        instead = "overall (over the batch)" if alone else "zscore (in the group)"
+        why = f"its baseline (a critic, say) is not here; {instead} was taken"
+        book.lost.append(("algorithm.adv_estimator", name, why))
+        advantage = "overall" if alone else "zscore"
+    elif alone and advantage not in ("overall",):
+        book.notes.append(f'a group of one has no baseline under {name}: advantage = "overall" was taken, or raise the '
+                          "group size")  # fmt: skip
+        advantage = "overall"
+    if advantage == "zscore" and not book.get("algorithm.norm_adv_by_std_in_grpo"):
+        advantage = "centred"
+    book.put("algorithm.advantage", advantage, "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo")
+    if advantage in ("zscore", "best_gap"):
+        book.put("algorithm.epsilon", 1e-6, "algorithm.adv_estimator")
+    mode = str(book.get(A + "policy_loss.loss_mode"))
+    objective = {"vanilla": "ppo", "gspo": "gspo", "sapo": "sapo", "cispo": "cispo", "gpg": "reinforce"}.get(mode)
+    if objective is None:
+        book.lost.append((A + "policy_loss.loss_mode", mode, "not among the objectives here; ppo was taken"))
+    book.put("algorithm.objective", objective or "ppo", A + "policy_loss.loss_mode")
+    both = book.get(A + "clip_ratio")
+    for key, path in (("clip_ratio_low", "clip_low"), ("clip_ratio_high", "clip_high")):
+        own = book.get(A + key)
+        if objective in ("sapo", "reinforce"):
+            continue
+        book.put(f"algorithm.{path}", float(both if own is None else own), A + ("clip_ratio" if own is None else key))
+    dual = book.get(A + "clip_ratio_c")
+    if objective in (None, "ppo") and dual:
+        book.put("algorithm.dual_clip", float(dual), A + "clip_ratio_c")
+    if objective == "sapo":
+        book.put("algorithm.tau_positive", float(book.get(A + "tau_pos")), A + "tau_pos")
+        book.put("algorithm.tau_negative", float(book.get(A + "tau_neg")), A + "tau_neg")
+    _reduction(book)
+    _kl(book)
+    book.put("algorithm.entropy_coef", float(book.get(A + "entropy_coeff") or 0.0), A + "entropy_coeff")
+    if book.get(OVERLONG + "enable"):
+        book.put("algorithm.overlong_buffer", int(book.get(OVERLONG + "len") or 0), OVERLONG + "len")
+        if float(book.get(OVERLONG + "penalty_factor") or 1.0) != 1.0:
+            book.no_counterpart("the penalty falls to -1", OVERLONG + "penalty_factor")
+    book.get(OVERLONG + "len")
+    if book.get("algorithm.filter_groups.enable"):
+        draws = int(book.get("algorithm.filter_groups.max_num_gen_batches") or 10)
+        book.put("algorithm.refill", max(draws - 1, 1), "algorithm.filter_groups.enable")
+    book.needless("groups are compared by their reward", "algorithm.filter_groups.")
+    correct = book.get("algorithm.rollout_correction.rollout_is")
+    if correct in ("token", "sequence"):
+        book.put("algorithm.importance", "truncate", "algorithm.rollout_correction.rollout_is")
+        book.put("algorithm.importance_level", "sequence" if correct == "sequence" else "decision",
+                 "algorithm.rollout_correction.rollout_is")  # fmt: skip
+        book.put("algorithm.importance_cap", float(book.get("algorithm.rollout_correction.rollout_is_threshold")),
+                 "algorithm.rollout_correction.rollout_is_threshold")  # fmt: skip
+
+
+def _reduction(book: Ledger) -> None:
+    mode = str(book.get(A + "loss_agg_mode"))
+    reduction = {
+        "token-mean": "token_mean", "seq-mean-token-mean": "sequence_mean", "seq-mean-token-sum": "constant",
+        "seq-mean-token-sum-norm": "constant",
+    }.get(mode)  # fmt: skip
+    if reduction is None:
+        book.lost.append((A + "loss_agg_mode", mode, "not among the reductions here; token_mean was taken"))
+    book.put("algorithm.reduction", reduction or "token_mean", A + "loss_agg_mode")
+    factor = book.get(A + "loss_scale_factor")
+    if mode == "seq-mean-token-sum":
+        book.put("algorithm.horizon", 1, A + "loss_agg_mode")
+    elif mode == "seq-mean-token-sum-norm" and factor:
+        book.put("algorithm.horizon", int(factor), A + "loss_scale_factor")
+    elif mode == "seq-mean-token-sum-norm":
+        book.notes.append(
+            "seq-mean-token-sum-norm divides by the batch's width there; here by max_new_tokens, the same at every step"
+        )
+
+
+def _kl(book: Ledger) -> None:
+    kinds = {"low_var_kl": "k3", "k3": "k3", "kl": "k1", "k1": "k1", "mse": "k2", "k2": "k2", "low_var_kl+": "k3"}
+    in_reward = book.get("algorithm.use_kl_in_reward")
+    if book.get(A + "use_kl_loss"):
+        if in_reward:
+            book.no_counterpart("one KL term: that of the loss was taken", "algorithm.use_kl_in_reward")
+        beta, kind, key = float(book.get(A + "kl_loss_coef")), str(book.get(A + "kl_loss_type")), A + "kl_loss_coef"
+        name = A + "kl_loss_type"
+    elif in_reward:
+        beta, kind = float(book.get("algorithm.kl_ctrl.kl_coef")), str(book.get("algorithm.kl_penalty"))
+        key, name = "algorithm.kl_ctrl.kl_coef", "algorithm.kl_penalty"
+        book.notes.append("the KL was subtracted from the reward; here it is a term of the loss, with the same weight")
+        if book.get("algorithm.kl_ctrl.type") == "adaptive":
+            book.put("algorithm.kl_controller", "proportional", "algorithm.kl_ctrl.type")
+            book.put(
+                "algorithm.kl_target",
+                float(book.get("algorithm.kl_ctrl.target_kl") or 0.1),
+                "algorithm.kl_ctrl.target_kl",
+            )
+    else:
+        book.needless("the KL had no weight", A + "kl_loss_coef", A + "kl_loss_type", "algorithm.kl_ctrl.",
+                      "algorithm.kl_penalty")  # fmt: skip
+        book.put("algorithm.beta", 0.0, A + "use_kl_loss", "algorithm.use_kl_in_reward")
+        return
+    book.needless("the KL had no weight there", A + "kl_loss_coef", A + "kl_loss_type", "algorithm.kl_ctrl.",
+                  "algorithm.kl_penalty")  # fmt: skip
+    book.put("algorithm.beta", beta, key)
+    book.put("algorithm.kl", kinds.get(kind, "k3"), name)
+    if kind not in kinds:
+        book.lost.append((name, kind, "not among the estimators here; k3 was taken"))
+    book.notes.append("the KL's gradient is the right one in expectation here, whichever estimator is logged")
+
+
+def _rate(book: Ledger) -> None:
+    rate, kind = float(book.get(O + "lr")), book.get(O + "warmup_style") or book.get(O + "lr_scheduler_type")
+    steps, ratio = book.get("trainer.total_training_steps"), float(book.get(O + "lr_warmup_steps_ratio") or 0.0)
+    warmup, least = int(book.get(O + "lr_warmup_steps") or 0), float(book.get(O + "min_lr_ratio") or 0.0)
+    if warmup <= 0 and ratio:
+        if steps:
+            warmup = math.ceil(ratio * int(steps))
+        else:
+            book.lost.append(
+                (O + "lr_warmup_steps_ratio", ratio, "warmup is in steps: set it to this share of the run's")
+            )
+    shape = "cosine" if kind == "cosine" else "constant"
+    schedule: dict[str, Any] = {"kind": shape, "start": rate}
+    schedule |= {"end": rate * least} if shape == "cosine" else {}
+    schedule |= {"warmup": warmup} if warmup > 0 else {}
+    plain = shape == "constant" and warmup <= 0
+    shaped = ("lr_scheduler_type", "warmup_style", "lr_warmup_steps", "lr_warmup_steps_ratio")
+    names = (O + "lr", *(O + key for key in shaped if book.given(O + key)))
+    book.put("optimizer.learning_rate", rate if plain else schedule, *names)
+    book.put("optimizer.weight_decay", float(book.get(O + "weight_decay")), O + "weight_decay")
+    book.put("optimizer.betas", [float(b) for b in as_list(book.get(O + "betas"))], O + "betas")
+    clip = book.get(O + "clip_grad") if book.given(O + "clip_grad") else book.get(A + "grad_clip")
+    book.put("optimizer.grad_clip", float(clip) if clip else "none", A + "grad_clip")
+    book.needless("counted by the trainer", O + "total_training_steps", O + "num_cycles", O + "optimizer_impl")
+    book.no_counterpart("the optimizer is AdamW in float32", O + "optimizer")
+
+
+def _policy(book: Ledger) -> None:
+    model, rank = book.get(M + "path"), int(book.get(M + "lora_rank") or 0)
+    book.put("policy.model", str(model) if model else "set-me/model", M + "path")
+    if rank > 0:
+        book.put("policy.lora.rank", rank, M + "lora_rank")
+        book.put("policy.lora.alpha", float(book.get(M + "lora_alpha")), M + "lora_alpha")
+        targets = book.get(M + "target_modules")
+        book.put("policy.lora.targets", targets if isinstance(targets, str) else as_list(targets), M + "target_modules")
+    else:
+        book.needless("no adapters are trained", M + "lora_alpha", M + "target_modules")
+        book.put("policy.train", "all", M + "lora_rank")
+    book.put("policy.dtype", "bfloat16" if book.get(R + "dtype") == "bfloat16" else "float32", R + "dtype")
+    book.put("policy.gradient_checkpointing", bool(book.get(M + "enable_gradient_checkpointing")),
+             M + "enable_gradient_checkpointing")  # fmt: skip
+    book.put("policy.max_new_tokens", int(book.get("data.max_response_length")), "data.max_response_length")
+    book.put("policy.temperature", float(book.get(R + "temperature")), R + "temperature")
+    book.put("policy.top_p", float(book.get(R + "top_p")), R + "top_p")
+    book.put("policy.top_k", max(0, int(book.get(R + "top_k"))), R + "top_k")
+    inner = {k.rpartition(".")[2]: book.get(k) for k in list(book.found.given) if k.startswith(KWARGS + ".")}
+    if inner:
+        book.put("policy.chat_template_kwargs", inner, *(f"{KWARGS}.{k}" for k in inner))
+    elif isinstance(book.get("data.apply_chat_template_kwargs"), dict):
+        book.put("policy.chat_template_kwargs", book.get("data.apply_chat_template_kwargs"),
+                 "data.apply_chat_template_kwargs")  # fmt: skip
+    engine = str(book.get(R + "name"))
+    if engine == "vllm":
+        book.put("policy.engine", "vllm", R + "name")
+        book.put("policy.engine_memory", float(book.get(R + "gpu_memory_utilization")), R + "gpu_memory_utilization")
+    else:
+        book.needless("the built-in engine takes what is free", R + "gpu_memory_utilization")
+        if engine != "hf":
+            book.lost.append(
+                (R + "name", engine, "not an engine here; the built-in one was taken (or set engine = vllm)")
+            )
+    book.get(R + "do_sample")
+
+
+def _data(book: Ledger) -> None:
+    files, held = as_list(book.get("data.train_files")), as_list(book.get("data.val_files"))
+    book.put("task.path", str(files[0]) if files else "train.parquet", "data.train_files")
+    for rest in files[1:]:
+        book.lost.append(
+            ("data.train_files", rest, "a task reads one file or folder: put them in one folder, or a mixture")
+        )
+    if held:
+        book.put("task.held_out_path", str(held[0]), "data.val_files")
+    for rest in held[1:]:
+        book.lost.append(("data.val_files", rest, "one file or folder holds the held-out prompts"))
+    book.put("task.prompt_column", str(book.get("data.prompt_key")), "data.prompt_key")
+    if not book.get("data.shuffle"):
+        book.no_counterpart("every pass over the data is a permutation of its own", "data.shuffle")
+    path = book.get("custom_reward_function.path")
+    if path:
+        book.found.rewards.append(("file", f"{path}:{book.get('custom_reward_function.name')}"))
+    elif book.get("reward_model.enable"):
+        book.found.rewards.append(("model", str(book.get("reward_model.model.path"))))
+    else:
+        book.found.rewards.append(("function", "default_compute_score"))
+        book.found.reward_file = (
+            "# verl's own scorer, chosen by each row's data_source; verl has to be installed.\n"
+            "from verl.utils.reward_score import default_compute_score\n"
+        )
+    book.needless("see the recipe's rewards", "reward_model.", "custom_reward_function.name")
+
+
+def _trainer(book: Ledger) -> None:
+    steps = book.get("trainer.total_training_steps")
+    if steps:
+        book.put("training.steps", int(steps), "trainer.total_training_steps")
+        book.needless("total_training_steps ends the run", "trainer.total_epochs")
+    else:
+        book.put(
+            "stages", [{"name": "grpo", "epochs": float(book.get("trainer.total_epochs"))}], "trainer.total_epochs"
+        )
+    every, save = int(book.get("trainer.test_freq")), int(book.get("trainer.save_freq"))
+    if every > 0:
+        book.put("evaluation.every", every, "trainer.test_freq")
+    if save > 0:
+        book.put("training.checkpoint_every", save, "trainer.save_freq")
+    book.put("evaluation.at_start", bool(book.get("trainer.val_before_train")), "trainer.val_before_train")
+    if book.given("trainer.experiment_name"):
+        book.put("name", str(book.get("trainer.experiment_name")), "trainer.experiment_name")
+    if isinstance(book.get("trainer.default_local_dir"), str):
+        book.put("folder", book.get("trainer.default_local_dir"), "trainer.default_local_dir")
+    sinks = [s for s in as_list(book.get("trainer.logger")) if s in ("tensorboard", "wandb", "trackio")]
+    if sinks:
+        book.put("training.sinks", sinks, "trainer.logger")
+    if sinks and book.given("trainer.project_name"):
+        book.put("training.project", str(book.get("trainer.project_name")), "trainer.project_name")
+    book.no_counterpart("there is no critic", "trainer.critic_warmup")
+    book.no_counterpart("samples have no discount", "algorithm.gamma", "algorithm.lam")
