@@ -159,7 +159,7 @@ def _of_its_kind(value: Any, default: Any) -> bool:
         return isinstance(value, bool) or (isinstance(value, int) and value in (0, 1))
     if isinstance(default, int | float):
         return isinstance(value, int | float) and not isinstance(value, bool) and -1e12 < value < 1e12
-    return not isinstance(default, str) or isinstance(value, str | bool)
+    return not isinstance(default, str) or isinstance(value, str | bool | list)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -278,8 +278,9 @@ def _engine(book: Ledger) -> None:
 
 def _rest(book: Ledger, updates: int) -> None:
     given = book.found.given
-    if book.given("seed"):
-        book.put("seed", int(book.get("seed")), "seed")
+    seed = book.get("seed")
+    if isinstance(seed, int) and seed >= 0:
+        book.put("seed", seed, "seed")
     for key, path in (("run_name", "name"), ("output_dir", "folder")):
         if isinstance(book.get(key), str):
             book.put(path, book.get(key), key)
