@@ -26,24 +26,24 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = (0, 1, 2)
-EQUAL = ["--algorithm.group-size", "8", "--algorithm.samples-per-step", "none"]
+SPREAD = ["--algorithm.group-size", "auto", "--algorithm.samples-per-step", "128"]
 LOO = ["--algorithm.advantage", "leave_one_out"]
 ENTROPY = ["--algorithm.temperature", '{ kind = "adaptive", of = "entropy", target = 0.3 }']
 LIVE = ["--algorithm.temperature", '{ kind = "adaptive", of = "live", target = 0.6 }']
 ADAPTIVE = {
     "mixed_sums": {
-        "fixed": EQUAL,
-        "spread": [],
-        "fixed, leave one out": [*EQUAL, *LOO],
-        "spread, leave one out": LOO,
-        "entropy held": [*EQUAL, *ENTROPY],
-        "live share held": [*EQUAL, *LIVE],
+        "fixed": [],
+        "spread": SPREAD,
+        "fixed, leave one out": LOO,
+        "spread, leave one out": [*SPREAD, *LOO],
+        "entropy held": ENTROPY,
+        "live share held": LIVE,
     },
     "demo": {"fixed": [], "entropy held": ENTROPY, "live share held": LIVE},
 }
 """Recipe -> arm -> flags; the first arm is what the others are compared with."""
 RECIPES = ("own_reward", "aiw", "chain_sum", "word_sorting", "letter_counting")
-"""Those whose every seed is trained."""
+"""Those whose every seed is trained; `code` too, where bubblewrap can make a sandbox."""
 
 COLUMNS = (
     "arm", "seeds", "before", "at equal tokens, each seed", "mean (sd)", "minus the first arm, by seed",
@@ -93,11 +93,14 @@ class Job:
 
 def jobs(part: str, folder: Path, more: list[str]) -> Iterator[Job]:
     """Seed by seed, so that a short time leaves fewer seeds of all."""
+    from anygrpo.scoring import sandbox
+
+    alone = (*RECIPES, *(() if sandbox.refusal() else ("code",)))
     for seed in SEEDS:
         for recipe, arms in ADAPTIVE.items() if part in ("adaptive", "all") else ():
             for i, (arm, flags) in enumerate(arms.items()):
                 yield Job(recipe, arm, seed, [*flags, *more], folder / f"{recipe}-{i}-{seed}")
-        for recipe in RECIPES if part in ("recipes", "all") else ():
+        for recipe in alone if part in ("recipes", "all") else ():
             yield Job(recipe, "as it is", seed, list(more), folder / f"{recipe}-{seed}")
 
 
