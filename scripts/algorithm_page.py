@@ -19,9 +19,9 @@ from pathlib import Path
 from anygrpo.choices.card import Card
 from anygrpo.choices.catalogue import CARDS, PRESETS
 from anygrpo.choices.settings import SETTINGS
-from anygrpo.cli.explain import type_of
 from anygrpo.families import resolve
 from anygrpo.recipe.algorithm import AlgorithmConfig
+from anygrpo.recipe.schema import words_of
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = [DOCS / f"{name}.md" for name in ("algorithm", "selection", "motion", "restoration")]
@@ -57,7 +57,7 @@ def _row(card: Card) -> tuple[str, ...]:
 def _setting(key: str) -> tuple[str, ...]:
     default = AlgorithmConfig.model_fields[key].get_default(call_default_factory=True)
     shown = "drop_constant" if key == "filters" else "none" if default is None else default if default != {} else "-"
-    return f"`{key}`", type_of(key).replace("|", "or"), str(shown), SETTINGS[key][0]
+    return f"`{key}`", words_of(AlgorithmConfig)[key].replace("|", "or"), str(shown), SETTINGS[key][0]
 
 
 def _pairs(values: object) -> str:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from anygrpo.errors import ConfigError
-from anygrpo.recipe.hints import HERE, OURS
+from anygrpo.recipe.hints import HERE, OURS, slips
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.recipe.reference import every
 
@@ -72,6 +72,11 @@ def test_an_old_name_is_answered_with_the_new_one(policy, old, new):
     found = said(policy, **{old: "x"})
     assert f"unknown key '{old.replace('__', '.')}'" in found
     assert f"it is called {new!r} here" in found
+
+
+def test_slips_are_counted():
+    pairs = {("bais", "bias"): 1, ("funtion", "function"): 1, ("", "ab"): 2, ("kitten", "sitting"): 3, ("x", "x"): 0}
+    assert {pair: slips(*pair) for pair in pairs} == pairs
 
 
 ASKED = [

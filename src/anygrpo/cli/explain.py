@@ -14,6 +14,7 @@ from anygrpo.families import families, resolve
 from anygrpo.metrics.catalogue import CATALOGUE
 from anygrpo.metrics.metric import Metric
 from anygrpo.recipe.algorithm import AlgorithmConfig
+from anygrpo.recipe.schema import words_of
 from anygrpo.recipe.section import Schedule
 
 _WORDS = {
@@ -169,29 +170,12 @@ def _of_setting(key: str, lang: str) -> dict[str, Any]:
     field = AlgorithmConfig.model_fields.get(key)
     entry: dict[str, Any] = {"title": f"algorithm.{key}" if field else key, "sentence": SETTINGS[key][lang == "zh"]}
     if field is not None:
-        entry |= {"type": type_of(key), "default": _shown(field.get_default(call_default_factory=True))}
+        entry |= {
+            "type": words_of(AlgorithmConfig)[key],
+            "default": _shown(field.get_default(call_default_factory=True)),
+        }
     readers = [c.name for cards in CARDS.values() for c in cards.values() if key in c.settings]
     return entry | ({"read by": readers} if readers else {})
-
-
-def type_of(key: str) -> str:
-    """What a key of [algorithm] may be, in words: for this command and the page of settings."""
-    text = json.dumps(AlgorithmConfig.model_json_schema(), default=str)
-    schema: dict[str, Any] = json.loads(text)["properties"].get(key, {})
-    options = schema.get("anyOf", [schema])
-    return " | ".join(dict.fromkeys(_option(option) for option in options))
-
-
-def _option(option: dict[str, Any]) -> str:
-    if "enum" in option:
-        return " | ".join(map(str, option["enum"]))
-    if "$ref" in option:
-        return "schedule" if option["$ref"].endswith("/Schedule") else "table"
-    limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    bounds = "".join(f" {sign} {option[name]:g}" for name, sign in limits.items() if name in option)
-    words = {"null": "none", "object": "table", "array": "list", "string": "name or path.py:name"}
-    kind = str(option.get("type", "name or path.py:name"))
-    return words.get(kind, kind) + bounds
 
 
 def _values(values: Any) -> dict[str, Any]:

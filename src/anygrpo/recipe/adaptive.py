@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import Field, PlainSerializer, PlainValidator, SerializationInfo, TypeAdapter, model_validator
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SerializationInfo,
+    TypeAdapter,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from anygrpo.recipe.section import Positive, Schedule, Section, is_user_code
@@ -70,11 +78,14 @@ def _size(value: Any) -> Any:
     return value if value == "auto" else _COUNT.validate_python(value)
 
 
-GroupSize = Annotated[int | Literal["auto"], PlainValidator(_size)]
+_SIZES = {"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["auto"]}]}
+GroupSize = Annotated[int | Literal["auto"], PlainValidator(_size), WithJsonSchema(_SIZES)]
+_DEGREES = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "object"}, {"type": "null"}]}
 Temperature = Annotated[
     AdaptiveTemperature | Schedule | float | None,
     PlainValidator(_temperature),
     PlainSerializer(_plain, return_type=Any),
+    WithJsonSchema(_DEGREES),
 ]
 
 

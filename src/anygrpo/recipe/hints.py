@@ -6,7 +6,6 @@ almost like a key is taken for a slip.
 
 from __future__ import annotations
 
-import difflib
 import typing
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -96,8 +95,6 @@ OURS: dict[str, str] = {
 }
 """A word of TRL, verl, OpenRLHF, diffusers ... -> what means the same here."""
 
-SLIP = 0.8
-"""How alike two words are at the least where one is taken for a slip of the other (2 matches / both lengths)."""
 FEW = 12
 
 
@@ -112,12 +109,26 @@ def meant(key: str, known: Collection[str], root: type[BaseModel] | None = None)
     if key in OURS:
         return f"here that is {OURS[key]}"
     for words in (known, places):
-        if close := difflib.get_close_matches(key, words, n=1, cutoff=SLIP):
-            where = "" if words is known else f" ({' or '.join(places[close[0]])})"
-            return f"did you mean {close[0]!r}?{where}"
+        close = min(words, key=lambda word: (slips(key, word), word), default="")
+        if close and slips(key, close) <= (1 if len(key) < 8 else 2):
+            where = "" if words is known else f" ({' or '.join(places[close])})"
+            return f"did you mean {close!r}?{where}"
     if not known:
         return "remove it"
     return "known: " + ", ".join(sorted(known)) if len(known) <= FEW else "anygrpo settings lists what there is"
+
+
+def slips(a: str, b: str) -> int:
+    """Letters left out, put in, exchanged or swapped with their neighbour between two words (optimal alignment)."""
+    before, row = list[int](), list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            least = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                least = min(least, last[j - 2] + 1)
+            row.append(least)
+    return row[-1]
 
 
 def _places(root: type[BaseModel]) -> dict[str, list[str]]:

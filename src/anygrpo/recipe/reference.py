@@ -18,8 +18,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from anygrpo.choices.settings import SETTINGS
-from anygrpo.errors import ConfigError, suggestion
+from anygrpo.errors import ConfigError
 from anygrpo.families import kinds, resolve
+from anygrpo.recipe.hints import meant
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.schema import words_of
 from anygrpo.recipe.section import Schedule, Section, UserFunction
@@ -134,7 +135,7 @@ def named(word: str) -> list[Setting]:
     found = found or [one for one in every() if one.name == key and (not table or one.table.endswith(table))]
     if not found:
         known = {one.name for one in every()} | set(tables())
-        raise ConfigError(f"there is no table or setting {word!r}", suggestion(word, known))
+        raise ConfigError(f"there is no table or setting {word!r}", meant(word, known))
     return found
 
 

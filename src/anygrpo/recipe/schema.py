@@ -21,6 +21,7 @@ def in_words(schema: dict[str, Any]) -> str:
     """One property's schema: "integer >= 1", "a | b | none", "list of text"."""
     options = schema.get("anyOf") or schema.get("oneOf") or [schema]
     said = " | ".join(dict.fromkeys(_option(option) for option in options))
+    said = said.replace("path.py:name | table", "path.py:name")
     return said + (_bounds(schema) if options != [schema] else "")
 
 
@@ -37,6 +38,8 @@ def _option(option: dict[str, Any]) -> str:
         inside = option.get("items") or {}
         several = {in_words(one) for one in option.get("prefixItems", ())}
         return "list of " + (" and ".join(sorted(several)) or in_words(inside) if inside or several else "values")
+    if str(option.get("pattern", "")).startswith(r"\.py:"):
+        return "path.py:name"
     words = {"null": "none", "object": "table", "string": "text", "boolean": "true | false"}
     kind = str(option.get("type", "value"))
     return words.get(kind, kind) + _bounds(option)

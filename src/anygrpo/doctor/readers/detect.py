@@ -12,6 +12,8 @@ from anygrpo.doctor.readers import console, tabular, tensorboard, wandb
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
 
+BY_HEAD = (tensorboard, wandb)
+"""Readers of a form of their own, known by the file's first bytes: `looks_like(head)`, `read(path, source) -> Log`."""
 CHECKPOINT = re.compile(r"checkpoint-(\d+)$")
 
 
@@ -44,10 +46,9 @@ def file(path: Path, source: str, suffix: str | None = None) -> Log:
         head = handle.read(4096)
     if not head.strip():
         raise DataError(f"{source}: the file is empty", "give a log with at least one row")
-    if tensorboard.looks_like(head):
-        return tensorboard.read(path, source)
-    if wandb.looks_like(head):
-        return wandb.read(path, source)
+    for reader in BY_HEAD:
+        if reader.looks_like(head):
+            return reader.read(path, source)
     encoding = encoding_of(head)
     start = head.decode(encoding, "ignore").lstrip("\ufeff \t\r\n")
     suffix = path.suffix if suffix is None else suffix
