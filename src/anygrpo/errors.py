@@ -23,6 +23,13 @@ import difflib
 from collections.abc import Iterable
 
 
+def plain(text: str) -> str:
+    """The text without control characters but line ends and tabs: names in it may come from a file of anybody's."""
+    if text.isprintable():
+        return text
+    return "".join(c for c in text if c.isprintable() or c in "\n\t")
+
+
 class AnygrpoError(Exception):
     """Base of all deliberate errors.
 
@@ -34,6 +41,7 @@ class AnygrpoError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, cure: str = "") -> None:
+        what, cure = plain(what), plain(cure)
         self.what, self.cure = what, cure
         super().__init__(f"{what}\n  -> {cure}" if cure else what)
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from anygrpo.errors import plain
+
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -46,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{len(rows)} rows -> {args.out}", file=sys.stderr)
     failed = [row for row in rows if row.get("status") == "failed"]
     for row in failed:
-        print(f"{row.get('input')}: {row.get('reason')}", file=sys.stderr)
+        print(plain(f"{row.get('input')}: {row.get('reason')}"), file=sys.stderr)
     return 3 if failed else 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo import __version__
+from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
 
@@ -105,7 +106,12 @@ def users_place(error: BaseException) -> str | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code that `anygrpo.errors` lists."""
+    """Run a command; returns the exit code that `anygrpo.errors` lists. What it prints cannot steer the terminal."""
+    with screened():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anygrpo.errors import AnygrpoError, DataError
+from anygrpo.errors import AnygrpoError, DataError, plain
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def sentences(parts: list[Part], goes_on: int | None, zh: bool) -> list[str]:
         if zh
         else {"other": "not the run's, not looked at"}
     )
-    lines = [f"{words.get(p.state, p.state)}  {p.name}" + (f": {p.why}" if p.why else "") for p in parts]
+    lines = [plain(f"{words.get(p.state, p.state)}  {p.name}" + (f": {p.why}" if p.why else "")) for p in parts]
     if goes_on is not None:
         lines.append(f"--resume 将从第 {goes_on} 步继续" if zh else f"--resume would go on at step {goes_on}")
     return lines
