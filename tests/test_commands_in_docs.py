@@ -1,0 +1,80 @@
+"""Every command line of README and the guides is one that this version understands: its words, flags and recipe keys.
+
+Nothing is run. A recipe that is named and lies here is read with the line's flags; one that a reader has to write
+(my.toml, recipe.toml) is only parsed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from anygrpo.cli.main import build_parser, known_commands, split_flags
+from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.recipe.load import load_recipe
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md")]
+PAGES += sorted(p for p in (ROOT / "docs").glob("*.md") if p.name != "lab-notes.md")
+PLACEHOLDER = re.compile(r"\.\.\.|…|[A-Z]{2,}|[<\[*|]")
+
+
+def lines_of(page: Path) -> list[str]:
+    """Lines that begin with `anygrpo` or `python scripts/`: of code blocks and of inline code, comments taken off."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = re.findall(r"```(?:bash|sh|console|shell)?\n(.*?)```", text, re.DOTALL)
+    blocks += re.findall(r"(?:^|\n)((?:    [^\n]*\n)+)", text)
+    found = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    found += re.findall(r"`(anygrpo [^`\n]+)`", text)
+    named = re.compile(r"anygrpo( \w+| select \w+)")  # a command that is only spoken of
+    wanted = [x for x in found if re.match(r"(anygrpo|python scripts/|python bench/)", x) and not named.fullmatch(x)]
+    return list(dict.fromkeys(re.split(r"\s+#|；|;", line)[0].strip() for line in wanted))
+
+
+def is_form(words: list[str]) -> bool:
+    """A form with places to fill, not a line to type."""
+    return any(PLACEHOLDER.search(word) for word in words)
+
+
+LINES = [(page.name, line) for page in PAGES for line in lines_of(page)]
+
+
+def test_there_are_lines_to_try():
+    assert sum(not is_form(line.split()) for _, line in LINES) > 80
+    assert {name for name, _ in LINES} >= {"README.md", "README.zh.md", "language.md", "selection.md", "doctor.md"}
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_a_command_line_is_understood(page: str, line: str, capsys):
+    words = shlex.split(line)
+    if words[0] == "python":
+        assert (ROOT / words[1]).is_file(), line
+        return
+    words = words[1:]
+    for cut in ("|", ">", "2>&1", "&&"):
+        words = words[: words.index(cut)] if cut in words else words
+    command = next((word for word in words if not word.startswith("-")), None)
+    if command is None or PLACEHOLDER.match(command):
+        return
+    assert command in known_commands(), f"{page}: {line}"
+    parser = build_parser(command)
+    own, flags = split_flags(parser, command, words)
+    if is_form(words):
+        return
+    try:
+        args = parser.parse_args(own)
+    except SystemExit:
+        pytest.fail(f"{page}: {line}\n{capsys.readouterr().err}")
+    if flags:
+        assert getattr(args, "takes_flags", False), f"{page}: {line}: {command} takes no settings"
+    recipe = getattr(args, "recipe", None)
+    if isinstance(recipe, str) and recipe.endswith(".toml") and (ROOT / recipe).is_file():
+        try:
+            load_recipe(ROOT / recipe, flags)
+        except (ConfigError, DataError) as error:
+            pytest.fail(f"{page}: {line}\n{error}")
+        except AnygrpoError:
+            pass

@@ -1,0 +1,46 @@
+"""Examples in docstrings give what they say, and Python blocks of the guides are Python with imports that exist."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+RUN = re.compile(r"^ *>>> (?!.*SKIP).+$", re.MULTILINE)
+WITH_EXAMPLES = [p for p in sorted(SOURCE.rglob("*.py")) if RUN.search(p.read_text(encoding="utf-8"))]
+PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_examples_in_docstrings(path):
+    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.attempted
+    assert not result.failed
+
+
+def blocks() -> list[tuple[str, str]]:
+    """(page, code) of every Python block."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found += [(page.name, textwrap.dedent(code)) for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
+    return found
+
+
+@pytest.mark.parametrize(("page", "code"), blocks())
+def test_python_blocks_parse_and_their_imports_exist(page, code):
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "anygrpo":
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name), f"{page}: from {node.module} import {name.name}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "anygrpo":
+            assert hasattr(importlib.import_module("anygrpo"), node.attr), f"{page}: anygrpo.{node.attr}"
