@@ -86,3 +86,11 @@ def test_turns_sum_to_the_sample(shape, seed):
     rewards = credit.by_turn(total, paid, 0.3, exists)
     assert torch.allclose(rewards.sum(-1).float(), total, atol=1e-5)
     assert bool((rewards[~exists] == 0).all())
+
+
+def test_parts_by_hand():
+    """Part 0 earns 1, 3, 2: centred -1, 1, 0. Part 1 exists in two samples: 4 and 0. No part sees another's."""
+    rewards = torch.tensor([[[1.0, 4.0], [3.0, 0.0], [2.0, 9.0]]])
+    exists = torch.tensor([[[True, True], [True, True], [True, False]]])
+    made = credit.parts(rewards, exists, compare("centred"), 1.0)
+    assert made.tolist() == [[[-1.0, 2.0], [1.0, -2.0], [0.0, 0.0]]]

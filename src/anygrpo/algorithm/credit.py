@@ -61,6 +61,13 @@ def process(rewards: Tensor, exists: Tensor, compare: Compare, discount: float) 
     return torch.where(exists, to_go(torch.where(exists, each, 0.0), discount), 0.0)
 
 
+def parts(rewards: Tensor, exists: Tensor, compare: Compare, discount: float) -> Tensor:
+    """Each part's own reward, compared with the same part of the group's other samples (a pixel's in PixelRL,
+    Furuta et al., arXiv 1912.07190); no part is paid for another."""
+    made = [compare(rewards[..., k], exists[..., k]) for k in range(rewards.shape[-1])]
+    return torch.where(exists, torch.stack(made, -1).to(rewards), 0.0)
+
+
 def outcome(rewards: Tensor, exists: Tensor, compare: Compare, discount: float) -> Tensor:
     """The sample's whole reward for each of its turns, compared in its group."""
     whole = compare(rewards.sum(-1), exists.any(-1)).to(rewards)

@@ -151,6 +151,13 @@ CREDITS = (
         "组内所有轮的奖励一起比较，每轮取自身及之后各轮之和。",
         "GRPO, 2402.03300, 4.1.3", ("discount",),
     ),
+    Card(
+        "credit", "parts", "anygrpo.algorithm.credit:parts", "A(r_k) among the group's samples at part k",
+        "Each part of an output (a patch, a pixel) has its own reward and is compared with the same part of the "
+        "group's other samples: task.reward_patch.",
+        "输出的每个部分（图块、像素）有自己的奖励，与组内其他样本的同一部分比较：task.reward_patch。",
+        "per pixel: PixelRL, 1912.07190",
+    ),
 )  # fmt: skip
 
 _MISMATCH = (

@@ -96,8 +96,9 @@ class Rollout:
             None: not said; then T is, where every sample has all T decisions.
         weights: weight of each component in the reward (1 where not named).
         present: [P, G] bool: False where this group has fewer samples than another: nothing was drawn there.
-        turn: [P, G, T] int16: the turn that a decision belongs to, from 0; all 0 where there is one turn.
-        turn_rewards: [P, G, K]: what an environment paid for each turn, NaN where nothing.
+        turn: [P, G, T] int16: the turn (or part of the output) that a decision belongs to, from 0; all 0 where there is
+            one.
+        turn_rewards: [P, G, K]: what an environment paid for each turn, or a task for each part; NaN where nothing.
         prompt_id: [P] int64: the same number for the same prompt, where the loop keeps account of prompts; else 0.
     """
 
@@ -172,6 +173,7 @@ class Rollout:
             valid=valid,
             reasons=reasons,
             weights=scores.weights,
+            turn_rewards=self.turn_rewards if scores.parts is None else scores.parts.to(rewards),
         )
 
     def live_groups(self) -> Tensor:

@@ -25,6 +25,8 @@ class Scores:
         reasons: (p, g) -> why that sample is invalid.
         weights: weight of each component in the reward (1 where not named).
         faults: [P, G] bool: invalid through no fault of the answer (a machine, a tool, an endpoint failed); None: none.
+        parts: [P, G, K]: what each part of an output earned (a patch of a picture), NaN where there is none; `credit =
+            "parts"` pays decisions by it. None: there are no parts.
     """
 
     rewards: Tensor
@@ -33,6 +35,7 @@ class Scores:
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     faults: Tensor | None = None
+    parts: Tensor | None = None
 
 
 def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:

@@ -25,8 +25,9 @@ from anygrpo.gates.sizes import COLUMNS, by_size, evaluation, shape_leaves, toge
 
 IMITATED = "imitated"
 """Leaf of a supervised stage's rows: their log-probs are no one's, and not computed beside its loss."""
-COUNTS = "drawn"
-"""Numbers that the edge guard moved and numbers drawn, per row; not kept."""
+PARTS = "parts"
+"""The element of a map that each decision is for; the rollout's `turn`, not kept."""
+COUNTS = "drawn"  # numbers that the edge guard moved and numbers drawn, per row; not kept
 OF_OUTPUT = frozenset({"supervised", "consistency"})
 """What `evaluate` needs the output for; without them a pass may end at its last gate."""
 
@@ -271,7 +272,7 @@ class StochasticPolicy(Policy):
         ]
         samples, log_probs, mask = joined(parts)
         samples[COLUMNS] = torch.full(mask.shape[:2], mask.shape[2], device=mask.device)
-        return Rollout.of(samples, log_probs, mask)
+        return Rollout.of(samples, log_probs, mask, turn=samples.pop(PARTS))
 
     def _part(self, prompts: list[Any], places: list[int], group_size: int, run: Callable[[Named], Named]) -> Part:
         keys = self._keys(prompts[places[0]])
@@ -288,7 +289,8 @@ class StochasticPolicy(Policy):
     def _outcome(self, given: Named, choose: Choose) -> Named:
         output, tape = self.run([given[key] for key in self.inputs], choose)
         values = {SITE + name: value for name, value in tape.values().items()}
-        return values | {"restored": output, "log_probs": tape.log_probs(), "decided": tape.mask()}
+        told = {"log_probs": tape.log_probs(), "decided": tape.mask(), PARTS: tape.parts().expand(tape.rows, -1)}
+        return values | {"restored": output} | told
 
     @contextmanager
     def seeded(self, seed: int) -> Iterator[None]:

@@ -132,6 +132,14 @@ class Tape:
         """[n, T] bool: decisions that were taken."""
         return torch.cat([site.mask() for site in self.sites.values()], 1)
 
+    def parts(self) -> Tensor:
+        """[T] int16: the element of its map that a decision is for; all 0 where sites differ in their elements."""
+        widths = {s.mask().shape[1] for s in self.sites.values()}
+        device = next(iter(self.sites.values())).value.device
+        if len(widths) > 1 or any(s.per == "site" for s in self.sites.values()):
+            return torch.zeros(self.width, dtype=torch.int16, device=device)
+        return torch.arange(widths.pop(), dtype=torch.int16, device=device).repeat(len(self.sites))
+
     def entropy(self) -> Tensor:
         """[n, T], exact (differential for continuous sites)."""
         return self._all(lambda s: s.distribution.entropy())
@@ -164,7 +172,7 @@ def _refuse_a_second_run(name: str) -> None:
     Raises:
         ConfigError: this site lies in such a part.
     """
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # pyright: ignore[reportAttributeAccessIssue]
     again = hooks is not None and getattr(hooks[0], "__module__", "") == "torch.utils.checkpoint"
     if (again and not AGAIN.get()) or not torch.is_grad_enabled():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What turns earned, as advantages of their decisions."""
+"""What turns and parts earned, as advantages of their decisions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def credited(rollout: Rollout, mask: Tensor, a: AlgorithmConfig, compare: credit
         ConfigError: the environment paid for turns, and the recipe's rewards leave that out.
     """
     paid = rollout.turn_rewards
+    if a.credit == "parts":
+        return _of_parts(rollout, mask, compare)
     if bool(paid.isfinite().any()) and PAYS not in rollout.components:
         raise ConfigError(
             f"credit = {a.credit!r}, but what the environment pays is no reward of this task",
@@ -34,4 +36,24 @@ def credited(rollout: Rollout, mask: Tensor, a: AlgorithmConfig, compare: credit
     wide = torch.nn.functional.pad(paid, (0, exists.shape[-1] - paid.shape[-1]), value=torch.nan)
     rewards = credit.by_turn(rollout.rewards, wide, rollout.weights.get(PAYS, 1.0), exists)
     made = chosen("credit", a.credit).function(rewards, exists, compare, a.discount)
+    return credit.spread(made, rollout.turn, mask)
+
+
+def _of_parts(rollout: Rollout, mask: Tensor, compare: credit.Compare) -> Tensor:
+    """[P, G, T]: the part's own reward, compared at the same part of the group.
+
+    Raises:
+        ConfigError: the task pays no parts, or other parts than the policy decides.
+    """
+    paid, decided = rollout.turn_rewards, int(rollout.turn.max()) + 1
+    if not bool(paid.isfinite().any()):
+        cure = "task.reward_patch pays the patches of a picture (a task of your own: Scores.parts)"
+        raise ConfigError('credit = "parts", but the task pays no parts', cure)
+    if paid.shape[-1] != decided:
+        raise ConfigError(
+            f'credit = "parts": the task pays {paid.shape[-1]} parts, and the policy decides {decided}',
+            "take task.reward_patch = policy.patch, and gates that are all maps of that size (per element)",
+        )
+    exists = credit.existing(rollout.turn, mask, decided) & paid.isfinite()
+    made = credit.parts(torch.where(exists, paid, 0.0), exists, compare, 0.0)
     return credit.spread(made, rollout.turn, mask)

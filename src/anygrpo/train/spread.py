@@ -145,6 +145,17 @@ class Spread:
         return parts if any(isinstance(s, Pending) for _, s in made) else parts.result()
 
 
+def _parts(done: list[tuple[list[int], Scores]], shape: tuple[int, int]) -> Tensor | None:
+    """[P, G, K] of what each part earned, NaN where there is none; None where no task pays parts."""
+    paid = [(at, s.parts) for at, s in done if s.parts is not None]
+    if not paid:
+        return None
+    out = torch.full((*shape, max(x.shape[2] for _, x in paid)), math.nan)
+    for at, x in paid:
+        out[torch.tensor(at), : x.shape[1], : x.shape[2]] = x.to("cpu", torch.float32)
+    return out
+
+
 @dataclass(frozen=True)
 class _Parts:
     """Scores of some prompts each, waited for together."""
@@ -173,4 +184,5 @@ class _Parts:
             {(at[p], g): why for at, s in done for (p, g), why in s.reasons.items()},
             {name: w for s in every for name, w in s.weights.items()},
             faults,
+            _parts(done, self.shape),
         )

@@ -187,6 +187,9 @@ class RestorationConfig(Section):
     "What PSNR and SSIM are of. y: luma (ITU-R BT.601, 16 to 235), as papers on rain and super-resolution have it."
     shave: int = Field(0, ge=0)
     "Pixels left out at each border by PSNR and SSIM."
+    reward_patch: int = Field(0, ge=0)
+    """Each patch of so many pixels a side also earns its own PSNR, which `algorithm.credit = "parts"` pays the
+    decisions of that patch (policy.patch of the toolbox). 1: every pixel. 0: none."""
     relative: bool = False
     "Reward the gain over the degraded picture: takes most of a picture's difficulty out of the reward."
     perceptual: list[PerceptualConfig] = Field(default_factory=list)

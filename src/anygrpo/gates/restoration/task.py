@@ -13,9 +13,10 @@ from anygrpo.core.task import Scores, Stored, Task, epoch_indices
 from anygrpo.errors import ConfigError
 from anygrpo.gates.restoration import worst
 from anygrpo.gates.restoration.degradations import enlarged
+from anygrpo.gates.restoration.patches import placed, rewards_by_patch
 from anygrpo.gates.restoration.photographs import Picture
 from anygrpo.gates.restoration.pool import HeldOut, Pool, Prompt, by_group, mixed
-from anygrpo.gates.restoration.quality import Quality
+from anygrpo.gates.restoration.quality import Quality, as_saved
 from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.strips import write_strips
 
@@ -84,7 +85,7 @@ class RestorationTask(Task):
                     reasons[p, g] = "shape differs from the clean picture"
                 else:
                     by_size.setdefault(x.shape, []).append((p, g))
-        rewards, components = torch.zeros(shape), {}
+        rewards, components, parts = torch.zeros(shape), {}, []
         for places in by_size.values():
             p, g = torch.tensor(places).T
             restored = torch.stack([outputs[i][j] for i, j in places])
@@ -96,10 +97,13 @@ class RestorationTask(Task):
             rewards[p, g] = self.quality.reward(values) - self._start(prompts, p.tolist())
             for name, x in values.items():
                 components.setdefault(name, torch.zeros(shape))[p, g] = x
+            if side := self.config.reward_patch:
+                saved, c = as_saved(restored.nan_to_num()), self.config
+                parts.append((p, g, rewards_by_patch(saved, clean, side, c.psnr_low, c.psnr_high)))
         valid = torch.ones(shape, dtype=torch.bool)
         for place in reasons:
             valid[place] = False
-        return Scores(rewards, components, valid, reasons)
+        return Scores(rewards, components, valid, reasons, parts=placed(parts, shape) if parts else None)
 
     def _start(self, prompts: list[Prompt], places: list[int]) -> Tensor:
         """[n]: the reward of the degraded pictures themselves where rewards are relative, else 0."""
