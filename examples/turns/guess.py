@@ -21,20 +21,25 @@ def number_in(text: str) -> int | None:
 
 
 class Guess:
-    """A wrong guess costs 0.1, the right one is worth 1."""
+    """The right guess is worth 1, and a tenth less for each one before it; a wrong one is worth nothing.
+
+    Nothing is worth less than that: a cost of wrong guesses would teach to say nothing until the tokens end.
+    """
 
     def reset(self, row: dict) -> None:
         """The row's prompt stays as it is: nothing to add."""
         self.number, self.low, self.high = row["number"], row["low"], row["high"]
+        self.wrong = 0
 
     def step(self, messages: list[dict], calls: list[dict]) -> tuple:
         """What is said to the last guess, its reward, and whether the game is over."""
         guess = number_in(messages[-1]["content"])
         if guess == self.number:
-            return None, 1.0, True
+            return None, 1.0 - 0.1 * self.wrong, True
+        self.wrong += 1
         if guess is None or not self.low <= guess <= self.high:
-            return f"Guess from {self.low} to {self.high}.", -0.1, False
-        return "higher" if guess < self.number else "lower", -0.1, False
+            return f"Guess from {self.low} to {self.high}.", 0.0, False
+        return "higher" if guess < self.number else "lower", 0.0, False
 
 
 def found(prompts: list, outputs: list[str], number: list[int], **columns: list) -> list[float]:

@@ -9,6 +9,8 @@ from anygrpo.language import build as causal_lm
 from anygrpo.language.compute import narrow
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.recipe.algorithm import OptimizerConfig
+from anygrpo.train.update import Updater
 
 PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w7 w2 w2 w40 w11 w12"}]
 
@@ -160,3 +162,17 @@ def test_a_graph_that_has_lost_its_casts_says_so():
     scored(p, r)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         old.backward()
+
+
+@pytest.mark.parametrize("train", ["all", "lora"])
+def test_the_training_pass_follows_the_optimizers_own_step(train):
+    """With nothing sampled in between, as in a supervised stage: a fused step is no change that torch counts."""
+    p = policy(train=train)
+    rollout = p.sample(PROMPTS, 2, seed=0)
+    updater = Updater(p, OptimizerConfig())
+    before = scored(p, rollout).log_probs.detach()
+    assert any(group["fused"] for group in updater.optimizer.param_groups)
+    for _ in range(2):
+        (-scored(p, rollout).log_probs.sum()).backward()
+        updater.step(0.05, False)
+    assert (scored(p, rollout).log_probs - before).abs().max() > 0.05

@@ -208,6 +208,8 @@ class Updater:
                 torch._foreach_mul_([local(p.grad) for p in self.parameters if p.grad is not None], scale)
             before = [p.detach().clone() for p in self.parameters] if measure else []
             self.optimizer.step()
+            # A fused step does not count as a change of the weights; what keeps casts of them goes by that count.
+            torch.autograd.graph.increment_version(self.parameters)
             if measure:
                 size = total_norm(before).clamp(min=1e-30)
                 for b, p in zip(before, self.parameters):

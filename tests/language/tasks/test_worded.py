@@ -73,7 +73,7 @@ def test_the_game():
     game.reset({"number": 7, "low": 1, "high": 16})
     said = [game.step([{"role": "assistant", "content": text}], []) for text in ("I say 5.", "9", "40", "x", "7")]
     assert [s[0] for s in said] == ["higher", "lower", "Guess from 1 to 16.", "Guess from 1 to 16.", None]
-    assert [s[1] for s in said] == [-0.1, -0.1, -0.1, -0.1, 1.0]
+    assert [s[1] for s in said] == [0.0, 0.0, 0.0, 0.0, 0.6]
     assert [s[2] for s in said] == [False] * 4 + [True]
     assert guess.found([0, 0, 0], ["5\n\n7", "7\n\n5", ""], [7, 7, 7]) == [1.0, 0.0, 0.0]
     played = guess.weak_game(1, 16, 7, random.Random(0))
