@@ -257,3 +257,22 @@ def test_shell_words():
     assert words.overrides(["+a.b=True", "c.d='[\"x\"]'", "PYTHONPATH=.", "e.f=null"]) == {
         "a.b": True, "c.d": '["x"]', "e.f": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "path", "split"),
+    [
+        ("load_dataset('json', data_files='a.jsonl', split='train')", "a.jsonl", None),
+        ("load_dataset('json', data_files={'train': 'a.jsonl', 'test': 'b.jsonl'})['train']", "a.jsonl", None),
+        ("load_dataset('parquet', data_files=['a.parquet'])", "a.parquet", None),
+        ("Dataset.from_json('a.jsonl').shuffle(seed=1)", "a.jsonl", None),
+        ("load_from_disk('saved')", "saved", None),
+        ("load_dataset('o/d', split='train').train_test_split(test_size=10)['train']", "o/d", "train"),
+        ("Dataset.from_list(rows)", "train.jsonl", None),
+    ],
+)
+def test_where_the_prompts_come_from(here, capsys, made, path, split):
+    (here / "own.py").write_text(f"GRPOTrainer('m/m', 'r/m', GRPOConfig(max_steps=1), {made})\n")
+    recipe, _ = adopted(capsys, "own.py")
+    assert (recipe["task"]["path"], recipe["task"].get("split")) == (path, split)
+    assert recipe["task"]["rewards"] == [{"kind": "reward_model", "model": "r/m"}]

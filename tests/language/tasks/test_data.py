@@ -1,6 +1,7 @@
 """Data in the forms people have it: the same rows whatever the form, and each fault with its place."""
 
 import csv
+import gzip
 import json
 
 import pytest
@@ -12,6 +13,14 @@ from anygrpo.language.tasks.jsonl import Jsonl
 from anygrpo.language.tasks.messages import clean_prompt
 
 ROWS = [{"prompt": f"{i} + 1?", "answer": str(i + 1)} for i in range(6)]
+
+
+def _zipped(file):
+    plain = file.with_name("plain")
+    _csv(plain, ";")
+    with gzip.open(file, "wb") as out:
+        out.write(plain.read_bytes())
+    plain.unlink()
 
 
 def _csv(file, delimiter=","):
@@ -29,6 +38,10 @@ WRITERS = {
     "lines.json": lambda f: f.write_text("".join(json.dumps(r) + "\n" for r in ROWS)),
     "b.csv": _csv,
     "b.tsv": lambda f: _csv(f, "\t"),
+    "semicolons.csv": lambda f: _csv(f, ";"),
+    "splits.json": lambda f: f.write_text(json.dumps({"train": ROWS, "test": ROWS[:2]})),
+    "a.jsonl.gz": lambda f: f.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in ROWS).encode())),
+    "b.csv.gz": _zipped,
 }
 
 
@@ -38,6 +51,20 @@ def test_every_form_gives_the_same_rows(tmp_path, name):
     rows = read_rows(str(tmp_path / name), "prompt")
     assert [row for _, row in rows] == ROWS
     assert [n for n, _ in rows] == [1, 2, 3, 4, 5, 6]
+
+
+def test_splits_inside_a_json_file_and_broken_gzip(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"validation": ROWS, "test": ROWS[:2]}))
+    assert len(read_rows(str(tmp_path / "a.json"), "prompt", "test")) == 2
+    with pytest.raises(DataError, match=r"splits \['test', 'validation'\]"):
+        read_rows(str(tmp_path / "a.json"), "prompt")
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"prompt": "a"}\n' * 999)[:40])
+    with pytest.raises(DataError, match="gzip"):
+        read_rows(str(tmp_path / "cut.jsonl.gz"), "prompt")
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b'{"prompt": "a"}\n{'))
+    with pytest.raises(DataError, match="broken JSON") as caught:
+        read_rows(str(tmp_path / "b.jsonl.gz"), "prompt")
+    assert "b.jsonl.gz, line 2" in str(caught.value)
 
 
 def test_a_folder_of_files_and_its_split(tmp_path):

@@ -17,6 +17,8 @@ _FROM_PEFT = {
 }  # fmt: skip
 _PEFT = {"lora_r": 8, "lora_alpha": 8, "lora_dropout": 0.0}
 """LoraConfig's own defaults, where a script builds one."""
+_BUILDERS = ("json", "csv", "parquet", "arrow", "text")
+_LOADERS = ("load_dataset", "load_from_disk", "from_json", "from_csv", "from_parquet")
 _CHANGES = (
     "map",
     "filter",
@@ -153,6 +155,15 @@ class _Script:
         named = {k.arg: self.value(k.value) for k in source.keywords if k.arg}
         names = ("path", "name")
         data = dict(zip(names, words)) | named
+        if _name(source.func) != "load_dataset":  # from_json(file), load_from_disk(folder)
+            data = {"path": next(iter([*words, *named.values()]), None)}
+        if data.get("path") in _BUILDERS and "data_files" in data:
+            files = data["data_files"]
+            files = files.get(data.get("split", "train"), Unknown(str(files))) if isinstance(files, dict) else files
+            data["path"] = files[0] if isinstance(files, list) and len(files) == 1 else files
+            data.pop("split", None)
+        if isinstance(data.get("path"), list):
+            self.out.notes.append(f"the data are several files ({data['path']}): put them in one folder")
         if isinstance(data.get("path"), str):
             self.out.data["path"] = data["path"]
         elif isinstance(data.get("path"), Unknown):
@@ -173,7 +184,7 @@ class _Script:
                 node = node.value
             elif isinstance(node, ast.IfExp):
                 node = node.body
-            elif isinstance(node, ast.Call) and _name(node.func) == "load_dataset":
+            elif isinstance(node, ast.Call) and _name(node.func) in _LOADERS:
                 return node, changes
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
                 changes.append(node)

@@ -1,12 +1,14 @@
-"""Rows of a data set as people have it: JSON Lines, JSON, CSV, Parquet, a saved `datasets` folder, a Hub name."""
+"""Rows of a data set as people have it: JSON Lines, JSON, CSV, Parquet, a saved `datasets` folder, a Hub name. Text
+files may be compressed by gzip (.jsonl.gz)."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.language.tasks.messages import clean_prompt
@@ -21,7 +23,18 @@ _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
 
 def place(path: str, number: int) -> str:
     """Where a row stands: its line, or its number in files that are not read by lines."""
-    return f"{path}, {'line' if Path(path).suffix in LINES else 'row'} {number}"
+    return f"{path}, {'line' if _form(Path(path)) in LINES else 'row'} {number}"
+
+
+def _form(file: Path) -> str:
+    """The suffix that says what a file is."""
+    return (file.with_suffix("") if file.suffix == ".gz" else file).suffix
+
+
+def _opened(file: Path, newline: str | None = None) -> TextIO:
+    if file.suffix == ".gz":
+        return gzip.open(file, "rt", encoding="utf-8-sig", newline=newline)
+    return file.open(encoding="utf-8-sig", newline=newline)
 
 
 def read_rows(path: str, prompt_column: str, split: str = "train", subset: str | None = None) -> list[Row]:
@@ -42,8 +55,8 @@ def _objects(path: str, split: str, subset: str | None) -> Iterator[tuple[int, A
     if file.is_dir():
         yield from _folder(file, split, subset)
     elif file.is_file():
-        yield from _file(file, path)
-    elif path.count("/") == 1 and not path.startswith((".", "/", "~")) and file.suffix not in FILES:
+        yield from _file(file, path, split)
+    elif path.count("/") == 1 and not path.startswith((".", "/", "~")) and _form(file) not in FILES:
         yield from enumerate(_hub(path, split, subset), 1)
     else:
         raise DataError(f"no data file {path}, looked in {Path.cwd()}", "correct task.path")
@@ -55,13 +68,13 @@ def _folder(folder: Path, split: str, subset: str | None) -> Iterator[tuple[int,
         saved = datasets.load_from_disk(str(folder))
         yield from enumerate(_split(saved, split, str(folder)), 1)
         return
-    files = sorted(f for f in folder.rglob("*") if f.suffix in FILES and f.is_file())
+    files = sorted(f for f in folder.rglob("*") if _form(f) in FILES and f.is_file())
     named = [f for f in files if split in f.stem]
     if not files:
         raise DataError(f"{folder} holds no data: no {', '.join(FILES)} and no saved data set", "correct task.path")
     count = 0
     for file in named or files:
-        for _, value in _file(file, str(file)):
+        for _, value in _file(file, str(file), split):
             count += 1
             yield count, value
 
@@ -84,15 +97,20 @@ def _hub(name: str, split: str, subset: str | None) -> Any:
         raise DataError(f"cannot load the data set {name!r}, split {split!r}: {first}", "correct task.path") from None
 
 
-def _file(file: Path, path: str) -> Iterator[tuple[int, Any]]:
+def _file(file: Path, path: str, split: str) -> Iterator[tuple[int, Any]]:
     try:
-        yield from _READERS.get(file.suffix, _lines)(file, path)
+        if _form(file) == ".json":
+            yield from _json(file, path, split)
+        else:
+            yield from _READERS.get(_form(file), _lines)(file, path)
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise DataError(f"{path} is not a whole gzip file: {error}", "write it again") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8") from None
 
 
 def _lines(file: Path, path: str) -> Iterator[tuple[int, Any]]:
-    with file.open(encoding="utf-8-sig") as lines:
+    with _opened(file) as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 yield number, _parsed(line, f"{path}, line {number}")
@@ -106,9 +124,11 @@ def _parsed(text: str, where: str) -> Any:
         raise DataError(f"{where}: broken JSON: {detail}", "write one JSON object a line") from None
 
 
-def _json(file: Path, path: str) -> Iterator[tuple[int, Any]]:
-    """A list of objects, an object whose only list they are, columns of one length, or JSON Lines by another name."""
-    text = file.read_text(encoding="utf-8-sig")
+def _json(file: Path, path: str, split: str) -> Iterator[tuple[int, Any]]:
+    """A list of objects, an object whose only list they are, columns of one length, splits by name, or JSON Lines by
+    another name."""
+    with _opened(file) as opened:
+        text = opened.read()
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -120,7 +140,10 @@ def _json(file: Path, path: str) -> Iterator[tuple[int, Any]]:
         raise DataError(f"{path}: broken JSON: {error}", "write a list of objects") from None
     if isinstance(value, dict):
         lists = {k: v for k, v in value.items() if isinstance(v, list)}
-        if len(lists) == 1:
+        of_objects = all(v and all(isinstance(row, dict) for row in v) for v in lists.values())
+        if len(lists) > 1 and of_objects and not {"prompt", "messages"} & lists.keys():
+            value = _split(lists, split, path)
+        elif len(lists) == 1:
             value = next(iter(lists.values()))
         elif lists and len(lists) == len(value) and len({len(v) for v in lists.values()}) == 1:
             value = [dict(zip(lists, row)) for row in zip(*lists.values())]
@@ -134,12 +157,20 @@ def _json(file: Path, path: str) -> Iterator[tuple[int, Any]]:
 def _csv(file: Path, path: str) -> Iterator[tuple[int, Any]]:
     """Cells are texts; one that holds a JSON list or object is read as such."""
     csv.field_size_limit(2**30)
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
+    with _opened(file, newline="") as lines:
+        head = lines.readline()
+        lines.seek(0)
+        reader = csv.DictReader(lines, delimiter="\t" if _form(file) == ".tsv" else _delimiter(head))
         for number, row in enumerate(reader, 1):
             if None in row:
                 raise DataError(f"{path}, row {number} has more cells than the header", "quote cells with commas")
             yield number, {name: _cell(value) for name, value in row.items()}
+
+
+def _delimiter(head: str) -> str:
+    """The sign that parts the names of the header: the commonest of these, outside quotes; a comma where none is."""
+    bare = "".join(head.split('"')[::2])
+    return max(",;\t|", key=bare.count)
 
 
 def _cell(value: Any) -> Any:
@@ -160,7 +191,7 @@ def _parquet(file: Path, path: str) -> Iterator[tuple[int, Any]]:
     yield from enumerate(table.to_pylist(), 1)
 
 
-_READERS = {".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}
+_READERS = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet}
 
 
 def _package(name: str, what: str) -> Any:
