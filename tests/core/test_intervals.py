@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anygrpo.core.intervals import arms, hierarchical, interval, t_quantile
+from anygrpo.core.intervals import _passes, arms, hierarchical, interval, of_prompts, rate, t_quantile
 
 
 def test_t_by_hand():
@@ -65,3 +65,40 @@ def test_a_bootstrap_over_many_seeds_agrees_with_arms():
     a, b = (torch.randn(20, 1, generator=generator) + torch.randn(20, 50, generator=generator) for _ in "ab")
     found, (low, high) = arms(a, b), hierarchical(a, b)
     assert high - low == pytest.approx(found.high - found.low, rel=0.25)
+
+
+def test_a_rate_by_hand_stays_within_0_and_1():
+    """Clopper-Pearson of 9 of 10, and of 20 of 20: .025^(1/20)."""
+    found = rate(torch.tensor([1.0] * 9 + [0.0]))
+    assert (found.low, found.high) == (pytest.approx(0.55498, abs=1e-5), pytest.approx(0.99747, abs=1e-5))
+    assert interval(torch.tensor([1.0] * 9 + [0.0])).high > 1
+    sure = rate(torch.ones(20))
+    assert (sure.low, sure.high) == (pytest.approx(0.025**0.05), 1.0)
+    none = rate(torch.zeros(20))
+    assert (none.low, none.high) == (0.0, pytest.approx(1 - 0.025**0.05))
+    with pytest.raises(ValueError, match="are no rates"):
+        rate(torch.tensor([0.2, 1.2]))
+
+
+def test_a_rate_of_shares_by_hand():
+    """Units .25, .75, .5: spread .125, with a unit at 0 and one at 1 .625; 12 x .25 / .625 = 4.8 trials, 2.4 passed."""
+    from scipy.stats import beta
+
+    found = rate(torch.tensor([0.25, 0.75, 0.5]))
+    assert found.low == pytest.approx(beta.ppf(0.025, 2.4, 3.4), abs=1e-9)
+    assert found.high == pytest.approx(beta.ppf(0.975, 3.4, 2.4), abs=1e-9)
+    doubled = rate(torch.tensor([0.25, 0.75, 0.5]).repeat_interleave(2), ["a", "a", "b", "b", "c", "c"])
+    assert (doubled.low, doubled.high, doubled.units) == (pytest.approx(found.low), pytest.approx(found.high), 3)
+
+
+@pytest.mark.parametrize(("prompts", "share", "samples"), [(20, 0.95, 1), (20, 0.9, 8), (50, 0.5, 8)])
+def test_rates_hold_the_truth(prompts, share, samples):
+    generator = torch.Generator().manual_seed(3)
+    found = [rate(_passes(prompts, share, samples, generator)) for _ in range(400)]
+    assert sum(x.low <= share <= x.high for x in found) / 400 >= 0.93
+    assert all(0 <= x.low <= x.high <= 1 for x in found)
+
+
+def test_rewards_of_0_and_1_are_rates_and_others_are_not():
+    assert of_prompts(torch.tensor([1.0, 0.0, 1.0])) == rate(torch.tensor([1.0, 0.0, 1.0]))
+    assert of_prompts(torch.tensor([1.0, 0.5, 1.0])) == interval(torch.tensor([1.0, 0.5, 1.0]))

@@ -46,3 +46,12 @@ class Taught(Even):
 
     def stored(self, prompts: list[Any]) -> Stored:
         return Stored([["w2 w4 w6"] if len(p["prompt"].split()) % 3 else [] for p in prompts])
+
+
+class Parts(Even):
+    """Even words in two parts: how many are even, and how few they are."""
+
+    def score(self, prompts: list[Any], outputs: list[list[Any]]) -> Scores:
+        even = super().score(prompts, outputs).rewards
+        short = torch.tensor([[1 / (1 + len(text.split())) for text in row] for row in outputs])
+        return Scores(even + short, {"even": even, "short": short})

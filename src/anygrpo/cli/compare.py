@@ -217,12 +217,14 @@ def _policy(found: dict[str, Any], zh: bool) -> list[str]:
     lines = []
     for key, name in (("kl_a_to_b", "KL(A || B)"), ("kl_b_to_a", "KL(B || A)")):
         x = found[key]
-        sample, decision = f"{x['per_sample']:.3g} ± {x['per_sample_se']:.2g}", f"{x['per_decision']:.3g}"
+        sample = f"{x['per_sample']:.3g} [{x['per_sample_low']:.2g}, {x['per_sample_high']:.2g}]"
+        decision = f"{x['per_decision']:.3g}"
         exact = (
             "" if x["exact_per_decision"] is None else f", {'精确' if zh else 'exact'} {x['exact_per_decision']:.3g}"
         )
         unit = ("每样本", "每决策") if zh else ("a sample", "a decision")
-        lines.append(f"{name}: {sample} {unit[0]}, {decision} {unit[1]}{exact}")
+        stored = "" if x["own_samples"] else "（用存储的动作估计，不是 KL）" if zh else " (of stored actions: no KL)"
+        lines.append(f"{name}: {sample} {unit[0]}, {decision} {unit[1]}{exact}{stored}")
     top = found["modules"][:5]
     moves = "; ".join(f"{r['module']} {r['a']:.1e} | {r['b']:.1e} | {r['between']:.1e}" for r in top)
     lines.append(("权重相对变化（A | B | 之间）：" if zh else "relative change of weights (A | B | between): ") + moves)

@@ -76,6 +76,44 @@ def interval(values: Tensor, clusters: Sequence[object] | None = None, span: flo
     return Interval(mean, mean - half, mean + half, n, detectable)
 
 
+def rate(values: Tensor, clusters: Sequence[object] | None = None) -> Interval:
+    """The mean of values [n] in [0, 1] (right or wrong, a prompt's pass@k) with a 95% interval inside [0, 1].
+
+    Clopper-Pearson. Of right and wrong answers it is exact; of shares (a prompt's pass rate) the trials are those that
+    would have the variance found among independent units (Korn and Graubard 1998), in which a unit at 0 and a unit at 1
+    are counted too: few units seldom show a rare hard one. Never narrower than 20 of 20 right deserves.
+
+    Raises:
+        ValueError: no values, or one outside [0, 1].
+    """
+    if values.numel() and (float(values.min()) < 0 or float(values.max()) > 1):
+        raise ValueError(f"values from {float(values.min()):.4g} to {float(values.max()):.4g} are no rates")
+    plain = interval(values, clusters, span=1.0)
+    p, n = plain.mean, plain.units
+    means, sizes = _by_cluster(values.double(), clusters)
+    trials = float(n)
+    if n > 1 and 0 < p < 1 and not bool(((means == 0) | (means == 1)).all()):
+        share = n * sizes / sizes.sum()
+        spread = float((share * (means - p)).square().sum()) + p * p + (1 - p) ** 2
+        trials = p * (1 - p) * n * (n + 1) / spread
+    low, high = _clopper_pearson(p * trials, trials)
+    return Interval(p, low, high, n, plain.detectable)
+
+
+def _clopper_pearson(passed: float, trials: float) -> tuple[float, float]:
+    from scipy.special import betaincinv
+
+    low = 0.0 if passed <= 0 else float(betaincinv(passed, trials - passed + 1, 0.025))
+    high = 1.0 if passed >= trials else float(betaincinv(passed + 1, trials - passed, 0.975))
+    return low, high
+
+
+def of_prompts(values: Tensor) -> Interval:
+    """`rate` where all values are 0 or 1, else `interval`."""
+    right_or_wrong = bool(((values == 0) | (values == 1)).all())
+    return rate(values) if right_or_wrong else interval(values)
+
+
 def _by_cluster(values: Tensor, clusters: Sequence[object] | None) -> tuple[Tensor, Tensor]:
     if clusters is None:
         return values, torch.ones_like(values)
@@ -171,6 +209,10 @@ def coverage(draws: int = 20_000, seed: int = 0) -> list[dict[str, float | str]]
     for n in (9, 40):
         skewed = sum(_holds(interval(normal(n).exp()), math.exp(0.5)) for _ in range(draws))
         rows.append({"what": f"mean of {n} skewed values, t", "coverage": skewed / draws})
+    for n, share, each in ((20, 0.5, 1), (20, 0.95, 1), (50, 0.1, 1), (20, 0.9, 8), (50, 0.5, 8)):
+        found = [rate(_passes(n, share, each, generator)) for _ in range(draws // 4)]
+        held = sum(_holds(x, share) for x in found)
+        rows.append({"what": f"rate {share} over {n} prompts, {each} samples each", "coverage": held / (draws // 4)})
     for seeds in (3, 5):
         held = 0
         for _ in range(draws // 4):
@@ -180,6 +222,15 @@ def coverage(draws: int = 20_000, seed: int = 0) -> list[dict[str, float | str]]
             held += found.low <= 0 <= found.high
         rows.append({"what": f"two recipes, {seeds} seeds each, 60 prompts", "coverage": held / (draws // 4)})
     return rows
+
+
+def _passes(prompts: int, share: float, samples: int, generator: torch.Generator) -> Tensor:
+    """Pass rates of prompts of unequal difficulty: at each prompt p is share or, for one sample, a coin of it."""
+    if samples == 1:
+        return (torch.rand(prompts, generator=generator) < share).double()
+    easy = (torch.rand(prompts, generator=generator) < share).double()  # solved by nearly all samples, or by few
+    at = 0.9 * easy + 0.1 * share
+    return (torch.rand(prompts, samples, generator=generator) < at[:, None]).double().mean(1)
 
 
 def _holds(found: Interval, true: float) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from anygrpo.core.build import build_task
-from anygrpo.core.intervals import interval
+from anygrpo.core.intervals import interval, of_prompts, rate
 from anygrpo.core.task import Task, expect
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened
@@ -63,7 +63,7 @@ def measured(
         raise DataError("the task holds no prompts out", "give --held-out FILE, or a task with held-out prompts")
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     rewards = torch.tensor([row["reward"] for row in rows if not row.get("fault")], dtype=torch.float64)
-    out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "reward": asdict(interval(rewards))}
+    out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "reward": asdict(of_prompts(rewards))}
     if samples > 1:
         out["samples"] = _sampled(opened, task, prompts, samples, k)
     return out
@@ -87,12 +87,12 @@ def _sampled(opened: Opened, task: Task, prompts: int | None, samples: int, k: i
     out: dict[str, Any] = {
         "n": samples,
         "mean": asdict(interval(table.mean(1))),
-        "best": asdict(interval(table.amax(1))),
+        "best": asdict(of_prompts(table.amax(1))),
     }
     if rule is not None:
         wanted: set[int] = {1, samples} | ({k} if k else set())
         for each in sorted(wanted):
-            out[f"pass_at_{each}"] = asdict(interval(pass_at_k(torch.cat(passed), each), span=1.0))
+            out[f"pass_at_{each}"] = asdict(rate(pass_at_k(torch.cat(passed), each)))
     return out
 
 

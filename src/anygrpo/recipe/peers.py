@@ -138,6 +138,7 @@ def _trl_optimizer(near: Nearest, a: AlgorithmConfig, o: OptimizerConfig) -> Non
         "adam_beta1": one, "adam_beta2": two, "adam_epsilon": o.eps, "weight_decay": o.weight_decay,
         "max_grad_norm": o.grad_clip or 0.0,
     }  # fmt: skip
+    near.unless(not o.weight_decay, "weight decay leaves out norms and biases there")
     moving = isinstance(rate, Schedule) and rate.kind != "constant"
     near.unless(not moving, "a schedule that falls to 0 wastes no last step here")
 
