@@ -178,6 +178,7 @@ def verl(a: AlgorithmConfig, clip: tuple[float, float] = (0.2, 0.2)) -> Nearest:
     if a.objective == "ppo":
         near.settings["clip_ratio_c"] = a.dual_clip or 1e9
         near.unless(a.dual_clip is not None, "a dual clip of 3 is always on there, unless clip_ratio_c is large")
+    near.unless(a.objective == "ppo" or a.dual_clip is None, f"no dual clip in {a.objective} there")
     near.unless(a.objective != "sapo" or a.reduction == "sequence_mean", "sapo is always a mean over sequences there")
     near.unless(a.advantage not in ("zscore", "best_gap") or a.epsilon == 1e-6,
                 "1e-6 is added to standard deviations there: epsilon = 1e-6 here")  # fmt: skip
