@@ -74,8 +74,9 @@ def test_accumulation_changes_nothing_on_either_side(tmp_path, reduction):
         ({"beta": 0.3, "epochs": 3, "objective": "gspo", "clip_low": 0.3, "clip_high": 0.3}, {}, {}),
         ({"entropy_coef": 0.3, "reduction": "sequence_mean"}, {}, {}),
         ({}, {"weight_decay": 0.1}, {}),
+        ({"epochs": 3, "clip_low": 0.1, "clip_high": 0.1}, {}, {"epsilon": 0.9, "epsilon_high": 0.9}),
     ],
-    ids=["loss_type", "bnpo", "kl-without-ratio", "gspo-kl", "entropy-mean", "weight_decay"],
+    ids=["loss_type", "bnpo", "kl-without-ratio", "gspo-kl", "entropy-mean", "weight_decay", "clip"],
 )
 def test_what_is_said_to_differ_does(tmp_path, given, optimizer, changed):
     changed = dict(changed)
