@@ -24,7 +24,7 @@ def toy(tmp_path_factory):
     return folder / "run"
 
 
-def test_a_run_is_opened_by_its_best_its_last_or_a_step(toy):
+def test_a_run_is_opened_by_its_best_its_last_or_a_step(toy, monkeypatch):
     last, step = anygrpo.load(toy, "last"), anygrpo.load(toy, 8)
     assert (last.step, step.step) == (10, 8)
     assert not torch.equal(last.policy.net.weight, step.policy.net.weight)
@@ -35,6 +35,13 @@ def test_a_run_is_opened_by_its_best_its_last_or_a_step(toy):
         anygrpo.load(toy, "7")
     with pytest.raises(DataError, match="nothing that can be opened"):
         anygrpo.load(toy / "samples")
+    with pytest.raises(DataError, match="nothing that can be opened"):
+        anygrpo.load(str(toy / "nothing"))
+    monkeypatch.chdir(toy.parent)
+    with pytest.raises(DataError, match="nothing that can be opened"):  # not asked of the Hub
+        anygrpo.load("run/nothing")
+    with pytest.raises(DataError, match=r"cannot load the tokenizer of 'owner/nothing'"):
+        anygrpo.load("owner/nothing")
 
 
 def test_evaluation_gives_the_numbers_that_training_wrote(toy, capsys):

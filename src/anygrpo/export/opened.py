@@ -55,7 +55,7 @@ class Opened:
         given = {key: value for key, value in settings.items() if value is not None}
         for key in given.keys() - known:
             said = f"policies of the {self.family.name} family are not applied with {key!r}"
-            raise ConfigError(said, suggestion(key, known - {"progress"}))
+            raise ConfigError(said, suggestion(key, known - {"progress", "task"}))
         if "recipe" in inspect.signature(act).parameters:
             given["recipe"] = self.recipe
         rows: list[dict[str, Any]] = act(self.policy, inputs, out, **given)

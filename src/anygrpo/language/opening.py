@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from anygrpo.errors import DataError
 from anygrpo.language.build import build
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.settings import CausalLMConfig
@@ -14,20 +14,28 @@ _MARKS = ("config.json", "adapter_config.json")
 
 
 def opened(path: str, like: Any = None, **settings: Any) -> CausalLM | None:
-    """The model as a policy with greedy and sampled answers; None where `path` is a folder of something else, or the
-    name of no model that can be had here.
+    """The model as a policy with greedy and sampled answers; None where `path` is a folder of something else, or a path
+    to nothing.
 
     Args:
         like: a section whose other settings (lengths, sampling, template) are taken over.
+
+    Raises:
+        DataError: a model's name that cannot be had here, or a folder that does not load.
     """
     folder = Path(path)
     if folder.exists() and not any((folder / mark).is_file() for mark in _MARKS) and folder.suffix != ".gguf":
         return None
-    train = "lora" if (folder / "adapter_config.json").is_file() else "all"
-    try:
-        own = like.model_dump(exclude_unset=True) if isinstance(like, CausalLMConfig) else {}
-        return build(CausalLMConfig(**own | {"kind": "causal_lm", "model": path, "train": train} | settings), 0)
-    except DataError:
-        if folder.exists():
-            raise
+    if not folder.exists() and not _may_be_a_name(path):
         return None
+    train = "lora" if (folder / "adapter_config.json").is_file() else "all"
+    own = like.model_dump(exclude_unset=True) if isinstance(like, CausalLMConfig) else {}
+    section = CausalLMConfig.model_validate(own | {"kind": "causal_lm", "model": path, "train": train} | settings)
+    return build(section, 0)
+
+
+def _may_be_a_name(text: str) -> bool:
+    """Whether a text that is no path here may be a model's name: of the Hub, "owner/name"; not below a folder that is
+    here (runs/demo-2, misspelt)."""
+    owner = text.partition("/")[0]
+    return re.fullmatch(r"[\w.-]+(/[\w.-]+)?", text) is not None and not (owner != text and Path(owner).is_dir())
