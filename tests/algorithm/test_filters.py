@@ -78,6 +78,15 @@ def test_top_k_by_reward():
         kept("top_k_by_reward", data, k=1)
 
 
+def test_best_and_worst():
+    data = groups([[1.0, 3, 2, 0, 9], [5, 5, 5, 5, 5]], [[T, T, T, T, F], [T] * 5])
+    assert kept("best_and_worst", data, k=1) == [[F, T, F, T, F], [T, F, F, F, F]]
+    assert kept("best_and_worst", data, k=2) == [[T, T, T, T, F], [T, T, F, F, F]]
+    assert kept("best_and_worst", groups([[1.0, 2, 3, 4, 5, 6]]), k=2) == [[T, T, F, F, T, T]]
+    with pytest.raises(ConfigError, match="k = 0"):
+        kept("best_and_worst", data, k=0)
+
+
 def test_overlong_mask():
     assert kept("overlong_mask", groups([[1.0, 2, 3]], [[T, T, F]], [[T, F, T]])) == [[T, F, F]]
 

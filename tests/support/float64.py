@@ -107,6 +107,10 @@ def kept(groups: Groups, s: dict[str, Any], step: int, steps: int, neutral: bool
             elif v["kind"] == "top_k_by_reward":
                 order = sorted((j for j in range(len(row)) if keep[i][j]), key=lambda j: -row[j])
                 keep[i] = [j in order[: max(1, round(v["k"]))] for j in range(len(row))]
+            elif v["kind"] == "best_and_worst":
+                order = sorted((j for j in range(len(row)) if keep[i][j]), key=lambda j: -row[j])
+                low = sorted((j for j in range(len(row)) if keep[i][j]), key=lambda j: row[j])
+                keep[i] = [j in order[: v["k"]] + low[: v["k"]] for j in range(len(row))]
             elif v["kind"] == "overlong_mask":
                 keep[i] = [k and e for k, e in zip(keep[i], groups.ended[i])]
     if neutral:

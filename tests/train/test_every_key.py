@@ -116,6 +116,7 @@ CASES = [
     filtered("minimum_spread", "spread", 1.0, 0.0),
     filtered("top_k_by_reward", "k", 2, 5),
     filtered("top_k_by_reward", "k", {"kind": "linear", "start": 5.0, "end": 2.0}, 5),
+    filtered("best_and_worst", "k", 1, 2),
     scheduled("start", 0.02, 0.05, end=0.01, kind="linear"),
     scheduled("end", 0.01, 0.0, kind="cosine"),
     scheduled("warmup", 3, 0, kind="cosine"),

@@ -106,6 +106,20 @@ def top_k_by_reward(groups: Groups, *, k: int) -> Tensor:
     return torch.zeros_like(groups.valid).scatter(1, best, True) & groups.valid
 
 
+def best_and_worst(groups: Groups, *, k: int) -> Tensor:
+    """The k best and the k worst valid samples of each group (all of one with 2k or fewer); earlier ones where equal.
+
+    Of many drawn samples those with most to say are trained on (DanceGRPO, arXiv 2505.07818, best-of-N). Advantages are
+    those of the kept samples.
+    """
+    if k < 1:
+        raise ConfigError(f"best and worst by reward with k = {k}", "one of each at least")
+    rewards = groups.rewards.double()
+    down = torch.where(groups.valid, rewards, -torch.inf).sort(stable=True, descending=True).indices[:, :k]
+    up = torch.where(groups.valid, rewards, torch.inf).sort(stable=True).indices[:, :k]
+    return torch.zeros_like(groups.valid).scatter(1, torch.cat([down, up], 1), True) & groups.valid
+
+
 def overlong_mask(groups: Groups) -> Tensor:
     """Samples that finished by themselves (overlong filtering; DAPO, arXiv 2503.14476)."""
     return groups.ended & groups.valid
@@ -132,6 +146,7 @@ FILTERS: dict[str, Filter] = {
     "component_at_least": component_at_least,
     "minimum_spread": minimum_spread,
     "top_k_by_reward": top_k_by_reward,
+    "best_and_worst": best_and_worst,
     "overlong_mask": overlong_mask,
 }
 """Every filter by the name used in recipes."""

@@ -91,6 +91,12 @@ FILTERS = (
         "", ("k",),
     ),
     Card(
+        "filter", "best_and_worst", "anygrpo.algorithm.filters:best_and_worst",
+        "the k best and the k worst samples of each group",
+        "Draws many, trains on those with most to say.", "多抽样，只训练最好和最差的 k 个。",
+        "best-of-N of DanceGRPO, 2505.07818", ("k",),
+    ),
+    Card(
         "filter", "overlong_mask", "anygrpo.algorithm.filters:overlong_mask",
         "samples that finished by themselves",
         "Samples cut off at the limit teach nothing.", "到长度上限被截断的样本不参与学习。", "DAPO, 2503.14476",

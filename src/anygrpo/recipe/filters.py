@@ -53,6 +53,14 @@ class TopKByRewardConfig(Section):
     "Samples kept of each group."
 
 
+class BestAndWorstConfig(Section):
+    """The k best and the k worst samples of each group stay."""
+
+    kind: Literal["best_and_worst"]
+    k: Annotated[int, Field(ge=1)]
+    "Samples kept of either end."
+
+
 class OverlongMaskConfig(Section):
     """Samples cut off at the limit leave."""
 
@@ -71,6 +79,7 @@ FilterConfig = Annotated[
     | ComponentAtLeastConfig
     | MinimumSpreadConfig
     | TopKByRewardConfig
+    | BestAndWorstConfig
     | OverlongMaskConfig
     | FunctionFilterConfig,
     Field(discriminator="kind"),
