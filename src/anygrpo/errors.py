@@ -22,6 +22,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from anygrpo.spoken import say
+
 
 def plain(text: str) -> str:
     """The text without control characters but line ends and tabs: names in it may come from a file of anybody's."""
@@ -94,4 +96,6 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """The sentence "did you mean ...?" for a misspelt word, or the known words where nothing is close."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)
+    if close:
+        return say(f"did you mean {close[0]!r}?", f"是否想写 {close[0]!r}？")
+    return say("known: ", "可用：") + ", ".join(names)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import LANGUAGES, current
 
-_OWN = {"--out": "adopted.toml", "--lang": "en"}
+_OWN = {"--out": "adopted.toml", "--lang": ""}
 
 
 def add_parser(commands: Any) -> None:
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
     from anygrpo.integrations.adopt.write import account, as_table, finish
 
     words, own, switches = _ours(list(args.words))
-    if own["--lang"] not in ("en", "zh"):
+    own["--lang"] = own["--lang"] or current()
+    if own["--lang"] not in LANGUAGES:
         raise ConfigError(f"--lang {own['--lang']}", "en or zh")
     out = Path(own["--out"])
     rewards = out.with_name(f"{out.stem}_rewards.py")

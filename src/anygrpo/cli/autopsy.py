@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import LANGUAGES, current
 
 HELP = "what a few logged numbers prove: group size, clamp, beta, live groups"
 
@@ -31,7 +32,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="machine form on standard output")
     parser.add_argument("--html", metavar="FILE", help="write the argument as a page")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.set_defaults(run=run)
     return parser
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import TrainingError
+from anygrpo.spoken import LANGUAGES, current
 
 _VOLATILE = ("time/", "throughput/", "memory/")
 _SHORT = 2.0
@@ -46,7 +47,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("recipe", help="a .toml file")
     parser.add_argument("--steps", type=int, default=6, help="steps of each stage (more where they are quick)")
     parser.add_argument("--minutes", type=float, default=10.0, help="begin no blow after this time")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import apply_flags, load_recipe
+from anygrpo.spoken import LANGUAGES, current
 
 
 def add_parser(commands: Any) -> None:
@@ -25,7 +26,7 @@ def add_parser(commands: Any) -> None:
         "--kl-per-update", type=float, default=1e-3, help="KL that the recommended rate moves in one update"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="time for the probes, roughly")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.spoken import LANGUAGES, current
 
 
 def add_parser(commands: Any) -> None:
@@ -29,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--weights", choices=("newest", "best", "none"), default="newest", help="checkpoints to compare"
     )
-    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.errors import ConfigError, DoctorObjection
+from anygrpo.spoken import LANGUAGES, current
 
 if TYPE_CHECKING:
     from anygrpo.doctor import Diagnosis
@@ -52,7 +53,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--every", type=float, default=10.0, metavar="S", help="with --follow: seconds between looks")
     parser.add_argument("--json", action="store_true", help="machine form on standard output")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the sentences")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current(), help="language of the sentences")
     parser.add_argument(
         "--fail-on", choices=("warning", "serious"), help="exit 5 on a finding of at least this severity"
     )

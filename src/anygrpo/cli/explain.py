@@ -16,6 +16,7 @@ from anygrpo.metrics.metric import Metric
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.schema import words_of
 from anygrpo.recipe.section import Schedule
+from anygrpo.spoken import LANGUAGES, current
 
 _WORDS = {
     "formula": "公式",
@@ -44,7 +45,7 @@ def add_parser(commands: Any) -> None:
         description="anygrpo explain | anygrpo explain gspo | explain reduction | explain ssim | explain clip/high",
     )
     parser.add_argument("word", nargs="?", help="a choice or a kind of them, a preset, a reward, a metric, a setting")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

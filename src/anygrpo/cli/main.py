@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -14,7 +15,28 @@ from anygrpo import __version__
 from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
+from anygrpo.spoken import LANGUAGES, VARIABLE, say, use
 
+CHINESE = {
+    "train": "按配方训练策略",
+    "adopt": "把 TRL 脚本或 verl 命令变成配方",
+    "apply": "使用训练好的策略",
+    "export": "导出为策略所属库自己的格式",
+    "evaluate": "留出集指标，附置信区间",
+    "doctor": "诊断任何训练日志",
+    "autopsy": "由几个记录的数值作剖析",
+    "explain": "解释一个选项、预设、奖励、指标或算法设置",
+    "settings": "配方的每个键：类型、默认值、含义",
+    "check": "运行前一分钟检查配方",
+    "compare": "策略变了吗？结果变了吗？",
+    "report": "把运行文件夹写成一个 HTML 文件",
+    "verify": "运行文件夹中哪些内容完好",
+    "chaos": "对自己的配方施加打击：续训结果是否相同？",
+    "sweep": "搜索设置，附置信区间",
+    "bench": "与同类工具并排比较速度",
+    "mcp": "供助手使用的 MCP 服务器",
+    "select": "生成并查看存储的示例选择",
+}
 COMMANDS = {
     "train": "train a policy from a recipe",
     "adopt": "a TRL script or a verl command as a recipe",
@@ -38,7 +60,8 @@ COMMANDS = {
 
 def known_commands() -> dict[str, str]:
     """Word -> help: our own, and the families'."""
-    return COMMANDS | {word: text for family in families() for word, (_, text) in family.commands.items()}
+    known = COMMANDS | {word: text for family in families() for word, (_, text) in family.commands.items()}
+    return {word: say(text, CHINESE.get(word, text)) for word, text in known.items()}
 
 
 def module_of(command: str) -> Any:
@@ -49,9 +72,14 @@ def module_of(command: str) -> Any:
 
 def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     """The parser; only the wanted command's module is imported, so `anygrpo doctor` loads no torch."""
-    parser = argparse.ArgumentParser(
-        prog="anygrpo", description="GRPO for any policy, and a doctor for any training run."
+    what = say(
+        "GRPO for any policy, and a doctor for any training run.", "适用于任何策略的 GRPO，以及任何训练过程的诊断器。"
     )
+    parser = argparse.ArgumentParser(prog="anygrpo", description=what)
+    words = say(
+        "language: en or zh (else ANYGRPO_LANG, else the locale)", "语言：en 或 zh（否则按 ANYGRPO_LANG、再按系统区域）"
+    )
+    parser.add_argument("--lang", choices=LANGUAGES, help=words)
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -105,6 +133,28 @@ def users_place(error: BaseException) -> str | None:
     return place
 
 
+def asked_language(arguments: list[str]) -> list[str]:
+    """The arguments without `--lang zh` or `--lang=zh`, wherever it stands; that language is then in use.
+
+    Raises:
+        ConfigError: a language that there is not.
+    """
+    if "adopt" in arguments[:1]:
+        return arguments  # another tool's command, with arguments of its own; `adopt` finds ours
+    rest, queue = list[str](), list(arguments)
+    while queue:
+        word = queue.pop(0)
+        name, equals, value = word.partition("=")
+        if name != "--lang":
+            rest.append(word)
+            continue
+        found = value if equals else queue.pop(0) if queue else ""
+        if found not in LANGUAGES:
+            raise ConfigError(f"--lang {found} is not known", f"one of {', '.join(LANGUAGES)}")
+        use(found)
+    return rest
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code that `anygrpo.errors` lists. What it prints cannot steer the terminal."""
     with screened():
@@ -113,11 +163,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments
+    debug, before = "--debug" in arguments, os.environ.get(VARIABLE)
     arguments = [a for a in arguments if a != "--debug"]
-    wanted = next((a for a in arguments if not a.startswith("-")), None)
-    parser = build_parser(wanted)
     try:
+        arguments = asked_language(arguments)
+        wanted = next((a for a in arguments if not a.startswith("-")), None)
+        parser = build_parser(wanted)
         arguments, flags = split_flags(parser, wanted, arguments)
         known = parser.parse_args(arguments)
         if known.command is None:
@@ -146,10 +197,14 @@ def _run(argv: Sequence[str] | None) -> int:
             print(f"anygrpo: {missing}", file=sys.stderr)
             return missing.exit_code
         if (where := users_place(error)) is not None:
-            print(f"anygrpo: {where}: {type(error).__name__}: {error}\n  -> mend it there", file=sys.stderr)
-            return ConfigError.exit_code
-        print(f"anygrpo: internal error: {type(error).__name__}: {error}\n  -> run again with --debug", file=sys.stderr)
-        return 1
+            what, cure = where, say("mend it there", "请在那里修正")
+        else:
+            what, cure = say("internal error", "内部错误"), say("run again with --debug", "请加 --debug 再运行一次")
+        print(f"anygrpo: {what}: {type(error).__name__}: {error}\n  -> {cure}", file=sys.stderr)
+        return ConfigError.exit_code if where is not None else 1
+    finally:  # of a Python program that calls this
+        os.environ.pop(VARIABLE, None)
+        os.environ.update({} if before is None else {VARIABLE: before})
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from anygrpo.spoken import LANGUAGES, current
+
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("report", help="a run folder as one HTML file")
     parser.add_argument("run", help="run folder")
     parser.add_argument("--output", help="where to write; default: report.html in the run folder")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current())
 
 
 def run(args: argparse.Namespace) -> int:

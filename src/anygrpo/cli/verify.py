@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import AnygrpoError, DataError, plain
+from anygrpo.spoken import LANGUAGES, current
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def add_parser(commands: Any) -> None:
         description="Checks each checkpoint's SHA-256, the recipe and the logs. Exit code 3: something is damaged.",
     )
     parser.add_argument("folder", help="run folder, or a checkpoint's folder")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en")
+    parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, model_validator
 from pydantic_core import PydanticCustomError
@@ -19,6 +19,7 @@ from anygrpo.recipe.section import (
     UserFunction,
     choice_of,
 )
+from anygrpo.spoken import current
 
 
 def _known_preset(name: str) -> str:
@@ -319,5 +320,5 @@ class DoctorConfig(Section):
     "Steps between diagnoses."
     max_actions: int = Field(default=5, ge=0)
     "Most changes that mode = act makes in a run."
-    language: Literal["en", "zh"] = "en"
-    "Of what the doctor writes."
+    language: Literal["en", "zh"] = Field(default_factory=lambda: cast("Any", current()))
+    "Of what the doctor and report.html write; where not given that of the command: --lang, ANYGRPO_LANG, the locale."

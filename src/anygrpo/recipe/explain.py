@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.hints import meant
+from anygrpo.spoken import say
 
 
 def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") -> ConfigError:
@@ -25,25 +26,27 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
         found = _found(item)
         if item["type"] == "extra_forbidden":
             known = _fields(models)
-            lines.append(f"unknown key {where!r}")
+            lines.append(say(f"unknown key {where!r}", f"未知的键 {where!r}"))
             cure = cure or meant(keys[-1], known, root)
         elif item["type"] in ("union_tag_invalid", "literal_error"):
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
-            lines.append(f"{where} = {found!r} is not known")
+            lines.append(say(f"{where} = {found!r} is not known", f"{where} = {found!r} 不在可选值中"))
             cure = cure or suggestion(
                 str(found), [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
             )
         elif item["type"] == "not_a_number":
             inner = item.get("ctx", {})
-            lines.append(f"{'.'.join(filter(None, (where, inner['key'])))} = {inner['value']!r} is not a number")
+            given = f"{'.'.join(filter(None, (where, inner['key'])))} = {inner['value']!r}"
+            lines.append(say(f"{given} is not a number", f"{given} 不是数"))
         elif item["type"] == "missing":
-            lines.append(f"{where} is missing")
+            lines.append(say(f"{where} is missing", f"缺少 {where}"))
         elif item["type"] == "union_tag_not_found":
-            lines.append(f"{where}.kind is missing")
+            lines.append(say(f"{where}.kind is missing", f"缺少 {where}.kind"))
             table = item.get("input")
             strange = [key for key in table if key not in _fields(models)] if isinstance(table, dict) else []
             if strange:
-                lines.append(f"unknown key {f'{where}.{strange[0]}'!r}")
+                strangest = f"{where}.{strange[0]}"
+                lines.append(say(f"unknown key {strangest!r}", f"未知的键 {strangest!r}"))
                 cure = cure or meant(str(strange[0]), _fields(models), root)
         else:
             value = "" if isinstance(item.get("input"), dict) else f" (found {found!r})"

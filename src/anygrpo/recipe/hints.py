@@ -12,6 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from anygrpo.spoken import say
+
 HERE: dict[str, tuple[str, ...]] = {
     "adapter": ("lora",),
     "batch": ("batch_size",),
@@ -64,7 +66,12 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("kl_ctrl", "kl_ctrl_type"), "algorithm.kl_controller"),
     **dict.fromkeys(("tis_cap", "vllm_importance_sampling_cap"), "algorithm.importance_cap"),
     **dict.fromkeys(("reward_weights",), "algorithm.component_weights, or weight in [[task.rewards]]"),
-    **dict.fromkeys(("lr", "actor_lr", "step_size"), "optimizer.learning_rate"),
+    **dict.fromkeys(("lr", "actor_lr", "step_size", "rl_lr", "grpo_lr"), "optimizer.learning_rate"),
+    **dict.fromkeys(("lambda_sup", "lambda_sft", "supervised_weight"), "algorithm.lambda_supervised"),
+    **dict.fromkeys(("use_rank_advantage",), 'algorithm.advantage = "rank"'),
+    **dict.fromkeys(("require_positive_query",), 'task.queries = "positive"'),
+    **dict.fromkeys(("reward_alpha", "reward_beta"), "task.reward.alpha and task.reward.beta (legacy modes)"),
+    **dict.fromkeys(("shot_num", "num_shots"), "policy.shots, and task.shots for what counts"),
     **dict.fromkeys(("max_grad_norm", "grad_norm", "clip_grad", "gradient_clip"), "optimizer.grad_clip"),
     **dict.fromkeys(("adam_beta1", "adam_beta2", "beta1", "beta2"), "optimizer.betas"),
     **dict.fromkeys(("adam_epsilon", "adam_eps"), "optimizer.eps"),
@@ -100,22 +107,28 @@ FEW = 12
 
 def meant(key: str, known: Collection[str], root: type[BaseModel] | None = None) -> str:
     """What to say of an unknown `key` of a table whose keys are `known`, in a recipe of the class `root`."""
+    key = key.lower()
+    if key in known:
+        return say(f"keys are written small: {key!r}", f"键用小写：{key!r}")
     ours = next((name for name in HERE.get(key, ()) if name in known), None)
     if ours is not None:
-        return f"it is called {ours!r} here"
+        return say(f"it is called {ours!r} here", f"这里叫 {ours!r}")
     places = _places(root) if root is not None else {}
     if key in places:
-        return f"it belongs to another table: {' or '.join(places[key])}"
+        there = " or ".join(places[key])
+        return say(f"it belongs to another table: {there}", f"它属于另一张表：{there}")
     if key in OURS:
-        return f"here that is {OURS[key]}"
+        return say(f"here that is {OURS[key]}", f"这里是 {OURS[key]}")
     for words in (known, places):
         close = min(words, key=lambda word: (slips(key, word), word), default="")
         if close and slips(key, close) <= (1 if len(key) < 8 else 2):
             where = "" if words is known else f" ({' or '.join(places[close])})"
-            return f"did you mean {close!r}?{where}"
+            return say(f"did you mean {close!r}?", f"是否想写 {close!r}？") + where
     if not known:
-        return "remove it"
-    return "known: " + ", ".join(sorted(known)) if len(known) <= FEW else "anygrpo settings lists what there is"
+        return say("remove it", "请删去")
+    if len(known) <= FEW:
+        return say("known: ", "可用：") + ", ".join(sorted(known))
+    return say("anygrpo settings lists what there is", "anygrpo settings 列出所有键")
 
 
 def slips(a: str, b: str) -> int:

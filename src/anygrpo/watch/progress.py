@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from anygrpo.spoken import say
+
 
 class ProgressLine:
     """Reward and spread, informative groups, KL, clip fraction, length, seconds, time left; held-out numbers when due.
@@ -32,32 +34,34 @@ class ProgressLine:
         step = int(row.get("step", 0)) + 1
         parts = [f"{row.get('stage', '')} {step}/{self.total}"]
         shown = {k: v for k, v in row.items() if k not in _UNLESS_ZERO or v}
-        parts += [label.format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in shown for k in keys)]
+        parts += [
+            say(*labels).format(*(row[k] for k in keys)) for keys, *labels in _PARTS if all(k in shown for k in keys)
+        ]
         if "time/step" in row:
             parts.append(f"{row['time/step']:.1f}s")
         if 0 < step < self.total and self._times:
-            parts.append(f"left {_clock((self.total - step) * sum(self._times) / len(self._times))}")
+            parts.append(f"{say('left', '剩余')} {_clock((self.total - step) * sum(self._times) / len(self._times))}")
         if row.get("steps_refused"):
-            parts.append(f"refused {row['steps_refused']:.0f}")
+            parts.append(f"{say('refused', '拒绝')} {row['steps_refused']:.0f}")
         held_out = [f"{k[5:]} {row[k]:.3f}" for k in _HELD_OUT if k in row]
         if held_out:
-            parts.append("HELD-OUT " + " ".join(held_out))
+            parts.append(say("HELD-OUT ", "留出集 ") + " ".join(held_out))
         return "  ".join(parts)
 
     def close(self) -> None:
         self.file.flush()
 
 
-_PARTS: list[tuple[tuple[str, ...], str]] = [
-    (("reward/mean", "reward/std_within"), "reward {:.3f}±{:.3f}"),
-    (("groups/live",), "live {:.0%}"),
-    (("invalid/share",), "invalid {:.0%}"),
-    (("loss/supervised",), "sup {:.4f}"),
-    (("kl/reference",), "kl {:.4f}"),
-    (("log_ratio/abs_max",), "|logratio| {:.2g}"),
-    (("clip/low", "clip/high"), "clip {:.1%}/{:.1%}"),
-    (("entropy",), "H {:.2f}"),
-    (("length/mean",), "len {:.1f}"),
+_PARTS: list[tuple[tuple[str, ...], str, str]] = [
+    (("reward/mean", "reward/std_within"), "reward {:.3f}±{:.3f}", "奖励 {:.3f}±{:.3f}"),
+    (("groups/live",), "live {:.0%}", "有信号的组 {:.0%}"),
+    (("invalid/share",), "invalid {:.0%}", "无效 {:.0%}"),
+    (("loss/supervised",), "sup {:.4f}", "监督损失 {:.4f}"),
+    (("kl/reference",), "kl {:.4f}", "KL {:.4f}"),
+    (("log_ratio/abs_max",), "|logratio| {:.2g}", "|对数概率比| {:.2g}"),
+    (("clip/low", "clip/high"), "clip {:.1%}/{:.1%}", "裁剪 {:.1%}/{:.1%}"),
+    (("entropy",), "H {:.2f}", "熵 {:.2f}"),
+    (("length/mean",), "len {:.1f}", "长度 {:.1f}"),
 ]
 _UNLESS_ZERO = ("invalid/share",)
 _HELD_OUT = ("eval/accuracy", "eval/reward", "eval/reward_se", "eval/psnr", "eval/ssim", "eval/matching")
