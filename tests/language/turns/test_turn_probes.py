@@ -111,12 +111,19 @@ class Parrot:
 def test_an_environment_that_pays_an_echo_is_named(tmp_path):
     (tmp_path / "code.py").write_text(CODE + PARROT)
     task = SimpleNamespace(prompts=lambda step, count: [{"prompt": f"w{i}", "number": i} for i in range(count)])
-    answers = SimpleNamespace(prompts=[], outputs=[[Answer([], [1.0, None])]])
+    answers = SimpleNamespace(
+        prompts=[], outputs=[[Answer([{"role": "assistant", "content": "x", "by": "policy"}] * 2, [1.0, None])]]
+    )
     parrot = policy([["x"]], environment=f"{tmp_path}/code.py:Parrot")
     made = probes.trivial_players(SimpleNamespace(policy=parrot, task=task, answers=answers))
     assert made.status == "serious"
     assert made.numbers["who"] == "an echo"
     assert made.numbers["an echo"] > 1.0
     assert made.numbers["silent"] == 0.0
+    playing = SimpleNamespace(prompts=[], outputs=[[Answer(twice, [-1.0, 0.25])]])
+    costly = policy([["x"]], environment=f"{tmp_path}/code.py:Guess")
+    made = probes.trivial_players(SimpleNamespace(policy=costly, task=task, answers=playing))
+    assert made.status == "serious"
+    assert "not to play pays more" in made.say("en")
     guess = policy([["x"]], environment=f"{tmp_path}/code.py:Guess")
     assert probes.trivial_players(SimpleNamespace(policy=guess, task=task, answers=answers)).status == "ok"

@@ -34,6 +34,8 @@ def paid_for_environment(subject: Any) -> Outcome:
 
 
 def _judged(name: str, paid: Paid, echo: list[str]) -> Outcome:
+    if not paid.cases:
+        return not_applicable(name, ("no conversation could be scored so", "没有对话可以这样打分"))
     numbers: dict[str, Any] = {"paid": paid.paid, "cases": paid.cases, "most": paid.most, "echo": ", ".join(echo)}
     if not paid.paid:
         text = (
@@ -84,42 +86,76 @@ def echoes(policy: Any, tool: str) -> bool:
 
 
 def trivial_players(subject: Any) -> Outcome:
-    """Games of players who know nothing: one is silent, one repeats what was last said to it."""
+    """Games of players who know nothing: one is silent, one repeats what was last said to it. And is it worth playing?
+    A sample that talks until its tokens end has taken no turn, and earns 0."""
     name, talk = "trivial_players", getattr(subject.policy, "talk", None)
     if talk is None or talk.kind != "class":
         return not_applicable(name, ("there is no environment of rewards", "没有给出奖励的环境"))
     prompts = subject.task.prompts(0, PLAYED)
-    earned = {who: played(subject.policy, prompts, speak) for who, speak in PLAYERS.items()}
-    sampled = [a.reward for row in subject.answers.outputs for a in row if isinstance(a, Answer)]
-    best = max([r for r in sampled if r is not None], default=0.0)
-    means = {who: sum(games) / len(games) for who, games in earned.items() if games}
-    numbers: dict[str, Any] = {"best": best, "games": len(prompts)} | means
+    shown = _demonstrated(subject, prompts)
+    players = PLAYERS | ({"the demonstrations": shown} if shown else {})
+    games = {who: played(subject.policy, prompts, speak) for who, speak in players.items()}
+    means = {who: sum(earned) / len(earned) for who, earned in games.items() if earned}
+    sampled = [a.reward for row in subject.answers.outputs for a in row if isinstance(a, Answer) and a.turns > 1]
+    honest = [r for r in sampled if r is not None]
+    best = max([*honest, means.pop("the demonstrations", 0.0)], default=0.0)
     if not means:
-        return not_applicable(name, ("the environment pays nothing for a turn", "环境未对各轮给出奖励"))
+        return not_applicable(name, ("no game could be played", "没有一局能够进行"))
     who = max(means, key=lambda one: means[one])
-    numbers |= {"who": who, "most": means[who]}
+    numbers: dict[str, Any] = {"best": best, "games": len(prompts), "who": who, "most": means[who]} | means
+    if honest or shown:
+        lowest = [r for r in honest if r < 0] + [r for r in games.get("the demonstrations", []) if r < 0]
+        numbers |= {"below": len(lowest), "lowest": min(lowest, default=0.0)}
+    rows = [{"player": w, "mean": m} for w, m in means.items()]
     if means[who] > 0 and means[who] >= 0.9 * best:
         text = (
-            "a player who is {who} earns {most:.3g} a game; the best sample of the policy earns {best:.3g}",
-            "{who} 的玩家每局得 {most:.3g} 分；策略的最好样本得 {best:.3g} 分",
+            "a player who is {who} earns {most:.3g} a game; the best known earns {best:.3g}",
+            "{who} 的玩家每局得 {most:.3g} 分；已知最好的得 {best:.3g} 分",
+        )
+        cure = ("let the environment pay for what only the task's solution does", "让环境只为真正解决任务的行为付分")
+        return Outcome(name, "serious", text, cure, numbers, rows)
+    if numbers.get("below"):
+        text = (
+            "{below} games that are played end below 0 (down to {lowest:.3g}), and a sample that talks until its "
+            "tokens end earns 0: not to play pays more",
+            "{below} 局正常进行的游戏得分低于 0（最低 {lowest:.3g}），而一直说到 token 用完的样本得 0 分："
+            "不玩反而更划算",
         )
         cure = (
-            "let the environment pay for what only the task's solution does",
-            "让环境只为真正解决任务的行为付分",
+            "let no game be worth less than 0: pay less for a late success, and nothing for a failure",
+            "任何一局都不应低于 0：成功越晚得分越少，失败得 0",
         )
-        return Outcome(name, "serious", text, cure, numbers, [{"player": w, "mean": m} for w, m in means.items()])
+        return Outcome(name, "serious", text, cure, numbers, rows, certainty="certain")
     text = (
-        "players who know nothing earn at most {most:.3g} a game ({who}); the best sample earns {best:.3g}",
-        "一无所知的玩家每局至多得 {most:.3g} 分（{who}）；最好样本得 {best:.3g} 分",
+        "players who know nothing earn at most {most:.3g} a game ({who}); the best known earns {best:.3g}",
+        "一无所知的玩家每局至多得 {most:.3g} 分（{who}）；已知最好的得 {best:.3g} 分",
     )
     return Outcome(name, "ok", text, numbers=numbers)
 
 
-Player = Callable[[list[Message]], str]
+Player = Callable[[int, list[Message]], str]
+"""(number of the prompt, all that was said) -> the next turn."""
 PLAYERS: dict[str, Player] = {
-    "silent": lambda said: "",
-    "an echo": lambda said: next((m["content"] for m in reversed(said) if m["role"] != "assistant"), ""),
+    "silent": lambda row, said: "",
+    "an echo": lambda row, said: next((m["content"] for m in reversed(said) if m["role"] != "assistant"), ""),
 }
+
+
+def _demonstrated(subject: Any, prompts: list[Any]) -> Player | None:
+    """A player who says what the demonstrations of these prompts say, in order."""
+    try:
+        actions = [row[0] if row else "" for row in subject.task.stored(prompts).actions]
+    except Exception:  # there are none
+        return None
+    turns = [[m["content"] for m in a.messages if m["role"] == "assistant"] for a in actions if isinstance(a, Answer)]
+    if len(turns) < len(prompts):
+        return None
+
+    def speak(row: int, said: list[Message]) -> str:
+        taken = sum(m.get("by") == "policy" for m in said)
+        return turns[row][taken] if taken < len(turns[row]) else ""
+
+    return speak
 
 
 def played(policy: Any, prompts: list[Any], speak: Player) -> list[float]:
@@ -130,7 +166,7 @@ def played(policy: Any, prompts: list[Any], speak: Player) -> list[float]:
         rows = [row for row, done in enumerate(over) if not done]
         for row in rows:
             one = turns.held[row]
-            turns.speak(row, speak([*one.first, *one.messages]))
+            turns.speak(row, speak(row, [*one.first, *one.messages]))
         for row, reply in turns.settle(rows, None).items():
             over[row] = not reply.tokens
     for one in turns.held:
