@@ -111,9 +111,8 @@ class Parrot:
 def test_an_environment_that_pays_an_echo_is_named(tmp_path):
     (tmp_path / "code.py").write_text(CODE + PARROT)
     task = SimpleNamespace(prompts=lambda step, count: [{"prompt": f"w{i}", "number": i} for i in range(count)])
-    answers = SimpleNamespace(
-        prompts=[], outputs=[[Answer([{"role": "assistant", "content": "x", "by": "policy"}] * 2, [1.0, None])]]
-    )
+    twice = [{"role": "assistant", "content": "x", "by": "policy"}] * 2
+    answers = SimpleNamespace(prompts=[], outputs=[[Answer(twice, [1.0, None])]])
     parrot = policy([["x"]], environment=f"{tmp_path}/code.py:Parrot")
     made = probes.trivial_players(SimpleNamespace(policy=parrot, task=task, answers=answers))
     assert made.status == "serious"
