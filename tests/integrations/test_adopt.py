@@ -247,7 +247,29 @@ def test_what_cannot_be_read_is_said(tmp_path, monkeypatch, capsys, name, conten
     assert said in capsys.readouterr().err
 
 
+def test_a_swift_command_has_its_own_defaults(here, capsys):
+    (here / "swift.sh").write_text(
+        "NPROC_PER_NODE=8 \\\nswift rlhf --rlhf_type grpo --model m/m --dataset o/d#1000 --reward_funcs accuracy own"
+        " --external_plugins p.py --num_generations 16 --per_device_train_batch_size 2 \\\n"
+        "  --gradient_accumulation_steps 8 --steps_per_generation 32 --importance_sampling_level sequence \\\n"
+        "  --tuner_type full --dynamic_sample true # end\n"
+    )
+    recipe, account = adopted(capsys, "swift.sh")
+    a = recipe["algorithm"]
+    # 2 x 8 x 32 completions are 32 groups of 16; 32 steps of 8 accumulated are 4 updates
+    assert (a["prompts_per_step"], a["group_size"], a["minibatches"], a["refill"]) == (32, 16, 4, 3)
+    assert (a["objective"], a["reduction"], a["beta"]) == ("gspo", "sequence_mean", 0.04)
+    assert recipe["policy"]["train"] == "all"
+    assert recipe["policy"]["temperature"] == 0.9
+    assert recipe["optimizer"]["learning_rate"] == {"kind": "cosine", "start": 1e-5, "end": 0.0}
+    assert (recipe["optimizer"]["weight_decay"], recipe["optimizer"]["betas"]) == (0.1, [0.9, 0.95])
+    assert recipe["task"]["path"] == "o/d"
+    assert recipe["task"]["rewards"] == [{"kind": "math_verify", "column": "solution"}]
+    assert "p.py" in json.dumps(account["no_counterpart"])
+
+
 def test_shell_words():
+    assert words.commands_of("run a#b 'c # d' # e") == [["run", "a#b", "c # d"]]
     assert words.commands_of("A=1\nB=$((A + 2 * 3))\nrun x=${B} y=${C:-z} \\\n  w=$D # no") == [
         ["run", "x=7", "y=z", "w=$D"]
     ]

@@ -16,7 +16,7 @@ _OWN = {"--out": "adopted.toml", "--lang": ""}
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "adopt",
-        help="a TRL script or a verl command as a recipe",
+        help="a TRL script, a verl or ms-swift command, as a recipe",
         description="Reads a TRL GRPOConfig script (never run), a TRL YAML, a verl command line, shell script or YAML "
         "of overrides; writes a recipe with the same meaning, and says what has no counterpart. What follows the "
         "script's name are its own arguments. Ours: --out FILE (adopted.toml), --force (overwrite), --lang zh, --json.",

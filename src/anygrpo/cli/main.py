@@ -39,7 +39,7 @@ CHINESE = {
 }
 COMMANDS = {
     "train": "train a policy from a recipe",
-    "adopt": "a TRL script or a verl command as a recipe",
+    "adopt": "a TRL script, a verl or ms-swift command, as a recipe",
     "apply": "use a trained policy",
     "export": "a trained policy in its library's own form",
     "evaluate": "held-out measures, with intervals",

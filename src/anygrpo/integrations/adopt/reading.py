@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.integrations.adopt import script, trl, verl, words
+from anygrpo.integrations.adopt import script, swift, trl, verl, words
 from anygrpo.integrations.adopt.moving import Found, Ledger
 
 _VERL = ("actor_rollout_ref.", "data.train_batch_size", "algorithm.adv_estimator", "data.train_files")
@@ -22,7 +22,7 @@ def adopted(arguments: list[str]) -> Ledger:
         raise ConfigError("nothing to adopt", "give a TRL script or YAML, or a verl command line or shell script")
     found = _found(arguments)
     try:
-        return {"trl": trl, "verl": verl}[found.house].move(found)
+        return {"trl": trl.move, "verl": verl.move, "swift": swift.move}[found.house](found)
     except (ValueError, TypeError, OverflowError, AttributeError, ZeroDivisionError) as error:
         raise ConfigError(f"a setting of {arguments[0]} is not of its kind: {error}", "mend it there") from None
 
@@ -49,7 +49,7 @@ def _of_shell(text: str, name: str, more: list[str]) -> Found:
     if not commands:
         raise DataError(
             f"{name} has no command that trains with GRPO",
-            "commands looked for: verl.trainer.main_ppo, trl grpo, a script",
+            "commands looked for: verl.trainer.main_ppo, trl grpo, swift rlhf, a script",
         )
     found = _of_command([*commands[0], *more], beside=Path(name).parent)
     if len(commands) > 1:
@@ -59,7 +59,7 @@ def _of_shell(text: str, name: str, more: list[str]) -> Found:
 
 _TRAINING = (
     lambda command: any(word.lstrip("+").startswith(_VERL) for word in command),
-    lambda command: "grpo" in command and "trl" in command,
+    lambda command: "grpo" in command and ("trl" in command or "swift" in command),
     lambda command: any(word.endswith(".py") and "grpo" in word.lower() for word in command),
     lambda command: any(word.endswith(".py") for word in command),
 )
@@ -82,6 +82,10 @@ def _of_command(command: list[str], beside: Path = Path()) -> Found:
     if any(key.startswith(_VERL) for key in given):
         return Found("verl", given)
     options = words.options(command)
+    if options.get("rlhf_type") == "grpo":
+        launched = next((w.partition("=")[2] for w in command if w.startswith("NPROC_PER_NODE=")), "1")
+        said = str(options.pop("num_processes", launched))
+        return Found("swift", options, processes=int(said) if said.isdigit() and int(said) else 1)
     scripts = [w for w in command if w.endswith(".py") and not w.startswith("-")]
     here = [p for w in scripts for p in (Path(w), beside / w, beside / Path(w).name) if p.is_file()]
     if here:

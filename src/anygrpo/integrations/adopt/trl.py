@@ -68,9 +68,13 @@ _ABSENT = {
 }  # fmt: skip
 
 
-def move(found: Found) -> Ledger:
-    """Raises: ConfigError: a batch that no whole groups fit into, as in TRL."""
-    book = Ledger(found, DEFAULTS)
+def move(found: Found, defaults: dict[str, Any] = DEFAULTS, machine: tuple[str, ...] = ()) -> Ledger:
+    """Fill a ledger; another house that has TRL's names brings its own defaults and settings of the machine.
+
+    Raises:
+        ConfigError: a batch that no whole groups fit into, as in TRL.
+    """
+    book = Ledger(found, defaults)
     updates = _batches(book)
     _loss(book)
     _length(book, updates)
@@ -78,7 +82,7 @@ def move(found: Found) -> Ledger:
     _policy(book)
     _engine(book)
     _rest(book, updates)
-    book.needless("how work is laid on the machine: any split gives the same gradient here", *_MACHINE)
+    book.needless("how work is laid on the machine: any split gives the same gradient here", *_MACHINE, *machine)
     book.needless("metrics, samples and checkpoints are always kept in the run's folder", *_SAID)
     if not book.get("lora_dropout"):
         found.given.pop("lora_dropout", None)
@@ -103,7 +107,7 @@ def _batches(book: Ledger) -> int:
         raise ConfigError(
             f"{size} completions a generation (per_device_train_batch_size x processes x steps) are no whole groups of "
             f"num_generations = {group}",
-            "TRL refuses it too; say how many processes it ran on: --num_processes N",
+            "it is refused there too; say how many processes it ran on: --num_processes N",
         )
     sizes = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     sizes = (*(k for k in sizes if k in book.found.given or k in DEFAULTS), "num_generations")

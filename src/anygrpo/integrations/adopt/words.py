@@ -108,8 +108,10 @@ def number(node: ast.expr) -> int | float:
 
 
 def _split(text: str) -> list[str]:
+    """Words; a # begins a comment only where a word could begin (`set#100` is a word)."""
+    text = re.sub(r"""("[^"]*"|'[^']*'|\\.)|(?:(?<=\s)|^)#.*""", lambda m: m[1] or "", text)
     try:
-        return shlex.split(text, comments=True)
+        return shlex.split(text)
     except ValueError:  # an open quote: of a text that is no command
         return text.split()
 

@@ -23,7 +23,7 @@ _TRL_REWARDS: dict[str, dict[str, Any]] = {
     },
 }
 _MADE = ("prompt_column", "system")
-HOUSES = {"trl": "TRL", "verl": "verl"}
+HOUSES = {"trl": "TRL", "verl": "verl", "swift": "ms-swift"}
 
 
 def finish(book: Ledger, reward_path: Path) -> str:
@@ -47,7 +47,9 @@ def _task(book: Ledger) -> None:
     data = book.found.data
     for key in ("path", "subset", "split", "prompt_column", "system"):
         if key in data:
-            book.say(f"task.{key}", data[key], "as the script makes its prompts" if key in _MADE else "load_dataset")
+            book.say(
+                f"task.{key}", data[key], "as the script makes its prompts" if key in _MADE else "the data set there"
+            )
     if not any(line.path == "task.path" for line in book.lines):
         given = book.found.given
         name = given.get("dataset_name")
@@ -57,9 +59,8 @@ def _task(book: Ledger) -> None:
             if isinstance(book.get(key), str):
                 book.put(path, book.get(key), key)
     book.lost = [lost for lost in book.lost if lost[0] not in ("dataset_name", "dataset_config", "dataset_train_split")]
-    if book.found.house == "trl":
-        book.notes.append("a tenth of the prompts is held out for evaluation (task.held_out_share, held_out_path); TRL "
-                          "trains on all")  # fmt: skip
+    if book.found.house != "verl":
+        book.notes.append("a tenth of the prompts is held out for evaluation (task.held_out_share, held_out_path)")
 
 
 def _rewards(book: Ledger, reward_path: Path) -> list[dict[str, Any]]:
@@ -83,7 +84,7 @@ def _rewards(book: Ledger, reward_path: Path) -> list[dict[str, Any]]:
 
 
 def _reward(book: Ledger, kind: str, said: str, reward_path: Path) -> dict[str, Any] | None:
-    house = book.found.house
+    house = "verl" if book.found.house == "verl" else "trl"
     if kind == "function":
         return {"function": f"{reward_path}:{said}", "signature": house}
     if kind == "file":
