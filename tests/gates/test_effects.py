@@ -77,6 +77,17 @@ def test_what_is_told(language: int) -> None:
     assert "bright" in fine["sentence"][language].format(**fine["numbers"])
 
 
+def test_gates_that_a_trained_network_gains_nothing_by_are_named() -> None:
+    row = {"site": "rate", "effect": 0.4, "value_std": 0.15, "reward_std": 7e-4, "headroom": 6e-4, "mean_gain": 0.0,
+           "dead": False, "between": 0.12}  # fmt: skip
+    said = told([row], trained=True)
+    assert said["status"] == "warning"
+    for language in (0, 1):
+        assert "0.0006" in said["sentence"][language].format(**said["numbers"])
+    assert told([row])["status"] == "ok"  # before a warm-up nothing can be said
+    assert told([row | {"headroom": 0.01}], trained=True)["status"] == "ok"
+
+
 def test_check_names_gates_on_a_folder_of_several_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for i, (h, w) in enumerate([(40, 56), (64, 48), (52, 52), (70, 44), (48, 48)]):
         g = torch.Generator().manual_seed(i)

@@ -15,6 +15,8 @@ from anygrpo.gates.sites import Choose
 
 EVERY = "all"
 """Name of the row for all sites drawn together."""
+LITTLE = 0.02
+"""Headroom below this share of the reward's spread over pictures is lost beside the next supervised steps' noise."""
 UNCHANGED = 1e-7
 """Largest change of an output that is rounding: below, the site's value reaches nothing."""
 
@@ -31,6 +33,7 @@ def effects(
     - reward_std: standard deviation of the reward inside a prompt: what GRPO compares;
     - headroom: the best draw's reward above the deterministic one's, mean over prompts (best of `draws`);
     - mean_gain: the mean draw's reward above it: below 0, draws cost what the mean would have;
+    - between: standard deviation of the deterministic reward over prompts (0 for one);
     - dead: no draw of any prompt changed its output.
     """
     base = policy.rollout_with(prompts, 1, lambda name, d: middle(d, policy.mode))
@@ -43,7 +46,8 @@ def effects(
             drawn = policy.rollout_with(prompts, draws, _alone(name, policy.mode))
         outputs = policy.decode(drawn.samples)
         rewards = task.score(prompts, outputs).rewards
-        rows.append({"site": name} | _row(name, drawn.samples, plain, outputs, start, rewards))
+        row = _row(name, drawn.samples, plain, outputs, start, rewards)
+        rows.append({"site": name, "between": float(start.std()) if len(start) > 1 else 0.0} | row)
     return rows
 
 
@@ -73,8 +77,9 @@ def _row(
     }
 
 
-def told(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows as an outcome of `anygrpo check`: status, sentences, cure, numbers."""
+def told(rows: list[dict[str, Any]], trained: bool = False) -> dict[str, Any]:
+    """The rows as an outcome of `anygrpo check`: status, sentences, cure, numbers. `trained`: the network has been
+    supervised already, so what its draws cannot gain now they will hardly gain later."""
     sites = [r for r in rows if r["site"] != EVERY]
     dead = [r["site"] for r in sites if r["dead"]]
     idle = [r["site"] for r in sites if not r["dead"] and r["reward_std"] <= 1e-9]
@@ -84,7 +89,8 @@ def told(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "dead": ", ".join(dead),
         "idle": ", ".join(idle),
         "best": best["site"],
-        "headroom": best["headroom"],
+        "headroom": max(r["headroom"] for r in rows),
+        "between": best["between"],
         "reward_std": max(r["reward_std"] for r in sites),
         "names": ", ".join(f"{r['site']} {r['effect']:.2g}" for r in sites),
     }
@@ -117,6 +123,22 @@ def told(rows: list[dict[str, Any]]) -> dict[str, Any]:
             ),
             "numbers": numbers,
         }
+    if trained and numbers["headroom"] < LITTLE * best["between"]:
+        return {
+            "status": "warning",
+            "sentence": (
+                "little to choose: the best of the draws is worth {headroom:+.2g} reward, while pictures differ by "
+                "{between:.2g} (output in /255: {names}); z-scores will make a full step of it all the same",
+                "几乎没有可选：抽样中最好的只值 {headroom:+.2g} 奖励，而图像之间相差 {between:.2g}"
+                "（输出变化，/255：{names}）；z 分数仍会把它放大成完整的一步",
+            ),
+            "cure": (
+                "gates at another place, or wider (spread, concentration); a warm-up that draws them, so that the body "
+                "obeys; or supervision alone",
+                "换门控位置或加宽分布（spread、concentration）；用抽样门控预热，使主体服从门控；或只用监督",
+            ),
+            "numbers": numbers,
+        }
     return {
         "status": "ok",
         "sentence": (
@@ -133,4 +155,4 @@ def probe(subject: Any) -> dict[str, Any] | None:
         return None
     prompts = subject.answers.prompts[:8]
     rows = effects(subject.policy, subject.task, prompts)
-    return told(rows) | {"rows": rows}
+    return told(rows, bool(getattr(subject.run.recipe.policy, "model", None))) | {"rows": rows}
