@@ -1,4 +1,4 @@
-"""`anygrpo bench llm|floor`: speed on this machine, beside a peer on the same work."""
+"""`anygrpo bench llm|floor|learn`: speed on this machine, beside a peer on the same work."""
 
 from __future__ import annotations
 
@@ -28,6 +28,20 @@ def add_parser(commands: Any) -> None:
             add_comparison(one, ("trl",))
             one.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
         _add_model(one)
+    _add_learn(whats)
+
+
+def _add_learn(whats: Any) -> None:
+    text = "seconds of training until held-out accuracy, beside TRL with the recipe's own settings"
+    one = whats.add_parser("learn", help=text, description=text)
+    one.add_argument("--recipe", default="recipes/llm/demo.toml", help="a language model's adapters by GRPO")
+    one.add_argument("--vs", choices=("trl", "none"), default="trl")
+    one.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    one.add_argument("--steps", type=int, default=48)
+    one.add_argument("--every", type=int, default=4, help="steps between two looks at the held-out answers")
+    one.add_argument("--until", type=float, default=0.7, help="the accuracy whose seconds are told")
+    one.add_argument("--threads", type=int, default=2, help="CPU threads of both sides")
+    one.add_argument("--json", action="store_true")
 
 
 def add_comparison(one: argparse.ArgumentParser, peers: tuple[str, ...]) -> None:
@@ -47,6 +61,8 @@ def _add_model(one: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure each case and print it."""
+    if args.what == "learn":
+        return _learn(args)
     measure = {"llm": _llm, "floor": _floor}[args.what]
     show([measure(name, args) for name in args.case or ["short"]], args.json)
     return 0
@@ -69,6 +85,28 @@ def _llm(name: str, args: argparse.Namespace) -> dict[str, Any]:
     return compare(
         case, peer_of(args), args.rounds, args.steps, args.threads, args.peer_precision, not args.no_gradient
     )
+
+
+def _learn(args: argparse.Namespace) -> int:
+    from anygrpo.bench.learn import compare
+
+    row = compare(args.recipe, peer_of(args), args.seeds, args.steps, args.every, args.until, args.threads)
+    print(json.dumps(row, indent=1) if args.json else "\n".join(_learn_lines(row)))
+    return 0
+
+
+def _learn_lines(row: dict[str, Any]) -> list[str]:
+    lines = [f"{row['recipe']}: seconds of training until a held-out accuracy of {row['until']:g}"]
+    for side, seconds in row["seconds_to"].items():
+        shown = ", ".join("not reached" if s is None else f"{s:.0f}" for s in seconds)
+        lines.append(
+            f"  {side:<8} {shown} (seeds {', '.join(map(str, row['seeds']))}); {row['step_s'][side]:.1f} s a step"
+        )
+        for seed, curve in zip(row["seeds"], row["curves"][side]):
+            lines.append(f"    seed {seed}: " + ", ".join(f"{a:.3f} at {s:.0f} s" for s, _, a in curve))
+    if row.get("ratio") is not None:
+        lines.append(f"  ratio    {row['ratio']:.1f}")
+    return lines
 
 
 def _model_case(name: str, args: argparse.Namespace) -> Any:
