@@ -166,7 +166,7 @@ def test_rows_at_places_of_their_own_in_any_order() -> None:
     results = []
     for way in ("fused", "plain"):
         cache = GroupCache.of(kept, [40, 20, 30], [2, 2, 1], width=140)
-        cache.slots = 3
+        cache.slots, cache.refilled = 3, True
         cache.own_k[0][:], cache.own_v[0][:] = made(2, 5, 2, 140, 64, seed=9)
         cache.seat(row, 3)
         out = getattr(Uneven(cache, places, 140), way)(0, *new, 0.125)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -40,14 +41,12 @@ class Span:
 
 def spans(written: list[int]) -> list[Span]:
     """The runs of equal writers in a row, padding left out."""
-    made: list[Span] = []
-    for i, writer in enumerate(written):
-        if writer == NOBODY:
-            continue
-        if made and made[-1].writer == writer and made[-1].end == i:
-            made[-1] = Span(made[-1].start, i + 1, writer)
-        else:
-            made.append(Span(i, i + 1, writer))
+    made, at = [], 0
+    for writer, run in groupby(written):
+        size = sum(1 for _ in run)
+        if writer != NOBODY:
+            made.append(Span(at, at + size, writer))
+        at += size
     return made
 
 

@@ -27,6 +27,7 @@ class GroupCache:
         own_k, own_v: a layer each: [R, KV, T, D].
         order: [R] int64: the rows, prompt by prompt (as they lie, but where places are refilled).
         first, count: [P] int32: where each prompt's rows begin in `order`, and how many it has.
+        refilled: rows may lie in another order than their prompts.
     """
 
     prompt_of: Tensor
@@ -38,6 +39,7 @@ class GroupCache:
     prompt_v: list[Tensor]
     own_k: list[Tensor] = field(default_factory=list)
     own_v: list[Tensor] = field(default_factory=list)
+    refilled: bool = False
     first: Tensor = field(init=False)
     count: Tensor = field(init=False)
     order: Tensor = field(init=False)
@@ -53,10 +55,9 @@ class GroupCache:
             lengths: tokens of each prompt. rows: rows of each prompt. width: T, completion tokens at most.
         """
         k = kept[0][0]
-        prompt_k, prompt_v = [], []
-        for keys, values in kept:
-            prompt_k.append(_pad(keys, lengths))
-            prompt_v.append(_pad(values, lengths))
+        index = _padded(lengths, k.device)
+        prompt_k = [_pad(keys, index) for keys, _ in kept]
+        prompt_v = [_pad(values, index) for _, values in kept]
         count = torch.tensor(rows, device=k.device)
         prompt_of = torch.arange(len(rows), device=k.device).repeat_interleave(count)
         longest = max(lengths)
@@ -115,13 +116,16 @@ class GroupCache:
         self._place()
 
 
-def _pad(x: Tensor, lengths: list[int]) -> Tensor:
-    """[KV, sum of lengths, D] -> [P, KV, longest, D]."""
-    parts = x.split(lengths, dim=1)
-    out = x.new_zeros(len(lengths), x.shape[0], max(lengths), x.shape[2])
-    for i, part in enumerate(parts):
-        out[i, :, : lengths[i]] = part
-    return out
+def _padded(lengths: list[int], device: torch.device) -> Tensor:
+    """[P, longest] packed index of each prompt's tokens, its last one repeated to the end."""
+    size = torch.tensor(lengths)
+    within = torch.arange(int(size.max()))[None].minimum(size[:, None] - 1)
+    return ((size.cumsum(0) - size)[:, None] + within).to(device)
+
+
+def _pad(x: Tensor, index: Tensor) -> Tensor:
+    """[KV, N, D] of packed prompts -> [P, KV, longest, D]; what lies in the padding is never looked at."""
+    return x[:, index].transpose(0, 1).contiguous()
 
 
 class Step:
@@ -161,7 +165,7 @@ class Step:
             cache.first,
             cache.count,
             cache.slots,
-            cache.order,
+            cache.order if cache.refilled else None,
         )
         return decoding.attend(query, key, value, prompts, cache.own_k[layer], cache.own_v[layer], self.place, scaling)
 
@@ -250,6 +254,7 @@ def _fused_works(device: torch.device, dtype: torch.dtype, heads: int, key_heads
         for uneven in (False, True) if device.type == "cuda" else (False,):
             cache = GroupCache.of(kept, lengths, rows, width=9)
             cache.own_k[0][:], cache.own_v[0][:] = own[0], own[1]
+            cache.refilled = uneven
             if uneven:  # places of their own, and rows in another order
                 cache.seat(torch.tensor([4, 1, 0, 3, 2], device=device), 3)
             step = Uneven(cache, torch.tensor([4, 2, 0, 7, 1], device=device), 9) if uneven else Step(cache, place)

@@ -44,8 +44,9 @@ def refresh(model: nn.Module, weights: Iterable[tuple[str, Tensor]], dtype: torc
     A weight that is the same memory already, of the right type, stays shared. Any other gets memory of its own, cast
     to `dtype`, kept from call to call: captured graphs hold its address.
     """
+    places: dict[str, tuple[nn.Module, str]] = model.__dict__.setdefault("_places", {})  # found anew: 10 ms a step
     for name, value in weights:
-        owner, leaf = _locate(model, name)
+        owner, leaf = places.get(name) or places.setdefault(name, _locate(model, name))
         held = owner._parameters[leaf]
         assert held is not None
         if held.data_ptr() == value.data_ptr() and value.dtype == dtype:

@@ -171,6 +171,7 @@ class CapturedDecoder:
             row = torch.arange(rows, device=device)
             prompts = (self.lengths, self.hidden, self.prompt_k, self.prompt_v)
             cache = GroupCache(row // self.group_size, row, self.group_size, *prompts)
+            cache.refilled = self.rows < len(self.ids)
             cache.own_k = [some.new_zeros(shape) for _ in self.prompt_k]
             cache.own_v = [some.new_zeros(shape) for _ in self.prompt_k]
             whole = (zeros(torch.long), zeros(torch.long), row.clone(), zeros(torch.bool), zeros(torch.long))

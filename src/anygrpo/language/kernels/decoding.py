@@ -32,7 +32,7 @@ class Prompts:
         k, v: [P, KV, Lp, D], contiguous.
         lengths: [P] int32 of each prompt. first, count: [P] int32: where its rows begin in `order`, and their number.
         most: rows of one prompt at most.
-        order: [R] int64: the rows, prompt by prompt. On a CPU they lie so.
+        order: [R] int64: the rows, prompt by prompt; None: they lie so (on a CPU always).
     """
 
     k: Tensor
@@ -41,7 +41,7 @@ class Prompts:
     first: Tensor
     count: Tensor
     most: int
-    order: Tensor
+    order: Tensor | None
 
 
 def fits(query: Tensor, key: Tensor, place: int | Tensor) -> bool:
@@ -84,8 +84,9 @@ def attend(
     keys = 64 if size <= 128 else 32
     blocks = -(-prompts.most * share // QUERIES)
     attention_kernels.prefix[(count, key_heads, blocks * splits)](
-        q, prompts.k, prompts.v, part, part_lse, prompts.order, prompts.first, prompts.count, prompts.lengths, scale,
-        q.stride(2), q.stride(1), *prompts.k.stride()[:3], QUERIES=QUERIES, KEYS=keys, **shape,
+        q, prompts.k, prompts.v, part, part_lse, prompts.first if prompts.order is None else prompts.order,
+        prompts.first, prompts.count, prompts.lengths, scale, q.stride(2), q.stride(1), *prompts.k.stride()[:3],
+        QUERIES=QUERIES, KEYS=keys, SORTED=prompts.order is None, **shape,
     )  # fmt: skip
     attention_kernels.own[(rows, key_heads)](
         q, key, value, own_k, own_v, part, part_lse, out, place, int(len(place) > 1), scale, q.stride(2), q.stride(1),

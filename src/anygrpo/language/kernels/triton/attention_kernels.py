@@ -45,6 +45,7 @@ def prefix(
     WIDTH: tl.constexpr,
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
+    SORTED: tl.constexpr,
 ):
     """All rows of prompt p with one split of its keys, for one key head and the SHARE query heads that read it.
 
@@ -56,7 +57,9 @@ def prefix(
     if block * QUERIES < rows * SHARE:
         i = block * QUERIES + tl.arange(0, QUERIES)
         alive, d, head = i < rows * SHARE, tl.arange(0, WIDTH), key_head * SHARE + i % SHARE
-        row = tl.load(order + tl.load(first + p) + i // SHARE, mask=alive, other=0)
+        row = tl.load(first + p) + i // SHARE
+        if not SORTED:
+            row = tl.load(order + row, mask=alive, other=0)
         length = tl.load(lengths + p)
         step = tl.cdiv(tl.cdiv(length, KEYS), SPLITS) * KEYS
         begin = split * step
