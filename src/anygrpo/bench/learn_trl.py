@@ -5,6 +5,8 @@ The prompts of each step, rewards, held-out prompts and their measure are the re
 as our policy renders them. Learning rate schedule, clipping, adapters and sizes are the recipe's.
 """
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import json
@@ -22,6 +24,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.language.prompts import Prompts
 from anygrpo.models.loading import context_length, end_ids, load_tokenizer, resolve
 from anygrpo.recipe.load import load_recipe
+from anygrpo.recipe.recipe import number
 from anygrpo.train.stages import plan_stages
 
 LOOK = 64
@@ -78,8 +81,8 @@ def trainer_for(side: Side, steps: int) -> Any:
     from trl import GRPOConfig, GRPOTrainer
 
     a, o, lora = side.stage.algorithm, side.stage.optimizer, side.config.lora
-    rate = o.learning_rate if isinstance(o.learning_rate, float) else o.learning_rate.start
-    kind = getattr(o.learning_rate, "kind", "constant")
+    given: Any = o.learning_rate
+    rate, kind = getattr(given, "start", given), getattr(given, "kind", "constant")
     if kind not in ("cosine", "constant", "linear") or a.reduction not in REDUCTIONS or a.objective != "ppo":
         raise ConfigError(
             f"TRL has no {kind} rate with {a.objective} and {a.reduction} as we mean them", "another recipe"
@@ -90,15 +93,15 @@ def trainer_for(side: Side, steps: int) -> Any:
         gradient_accumulation_steps=a.prompts_per_step,
         num_generations=a.typical_group,
         max_completion_length=side.config.max_new_tokens,
-        beta=float(a.beta),
-        loss_type=REDUCTIONS[a.reduction],
-        epsilon=0.2 if a.clip_low is None else float(a.clip_low),
-        epsilon_high=0.2 if a.clip_high is None else float(a.clip_high),
+        beta=number(a.beta),
+        loss_type=REDUCTIONS[str(a.reduction)],
+        epsilon=0.2 if a.clip_low is None else number(a.clip_low),
+        epsilon_high=0.2 if a.clip_high is None else number(a.clip_high),
         gradient_checkpointing=False,
         max_steps=steps,
         learning_rate=rate,
         lr_scheduler_type=kind,
-        warmup_steps=getattr(o.learning_rate, "warmup", 0),
+        warmup_steps=getattr(given, "warmup", 0),
         weight_decay=o.weight_decay,
         adam_beta1=o.betas[0],
         adam_beta2=o.betas[1],
