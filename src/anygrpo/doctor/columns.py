@@ -12,6 +12,7 @@ from typing import Any
 from anygrpo.doctor import canonical
 from anygrpo.doctor.inference import Inferred, infer
 from anygrpo.doctor.log import Ending, Log, Row
+from anygrpo.doctor.meters import SHARES, Broken, broken
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
 from anygrpo.doctor.series import Series, median
 from anygrpo.errors import ConfigError, suggestion
@@ -48,9 +49,11 @@ class Columns:
     columns: tuple[str, ...] = ()
 
     def get(self, name: str) -> Series | None:
-        """The series, or None where it was never logged."""
+        """The series, or None where it was never logged, or is called a share and is none."""
         found = self.series.get(name)
-        return found if found is not None and len(found) else None
+        if found is None or not len(found) or (name in SHARES and any(b.name == name for b in self.broken)):
+            return None
+        return found
 
     def comparable(self, name: str) -> Series | None:
         """The series unless its framework means something else by it than the thresholds do."""
@@ -60,6 +63,11 @@ class Columns:
     def family(self, prefix: str) -> dict[str, Series]:
         """name -> series, for "reward/component/", "reward/component_std/", "eval/"."""
         return {k[len(prefix) :]: s for k, s in self.series.items() if k.startswith(prefix) and len(s)}
+
+    @cached_property
+    def broken(self) -> list[Broken]:
+        """Laws of arithmetic that columns of this log break."""
+        return broken({name: s for name, s in self.series.items() if len(s)})
 
     @cached_property
     def components(self) -> dict[str, Series]:

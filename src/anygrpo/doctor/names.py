@@ -67,7 +67,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "policy/loss_metrics/clip_ratio",
         "policy/ppo_clip_ratio", "ppo_actor/update/clip_ratio/avg", "pg_clipfrac", "actor/clipfrac@sum",
         "policy/clipfrac_avg",
-        "is_masked/mean", "clip_ratio", "clip_fraction", "clipfrac",
+        "is_masked/mean", "actor/clip_fraction", "clip_ratio", "clip_fraction", "clipfrac",
     ),
     "clip/low": ("clip/low", "clip_ratio/low_mean", "actor/ppo_ratio_low_clipfrac@sum", "is_masked_low/mean",
                  "clipfrac_lt_one"),
@@ -82,6 +82,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "kl/behaviour": (
         "kl/behaviour", "actor/ppo_kl", "ppo_kl", "ppo_actor/update/approx_kl/avg", "actor/approxkl@sum", "approx_kl",
+        "actor/approx_kl",
         "kl_pre_post_v1",
     ),
     "kl/rollout": (

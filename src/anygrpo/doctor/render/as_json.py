@@ -2,7 +2,8 @@
 
     {"source", "format", "rows", "verdict", "findings": [{"rule", "certainty", "severity", "title", "evidence",
      "prescription", "rows", "steps"}], "not_observable": [...], "map": {our name: column},
-     "inferred": [{"name", "column", "why"}], "open": [...], "unknown_columns": [...], "notes": [...]}
+     "inferred": [{"name", "column", "why"}], "open": [...], "unknown_columns": [...], "notes": [...],
+     "meters": [{"column", "counts", "seen"}]}
 
 Findings are in rank order: the first of severity "warning" or "serious" is where to begin.
 """
@@ -14,6 +15,7 @@ from typing import Any
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
+from anygrpo.doctor.meters import known_here
 from anygrpo.doctor.words import tell
 from anygrpo.doctor.words.tell import book
 
@@ -33,6 +35,10 @@ def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
         "open": list(run.inferred.open),
         "unknown_columns": list(run.unknown),
         "notes": list(run.notes),
+        "meters": [
+            {"column": k.column, "counts": k.counts_zh if lang == "zh" else k.counts, "seen": k.seen}
+            for k in known_here(run)
+        ],
     }
 
 

@@ -41,6 +41,7 @@ WORDS = {
     experiment="two_rates",
     needs=("grad_norm/total",),
     trend=True,
+    explains=("sign_inverted", "reward_fell", "late_collapse"),
 )
 def grad_spikes(run: Columns) -> Result:
     """Three rows above 10 times the rolling median, each followed by a change of reward or KL that is not noise."""

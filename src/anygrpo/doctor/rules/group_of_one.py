@@ -61,7 +61,7 @@ def group_of_one(run: Columns) -> Result:
     Extremes that never change prove nothing (the best score is 1, and so is the best rank), nor does a mean of 0.
     """
     pairs = [(run.get(f"advantage/{end}"), run.get(f"reward/{end}")) for end in ("max", "min")]
-    extremes = [(a, b) for a, b in pairs if a and b]
+    extremes = [(a, b) for a, b in pairs if a and b and any((*a.values, *b.values))]  # 0 beside 0 tells nothing
     if not all(same(a, b) for a, b in extremes):
         return None
     a, b = run.get("advantage/mean"), run.get("reward/mean")

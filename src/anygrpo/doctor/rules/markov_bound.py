@@ -76,6 +76,8 @@ WORDS = {
     experiment="frozen_replay",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max|log_ratio/mean",),
     explains=(
+        "ratio_mean",
+        "ratio_offset",
         "wrong_reference",
         "kl_far",
         "log_ratio_explosion",

@@ -66,6 +66,9 @@ WORDS = {
     experiment="zero_rate",
     needs=("ratio/mean|ratio/max|log_ratio/abs_max",),
     explains=(
+        "ratio_mean",
+        "ratio_offset",
+        "sampler_mismatch",
         "wrong_reference",
         "kl_far",
         "zero_gradient",

@@ -1,0 +1,187 @@
+"""Meters known to count something else than their name says, by framework; and the algebra that notices others.
+
+A column is never believed against arithmetic: a share lies in [0, 1], a mean between its extremes, a standard deviation
+of n values is at most (max - min) / sqrt(2). What breaks such a law is told, and shares that do are read by no rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anygrpo.doctor.names import NOT_COMPARABLE
+from anygrpo.doctor.series import Series, paired
+
+if TYPE_CHECKING:
+    from anygrpo.doctor.columns import Columns
+
+SHARES = (
+    "clip/fraction", "clip/low", "clip/high", "truncated/share", "groups/dead", "groups/all_best", "groups/all_worst",
+    "advantage/one_sign",
+)  # fmt: skip
+"""Metrics that are shares."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A meter of a framework.
+
+    Attributes:
+        framework: as `canonical.framework_of` names it; "" where the column's name alone tells.
+        column: its name, without "train/".
+        seen: when its code was last seen to count so (year-month); newer versions may have mended it.
+        counts, counts_zh: what it counts.
+        shown: the test of the same log that proves it there, if one can: a key of `SHOWN`.
+    """
+
+    framework: str
+    column: str
+    seen: str
+    counts: str
+    counts_zh: str
+    shown: str = ""
+
+
+KNOWN: tuple[Known, ...] = (
+    Known("verl", "response_length/clip_ratio", "2026-09", "answers as long as their batch's longest (V1 trainer), not"
+          " as the limit: never 0", "与本批最长回答一样长的份额（V1 训练器），不是达到上限的：永不为 0",
+          "varying_cap"),
+    Known("verl", "response_length/clip_ratio", "2026-09", "nothing, where the context limit (max_model_len) cuts",
+          "当上下文上限（max_model_len）先截断时，什么也没统计", "silent_cap"),
+    Known("verl", "actor/pg_loss", "2026-03", "a loss summed over mini-batches and passes; before 2026 divided by the"
+          " number of micro-batches", "对小批和多遍求和的损失；2026 年前除以微批数"),
+    Known("verl", "actor/kl_loss", "2026-03", "a KL summed over mini-batches and passes; before 2026 divided by the"
+          " number of micro-batches", "对小批和多遍求和的 KL；2026 年前除以微批数"),
+    Known("slime", "rollout/response_length_clip_ratio", "2025-08", "answers longer than the limit: always 0",
+          "超过上限的回答：恒为 0", "silent_cap"),
+    Known("trl", "sampling/importance_sampling_ratio/mean", "2026-09", "the ratio of whole answers: a product over"
+          " tokens", "整条回答的比值：对 token 连乘", "product"),
+    Known("trl", "reward_std", "2026-09", "the spread inside groups or, in newer versions, of the batch",
+          "组内标准差；较新版本是整批的"),
+    Known("ms-swift", "rewards/*/std", "2026-09", "the spread over the batch, while reward_std is inside groups",
+          "整批的标准差，而 reward_std 是组内的"),
+    Known("", "actor/clip_fraction", "2026-08", "in RLinf a count over action dimensions, divided by samples",
+          "RLinf 中按动作维度和分块计数再除以样本数"),
+    Known("", "actor/approx_kl", "2026-08", "in RLinf a sum over action dimensions and chunks",
+          "RLinf 中按动作维度和分块求和"),
+    *(Known("", key, "2026-09", text, text) for key, text in NOT_COMPARABLE.items()),
+)  # fmt: skip
+
+
+def known_here(run: Columns) -> list[Known]:
+    """Those whose column this log has."""
+    from anygrpo.doctor.canonical import normalise
+
+    names = {normalise(c) for c in run.columns}
+    return [k for k in KNOWN if k.framework in ("", run.framework) and any(_fits(k.column, n) for n in names)]
+
+
+def _fits(pattern: str, name: str) -> bool:
+    head, star, tail = pattern.partition("*")
+    return name == pattern or bool(star and name.startswith(head) and name.endswith(tail))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A law that columns of a log break.
+
+    Attributes:
+        law: key of the sentence.
+        name: canonical metric that is not believed.
+        keys: the columns.
+        rows: where.
+        share: of the rows that have them.
+    """
+
+    law: str
+    name: str
+    keys: tuple[str, ...]
+    rows: tuple[int, ...]
+    share: float
+
+
+def broken(series: dict[str, Series]) -> list[Broken]:
+    """Every law that is broken in more than one row in fifty (a few rows may be misprints), beyond a twentieth."""
+    found = [
+        Broken(law, name, keys, tuple(rows), len(rows) / n)
+        for law, name, keys, rows, n in _laws(series)
+        if n and len(rows) > max(1.0, 0.02 * n)
+    ]
+    return found
+
+
+Law = tuple[str, str, tuple[str, ...], list[int], int]
+
+
+def _laws(series: dict[str, Series]) -> Iterator[Law]:
+    for name in SHARES:
+        if s := series.get(name):
+            yield "share", name, (s.key,), [r for r, x in zip(s.rows, s.values) if not -0.05 <= x <= 1.05], len(s)
+    for family in ("reward", "length", "ratio"):
+        yield from _ordered(series, f"{family}/mean", f"{family}/max", f"{family}/min")
+    for name in ("reward/std", "reward/std_within"):
+        yield from _spread(series, name)
+    yield from _clips(series)
+    if s := series.get("grad_norm/total"):
+        yield "norm", "grad_norm/total", (s.key,), [r for r, x in zip(s.rows, s.values) if x < 0], len(s)
+
+
+def _ordered(series: dict[str, Series], middle: str, top: str, bottom: str) -> Iterator[Law]:
+    mean = series.get(middle)
+    for other, sign in ((top, 1), (bottom, -1)):
+        edge = series.get(other)
+        if mean and edge:
+            both = paired(mean, edge)
+            rows = [r for r, m, e in both if sign * (m - e) > 1e-3 * max(1e-3, abs(m), abs(e))]
+            yield "order", other, (mean.key, edge.key), rows, len(both)
+
+
+def _spread(series: dict[str, Series], name: str) -> Iterator[Law]:
+    spread, top, low = series.get(name), series.get("reward/max"), series.get("reward/min")
+    if not spread or not top or not low:
+        return
+    highs, lows = top.at(), low.at()
+    both = [(r, x, highs[r] - lows[r]) for r, x in zip(spread.rows, spread.values) if r in highs and r in lows]
+    rows = [r for r, x, width in both if x > 1.001 * width / math.sqrt(2) + 1e-6]
+    yield "spread", name, (spread.key, top.key, low.key), rows, len(both)
+
+
+def _clips(series: dict[str, Series]) -> Iterator[Law]:
+    whole = series.get("clip/fraction")
+    for name in ("clip/low", "clip/high"):
+        part = series.get(name)
+        if whole and part and whole.key != part.key and part.key not in whole.key:
+            both = paired(whole, part)
+            yield "part", name, (whole.key, part.key), [r for r, w, p in both if p > w + 1e-3], len(both)
+
+
+def _varying_cap(run: Columns) -> str:
+    """Answers are cut at one length, the limit; a longest that varies in rows whose share is above 0 shows another."""
+    share, longest = run.get("truncated/share"), run.get("length/max")
+    cut = [top for _, x, top in paired(share, longest) if x > 0] if share and longest else []
+    whole = all(x == round(x) for x in cut)  # averages over several steps vary anyway
+    return f"{min(cut):.0f}-{max(cut):.0f}" if len(cut) >= 4 and whole and max(cut) > 1.02 * min(cut) else ""
+
+
+def _silent_cap(run: Columns) -> str:
+    """A longest answer that is the same in most rows, and a share of cut ones that is 0 in all."""
+    share, longest = run.get("truncated/share"), run.get("length/max")
+    if not share or not longest or share.high > 0 or len(longest) < 8:
+        return ""
+    at_top = sum(x == longest.high for x in longest.values)
+    return f"{longest.high:.0f} ({at_top} x)" if at_top > 0.5 * len(longest) and longest.high >= 8 else ""
+
+
+def _product(run: Columns) -> str:
+    """One token's log-prob differs little, the ratio much."""
+    gap, ratio = run.get("mismatch/log_prob"), run.get("mismatch/ratio_mean")
+    small = gap is not None and 0 < abs(gap.median) < 0.02
+    return f"{gap.median:.2g}, {ratio.median:.2g}" if gap and small and ratio and abs(ratio.median - 1) > 0.3 else ""
+
+
+SHOWN: dict[str, Callable[[Columns], str]] = {
+    "varying_cap": _varying_cap, "silent_cap": _silent_cap, "product": _product,
+}  # fmt: skip
+"""Test of a known meter on the log that has it: the numbers that show it, or ""."""
