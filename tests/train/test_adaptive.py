@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from ranks import on_ranks
 from runs import TOYS, cut_after, run_of
 from toys import ARMS, BestArm
 
@@ -277,3 +278,23 @@ def test_a_language_models_unequal_groups_are_scored_as_they_were_sampled(tmp_pa
     rows = [row for row in rows_of(tmp_path / "run") if row["step"] >= 0]
     assert [row["samples/seen"] for row in rows] == [16, 32, 48]
     assert all(row["ratio/mean"] == pytest.approx(1.0, abs=1e-5) for row in rows)
+
+
+def _on_ranks(folder):
+    auto = AUTO | {"prompts_per_step": 7, "samples_per_step": 56, "temperature": HELD | {"of": "live"}}
+    run = run_of(folder, "--training.steps", "7", algorithm=auto, task=POOL)
+    train(run)
+    run.close()
+    adaptive = run.adaptive
+    return adaptive.book.state(), adaptive.heat.value, {k: v.tolist() for k, v in run.policy.net.state_dict().items()}
+
+
+def test_ranks_share_a_book_a_temperature_and_the_budget(tmp_path):
+    """Seven prompts on two and on three ranks: groups of sizes that other ranks do not have are joined."""
+    for count in (2, 3):
+        answers = on_ranks(count, _on_ranks, tmp_path / str(count))
+        assert all(answer == answers[0] for answer in answers[1:])
+        rows = [row for row in rows_of(tmp_path / str(count)) if row["step"] >= 0]
+        assert [row["samples/seen"] for row in rows] == [56 * i for i in range(1, 8)]
+        assert rows[-1]["groups/size_min"] < rows[-1]["groups/size"]
+        assert all(row["ratio/mean"] == pytest.approx(1.0, abs=1e-5) for row in rows if "ratio/mean" in row)
