@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from types import SimpleNamespace
-
 import pytest
+from sweeps import GRID, RECIPE, Study, answers
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.sweep.results import Result, results, table, trial_folder, verdict
+from anygrpo.sweep.results import Result, results, table, verdict
 from anygrpo.sweep.search import configured, open_study, read_space, sweep
-
-RECIPE = {
-    "policy": {"kind": "selector", "features": 448, "width": 8, "shots": 1},
-    "task": {"kind": "digits_vqa", "embedding": "ngrams", "pool": 4, "shots": 1, "held_out": 10},
-    "algorithm": {"prompts_per_step": 2, "group_size": 2},
-    "training": {"steps": 2, "threads": 1},
-    "evaluation": {"metric": "eval/accuracy"},
-}
 
 
 def space(tmp_path, text):
     (tmp_path / "space.toml").write_text(text)
     return read_space(tmp_path / "space.toml")
-
-
-GRID = """sampler = "grid"
-[settings]
-"optimizer.learning_rate" = [1e-5, 1e-3]
-"algorithm.advantage" = ["zscore", "rank"]
-"""
 
 
 def test_a_grid_runs_whole_and_goes_on_where_it_stopped(tmp_path):
@@ -91,30 +74,6 @@ def test_a_metric_of_which_the_smallest_is_the_best_is_refused(tmp_path):
         sweep(RECIPE, space(tmp_path, '[settings]\n"optimizer.learning_rate" = [1.0]'), tmp_path / "s", flags)
 
 
-class Study:
-    """What `results` reads of an optuna study: trials with a value, and where it was reached."""
-
-    direction = SimpleNamespace(name="MAXIMIZE")
-
-    def __init__(self, **values):
-        attrs = {"se": 0.05, "n": 100, "step": 9}
-        self.trials = [
-            SimpleNamespace(
-                number=i, params={"beta": i}, value=v, state=SimpleNamespace(name="COMPLETE"), user_attrs=attrs
-            )
-            for i, v in enumerate(values.values())
-        ]
-
-
-def answers(folder, number, right, n=100):
-    file = trial_folder(folder, number) / "evaluations" / "step_00000010.jsonl"
-    file.parent.mkdir(parents=True)
-    lines = [
-        {"prompt": i, "reward": 7.0, "components": {"correct": float(i in right)}, "valid": True} for i in range(n)
-    ]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
 def test_pairing_sees_what_two_intervals_apart_cannot(tmp_path):
     answers(tmp_path, 0, range(58))
     answers(tmp_path, 1, range(50))  # wrong on 8 prompts that trial 0 gets right, and never the other way round
@@ -124,6 +83,7 @@ def test_pairing_sees_what_two_intervals_apart_cannot(tmp_path):
     assert other.gap == pytest.approx(-0.08)
     assert other.gap_se == pytest.approx((0.08 * 0.92 * 100 / 99 / 100) ** 0.5)
     assert verdict([best, other]).startswith("Trial 0 is better than all others on n = 100 (95% intervals, paired")
+    assert best.factor == 1.96  # one pair
     assert "-0.0800 +- 0.0534" in table([best, other])
 
 

@@ -27,15 +27,18 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is left of the sweep and print its table; exit code 0, or an error's."""
-    from anygrpo.sweep.results import table, verdict
-    from anygrpo.sweep.search import read_space, sweep
+    from anygrpo.sweep.results import table, verdict, winner, worth
+    from anygrpo.sweep.search import open_study, read_space, sweep
 
     recipe = load_recipe(args.recipe, args.flags)
     settings = tomllib.loads(Path(args.recipe).read_text(encoding="utf-8"))
     folder = args.folder or Path("sweeps") / recipe.name
-    rows = sweep(settings, read_space(args.space), folder, args.flags)
+    space = read_space(args.space)
+    rows = sweep(settings, space, folder, args.flags)
+    found = winner(open_study(folder, space), folder, rows)
     if args.json:
-        print(json.dumps({"trials": [asdict(r) for r in rows], "verdict": verdict(rows)}, indent=2))
+        honest = None if found is None else asdict(found)
+        print(json.dumps({"trials": [asdict(r) for r in rows], "verdict": verdict(rows), "winner": honest}, indent=2))
         return 0
-    print(f"{table(rows)}\n\n{verdict(rows)}")
+    print(f"{table(rows)}\n\n{verdict(rows)}\n{worth(found)}")
     return 0

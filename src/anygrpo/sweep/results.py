@@ -1,4 +1,5 @@
-"""A sweep's table: trials with intervals, each paired with the best on the same held-out prompts."""
+"""A sweep's table: trials with intervals that hold all at once, each paired with the best on the same held-out prompts,
+and what the best is worth beyond the luck of having been chosen."""
 
 from __future__ import annotations
 
@@ -8,6 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import torch
+
+from anygrpo.sweep.honest import Honest, chosen_anew, factor
 
 _95 = 1.96
 
@@ -20,6 +25,7 @@ class Result:
         step: when it was best (-1: before the first step).
         gap: its value minus the best trial's. gap_se: the standard error of that difference.
         paired: gap_se is that of differences on the same prompts; False: the two were taken as independent.
+        factor: standard errors on each side of `gap` such that all pairs of the sweep's trials hold at once (95%).
     """
 
     number: int
@@ -32,11 +38,12 @@ class Result:
     gap: float | None = None
     gap_se: float = 0.0
     paired: bool = False
+    factor: float = _95
 
     @property
     def indistinguishable(self) -> bool:
-        """The 95% interval of the difference to the best trial holds 0."""
-        return self.gap is not None and abs(self.gap) <= _95 * self.gap_se
+        """The 95% interval of the difference to the best trial, wide enough for all pairs, holds 0."""
+        return self.gap is not None and abs(self.gap) <= self.factor * self.gap_se
 
 
 def trial_folder(folder: Path, number: int) -> Path:
@@ -55,8 +62,28 @@ def results(study: Any, folder: Path) -> list[Result]:
     rows.sort(key=lambda r: (r.value is None, 0.0 if r.value is None else -sign * r.value))
     if not rows or rows[0].value is None:
         return rows
-    best = scores(folder, rows[0])
-    return [rows[0], *(_against(row, rows[0], scores(folder, row), best) for row in rows[1:])]
+    found = [scores(folder, row) for row in rows]
+    rows = [rows[0], *(_against(row, rows[0], own, found[0]) for row, own in zip(rows[1:], found[1:]))]
+    done = [own for row, own in zip(rows, found) if row.value is not None]
+    same = bool(done[0]) and all(own.keys() == done[0].keys() for own in done)
+    wide = factor([torch.tensor([own[i] for i in sorted(own)]) for own in done] if same else None, len(done))
+    return [replace(row, factor=wide) for row in rows]
+
+
+def winner(study: Any, folder: Path, rows: list[Result]) -> Honest | None:
+    """The best trial's value with the luck of the choice taken out, among all evaluations of all trials; None where the
+    metric is no mean over prompts, or prompts differ."""
+    best = next((row for row in rows if row.value is not None), None)
+    column = None if best is None else _column(_lines(folder, best), best.value)
+    if column is None:
+        return None
+    files = sorted(folder.glob("trial-*/evaluations/step_*.jsonl"))
+    looks = [{line["prompt"]: _score(line, column) for line in _read(file)} for file in files]
+    common = sorted(set.intersection(*(set(look) for look in looks)))
+    if len(common) < 2 or len(common) < max(map(len, looks)):
+        return None
+    sign = 1 if study.direction.name == "MAXIMIZE" else -1
+    return chosen_anew(torch.tensor([[look[i] for i in common] for look in looks], dtype=torch.float64), sign)
 
 
 def _against(row: Result, best: Result, own: dict[int, float], other: dict[int, float]) -> Result:
@@ -73,20 +100,43 @@ def _against(row: Result, best: Result, own: dict[int, float], other: dict[int, 
 
 
 def scores(folder: Path, row: Result) -> dict[int, float]:
-    """What each valid held-out prompt scored where the trial was best, by number: the reward or component whose mean
-    is the trial's value; empty where there is none (a metric that is no mean over prompts)."""
+    """What each held-out prompt scored where the trial was best, by number: the reward or component whose mean is the
+    trial's value; empty where there is none (a metric that is no mean over prompts)."""
+    lines = _lines(folder, row)
+    column = _column(lines, row.value)
+    return {} if column is None else {line["prompt"]: _score(line, column) for line in lines}
+
+
+def _lines(folder: Path, row: Result) -> list[dict[str, Any]]:
     if row.step is None or row.value is None:
-        return {}
+        return []
     file = trial_folder(folder, row.number) / "evaluations" / f"step_{row.step + 1:08d}.jsonl"
-    if not file.is_file():
-        return {}
+    return _read(file) if file.is_file() else []
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """An evaluation's lines, without what failed through no fault of the answer."""
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    lines = [line for line in lines if line["valid"]]
-    for name in (*(lines[0]["components"] if lines else ()), None):
-        values = [line["reward"] if name is None else line["components"][name] for line in lines]
-        if math.isclose(sum(values) / len(values), row.value, rel_tol=1e-5, abs_tol=1e-6):
-            return {line["prompt"]: float(value) for line, value in zip(lines, values)}
-    return {}
+    return [line for line in lines if not line.get("fault")]
+
+
+def _score(line: dict[str, Any], column: str) -> float:
+    """Of an answer that could not be scored the reward is the lowest one, and a component 0."""
+    if column == "reward":
+        return float(line["reward"])
+    value = line["components"].get(column)
+    return float(value) if value is not None and line["valid"] else 0.0
+
+
+def _column(lines: list[dict[str, Any]], value: float | None) -> str | None:
+    """The score whose mean is the value."""
+    if not lines or value is None:
+        return None
+    for name in (*lines[0]["components"], "reward"):
+        mean = sum(_score(line, name) for line in lines) / len(lines)
+        if math.isclose(mean, value, rel_tol=1e-5, abs_tol=1e-6):
+            return name
+    return None
 
 
 def verdict(rows: list[Result]) -> str:
@@ -104,15 +154,29 @@ def verdict(rows: list[Result]) -> str:
         if not any(r.paired for r in others)
         else "partly paired"
     )
-    width = _95 * median(r.gap_se for r in others)
+    width = best.factor * median(r.gap_se for r in others)
     same = [r for r in others if r.indistinguishable]
     if not same:
-        sure = f"(95% intervals, {how}; half-width {width:.3f})"
+        sure = f"(95% intervals, {how}, of all pairs at once; half-width {width:.3f})"
         return f"Trial {best.number} is better than all others on n = {best.n} {sure}."
     names = ", ".join(str(r.number) for r in (best, *same))
     return (
         f"These settings are indistinguishable on n = {best.n}: trials {names} ({len(same) + 1} of {len(done)}; 95% "
-        f"intervals of differences to trial {best.number}, {how}). Differences below {width:.3f} cannot show."
+        f"intervals of differences to trial {best.number}, {how}, of all pairs at once). Differences below {width:.3f} "
+        "cannot show."
+    )
+
+
+def worth(found: Honest | None) -> str:
+    """What the winner is worth, in a sentence."""
+    if found is None:
+        return (
+            "What the winner is worth beyond the luck of being chosen is not known: its metric is no mean over prompts."
+        )
+    return (
+        f"The winner shows {found.apparent:.4f}, the best of {found.looks} evaluations. Chosen on nine tenths of the "
+        f"{found.prompts} prompts and judged on the rest it is {found.value:.4f} [{found.low:.4f}, {found.high:.4f}]. "
+        "Another seed is not covered: run it and its nearest rival with three seeds each, and `anygrpo compare` them."
     )
 
 
@@ -123,7 +187,7 @@ def table(rows: list[Result]) -> str:
         settings = "  ".join(f"{name.split('.')[-1]}={_text(value)}" for name, value in row.settings.items())
         value = row.state if row.value is None else f"{row.value:.4f} +- {_95 * row.se:.4f}"
         mark = "" if row.paired else " (unpaired)"
-        gap = "" if row.gap is None else f"{row.gap:+.4f} +- {_95 * row.gap_se:.4f}{mark}"
+        gap = "" if row.gap is None else f"{row.gap:+.4f} +- {row.factor * row.gap_se:.4f}{mark}"
         lines.append(f"{row.number:4d}  {value:20s} {gap:22s} {settings}")
     return "\n".join(lines)
 
