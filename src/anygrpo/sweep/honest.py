@@ -69,7 +69,7 @@ def chosen_anew(scores: Tensor, sign: int = 1, seed: int = 0) -> Honest:
 
 def _bounds(scores: Tensor, chosen: int, sign: int, seed: int) -> tuple[float, float]:
     """95% of the chosen look's true mean. What it shows is too good by no more than the luckiest look's, in errors of
-    each (bootstrap over prompts of the largest studentised excess, 97.5%); on the other side it is an interval as any."""
+    each (bootstrap over prompts of the largest studentised excess, 97.5%); the other side is as any interval's."""
     bounded = bool(((scores >= 0) & (scores <= 1)).all())
     one = rate(scores[chosen]) if bounded else interval(scores[chosen])
     spread = scores.std(1, correction=1) / scores.shape[1] ** 0.5
