@@ -99,7 +99,7 @@ class CausalLMConfig(Section):
     "path.py:function, ...: what the model may call; name, arguments and docstring are put before it (docs/turns.md)."
     environment: str | None = None
     "path.py:Class with reset(row) and step(messages, calls); or path.py:function, called as (messages, columns) after"
-    "each answer, which returns the next text or messages, or None to end."
+    "each answer, which returns the next text or messages, or None to end; or openenv (docs/turns.md)."
     turns: TurnsConfig = TurnsConfig()
     "`[policy.turns]`: tools and environments."
 

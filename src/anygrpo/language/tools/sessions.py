@@ -29,6 +29,8 @@ _HOME = str(Path(_worker.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.language.tools import _inside; _inside.main()"
 _LOAD_SECONDS = 120.0
 _LONGEST_REPLY = 16 << 20
+NAMED = {"openenv": "anygrpo.language.tools.openenv:OpenEnv"}
+"""Environments that are spoken to as they are, by the word of a recipe."""
 
 
 class _Server:
@@ -76,11 +78,12 @@ class Sessions:
     """Opens sessions. Servers are started when the first is opened, and again where one has died.
 
     Args:
-        tools: functions, "path.py:name". environment: a class or function named so, or None.
+        tools: functions, "path.py:name". environment: a class or function named so, a key of `NAMED`, or None.
     """
 
     def __init__(self, tools: tuple[str, ...], environment: str | None, config: TurnsConfig) -> None:
-        self.tools, self.environment, self.config = tools, environment, config
+        self.tools, self.config = tools, config
+        self.environment = NAMED.get(environment or "", environment)
         self.memory = usable_memory() // 2 if config.memory_mb is None else config.memory_mb << 20
         self._servers: list[_Server] = []
         self._numbers, self._lock = itertools.count(), threading.Lock()
@@ -97,7 +100,8 @@ class Sessions:
             ConfigError: it cannot be loaded. DataError: no such file.
         """
         for target in self.targets:
-            user_code.check(target)
+            if target not in NAMED.values():
+                user_code.check(target)
         said = self._server(0).said
         if "error" in said:
             raise ConfigError(f"loading {', '.join(self.targets)} failed: {said['error']}", "mend the file")
