@@ -101,8 +101,9 @@ def test_a_field_takes_the_models_words(url):
     sessions.close()
 
 
-def test_without_the_package_it_is_said(monkeypatch, tmp_path):
+def test_without_the_package_it_is_said():
     if importlib.util.find_spec("openenv") is not None:
         pytest.skip("openenv-core is installed")
-    one = Sessions((), "openenv", TurnsConfig(arguments={"url": "http://127.0.0.1:9"})).open()
-    assert "openenv" in one.asked({"op": "reset", "row": {}}, 20.0)["error"]
+    sessions = Sessions((), "openenv", TurnsConfig(arguments={"url": "http://127.0.0.1:9"}))
+    assert "openenv" in sessions.open().asked({"op": "reset", "row": {}}, 20.0)["error"]
+    sessions.close()
