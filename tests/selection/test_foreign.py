@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from baits import torch_bait
+from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.build import build
+from anygrpo.selection.build import SelectorNetwork, build
+from anygrpo.selection.export import export
 from anygrpo.selection.settings import SelectorConfig
 
 
@@ -46,7 +51,14 @@ class Elsewhere(nn.Module):
 
 
 def config(path, **changes):
-    section = {"kind": "selector", "features": 6, "width": 8, "shots": 3, "decoder": "none", "model": str(path)}
+    section = {
+        "kind": "selector",
+        "features": 6,
+        "width": 8,
+        "shots": 3,
+        "decoder": "none",
+        "model": path and str(path),
+    }
     return SelectorConfig(**(section | changes))
 
 
@@ -91,7 +103,33 @@ def test_another_temperature_is_another_policy(tmp_path):
         build(config(tmp_path / "w.pt"), 0)
 
 
-def test_a_file_that_holds_more_than_tensors_is_not_run(tmp_path):
-    torch.save({"state_dict": {}, "hyper": print}, tmp_path / "w.ckpt")
-    with pytest.raises(DataError, match="cannot be read safely"):
-        build(config(tmp_path / "w.ckpt"), 0)
+def test_a_file_that_holds_more_than_tensors_is_read_and_not_run(tmp_path):
+    own = SelectorNetwork(config(None)).state_dict()
+    mark = tmp_path / "ran"
+    for content in (torch_bait(mark), None):
+        if content is None:
+            wrapped = {f"net.{name}": x + 1 for name, x in own.items()}
+            torch.save({"state_dict": wrapped, "hyper_parameters": Path("x")}, tmp_path / "w.ckpt")
+        else:
+            (tmp_path / "w.ckpt").write_bytes(content)
+        if content is None:
+            made = build(config(tmp_path / "w.ckpt"), 0).network.state_dict()
+            assert all(torch.equal(made[name], x + 1) for name, x in own.items())
+        else:
+            with pytest.raises(DataError, match="holds no state dict"):
+                build(config(tmp_path / "w.ckpt"), 0)
+    assert not mark.exists()
+
+
+def test_a_checkpoint_and_an_export_are_starts_too(tmp_path):
+    policy = build(config(None), 7)
+    export(policy, tmp_path / "out")
+    folder = tmp_path / "run" / "checkpoints" / "step_00000003"
+    folder.mkdir(parents=True)
+    save_file({n: x.contiguous() for n, x in policy.network.state_dict().items()}, folder / "policy.safetensors")
+    for place in (tmp_path / "out", folder, tmp_path / "run"):
+        made = build(config(place), 0).network.state_dict()
+        assert all(torch.equal(made[name], x) for name, x in policy.network.state_dict().items()), place
+    save_file({"other": torch.zeros(2)}, tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match="0 tensors loaded"):
+        build(config(tmp_path / "w.safetensors"), 0)

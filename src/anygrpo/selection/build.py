@@ -10,7 +10,8 @@ from torch import nn
 
 from anygrpo.core.device import device_of
 from anygrpo.errors import ConfigError
-from anygrpo.selection.foreign import read_state, translated
+from anygrpo.models import weights
+from anygrpo.selection.foreign import of_elsewhere, translated
 from anygrpo.selection.network import SelectorNetwork
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.settings import SelectorConfig
@@ -52,8 +53,12 @@ def freeze(module: nn.Module, patterns: tuple[str, ...]) -> None:
 
 
 def _load(network: SelectorNetwork, path: Path, config: SelectorConfig) -> None:
-    state = translated(read_state(path), config, str(path))
-    report = network.load_state_dict(state, strict=False)
+    """A file of weights, a run, a checkpoint, an export, or a selector of another project's."""
+    foreign = of_elsewhere(weights.read(path))
+    if foreign is None:
+        weights.load(network, path)
+        return
+    report = network.load_state_dict(translated(foreign, config, str(path)), strict=False)
     if report.missing_keys or report.unexpected_keys:
         raise ConfigError(
             f"{path} does not fit the policy: missing {report.missing_keys[:3]}, "

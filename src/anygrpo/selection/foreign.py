@@ -9,54 +9,34 @@ no counterpart here and is refused by name: a half-read checkpoint would be anot
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import ConfigError
+from anygrpo.models import weights
 from anygrpo.selection.settings import SelectorConfig
 
 _WRAPPERS = ("module.", "model.", "lever_lm.", "pointer_selector.", "selector.")
 _FOREIGN = ("query_proj.weight", "cand_proj.weight")
 
 
-def read_state(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, of a .safetensors, .pt, .pth, .bin or .ckpt file (read without running code from it).
-
-    Raises:
-        DataError: no such file, or one that holds more than tensors.
-    """
-    if not path.is_file():
-        raise DataError(f"no selector checkpoint at {path}")
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    try:
-        data = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises whatever its unpickler meets
-        first = str(error).splitlines()[0][:150]
-        raise DataError(
-            f"{path} cannot be read safely: {first}", "save its state_dict alone: torch.save(model.state_dict(), ...)"
-        ) from None
-    for name in ("model_state_dict", "state_dict"):
-        if isinstance(data, dict) and isinstance(data.get(name), dict):
-            data = data[name]
-    if not isinstance(data, dict) or not all(isinstance(x, Tensor) for x in data.values()):
-        raise DataError(f"{path} holds no state_dict", "save its state_dict alone")
-    return data
+def of_elsewhere(content: Any) -> dict[str, Tensor] | None:
+    """The table in a file's content that holds a pointer selector under the other project's names; None: none does."""
+    for table in weights.tables(content).values():
+        if {_unwrapped(name) for name in table}.issuperset(_FOREIGN):
+            return table
+    return None
 
 
 def translated(state: dict[str, Tensor], config: SelectorConfig, path: str) -> dict[str, Tensor]:
-    """A state under this library's names; one that has them already is returned as it is.
+    """The other project's state under this library's names.
 
     Raises:
         ConfigError: parts without a counterpart here, or a network of other settings; they are named.
     """
     bare = {_unwrapped(name): x for name, x in state.items()}
-    if not all(name in bare for name in _FOREIGN):
-        return state
     own = {_renamed(name): x for name, x in bare.items() if name != "temperature"}
     if unknown := sorted(name for name, new in ((n, _renamed(n)) for n in bare if n != "temperature") if new is None):
         raise ConfigError(

@@ -80,8 +80,8 @@ class SelectorConfig(Section):
     bounds how far many epochs go. first: the policy's own when it first met the action, so that clipping bounds the
     whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
     model: str | None = None
-    """A selector checkpoint (.safetensors) to start from, or a pointer selector trained elsewhere (.pt, .ckpt,
-    .safetensors) where its network is one of these: names and shapes are translated, the rest is refused by name."""
+    """To start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), or a pointer
+    selector trained elsewhere where its network is one of these: its names are translated, the rest is refused."""
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> SelectorConfig:
