@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -108,6 +110,13 @@ def test_a_selector_leaves_picks_and_comes_back(tmp_path, capsys):
         assert main([*words, "--out", str(out), "--quiet"]) == 0
         rows[name] = [json.loads(line) for line in out.read_text().splitlines()]
     assert rows["run"] == rows["export"]
+    text = (
+        "import json, sys\nfrom anygrpo.selection.export import load\nfrom anygrpo.selection.apply import apply\n"
+        "q, c = sys.argv[2:]\nprint(json.dumps(apply(load(sys.argv[1]), {'queries': q, 'candidates': c})))\n"
+    )  # the three lines of the export's own page, in a process of their own
+    words = [str(run / "export"), str(tmp_path / "queries.npz"), str(tmp_path / "candidates.npz")]
+    done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == rows["run"]
     assert len(rows["run"]) == 70
     assert all(0 < p <= 1 for row in rows["run"] for p in row["probabilities"])
     capsys.readouterr()
