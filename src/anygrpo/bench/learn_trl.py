@@ -25,6 +25,7 @@ from anygrpo.language.prompts import Prompts
 from anygrpo.models.loading import context_length, end_ids, load_tokenizer, resolve
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import number
+from anygrpo.recipe.section import Schedule
 from anygrpo.train.stages import plan_stages
 
 LOOK = 64
@@ -87,6 +88,8 @@ def trainer_for(side: Side, steps: int) -> Any:
         raise ConfigError(
             f"TRL has no {kind} rate with {a.objective} and {a.reduction} as we mean them", "another recipe"
         )
+    if moving := [name for name in ("beta", "clip_low", "clip_high") if isinstance(getattr(a, name), Schedule)]:
+        raise ConfigError(f"{moving[0]} follows a schedule, which TRL has none of", "give a number in the recipe")
     config = GRPOConfig(
         output_dir=tempfile.mkdtemp(),
         per_device_train_batch_size=a.typical_group,
