@@ -59,7 +59,7 @@ def test_score_counts_first_findings_and_false_alarms(bench):
             result("c", (), "-", peers=peers),
         ]
     )
-    assert "| **anygrpo doctor** (log alone) | 1/2 | 2/2 | 0/1 |" in text
+    assert "| **anygrpo doctor** (log and recipe) | 1/2 | 2/2 | 0/1 |" in text
     assert "| rldoctor | 1/2 | 1/2 | 1/1 |" in text
     assert "| rlprobe | 0/2 | 0/2 | 0/1 |" in text
     assert "| anygrpo check (before the run) | 2/2 named | | 1/1 |" in text
