@@ -59,7 +59,8 @@ def _score(faults: list[Any], controls: list[Any]) -> str:
     among = sum(r.right or bool(set(r.others) & set(r.accepted)) for r in faults)
     alarms = sum(not r.right for r in controls)
     lines.append(
-        f"| **anygrpo doctor** (log and recipe) | {first}/{len(faults)} | {among}/{len(faults)} | {alarms}/{len(controls)} |"
+        f"| **anygrpo doctor** (log and recipe) | {first}/{len(faults)} | {among}/{len(faults)} "
+        f"| {alarms}/{len(controls)} |"
     )
     for tool in tools:
         right = sum(bool(r.peers[tool]) and _means(r.peers[tool][0], r.accepted) for r in faults)
