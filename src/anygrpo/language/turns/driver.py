@@ -3,11 +3,9 @@ what they say is put after the policy's tokens."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.errors import ConfigError, TrainingError
@@ -16,47 +14,9 @@ from anygrpo.language.tasks.answer import Message
 from anygrpo.language.tasks.messages import clean_prompt
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.schema import check_schemas
-from anygrpo.language.tools.sessions import Session, wait_for
+from anygrpo.language.tools.sessions import wait_for
+from anygrpo.language.turns.held import Held, call_of, said_by_environment
 from anygrpo.language.turns.talk import Talk
-
-_NUMBERS = itertools.count()
-
-
-@dataclass
-class Held:
-    """One conversation.
-
-    Attributes:
-        messages: after the prompt, each with `by`.
-        seen: tokens of the completion that these messages hold.
-        rewards: of each turn of the policy: 0 where the environment gave none, None where there is none that pays.
-        fault: why the sample is invalid, or "".
-        calls, failed: of tools, so far.
-    """
-
-    row: dict[str, Any]
-    first: list[Message]
-    number: int = field(default_factory=lambda: next(_NUMBERS))
-    messages: list[Message] = field(default_factory=list)
-    seen: int = 0
-    rewards: list[float | None] = field(default_factory=list)
-    fault: str = ""
-    calls: int = 0
-    failed: int = 0
-    own: frozenset[str] = frozenset()
-    session: Session | None = None
-    spent: float = 0.0
-    # of the turn under way
-    ids: list[int] = field(default_factory=list)
-    asked: str = ""
-    ran: list[Call] = field(default_factory=list)
-    theirs: list[Call] = field(default_factory=list)
-    said: list[Message] = field(default_factory=list)
-    reply: Reply | None = None
-
-    @property
-    def turns(self) -> int:
-        return len(self.rewards)
 
 
 class Turns:
@@ -149,7 +109,7 @@ class Turns:
         one.rewards.append(self._unpaid)
         if one.fault:
             return self._over(one)
-        calls = [_call(c) for c in message.get("tool_calls", ())]
+        calls = [call_of(c) for c in message.get("tool_calls", ())]
         mine = [c for c in calls if c.fault or self.talk.kind != "class" or c.name in self.talk.names | one.own]
         one.theirs = [c for c in calls if c not in mine]
         last = one.turns >= self.talk.config.max_turns
@@ -207,7 +167,7 @@ class Turns:
         given = answer["messages"]
         if given:
             try:
-                one.said += _messages(given)
+                one.said += said_by_environment(given)
             except TrainingError as error:
                 return self._end(one, f"environment: {error.what}")
         over = answer["done"] or one.turns >= self.talk.config.max_turns or not one.said
@@ -298,20 +258,3 @@ class Turns:
                 one.messages = [*one.messages, {**self.talk.message(ids[one.seen :]), "by": "policy"}]
                 one.rewards.append(self._unpaid)
         return self.held
-
-
-def _call(call: dict[str, Any]) -> Call:
-    return Call(call["function"]["name"], call["function"]["arguments"], call.get("fault", ""))
-
-
-def _messages(reply: Any) -> list[Message]:
-    """What an environment says: a text is a user's message."""
-    given = [{"role": "user", "content": reply}] if isinstance(reply, str) else reply
-    given = [given] if isinstance(given, dict) else given
-    if not isinstance(given, list) or not given:
-        raise TrainingError(f"it returned {type(reply).__name__}", "return a text, a message, a list of them, or None")
-    try:
-        made = clean_prompt(given, "the environment's reply")
-    except Exception as error:
-        raise TrainingError(str(getattr(error, "what", error)), "") from None
-    return [{**m, "by": "environment"} for m in made]  # type: ignore[union-attr]

@@ -99,13 +99,17 @@ def trivial_players(subject: Any) -> Outcome:
     sampled = [a.reward for row in subject.answers.outputs for a in row if isinstance(a, Answer) and a.turns > 1]
     honest = [r for r in sampled if r is not None]
     best = max([*honest, means.pop("the demonstrations", 0.0)], default=0.0)
+    below = [r for r in [*honest, *games.get("the demonstrations", [])] if r < 0]
+    return _of_players(name, means, best, below, len(prompts))
+
+
+def _of_players(name: str, means: dict[str, float], best: float, below: list[float], games: int) -> Outcome:
+    """The verdict: mean of each player who knows nothing, the best that is known, and games that ended below 0."""
     if not means:
         return not_applicable(name, ("no game could be played", "没有一局能够进行"))
     who = max(means, key=lambda one: means[one])
-    numbers: dict[str, Any] = {"best": best, "games": len(prompts), "who": who, "most": means[who]} | means
-    if honest or shown:
-        lowest = [r for r in honest if r < 0] + [r for r in games.get("the demonstrations", []) if r < 0]
-        numbers |= {"below": len(lowest), "lowest": min(lowest, default=0.0)}
+    numbers: dict[str, Any] = {"best": best, "games": games, "who": who, "most": means[who]} | means
+    numbers |= {"below": len(below), "lowest": min(below, default=0.0)}
     rows = [{"player": w, "mean": m} for w, m in means.items()]
     if means[who] > 0 and means[who] >= 0.9 * best:
         text = (
@@ -114,7 +118,7 @@ def trivial_players(subject: Any) -> Outcome:
         )
         cure = ("let the environment pay for what only the task's solution does", "让环境只为真正解决任务的行为付分")
         return Outcome(name, "serious", text, cure, numbers, rows)
-    if numbers.get("below"):
+    if below:
         text = (
             "{below} games that are played end below 0 (down to {lowest:.3g}), and a sample that talks until its "
             "tokens end earns 0: not to play pays more",

@@ -11,7 +11,7 @@ from torch import Tensor
 from anygrpo.core.rollout import Rollout
 from anygrpo.language.conversation import Conversations
 from anygrpo.language.tasks.answer import Answer
-from anygrpo.language.turns.driver import Held
+from anygrpo.language.turns.held import Held
 
 
 def recorded(rollout: Rollout, held: list[Held], conversations: Conversations, tools: bool) -> Rollout:
