@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ PROBES: dict[str, Probe] = {
 
 _ASKED_BY_OTHERS = ("replay_parity", "learning_rate")
 """Probes whose outcome others read."""
+_OF_THE_WEIGHTS = ("live_groups", "sites", "body", "gradient_terms", "learning_rate")
+"""Probes whose outcome depends on what the network has learnt."""
 _NEEDS_A_SCORER = ("reference_kl", "learning_rate", "steering", "gradient_terms")
 """Probes that mean nothing while the same rows are scored differently each time."""
 
@@ -107,8 +109,22 @@ def probe_stage(subject: Subject, kl_per_update: float = rate.TARGET, only: Coll
         if name == "learning_rate":
             probe = partial(rate.find_rate, target=kl_per_update)
         if name in only or name in _ASKED_BY_OTHERS:
-            subject.outcomes[name] = _outcome(name, probe, subject)
+            subject.outcomes[name] = _before_the_warm_up(_outcome(name, probe, subject), subject)
     return [outcome for name, outcome in subject.outcomes.items() if name in only]
+
+
+def _before_the_warm_up(outcome: Outcome, subject: Subject) -> Outcome:
+    """What an untrained network cannot do yet is no fault of a recipe whose earlier stages would train it: a warning.
+    Where the recipe names a model to begin from, it is judged as it is."""
+    begin, model = subject.planned.begin, getattr(subject.run.recipe.policy, "model", None)
+    if outcome.probe not in _OF_THE_WEIGHTS or outcome.status != "serious" or not begin or model:
+        return outcome
+    cure = (
+        "the {before} steps of the stages before this one have not been taken here: train them, then check with "
+        "policy.model = their run",
+        "本阶段之前各阶段的 {before} 步在此尚未训练：先训练它们，再以 policy.model = 该运行 检查",
+    )
+    return replace(outcome, status="warning", cure=cure, numbers=outcome.numbers | {"before": begin}, certainty="ask")
 
 
 def _of_family(subject: Subject) -> dict[str, Probe]:
