@@ -32,7 +32,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     torch.set_num_threads(args.threads)
     if args.precision:
-        torch.backends.mkldnn.matmul.fp32_precision = args.precision
+        torch.backends.mkldnn.matmul.fp32_precision = args.precision  # type: ignore[attr-defined]
     case = Case(**args.case)
     made = compare(case, args.model, args.check) if args.check else measure(case, args.model, args.steps)
     print(json.dumps(made))
@@ -40,10 +40,10 @@ def main() -> None:
 
 def trainer_for(case: Case, model: str, steps: int) -> Any:
     """TRL's trainer on the case's prompts."""
-    from datasets import Dataset
-    from datasets.table import InMemoryTable
+    from datasets import Dataset  # type: ignore[import-not-found]
+    from datasets.table import InMemoryTable  # type: ignore[import-not-found]
     from transformers import AutoTokenizer
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOConfig, GRPOTrainer  # type: ignore[import-not-found]
 
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     texts = prompt_texts(tokenizer, case.prompts, case.prompt_tokens)

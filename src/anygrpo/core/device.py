@@ -39,7 +39,7 @@ def multiply(dtype: torch.dtype, precision: str | None = None, repeats: int = 12
     Args:
         precision: value of torch.backends.mkldnn.matmul.fp32_precision while measuring; None leaves it.
     """
-    settings = torch.backends.mkldnn.matmul
+    settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before, threads = settings.fp32_precision, torch.get_num_threads()
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, INNER, generator=generator).to(dtype)
@@ -71,7 +71,7 @@ def float32_precision() -> str:
     On processors with AVX512-BF16 and no AMX, "bf16" moves float32 products from a slow path to oneDNN without any
     rounding; with AMX it would round, which the error shows, and it is not taken.
     """
-    default = torch.backends.mkldnn.matmul.fp32_precision
+    default = torch.backends.mkldnn.matmul.fp32_precision  # type: ignore[attr-defined]
     base = multiply(torch.float32, default)
     other = multiply(torch.float32, "bf16")
     return "bf16" if other.error < LARGEST_ERROR and other.rate > GAIN * base.rate else default
@@ -157,7 +157,7 @@ def prepare(device: str, dtype: str, threads: int | str) -> tuple[torch.device, 
     chosen = device_of(device)
     if chosen.type == "cpu":
         torch.set_num_threads(best_threads() if threads == "auto" else int(threads))
-        torch.backends.mkldnn.matmul.fp32_precision = float32_precision()
+        torch.backends.mkldnn.matmul.fp32_precision = float32_precision()  # type: ignore[attr-defined]
         auto = torch.bfloat16 if dtype == "auto" and bfloat16_is_faster() else torch.float32
     else:
         auto = torch.bfloat16 if chosen.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32

@@ -59,7 +59,8 @@ def _of_a_library(value: Any, tensors: dict[str, Tensor], where: str) -> Any:
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return pack(value.item(), tensors, where)
     if type(value).__module__.startswith("PIL.") and getattr(value, "mode", "") in ("L", "RGB", "RGBA"):
-        return {"image": _kept(torch.from_numpy(np.array(value)), tensors, where), "mode": value.mode}
+        picture: Any = value
+        return {"image": _kept(torch.from_numpy(np.array(picture)), tensors, where), "mode": picture.mode}
     raise ConfigError(
         f"{where} holds a {type(value).__name__}, which cannot be kept: files hold plain data and tensors",
         "keep tensors, numbers, texts, lists and dicts there",

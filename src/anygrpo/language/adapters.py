@@ -248,7 +248,7 @@ class _Adapted(torch.autograd.Function):
         return y.view(*x.shape[:-1], -1)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         flat, weight, a, b, inner = ctx.saved_tensors
         g = g.reshape(-1, g.shape[-1])
         back = (g @ b).mul_(ctx.s)

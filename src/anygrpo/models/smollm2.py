@@ -73,7 +73,7 @@ def _unpack(source: Path, target: Path) -> None:
         model = transformers.AutoModelForCausalLM.from_pretrained(source, gguf_file=FILE, dtype=torch.float32, **extra)
     config = model.config
     if hasattr(config, "quantization_config"):
-        del config.quantization_config
+        del config.quantization_config  # type: ignore[attr-defined]
     plain = type(model)(config)
     plain.load_state_dict(model.state_dict())
     plain.tie_weights()

@@ -153,7 +153,7 @@ def results_of_recipes(a: list[Path], b: list[Path]) -> dict[str, Any]:
             tables = [torch.tensor([[_part(x.rows[i], measure) for i in common] for x in side]) for side in sides]
             found = asdict(arms(*tables))
             if min(map(len, sides)) >= MANY:
-                found["bootstrap"] = hierarchical(*tables)
+                found["bootstrap"] = hierarchical(*tables)  # type: ignore[arg-type]
             out[what] = found | ({"measure": name} if what == "accuracy" else {})
     return out
 

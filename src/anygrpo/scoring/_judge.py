@@ -7,6 +7,8 @@ Its verdicts go to standard output, which only it can write.
 
 from __future__ import annotations
 
+# One text with the files before it when it runs, which a checker does not see:
+# pyright: reportUndefinedVariable=false, reportPossiblyUnboundVariable=false, reportCallIssue=false
 import builtins
 import importlib
 import json
@@ -169,7 +171,7 @@ class Thing:
             return isinstance(other, Thing)
         raise Unjudgeable("a test compares an object of the answer's; compare what its methods return")
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __contains__(self, item):
         return item in list(self)

@@ -42,7 +42,7 @@ def encode(x):
         return {"f": float.hex(float.__pos__(x))}
     for tag, kind in (("s", set), ("z", frozenset), ("t", tuple), ("q", deque)):
         if isinstance(x, kind):
-            return {tag: [encode(v) for v in kind.__iter__(x)]}
+            return {tag: [encode(v) for v in kind.__iter__(x)]}  # type: ignore[arg-type]
     if isinstance(x, list):
         return [encode(v) for v in list.__iter__(x)]
     if isinstance(x, dict):

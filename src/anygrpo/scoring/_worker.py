@@ -53,7 +53,7 @@ def _verdict(value: Any) -> Any:
     if isinstance(value, str | bytes):
         return f"returned {_short(value)}"
     try:
-        number = float(value)
+        number = float(value)  # type: ignore[arg-type]
     except OverflowError:
         return "returned a number that is too large"
     except Exception:

@@ -232,7 +232,7 @@ class Client:
         if not isinstance(text, str):
             raise _Again(f"a reply without text: {str(message.get('refusal') or message)[:80]!r}")
         try:
-            return Answer(text, read(text) if read else text, *tokens)
+            return Answer(text, read(text) if read else text, *tokens)  # type: ignore[arg-type]
         except ValueError as error:
             raise _Again(f"an answer that cannot be read: {error}") from None
 

@@ -14,13 +14,14 @@ def math_verify(prompts: Sequence[Any], outputs: Sequence[str], answer: Sequence
     Both of math-verify's own time-outs are off: the worker that runs this is killed instead.
     """
 
+    def read(text: str) -> Any:
+        return parse(text, parsing_timeout=None)  # type: ignore[arg-type]
+
     def one(output: str, gold: Any) -> float | None:
         text = str(gold).strip()
-        wanted = parse(text if "$" in text or "\\boxed" in text else f"${text}$", parsing_timeout=None) or parse(
-            text, parsing_timeout=None
-        )
+        wanted = read(text if "$" in text or "\\boxed" in text else f"${text}$") or read(text)
         if gold is None or not wanted:
             return None
-        return float(verify(wanted, parse(output, parsing_timeout=None), timeout_seconds=None))
+        return float(verify(wanted, read(output), timeout_seconds=None))
 
     return [one(output, gold) for output, gold in zip(outputs, answer, strict=True)]

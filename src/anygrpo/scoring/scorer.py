@@ -120,7 +120,7 @@ class Scorer:
         """Stop what the rewards hold of their own."""
         for reward in self.rewards:
             if hasattr(reward, "close"):
-                reward.close()
+                reward.close()  # type: ignore[attr-defined]
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -219,7 +219,7 @@ def _of_answer(node: ast.stmt) -> list[ast.alias]:
 
 def _ends(body: list[ast.stmt]) -> list[str]:
     """Calls of the test functions that the tests define and do not call themselves."""
-    called = {n.func.id for s in body if not isinstance(s, ast.FunctionDef) for n in _calls(s)}
+    called = {getattr(n.func, "id", "") for s in body if not isinstance(s, ast.FunctionDef) for n in _calls(s)}
     ends: list[str] = []
     for node in body:
         if isinstance(node, ast.FunctionDef) and node.name not in called:

@@ -127,7 +127,8 @@ def _by_id(path: Path, entries: list[Any]) -> dict[str, Any]:
         if not isinstance(entry, dict) or not _may_be_query(entry):
             raise DataError(f"{path} holds no queries: expected an object of query id -> entry")
         inner = entry.get("query") if isinstance(entry.get("query"), dict) else {}
-        name = next((x for x in (entry.get("query_id"), inner.get("query_id"), entry.get("id")) if x is not None), None)
+        said = (entry.get("query_id"), (inner or {}).get("query_id"), entry.get("id"))
+        name = next((x for x in said if x is not None), None)
         if name is None:
             raise DataError(f"{path}: a query in the list has no query_id")
         if str(name) in out:

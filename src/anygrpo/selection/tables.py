@@ -150,7 +150,7 @@ def _stack(path: Path, rows: list[Any] | tuple[Any, ...]) -> Tensor:
 
 def _parquet(path: Path) -> tuple[list[Any] | None, Any]:
     try:
-        import pyarrow.parquet as parquet
+        import pyarrow.parquet as parquet  # type: ignore[import-not-found]
     except ImportError:
         raise DataError(
             f"{path}: reading Parquet needs pyarrow, which is not installed here", "pip install pyarrow"

@@ -43,7 +43,7 @@ def shard(policy: Policy, recipe: Recipe) -> None:
     precision = MixedPrecisionPolicy(param_dtype=getattr(torch, dtype), reduce_dtype=torch.float32) if dtype else None
     mesh = init_device_mesh(policy.parameters()[0].device.type, (world_size(),))
     for block in blocks:
-        fully_shard(block, mesh=mesh, **({"mp_policy": precision} if precision else {}))
+        fully_shard(block, mesh=mesh, **({"mp_policy": precision} if precision else {}))  # type: ignore[arg-type]
         block.set_gradient_divide_factor(1.0)  # type: ignore[operator]
         block.set_force_sum_reduction_for_comms(True)  # type: ignore[operator]
 
@@ -111,4 +111,4 @@ def laid_out(tensor: Tensor, like: Tensor) -> Tensor:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)  # type: ignore[attr-defined]

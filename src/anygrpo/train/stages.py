@@ -180,7 +180,7 @@ def _filter(config: Section, now: Callable[[Any], Any]) -> tuple[str | filters.F
         return chosen("filter", own).function, {}
     values = {name: now(getattr(config, name)) for name in type(config).model_fields if name != "kind"}
     settings = {name: max(1, round(v)) if name == "k" else v for name, v in values.items()}
-    return config.kind, settings
+    return config.kind, settings  # type: ignore[attr-defined]
 
 
 def policy_settings(section: Section, step: int, steps: int) -> dict[str, float]:

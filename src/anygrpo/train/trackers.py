@@ -73,7 +73,7 @@ class WandbSink:
     """
 
     def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
-        import wandb
+        import wandb  # type: ignore[import-not-found]
 
         self._run = wandb.init(
             project=project, name=name, dir=str(folder), config=config, id=run_id(folder, "wandb"), resume="allow"
@@ -90,7 +90,7 @@ class WandbSink:
 
 class TrackioSink:
     def __init__(self, folder: Path, project: str, name: str, config: dict[str, Any]) -> None:
-        import trackio
+        import trackio  # type: ignore[import-not-found]
 
         self._run = trackio.init(project=project, name=run_id(folder, "trackio"), config=config, resume="allow")
 

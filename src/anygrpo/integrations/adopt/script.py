@@ -166,8 +166,8 @@ class _Script:
             self.out.notes.append(f"the data are several files ({data['path']}): put them in one folder")
         if isinstance(data.get("path"), str):
             self.out.data["path"] = data["path"]
-        elif isinstance(data.get("path"), Unknown):
-            self.out.notes.append(f"the data set is {data['path'].source}: known only when the script runs")
+        elif isinstance(unknown := data.get("path"), Unknown):
+            self.out.notes.append(f"the data set is {unknown.source}: known only when the script runs")
         for ours, theirs in (("subset", "name"), ("split", "split")):
             if isinstance(data.get(theirs), str):
                 self.out.data[ours] = data[theirs]
@@ -343,7 +343,7 @@ def _with_numbers(node: ast.expr, script: _Script) -> ast.expr:
     """An expression of numbers with names put in."""
 
     class Put(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.expr:
+        def visit_Name(self, name: ast.Name) -> ast.expr:  # type: ignore[override]
             return ast.Constant(script._value(name, 5))
 
     return Put().visit(ast.parse(ast.unparse(node), mode="eval").body)

@@ -160,7 +160,7 @@ def _loss(book: Ledger) -> None:
             book.put("algorithm.dual_clip", book.get("delta"), "delta")
     scale = {True: "group", "True": "group", False: "none", "False": "none"}.get(book.get("scale_rewards"),
                                                                                  book.get("scale_rewards"))  # fmt: skip
-    name = {"group": "zscore", "batch": "batch", "none": "centred"}.get(scale, "zscore")
+    name = {"group": "zscore", "batch": "batch", "none": "centred"}.get(scale, "zscore")  # type: ignore[arg-type]
     if book.get("multi_objective_aggregation") == "normalize_then_sum":
         name = "gdpo"
     book.put("algorithm.advantage", name, "scale_rewards", "multi_objective_aggregation")

@@ -49,7 +49,7 @@ def holds_for_the_longest(policy: CausalLM, rollout: Rollout) -> bool:
     log.warning("%s", note)
     scorer.paths = replace(plainer, notes=(*plainer.notes, note))
     if hasattr(policy.engine, "paths"):
-        policy.engine.paths = scorer.paths
+        policy.engine.paths = scorer.paths  # type: ignore[attr-defined]
     policy.trust_sampler = None
     return False
 

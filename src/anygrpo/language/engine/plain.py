@@ -43,7 +43,7 @@ def generate_plain(
     longest = max(map(len, every))
     ids = torch.tensor([[0] * (longest - len(r)) + r for r in every], device=device)
     seen = torch.tensor([[0] * (longest - len(r)) + [1] * len(r) for r in every], device=device)
-    cache, clock, seconds = DynamicCache(config=model.config), time.perf_counter(), {}
+    cache, clock, seconds = DynamicCache(config=model.config), time.perf_counter(), {}  # type: ignore[arg-type]
     active = torch.arange(len(every), device=device)
     position = (seen.cumsum(1) - 1).clamp(min=0)
     for step in range(sampling.max_new_tokens):
@@ -59,7 +59,7 @@ def generate_plain(
             break
         if not stay.all():
             keep = stay.nonzero()[:, 0]
-            cache.reorder_cache(keep)  # unlike batch_select_indices, every kind of layer has it
+            cache.reorder_cache(keep)  # type: ignore[arg-type]  # every kind of layer has it
             active, seen, token, position = active[keep], seen[keep], token[keep], position[keep]
         ids = token[:, None]
         seen = torch.cat([seen, seen.new_ones(len(active), 1)], 1)

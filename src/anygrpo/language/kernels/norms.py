@@ -48,7 +48,7 @@ class _Norm(torch.autograd.Function):
         return (x * scale).to(x.dtype) * weight
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # type: ignore[override]
         x, weight, scale = ctx.saved_tensors
         need_x, need_weight, _ = ctx.needs_input_grad
         if need_x and _compiled(x, weight):

@@ -67,7 +67,7 @@ class _Rotate(torch.autograd.Function):
         return _launch(q, k, cos, sin, back=False)
 
     @staticmethod
-    def backward(ctx: Any, dq: Tensor, dk: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, dq: Tensor, dk: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
         return *_launch(dq, dk, *ctx.saved_tensors, back=True), None, None
 
 
@@ -81,7 +81,7 @@ def _launch(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, back: bool) -> tuple
     (_, heads, tokens, size), key_heads = q.shape, k.shape[1]
     made = [x.new_empty(1, tokens, x.shape[1], size) for x in (q, k)]
     lanes, half = kernels.power_of_two(max(heads, key_heads)), size // 2
-    kernels.rotate[(tokens, 2)](
+    kernels.rotate[(tokens, 2)](  # type: ignore[index]
         q, k, *made, cos.contiguous(), sin.contiguous(), q.stride(1), q.stride(2), k.stride(1), k.stride(2), heads,
         key_heads, HALF=half, LANES=lanes, WIDTH=kernels.power_of_two(half), BACK=back,
     )  # fmt: skip
