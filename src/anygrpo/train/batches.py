@@ -163,7 +163,7 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
     rollout, a = prepared.rollout, stage.algorithm
     p, g, _ = rollout.shape
     flat = lambda x: x.flatten(0, 1)  # noqa: E731
-    mask, valid = flat(prepared.mask), flat(rollout.valid)
+    mask, valid, by_row = flat(prepared.mask), flat(rollout.valid), flat(prepared.advantages)
     prompt = torch.arange(p, device=mask.device).repeat_interleave(g)
     own = weights.counts(mask, valid, prompt)
     totals = dict(zip(own, sum_over_ranks(torch.stack(list(own.values())))))
@@ -176,7 +176,7 @@ def weigh(prepared: Prepared, stage: Stage) -> Batch:
         old=flat(rollout.log_probs if prepared.old is None else prepared.old),
         ref=None if prepared.ref is None else flat(prepared.ref),
         mask=mask,
-        advantages=flat(prepared.advantages).reshape(p * g, -1),
+        advantages=by_row if by_row.dim() > 1 else by_row[:, None],
         weights=weights.loss_weights(
             mask,
             valid,
