@@ -133,7 +133,10 @@ def test_the_dials_turn_what_they_name():
 
 def test_a_block_holds_no_more_tokens_than_a_step():
     few = estimate(recipe(train="all", token_budget=10**6), BIG, 1, 2)["activations"]
-    assert few == estimate(recipe(train="all", token_budget=32 * 256 + 4 * 512), BIG, 1, 2)["activations"]
+    assert few == estimate(recipe(train="all", token_budget=64 * 256 + 8 * 512), BIG, 1, 2)["activations"]
+    halved = recipe({"rows_per_block": 32}, train="all", token_budget=10**6)
+    assert 2 * estimate(halved, BIG, 1, 2)["activations"] == pytest.approx(few, abs=2e-3)
+    assert estimate(recipe(train="all"), BIG, 1, 2)["activations"] < few  # of what a run chooses, the least
 
 
 def test_a_model_that_is_not_there_is_said(tmp_path):
