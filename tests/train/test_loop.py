@@ -82,6 +82,32 @@ def test_ratio_is_one_before_the_first_update(tmp_path):
     assert rows[1]["clip/low"] == rows[1]["clip/high"] == 0
 
 
+def test_the_reference_is_scored_once_a_step_whatever_epochs_follow(tmp_path, monkeypatch):
+    from anygrpo.train import loop
+    from anygrpo.train.batches import referenced, with_reference
+
+    seen = []
+
+    def noted(policy, prepared, rows):
+        made = referenced(policy, prepared, rows)
+        batch = with_reference(policy, weigh(prepared, planned[0]), rows)
+        seen.append((made.ref.flatten(0, 1), torch.where(batch.mask.any(-1)[:, None], batch.ref, 0.0)))
+        return made
+
+    planned = []
+    prepare_whole = loop.prepare
+    note = lambda rollout, stage, *given: planned.append(stage) or prepare_whole(rollout, stage, *given)  # noqa: E731
+    monkeypatch.setattr(loop, "prepare", note)
+    monkeypatch.setattr(loop, "referenced", noted)
+    flags = ["--algorithm.beta", "0.1", "--algorithm.epochs", "3", "--algorithm.minibatches", "2"]
+    run, _ = learn(tmp_path, *flags, "--training.steps", "2")
+    assert run.version == 2 * 3 * 2
+    assert len(seen) == 2
+    for once, by_batch in seen:
+        torch.testing.assert_close(once, by_batch.to(once))
+        assert once.abs().sum() > 0
+
+
 def gradients(run, rows_per_block):
     planned, numbers = run.enter(0)
     rollout = begin(run, planned, 0, run.clock)()
