@@ -12,7 +12,7 @@ from typing import Any
 from anygrpo.doctor import canonical
 from anygrpo.doctor.inference import Inferred, infer
 from anygrpo.doctor.log import Ending, Log, Row
-from anygrpo.doctor.meters import SHARES, Broken, broken
+from anygrpo.doctor.meters import SHARES, Broken, broken, rename_batch_std
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
 from anygrpo.doctor.series import Series, median
 from anygrpo.errors import ConfigError, suggestion
@@ -289,16 +289,3 @@ def kl_of_log_probs(series: dict[str, Series]) -> None:
     if both:
         rows, values = tuple(r for r, _ in both), tuple(x for _, x in both)
         series["kl/reference"] = Series("kl/reference", f"{now.key} - {then.key}", rows, values)
-
-
-def rename_batch_std(series: dict[str, Series]) -> None:
-    """TRL's `reward_std` was the mean std within groups and is, in newer versions or settings, the std of the batch.
-
-    It is the batch's wherever it is above 0 in a row whose groups all have no spread.
-    """
-    within, dead = series.get("reward/std_within"), series.get("groups/dead")
-    if not within or not dead or "reward/std" in series:
-        return
-    share = dead.at()
-    if any(x > 1e-3 and share.get(r, 0.0) >= 1.0 for r, x in zip(within.rows, within.values)):
-        series["reward/std"] = replace(series.pop("reward/std_within"), name="reward/std")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anygrpo.doctor.names import NOT_COMPARABLE
@@ -185,3 +185,16 @@ SHOWN: dict[str, Callable[[Columns], str]] = {
     "varying_cap": _varying_cap, "silent_cap": _silent_cap, "product": _product,
 }  # fmt: skip
 """Test of a known meter on the log that has it: the numbers that show it, or ""."""
+
+
+def rename_batch_std(series: dict[str, Series]) -> None:
+    """TRL's `reward_std` was the mean std within groups and is, in newer versions or settings, the std of the batch.
+
+    It is the batch's wherever it is above 0 in a row whose groups all have no spread.
+    """
+    within, dead = series.get("reward/std_within"), series.get("groups/dead")
+    if not within or not dead or "reward/std" in series:
+        return
+    share = dead.at()
+    if any(x > 1e-3 and share.get(r, 0.0) >= 1.0 for r, x in zip(within.rows, within.values)):
+        series["reward/std"] = replace(series.pop("reward/std_within"), name="reward/std")
