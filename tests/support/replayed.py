@@ -41,7 +41,7 @@ def learnt(folder: Path, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The weights that a run leaves, proven to be the replay's."""
     run = new_run(parse_recipe(recipe_of(str(folder / "run"), given)))
     policy, start = run.policy, {k: v.detach().clone() for k, v in run.policy.net.state_dict().items()}
-    policy.drawn.clear()  # what the border's check drew
+    policy.drawn.clear(), policy.replayed.clear(), policy.learnt.clear()  # of the check at the border
     record: list[Step] = []
     method = given.get("method", "grpo")
 
