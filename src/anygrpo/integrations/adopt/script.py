@@ -8,7 +8,7 @@ from typing import Any
 
 from anygrpo.errors import DataError
 from anygrpo.integrations.adopt.moving import Found, Unknown
-from anygrpo.integrations.adopt.words import number
+from anygrpo.integrations.adopt.source import Source, last_name
 
 _POSITIONAL = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset")
 _FROM_PEFT = {
@@ -41,35 +41,10 @@ def read(path: Path) -> Found:
     return _Script(path, text, tree).found()
 
 
-class _Script:
+class _Script(Source):
     def __init__(self, path: Path, text: str, tree: ast.Module) -> None:
-        self.path, self.text, self.tree = path, text, tree
-        self.assigned: dict[str, ast.expr] = {}
-        self.attributes: dict[str, dict[str, ast.expr]] = {}
-        self.defined: dict[str, ast.stmt] = {}
-        self.imported: dict[str, tuple[str, ast.stmt]] = {}
-        self.calls: dict[str, list[ast.Call]] = {}
-        for node in ast.walk(tree):
-            self._note(node)
+        super().__init__(path, text, tree)
         self.out = Found("trl")
-
-    def _note(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    self.assigned[target.id] = _chained(node.value, target.id, self.assigned)
-                elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    self.attributes.setdefault(target.value.id, {})[target.attr] = node.value
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            self.defined[node.name] = node
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                self.imported[alias.asname or alias.name] = (f"{node.module or ''}.{alias.name}", node)
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                self.imported[alias.asname or alias.name.split(".")[0]] = (alias.name, node)
-        elif isinstance(node, ast.Call):
-            self.calls.setdefault(_name(node.func), []).append(node)
 
     def found(self) -> Found:
         trainers = [c for name, calls in self.calls.items() if name.endswith("GRPOTrainer") for c in calls]
@@ -93,7 +68,7 @@ class _Script:
     def _config(self, args: ast.expr | None, configs: list[ast.Call]) -> None:
         name = args.id if isinstance(args, ast.Name) else None
         node = self.assigned.get(name, args) if name else args
-        call = node if isinstance(node, ast.Call) and _name(node.func).endswith("GRPOConfig") else None
+        call = node if isinstance(node, ast.Call) and last_name(node.func).endswith("GRPOConfig") else None
         if call is None and configs:
             call = configs[0]
         if call is None:
@@ -123,14 +98,14 @@ class _Script:
         if isinstance(node, ast.Name) and isinstance(self.assigned.get(node.id), ast.Call):
             call = self.assigned[node.id]
             assert isinstance(call, ast.Call)
-            if _name(call.func) in ("from_pretrained", "get_peft_model") and call.args:
+            if last_name(call.func) in ("from_pretrained", "get_peft_model") and call.args:
                 value = self.value(call.args[0])
         if isinstance(value, str) or (isinstance(value, Unknown) and not value.source.endswith(".model_name_or_path")):
             self.out.given["model_name_or_path"] = value
 
     def _adapter(self, node: ast.expr | None) -> None:
         node = self.assigned.get(node.id, node) if isinstance(node, ast.Name) else node
-        if not isinstance(node, ast.Call) or _name(node.func) != "LoraConfig":
+        if not isinstance(node, ast.Call) or last_name(node.func) != "LoraConfig":
             return  # none, or made of the command line's --use_peft
         self.out.given |= {"use_peft": True, **_PEFT}
         for keyword in node.keywords:
@@ -155,7 +130,7 @@ class _Script:
         named = {k.arg: self.value(k.value) for k in source.keywords if k.arg}
         names = ("path", "name")
         data = dict(zip(names, words)) | named
-        if _name(source.func) != "load_dataset":  # from_json(file), load_from_disk(folder)
+        if last_name(source.func) != "load_dataset":  # from_json(file), load_from_disk(folder)
             data = {"path": next(iter([*words, *named.values()]), None)}
         if data.get("path") in _BUILDERS and "data_files" in data:
             files = data["data_files"]
@@ -184,7 +159,7 @@ class _Script:
                 node = node.value
             elif isinstance(node, ast.IfExp):
                 node = node.body
-            elif isinstance(node, ast.Call) and _name(node.func) in _LOADERS:
+            elif isinstance(node, ast.Call) and last_name(node.func) in _LOADERS:
                 return node, changes
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
                 changes.append(node)
@@ -242,13 +217,13 @@ class _Script:
         for each in nodes:
             self._reward(each, own)
         if own:
-            self.out.reward_file = self._extracted(own)
+            self.out.reward_file = self.extracted(own)
 
     def _reward(self, node: ast.expr, own: list[str]) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.out.rewards.append(("model", node.value))
             return
-        name = _name(node.func) if isinstance(node, ast.Call) else _name(node)
+        name = last_name(node.func) if isinstance(node, ast.Call) else last_name(node)
         if name in self.defined and not isinstance(node, ast.Call):
             own.append(name)
             self.out.rewards.append(("function", name))
@@ -267,107 +242,6 @@ class _Script:
         """The file of a module that lies beside the script."""
         file = self.path.parent / (dotted.rpartition(".")[0].lstrip(".").replace(".", "/") + ".py")
         return str(file) if file.is_file() else None
-
-    def _extracted(self, names: list[str]) -> str:
-        """Source of these definitions, with the script's own definitions, constants and imports that they use."""
-        top = {n for n, s in self.defined.items() if s in self.tree.body}
-        constants = {
-            t.id: s for s in self.tree.body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)
-        }
-        wanted, seen, imports, parts = list(names), set[str](), dict[int, ast.stmt](), dict[int, ast.stmt]()
-        while wanted:
-            name = wanted.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if name in self.imported:
-                imports[self.imported[name][1].lineno] = self.imported[name][1]
-                continue
-            node = self.defined.get(name) or constants.get(name)
-            if node is None or (name in self.defined and name not in top and name not in names):
-                continue
-            parts[node.lineno] = node
-            wanted += [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
-        nodes = [*(imports[i] for i in sorted(imports)), *(parts[i] for i in sorted(parts))]
-        return "\n\n".join(self._source_of(node) for node in nodes) + "\n"
-
-    def _source_of(self, node: ast.stmt) -> str:
-        lines = self.text.splitlines()
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) - 1
-        part = lines[first : node.end_lineno]
-        return "\n".join(line[node.col_offset :] if line[: node.col_offset].isspace() else line for line in part)
-
-    # -- values
-
-    def value(self, node: ast.expr | None, depth: int = 0) -> Any:
-        """What an expression is, as far as constants tell."""
-        try:
-            return self._value(node, depth)
-        except (ValueError, RecursionError, TypeError, KeyError):
-            return Unknown(ast.unparse(node) if node is not None else "")
-
-    def _value(self, node: Any, depth: int) -> Any:
-        if depth > 20:
-            raise ValueError("deep")
-        inner = lambda n: self._sure(n, depth + 1)  # noqa: E731
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Name):
-            return inner(self.assigned[node.id])
-        if isinstance(node, ast.List | ast.Tuple | ast.Set):
-            return [inner(e) for e in node.elts]
-        if isinstance(node, ast.Dict):
-            return {inner(k): inner(v) for k, v in zip(node.keys, node.values)}
-        if isinstance(node, ast.Call) and _name(node.func) == "dict" and not node.args:
-            return {k.arg: inner(k.value) for k in node.keywords}
-        if isinstance(node, ast.JoinedStr):
-            return "".join(str(inner(v.value if isinstance(v, ast.FormattedValue) else v)) for v in node.values)
-        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch."):
-            return node.attr
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            a, b = inner(node.left), inner(node.right)
-            if isinstance(a, str) and isinstance(b, str) and len(a) + len(b) < 100_000:
-                return a + b
-        if isinstance(node, ast.BinOp | ast.UnaryOp):
-            return number(_with_numbers(node, self))
-        raise ValueError("not a constant")
-
-    def _sure(self, node: Any, depth: int) -> Any:
-        value = self._value(node, depth)
-        if isinstance(value, Unknown):
-            raise ValueError("not a constant")
-        return value
-
-
-def _with_numbers(node: ast.expr, script: _Script) -> ast.expr:
-    """An expression of numbers with names put in."""
-
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.expr:  # type: ignore[override]
-            return ast.Constant(script._value(name, 5))
-
-    return Put().visit(ast.parse(ast.unparse(node), mode="eval").body)
-
-
-def _chained(value: ast.expr, name: str, before: dict[str, ast.expr]) -> ast.expr:
-    """`x = x.map(f)`: the name inside stands for what it was."""
-    old = before.get(name)
-    if old is None or sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value)) != 1:
-        return value
-
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return old if node.id == name else node
-
-    return Put().visit(value)
-
-
-def _name(node: ast.AST) -> str:
-    """The last part of a dotted name; of a partial, its function."""
-    if isinstance(node, ast.Call):
-        inner = node.args[0] if _name(node.func) == "partial" and node.args else node.func
-        return _name(inner)
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _turn(node: ast.expr) -> tuple[str, ast.expr] | None:

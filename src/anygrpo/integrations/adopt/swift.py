@@ -6,6 +6,7 @@ from typing import Any
 
 from anygrpo.integrations.adopt import trl
 from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
+from anygrpo.integrations.adopt.trl_keys import DEFAULTS
 
 _NAMES = {
     "model": "model_name_or_path", "lora_rank": "lora_r", "target_modules": "lora_target_modules",
@@ -48,7 +49,7 @@ def move(found: Found) -> Ledger:
         given["scale_rewards"], given["multi_objective_aggregation"] = "group", "normalize_then_sum"
     found.given = given
     rate = {"learning_rate": 1e-4 if given["use_peft"] else 1e-5}
-    book = trl.move(found, trl.DEFAULTS | _DEFAULTS | rate, _MACHINE)
+    book = trl.move(found, DEFAULTS | _DEFAULTS | rate, _MACHINE)
     if draws:
         book.say("algorithm.refill", int(draws), f"dynamic_sample = true, max_resample_times = {draws}")
     if estimator in ("rloo", "reinforce_plus_plus"):
