@@ -22,7 +22,7 @@ import torch
 
 from anygrpo.core.build import build_task
 from anygrpo.core.policy import state_of
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising.motion.measures import diversity, frechet
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train import checkpoint

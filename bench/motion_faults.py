@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from anygrpo.core.build import build_policy, build_task
-from anygrpo.core.rollout import Rollout, tree_map
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.tree import tree_map
 from anygrpo.recipe.load import load_recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "motion" / "exploding.toml"

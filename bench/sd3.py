@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising.build import Parts
 from anygrpo.denoising.denoiser import DiffusersDenoiser
 from anygrpo.recipe.load import load_recipe

@@ -215,7 +215,7 @@ def diverse(policy: Any, task: Budgeted, prompts: list[Any], split: str) -> list
 
 
 def scores(policy: Any, prompts: list[Any]) -> list[list[float]]:
-    from anygrpo.core.rollout import tree_map
+    from anygrpo.core.tree import tree_map
 
     samples = tree_map(lambda x: x.flatten(0, 1), policy.greedy(prompts).samples)
     return policy.first_pick(samples)[:, :POOL].log().tolist()

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Task
+from anygrpo.core.tree import tree_map
 
 
 def advantages(rewards: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from anygrpo.cli.main import main
-from anygrpo.recipe.algorithm import DoctorConfig
+from anygrpo.recipe.training import DoctorConfig
 from anygrpo.spoken import VARIABLE, current, say
 from anygrpo.watch.progress import ProgressLine
 

@@ -12,8 +12,9 @@ import pytest
 import anygrpo
 from anygrpo.doctor.synonyms import METRICS
 from anygrpo.metrics.catalogue import CATALOGUE
-from anygrpo.recipe.algorithm import AlgorithmConfig, EvaluationConfig, OptimizerConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.section import Section
+from anygrpo.recipe.training import EvaluationConfig, OptimizerConfig
 
 PAGE = (Path(__file__).parents[1] / "docs" / "terms.zh.md").read_text(encoding="utf-8")
 ROWS = [line.split("|")[1:-1] for line in PAGE.splitlines() if line.startswith("|") and "---" not in line]

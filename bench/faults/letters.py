@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Scores, Stored, Task, epoch_indices
+from anygrpo.core.tree import Tree
 
 LETTERS = "abcdefgh"
 END = 0

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from anygrpo.algorithm.kl import AdaptiveKL, BandKL, FixedKL
 from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.packing import pack, unpack
-from anygrpo.core.rollout import Rollout, Shared
+from anygrpo.core.rollout import Rollout
 from anygrpo.core.saved import read_tensors, write_tensors
+from anygrpo.core.tree import Shared
 from anygrpo.errors import ConfigError, DataError
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

@@ -8,7 +8,7 @@ import torch
 from diffusers import DDIMScheduler, DiffusionPipeline, FluxTransformer2DModel
 from tiny_pipelines import flux, sd3, sdxl, wan
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.adapters.flux import pack, unpack
 from anygrpo.denoising.pipelines import adapter_class, from_pipeline

@@ -11,8 +11,9 @@ from peers.diffusion import ours
 from peers.diffusion.cases import case_named, conditions, reward_of
 
 from anygrpo.core.task import Scores
-from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
+from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.train.batches import prepare, weigh
 from anygrpo.train.stages import numbers_at
 from anygrpo.train.update import Updater

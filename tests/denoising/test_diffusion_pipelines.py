@@ -17,8 +17,8 @@ from diffusers import (
 from tiny_pipelines import flux, sd3
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.denoiser import DiffusersDenoiser
 from anygrpo.denoising.settings import DiffusionPolicyConfig, LoraConfig

@@ -7,8 +7,8 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising.decisions import decisions
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.settings import FaultsConfig, LoraConfig, MotionPolicyConfig

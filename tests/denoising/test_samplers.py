@@ -7,7 +7,7 @@ import torch
 from diffusers import FlowMatchEulerDiscreteScheduler
 from torch import nn
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising.build import Parts
 from anygrpo.denoising.levels import NFT_STRENGTH
 from anygrpo.denoising.policy import DiffusionPolicy

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Beta, Categorical, Independent, Normal, OneHotCategorical
 from torch.utils.checkpoint import checkpoint
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.gates.build import StochasticPolicy, checkpointed, gate
 from anygrpo.gates.calling import Call

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.gates import graphs
 from anygrpo.gates.build import StochasticPolicy, gate
 from anygrpo.gates.graphs import ORDINARY, Graphs, Recorded, leaves_of_their_own

@@ -18,8 +18,8 @@ from torch.distributions import (
     kl_divergence,
 )
 
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.gates.build import StochasticPolicy, gate
 from anygrpo.gates.choosing import deterministic, replaying

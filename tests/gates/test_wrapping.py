@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributions import Beta, Normal
 
 from anygrpo.core import user_code
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.gates.build import Gate, StochasticPolicy, build, with_gates
 from anygrpo.gates.settings import GateConfig, StochasticConfig

@@ -8,8 +8,8 @@ import torch
 from runs import TOYS, run_of
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.language import build as causal_lm
 from anygrpo.language.compute.capability import Ability

@@ -5,7 +5,7 @@ import tiny
 import torch
 from torch import nn
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.language import build as causal_lm
 from anygrpo.language.adapters import Adapters, adapter_layers
 from anygrpo.language.settings import CausalLMConfig, LoraConfig

@@ -4,12 +4,12 @@ import pytest
 import tiny
 import torch
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.language import build as causal_lm
 from anygrpo.language.compute import narrow
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.settings import CausalLMConfig
-from anygrpo.recipe.algorithm import OptimizerConfig
+from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.train.update import Updater
 
 PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w7 w2 w2 w40 w11 w12"}]

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.selection import picks
 from anygrpo.selection.build import build
 from anygrpo.selection.grouping import Grouping

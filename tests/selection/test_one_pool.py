@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.selection.build import build
 from anygrpo.selection.prompts import pools
 from anygrpo.selection.settings import SelectorConfig

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection import picks
 from anygrpo.selection.build import build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.selection.build import build
 from anygrpo.selection.recorded import recordable
 from anygrpo.selection.settings import SelectorConfig

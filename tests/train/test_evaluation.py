@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toys import Bandit, BestArm
 
 from anygrpo.core.task import Scores, Success
-from anygrpo.recipe.algorithm import EvaluationConfig
+from anygrpo.recipe.training import EvaluationConfig
 from anygrpo.train.evaluation import evaluate
 from anygrpo.train.passing import pass_at_k
 

@@ -12,9 +12,10 @@ import pytest
 import torch
 from replayed import OFF, learnt
 
-from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.filters import FilterConfig
 from anygrpo.recipe.section import Schedule
+from anygrpo.recipe.training import OptimizerConfig
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,9 @@ from toys import Bandit
 
 from anygrpo.core.rollout import Rollout
 from anygrpo.errors import ConfigError
-from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
+from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh, with_reference
 from anygrpo.train.collect import begin
 from anygrpo.train.evaluation import held_out_seed

@@ -15,8 +15,9 @@ from anygrpo.core.task import Scores
 from anygrpo.denoising.build import DiffusionPolicy, Parts
 from anygrpo.denoising.settings import DenoisingConfig
 from anygrpo.denoising.transitions import transitions_of
-from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
+from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.train.batches import prepare, weigh
 from anygrpo.train.stages import numbers_at
 from anygrpo.train.update import Updater

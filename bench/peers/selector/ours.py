@@ -13,8 +13,9 @@ from torch import Tensor
 from anygrpo.bench.meter import Meter, peak_gb
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.core.task import Scores
-from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
+from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.selection.build import SelectorPolicy
 from anygrpo.train.batches import prepare, weigh
 from anygrpo.train.stages import numbers_at

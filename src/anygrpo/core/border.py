@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Evaluation, Rollout, Shared, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Task
+from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.core.user_code import describe
 from anygrpo.errors import AnygrpoError, ConfigError
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from anygrpo.algorithm.kl import AdaptiveKL, BandKL, FixedKL
 from anygrpo.algorithm.statistics import RunningState
-from anygrpo.core.rollout import Rollout, Shared
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.tree import Shared
 from anygrpo.errors import ConfigError, DataError
 
 RECORDS: dict[str, type] = {c.__name__: c for c in (Rollout, Shared, RunningState, FixedKL, AdaptiveKL, BandKL)}

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Tree, tree_map
+from anygrpo.core.tree import Tree, tree_map
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.gaussian import dimensions, kl_same_std, reduce_mean
 from anygrpo.errors import ConfigError

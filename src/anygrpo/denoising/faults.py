@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Tree
+from anygrpo.core.tree import Tree
 
 
 def old_log_probs(policy: Any, tree: Tree, sampled: list[Tensor]) -> Tensor:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout
+from anygrpo.core.tree import Tree, tree_map
 from anygrpo.denoising.gaussian import dimensions, total
 from anygrpo.errors import ConfigError
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from anygrpo.core import user_code
 from anygrpo.core.device import device_of
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising.adapters.base import Adapter
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.parts import Parts

@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from anygrpo.core.device import device_of
 from anygrpo.core.policy import ClipDefaults, Policy
-from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import Tree, tree_map
 from anygrpo.denoising import files
 from anygrpo.denoising.averaging import Averaged
 from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob, log_prob_info

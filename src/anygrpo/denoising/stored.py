@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import Tree, tree_map
 from anygrpo.denoising.gaussian import dimensions, total
 from anygrpo.errors import ConfigError, DataError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Tree
+from anygrpo.core.tree import Tree
 from anygrpo.denoising.gaussian import Reduction, expand
 from anygrpo.denoising.transitions import Transitions
 

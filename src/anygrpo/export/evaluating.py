@@ -14,9 +14,9 @@ from anygrpo.core.intervals import interval, of_prompts, rate
 from anygrpo.core.task import Task, expect
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened
-from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.training import EvaluationConfig
 from anygrpo.train.evaluation import counted, evaluate, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 

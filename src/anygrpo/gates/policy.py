@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy, frozen_weights, state_of
-from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.best import SITE, best_of, spread_of
 from anygrpo.gates.calling import Call

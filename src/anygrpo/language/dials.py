@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anygrpo.core.rollout import Tree
+from anygrpo.core.tree import Tree
 from anygrpo.language.compute.log_probs import RowLengths
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.captured import AHEAD

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Evaluation, Rollout, Tree
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import Tree
 from anygrpo.language import files
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score

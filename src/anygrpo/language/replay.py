@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from anygrpo.core.rollout import Tree
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import Tree
 from anygrpo.language.generation import Generation
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.tasks.answer import Answer

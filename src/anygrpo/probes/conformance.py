@@ -10,8 +10,8 @@ import torch
 from anygrpo.core import user_code
 from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.policy import load_state, state_of
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Scores, Task
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.load import parse_recipe

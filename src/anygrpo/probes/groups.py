@@ -10,7 +10,8 @@ from torch import Tensor
 
 from anygrpo.algorithm.normalisers import ADVANTAGES
 from anygrpo.core.outcome import Outcome, Text, not_applicable
-from anygrpo.core.rollout import Rollout, Tree
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError
 from anygrpo.families import families, resolve
 from anygrpo.probes.subject import Subject

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from anygrpo.recipe.algorithm import AlgorithmConfig, OptimizerConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import largest_beta, number
 from anygrpo.recipe.section import Schedule
+from anygrpo.recipe.training import OptimizerConfig
 
 TRL, VERL = "TRL 1.16.0", "verl 0.9.1"
 

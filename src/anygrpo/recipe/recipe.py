@@ -9,16 +9,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from anygrpo.choices.catalogue import card_of
 from anygrpo.errors import ConfigError
-from anygrpo.recipe.algorithm import (
-    AlgorithmConfig,
-    DoctorConfig,
-    EvaluationConfig,
-    OptimizerConfig,
-    StageConfig,
-    TrainingConfig,
-)
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.explain import readable
 from anygrpo.recipe.section import Schedule, Section
+from anygrpo.recipe.training import DoctorConfig, EvaluationConfig, OptimizerConfig, StageConfig, TrainingConfig
 
 P = TypeVar("P", bound=Section)
 T = TypeVar("T", bound=Section)

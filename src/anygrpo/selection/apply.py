@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anygrpo.core.applied import add_rows, digest_of, kept_rows, made_by
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.judged import read_rows
 from anygrpo.selection.policy import SelectorPolicy

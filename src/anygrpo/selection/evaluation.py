@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.core.policy import state_of
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.selection.changes import agreement, cannot_flip, weight_change
 from anygrpo.selection.judging import Judging
 from anygrpo.selection.off_policy import offline_report

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Evaluation, Rollout, Shared, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.selection import decoding, picks, replay
 from anygrpo.selection import recorded as record

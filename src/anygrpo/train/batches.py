@@ -11,7 +11,8 @@ from torch import Tensor
 from anygrpo.algorithm import advantages, allocation, filters, weights
 from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Batch, Rollout, Tree, tree_map
+from anygrpo.core.rollout import Batch, Rollout
+from anygrpo.core.tree import Tree, tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.credit import credited

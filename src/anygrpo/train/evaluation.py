@@ -15,7 +15,7 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Scores, Task, expect
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.recipe.algorithm import EvaluationConfig
+from anygrpo.recipe.training import EvaluationConfig
 from anygrpo.train.parallel import from_main, gather, is_main, rank_seed, share, world_size
 from anygrpo.train.passing import pass_at_k, right, success_of
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from anygrpo.algorithm.correction import Correction, importance_correction, mismatch
 from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared, log_probs_of
 from anygrpo.train.parallel import gather

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from anygrpo.core.task import Scores, Success, Task
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.recipe.algorithm import EvaluationConfig
+from anygrpo.recipe.training import EvaluationConfig
 
 
 def pass_at_k(right: Tensor, k: int) -> Tensor:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from anygrpo.core import saved
 from anygrpo.core.policy import load_state, state_of
-from anygrpo.core.rollout import Rollout, tree_map
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import DataError, Interrupted
 from anygrpo.train import checkpoint
 from anygrpo.train.folder import cut_after, writing

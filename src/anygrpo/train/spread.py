@@ -17,8 +17,9 @@ from torch import Tensor
 from anygrpo.algorithm import allocation
 from anygrpo.core.digest import digest
 from anygrpo.core.policy import Policy
-from anygrpo.core.rollout import Rollout, tree_map
+from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
+from anygrpo.core.tree import tree_map
 from anygrpo.recipe.algorithm import AlgorithmConfig
 
 KEPT = 0.75

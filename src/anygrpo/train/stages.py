@@ -14,9 +14,9 @@ from anygrpo.core.policy import ClipDefaults
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.adaptive import AdaptiveTemperature
-from anygrpo.recipe.algorithm import EvaluationConfig
 from anygrpo.recipe.recipe import Recipe, Stage
 from anygrpo.recipe.section import Schedule, Section, UserFunction
+from anygrpo.recipe.training import EvaluationConfig
 
 
 @dataclass(frozen=True)

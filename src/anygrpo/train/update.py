@@ -15,10 +15,11 @@ from torch import Tensor
 from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch as Batch
-from anygrpo.core.rollout import Evaluation, Rollout, Tree, tree_map
+from anygrpo.core.rollout import Evaluation, Rollout
+from anygrpo.core.tree import Tree, tree_map
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.recipe.algorithm import OptimizerConfig
 from anygrpo.recipe.recipe import Stage
+from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.train.folder import no_memory
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.sharded import laid_out

@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 import torch
 
-from anygrpo.core.rollout import tree_map
 from anygrpo.core.task import Stored
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.motion.text import LONGEST, caption_encoder, word_ids
 from anygrpo.denoising.settings import MotionPolicyConfig

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from anygrpo.core.build import build_task
-from anygrpo.core.rollout import tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.denoising.motion import mdm, mdm_policy
 from anygrpo.denoising.motion.dataset import load, parse_line
 from anygrpo.denoising.motion.humanml import encode

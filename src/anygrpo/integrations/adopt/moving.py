@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from anygrpo.recipe.algorithm import AlgorithmConfig, EvaluationConfig, OptimizerConfig, TrainingConfig
+from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.kinds import section_of
+from anygrpo.recipe.training import EvaluationConfig, OptimizerConfig, TrainingConfig
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.rollout import Tree
+from anygrpo.core.tree import Tree
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.head import Head, HeadForm

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from anygrpo.core.rollout import Rollout, Tree
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.tree import Tree
 from anygrpo.errors import TrainingError
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.log_probs import Scorer

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.rollout import Tree
+from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError
 
 WORDS = "The quick brown fox: 12 + 30 = 42, said she. Then what? 你好，世界。 def f(x): return x * 2  # never 7"
