@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,12 +150,25 @@ def test_a_decision_scored_otherwise_alone_than_among_all_is_named():
     Speller = user_code.load(f"{ROOT}/examples/own_policy.py:Speller")
 
     class Own(Speller):
+        time_chunk = 2
+
         def evaluate(self, samples, times, want=frozenset()):
             return super().evaluate(samples, slice(0, times.stop - times.start), want)  # always from the first letter
 
+    class Whole(Own):
+        time_chunk = None  # the loop never asks for a slice of it
+
+    class Noisy(Speller):
+        time_chunk = 2  # that its scores do not repeat is another fault: `check` says so
+
+        def evaluate(self, samples, times, want=frozenset()):
+            made = super().evaluate(samples, times, want)
+            return replace(made, log_probs=made.log_probs + torch.rand_like(made.log_probs))
+
     with pytest.raises(ConfigError, match=r"Own\.evaluate returned decision 2 alone scored .* nats apart"):
         border.check_policy(Own(), [0, 1], greedy=False)
-    border.check_policy(Speller(), [0, 1], greedy=True)
+    for sound in (Speller(), Whole(), Noisy()):
+        border.check_policy(sound, [0, 1], greedy=True)
 
 
 def test_a_fault_that_shows_later_names_the_users_line(tmp_path, capsys):

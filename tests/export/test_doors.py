@@ -116,7 +116,9 @@ def test_a_selector_leaves_picks_and_comes_back(tmp_path, capsys):
     )  # the three lines of the export's own page, in a process of their own
     words = [str(run / "export"), str(tmp_path / "queries.npz"), str(tmp_path / "candidates.npz")]
     done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == rows["run"]
+    for here, there in zip(json.loads(done.stdout), rows["run"], strict=True):
+        assert {k: v for k, v in here.items() if "prob" not in k} == {k: v for k, v in there.items() if "prob" not in k}
+        assert here["probabilities"] == pytest.approx(there["probabilities"], abs=2e-6)  # other threads, other rounding
     assert len(rows["run"]) == 70
     assert all(0 < p <= 1 for row in rows["run"] for p in row["probabilities"])
     capsys.readouterr()
