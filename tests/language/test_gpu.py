@@ -7,10 +7,10 @@ import torch
 from anygrpo.language.build import from_model
 from anygrpo.language.compute import support
 from anygrpo.language.compute.attention import install
-from anygrpo.language.compute.head import head_of
 from anygrpo.language.compute.mirror import mirror
 from anygrpo.language.compute.narrow import Narrow
-from anygrpo.language.engine import captured
+from anygrpo.language.compute.output_layer import head_of
+from anygrpo.language.engine import captured, shapes
 from anygrpo.language.engine.group import generate_groups
 from anygrpo.language.generation import Sampling, Support
 from anygrpo.language.kernels import logits, together
@@ -28,7 +28,7 @@ def test_captured_steps_are_group_decoding_also_with_refilled_places(rows, dtype
     install(model)
     head = head_of(model, True)
     sampling = Sampling(Support(eos_ids=(1, 5)), 60, rows=rows)
-    keeper = captured.Captured(model)
+    keeper = shapes.Captured(model)
     with torch.no_grad():
         for seed in (0, 1):
             ours = keeper.generate(head, tiny.PROMPTS, 4, sampling, seed)

@@ -9,7 +9,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.language import build as causal_lm
 from anygrpo.language import proof
 from anygrpo.language.adapters import moved
-from anygrpo.language.compute.head import HeadForm, found_forms
+from anygrpo.language.compute.output_layer import HeadForm, found_forms
 from anygrpo.language.compute.trial import Trial, check_causal, difference
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
 

@@ -9,12 +9,13 @@ from anygrpo.language.compute import attention
 from anygrpo.language.compute import attention_parts as kernels
 from anygrpo.language.compute.attention import shared_attention
 from anygrpo.language.compute.capability import ability
-from anygrpo.language.compute.head import head_of
 from anygrpo.language.compute.layout import pack
+from anygrpo.language.compute.output_layer import head_of
 from anygrpo.language.compute.varlen import varlen_attention
-from anygrpo.language.engine import captured
+from anygrpo.language.engine import captured, shapes
 from anygrpo.language.engine.group import generate_groups, split
 from anygrpo.language.engine.plain import generate_plain
+from anygrpo.language.engine.rows import uniforms
 from anygrpo.language.generation import Sampling, Support
 
 
@@ -175,10 +176,10 @@ def test_the_steps_that_a_gpu_captures_are_group_decoding(rows, monkeypatch):
     """Static buffers, places as tensors, rows halved at a look: run here without graphs."""
     monkeypatch.setattr(captured, "LOOK", 3)
     monkeypatch.setattr(captured, "NARROW", 4)
-    monkeypatch.setattr(captured, "ROUND", 16)
+    monkeypatch.setattr(shapes, "ROUND", 16)
     model = tiny.model("qwen2")
     ability(model, "auto")
-    head, keeper = head_of(model, False), captured.Captured(model)
+    head, keeper = head_of(model, False), shapes.Captured(model)
     for seed, more in ((0, {}), (1, {}), (2, {"support": {"min_new_tokens": 3, "top_k": 9}}), (0, {"greedy": True})):
         sampling = settings(max_new_tokens=30, rows=rows, **more)
         ours = keeper.generate(head, tiny.PROMPTS, 4, sampling, seed, capture=False)
@@ -195,7 +196,7 @@ def test_places_are_refilled_and_buffers_follow_the_rows_that_live(monkeypatch):
     """Three prompts of four rows, four decoded at once: waiting rows take the places of those that ended."""
     monkeypatch.setattr(captured, "LOOK", 2)
     monkeypatch.setattr(captured, "NARROW", 4)
-    monkeypatch.setattr(captured, "ROUND", 16)
+    monkeypatch.setattr(shapes, "ROUND", 16)
     model = tiny.model("qwen2")
     ability(model, "auto")
     head = head_of(model, False)
@@ -205,7 +206,7 @@ def test_places_are_refilled_and_buffers_follow_the_rows_that_live(monkeypatch):
     note = lambda self, *given: sizes.append(fitting(self, *given)) or sizes[-1]  # noqa: E731
     monkeypatch.setattr(captured.CapturedDecoder, "_fitting", note)
     decoder = captured.CapturedDecoder(model, head, 3, 4, 16, sampling, capture=False)
-    noise = captured.uniforms(12, sampling, 5, torch.device("cpu"))
+    noise = uniforms(12, sampling, 5, torch.device("cpu"))
     made = decoder.generate(tiny.PROMPTS, noise)
     theirs = generate_groups(model, head, tiny.PROMPTS, 4, settings(max_new_tokens=60), 5)
     for name in ("ids", "lengths", "chosen", "ended"):
@@ -227,7 +228,7 @@ def test_buffers_that_rows_have_left_go_where_they_are_large(monkeypatch):
     for limit in (2**40, 0):
         monkeypatch.setattr(captured, "HELD", limit)
         decoder = captured.CapturedDecoder(model, head, 3, 4, 128, settings(max_new_tokens=60), capture=False)
-        decoder.generate(tiny.PROMPTS, captured.uniforms(12, decoder.sampling, 5, torch.device("cpu")))
+        decoder.generate(tiny.PROMPTS, uniforms(12, decoder.sampling, 5, torch.device("cpu")))
         held.append(len(decoder.levels))
     assert held[0] > held[1] == 1
 

@@ -10,6 +10,7 @@ import torch
 
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.engine import vllm as engine
+from anygrpo.language.engine import vllm_limits
 from anygrpo.language.settings import CausalLMConfig
 
 REAL = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
@@ -24,22 +25,22 @@ def config(**given) -> CausalLMConfig:
 )
 def test_versions(version, good):
     if good:
-        engine.check_version(version)
+        vllm_limits.check_version(version)
     else:
         with pytest.raises(ConfigError, match=r"older than 0\.32"):
-            engine.check_version(version)
+            vllm_limits.check_version(version)
 
 
 def test_cuts_in_another_order_are_refused():
-    engine.check_settings(config(min_p=0.1))
+    vllm_limits.check_settings(config(min_p=0.1))
     with pytest.raises(ConfigError, match="min_p first"):
-        engine.check_settings(config(min_p=0.1, top_p=0.9))
+        vllm_limits.check_settings(config(min_p=0.1, top_p=0.9))
 
 
 def test_adapters_get_the_next_size_and_no_more_than_there_is():
-    assert [engine.lora_size(rank) for rank in (1, 8, 9, 512)] == [8, 8, 16, 512]
+    assert [vllm_limits.lora_size(rank) for rank in (1, 8, 9, 512)] == [8, 8, 16, 512]
     with pytest.raises(ConfigError, match=r"lora\.rank = 513"):
-        engine.check_settings(config(lora={"rank": 513}))
+        vllm_limits.check_settings(config(lora={"rank": 513}))
 
 
 def test_several_ranks_in_one_process_each_are_refused(monkeypatch):

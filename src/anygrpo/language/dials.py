@@ -18,7 +18,7 @@ import torch
 from anygrpo.core.tree import Tree
 from anygrpo.language.compute.log_probs import RowLengths
 from anygrpo.language.engine.builtin import BuiltinEngine
-from anygrpo.language.engine.captured import AHEAD
+from anygrpo.language.engine.shapes import AHEAD
 
 if TYPE_CHECKING:
     from anygrpo.language.policy import CausalLM

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -20,13 +19,14 @@ from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
 from anygrpo.language.compute.longest import holds_for_the_longest
-from anygrpo.language.conversation import Conversations, writers
+from anygrpo.language.conversation import Conversations
 from anygrpo.language.dials import TOKENS, decode_rows, settle
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.replay import Written, given, listed, paid, with_propensity, written
+from anygrpo.language.samples import rollout_of
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.turns.driver import Turns
 from anygrpo.language.turns.record import recorded
@@ -111,7 +111,7 @@ class CausalLM(Policy):
         if not self._held:
             self._sync(ids)
         made = self.engine.generate(ids, group_size, sampling, seed, turns or None)
-        rollout = self._rollout(ids, group_size, made)
+        rollout = rollout_of(ids, group_size, made, config.max_new_tokens, self.version)
         if turns:
             rollout = recorded(rollout, turns.finish(made), self.conversations, turns.talk.format is not None)
         rollout.info["time/generate"] = time.perf_counter() - start
@@ -148,36 +148,6 @@ class CausalLM(Policy):
         else:
             self.engine.refresh(self.weights.merged())
         self._probe.check(self.engine, prompts)
-
-    def _rollout(self, prompts: list[list[int]], group_size: int, made: Generation) -> Rollout:
-        count = len(prompts)
-        grid = lambda x: x.reshape(count, group_size, *x.shape[1:])  # noqa: E731
-        width = max(map(len, prompts))
-        padded = torch.tensor([ids + [0] * (width - len(ids)) for ids in prompts])
-        samples = {
-            "prompt_ids": padded[:, None].repeat(1, group_size, 1),
-            "prompt_lengths": torch.tensor([len(ids) for ids in prompts])[:, None].repeat(1, group_size),
-            "completion_ids": grid(made.ids),
-            "completion_lengths": grid(made.lengths),
-            "group": torch.tensor([_number_of(ids) for ids in prompts])[:, None].repeat(1, group_size),
-            "written_by": grid(writers(made.chosen, made.lengths)),
-        }
-        lengths = made.chosen.sum(1).float()  # of an environment's words nothing is the policy's
-        info = {
-            "length/mean": lengths.mean().item(),
-            "length/max": lengths.max().item(),
-            "length/min": lengths.min().item(),
-            "truncated/share": 1.0 - made.ended.float().mean().item(),
-        } | {f"time/{name}": value for name, value in made.seconds.items()}
-        return Rollout.of(
-            samples,
-            grid(made.log_probs),
-            grid(made.chosen),
-            ended=grid(made.ended),
-            version=torch.full((count, group_size), self.version),
-            info=info,
-            limit=self.config.max_new_tokens,
-        )
 
     def _checked(self, rollout: Rollout) -> Rollout:
         """The rollout with log-probs that the training pass agrees with: measured at the first call, and again made
@@ -300,7 +270,7 @@ class CausalLM(Policy):
         size = max(map(len, stored.actions))
         none: Written = ([], [])
         answers = [[written(self.prompts, a) for a in row] + [none] * (size - len(row)) for row in stored.actions]
-        rollout = self._rollout(ids, size, given(answers))
+        rollout = rollout_of(ids, size, given(answers), self.config.max_new_tokens, self.version)
         valid = torch.tensor([[g < len(row) for g in range(size)] for row in stored.actions])
         rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
         log_probs = torch.where(rollout.mask, self.rescore(rows).view_as(rollout.log_probs), 0.0)
@@ -309,11 +279,6 @@ class CausalLM(Policy):
         rewards, components = paid(stored, valid)
         new = {"log_probs": log_probs, "valid": valid, "rewards": rewards, "components": components}
         return Rollout(**{**rollout.__dict__, **new})
-
-
-def _number_of(ids: list[int]) -> int:
-    """The same number for the same prompt, also in another rollout: rows of joined rollouts are told apart."""
-    return int.from_bytes(hashlib.blake2b(repr(ids).encode(), digest_size=7).digest(), "big")
 
 
 def _start(number: Any) -> float:

@@ -19,8 +19,9 @@ from anygrpo.errors import ConfigError
 from anygrpo.language.adapters import Adapters
 from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.capability import PLAIN, Ability, ability
-from anygrpo.language.compute.head import HeadForm, found_forms, head_of, score
+from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
+from anygrpo.language.compute.output_layer import HeadForm, found_forms, head_of
 from anygrpo.language.compute.paths import Paths, Sampling
 from anygrpo.language.compute.trial import COMPLETIONS, Trial, attempt, difference, named, own_logits
 from anygrpo.language.generation import Sampling as Generating

@@ -19,6 +19,19 @@ from anygrpo.train.stages import Numbers
 from anygrpo.train.terms import Tally
 
 
+def step_metrics(
+    stage: Stage, numbers: Numbers, prepared: Prepared, drawn: Rollout, update: dict[str, float]
+) -> dict[str, float]:
+    """Of all that was drawn, of the advantages and terms, and of the updates: in the order that a row has them."""
+    sampled = rollout_metrics(drawn)
+    if int(prepared.mask.any(-1).sum()) != int(drawn.valid.sum()):
+        sampled |= kept_metrics(prepared, drawn)
+    if stage.source != "policy":
+        sampled = of_stored_actions(sampled, imitated=stage.method == "supervised")
+    advantages = advantage_metrics(prepared) if stage.method == "grpo" else {}
+    return sampled | advantages | weights_of_terms(numbers) | update
+
+
 def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     """Rewards, spread within groups and between them, lengths, what was cut off, what was invalid and why."""
     rewards, valid = rollout.rewards, rollout.valid

@@ -27,6 +27,7 @@ from anygrpo.train.evaluation import check_metric, evaluate
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.parallel import is_main, max_over_ranks, rank_seed
 from anygrpo.train.sharded import full_state, whole_weights
+from anygrpo.train.shown import rows_shown
 from anygrpo.train.stages import Controls, Numbers, PlannedStage, controlled, kl_controller, numbers_at, policy_settings
 from anygrpo.train.terms import Tally
 from anygrpo.train.trackers import Sink
@@ -198,15 +199,7 @@ class Run:
         }
         every = rollout if rollout.discarded is None else rollout.light().joined(rollout.discarded)
         self.samples_seen += int(every.present.sum())
-        sampled = measure.rollout_metrics(every)
-        if int(prepared.mask.any(-1).sum()) != int(every.valid.sum()):
-            sampled |= measure.kept_metrics(prepared, every)
-        method = planned.stage.method
-        if planned.stage.source != "policy":
-            sampled = measure.of_stored_actions(sampled, imitated=method == "supervised")
-        row |= sampled | (measure.advantage_metrics(prepared) if method == "grpo" else {})
-        row |= measure.weights_of_terms(numbers)
-        row |= update | measure.update_metrics(tally)
+        row |= measure.step_metrics(planned.stage, numbers, prepared, every, update | measure.update_metrics(tally))
         row["steps_refused"] = float(self.updater.refused)
         row["samples/seen"] = float(self.samples_seen)
         if "kl/reference" in row:
@@ -252,14 +245,8 @@ class Run:
         """samples/step_*.jsonl on the recipe's rhythm, and every invalid sample's reason."""
         config = self.recipe.training
         if config.samples_every and step % config.samples_every == 0:
-            rows = self.policy.show(prompts[: config.samples_kept], outputs[: config.samples_kept])
-            for p, row in enumerate(rows):
-                here = rollout.present[p]
-                row["rewards"] = rollout.rewards[p][here].tolist()
-                known = lambda row: [x if math.isfinite(x) else None for x in row]  # noqa: E731
-                row["components"] = {name: known(part[p][here].tolist()) for name, part in rollout.components.items()}
-                row["invalid"] = {str(g): why for (q, g), why in rollout.reasons.items() if q == p}
-            self.folder.write_samples(step, rows)
+            kept = config.samples_kept
+            self.folder.write_samples(step, rows_shown(self.policy, prompts[:kept], outputs[:kept], rollout))
         if rollout.reasons:
             self.folder.log_invalid(step, rollout.reasons)
 

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from anygrpo.core.tree import Tree
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.capability import Ability
-from anygrpo.language.compute.head import Head, HeadForm
+from anygrpo.language.compute.head import Head
 from anygrpo.language.compute.layout import pack
+from anygrpo.language.compute.output_layer import HeadForm
 from anygrpo.language.compute.passes import forward
 from anygrpo.language.compute.paths import Paths
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.capability import Ability
-from anygrpo.language.compute.head import LOGITS, Head, HeadForm, head_of
+from anygrpo.language.compute.head import LOGITS, Head
+from anygrpo.language.compute.output_layer import HeadForm, head_of
 
 Sampling = Literal["padded", "cached", "whole"]
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from anygrpo.language.compute.head import Head
 from anygrpo.language.compute.mirror import refresh
 from anygrpo.language.compute.paths import Paths
-from anygrpo.language.engine.captured import Captured
 from anygrpo.language.engine.group import generate_groups
 from anygrpo.language.engine.own import generate_own
 from anygrpo.language.engine.plain import generate_plain
+from anygrpo.language.engine.shapes import Captured
 from anygrpo.language.generation import Generation, Sampling, Turn
 
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.capability import Ability
-from anygrpo.language.compute.head import Head, HeadForm
+from anygrpo.language.compute.head import Head
+from anygrpo.language.compute.output_layer import HeadForm
 from anygrpo.language.compute.paths import Paths
 from anygrpo.language.compute.support import draw, restrict
 from anygrpo.language.engine.rows import Rows, uniforms

