@@ -129,7 +129,7 @@ def test_what_was_exported_picks_the_same(files, tmp_path):
     config = {"kind": "selector", "features": WIDTH, "width": 16, "shots": 3, "stop": True, "min_shots": 1}
     policy = build(SelectorConfig(**config), 3)
     written = export(policy, tmp_path / "s", pool=5)
-    assert [f.name for f in written] == ["selector.safetensors", "selector.json"]
+    assert [f.name for f in written] == ["selector.safetensors", "selector.json", "export.json"]
     inputs = {"queries": folder / "queries.npz", "candidates": folder / "candidates.npz", "pool": 5}
     seen = []
     rows = apply(load(tmp_path / "s"), inputs, progress=lambda done, n: seen.append((done, n)))

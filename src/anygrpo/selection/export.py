@@ -6,6 +6,7 @@
 
 selector.safetensors  the network's weights, under this library's names
 selector.json         version, the [policy] section, and what embeddings it was trained on
+export.json           what was compared with the policy, in a process of its own
 """
 
 from __future__ import annotations
@@ -16,19 +17,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from anygrpo.errors import DataError
+from anygrpo.errors import DataError, TrainingError
 from anygrpo.selection.build import build
+from anygrpo.selection.certificate import certify
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.settings import SelectorConfig
 
-WEIGHTS, SETTINGS, VERSION = "selector.safetensors", "selector.json", 1
+WEIGHTS, SETTINGS, COMPARED, VERSION = "selector.safetensors", "selector.json", "export.json", 1
 
 
 def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Path]:
-    """Write a selector into `folder` (made where it is not there); the files.
+    """Write a selector into `folder` (made where it is not there), load it in a process of its own, and compare; the
+    files.
 
     Args:
         about: what else the reader should know, JSON-ready: `embedding` (how texts were embedded), `pool`.
+
+    Raises:
+        TrainingError: loaded there, it does not pick as the policy does; the files are taken away.
     """
     from safetensors.torch import save_file
 
@@ -39,7 +45,15 @@ def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Pat
     section = policy.config.model_copy(update={"model": None, "freeze": (), "device": "auto"}).model_dump(mode="json")
     text = json.dumps({"version": VERSION, "policy": section, "about": about}, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(text, encoding="utf-8")
-    return [folder / WEIGHTS, folder / SETTINGS]
+    files = [folder / WEIGHTS, folder / SETTINGS]
+    try:
+        compared = certify(policy, folder)
+    except TrainingError:
+        for file in files:
+            file.unlink()
+        raise
+    (folder / COMPARED).write_text(json.dumps({"format": "selector", "compared": compared}, indent=2), encoding="utf-8")
+    return [*files, folder / COMPARED]
 
 
 def load(folder: str | Path) -> SelectorPolicy:

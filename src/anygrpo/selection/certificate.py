@@ -1,0 +1,73 @@
+"""An exported selector, loaded in a process of its own, picks what the policy picks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from anygrpo.errors import TrainingError
+
+if TYPE_CHECKING:
+    from anygrpo.selection.policy import SelectorPolicy
+
+QUERIES, CANDIDATES = 16, 24
+CLOSE = 1e-4
+"""Largest difference of a pick's probability: another process may sum in another order."""
+
+LINES = """
+import json, sys
+from anygrpo.selection.apply import apply
+from anygrpo.selection.export import load
+folder, queries, candidates = sys.argv[1:]
+print(json.dumps(apply(load(folder), {"queries": queries, "candidates": candidates})))
+"""
+
+
+def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
+    """Picks among random candidates for random queries, here and from `folder` in a fresh process.
+
+    Returns:
+        What was compared: "queries", "candidates", "other_picks" (queries with other picks), "probability" (largest
+        difference of a pick's probability).
+
+    Raises:
+        TrainingError: the folder does not load there, or picks otherwise.
+    """
+    from anygrpo.selection.apply import apply
+
+    draw = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory(prefix="anygrpo-export-") as place:
+        tables = [str(Path(place) / f"{name}.npz") for name in ("queries", "candidates")]
+        for file, count in zip(tables, (QUERIES, CANDIDATES)):
+            rows = draw.normal(size=(count, policy.config.features)).astype(np.float32)
+            np.savez(file, ids=np.arange(count), embeddings=rows)
+        words = [sys.executable, "-c", LINES, str(folder.resolve()), *tables]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or ["no output"]
+            raise TrainingError(f"{folder} does not load in a process of its own: {said[-1]}", "export it again")
+        there = json.loads(done.stdout.strip().splitlines()[-1])
+        here = apply(policy, {"queries": tables[0], "candidates": tables[1]})
+    other = sum(a["picks"] != b["picks"] for a, b in zip(here, there, strict=True))
+    pairs = [(x, y) for a, b in zip(here, there) for x, y in zip(a["probabilities"], b["probabilities"])]
+    away = max((abs(x - y) for x, y in pairs), default=0.0)
+    if other or not away <= CLOSE:
+        raise TrainingError(
+            f"{folder}, loaded by itself, picks otherwise for {other} of {QUERIES} queries; a pick's probability is "
+            f"{away:.2g} away (allowed {CLOSE:g})",
+            "weights that changed while they were written, or another version of anygrpo",
+        )
+    return {
+        "queries": QUERIES,
+        "candidates": CANDIDATES,
+        "other_picks": 0,
+        "probability": away,
+        "torch": torch.__version__,
+    }
