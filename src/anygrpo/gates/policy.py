@@ -295,7 +295,6 @@ class StochasticPolicy(Policy):
 
     @contextmanager
     def seeded(self, seed: int) -> Iterator[None]:
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed)
             yield
