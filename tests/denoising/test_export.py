@@ -109,6 +109,8 @@ def test_a_denoiser_of_ours_is_a_state_dict(tmp_path):
     small = {"features": 47, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 5}
     policy = moved(motion.build(MotionPolicyConfig(**small, lora={"rank": 2, "alpha": 4}), 0))
     files = export(policy, tmp_path / "out")
+    compared = json.loads((tmp_path / "out" / "export.json").read_text())["compared"]
+    assert compared["to_training"] <= 1e-4 * compared["size"]
     again = motion.build(MotionPolicyConfig(**small, model=str(files[0])), 1)
     prompt = [{"caption": "walks", "length": 12, "seed": 1}]
     one, two = (p.decode(p.greedy(prompt).samples)[0][0] for p in (policy, again))
@@ -117,6 +119,16 @@ def test_a_denoiser_of_ours_is_a_state_dict(tmp_path):
     (tmp_path / "full" / "x").write_text("x")
     with pytest.raises(ConfigError, match="not empty"):
         export(policy, tmp_path / "full")
+
+
+def test_a_state_dict_that_gives_other_numbers_does_not_leave(tmp_path, monkeypatch):
+    small = {"features": 47, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 5}
+    policy = moved(motion.build(MotionPolicyConfig(**small, lora={"rank": 2, "alpha": 4}), 0))
+    whole = exporting.merged_state
+    monkeypatch.setattr(exporting, "merged_state", lambda m: {k: 1.2 * v for k, v in whole(m).items()})
+    with pytest.raises(TrainingError, match="made anew, differs"):
+        export(policy, tmp_path / "out")
+    assert not (tmp_path / "out" / "denoiser.safetensors").exists()
 
 
 def test_prompts_become_png_and_an_interrupted_call_goes_on(pipes, tmp_path):

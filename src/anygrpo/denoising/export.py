@@ -5,7 +5,7 @@
 | a pipeline with adapters | pytorch_lora_weights.safetensors | pipe.load_lora_weights(folder) |
 | a pipeline, all weights | transformer/ or unet/ | Kind.from_pretrained(folder / "transformer") |
 | an MDM checkpoint | model*.pt, args.json | as any of MDM's |
-| parts of one's own, our motion denoiser | denoiser.safetensors | load_state_dict |
+| parts of one's own, our motion denoiser | denoiser.safetensors | load_state_dict, into the network made anew |
 
 Names: the trained module is the library's own, so a parameter NAME is its name there. PEFT's "lora_A.default.weight" is
 "COMPONENT.NAME.lora_A.weight" in diffusers' file. The strength alpha / rank is multiplied into lora_B: diffusers takes
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from anygrpo.denoising import anew
 from anygrpo.denoising.denoiser import model_of
 from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
 from anygrpo.denoising.starting import LORA_FILE, start_of
@@ -54,10 +55,8 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
     form = form_of(policy)
     files = _WRITERS[form](policy, folder)
     about: dict[str, Any] = {"format": form, "files": [str(f.relative_to(folder)) for f in files]}
-    if certify and form != "state":
-        about["compared"] = _certified(policy, folder, form, files)
-    elif form == "state":
-        about["compared"] = "no library to load it with: the tensors are those of the module's own state_dict()"
+    if certify:
+        about["compared"] = _anew(policy, files) if form == "state" else _certified(policy, folder, form, files)
     (folder / "export.json").write_text(json.dumps(about, indent=2))
     return [*files, folder / "export.json"]
 
@@ -164,6 +163,30 @@ def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Pat
         f"the export, loaded by itself, differs from the training pass by {found['to_training']:.3g} (allowed "
         f"{allowed:.3g}) and from its base by {found['to_base']:.3g}: it was taken away",
         "the versions of diffusers and peft here and where the policy was trained",
+    )
+
+
+def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
+    """The same for a state dict: loaded into the network that the recipe's section makes.
+
+    Raises:
+        TrainingError: it does not load there, or gives other numbers. The file is taken away.
+    """
+    config: Any = policy.config
+    if config.kind == "diffusion" and not getattr(config, "function", None):
+        return "made of parts in Python: nothing says how to make the network again"
+    with tempfile.TemporaryDirectory(prefix="anygrpo-export-") as place:
+        found = anew.compare(policy, files[0], Path(place))
+    allowed = 0.05 if config.dtype == "bfloat16" else TOLERANCE
+    if not isinstance(found, str) and found["to_training"] <= allowed * found["size"]:
+        return found
+    for file in files:
+        file.unlink(missing_ok=True)
+    if isinstance(found, str):
+        raise TrainingError(f"the network made anew does not load the export: {found}", "it was taken away")
+    raise TrainingError(
+        f"the export, loaded into the network made anew, differs by {found['to_training']:.3g} of {found['size']:.3g}",
+        "something beside the weights that are saved decides its output; it was taken away",
     )
 
 
