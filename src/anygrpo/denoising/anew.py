@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from anygrpo.denoising.call import record_call
+
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
 
@@ -31,8 +33,6 @@ def compare(policy: DiffusionPolicy, weights: Path, place: Path) -> dict[str, fl
     Args:
         weights: the file that was written. place: a folder for what is handed over.
     """
-    from anygrpo.denoising.export import record_call
-
     save_file(record_call(policy), place / "call.safetensors")
     (place / "job.json").write_text(json.dumps(section_of(policy, weights) | {"call": str(place / "call.safetensors")}))
     words = [sys.executable, "-m", "anygrpo.denoising.anew", str(place / "job.json")]
@@ -45,7 +45,6 @@ def compare(policy: DiffusionPolicy, weights: Path, place: Path) -> dict[str, fl
 def main(job: dict[str, Any]) -> dict[str, float]:
     """The same call by the network made anew."""
     from anygrpo.core.build import build_policy
-    from anygrpo.denoising.export import record_call
 
     module, name = job["class"]
     config = getattr(importlib.import_module(module), name)(**job["keys"])
