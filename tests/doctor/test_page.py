@@ -122,3 +122,11 @@ def test_a_curve_of_a_complement_is_labelled_as_one():
     assert "1 - groups/live" in page([diagnose(rows)], "en")
     bare = [{"step": i, "reward/mean": 0.3, "live_groups": 0.1} for i in range(20)]
     assert "1 - live_groups" in page([diagnose(bare)], "en")
+
+
+def test_an_axis_ends_in_the_steps_of_its_rows() -> None:
+    """Rows are what a log has, steps are what a person looks up; a log without steps is counted in rows."""
+    rows = [{"step": 10.0 * i, "reward": 0.1 * i} for i in range(12)]
+    ends = lambda made: re.findall(r'y="127"[^>]*>(\d+)<', made)  # noqa: E731
+    assert ends(page([diagnose(rows)]))[:2] == ["0", "110"]
+    assert ends(page([diagnose([{"reward": r["reward"]} for r in rows])]))[:2] == ["1", "12"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from anygrpo.doctor.words import number_text
 
 LEFT, RIGHT, BOTTOM, TOP = 58, 6, 22, 8
 _CUTS: ContextVar[tuple[int, ...]] = ContextVar("cuts", default=())
+_STEPS: ContextVar[Mapping[int, float] | None] = ContextVar("steps", default=None)
 
 
 @contextmanager
@@ -24,6 +25,22 @@ def cut_at(rows: tuple[int, ...]) -> Generator[None]:
         yield
     finally:
         _CUTS.reset(token)
+
+
+@contextmanager
+def counted_in(steps: Mapping[int, float]) -> Generator[None]:
+    """Inside, the ends of an axis are the steps of their rows, where the log has them; else row numbers."""
+    token = _STEPS.set(steps)
+    try:
+        yield
+    finally:
+        _STEPS.reset(token)
+
+
+def step_of(row: int) -> str:
+    """What an axis calls a row."""
+    step = (_STEPS.get() or {}).get(row)
+    return str(row) if step is None else f"{step:g}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,7 @@ class Frame:
         return TOP + (self.high - value) / (self.high - self.low) * self.tall
 
     def axes(self, values: Iterable[float]) -> str:
-        """A thin line and a number at each value, and the first and last row below."""
+        """A thin line and a number at each value, and the first and last step (or row) below."""
         right = self.width - RIGHT
         lines = "".join(
             f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{self.y(v):.1f}" y2="{self.y(v):.1f}"/>'
@@ -63,8 +80,8 @@ class Frame:
             for v in values
         )
         under = self.height - 5
-        ends = f'<text x="{LEFT}" y="{under}">{self.first}</text>'
-        return lines + ends + f'<text x="{right}" y="{under}" text-anchor="end">{self.last}</text>'
+        ends = f'<text x="{LEFT}" y="{under}">{step_of(self.first)}</text>'
+        return lines + ends + f'<text x="{right}" y="{under}" text-anchor="end">{step_of(self.last)}</text>'
 
     def shades(self, marked: tuple[int, ...]) -> str:
         return "".join(

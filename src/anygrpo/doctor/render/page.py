@@ -8,7 +8,7 @@ from anygrpo.doctor.canonical import label
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
-from anygrpo.doctor.render.curves import curve
+from anygrpo.doctor.render.curves import counted_in, curve, step_of
 from anygrpo.doctor.render.style import document, element, prose
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.words import tell, verdict_text
@@ -28,6 +28,11 @@ def page(diagnoses: list[Diagnosis], lang: str = "en") -> str:
 
 
 def report(diagnosis: Diagnosis, lang: str) -> str:
+    with counted_in(diagnosis.run.steps):
+        return _report(diagnosis, lang)
+
+
+def _report(diagnosis: Diagnosis, lang: str) -> str:
     run, labels = diagnosis.run, book(lang).labels
     heavy = [f for f in diagnosis.findings if f.severity != "info"]
     light = [f for f in diagnosis.findings if f.severity == "info"]
@@ -101,5 +106,5 @@ def light_line(finding: Finding, run: Columns, lang: str) -> str:
 def figure(series: Series, marked: tuple[int, ...], lang: str, width: int = 560) -> str:
     labels = book(lang).labels
     name = label(series.key)
-    aria = f"{name}: {labels['row']} {series.rows[0]} - {series.rows[-1]}"
+    aria = f"{name}: {step_of(series.rows[0])} - {step_of(series.rows[-1])}"
     return curve(series, marked, name, aria, labels["decisive"], width)
