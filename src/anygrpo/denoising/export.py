@@ -167,7 +167,8 @@ def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Pat
 
 
 def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
-    """The same for a state dict: loaded into the network that the recipe's section makes.
+    """The same for a state dict: loaded into the network that the recipe's section makes. In bfloat16 a twentieth of
+    the largest output is allowed: there is no float32 pass here to measure the type's own error by.
 
     Raises:
         TrainingError: it does not load there, or gives other numbers. The file is taken away.

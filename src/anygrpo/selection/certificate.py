@@ -49,7 +49,7 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
             rows = draw.normal(size=(count, policy.config.features)).astype(np.float32)
             np.savez(file, ids=np.arange(count), embeddings=rows)
         words = [sys.executable, "-c", LINES, str(folder.resolve()), *tables]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             said = done.stderr.strip().splitlines() or ["no output"]
             raise TrainingError(f"{folder} does not load in a process of its own: {said[-1]}", "export it again")

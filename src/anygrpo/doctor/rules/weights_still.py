@@ -16,8 +16,8 @@ WORDS = {
     "en": {
         "title": "The weights have hardly moved",
         "evidence": (
-            "{updates} updates together moved the weights by at most {path:%} of their length (the sum of"
-            " {key}); the reward changed by {gain}, less than the {mde} this log could have shown; peak rate"
+            "{updates} updates together moved the weights by no more than about {path:%} of their length (the sum"
+            " of {key}); the reward changed by {gain}, less than the {mde} this log could have shown; peak rate"
             " {lr}. The KL does not show it: it was {first} before any update."
         ),
         "cause": "A learning rate far too small, or a schedule that ends early.",
@@ -28,7 +28,7 @@ WORDS = {
     "zh": {
         "title": "权重几乎没有移动",
         "evidence": (
-            "{updates} 次更新合起来，权重最多移动了自身长度的 {path:%}（{key} 之和）；奖励变化 {gain}，小于这份日志能"
+            "{updates} 次更新合起来，权重最多移动了自身长度的约 {path:%}（{key} 之和）；奖励变化 {gain}，小于这份日志能"
             "显示的 {mde}；最高学习率 {lr}。KL 看不出这一点：第一次更新之前它已是 {first}。"
         ),
         "cause": "学习率太小，或调度过早结束。",
