@@ -1,0 +1,85 @@
+"""A grid under docs/data as a picture: a row a line, a column a panel, intervals as bars.
+
+    python scripts/plot_table.py docs/data/restoration/width16_none.csv docs/pictures/restoration_width16.png --columns 2 4
+
+A cell reads `.854`, `.854 (.002)`, `.605 +- .035` or `+0.34 [+0.19, +0.52]`; anything else is left out. The line at 0
+is drawn where a panel holds changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+NUMBER = r"[+-]?\d*\.?\d+(?:e[+-]?\d+)?"
+CELL = re.compile(rf"({NUMBER})(?: \[({NUMBER}), ({NUMBER})\]| \+- ({NUMBER})| \(({NUMBER})\))?")
+
+
+class Value(NamedTuple):
+    """A number and how far below and above it the bar goes."""
+
+    middle: float
+    below: float
+    above: float
+
+
+def value(cell: str) -> Value | None:
+    """The number of a cell with its bar; None for words and empty cells."""
+    found = CELL.fullmatch(cell.strip())
+    if found is None:
+        return None
+    middle = float(found[1])
+    if found[2]:
+        return Value(middle, middle - float(found[2]), float(found[3]) - middle)
+    error = float(found[4] or found[5] or 0)
+    return Value(middle, error, error)
+
+
+def draw(table: Path, out: Path, columns: list[int]) -> None:
+    """Write the picture.
+
+    Args:
+        table: CSV with names in its first column.
+        out: a .png file.
+        columns: places of the columns to show, the first is 0.
+
+    Raises:
+        SystemExit: a column holds no number.
+    """
+    from matplotlib.figure import Figure
+
+    with table.open(encoding="utf-8", newline="") as file:
+        head, *rows = list(csv.reader(file))
+    figure = Figure(figsize=(1.6 + 2.6 * len(columns), 0.6 + 0.27 * len(rows)), dpi=130, layout="constrained")
+    panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    for axes, column in zip(panels, columns, strict=True):
+        cells = [(i, value(row[column])) for i, row in enumerate(rows)]
+        shown = [(i, v) for i, v in cells if v is not None]
+        if not shown:
+            raise SystemExit(f"{table}: no numbers in column {column} ({head[column]})")
+        bars = [[v.below for _, v in shown], [v.above for _, v in shown]]
+        axes.errorbar([v.middle for _, v in shown], [i for i, _ in shown], xerr=bars, fmt="o", ms=4, capsize=2)
+        if any(row[column].startswith("+") for row in rows):
+            axes.axvline(0, color="0.6", lw=0.8)
+        axes.set_title(head[column], fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_yticks(range(len(rows)), [row[0] for row in rows])
+    panels[0].invert_yaxis()
+    figure.savefig(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--columns", type=int, nargs="+", default=[1])
+    args = parser.parse_args()
+    draw(args.table, args.out, args.columns)
+
+
+if __name__ == "__main__":
+    main()
