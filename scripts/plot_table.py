@@ -1,6 +1,6 @@
 """A grid under docs/data as a picture: a row a line, a column a panel, intervals as bars.
 
-    python scripts/plot_table.py docs/data/restoration/width16_none.csv docs/pictures/restoration_width16.png --columns 2 4
+    python scripts/plot_table.py docs/data/restoration/width16_none.csv width16.png --columns 2 4
 
 A cell reads `.854`, `.854 (.002)`, `.605 +- .035` or `+0.34 [+0.19, +0.52]`; anything else is left out. The line at 0
 is drawn where a panel holds changes.
