@@ -1,195 +1,340 @@
 #!/usr/bin/env python3
-"""Mutation testing of one folder of src/anygrpo with mutmut, in a temporary copy.
+"""Mutation testing: small changes of the source, each of which some test must notice.
 
-    python scripts/mutation.py algorithm --processes 8 --results mutants.json
+    python scripts/mutation.py train --jobs 16 --seconds 480 --results mutants.json
+    python scripts/mutation.py train --again mutants.json --tests tests/train/test_loop.py    # the survivors alone
 
-Every mutant is one small change of a function (an operator, a constant, an argument). It is killed when a test of
-tests/FOLDER fails. Prints the score, and the difference that each survivor is. The words of error messages are left
-alone (the conditions that raise them are not). Needs `pip install anygrpo[dev]`.
+A mutant is one change: another comparison, arithmetic or boolean operator, another number, True for False, a condition
+turned round, `return None`, a keyword argument or a statement left away. What raises errors, strings, annotations and
+f-strings stay. First every test is run once (`--measure` seconds at most), which tells the lines that it touches and
+its time; a mutant is judged by the tests that touch its lines, those of its own room first, then by time, as many as
+fit into `--each` seconds, and stands as killed when one fails or the time is three times over. Modules take turns, with
+mutants in an order drawn by `--seed`, so that whenever `--seconds` are over each module has the same share.
 
-With `--results FILE` the verdicts are written as they come, and a later call goes on where the file ends: it judges
-what was not reached, what survived (tests may have been added since) and every module whose source has changed.
+Each job is a process forked from this one (torch is imported once) that works in a copy of the tree of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
+import itertools
 import json
+import multiprocessing
 import os
+import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mutmut.mutation.diff_apply import get_diff_for_mutant
-from mutmut.stats import status_by_exit_code
+from mutants import Mutant, difference, mutants
 
 ROOT = Path(__file__).resolve().parent.parent
-CAUGHT = ("killed", "timeout", "segfault")
-CONFIG = """
-[tool.mutmut]
-source_paths = ["src/"]
-only_mutate = ["src/anygrpo/{folder}/*.py"]
-do_not_mutate_patterns = ["raise .*Error"]
-pytest_add_cli_args_test_selection = ["tests/{folder}"]
-pytest_add_cli_args = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
-[tool.pytest.ini_options]
-addopts = "-q --import-mode=importlib -m 'not slow'"
-markers = ["slow: learning checks"]
-"""
-PROFILE = """
-import hypothesis
-
-# A failure is enough: no time is spent on making it small, and a slow machine is no failure.
-phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
-hypothesis.settings.register_profile("mutation", database=None, deadline=None, phases=phases)
-hypothesis.settings.load_profile("mutation")
-"""
-
-Modules = dict[str, dict]
-"""By module ("anygrpo.algorithm.kl"): its source's hash and its mutants, {name: {"state": ..., "diff": ...}}."""
+SOURCE = Path("src/anygrpo")
+TARGETS = {
+    "train": ["train/*.py"],
+    "algorithm": ["algorithm/*.py"],
+    "policies": [f"{family}/policy.py" for family in ("language", "selection", "denoising", "gates")],
+}
+TESTS = {
+    "algorithm": ["tests/algorithm"],
+    "train": ["tests/train", "tests/core", "tests/test_golden.py", "tests/cli/test_main.py", "tests/watch"],
+    "policies": [
+        "tests/language/test_*.py",
+        "tests/selection",
+        "tests/denoising",
+        "tests/gates",
+        "tests/test_golden.py",
+    ],
+}
+ELSEWHERE = {"parallel.py": "test_parallel*", "sharded.py": "test_parallel*", "distributed.py": "test_parallel*"}
+"""Modules whose lines run in processes that the tests start, where coverage does not look, and their tests."""
+# ---- processes
 
 
-def prepare(folder: str, where: Path) -> None:
-    """A copy with the folder, what it imports, its tests, and the settings of mutmut and Hypothesis."""
-    for name in ("src", "tests"):
-        (where / name).mkdir()
-    shutil.copytree(ROOT / "src/anygrpo", where / "src/anygrpo", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "tests" / folder, where / "tests" / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (where / "tests/conftest.py").write_text(PROFILE)
-    (where / "pyproject.toml").write_text(CONFIG.format(folder=folder))
+class Quick:
+    """pytest's plugin in each process: a failing example is enough, no time is spent on making it small."""
+
+    def pytest_configure(self, config) -> None:
+        import hypothesis
+
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+        hypothesis.settings.register_profile("mutation", database=None, deadline=None, phases=phases)
+        hypothesis.settings.load_profile("mutation")
 
 
-def digests(folder: str, root: Path) -> dict[str, str]:
-    """The hash of each module's source, by module name."""
-    files = sorted((root / "src/anygrpo" / folder).glob("*.py"))
-    return {f"anygrpo.{folder}.{f.stem}": hashlib.sha256(f.read_bytes()).hexdigest()[:12] for f in files}
+class Lines(Quick):
+    """Records the seconds of each test that passes and the lines of the targets that it runs."""
+
+    def __init__(self, files: list[str]) -> None:
+        import coverage
+
+        self.files, self.tests, self.bad = files, {}, set()
+        sources = [str(Path.cwd() / SOURCE / Path(f).parent) for f in files]
+        self.coverage = coverage.Coverage(
+            data_file=None, config_file=False, source=sorted(set(sources)), messages=False
+        )
+        self.coverage.start()
+
+    def pytest_runtest_logstart(self, nodeid, location) -> None:
+        self.coverage.switch_context(nodeid)
+        self.began = time.monotonic()
+
+    def pytest_runtest_logreport(self, report) -> None:
+        if report.outcome != "passed":
+            self.bad.add(report.nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid, location) -> None:
+        self.tests[nodeid] = {"seconds": time.monotonic() - self.began, "lines": defaultdict(list)}
+        self.coverage.switch_context("")
+
+    def result(self) -> dict:
+        self.coverage.stop()
+        data = self.coverage.get_data()
+        for file in self.files:
+            for line, contexts in data.contexts_by_lineno(str(Path.cwd() / SOURCE / file)).items():
+                for test in set(contexts) & set(self.tests):
+                    self.tests[test]["lines"][file].append(line)
+        return {test: entry for test, entry in self.tests.items() if test not in self.bad}
 
 
-def load(path: Path | None, sources: dict[str, str]) -> Modules:
-    """Earlier results, without the modules whose source has changed since."""
-    if path is None or not path.exists():
-        return {}
-    earlier = json.loads(path.read_text())
-    return {name: module for name, module in earlier.items() if module["source"] == sources.get(name)}
+def pytest_in(folder: Path, arguments: list[str], plugin: Callable[[], Quick], answer: Path | None = None) -> None:
+    """The body of a forked process: its own group, its own log, the copy's sources; ends with pytest's exit code."""
+    os.setsid()
+    log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1), os.dup2(log, 2)
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), os.environ.get("PYTHONPATH", "")])
+    sys.path.insert(0, str(folder / "src"))
+    import pytest
+
+    active = plugin()
+    base = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", f"--basetemp={folder}/temp"]
+    code = int(pytest.main([*base, *arguments], plugins=[active]))
+    if answer is not None and isinstance(active, Lines):
+        answer.write_text(json.dumps(active.result()))
+    sys.stdout.flush()
+    os._exit(code)
 
 
-def save(path: Path | None, modules: Modules) -> None:
-    if path is not None and any(module["mutants"] for module in modules.values()):
-        path.write_text(json.dumps(modules, indent=1))
+@dataclass
+class Job:
+    """A piece of work for one copy: what is done before the fork, what runs, and what is told of its end."""
+
+    body: Callable[[Path], tuple]
+    done: Callable[[Path, int | None], None]
+    limit: float
 
 
-def pending(known: Modules, sources: dict[str, str]) -> list[str]:
-    """What is to be judged: mutants of known modules that are not caught, all mutants of the others."""
-    open_ones = [m for module in known.values() for m, v in module["mutants"].items() if v["state"] not in CAUGHT]
-    return open_ones + [f"{module.removesuffix('.__init__')}.x*" for module in sources if module not in known]
+def work(jobs: Iterator[Job], folders: list[Path], end: float) -> None:
+    """Run jobs, one a copy at a time, until there is none or time is up. An exit code of None: ended for its time."""
+    context = multiprocessing.get_context("fork")
+    free, running = list(folders), {}
+    while True:
+        while free and time.monotonic() < end and (job := next(jobs, None)) is not None:
+            folder = free.pop()
+            process = context.Process(target=pytest_in, args=(folder, *job.body(folder)))
+            process.start()
+            running[folder] = process, job, time.monotonic() + job.limit
+        if not running:
+            return
+        time.sleep(0.02)
+        for folder, (process, job, deadline) in list(running.items()):
+            late = time.monotonic() > min(deadline, end)
+            if process.is_alive() and not late:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what its tests started too
+            code = None if process.is_alive() else process.exitcode
+            process.join()
+            del running[folder]
+            free.append(folder)
+            if not late or time.monotonic() < end:
+                job.done(folder, code)
 
 
-def merged(known: Modules, states: dict[str, str], sources: dict[str, str]) -> Modules:
-    """Earlier results with the verdicts of this run; what this run did not reach keeps its earlier one."""
-    together: Modules = {name: {"source": digest, "mutants": {}} for name, digest in sources.items()}
-    for name, state in states.items():
-        module = name.rpartition(".")[0]
-        module = module if module in sources else f"{module}.__init__"
-        before = known.get(module, {"mutants": {}})["mutants"].get(name, {"state": "not checked"})
-        together[module]["mutants"][name] = before if state == "not checked" else {"state": state}
+def measured(tests: list[str], files: list[str], folders: list[Path], end: float) -> dict:
+    """By test: its seconds, and the lines of each file that it runs. One process a test file."""
+    together: dict = {}
+    arguments = sorted({p for t in tests for p in ROOT.glob(t) for p in (p.rglob("test_*.py") if p.is_dir() else [p])})
+
+    def job(path: Path) -> Job:
+        def done(folder: Path, code: int | None) -> None:
+            answer = folder / "answer.json"
+            if answer.exists():
+                together.update(json.loads(answer.read_text()))
+                answer.unlink()
+            else:
+                print(f"  not measured: {path.relative_to(ROOT)} ({'no time' if code is None else code})", flush=True)
+
+        name = str(path.relative_to(ROOT))
+        return Job(lambda folder: ([name], lambda: Lines(files), folder / "answer.json"), done, limit=1e9)
+
+    work((job(p) for p in sorted(arguments, key=lambda p: -p.stat().st_size)), folders, end)
     return together
 
 
-def judged(where: Path) -> dict[str, str]:
-    """The state of every mutant in the copy, by name."""
-    states = {}
-    for meta in sorted((where / "mutants").rglob("*.py.meta")):
-        for name, code in json.loads(meta.read_text())["exit_code_by_key"].items():
-            states[name] = status_by_exit_code[code]
-    return states
+def judges(mutant: Mutant, tests: dict, each: float) -> list[str]:
+    """The tests that touch a mutant's lines (or its module, where none does), its room's first, then the quick ones."""
+    lines = set(range(mutant.lines[0], mutant.lines[1] + 1))
+    hit = [t for t, e in tests.items() if lines & set(e["lines"].get(mutant.file, []))]
+    if pattern := ELSEWHERE.get(Path(mutant.file).name):
+        hit += [t for t in tests if t not in hit and Path(t.partition("::")[0]).match(f"{pattern}.py")]
+    hit = hit or [t for t, e in tests.items() if mutant.file in e["lines"]]
+    room = f"tests/{mutant.file.partition('/')[0]}/"
+    hit.sort(key=lambda t: (not t.startswith(room), tests[t]["seconds"]))
+    spent = itertools.accumulate(tests[t]["seconds"] for t in hit)
+    return [t for i, (t, s) in enumerate(zip(hit, spent)) if s <= each or i < 3]
 
 
-def search_path() -> str:
-    """PYTHONPATH without this project's own sources, which would hide the mutants."""
-    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join(e for e in entries if e and Path(e).resolve() != ROOT / "src")
+def copies(count: int, where: Path) -> list[Path]:
+    skip = shutil.ignore_patterns(".git", ".venv", "__pycache__", "runs", ".*cache", "shared")
+    for i in range(count):
+        shutil.copytree(ROOT, where / str(i), ignore=skip, symlinks=True)
+    return [where / str(i) for i in range(count)]
 
 
-def mutmut(where: Path, patterns: list[str], processes: int, minutes: float, progress) -> str:
-    """Run mutmut in the copy until it ends or time is up; `progress()` is called every 10 s. Returns its log."""
-    environment = os.environ | {"PYTHONPATH": search_path(), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(processes), *patterns]
-    end = time.monotonic() + 60 * minutes
-    with (where / "log.txt").open("w") as log:
-        process = subprocess.Popen(
-            command, cwd=where, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        while process.poll() is None and time.monotonic() < end:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=min(10, max(end - time.monotonic(), 0)))
-            with contextlib.suppress(json.JSONDecodeError):  # mutmut was writing just now
-                progress()
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)  # its workers too
-            process.wait()
-    return (where / "log.txt").read_text()
+def prepare() -> None:
+    """What all processes share: quiet settings, and the big libraries imported before the first fork."""
+    fixed = {
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    os.environ.update(fixed, PYTHONDONTWRITEBYTECODE="1")
+    sys.dont_write_bytecode = True  # a changed file of the same size and second would be read from its old bytecode
+    sys.path[:] = [p for p in sys.path if Path(p).resolve() not in (ROOT / "src", ROOT / "scripts")]
+    for name in ("torch", "scipy.stats", "transformers.modeling_utils", "peft", "diffusers", "hypothesis", "pytest"):
+        with contextlib.suppress(ImportError):
+            __import__(name)
 
 
-def explain(modules: Modules, where: Path) -> None:
-    """Give every mutant that lives its difference."""
-    with contextlib.chdir(where):
-        for module, entry in modules.items():
-            for name, mutant in entry["mutants"].items():
-                if mutant["state"] not in (*CAUGHT, "not checked"):
-                    mutant["diff"] = get_diff_for_mutant(name, path=f"src/{module.replace('.', '/')}.py")
+# ---- the whole
 
 
-def report(folder: str, modules: Modules) -> None:
-    mutants = {name: mutant for entry in modules.values() for name, mutant in entry["mutants"].items()}
-    for name, mutant in mutants.items():
-        if "diff" in mutant:
-            print(f"--- {mutant['state']}: {name}\n{mutant['diff']}")
-    for module, entry in modules.items():
-        print(module, dict(Counter(m["state"] for m in entry["mutants"].values())))
-    states = Counter(mutant["state"] for mutant in mutants.values())
-    caught, count = sum(states[s] for s in CAUGHT), len(mutants) - states["not checked"]
-    print(dict(states))
-    print(f"{folder}: {caught} of {count} judged mutants killed ({caught / max(count, 1):.1%}); {len(mutants)} in all")
+def turns(files: list[str], count: int, seed: int) -> list[Mutant]:
+    """`count` mutants of every module (all where it has fewer), drawn by the seed; modules take turns."""
+    drawn = []
+    for file in files:
+        every = mutants(file, (ROOT / SOURCE / file).read_bytes())
+        drawn.append(random.Random(f"{seed} {file}").sample(every, min(count, len(every))))
+    return [m for row in itertools.zip_longest(*drawn) for m in row if m is not None]
 
 
-def run(options: argparse.Namespace) -> Modules:
-    sources = digests(options.folder, ROOT)
-    known = load(options.results, sources)
-    patterns = options.only or pending(known, sources)
-    if not patterns:
-        return known
-    with tempfile.TemporaryDirectory() as name:
-        where = Path(name)
-        prepare(options.folder, where)
+def survivors(path: Path) -> list[Mutant]:
+    """Of earlier results: the mutants that lived, found again by what they are though lines may have moved."""
+    old = Counter(tuple(r[k] for k in KEY) for r in json.loads(path.read_text()) if r["verdict"] == "survived")
+    files = sorted({key[0] for key in old})
+    every = [m for f in files for m in mutants(f, (ROOT / SOURCE / f).read_bytes())]
+    return [m for m in every if (m.file, m.where, m.kind, m.text) in old]
 
-        def progress() -> None:
-            save(options.results, merged(known, judged(where), sources))
 
-        log = mutmut(where, patterns, options.processes, options.minutes, progress)
-        if "Running mutation testing" not in log:
-            sys.exit(f"mutmut judged nothing:\n{log[-3000:]}")
-        modules = merged(known, judged(where), sources)
-        explain(modules, where)
-        save(options.results, modules)
-        return modules
+KEY = ("file", "where", "kind", "text")
+
+
+def verdict(code: int | None) -> str:
+    if code == 0:
+        return "survived"
+    return "timeout" if code is None else "killed" if code in (1, 2) or code < 0 else "not judged"
+
+
+def judged(
+    chosen: list[Mutant], tests: dict, options: argparse.Namespace, folders: list[Path], end: float
+) -> list[dict]:
+    results: list[dict] = []
+
+    def job(mutant: Mutant) -> Job:
+        path, source = SOURCE / mutant.file, (ROOT / SOURCE / mutant.file).read_bytes()
+        names = options.tests or judges(mutant, tests, options.each)
+        began = time.monotonic()
+
+        def body(folder: Path) -> tuple:
+            (folder / path).write_bytes(mutant.apply(source))
+            return ["-x", *(names or ["--co"])], Quick
+
+        def done(folder: Path, code: int | None) -> None:
+            (folder / path).write_bytes(source)
+            told = {
+                "verdict": verdict(code) if names else "not judged",
+                "seconds": time.monotonic() - began,
+                "tests": len(names),
+            }
+            results.append(asdict(mutant) | told | {"diff": difference(mutant, source)})
+            if told["verdict"] not in ("killed", "timeout"):
+                print(
+                    f"{told['verdict']} [{len(names)} tests] {mutant.where}: {mutant.kind}\n{results[-1]['diff']}",
+                    flush=True,
+                )
+
+        return Job(body, done, limit=3 * sum(tests[t]["seconds"] for t in names if t in tests) + options.grace)
+
+    work(map(job, chosen), folders, end)
+    return results
+
+
+def report(results: list[dict], drawn: int) -> None:
+    by_module: dict[str, Counter] = defaultdict(Counter)
+    for r in results:
+        by_module[r["file"]][r["verdict"]] += 1
+    for file, count in sorted(by_module.items()):
+        print(f"{file:32} {dict(count)}")
+    count = Counter(r["verdict"] for r in results)
+    caught, of = count["killed"] + count["timeout"], len(results) - count["not judged"]
+    print(f"{caught} of {of} judged mutants killed ({caught / max(of, 1):.1%}); {drawn} drawn; {dict(count)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="a folder of src/anygrpo that has tests/FOLDER")
-    parser.add_argument("--minutes", type=float, default=60.0, help="time limit; mutants not reached are told")
-    parser.add_argument("--only", nargs="*", default=[], help='mutants by name: "anygrpo.algorithm.kl.*"')
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="JSON file of verdicts, written as they come, and gone on from")
+    parser.add_argument("targets", nargs="+", help=f"{', '.join(TARGETS)}, or files below src/anygrpo")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3600, help="time for all; what was not reached is not counted")
+    parser.add_argument(
+        "--measure", type=float, default=600, help="seconds of it at most for the first run of the tests"
+    )
+    parser.add_argument("--each", type=float, default=30, help="seconds of tests a mutant")
+    parser.add_argument("--grace", type=float, default=30, help="seconds more before a mutant counts as endless")
+    parser.add_argument("--mutants", type=int, default=10**6, help="at most so many a module")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tests", nargs="*", default=[], help="judge by these alone, unmeasured")
+    parser.add_argument(
+        "--map", type=Path, help="what was measured: written, or read where it is there and the source is the same"
+    )
+    parser.add_argument("--again", type=Path, help="judge what survived in these results")
+    parser.add_argument("--results", type=Path, help="JSON file of all verdicts")
     options = parser.parse_args()
-    report(options.folder, run(options))
+    end = time.monotonic() + options.seconds
+    patterns = [p for t in options.targets for p in TARGETS.get(t, [t])]
+    files = sorted(str(f.relative_to(ROOT / SOURCE)) for p in patterns for f in (ROOT / SOURCE).glob(p))
+    chosen = survivors(options.again) if options.again else turns(files, options.mutants, options.seed)
+    prepare()
+    with tempfile.TemporaryDirectory(prefix="mutation") as name:
+        folders = copies(options.jobs, Path(name))
+        tests = known(options, files, folders, min(end, time.monotonic() + options.measure))
+        results = judged(chosen, tests, options, folders, end)
+    if options.results:
+        options.results.write_text(json.dumps(results, indent=1))
+    report(results, len(chosen))
+
+
+def known(options: argparse.Namespace, files: list[str], folders: list[Path], end: float) -> dict:
+    if options.tests:
+        return {}
+    if options.map and options.map.exists():
+        return json.loads(options.map.read_text())
+    began = time.monotonic()
+    patterns = [p for t in options.targets for p in TESTS.get(t, TESTS["train"] + TESTS["policies"])]
+    tests = measured(patterns, files, folders, end)
+    print(f"{len(tests)} tests measured in {time.monotonic() - began:.0f} s", flush=True)
+    if options.map:
+        options.map.write_text(json.dumps(tests))
+    return tests
 
 
 if __name__ == "__main__":
