@@ -1,71 +1,83 @@
-"""What scripts/mutation.py remembers between runs: which verdicts stand, which mutants are to be judged."""
+"""The mutator: which changes it makes, which tests judge them, what counts as killed."""
 
-import importlib.util
+import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mutmut", reason="mutmut is part of the extra dev")
-SCRIPT = Path(__file__).parents[2] / "scripts/mutation.py"
-spec = importlib.util.spec_from_file_location("mutation", SCRIPT)
-mutation = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(mutation)
-
-SOURCES = {"anygrpo.room.__init__": "0", "anygrpo.room.a": "1", "anygrpo.room.b": "2"}
-A1, A2, A3, B1 = (f"anygrpo.room.{m}.x_f__mutmut_{i}" for m, i in [("a", 1), ("a", 2), ("a", 3), ("b", 1)])
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-def states(modules):
-    return {name: mutant["state"] for module in modules.values() for name, mutant in module["mutants"].items()}
+@pytest.fixture(scope="module")
+def mutation():
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        yield importlib.import_module("mutation")
+    finally:
+        sys.path.remove(str(SCRIPTS))
 
 
-def first_run():
-    return mutation.merged({}, {A1: "killed", A2: "survived", A3: "not checked", B1: "timeout"}, SOURCES)
+def lines(mutation, source: str) -> set[str]:
+    """Every mutant's changed line."""
+    found = mutation.mutants("room/a.py", source.encode())
+    texts = [m.apply(source.encode()).decode() for m in found]
+    before = source.splitlines()
+    return {after.strip() for t in texts for after in t.splitlines() if after not in before}
 
 
-def test_the_first_run_judges_every_module():
-    assert mutation.pending({}, SOURCES) == ["anygrpo.room.x*", "anygrpo.room.a.x*", "anygrpo.room.b.x*"]
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("y = a < b", {"y = (a <= b)"}),
+        ("y = a + b * c", {"y = (a - b * c)", "y = a + (b / c)"}),
+        ("y = a and not b", {"y = (a or not b)", "y = a and (b)"}),
+        ("y = f(a, b=True)", {"y = (f(a))", "y = f(a, b=False)"}),
+        ("y += 2", {"y -= 2", "pass", "y += (3)"}),
+        ("return a", {"return None"}),
+        ("a.b = c", {"pass"}),
+        ("if a: f()", {"if (not a): f()", "if a: pass"}),
+        ("raise ValueError(1 + 2)", set()),
+        ("y: Literal[1] = a", set()),
+        ("y = x.any(-1)", {"y = x.any(-(2))"}),  # not (1), which is the same axis of two
+        ("y = f'{a + 1}'", set()),
+    ],
+)
+def test_one_change_at_a_time(mutation, line, expected):
+    assert lines(mutation, f"def g(a, b, c, x, y):\n    {line}\n") == expected
 
 
-def test_later_runs_judge_survivors_and_what_was_not_reached():
-    assert mutation.pending(first_run(), SOURCES) == [A2, A3]
+def test_docstrings_and_what_type_checkers_read_stay(mutation):
+    source = '"""One."""\nif TYPE_CHECKING:\n    n = 1\n\n\nclass A:\n    """Two."""\n'
+    assert mutation.mutants("room/a.py", source.encode()) == []
 
 
-def test_verdicts_stand_until_judged_again():
-    again = {A1: "not checked", A2: "killed", A3: "survived", B1: "not checked"}
-    expected = {A1: "killed", A2: "killed", A3: "survived", B1: "timeout"}
-    assert states(mutation.merged(first_run(), again, SOURCES)) == expected
+def test_the_tests_that_touch_the_line_judge_its_own_room_first(mutation):
+    mutant = mutation.Mutant("room/a.py", "f", "constant", (3, 4), (0, 1), "2")
+    tests = {
+        "tests/other/test_b.py::quick": {"seconds": 0.1, "lines": {"room/a.py": [4]}},
+        "tests/room/test_a.py::slow": {"seconds": 5.0, "lines": {"room/a.py": [3, 9]}},
+        "tests/room/test_a.py::elsewhere": {"seconds": 0.1, "lines": {"room/a.py": [9]}},
+    }
+    assert mutation.judges(mutant, tests, 60) == ["tests/room/test_a.py::slow", "tests/other/test_b.py::quick"]
+    unseen = mutation.Mutant("room/a.py", "f", "constant", (1, 1), (0, 1), "2")
+    assert len(mutation.judges(unseen, tests, 60)) == 3
 
 
-def test_a_changed_module_is_judged_anew(tmp_path):
-    mutation.save(tmp_path / "results.json", first_run())
-    changed = SOURCES | {"anygrpo.room.a": "9"}
-    known = mutation.load(tmp_path / "results.json", changed)
-    assert states(known) == {B1: "timeout"}
-    assert mutation.pending(known, changed) == ["anygrpo.room.a.x*"]
-    assert mutation.load(tmp_path / "none.json", SOURCES) == {}
+def test_exit_codes_of_pytest(mutation):
+    codes = {0: "survived", 1: "killed", 2: "killed", -11: "killed", None: "timeout", 4: "not judged", 5: "not judged"}
+    assert {code: mutation.verdict(code) for code in codes} == codes
 
 
-def test_mutants_of_a_package_file_belong_to_it():
-    name = "anygrpo.room.x_f__mutmut_1"
-    modules = mutation.merged({}, {name: "survived"}, SOURCES)
-    assert list(modules["anygrpo.room.__init__"]["mutants"]) == [name]
-
-
-def test_states_are_read_from_what_mutmut_writes(tmp_path):
-    meta = tmp_path / "mutants/src/a.py.meta"
-    meta.parent.mkdir(parents=True)
-    meta.write_text(json.dumps({"exit_code_by_key": {A1: 1, A2: 0, A3: None, B1: 36}}))
-    expected = {A1: "killed", A2: "survived", A3: "not checked", B1: "timeout"}
-    assert mutation.judged(tmp_path) == expected
-
-
-def test_the_score_counts_judged_mutants(capsys):
-    mutation.report("room", first_run())
-    assert "room: 2 of 3 judged mutants killed (66.7%); 4 in all" in capsys.readouterr().out
-
-
-def test_own_sources_do_not_hide_the_mutants(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", f"{mutation.ROOT / 'src'}:/elsewhere")
-    assert mutation.search_path() == "/elsewhere"
+@pytest.mark.slow
+def test_a_real_mutant_dies_and_an_untested_one_lives(tmp_path):
+    """In the real tree: a flipped bound of a schedule is noticed by its tests, and by no test of something else."""
+    verdicts = {}
+    for tests in ("tests/algorithm/test_schedules.py", "tests/scripts/test_audit.py"):
+        command = [sys.executable, "scripts/mutation.py", "algorithm/schedules.py", "--mutants", "2", "--tests", tests]
+        subprocess.run([*command, "--results", tmp_path / "r.json"], cwd=SCRIPTS.parent, check=True, timeout=300)
+        verdicts[tests] = {r["verdict"] for r in json.loads((tmp_path / "r.json").read_text())}
+    assert "killed" in verdicts["tests/algorithm/test_schedules.py"]
+    assert verdicts["tests/scripts/test_audit.py"] == {"survived"}
