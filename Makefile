@@ -5,6 +5,7 @@
 # make data        fetch motion clips and sentiment texts into the user's cache (for slow tests and recipes)
 # make format      ruff's fixes
 # make lock        requirements.lock anew, from what is installed and tested here
+# make extras      every extra installed into a fresh environment and imported (minutes, gigabytes; part of test-slow)
 # make audit       known vulnerabilities of those versions (needs pip-audit and the network)
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ RUN := HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 TESTS := $(RUN) OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 APT := chromium bubblewrap
 
-.PHONY: demo test check lint types rooms locked lock audit test-slow data format system clean
+.PHONY: demo test check lint types rooms locked lock audit test-slow extras data format system clean
 
 .venv/ready: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv .venv
@@ -49,7 +50,10 @@ lock: .venv/ready
 audit: .venv/ready
 	$(BIN)/python scripts/audit.py
 
-test-slow: .venv/ready data
+extras: .venv/ready
+	$(BIN)/python scripts/extras.py
+
+test-slow: .venv/ready data extras
 	$(TESTS) -m slow --timeout 3600
 
 data: .venv/ready

@@ -147,8 +147,9 @@ def test_memory_is_that_of_all_processes_together():
 def test_it_is_offered_to_the_memory_killer_first():
     with sandbox.box(sandbox.inside(), {"code": "import time; time.sleep(30)"}, SHORT) as one:
         assert one.started()
-        scores = [Path(f"/proc/{pid}/oom_score_adj").read_text().strip() for pid in descendants(one.process.pid)]
-    assert len(scores) >= 2
+        while len(found := descendants(one.process.pid)) < 2:  # the table of processes may be a moment old
+            assert not one.exited(0.1)
+        scores = [Path(f"/proc/{pid}/oom_score_adj").read_text().strip() for pid in found]
     assert set(scores) == {"1000"}
 
 
@@ -165,7 +166,9 @@ def test_files_of_the_system_that_are_no_library_are_not_there():
 @needs_sandbox
 def test_memory_is_bounded():
     assert printed("try:\n    bytearray(10**9)\nexcept MemoryError:\n    print('no')") == "no\n"
-    assert run("x = []\nwhile True: x.append(bytes(10**6))", "", Limits(seconds=20.0, memory_mb=64)).code == 1
+    done = run("x = []\nwhile True: x.append(bytes(10**6))", "", Limits(seconds=20.0, memory_mb=64))
+    assert done.code in (1, -11)  # Python 3.13 has no memory left for the traceback and dies of that
+    assert (done.fault, done.stopped) == ("", "")
 
 
 @needs_sandbox
