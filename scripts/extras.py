@@ -2,8 +2,8 @@
 
     python scripts/extras.py [FOLDER]        default: a folder that goes afterwards. Gigabytes, and minutes
 
-Not installed, and said so: what needs a GPU (`LEFT_OUT`) and what make installs anyway. Exit code 1 where an import fails or
-`pip check` finds something broken.
+Not installed, and said so: what needs a GPU (`LEFT_OUT`) and what make installs anyway. Exit code 1 where an import
+fails or `pip check` finds something broken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ for name in sys.argv[1:]:
     tops = known.distribution(name).read_text("top_level.txt")
     files = known.files(name) or ()
     tops = tops.split() if tops else {f.parts[0] for f in files if f.name == "__init__.py" and len(f.parts) == 2}
-    tops = [t for t in sorted(tops) if t.isidentifier() and not t.startswith("_")] or [name.replace("-", "_")]
+    own = name.replace("-", "_")
+    tops = [own] if own in tops else [t for t in sorted(tops) if t.isidentifier() and not t.startswith("_")] or [own]
     for top in tops:
         try:
             importlib.import_module(top)
