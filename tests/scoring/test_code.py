@@ -6,10 +6,10 @@ import pytest
 
 from anygrpo.scoring import sandbox
 from anygrpo.scoring.code import Code, completed, extract_code, grade
-from anygrpo.scoring.judging import NoVerdict
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.sandbox import Limits
 from anygrpo.scoring.specs import parse_tests
+from anygrpo.scoring.verdict import NoVerdict
 
 needs_sandbox = pytest.mark.skipif(sandbox.refusal() is not None, reason="no sandbox on this machine")
 ADD = ["assert add(2, 3) == 5", {"call": "add(-1, 1)", "expected": 0}]

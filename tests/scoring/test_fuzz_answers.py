@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anygrpo.scoring._judge import Class, Gone, Thing, Wire, function
 from anygrpo.scoring._plain import DECODERS
+from anygrpo.scoring._tester import Class, Gone, Thing, Wire, function
 from anygrpo.scoring._worker import FLOAT32_MAX, WrongShape, verdicts
 from anygrpo.scoring.code import extract_code
 from anygrpo.scoring.judge import reader

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anygrpo.scoring._judge import same
 from anygrpo.scoring._plain import NotPlain, decode, encode
+from anygrpo.scoring._tester import same
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 HASHABLE = st.recursive(LEAVES, lambda x: st.tuples(x, x) | st.frozensets(x, max_size=3), max_leaves=4)

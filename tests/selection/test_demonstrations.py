@@ -11,8 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from anygrpo.core.build import build_task as build
 from anygrpo.errors import DataError
-from anygrpo.models import judge as frozen
-from anygrpo.models.judge import FrozenClassifier
+from anygrpo.models import classifier as frozen
+from anygrpo.models.classifier import FrozenClassifier
 from anygrpo.models.loading import Loaded
 from anygrpo.selection.settings import DemonstrationsConfig, RewardConfig
 from anygrpo.selection.task import nearest

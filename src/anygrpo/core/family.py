@@ -7,11 +7,11 @@ _SETTINGS, _OBJECT = "anygrpo.core.settings:", "anygrpo.core.settings:ObjectConf
 FAMILY = Family(
     "python",
     policies={
-        "python": Kind(_SETTINGS + "OwnPolicyConfig", "anygrpo.core.user:build_policy", "any"),
+        "python": Kind(_SETTINGS + "OwnPolicyConfig", "anygrpo.core.python_kind:build_policy", "any"),
         "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
     },
     tasks={
-        "python": Kind(_SETTINGS + "OwnTaskConfig", "anygrpo.core.user:build_task", "any"),
+        "python": Kind(_SETTINGS + "OwnTaskConfig", "anygrpo.core.python_kind:build_task", "any"),
         "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
     },
 )

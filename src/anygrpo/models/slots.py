@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anygrpo.errors import DataError
 from anygrpo.models import loading
-from anygrpo.models.judge import AnswerCache
+from anygrpo.models.classifier import AnswerCache
 
 
 class FrozenSlots:

@@ -17,7 +17,7 @@ from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.families import family_of, resolve
-from anygrpo.probes import attacks, cheats, conformance, effect, groups, learning, parity, payment, rate
+from anygrpo.probes import attacks, cheats, conformance, groups, idle_settings, learning, parity, payment, rate
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.train.build import new_run
@@ -47,7 +47,7 @@ PROBES: dict[str, Probe] = {
     "learning_rate": rate.find_rate,
     "steering": learning.steering,
     "gradient_terms": learning.gradient_terms,
-    "no_effect": effect.no_effect,
+    "no_effect": idle_settings.no_effect,
     "equivalent_settings": groups.equivalent_settings,
 }
 """In the order of causes: what explains comes before what follows."""

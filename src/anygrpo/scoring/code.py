@@ -17,12 +17,12 @@ from typing import Any
 
 from anygrpo.scoring import sandbox
 from anygrpo.scoring.attacks import ATTACKS, CONSTANTS, Attack, Tried
-from anygrpo.scoring.judging import NoVerdict, judge, prints
 from anygrpo.scoring.machine import usable_cpus
 from anygrpo.scoring.outcome import Elsewhere, Outcome
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.settings import CodeRewardConfig
 from anygrpo.scoring.specs import Tests, parse_tests
+from anygrpo.scoring.verdict import NoVerdict, judge, prints
 
 PYTHON = ("", "python", "py", "python3")
 """What a fence may say of its block, for it to be taken as the answer."""

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from anygrpo.errors import ConfigError
-from anygrpo.scoring import _inside, _judge, _plain, seccomp, visible
+from anygrpo.scoring import _inside, _plain, _tester, seccomp, visible
 from anygrpo.scoring.watch import Watch, memory_kills
 
 MEGABYTE = 1 << 20
@@ -256,7 +256,7 @@ def inside() -> str:
 @functools.cache
 def judge() -> str:
     """The text that runs tests."""
-    return _joined(_plain, _inside, _judge)
+    return _joined(_plain, _inside, _tester)
 
 
 def _joined(*modules: Any) -> str:

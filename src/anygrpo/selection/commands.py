@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _generate(args: argparse.Namespace) -> int:
     from anygrpo.selection.generate import Plan, generate
-    from anygrpo.selection.judging import Judging
     from anygrpo.selection.layouts import write_stored
+    from anygrpo.selection.pick_judge import Judging
 
     policy, task, _ = load(args.source, args.flags)
     judging = Judging(task)
@@ -187,7 +187,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> int:
     from anygrpo.selection.evaluation import greedy, outcomes, with_weights
-    from anygrpo.selection.judging import Judging
+    from anygrpo.selection.pick_judge import Judging
     from anygrpo.selection.plan import plan, write_plan
     from anygrpo.selection.task import nearest
 

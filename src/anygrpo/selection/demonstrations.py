@@ -12,8 +12,8 @@ from torch import Tensor
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import DataError
 from anygrpo.files import cache_folder
+from anygrpo.models.classifier import Example, FrozenClassifier
 from anygrpo.models.embedding import embed
-from anygrpo.models.judge import Example, FrozenClassifier
 from anygrpo.selection.rewards import reward
 from anygrpo.selection.scorers.scorer import Shown
 from anygrpo.selection.scorers.template import Template

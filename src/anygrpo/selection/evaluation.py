@@ -13,10 +13,10 @@ from torch import Tensor
 from anygrpo.core.policy import state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.selection.changes import agreement, cannot_flip, weight_change
-from anygrpo.selection.judging import Judging
+from anygrpo.selection.known_outcomes import difference_bounds, judged, paired_where_known
 from anygrpo.selection.off_policy import offline_report
-from anygrpo.selection.offline import difference_bounds, judged, paired_where_known
 from anygrpo.selection.oracle import oracle, stored_oracle
+from anygrpo.selection.pick_judge import Judging
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.task import Selection, nearest, random_selection
 

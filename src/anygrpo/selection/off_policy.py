@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.selection.offline import Judged, judged
+from anygrpo.selection.known_outcomes import KnownOutcomes, summed
 from anygrpo.selection.paired import paired
 from anygrpo.selection.policy import SelectorPolicy
 
@@ -102,8 +102,8 @@ def offline_report(policy: SelectorPolicy, task: Any, prompts: list[Any]) -> dic
     report: dict[str, Any] = {
         "coverage": float(coverage.mean()),
         "coverage of the start": float(start_coverage.mean()),
-        "value on support": _told(judged(value)),
-        "value of the start on support": _told(judged(start)),
+        "value on support": _told(summed(value)),
+        "value of the start on support": _told(summed(start)),
     }
     both = torch.isfinite(value) & torch.isfinite(start)
     if both.any():
@@ -149,5 +149,5 @@ def _drawn(logged: _Logged, i: int) -> tuple[list[float], list[float], list[floa
     return [p for p, _, _ in rows], [m for _, m, _ in rows], [r for _, _, r in rows]
 
 
-def _told(found: Judged) -> str:
+def _told(found: KnownOutcomes) -> str:
     return f"{found.mean:.3f} ({found.known} of {found.n} queries)"

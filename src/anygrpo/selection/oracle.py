@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.selection.judging import Judging
+from anygrpo.selection.pick_judge import Judging
 from anygrpo.selection.task import Prompt, Selection
 
 _PROMPTS_AT_ONCE = 64

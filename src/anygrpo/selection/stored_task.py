@@ -14,9 +14,9 @@ from anygrpo.core.build import build_task
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.file_settings import StoredCandidatesConfig
-from anygrpo.selection.judging import Judging
+from anygrpo.selection.known_outcomes import judged_row
 from anygrpo.selection.layouts import merged, read_stored
-from anygrpo.selection.offline import judged_row
+from anygrpo.selection.pick_judge import Judging
 from anygrpo.selection.rewards import NEEDS, PARTS, reward
 from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_features import StoredFeatures

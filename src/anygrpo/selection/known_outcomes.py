@@ -15,7 +15,7 @@ from anygrpo.selection.paired import Paired, paired
 
 
 @dataclass(frozen=True)
-class Judged:
+class KnownOutcomes:
     """Outcomes in [0, 1] of n queries, some unknown.
 
     Attributes:
@@ -38,12 +38,12 @@ class Judged:
         return f"{self.mean:.3f} ({self.known} of {self.n} judged; over all {self.low:.3f} to {self.high:.3f})"
 
 
-def judged(outcomes: Tensor) -> Judged:
+def summed(outcomes: Tensor) -> KnownOutcomes:
     """Of outcomes [n]; NaN: unknown."""
     known = torch.isfinite(outcomes)
     n, k = len(outcomes), int(known.sum())
     right = float(outcomes[known].sum())
-    return Judged(n, k, right / k if k else float("nan"), right / max(n, 1), (right + n - k) / max(n, 1))
+    return KnownOutcomes(n, k, right / k if k else float("nan"), right / max(n, 1), (right + n - k) / max(n, 1))
 
 
 def paired_where_known(a: Tensor, b: Tensor) -> Paired | None:
@@ -66,7 +66,7 @@ def judged_row(correct: Tensor, start: Tensor, least: int) -> dict[str, float]:
     Args:
         least: judged queries from which on the accuracy may decide what is best.
     """
-    found = judged(correct)
+    found = summed(correct)
     row = {
         "eval/in_support": found.known / max(1, found.n),
         "eval/judged": float(found.known),

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from anygrpo.cli.main import main
 from anygrpo.selection.evaluation import difference
+from anygrpo.selection.known_outcomes import difference_bounds, judged, judged_row, paired_where_known
 from anygrpo.selection.layouts import read_stored, write_stored
 from anygrpo.selection.off_policy import doubly_robust, on_support, self_normalised
-from anygrpo.selection.offline import difference_bounds, judged, judged_row, paired_where_known
 from anygrpo.selection.plan import plan
 from anygrpo.selection.stored_query import Candidate, StoredQuery
 
