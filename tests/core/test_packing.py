@@ -14,7 +14,7 @@ from anygrpo.algorithm.kl import AdaptiveKL, BandKL, FixedKL
 from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.packing import pack, unpack
 from anygrpo.core.rollout import Rollout
-from anygrpo.core.saved import read_tensors, write_tensors
+from anygrpo.core.tensor_files import read_tensors, write_tensors
 from anygrpo.core.tree import Shared
 from anygrpo.errors import ConfigError, DataError
 

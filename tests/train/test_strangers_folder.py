@@ -28,7 +28,7 @@ def made(tmp_path_factory) -> Path:
     assert main(["train", "--resume", str(folder / "run"), "--training.steps", "5", "--quiet"]) == 0
     tensors: dict = {}
     from anygrpo.core.packing import pack
-    from anygrpo.core.saved import write_tensors
+    from anygrpo.core.tensor_files import write_tensors
 
     (folder / "run" / "pictures").mkdir()
     (folder / "run" / "pictures" / "before.json").write_text(json.dumps(pack([[1]], tensors, "before")))

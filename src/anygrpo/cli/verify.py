@@ -145,11 +145,11 @@ def _is_table(text: bytes) -> bool:
 
 
 def _before(pictures: Path) -> Part:
-    from anygrpo.core import saved
     from anygrpo.core.packing import unpack
+    from anygrpo.core.tensor_files import read_json, read_tensors
 
     try:
-        unpack(saved.read_json(pictures / "before.json"), saved.read_tensors(pictures / "before.safetensors"))
+        unpack(read_json(pictures / "before.json"), read_tensors(pictures / "before.safetensors"))
     except AnygrpoError as error:
         return Part("pictures/before.json", "damaged", str(error).splitlines()[0])
     return Part("pictures/before.json", "whole")

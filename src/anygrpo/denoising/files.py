@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from anygrpo.core.policy import state_of
-from anygrpo.core.saved import Form
+from anygrpo.core.saved import Form, fixed_of
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 from anygrpo.denoising.starting import LORA_FILE, STRENGTH, start_of
 
@@ -28,16 +28,18 @@ def names_of(policy: DiffusionPolicy) -> dict[str, str]:
 
 def form_of(policy: DiffusionPolicy) -> Form:
     """`pipe.load_lora_weights(folder)` of adapters, `Kind.from_pretrained(folder)` of all weights; the weights alone of
-    a denoiser that is from no pipeline."""
+    a denoiser that is from no pipeline. Adapters that belong on more than the base are none of diffusers' business: it
+    refuses them."""
     if _is_lora_of_a_pipeline(policy):
         if on_more_than_a_base(policy):
-            return Form()
-        return Form(LORA_FILE, {STRENGTH: json.dumps(_strength(policy.trainable(), component_of(policy)))})
+            return Form(numbered=True)
+        strength = {STRENGTH: json.dumps(_strength(policy.trainable(), component_of(policy)))}
+        return Form(LORA_FILE, strength, split=False)
     model: Any = policy.trainable()
-    whole = of_pipeline(policy.config) and hasattr(model, "to_json_string")
-    if not whole or model.state_dict().keys() - state_of(model).keys():
+    if not (of_pipeline(policy.config) and hasattr(model, "to_json_string")):
         return Form()
-    return Form(WEIGHTS_FILE, beside={"config.json": model.to_json_string()})
+    fixed = fixed_of(model, state_of(model))
+    return Form(WEIGHTS_FILE, beside={"config.json": model.to_json_string()}, fixed=fixed)
 
 
 def of_pipeline(config: DenoisingConfig) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 from anygrpo import __version__
 from anygrpo.core.policy import Policy, state_of
-from anygrpo.core.saved import library_names, write_tensors
+from anygrpo.core.saved import library_names
+from anygrpo.core.tensor_files import write_tensors
 from anygrpo.errors import ConfigError
 from anygrpo.export.opened import RECIPE, Opened
 from anygrpo.families import resolve

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.core.policy import state_of
-from anygrpo.core.saved import Form
+from anygrpo.core.saved import Form, fixed_of
 from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
 
@@ -30,11 +30,13 @@ def form_of(policy: CausalLM) -> Form:
     if policy.config.train == "lora":
         if origin(policy.config.model).kind != "plain":
             return Form()
-        return Form(ADAPTER, beside={"adapter_config.json": _written(adapter_config(policy), "adapter_config.json")})
+        beside = {"adapter_config.json": _written(adapter_config(policy), "adapter_config.json")}
+        return Form(ADAPTER, beside=beside, split=False)
     if policy.config.train != "all":
         return Form()
     generating = _written(generation_config(policy), "generation_config.json")
-    return Form(MODEL, beside={"config.json": _model_config(policy), "generation_config.json": generating})
+    beside = {"config.json": _model_config(policy), "generation_config.json": generating}
+    return Form(MODEL, beside=beside, fixed=fixed_of(policy.weights.module, state_of(policy.trainable())))
 
 
 def adapter_config(policy: CausalLM) -> Any:

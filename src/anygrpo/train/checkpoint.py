@@ -3,8 +3,9 @@
 A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights by the library's own key names; adapters
 alone under LoRA; under the library's own file name, with what it reads beside, where `Policy.saved_form` says so),
 optimizer.safetensors (moments), state.json (controllers, counters; schema 2) with state.safetensors (its tensors), and
-manifest.json (size and SHA-256 of each file). Where weights are sharded, the folder parts/ holds them and the moments
-(see `anygrpo.core.saved`).
+manifest.json (size and SHA-256 of each file). Where weights are sharded, they lie in a file a rank with the library's
+index, and the folder parts/ holds the moments (`anygrpo.core.parts`). Files that are no weights are numbered, so that
+no library takes them for any (`anygrpo.core.tensor_files`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from anygrpo.core import saved
+from anygrpo.core import parts, saved
 from anygrpo.core.packing import pack, unpack
+from anygrpo.core.tensor_files import read_json, read_tensors, write_tensors
 from anygrpo.errors import DataError
 
 PREFIX = "step_"
-SCHEMA = saved.SCHEMA
+SCHEMA = parts.SCHEMA
 MANIFEST, OPTIMIZER, TENSORS = "manifest.json", "optimizer.safetensors", "state.safetensors"
 _NAME = re.compile(PREFIX + r"\d{8}")
 
@@ -55,10 +57,8 @@ def save(
     table = saved.library_names(names or {}, weights)
     temporary, form = begin(folder, step), form or saved.Form()
     try:
-        tensors = {table[name]: value for name, value in weights.items()}
-        saved.write_tensors(temporary / form.file, tensors, form.metadata)
-        for name, text in form.beside.items():
-            (temporary / name).write_text(text, encoding="utf-8")
+        tensors = {table[name]: value for name, value in weights.items()} | dict(form.fixed)
+        write_tensors(temporary / form.file, tensors, form.metadata, form.numbered)
         return finish(temporary, step, state, keep, best, table, form)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -82,11 +82,15 @@ def finish(
     names: Mapping[str, str] | None = None,
     form: saved.Form | None = None,
 ) -> Path:
-    """Add the state to what `begin` gave and make it the checkpoint of `step`; see `save`."""
-    folder = temporary.parent
+    """Add the state, and what a library reads with the weights, to what `begin` gave and make it the checkpoint of
+    `step`; see `save`."""
+    folder, form = temporary.parent, form or saved.Form()
     target = folder / f"{PREFIX}{step:08d}"
+    for name, text in form.beside.items():
+        (temporary / name).write_text(text, encoding="utf-8")
     other_names = {own: name for own, name in (names or {}).items() if own != name}
-    _write_state(temporary, state, {"names": other_names} | ({} if form is None else {"weights": form.file}))
+    fixed = {"fixed": sorted(form.fixed)} if form.fixed else {}
+    _write_state(temporary, state, {"names": other_names, "weights": form.file} | fixed)
     _seal(temporary)
     shutil.rmtree(target, ignore_errors=True)
     temporary.rename(target)
@@ -103,12 +107,12 @@ def _write_state(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> 
     updater = state.get("updater")
     if updater is not None and "moments" in updater:
         moments = {f"{name}/{key}": x for name, one in updater["moments"].items() for key, x in one.items()}
-        saved.write_tensors(folder / OPTIMIZER, moments)
+        write_tensors(folder / OPTIMIZER, moments, numbered=True)
         state = state | {"updater": {key: x for key, x in updater.items() if key != "moments"}}
     tensors: dict[str, Tensor] = {}
     packed = {key: pack(value, tensors, key) for key, value in state.items()}
     if tensors:
-        saved.write_tensors(folder / TENSORS, tensors)
+        write_tensors(folder / TENSORS, tensors, numbered=True)
     text = json.dumps({"schema": SCHEMA, **about, "state": packed}, ensure_ascii=False, allow_nan=False)
     (folder / saved.STATE).write_text(text, encoding="utf-8")
 
@@ -159,7 +163,7 @@ def _problems(checkpoint: Path) -> Iterator[str]:
         yield "it is of an older version, whose state.pt is a pickle: weights can be read, the state cannot"
         return
     try:
-        files = saved.read_json(checkpoint / MANIFEST).get("files")
+        files = read_json(checkpoint / MANIFEST).get("files")
     except DataError as error:
         yield error.what
         return
@@ -169,17 +173,25 @@ def _problems(checkpoint: Path) -> Iterator[str]:
     for name, about in files.items():
         if why := _damage(checkpoint, name, about):
             yield f"{name} {why}"
-    sharded = any(n.startswith(saved.FOLDER + "/") for n in files)
-    needed = [saved.STATE, *([] if sharded else [(saved.whole(checkpoint) or Path(saved.WHOLE)).name])]
-    yield from (f"{name} is not in {MANIFEST}" for name in needed if name not in files)
-    unlisted = sorted(name for name in _read(checkpoint) if name not in files)
-    yield from (f"{name} is not in {MANIFEST}" for name in unlisted)
+    try:
+        yield from (f"{name} is not in {MANIFEST}" for name in sorted(_read(checkpoint)) if name not in files)
+    except DataError as error:
+        yield error.what
 
 
-def _read(checkpoint: Path) -> Iterator[str]:
-    """Files that `load` would read if they are there."""
-    yield from (name for name in (OPTIMIZER, TENSORS) if (checkpoint / name).exists())
-    yield from (f.relative_to(checkpoint).as_posix() for f in checkpoint.glob(f"{saved.FOLDER}/rank_*"))
+def _read(checkpoint: Path) -> set[str]:
+    """Files that `load` would read: those it needs, and those it takes if they are there.
+
+    Raises:
+        DataError: the weights' index is malformed.
+    """
+    weights, pieces = saved.whole(checkpoint), [*checkpoint.glob(f"{parts.FOLDER}/rank_*")]
+    names = {saved.STATE, *(name for name in (OPTIMIZER, TENSORS) if (checkpoint / name).exists())}
+    names |= {f.relative_to(checkpoint).as_posix() for f in pieces}
+    if weights is None:
+        return names if pieces else names | {saved.WHOLE}
+    files = parts.shards(weights).values() if weights.name.endswith(parts.INDEX) else ()
+    return names | {weights.name, *(f.name for f in files)}
 
 
 def _damage(checkpoint: Path, name: str, about: Any) -> str | None:
@@ -198,8 +210,8 @@ def _damage(checkpoint: Path, name: str, about: Any) -> str | None:
         if path.suffix == ".safetensors":
             with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
                 file.keys()
-        if path.suffix == ".json" and (name == saved.STATE or name.startswith(saved.FOLDER + "/")):
-            schema = saved.read_json(path).get("schema")
+        if path.suffix == ".json" and (name == saved.STATE or name.startswith(parts.FOLDER + "/")):
+            schema = read_json(path).get("schema")
             if schema != SCHEMA:
                 return f"has schema {schema}; this version reads {SCHEMA}"
     except (OSError, SafetensorError, ValueError, DataError) as error:
@@ -248,10 +260,10 @@ def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
         raise DataError(
             f"{checkpoint} is incomplete or damaged: {wrong[0]}", "resume from another checkpoint of the same run"
         )
-    packed = saved.read_json(checkpoint / saved.STATE).get("state")
+    packed = read_json(checkpoint / saved.STATE).get("state")
     if not isinstance(packed, dict):
         raise DataError(f"{checkpoint / saved.STATE} holds no state", "resume from another checkpoint of the same run")
-    tensors = saved.read_tensors(checkpoint / TENSORS) if (checkpoint / TENSORS).is_file() else {}
+    tensors = read_tensors(checkpoint / TENSORS) if (checkpoint / TENSORS).is_file() else {}
     state = {key: unpack(value, tensors) for key, value in packed.items()}
     if (updater := state.get("updater")) is not None:
         if not isinstance(updater, dict):
@@ -261,10 +273,10 @@ def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
 
 
 def _moments(checkpoint: Path) -> Mapping[str, Mapping[str, Tensor]]:
-    if (checkpoint / saved.FOLDER).is_dir():
-        return saved.moments(checkpoint)
+    if (checkpoint / parts.FOLDER).is_dir():
+        return parts.moments(checkpoint)
     made: dict[str, dict[str, Tensor]] = {}
-    for full, value in saved.read_tensors(checkpoint / OPTIMIZER).items():
+    for full, value in read_tensors(checkpoint / OPTIMIZER).items():
         name, _, key = full.rpartition("/")
         made.setdefault(name, {})[key] = value
     return made

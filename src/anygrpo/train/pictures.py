@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from anygrpo.core import saved
 from anygrpo.core.packing import pack, unpack
 from anygrpo.core.task import Task
+from anygrpo.core.tensor_files import read_json, read_tensors, write_tensors
 from anygrpo.errors import ConfigError
 from anygrpo.train.run import Run
 
@@ -28,7 +28,7 @@ def remember(run: Run) -> None:
         except ConfigError as error:  # outputs of a kind of their own: a run goes on without pictures
             run.folder.log(f"no pictures: {error.what}")
             return
-        saved.write_tensors(run.folder.pictures / f"{_BEFORE}.safetensors", tensors)
+        write_tensors(run.folder.pictures / f"{_BEFORE}.safetensors", tensors)
         (run.folder.pictures / f"{_BEFORE}.json").write_text(json.dumps(packed), encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ def draw(run: Run) -> None:
     file = run.folder.pictures / f"{_BEFORE}.json"
     if task is not None and file.is_file():
         prompts = task.held_out()[:_SHOWN]
-        before = unpack(saved.read_json(file), saved.read_tensors(file.with_suffix(".safetensors")))
+        before = unpack(read_json(file), read_tensors(file.with_suffix(".safetensors")))
         task.pictures(prompts, before, _outputs(run, prompts), run.folder.pictures)
 
 

@@ -11,7 +11,7 @@ run under `whole_weights`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -98,6 +98,18 @@ def whole_weights(policy: Policy) -> Iterator[None]:
 def full(tensor: Tensor) -> Tensor:
     """A sharded tensor as a whole one, on every rank; a plain one itself."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[operator]
+
+
+def whole_of(tensors: Mapping[str, Tensor], mine: Sequence[str]) -> dict[str, Tensor]:
+    """Those of `mine`, whole and on the host, in their order. Every rank calls it with all tensors: a sharded one is
+    gathered by all, one after the other, and kept where it is wanted."""
+    kept = set(mine)
+    out: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        gathered = full(tensor)
+        if name in kept:
+            out[name] = gathered.cpu()
+    return {name: out[name] for name in mine}
 
 
 def full_state(module: nn.Module) -> dict[str, Tensor]:

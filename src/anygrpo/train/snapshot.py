@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core import saved
+from anygrpo.core import parts, saved
 from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Rollout
+from anygrpo.core.tensor_files import write_tensors
 from anygrpo.core.tree import tree_map
 from anygrpo.errors import DataError, Interrupted
 from anygrpo.train import checkpoint
@@ -22,7 +23,7 @@ from anygrpo.train.folder import cut_after, writing
 from anygrpo.train.interrupt import GraceOver
 from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, rank, share, world_size
 from anygrpo.train.run import Run
-from anygrpo.train.sharded import laid_out
+from anygrpo.train.sharded import laid_out, whole_of
 from anygrpo.train.stages import Controls
 
 _KEYS = frozenset(
@@ -66,16 +67,32 @@ def _keys(run: Run, names: dict[str, str]) -> list[str]:
 def _save_parts(
     run: Run, step: int, weights: dict[str, Tensor], state: dict[str, Any], keep: int, best: bool, names: dict[str, str]
 ) -> None:
-    """Each rank writes its shards of weights and moments; rank 0 the rest, and makes it a checkpoint."""
+    """Each rank writes its share of the weights, whole, and its pieces of the moments; rank 0 the rest, and makes it a
+    checkpoint."""
     moments = {} if state["updater"] is None else state["updater"].pop("moments")
+    form = run.policy.saved_form()
+    weights = weights | dict(form.fixed)
+    sizes = {name: w.numel() * w.element_size() for name, w in weights.items()}
+    shares = [one for one in parts.dealt(sizes, world_size(), form.split and not form.numbered) if one]
+    mine = whole_of(weights, shares[rank()] if rank() < len(shares) else ())
     temporary = from_main(checkpoint.begin(run.folder.checkpoints, step) if is_main() else None)
     assert temporary is not None
     try:
-        together(lambda: saved.write(temporary, weights, moments, rank()))
-        together(lambda: checkpoint.finish(temporary, step, state, keep, best, names) if is_main() else None)
+        together(lambda: _write_share(temporary, form, shares, mine, sum(sizes.values())))
+        together(lambda: parts.write(temporary, moments, rank()))
+        together(lambda: checkpoint.finish(temporary, step, state, keep, best, names, form) if is_main() else None)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _write_share(folder: Path, form: saved.Form, shares: list[list[str]], mine: dict[str, Tensor], size: int) -> None:
+    """This rank's file of weights; rank 0 also says which file holds which, where there are several."""
+    if mine:
+        file = form.file if len(shares) == 1 else parts.shard_name(form.file, rank(), len(shares))
+        write_tensors(folder / file, mine, form.metadata, form.numbered)
+    if is_main() and len(shares) > 1:
+        parts.write_index(folder, form.file, shares, size)
 
 
 def together(act: Callable[[], object]) -> None:
