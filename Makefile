@@ -5,7 +5,7 @@
 # make data        fetch motion clips and sentiment texts into the user's cache (for slow tests and recipes)
 # make format      ruff's fixes
 # make lock        requirements.lock anew, from what is installed and tested here
-# make extras      every extra installed into a fresh environment and imported (minutes, gigabytes; part of test-slow)
+# make extras      every extra installed into a fresh environment and imported (minutes, gigabytes)
 # make audit       known vulnerabilities of those versions (needs pip-audit and the network)
 
 PYTHON ?= python3
@@ -53,7 +53,7 @@ audit: .venv/ready
 extras: .venv/ready
 	$(BIN)/python scripts/extras.py
 
-test-slow: .venv/ready data extras
+test-slow: .venv/ready data
 	$(TESTS) -m slow --timeout 3600
 
 data: .venv/ready
