@@ -17,7 +17,7 @@ def _online(scores, values, top, total, out):
     p = tl.exp(scores - safe[:, None])
     shrink = tl.exp(top - safe)
     total = total * shrink + tl.sum(p, 1)
-    out = tl.dot(p.to(values.dtype), values, out * shrink[:, None])
+    out = tl.dot(p.to(values.dtype), values, out * shrink[:, None], input_precision="ieee")
     return new, total, out
 
 
@@ -76,7 +76,7 @@ def prefix(
             at = base + key[:, None] * k_token + d[None, :]
             keys = tl.load(k + at, mask=there, other=0.0)
             values = tl.load(v + at, mask=there, other=0.0)
-            scores = tl.dot(queries, tl.trans(keys)) * scale
+            scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
             scores = tl.where((key < end)[None, :], scores, float("-inf"))
             top, total, out = _online(scores, values, top, total, out)
         where = (row * HEADS + head) * SPLITS + split
@@ -140,7 +140,7 @@ def own(
         at = base + key[:, None] * D + d[None, :]
         keys = tl.load(k + at, mask=there, other=0.0)
         values = tl.load(v + at, mask=there, other=0.0)
-        scores = tl.dot(queries, tl.trans(keys)) * scale
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where((key < at_place)[None, :], scores, float("-inf"))
         top, total, sums = _online(scores, values, top, total, sums)
     for split in range(SPLITS):
