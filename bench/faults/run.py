@@ -4,9 +4,9 @@
     python bench/faults/run.py --peers VENV/bin/python   # the same logs given to rldoctor, rlprobe, rlwatch too
     python bench/faults/run.py --only hack frozen
 
-Each case is a real training run (see cases.py). Its metrics.jsonl is judged afterwards by `anygrpo doctor`, streamed
-row by row through the live doctor (how many steps until the fault is named), and its recipe is given to
-`anygrpo check`.
+Each case is a real training run (see cases.py). Its folder is judged afterwards by `anygrpo doctor`; so is its log
+alone, once under our names and once as the few columns of TRL that the other tools get; its rows are streamed through
+the live doctor (how many steps until the fault is named), and its recipe is given to `anygrpo check`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -43,8 +44,10 @@ class Result:
     """What was seen of one case.
 
     Attributes:
-        first: the doctor's first finding of weight on the finished log ("-": none).
+        first: the doctor's first finding of weight on the finished run folder, log and recipe ("-": none).
         others: the further ones.
+        alone: all its findings of weight on the log alone.
+        alone_trl: the same on the columns that the other tools get, under TRL's names.
         named_at: row at which the live doctor first named an accepted rule; None: never.
         check: outcomes of the pre-flight check that name the fault, before a single step: all serious ones, and the
             warnings of the case's own probes.
@@ -62,6 +65,8 @@ class Result:
     warned: list[str]
     rows: int
     seconds: float
+    alone: list[str] = field(default_factory=list)
+    alone_trl: list[str] = field(default_factory=list)
     peers: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -71,7 +76,10 @@ class Result:
 
     @property
     def right(self) -> bool:
-        return self.first in self.accepted if self.accepted else self.first == "-"
+        return self.first_is_right(self.first if self.first != "-" else "")
+
+    def first_is_right(self, first: str) -> bool:
+        return first in self.accepted if self.accepted else not first
 
 
 def measure(case: Case, root: Path, preflight: bool = True) -> Result:
@@ -88,33 +96,42 @@ def measure(case: Case, root: Path, preflight: bool = True) -> Result:
         pass  # some faults end a run; its log is what counts
     finally:
         run.close()
-    heavy, rows = heavy_findings(folder), training_rows(folder)
     outcomes = check(recipe, seconds=1).outcomes if preflight else []
     warned = [o.probe for o in outcomes if o.status == "warning"]
     serious = [o.probe for o in outcomes if o.status == "serious"] + [p for p in warned if p in case.probes]
-    first, others = (heavy[0], heavy[1:]) if heavy else ("-", [])
-    named = named_at(folder, rows, case.accepted)
-    seconds = round(time.perf_counter() - began, 1)
-    return Result(case.name, case.what, case.accepted, first, others, named, serious, warned, len(rows), seconds)
+    said = judged(case, folder)
+    return Result(
+        case.name, case.what, case.accepted, check=serious, warned=warned,
+        seconds=round(time.perf_counter() - began, 1), **said,
+    )  # fmt: skip
 
 
 def known(case: Case, root: Path) -> Result:
     """A case already run: its log judged again by the doctor of today, everything else as it was."""
     old = Result(**json.loads((root / case.name / "result.json").read_text(encoding="utf-8")))
-    heavy, rows = heavy_findings(root / case.name), training_rows(root / case.name)
-    first, others = (heavy[0], heavy[1:]) if heavy else ("-", [])
-    return replace(
-        old,
-        what=case.what,
-        accepted=case.accepted,
-        first=first,
-        others=others,
-        named_at=named_at(root / case.name, rows, case.accepted),
-    )
+    return replace(old, what=case.what, accepted=case.accepted, **judged(case, root / case.name))
 
 
-def heavy_findings(folder: Path) -> list[str]:
-    return [f.rule for f in diagnose_log(read(str(folder))).findings if f.severity != "info"]
+def judged(case: Case, folder: Path) -> dict[str, Any]:
+    """What the doctor says of a finished run: of its folder, of its log alone, of TRL's columns, and row by row."""
+    heavy, rows = heavy_findings(folder), training_rows(folder)
+    with tempfile.TemporaryDirectory() as empty:
+        log, trl = Path(empty) / "log.jsonl", Path(empty) / "trl.jsonl"
+        shutil.copy(folder / "metrics.jsonl", log)
+        trl.write_text("".join(json.dumps(row) + "\n" for row in trl_rows(folder)), encoding="utf-8")
+        alone, alone_trl = heavy_findings(log), heavy_findings(trl)
+    return {
+        "first": heavy[0] if heavy else "-",
+        "others": heavy[1:],
+        "named_at": named_at(folder, rows, case.accepted),
+        "rows": len(rows),
+        "alone": alone,
+        "alone_trl": alone_trl,
+    }
+
+
+def heavy_findings(path: Path) -> list[str]:
+    return [f.rule for f in diagnose_log(read(str(path))).findings if f.severity != "info"]
 
 
 def training_rows(folder: Path) -> list[dict[str, Any]]:
@@ -179,11 +196,13 @@ def main() -> int:
     parser.add_argument("--join", action="store_true", help="no training: score what the parts have left in --out")
     parser.add_argument("--smoke", action="store_true", help="three faults and two controls")
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter that has rldoctor, rlprobe and rlwatch")
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="added to the seed of every case")
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
     wanted = set(args.only or (SMOKE if args.smoke else ()))
     cases = [case for case in (*FAULTS, *CONTROLS) if not wanted or case.name in wanted]
+    cases = [replace(case, seed=case.seed + args.seeds) for case in cases]
     if args.part:
         cases = cases[args.part[0] :: args.part[1]]
     finished = [case for case in cases if (args.out / case.name / "result.json").is_file()]
@@ -193,7 +212,8 @@ def main() -> int:
         r = results[-1]
         (args.out / case.name / "result.json").write_text(json.dumps(asdict(r)), encoding="utf-8")
         print(
-            f"{'ok  ' if r.right else 'MISS'} {r.name}: {r.first} {r.others} named at {r.named_at}, check {r.check}",
+            f"{'ok  ' if r.right else 'MISS'} {r.name}: {r.first} {r.others} alone {r.alone} "
+            f"in TRL's names {r.alone_trl}, named at {r.named_at}, check {r.check}",
             flush=True,
         )
     if args.peers:

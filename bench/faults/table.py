@@ -62,6 +62,14 @@ def _score(faults: list[Any], controls: list[Any]) -> str:
         f"| **anygrpo doctor** (log and recipe) | {first}/{len(faults)} | {among}/{len(faults)} "
         f"| {alarms}/{len(controls)} |"
     )
+    for key, what in (("alone", "log alone"), ("alone_trl", "log alone, in the columns of TRL")):
+        said = [(getattr(r, key), r) for r in (*faults, *controls)]
+        heads = sum(r.first_is_right(found[0] if found else "") for found, r in said if r.accepted)
+        named = sum(bool(set(found) & set(r.accepted)) for found, r in said if r.accepted)
+        false = sum(bool(found) for found, r in said if not r.accepted)
+        lines.append(
+            f"| **anygrpo doctor** ({what}) | {heads}/{len(faults)} | {named}/{len(faults)} | {false}/{len(controls)} |"
+        )
     for tool in tools:
         right = sum(bool(r.peers[tool]) and _means(r.peers[tool][0], r.accepted) for r in faults)
         any_ = sum(any(_means(a, r.accepted) for a in r.peers[tool]) for r in faults)
@@ -83,11 +91,19 @@ def _means(alert: str, accepted: tuple[str, ...]) -> bool:
 def _faults(faults: list[Any]) -> str:
     if not faults:
         return ""
-    heads = ["fault", "what was done", "first finding", "", "named at row", "of", "check names it by"]
+    heads = ["fault", "what was done", "first finding", "", "log alone", "named at row", "of", "check names it by"]
     heads += ["rldoctor", "rlprobe", "rlwatch"] if faults[0].peers else []
     lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
     for r in faults:
-        cells = [r.name, r.what, r.first, "right" if r.right else "**wrong**", str(r.named_at or "-"), str(r.rows)]
+        cells = [
+            r.name,
+            r.what,
+            r.first,
+            "right" if r.right else "**wrong**",
+            r.alone[0] if r.alone else "-",
+            str(r.named_at or "-"),
+            str(r.rows),
+        ]
         cells += [", ".join(r.check) or "-"]
         cells += [r.peers[t][0] if r.peers[t] else "-" for t in ("rldoctor", "rlprobe", "rlwatch") if r.peers]
         lines.append("| " + " | ".join(cells) + " |")

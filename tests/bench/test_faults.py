@@ -42,24 +42,28 @@ def test_three_faults_are_named_and_two_healthy_runs_left_alone(bench, tmp_path)
     for name in bench.SMOKE:
         result = bench.measure(cases[name], tmp_path, preflight=False)
         assert result.right, result
+        assert result.first_is_right(result.alone[0] if result.alone else ""), result
         assert (result.named_at is not None) == bool(result.accepted)
 
 
 def test_score_counts_first_findings_and_false_alarms(bench):
     from table import markdown
 
-    def result(name, accepted, first, others=(), peers=None):
-        return bench.Result(name, "w", accepted, first, list(others), 7, ["trainable"], [], 60, 1.0, peers or {})
+    def result(name, accepted, first, others=(), peers=None, alone=()):
+        return bench.Result(
+            name, "w", accepted, first, list(others), 7, ["trainable"], [], 60, 1.0, list(alone), [], peers or {}
+        )
 
     peers = {"rldoctor": ["kl_drift"], "rlprobe": [], "rlwatch": ["entropy_collapse"]}
     text = markdown(
         [
-            result("a", ("kl_blowup",), "kl_blowup", peers=peers),
+            result("a", ("kl_blowup",), "kl_blowup", peers=peers, alone=["kl_far", "kl_blowup"]),
             result("b", ("truncation",), "dead_term", ("truncation",), peers),
             result("c", (), "-", peers=peers),
         ]
     )
     assert "| **anygrpo doctor** (log and recipe) | 1/2 | 2/2 | 0/1 |" in text
+    assert "| **anygrpo doctor** (log alone) | 0/2 | 1/2 | 0/1 |" in text
     assert "| rldoctor | 1/2 | 1/2 | 1/1 |" in text
     assert "| rlprobe | 0/2 | 0/2 | 0/1 |" in text
     assert "| anygrpo check (before the run) | 2/2 named | | 1/1 |" in text

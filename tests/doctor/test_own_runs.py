@@ -3,6 +3,7 @@ follows from what in such runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def test_one_update_a_rollout_and_a_ratio_that_is_not_1_is_another_policy() -> N
     first = weight(rows, ALONE)[0]
     assert (first.rule, first.variant, first.severity) == ("sampler_mismatch", "one_update", "serious")
     assert weight(rows, {"updates_per_batch": 4, "on_policy": False}) == []  # several updates move it
-    assert weight(rows) == []  # nothing is known of them
+    unknown = weight(rows)[0]  # the log itself shows it: .03 from the sampler, .001 from the start
+    assert (unknown.rule, unknown.variant, unknown.severity) == ("sampler_mismatch", "nowhere", "warning")
     rounding = healthy(60, **{"kl__behaviour": flat(0.002)})
     assert weight(rounding, ALONE) == []
 
@@ -59,6 +61,33 @@ def test_a_kl_made_by_the_later_passes_of_the_first_rollout_is_no_wrong_referenc
     assert unknown.certainty == "likely"  # the log does not say how many updates its first row holds
     known = next(f for f in diagnose(rows, ALONE).findings if f.rule == "wrong_reference")
     assert known.certainty == "certain"
+
+
+def grown(own: list[float], start: list[float]) -> list[dict[str, float]]:
+    """A run that learns, with its distances from the sampler and from its start."""
+    both = zip(healthy(len(own)), own, start)
+    return [row | {"kl/behaviour": a, "kl/reference": b, "kl": b} for row, a, b in both]
+
+
+def test_a_sampler_left_at_the_start_is_named_by_the_log_alone() -> None:
+    walk = [0.0005 * i**2 / 4 for i in range(40)]
+    left = grown(walk, [1.05 * x for x in walk])
+    assert [(f.rule, f.variant) for f in weight(left)] == [("stale_rollouts", "start")]
+    passes = grown([0.0, *[0.0004] * 39], walk)  # several updates a rollout, from a warm-up on
+    assert weight(passes) == []
+
+
+def test_a_distance_from_the_sampler_that_leads_nowhere_is_another_scorer() -> None:
+    n = 40
+    colder = grown([2.0] * n, [0.06 * i for i in range(n)])  # at its start, yet far from what sampled
+    assert ("sampler_mismatch", "nowhere") in [(f.rule, f.variant) for f in weight(colder)]
+    dropout = grown([0.024] * n, [0.055] * 6 + [0.01 * i for i in range(6, n)])
+    assert ("sampler_mismatch", "nowhere") in [(f.rule, f.variant) for f in weight(dropout)]
+    large = grown([0.2] * n, [0.2 * (i + 1) for i in range(n)])  # large steps that do lead somewhere
+    before = grown([0.2] * n, [0.2 * i for i in range(n)])  # the KL to the start taken before the updates
+    for sound in (large, before):
+        assert "sampler_mismatch" not in {f.rule for f in diagnose(sound, format="jsonl").findings}
+        assert "wrong_reference" not in {f.rule for f in diagnose(sound, format="jsonl").findings}
 
 
 def test_a_clip_range_of_nothing_is_told_although_the_run_learns() -> None:
@@ -146,3 +175,12 @@ def test_flow_trainers_and_sections_of_one_s_own_are_read_by_name() -> None:
         found = concept(key)
         assert found is not None, key
         assert found[0] == name
+
+
+def test_a_wrong_reference_is_certain_only_where_the_first_row_holds_no_update() -> None:
+    def found(**more: Callable[[int], float]) -> Finding:
+        rows = healthy(40, kl=flat(1.0), **more)
+        return next(f for f in diagnose(rows, format="jsonl").findings if f.rule == "wrong_reference")
+
+    assert found().certainty == "likely"  # several updates at a huge rate would look the same
+    assert found(clip_ratio__region_mean=flat(0.0)).certainty == "certain"

@@ -20,6 +20,13 @@ WORDS = {
             " start, and {middle} times in the median of {count} measurements; the reward went from {before} to"
             " {after}."
         ),
+        "title:bonus_alone": "The entropy bonus pulls harder than the reward",
+        "evidence:bonus_alone": (
+            "The entropy term had {first} times the gradient of the policy term at the start, and {middle} times in the"
+            " median of {count} measurements, while the entropy rose; the reward went from {before} to {after}."
+        ),
+        "cause:bonus_alone": "An entropy coefficient made for another reward scale or reduction.",
+        "prescription:bonus_alone": "A coefficient of 0 to 0.01; it should move less than the reward does.",
         "cause:bonus": "An entropy coefficient made for another reward scale or reduction.",
         "prescription:bonus": "A coefficient of 0 to 0.01; it should move less than the reward does.",
         "cause": "An entropy bonus, an upper clip too wide, off-policy noise.",
@@ -35,6 +42,13 @@ WORDS = {
             "熵系数为 {coef}：开始时熵项梯度是策略项的 {first} 倍，{count} 次测量的中位数为 {middle} 倍；"
             "奖励从 {before} 变为 {after}。"
         ),
+        "title:bonus_alone": "熵奖励的拉力大于奖励本身",
+        "evidence:bonus_alone": (
+            "开始时熵项梯度是策略项的 {first} 倍，{count} 次测量的中位数为 {middle} 倍，而熵在上升；"
+            "奖励从 {before} 变为 {after}。"
+        ),
+        "cause:bonus_alone": "熵系数是按别的奖励尺度或归约方式定的。",
+        "prescription:bonus_alone": "系数取 0 到 0.01；它的作用应小于奖励。",
         "cause:bonus": "熵系数是按别的奖励尺度或归约方式定的。",
         "prescription:bonus": "系数取 0 到 0.01；它的作用应小于奖励。",
         "cause": "熵奖励；裁剪上界太宽；异策略噪声。",
@@ -87,7 +101,9 @@ def entropy_explosion(run: Columns) -> Result:
 def bonus(run: Columns, p: Progress) -> Finding | None:
     """Of the two gradients, measured apart, the bonus's was the larger one at first; later they hold each other."""
     ours, theirs, coef = run.get("grad_norm/policy"), run.get("grad_norm/entropy"), run.settings.get("entropy_coef")
-    if not ours or not theirs or not isinstance(coef, int | float) or coef <= 0 or p.rose:
+    known, entropy = float(coef) if isinstance(coef, int | float) else None, run.get("entropy")
+    rises = known > 0 if known is not None else entropy is not None and entropy.last > entropy.values[0]
+    if not ours or not theirs or not rises or p.rose:
         return None
     ratios = [e / x for _, x, e in paired(ours, theirs) if x > 0]
     if len(ratios) < 3 or ratios[0] <= 1 or median(ratios) <= 0.5:
@@ -96,8 +112,8 @@ def bonus(run: Columns, p: Progress) -> Finding | None:
         "entropy_explosion",
         "warning",
         theirs.rows,
-        variant="bonus",
-        coef=float(coef),
+        variant="bonus_alone" if known is None else "bonus",
+        coef=known or 0.0,
         first=ratios[0],
         middle=median(ratios),
         count=len(ratios),

@@ -85,7 +85,7 @@ def group_size_bound(run: Columns) -> Result:
         worst, group, _ = max(above)
         return finding(
             "group_size_bound",
-            "warning",
+            "warning" if stated or "group_size" in run.settings else "info",  # batch normalisers pass it by design
             [r for _, _, r in above],
             certainty=sure,
             variant="above",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.distances import both, leads_nowhere
 from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
@@ -58,6 +59,11 @@ WORDS = {
             "`anygrpo doctor RUN --confirm` scores samples at learning rate 0 and tells which. Learning rate and beta"
             " mend nothing here."
         ),
+        "title:nowhere": "The policy that is scored is not the one that sampled",
+        "evidence:nowhere": (
+            "{name} is {first} in the first row already, and the KL to the start {start} there and {later} four rows"
+            " later. Updates that move a policy so far from what sampled would take it as far from its start."
+        ),
         "evidence:first": "{name} is {value} in the first row: no policy is that far from its own start.",
         "cause": (
             "Temperature, top-p or top-k applied on one side only, constrained decoding, raw log-probs, bf16"
@@ -87,6 +93,11 @@ WORDS = {
         "cause:one_update": "打分时开着 dropout 或模式不同；温度、掩码或支撑集与采样时不同；精度不同。",
         "prescription:one_update": (
             "`anygrpo doctor RUN --confirm` 会以学习率 0 打分并指出是哪一个。调学习率或 beta 都无济于事。"
+        ),
+        "title:nowhere": "被打分的策略不是采样的策略",
+        "evidence:nowhere": (
+            "{name} 在第一行就是 {first}，而到起点的 KL 在那里是 {start}，四行之后是 {later}。"
+            "更新若真让策略离采样策略这么远，也会让它离起点一样远。"
         ),
         "evidence:first": "{name} 在第一行就是 {value}：没有策略会离自己的起点这么远。",
         "cause": "温度、top-p 或 top-k 只用在一侧；约束解码；未处理的对数概率；bf16 对 fp8；MoE 路由。",
@@ -128,7 +139,7 @@ def sampler_mismatch(run: Columns) -> Result:
                 of=len(series),
                 changes=cures,
             )
-    if found := not_alone(run):
+    if found := not_alone(run) or nowhere(run):
         return found
     kl = run.comparable("kl/reference")
     if kl and kl.values[0] > 100:
@@ -162,6 +173,27 @@ def not_alone(run: Columns) -> Finding | None:
         of=len(own),
         changes=tuple(Change(name, cure) for name, (bad, cure) in OURS.items() if run.settings.get(name) == bad),
         metrics=("kl/behaviour", "ratio/mean"),
+        explains=("truncation", "clip_one_sided", "reward_fell"),
+    )
+
+
+def nowhere(run: Columns) -> Finding | None:
+    """A distance from the sampler that is there from the first row on and leads nowhere."""
+    if run.settings.get("updates_per_batch", 1) > 1 or not leads_nowhere(run):
+        return None
+    rows = both(run)[:5]
+    own = run.comparable("kl/behaviour")
+    return finding(
+        "sampler_mismatch",
+        "warning",
+        [r for r, _, _ in rows],
+        variant="nowhere",
+        name=own.key if own else "",
+        first=rows[0][1],
+        start=rows[0][2],
+        later=rows[-1][2],
+        changes=(Change("temperature", 1.0),),
+        metrics=("kl/behaviour", "kl/reference"),
         explains=("truncation", "clip_one_sided", "reward_fell"),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.distances import both, sampled_by_the_start
 from anygrpo.doctor.evidence.progress import held_out_rose, progress
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, finding, rule
@@ -24,6 +25,10 @@ WORDS = {
             "Hand the weights to the sampler after every update, or log old log-probs of the policy that really"
             " sampled and correct for them. `anygrpo doctor RUN --confirm` samples before and after an update."
         ),
+        "evidence:start": (
+            "In {count} rows the KL to the policy that sampled is the KL to the start (median ratio {ratio}), and both"
+            " grow to {last}: the samples still come from the first weights."
+        ),
         "cause": "The adapter or the weights are not sent to the sampling engine.",
         "prescription": (
             "Probe: a toy reward (count of one word) must rise within about 20 steps. If it does not, the sampler"
@@ -44,6 +49,10 @@ WORDS = {
             "每次更新后把权重交给采样端，或记录真正采样的策略的旧对数概率并加以校正。"
             "`anygrpo doctor RUN --confirm` 会在一次更新前后各采样一次。"
         ),
+        "evidence:start": (
+            "有 {count} 行里，到采样策略的 KL 就等于到起点的 KL（比值的中位数 {ratio}），两者一起升到 {last}："
+            "样本仍来自最初的权重。"
+        ),
         "cause": "适配器或权重没有送到采样引擎。",
         "prescription": "探针：一个玩具奖励（数某个词）应在约 20 步内上升；如果不升，采样的不是正在训练的策略。",
         "principle": "停在旧权重上的引擎会离训练者越来越远",
@@ -63,7 +72,7 @@ WORDS = {
 )
 def stale_rollouts(run: Columns) -> Result:
     """The distance of sampler and trainer grows with the updates while the reward does not move."""
-    if found := refreshed_late(run):
+    if found := refreshed_late(run) or never_refreshed(run):
         return found
     p = progress(run)
     distance = run.get("mismatch/log_prob") or run.get("kl/rollout")
@@ -101,6 +110,25 @@ def refreshed_late(run: Columns) -> Finding | None:
         first=own.values[0],
         value=rest,
         metrics=("kl/behaviour", "ratio/mean"),
+        explains=("log_ratio_explosion", "kl_blowup"),
+    )
+
+
+def never_refreshed(run: Columns) -> Finding | None:
+    """The distance from the sampler is the distance from the start, row by row, while the policy walks away."""
+    rows = sampled_by_the_start(run)
+    if not rows:
+        return None
+    held = [(own, start) for r, own, start in both(run) if r in set(rows)]
+    return finding(
+        "stale_rollouts",
+        "warning",
+        rows,
+        variant="start",
+        count=len(rows),
+        ratio=median(own / start for own, start in held),
+        last=max(start for _, start in held),
+        metrics=("kl/behaviour", "kl/reference"),
         explains=("log_ratio_explosion", "kl_blowup"),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.distances import leads_nowhere
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series
@@ -85,9 +86,10 @@ WORDS = {
 def wrong_reference(run: Columns) -> Result:
     """A KL that no update can have caused, then a band that training does not move.
 
-    Certain from .05 in the very first row of a log with one row a step. Else from what the learning rate can do: KL
-    per unit of cumulative rate is under 2e4 in every sound run seen, and was over 1e6 in the first rows of those whose
-    reference was another model. With averaged rows and no rate, the first row may hold some updates: from .5 on.
+    Certain from .05 in the very first row of a log with one row a step, where one update a rollout is stated or that
+    row shows that it holds none. Else from what the learning rate can do: KL per unit of cumulative rate is under 2e4
+    in every sound run seen, and was over 1e6 in the first rows of those whose reference was another model. With
+    averaged rows and no rate, the first row may hold some updates: from .5 on.
     Where the policy is as far from what it just sampled with, it is the scoring that differs, not the reference.
     """
     kl = run.comparable("kl/reference")
@@ -103,11 +105,13 @@ def wrong_reference(run: Columns) -> Result:
     passes = run.settings.get("updates_per_batch", 1)
     if passes > 1 and own and own.rows[0] == kl.rows[0] and own.values[0] > kl.values[0] / 10:
         return None  # the first rollout's own later updates
+    if at_start and rate is None and walked(run, kl):
+        return None
     band = kl.end / kl.start if kl.start > 0 else math.inf
     if not 1 / 3 <= band <= 3 or min(kl.start, kl.end, kl.median) < kl.values[0] / 4:
         return None
     scoring = at_start and own is not None and own.rows[0] == kl.rows[0] and own.values[0] > kl.values[0] / 3
-    sure = at_start and (not scoring or "updates_per_batch" in run.settings)  # else: later updates of one rollout
+    sure = at_start and ("updates_per_batch" in run.settings or (not scoring and still(run, kl)))
     return finding(
         "wrong_reference",
         "serious" if at_start or rate is not None else "warning",
@@ -123,6 +127,25 @@ def wrong_reference(run: Columns) -> Result:
         low=kl.low,
         high=kl.high,
     )
+
+
+def walked(run: Columns, kl: Series) -> bool:
+    """Whether the first row holds updates of its own: its ratios moved or were clipped, and that led somewhere."""
+    if "updates_per_batch" in run.settings or leads_nowhere(run):
+        return False
+    own, clip = run.comparable("kl/behaviour"), run.get("clip/fraction")
+    if own and own.rows[0] == kl.rows[0]:
+        return own.values[0] > kl.values[0] / 10 and kl.values[1] > 2 * kl.values[0]
+    return bool(clip and clip.rows[0] == kl.rows[0] and clip.values[0] > 0.01)
+
+
+def still(run: Columns, kl: Series) -> bool:
+    """Whether the first row itself shows that it holds no update: nothing clipped, or no distance from the sampler.
+
+    Else it may hold several, at a rate that could take a policy so far.
+    """
+    seen = (run.comparable("kl/behaviour"), run.get("clip/fraction"))
+    return any(x is not None and x.rows[0] == kl.rows[0] and x.values[0] <= kl.values[0] / 100 for x in seen)
 
 
 PAYABLE = 2e5
