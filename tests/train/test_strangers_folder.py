@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -100,7 +101,13 @@ def test_files_that_older_versions_read_are_not_read(made, tmp_path, name):
         assert not mark.exists(), words
 
 
-@pytest.mark.parametrize("text", ["null", "[]", "[[1]]", '{"actions": [1]}', '{"said": [1], "step": {}}', "{"])
+DEEP = "[" * 100_000
+LONG = '{"step": ' + "9" * 10_000 + "}"
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "[]", "[[1]]", '{"actions": [1]}', '{"said": [1], "step": {}}', "{", DEEP, '{"a":' * 100_000, LONG]
+)
 def test_files_of_odd_json_are_no_internal_error(made, tmp_path, text, capsys):
     run = tmp_path / "run"
     shutil.copytree(made, run)
@@ -109,6 +116,36 @@ def test_files_of_odd_json_are_no_internal_error(made, tmp_path, text, capsys):
             (run / name).write_text(text + "\n")
     for words in reading(run, made, tmp_path):
         assert main(words) in FINE, (words, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "deep", ["x = " + "[" * 50_000, ".".join(["a"] * 5_000) + " = 1", "[" + ".".join("b" * 900) + "]"]
+)
+def test_toml_nested_without_end_is_no_internal_error(made, tmp_path, deep, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(made, run)
+    for text in (deep, (run / "config.toml").read_text() + "\n" + deep):
+        (run / "config.toml").write_text(text)
+        for words in reading(run, made, tmp_path):
+            assert main(words) in FINE, (words, capsys.readouterr().err)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("device", [False, True])
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "doctor.json", "fingerprints.json", "config.toml", "checkpoints/best/x"]
+)
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(made, tmp_path, name, device, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(made, run)
+    (run / name).unlink(missing_ok=True)
+    if device:
+        (run / name).symlink_to("/dev/zero")
+    else:
+        os.mkfifo(run / name)
+    for words in reading(run, made, tmp_path):
+        assert main(words) == 3, words
+        assert "is a pipe, a socket or a device" in capsys.readouterr().err, words
 
 
 def test_code_inside_the_folder_is_refused_wherever_the_recipe_is_read(made, tmp_path):

@@ -15,6 +15,7 @@ from anygrpo import __version__
 from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
+from anygrpo.files import refuse_what_is_no_file
 from anygrpo.spoken import LANGUAGES, VARIABLE, say, use
 
 CHINESE = {
@@ -177,6 +178,8 @@ def _run(argv: Sequence[str] | None) -> int:
         if flags and not getattr(known, "takes_flags", False):
             raise ConfigError(f"unknown arguments {flags}", f"see anygrpo {known.command} --help")
         known.debug, known.flags = debug, flags
+        for word in arguments:
+            refuse_what_is_no_file(word)
         return int(module_of(known.command).run(known) or 0)
     except AnygrpoError as error:
         if debug:

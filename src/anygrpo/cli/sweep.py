@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from anygrpo.files import read_toml
 from anygrpo.recipe.load import load_recipe
 
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from anygrpo.sweep.search import open_study, read_space, sweep
 
     recipe = load_recipe(args.recipe, args.flags)
-    settings = tomllib.loads(Path(args.recipe).read_text(encoding="utf-8"))
+    settings = read_toml(Path(args.recipe))
     folder = args.folder or Path("sweeps") / recipe.name
     space = read_space(args.space)
     rows = sweep(settings, space, folder, args.flags)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 
 from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError
+from anygrpo.files import read_toml
 from anygrpo.models import weights
 
 log = logging.getLogger("anygrpo")
@@ -76,7 +76,7 @@ def start_of(name: str | None, kind: str) -> Start:
 
 
 def _of_recipe(file: Path, place: Path, kind: str, of_run: bool) -> Start:
-    policy = tomllib.loads(file.read_text(encoding="utf-8")).get("policy", {})
+    policy = read_toml(file).get("policy", {})
     if policy.get("kind") != kind:
         raise DataError(f"{file.parent} is of a policy of kind {policy.get('kind')!r}, this one is {kind!r}")
     under = start_of(policy.get("model"), kind)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from anygrpo.doctor.log import number
 from anygrpo.doctor.settings import ALIASES, SETTINGS, concept_of, concepts_of
 from anygrpo.errors import DataError
+from anygrpo.files import toml_table
 
 PAIR = re.compile(
     r"""(?:^|[\s,({\[+])(?:--)?['"]?([A-Za-z_][\w.\-]*)['"]?(?:\s*[=:]\s*|\s+)['"]?([^\s,'"(){}\[\]\\]+)""", re.M
@@ -56,7 +57,7 @@ def parse(text: str, suffix: str) -> dict[str, Any]:
     """Flat dotted settings; by suffix where it tells, else by what parses."""
     if suffix == ".toml":
         try:
-            return dotted(tomllib.loads(text))
+            return dotted(toml_table(text))
         except tomllib.TOMLDecodeError as error:
             raise DataError(f"not valid TOML: {error}", "mend the file") from None
     if suffix == ".json" or text.lstrip().startswith("{"):

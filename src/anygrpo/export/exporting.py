@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.export.opened import RECIPE, Opened
 from anygrpo.families import resolve
 from anygrpo.recipe.load import dump_recipe
+from anygrpo.train.folder import read_rows
 
 
 def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
@@ -94,5 +95,10 @@ def _evaluations(run: Path) -> list[dict[str, Any]]:
     file = run / "metrics.jsonl"
     if not file.is_file():
         return []
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if '"eval/' in line]
-    return [row for row in rows if all(not isinstance(v, str) for k, v in row.items() if k.startswith("eval/"))]
+    rows, _ = read_rows(file)
+    measured = [{k: v for k, v in row.items() if k.startswith("eval/")} for row in rows]
+    return [row for row, found in zip(rows, measured) if found and all(map(_finite, found.values()))]
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from anygrpo.core.saved import STATE, holds_weights, read_weights
 from anygrpo.errors import DataError
+from anygrpo.files import read_toml
 
 log = logging.getLogger("anygrpo")
 
@@ -59,7 +59,7 @@ def origin(name: str) -> Origin:
 
 
 def _of_run(run: Path, folder: Path) -> Origin:
-    policy = tomllib.loads((run / "config.toml").read_text(encoding="utf-8")).get("policy", {})
+    policy = read_toml(run / "config.toml").get("policy", {})
     if policy.get("kind") != "causal_lm":
         raise DataError(f"{run} trained a policy of kind {policy.get('kind')!r}", "name a run of a language model")
     places = [folder / "checkpoints" / "best", *sorted(folder.glob("checkpoints/step_*")), folder]

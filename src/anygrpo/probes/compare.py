@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from anygrpo.doctor.columns import build
 from anygrpo.doctor.configs import dotted
 from anygrpo.doctor.pair import no_effect
 from anygrpo.errors import DataError
+from anygrpo.files import toml_table
 from anygrpo.probes.significance import mcnemar, paired
 from anygrpo.train.run import MOST_FAULTS
 
@@ -90,7 +90,7 @@ def _settings(run: Path) -> dict[str, Any]:
     if not file.is_file():
         raise DataError(f"{run} holds no run", "give a folder that contains config.toml and metrics.jsonl")
     try:
-        return dotted(tomllib.loads(file.read_text(encoding="utf-8")))
+        return dotted(toml_table(file.read_text(encoding="utf-8")))
     except ValueError as error:  # not TOML, not UTF-8
         raise DataError(f"{file} is not valid TOML: {error}", "see `anygrpo verify` on that run") from None
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.files import read_toml, toml_table
 from anygrpo.recipe.explain import readable
 from anygrpo.recipe.kinds import check_forms, section_of
 from anygrpo.recipe.recipe import Recipe
@@ -36,10 +37,7 @@ def _table(path: Path) -> dict[str, Any]:
     """The recipe's table; of a run folder with what resumes changed."""
     if not path.is_file():
         raise DataError(f"no recipe at {path}", "give the path of a .toml file; examples lie in recipes/")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    table = read_toml(path)
     if is_in_run_folder(path):
         apply_changes(table, path.parent)
     return table
@@ -135,7 +133,7 @@ def _value(text: str) -> Any:
     if text in words:
         return words[text]
     try:
-        return tomllib.loads(f"v = {text}")["v"]
+        return toml_table(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         return text
 
@@ -164,7 +162,7 @@ def dump_recipe(recipe: Recipe) -> str:
 
 def plain_table(recipe: Recipe) -> dict[str, Any]:
     """The resolved recipe as `dump_recipe` writes it, as a table."""
-    return tomllib.loads(dump_recipe(recipe))
+    return toml_table(dump_recipe(recipe))
 
 
 def _without_none(value: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import mimetypes
-import tomllib
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from anygrpo.doctor.render.page import report as diagnosis_part
 from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
 from anygrpo.families import Family, family_of, resolve
+from anygrpo.files import toml_table
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
@@ -107,7 +107,7 @@ def _of_family(folder: Path, language: str) -> str:
 def _family(folder: Path) -> Family | None:
     """The family of the run's policy, by its recipe; None where that is not here, or of a family that is not."""
     try:
-        table = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        table = toml_table((folder / "config.toml").read_text(encoding="utf-8"))
         return family_of(table["policy"]["kind"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

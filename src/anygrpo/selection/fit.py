@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.files import read_toml
 from anygrpo.selection.apply import table_of
 from anygrpo.selection.evaluation import compare_runs
 from anygrpo.selection.export import export
@@ -115,9 +116,7 @@ def _live(task: dict[str, Any], scorer: str, queries: str | Path, candidates: st
             "give rows (id, question or text, answer, ...) as JSONL; they are embedded",
         )
     if scorer.endswith(".toml"):
-        import tomllib
-
-        section = tomllib.loads(Path(scorer).read_text(encoding="utf-8")).get("scorer")
+        section = read_toml(Path(scorer)).get("scorer")
         if section is None:
             raise ConfigError(f"{scorer} has no [scorer] table")
     else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from anygrpo.files import toml_table
 
 
 def by_training_queries(runs: Sequence[Path]) -> dict[int, list[Path]]:
@@ -48,6 +49,6 @@ def table(reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
 def _table(config: Path) -> dict[str, Any]:
     """A run's recipe as a plain table; an empty one where there is none that can be read."""
     try:
-        return tomllib.loads(config.read_text(encoding="utf-8"))
+        return toml_table(config.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import tomllib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.files import read_toml
 from anygrpo.recipe.explain import readable
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.recipe.recipe import Recipe
@@ -85,9 +85,7 @@ def read_space(path: str | Path) -> Space:
     if not path.is_file():
         raise DataError(f"no space at {path}", "recipes/selection/space.toml is an example")
     try:
-        return Space.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        return Space.model_validate(read_toml(path))
     except ValidationError as error:
         raise readable(error, Space) from None
 

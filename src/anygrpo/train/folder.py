@@ -139,7 +139,7 @@ class RunFolder:
         """What speed.json holds; {} where there is none."""
         try:
             held = json.loads((self.path / SPEED).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return {name: value for name, value in held.items() if name != "schema"}
 
@@ -231,7 +231,7 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             row = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
             rows.append({k: float(v) if v in ("nan", "inf", "-inf") else v for k, v in row.items()})

@@ -113,7 +113,7 @@ def last_fingerprints(folder: Path) -> dict[str, str]:
     found: Any = {}
     try:
         found = json.loads((folder / FINGERPRINTS).read_text(encoding="utf-8")).get("fingerprints")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         found = {}
     for line in resumes(folder):
         found = line.get("fingerprints", found)

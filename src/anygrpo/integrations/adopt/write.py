@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError
+from anygrpo.files import toml_table
 from anygrpo.integrations.adopt.moving import Ledger, Line, as_list, shown
 from anygrpo.recipe.load import parse_recipe
 
@@ -36,7 +37,7 @@ def finish(book: Ledger, reward_path: Path) -> str:
     rewards = _rewards(book, reward_path)
     text = _toml(book, rewards)
     try:
-        table = tomllib.loads(text)
+        table = toml_table(text)
     except (tomllib.TOMLDecodeError, ValueError) as error:
         raise ConfigError(f"a value there cannot be written as TOML: {error}", "mend it in the script") from None
     parse_recipe(table)
