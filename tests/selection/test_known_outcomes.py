@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anygrpo.cli.main import main
 from anygrpo.selection.evaluation import difference
-from anygrpo.selection.known_outcomes import difference_bounds, judged_row, paired_where_known, summed
+from anygrpo.selection.known_outcomes import KnownOutcomes, difference_bounds, judged_row, paired_where_known
 from anygrpo.selection.layouts import read_stored, write_stored
 from anygrpo.selection.off_policy import doubly_robust, on_support, self_normalised
 from anygrpo.selection.plan import plan
@@ -23,16 +23,16 @@ NAN = math.nan
 
 
 def test_unknown_is_neither_right_nor_wrong():
-    found = summed(torch.tensor([1.0, 0.0, 1.0, NAN, NAN]))
+    found = KnownOutcomes.of(torch.tensor([1.0, 0.0, 1.0, NAN, NAN]))
     assert (found.n, found.known, found.mean) == (5, 3, pytest.approx(2 / 3))
     assert (found.low, found.high) == (0.4, 0.8)
     assert found.sentence == "0.667 (3 of 5 judged; over all 0.400 to 0.800)"
-    assert summed(torch.tensor([NAN])).sentence == "unknown (0 of 1 judged)"
+    assert KnownOutcomes.of(torch.tensor([NAN])).sentence == "unknown (0 of 1 judged)"
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0, NAN]), min_size=1, max_size=12), st.randoms())
 def test_the_bounds_hold_for_every_way_to_fill_in(values, draw):
-    found = summed(torch.tensor(values))
+    found = KnownOutcomes.of(torch.tensor(values))
     filled = [x if math.isfinite(x) else float(draw.random() < 0.5) for x in values]
     assert found.low - 1e-6 <= sum(filled) / len(filled) <= found.high + 1e-6
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from anygrpo.core.tensor_files import read_json, read_tensor, write_tensors
@@ -80,12 +79,7 @@ class Shards(Mapping[str, Tensor]):
         self._files = shards(index)
 
     def __getitem__(self, name: str) -> Tensor:
-        file = self._files[name]
-        try:
-            with safe_open(file, "pt") as opened:  # type: ignore[no-untyped-call]
-                return opened.get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{file} cannot be read: {error}", "take another checkpoint") from None
+        return read_tensor(self._files[name], name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)

@@ -77,8 +77,8 @@ def _table(path: Path, listed: str, found: Mapping[str, Any]) -> dict[str, str]:
     return table
 
 
-def read_tensor(path: Path, name: str, shape: list[int]) -> Tensor:
-    """One tensor of a safetensors file, of the shape that was announced.
+def read_tensor(path: Path, name: str, shape: list[int] | None = None) -> Tensor:
+    """One tensor of a safetensors file, of the shape that was announced (None: of any).
 
     Raises:
         DataError: absent, or of another shape.
@@ -88,7 +88,7 @@ def read_tensor(path: Path, name: str, shape: list[int]) -> Tensor:
             found = opened.get_tensor(name)
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path} cannot be read: {error}", "take another checkpoint") from None
-    if list(found.shape) != shape:
+    if shape is not None and list(found.shape) != shape:
         raise DataError(f"{path}: {name} has shape {list(found.shape)}, {shape} was written", "take another checkpoint")
     return found
 

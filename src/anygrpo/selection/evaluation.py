@@ -13,7 +13,7 @@ from torch import Tensor
 from anygrpo.core.policy import state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.selection.changes import agreement, cannot_flip, weight_change
-from anygrpo.selection.known_outcomes import difference_bounds, paired_where_known, summed
+from anygrpo.selection.known_outcomes import KnownOutcomes, difference_bounds, paired_where_known
 from anygrpo.selection.off_policy import offline_report
 from anygrpo.selection.oracle import oracle, stored_oracle
 from anygrpo.selection.pick_judge import Judging
@@ -75,7 +75,7 @@ def compare_runs(loaded: list[Loaded], oracle_sets: int = 600) -> dict[str, Any]
         "measure": judging.measure,
         "shots": shots,
         **_levels(scores),
-        "accuracy_by_run": [[summed(row).mean for row in rows] for rows in by_name["policy"]],
+        "accuracy_by_run": [[KnownOutcomes.of(row).mean for row in rows] for rows in by_name["policy"]],
         "oracle": None if ceiling is None else ceiling.sentence,
         "paired": paired_with,
         "paired_by_run": {name: [run[name] for run in by_run] for name in paired_with},
@@ -109,7 +109,7 @@ def outcomes(judging: Judging, prompts: list[Any], chosen: list[Selection], shot
 def _levels(scores: dict[str, Tensor]) -> dict[str, Any]:
     """Accuracies [shots] over judged queries by name, how many those are, and bounds over all; and the names of which
     nothing is known."""
-    found = {name: [summed(row) for row in rows] for name, rows in scores.items()}
+    found = {name: [KnownOutcomes.of(row) for row in rows] for name, rows in scores.items()}
     known = {name: row for name, row in found.items() if any(x.known for x in row)}
     return {
         "accuracy": {name: [x.mean if x.known else None for x in row] for name, row in known.items()},

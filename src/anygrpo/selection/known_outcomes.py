@@ -7,6 +7,7 @@ with their n; bounds say what all of them can amount to; two policies are compar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -29,6 +30,14 @@ class KnownOutcomes:
     low: float
     high: float
 
+    @classmethod
+    def of(cls, outcomes: Tensor) -> Self:
+        """Of outcomes [n] in [0, 1]; NaN: unknown."""
+        known = torch.isfinite(outcomes)
+        n, k = len(outcomes), int(known.sum())
+        right = float(outcomes[known].sum())
+        return cls(n, k, right / k if k else float("nan"), right / max(n, 1), (right + n - k) / max(n, 1))
+
     @property
     def sentence(self) -> str:
         if self.known == self.n:
@@ -36,14 +45,6 @@ class KnownOutcomes:
         if not self.known:
             return f"unknown (0 of {self.n} judged)"
         return f"{self.mean:.3f} ({self.known} of {self.n} judged; over all {self.low:.3f} to {self.high:.3f})"
-
-
-def summed(outcomes: Tensor) -> KnownOutcomes:
-    """Of outcomes [n]; NaN: unknown."""
-    known = torch.isfinite(outcomes)
-    n, k = len(outcomes), int(known.sum())
-    right = float(outcomes[known].sum())
-    return KnownOutcomes(n, k, right / k if k else float("nan"), right / max(n, 1), (right + n - k) / max(n, 1))
 
 
 def paired_where_known(a: Tensor, b: Tensor) -> Paired | None:
@@ -66,7 +67,7 @@ def judged_row(correct: Tensor, start: Tensor, least: int) -> dict[str, float]:
     Args:
         least: judged queries from which on the accuracy may decide what is best.
     """
-    found = summed(correct)
+    found = KnownOutcomes.of(correct)
     row = {
         "eval/in_support": found.known / max(1, found.n),
         "eval/judged": float(found.known),

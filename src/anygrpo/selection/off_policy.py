@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.selection.known_outcomes import KnownOutcomes, summed
+from anygrpo.selection.known_outcomes import KnownOutcomes
 from anygrpo.selection.paired import paired
 from anygrpo.selection.policy import SelectorPolicy
 
@@ -102,8 +102,8 @@ def offline_report(policy: SelectorPolicy, task: Any, prompts: list[Any]) -> dic
     report: dict[str, Any] = {
         "coverage": float(coverage.mean()),
         "coverage of the start": float(start_coverage.mean()),
-        "value on support": _told(summed(value)),
-        "value of the start on support": _told(summed(start)),
+        "value on support": _told(KnownOutcomes.of(value)),
+        "value of the start on support": _told(KnownOutcomes.of(start)),
     }
     both = torch.isfinite(value) & torch.isfinite(start)
     if both.any():
