@@ -17,26 +17,19 @@ Each job is a process forked from this one (torch is imported once) that works i
 from __future__ import annotations
 
 import argparse
-import contextlib
+import hashlib
 import itertools
 import json
-import multiprocessing
-import os
 import random
-import shutil
-import signal
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from mutant_runs import ROOT, SOURCE, Job, Lines, Quick, copies, prepare, work
 from mutants import Mutant, difference, mutants
 
-ROOT = Path(__file__).resolve().parent.parent
-SOURCE = Path("src/anygrpo")
 TARGETS = {
     "train": ["train/*.py"],
     "algorithm": ["algorithm/*.py"],
@@ -55,108 +48,6 @@ TESTS = {
 }
 ELSEWHERE = {"parallel.py": "test_parallel*", "sharded.py": "test_parallel*", "distributed.py": "test_parallel*"}
 """Modules whose lines run in processes that the tests start, where coverage does not look, and their tests."""
-# ---- processes
-
-
-class Quick:
-    """pytest's plugin in each process: a failing example is enough, no time is spent on making it small."""
-
-    def pytest_configure(self, config) -> None:
-        import hypothesis
-
-        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
-        hypothesis.settings.register_profile("mutation", database=None, deadline=None, phases=phases)
-        hypothesis.settings.load_profile("mutation")
-
-
-class Lines(Quick):
-    """Records the seconds of each test that passes and the lines of the targets that it runs."""
-
-    def __init__(self, files: list[str]) -> None:
-        import coverage
-
-        self.files, self.tests, self.bad = files, {}, set()
-        sources = [str(Path.cwd() / SOURCE / Path(f).parent) for f in files]
-        self.coverage = coverage.Coverage(
-            data_file=None, config_file=False, source=sorted(set(sources)), messages=False
-        )
-        self.coverage.start()
-
-    def pytest_runtest_logstart(self, nodeid, location) -> None:
-        self.coverage.switch_context(nodeid)
-        self.began = time.monotonic()
-
-    def pytest_runtest_logreport(self, report) -> None:
-        if report.outcome != "passed":
-            self.bad.add(report.nodeid)
-
-    def pytest_runtest_logfinish(self, nodeid, location) -> None:
-        self.tests[nodeid] = {"seconds": time.monotonic() - self.began, "lines": defaultdict(list)}
-        self.coverage.switch_context("")
-
-    def result(self) -> dict:
-        self.coverage.stop()
-        data = self.coverage.get_data()
-        for file in self.files:
-            for line, contexts in data.contexts_by_lineno(str(Path.cwd() / SOURCE / file)).items():
-                for test in set(contexts) & set(self.tests):
-                    self.tests[test]["lines"][file].append(line)
-        return {test: entry for test, entry in self.tests.items() if test not in self.bad}
-
-
-def pytest_in(folder: Path, arguments: list[str], plugin: Callable[[], Quick], answer: Path | None = None) -> None:
-    """The body of a forked process: its own group, its own log, the copy's sources; ends with pytest's exit code."""
-    os.setsid()
-    log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1), os.dup2(log, 2)
-    os.chdir(folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), os.environ.get("PYTHONPATH", "")])
-    sys.path.insert(0, str(folder / "src"))
-    import pytest
-
-    active = plugin()
-    base = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", f"--basetemp={folder}/temp"]
-    code = int(pytest.main([*base, *arguments], plugins=[active]))
-    if answer is not None and isinstance(active, Lines):
-        answer.write_text(json.dumps(active.result()))
-    sys.stdout.flush()
-    os._exit(code)
-
-
-@dataclass
-class Job:
-    """A piece of work for one copy: what is done before the fork, what runs, and what is told of its end."""
-
-    body: Callable[[Path], tuple]
-    done: Callable[[Path, int | None], None]
-    limit: float
-
-
-def work(jobs: Iterator[Job], folders: list[Path], end: float) -> None:
-    """Run jobs, one a copy at a time, until there is none or time is up. An exit code of None: ended for its time."""
-    context = multiprocessing.get_context("fork")
-    free, running = list(folders), {}
-    while True:
-        while free and time.monotonic() < end and (job := next(jobs, None)) is not None:
-            folder = free.pop()
-            process = context.Process(target=pytest_in, args=(folder, *job.body(folder)))
-            process.start()
-            running[folder] = process, job, time.monotonic() + job.limit
-        if not running:
-            return
-        time.sleep(0.02)
-        for folder, (process, job, deadline) in list(running.items()):
-            late = time.monotonic() > min(deadline, end)
-            if process.is_alive() and not late:
-                continue
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # what its tests started too
-            code = None if process.is_alive() else process.exitcode
-            process.join()
-            del running[folder]
-            free.append(folder)
-            if not late or time.monotonic() < end:
-                job.done(folder, code)
 
 
 def measured(tests: list[str], files: list[str], folders: list[Path], end: float) -> dict:
@@ -191,32 +82,6 @@ def judges(mutant: Mutant, tests: dict, each: float) -> list[str]:
     hit.sort(key=lambda t: (not t.startswith(room), tests[t]["seconds"]))
     spent = itertools.accumulate(tests[t]["seconds"] for t in hit)
     return [t for i, (t, s) in enumerate(zip(hit, spent)) if s <= each or i < 3]
-
-
-def copies(count: int, where: Path) -> list[Path]:
-    skip = shutil.ignore_patterns(".git", ".venv", "__pycache__", "runs", ".*cache", "shared")
-    for i in range(count):
-        shutil.copytree(ROOT, where / str(i), ignore=skip, symlinks=True)
-    return [where / str(i) for i in range(count)]
-
-
-def prepare() -> None:
-    """What all processes share: quiet settings, and the big libraries imported before the first fork."""
-    fixed = {
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    os.environ.update(fixed, PYTHONDONTWRITEBYTECODE="1")
-    sys.dont_write_bytecode = True  # a changed file of the same size and second would be read from its old bytecode
-    sys.path[:] = [p for p in sys.path if Path(p).resolve() not in (ROOT / "src", ROOT / "scripts")]
-    for name in ("torch", "scipy.stats", "transformers.modeling_utils", "peft", "diffusers", "hypothesis", "pytest"):
-        with contextlib.suppress(ImportError):
-            __import__(name)
-
-
-# ---- the whole
 
 
 def turns(files: list[str], count: int, seed: int) -> list[Mutant]:
@@ -326,14 +191,18 @@ def main() -> None:
 def known(options: argparse.Namespace, files: list[str], folders: list[Path], end: float) -> dict:
     if options.tests:
         return {}
+    state = {f: hashlib.sha256((ROOT / SOURCE / f).read_bytes()).hexdigest() for f in files}
     if options.map and options.map.exists():
-        return json.loads(options.map.read_text())
+        kept = json.loads(options.map.read_text())
+        if kept["source"] == state:
+            return kept["tests"]
+        print(f"{options.map} is of other sources: measured anew", flush=True)
     began = time.monotonic()
     patterns = [p for t in options.targets for p in TESTS.get(t, TESTS["train"] + TESTS["policies"])]
     tests = measured(patterns, files, folders, end)
     print(f"{len(tests)} tests measured in {time.monotonic() - began:.0f} s", flush=True)
     if options.map:
-        options.map.write_text(json.dumps(tests))
+        options.map.write_text(json.dumps({"source": state, "tests": tests}))
     return tests
 
 
