@@ -130,3 +130,6 @@ def test_an_axis_ends_in_the_steps_of_its_rows() -> None:
     ends = lambda made: re.findall(r'y="127"[^>]*>(\d+)<', made)  # noqa: E731
     assert ends(page([diagnose(rows)]))[:2] == ["0", "110"]
     assert ends(page([diagnose([{"reward": r["reward"]} for r in rows])]))[:2] == ["1", "12"]
+    start = {"step": -1.0, "eval/accuracy": 0.1}  # an evaluation before training is a row of its own
+    made = page([diagnose([start, *(row | {"eval/accuracy": 0.2} for row in rows)], format="jsonl")])
+    assert set(ends(made)) == {"0", "110"}

@@ -29,7 +29,11 @@ def cut_at(rows: tuple[int, ...]) -> Generator[None]:
 
 @contextmanager
 def counted_in(steps: Mapping[int, float]) -> Generator[None]:
-    """Inside, the ends of an axis are the steps of their rows, where the log has them; else row numbers."""
+    """Inside, the ends of an axis are the steps of their rows, where the log has them; else row numbers.
+
+    Args:
+        steps: row number -> step, of the rows of training.
+    """
     token = _STEPS.set(steps)
     try:
         yield
@@ -38,9 +42,12 @@ def counted_in(steps: Mapping[int, float]) -> Generator[None]:
 
 
 def step_of(row: int) -> str:
-    """What an axis calls a row."""
-    step = (_STEPS.get() or {}).get(row)
-    return str(row) if step is None else f"{step:g}"
+    """What an axis calls a row: its step; a row between (an evaluation's own) the step before it, or the first one."""
+    steps = _STEPS.get()
+    if not steps:
+        return str(row)
+    before = max((r for r in steps if r <= row), default=min(steps))
+    return f"{steps[before]:g}"
 
 
 @dataclass(frozen=True)
