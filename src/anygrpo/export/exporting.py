@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo import __version__
-from anygrpo.core.policy import Policy, state_of
-from anygrpo.core.saved import library_names
-from anygrpo.core.tensor_files import write_tensors
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.export import own
 from anygrpo.export.opened import RECIPE, Opened
 from anygrpo.families import resolve
 from anygrpo.recipe.load import dump_recipe
@@ -28,7 +26,7 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
         ConfigError: a family without exports, or a format that it does not have.
         TrainingError: what was written does not give the policy's numbers in the plain library.
     """
-    write = _weights if opened.family.export is None else resolve(opened.family.export)
+    write = own.write if opened.family.export is None else resolve(opened.family.export)
     given: dict[str, Any] = {}
     if form is not None:
         if "format" not in inspect.signature(write).parameters:
@@ -41,20 +39,22 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
     if opened.recipe is not None:
         (folder / RECIPE).write_text(dump_recipe(opened.recipe), encoding="utf-8")
         files.append(folder / RECIPE)
-    return [*files, card] if card not in files else files
+    files = [*files, card] if card not in files else files
+    if opened.family.export is None:
+        files.append(_certified(opened, folder, files))
+    return files
 
 
-def _weights(policy: Policy, folder: Path) -> list[Path]:
-    """The trained weights of a policy of the user's own, by the names of its own module (or of its library, where it
-    says them), in safetensors."""
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty", "--to another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    state = state_of(policy.trainable())
-    names = library_names(policy.saved_names(), state)
-    file = folder / "model.safetensors"
-    write_tensors(file, {names[name]: tensor for name, tensor in state.items()})
-    return [file]
+def _certified(opened: Opened, folder: Path, files: list[Path]) -> Path:
+    """The certificate of a policy of the user's own, which is opened with the recipe beside it; the files are taken
+    away where it is refused."""
+    try:
+        own.certify(opened.policy, opened.recipe, folder)
+    except TrainingError:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return folder / own.CERTIFICATE
 
 
 def _head(opened: Opened) -> str:

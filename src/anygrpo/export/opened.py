@@ -10,6 +10,7 @@ from typing import Any
 from anygrpo.core.build import build_policy
 from anygrpo.core.policy import Policy, load_state
 from anygrpo.errors import ConfigError, DataError, suggestion
+from anygrpo.export import own
 from anygrpo.families import Family, families, family_of, resolve
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
@@ -85,6 +86,9 @@ def load(
     recipe = _beside(folder / RECIPE)
     if like is None and recipe is not None:  # an export of ours: used as it was trained
         like = recipe.policy
+    if recipe is not None and (owner := family_of(recipe.policy.kind)) and owner.load is None:
+        section = type(recipe.policy).model_validate(recipe.policy.model_dump(exclude_unset=True) | settings)
+        return Opened(own.read(folder, section, recipe.seed), str(path), owner, recipe)
     for family in families():
         if family.load is None:
             continue

@@ -1,0 +1,97 @@
+"""A policy of the user's own leaves with a certificate from a process of its own, and comes back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from runs import TOYS, toml_of
+
+import anygrpo
+from anygrpo.cli.main import main
+from anygrpo.core.tree import Shared
+from anygrpo.errors import ConfigError
+from anygrpo.export import own
+
+HEAD = f"import os, sys\nsys.path.insert(0, {str(TOYS.parent)!r})\nimport torch\nfrom toys import Bandit as Base\n"
+UNSEEDED = (
+    "class Own(Base):\n"
+    "    def __init__(self, seed=0):\n"
+    "        super().__init__(seed)\n"
+    "        self.tilt = torch.tensor([b / 64 for b in os.urandom(5)])\n"
+    "    def _log_probs(self, x):\n"
+    "        return (self.net(x) + self.tilt).log_softmax(-1)\n"
+)
+LISTED = (
+    "class Own(Base):\n"
+    "    def sample(self, *a):\n"
+    "        made = super().sample(*a)\n"
+    "        made.samples['said'] = [{1, 2}]\n"
+    "        return made\n"
+)
+
+
+def trained(folder, code):
+    (folder / "own.py").write_text(HEAD + code)
+    policy = {"kind": "python", "function": f"{folder}/own.py:Own"}
+    recipe = toml_of(folder / "run", folder / "r.toml", policy=policy, training={"steps": 2})
+    assert main(["train", str(recipe), "--quiet"]) == 0
+    return folder / "run"
+
+
+def test_the_export_is_opened_in_a_process_of_its_own_and_says_the_same(tmp_path, capsys):
+    run = trained(tmp_path, "class Own(Base):\n    pass\n")
+    capsys.readouterr()
+    assert main(["export", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["certificate"]
+    assert {k: found[k] for k in ("compared", "prompts", "decisions", "other_greedy")} == {
+        "compared": True, "prompts": 8, "decisions": 16, "other_greedy": 0,
+    }  # fmt: skip
+    assert 0 <= found["log_probs"] <= own.TOLERANCE
+    here, back = anygrpo.load(run).policy, anygrpo.load(run / "export").policy
+    assert torch.equal(here.net.weight, back.net.weight)
+    assert main(["evaluate", str(run), str(run / "export"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gains"][0]["same_output"] == 1.0
+
+
+def test_what_the_weights_do_not_hold_is_refused_and_taken_away(tmp_path, capsys):
+    run = trained(tmp_path, UNSEEDED)
+    assert main(["export", str(run)]) == 4
+    said = capsys.readouterr().err
+    assert "differ" in said
+    assert "factory's seed" in said
+    assert list((run / "export").iterdir()) == []
+
+
+def test_samples_that_no_file_holds_are_said_not_to_be_compared(tmp_path, capsys):
+    run = trained(tmp_path, LISTED)
+    assert main(["export", str(run)]) == 0
+    found = json.loads((run / "export" / "export.json").read_text())
+    assert found["compared"] is False
+    assert "list" in found["why"]
+
+
+def test_weights_of_another_shape_are_refused_by_name(tmp_path):
+    run = trained(tmp_path, "class Own(Base):\n    pass\n")
+    assert main(["export", str(run)]) == 0
+    (tmp_path / "own.py").write_text(
+        HEAD + "class Own(Base):\n    def __init__(self, seed=0):\n        super().__init__(seed)\n"
+        "        self.net = torch.nn.Linear(5, 4)\n        self.fix_reference()\n"
+    )
+    with pytest.raises(ConfigError, match=r"weight: checkpoint \(5, 5\), model \(4, 5\)"):
+        anygrpo.load(run / "export")
+
+
+def test_a_tree_goes_through_a_file_whole():
+    tree = {
+        "a": torch.arange(3),
+        "b": {"c": Shared({"x": torch.ones(2, 2)}, torch.tensor([1, 0])), "d": None},
+        "e": 2.5,
+    }
+    tensors = {}
+    form = json.loads(json.dumps(own._packed(tree, tensors)))
+    back = own._unpacked(form, tensors)
+    assert torch.equal(back["a"], tree["a"])
+    assert back["b"] == tree["b"]
+    assert back["e"] == 2.5
