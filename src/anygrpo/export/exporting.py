@@ -10,7 +10,8 @@ from typing import Any
 from anygrpo import __version__
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.export import own
-from anygrpo.export.opened import RECIPE, Opened
+from anygrpo.export.opened import Opened
+from anygrpo.export.own import RECIPE
 from anygrpo.families import resolve
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.train.folder import read_rows

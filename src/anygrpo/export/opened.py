@@ -11,14 +11,12 @@ from anygrpo.core.build import build_policy
 from anygrpo.core.policy import Policy, load_state
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.export import own
+from anygrpo.export.own import RECIPE
 from anygrpo.families import Family, families, family_of, resolve
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import refuse_own_code
 from anygrpo.train import checkpoint
-
-RECIPE = "recipe.toml"
-"""The run's recipe beside an export: how the policy was used in training."""
 
 
 @dataclass(frozen=True)

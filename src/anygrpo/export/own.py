@@ -23,9 +23,12 @@ from anygrpo.core.saved import library_names
 from anygrpo.core.tensor_files import read_tensors, write_tensors
 from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.errors import AnygrpoError, ConfigError, TrainingError
+from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 
 FILE, CERTIFICATE = "model.safetensors", "export.json"
+RECIPE = "recipe.toml"
+"""The run's recipe beside an export: how the policy was used in training."""
 PROMPTS, GROUP = 8, 2
 TOLERANCE = 1e-4
 """Largest difference of a decision's log-probability, in nats."""
@@ -58,7 +61,7 @@ def certify(policy: Policy, recipe: Recipe[Any, Any] | None, folder: Path) -> di
     decisions, and of greedy outputs, on held-out prompts. Written to export.json.
 
     Args:
-        recipe: beside the export already, as recipe.toml.
+        recipe: beside the export already, as RECIPE.
 
     Raises:
         TrainingError: it cannot be opened there, or a log-probability or a greedy output differs.
@@ -198,15 +201,14 @@ def _unpacked(form: Any, tensors: dict[str, Tensor]) -> Tree:
 
 @torch.no_grad()
 def main(job: dict[str, Any]) -> None:
-    """Open the export as anybody would, score the job's rows, and write what it says."""
-    from anygrpo.export.opened import load
-
+    """Open the export, score the job's rows, and write what it says."""
     torch.set_num_threads(job["threads"])
-    opened = load(job["folder"])
-    device = next(iter(opened.policy.trainable().parameters())).device
+    recipe = load_recipe(Path(job["folder"]) / RECIPE)
+    policy = read(Path(job["folder"]), recipe.policy, recipe.seed)
+    device = next(iter(policy.trainable().parameters())).device
     samples = tree_map(lambda x: x.to(device), _unpacked(job["form"], load_file(job["rows"])))
-    made = {"log_probs": opened.policy.evaluate(samples, slice(0, job["decisions"])).log_probs.float().cpu()}
-    greedy = _greedy(opened.policy, _prompts(opened.recipe))
+    made = {"log_probs": policy.evaluate(samples, slice(0, job["decisions"])).log_probs.float().cpu()}
+    greedy = _greedy(policy, _prompts(recipe))
     save_file(made if greedy is None else made | {"greedy": greedy}, job["made"])
 
 
