@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from anygrpo import __version__
+from anygrpo.core.intervals import of_prompts, t_quantile
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.export import own
 from anygrpo.export.opened import Opened
@@ -70,15 +74,15 @@ def _head(opened: Opened) -> str:
 
 
 def _measured(opened: Opened) -> list[str]:
-    """Evaluation with its error, recipe and fingerprints: what every card ends with."""
+    """Evaluation with its intervals, recipe and fingerprints: what every card ends with."""
     lines: list[str] = []
     run = Path(opened.source.rpartition(" (")[0])
     if (rows := _evaluations(run)) and opened.step is not None:
         last = next((row for row in reversed(rows) if row["step"] < opened.step), rows[-1])
         lines += ["## Evaluation", "", "| measure | before training | these weights |", "| --- | --- | --- |"]
-        for name in sorted(key for key in last if key.startswith("eval/") and not key.endswith("_se")):
-            lines.append(f"| {name[5:]} | {_cell(rows[0], name)} | {_cell(last, name)} |")
-        lines += ["", "Held-out prompts of the recipe; ± is 1.96 standard errors over prompts, not over seeds.", ""]
+        for name in sorted(key for key in last if key.startswith("eval/") and not re.search(r"_se(/|$)", key)):
+            lines.append(f"| {name[5:]} | {_cell(run, rows[0], name)} | {_cell(run, last, name)} |")
+        lines += ["", "Held-out prompts of the recipe, with 95% intervals over prompts (not over seeds).", ""]
     if opened.recipe is not None:
         lines += [f"How it was trained and is used: {RECIPE}.", ""]
     prints = run / "fingerprints.json"
@@ -87,9 +91,36 @@ def _measured(opened: Opened) -> list[str]:
     return lines
 
 
-def _cell(row: dict[str, Any], name: str) -> str:
-    error = row.get(f"{name}_se")
-    return f"{row[name]:.4g}" + ("" if error is None else f" ± {1.96 * error:.2g}") if name in row else "-"
+def _cell(run: Path, row: dict[str, Any], name: str) -> str:
+    """A number with its 95% interval: that of `anygrpo evaluate` where the run kept every prompt's reward, else
+    Student's; with its standard error alone where nothing says how many prompts are behind it."""
+    if name not in row:
+        return "-"
+    rewards = _rewards(run, int(row["step"]) + 1) if name == "eval/reward" else []
+    error, count = row.get(f"{name}_se"), row.get("eval/prompts", 0) * (1 - row.get("eval/faults", 0.0))
+    if rewards and math.isclose(sum(rewards) / len(rewards), row[name], rel_tol=1e-4, abs_tol=1e-6):
+        found = of_prompts(torch.tensor(rewards, dtype=torch.float64))
+        return f"{row[name]:.4g} [{found.low:.4g}, {found.high:.4g}]"
+    if error and round(count) > 1:
+        half = t_quantile(round(count) - 1) * error
+        return f"{row[name]:.4g} [{row[name] - half:.4g}, {row[name] + half:.4g}]"
+    error = row.get(_error_of_part(name))
+    return f"{row[name]:.4g}" + ("" if error is None else f" (standard error {error:.2g})")
+
+
+def _error_of_part(name: str) -> str:
+    """eval/psnr/rain -> eval/psnr_se/rain."""
+    whole, _, part = name.rpartition("/")
+    return f"{whole}_se/{part}"
+
+
+def _rewards(run: Path, step: int) -> list[float]:
+    """Each held-out prompt's reward in one evaluation, but for faults of the machine; none where it was not kept."""
+    file = run / "evaluations" / f"step_{step:08d}.jsonl"
+    if not file.is_file():
+        return []
+    rows, _ = read_rows(file)
+    return [float(row["reward"]) for row in rows if _finite(row.get("reward")) and not row.get("fault")]
 
 
 def _evaluations(run: Path) -> list[dict[str, Any]]:

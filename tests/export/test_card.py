@@ -1,0 +1,63 @@
+"""The model card's numbers: the intervals that `anygrpo evaluate` gives, of the weights that were exported."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from anygrpo.export.exporting import _measured
+
+
+def card(folder, rows, step=10, results=None):
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "evaluations").mkdir()
+    for number, rewards in (results or {}).items():
+        lines = [
+            json.dumps({"prompt": i, **r} if isinstance(r, dict) else {"reward": r}) for i, r in enumerate(rewards)
+        ]
+        (folder / "evaluations" / f"step_{number:08d}.jsonl").write_text("\n".join(lines) + "\n")
+    opened = SimpleNamespace(source=f"{folder} (step_{step:08d})", step=step, recipe=None)
+    return {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in _measured(opened) if "|" in line}
+
+
+def test_right_and_wrong_answers_have_the_exact_interval(tmp_path):
+    """Clopper-Pearson by hand: 0 of 4 is [0, 1 - .025^(1/4)] = [0, .6024], 4 of 4 is [.3976, 1]. The results of the
+    evaluation in row `step` lie under step + 1, those before the first step (row -1) under 0."""
+    rows = [{"step": -1, "eval/reward": 0.0, "eval/prompts": 4.0}, {"step": 9, "eval/reward": 1.0, "eval/prompts": 4.0}]
+    rows.append({"step": 19, "eval/reward": 0.5, "eval/prompts": 4.0})
+    results = {0: [0, 0, 0, 0], 10: [1, 1, 1, 1], 9: [0, 0, 0, 0], 20: [1, 0, 1, 0]}
+    assert card(tmp_path, rows, results=results)["reward"] == ["0 [0, 0.6024]", "1 [0.3976, 1] |"]
+
+
+def test_other_rewards_have_students_interval(tmp_path):
+    """Of -1 and 3: mean 1, standard error 2, t(1) = 12.7062. A fault of the machine is not among them."""
+    rows = [{"step": 9, "eval/reward": 1.0, "eval/reward_se": 9.0, "eval/prompts": 3.0}]
+    results = {10: [-1.0, 3.0, {"reward": 50.0, "fault": True}]}
+    assert card(tmp_path, rows, results=results)["reward"] == ["1 [-24.41, 26.41]", "1 [-24.41, 26.41] |"]
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        ({"eval/psnr": 30.0, "eval/psnr_se": 2.0, "eval/prompts": 2.0}, "30 [4.588, 55.41]"),  # t(1)
+        ({"eval/psnr": 30.0, "eval/psnr_se": 2.0, "eval/prompts": 4.0, "eval/faults": 0.5}, "30 [4.588, 55.41]"),
+        ({"eval/psnr": 30.0, "eval/psnr_se": 2.0, "eval/prompts": 1.0}, "30"),
+        ({"eval/psnr": 30.0, "eval/prompts": 9.0}, "30"),
+    ],
+)
+def test_measures_with_a_standard_error_have_students_interval(tmp_path, row, shown):
+    assert card(tmp_path, [{"step": 9, **row}])["psnr"] == [shown, f"{shown} |"]
+
+
+def test_a_part_shows_its_standard_error(tmp_path):
+    """How many pictures have rain is not in the row: no interval is made up."""
+    found = card(tmp_path, [{"step": 9, "eval/psnr/rain": 25.0, "eval/psnr_se/rain": 0.5, "eval/prompts": 30.0}])
+    assert found["psnr/rain"][0] == "25 (standard error 0.5)"
+    assert "psnr_se/rain" not in found
+
+
+def test_results_of_another_evaluation_are_not_taken(tmp_path):
+    rows = [{"step": 9, "eval/reward": 0.75, "eval/reward_se": 0.0, "eval/prompts": 2.0}]
+    assert card(tmp_path, rows, results={10: [0.0, 0.0]})["reward"][0] == "0.75"
