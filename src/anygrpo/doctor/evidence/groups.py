@@ -20,10 +20,9 @@ def dead_share(run: Columns) -> Series | None:
 
 def near_ceiling(run: Columns) -> bool:
     """Whether dead groups are mostly won: counted where logged, else by the reward's level in its own range."""
-    best, worst = run.get("groups/all_best"), run.get("groups/all_worst")
-    if best and worst:
-        return best.last > 2 * worst.last
-    reward = run.get("reward/mean")
+    best, worst, reward = run.get("groups/all_best"), run.get("groups/all_worst"), run.get("reward/mean")
+    if best and worst and not (reward and reward.last < reward.first - reward.mde):
+        return best.last > 2 * worst.last  # where all rewards are equal, the lost ones are called the best too
     if not reward:
         return False
     top, floor = run.get("reward/max"), run.get("reward/min")

@@ -143,3 +143,27 @@ def moved(run: Columns) -> bool | None:
         return None
     late = abs(mean(kl.tail(0.5)))
     return not (late < 1e-3 or (late < 0.01 and kl.end < 2 * abs(kl.start)))
+
+
+def payable(run: Columns, kl: Series) -> float | None:
+    """The largest change of a mean reward that a policy at this KL can have brought; None where it can't be told.
+
+    Pinsker: |E_p[r] - E_q[r]| <= (max r - min r) sqrt(KL(p, q) / 2), KL of a whole answer: length times KL a token.
+    """
+    length, top, floor = run.get("length/mean"), run.get("reward/max"), run.get("reward/min")
+    reward = run.get("reward/mean")
+    if not length or not reward or kl.low < -1e-6:
+        return None
+    if top and floor:
+        reach = top.high - floor.low
+    elif reward.low >= 0 and reward.high <= 1:
+        reach = 1.0
+    else:
+        return None
+    return reach * math.sqrt(max(0.0, mean(kl.tail(0.25))) * length.high / 2)
+
+
+def worthless(run: Columns, p: Progress, kl: Series) -> bool:
+    """Whether the reward changed by less than is worth wanting, and a policy so near to its start can do no better."""
+    most = payable(run, kl)
+    return most is not None and most < p.wanted / 2 and not p.fell and p.reward.gain < p.wanted

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import rose
 from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import mean
+from anygrpo.doctor.series import mean, paired
 from anygrpo.doctor.synthetic import Case, flat, healthy
 
 WORDS = {
@@ -21,6 +22,13 @@ WORDS = {
             " of {several} updates nearly every ratio is outside."
         ),
         "prescription:narrow": "A clip range of 0.1 to 0.3 for token ratios, or one update a rollout.",
+        "title:inside": "The clip range is so narrow that most of each update is cut off",
+        "prescription:inside": "A clip range of 0.1 to 0.3 for token ratios; only a sequence's (GSPO) is so narrow.",
+        "evidence:inside": (
+            "{share:%} of the decisions are clipped in the second half, and yet the ratios lie so near to 1 that the"
+            " clip range cannot be wider than {range} (the share beyond a distance is at most the mean square over its"
+            " square). Token ratios are usually clipped from 0.2 on."
+        ),
         "cause": "Too many updates on one batch, or steps too large.",
         "prescription": "Fewer updates a batch, or a smaller rate.",
         "principle": "a clipped decision has no gradient",
@@ -35,6 +43,12 @@ WORDS = {
             "{several} 次更新中，第一次之后几乎所有比值都在范围外。"
         ),
         "prescription:narrow": "token 比值的裁剪范围取 0.1 到 0.3，或每个 rollout 只更新一次。",
+        "evidence:inside": (
+            "后半程有 {share:%} 的决策被裁剪，可是比值离 1 很近，裁剪范围不可能宽于 {range}"
+            "（超出某一距离的份额不大于均方除以该距离的平方）。token 比值通常从 0.2 起才裁剪。"
+        ),
+        "title:inside": "裁剪范围太窄，几乎所有更新都被裁掉",
+        "prescription:inside": "token 比值的裁剪范围取 0.1 到 0.3；整条序列的比值（GSPO）本来就该这么窄。",
         "cause": "同一批数据更新太多次，或步子太大。",
         "prescription": "每批少更新几次，或降低学习率。",
         "principle": "被裁剪的决策没有梯度",
@@ -56,13 +70,14 @@ def clip_saturated(run: Columns) -> Result:
     if not clip or len(clip) < 8 or mean(clip.tail(0.5)) <= 0.2:
         return None
     rows = [r for r, x in zip(clip.rows, clip.values) if x > 0.2]
-    if found := narrow(run, rows, mean(clip.tail(0.5))):
+    share = mean(clip.tail(0.5))
+    if found := narrow(run, rows, share) or inside(run, rows, share):
         return found
     return finding(
         "clip_saturated",
         "info" if rose(run) else "warning",
         rows,
-        share=mean(clip.tail(0.5)),
+        share=share,
         changes=(Change("updates_per_batch", 1), Change("learning_rate", factor=0.5)),
     )
 
@@ -84,6 +99,38 @@ def narrow(run: Columns, rows: list[int], share: float) -> Finding | None:
         several=several,
         changes=(Change("clip", 0.2),),
         metrics=("clip/fraction",),
+    )
+
+
+MUCH = 0.3
+USUAL = 0.05
+"""A clip range of token ratios below this is no usual one: 0.1 to 0.3 are."""
+
+
+def inside(run: Columns, rows: list[int], share: float) -> Finding | None:
+    """Much is clipped although the ratios lie near 1: each row bounds the range, by Chebyshev and by the largest ratio.
+
+    KL to the sampler is half the mean square of small log-ratios where it is estimated by squares (k2, k3), which
+    frameworks that log minus the mean log-ratio (k1) do not.
+    """
+    clip, own, far = run.comparable("clip/fraction"), run.comparable("kl/behaviour"), run.get("log_ratio/abs_max")
+    if not clip or run.settings.get("objective", "ppo") != "ppo" or "clip" in run.settings:
+        return None
+    squares = own if own and own.low > -1e-6 and run.framework != "verl" else None
+    mean_square = [math.sqrt(2 * max(0.0, kl) / x) for _, x, kl in paired(clip, squares) if x > MUCH] if squares else []
+    largest = [most for _, x, most in paired(clip, far) if x > MUCH] if far else []
+    widths = [sorted(found)[len(found) // 4] for found in (mean_square, largest) if len(found) >= 8]
+    if not widths or not 0 < min(widths) < USUAL:
+        return None
+    return finding(
+        "clip_saturated",
+        "warning",
+        rows,
+        variant="inside",
+        range=min(widths),
+        share=share,
+        changes=(Change("clip", 0.2),),
+        metrics=("clip/fraction", "kl/behaviour"),
     )
 
 

@@ -44,15 +44,19 @@ WORDS = {
     explains=("sign_inverted", "reward_fell", "late_collapse"),
 )
 def grad_spikes(run: Columns) -> Result:
-    """Three rows above 10 times the rolling median, each followed by a change of reward or KL that is not noise."""
+    """Three rows above 10 times the rolling median, each followed by a change of reward or KL that is not noise.
+
+    Where groups without spread leave no gradient between them, the size that the run began with is no spike.
+    """
     grad = run.get("grad_norm/total")
     assert grad
     if len(grad) < 20:
         return None
     spikes: list[int] = []
+    usual = median(grad.values[: grad.quarter_size])
     for i, x in enumerate(grad.values):
         around = median(grad.values[max(0, i - 10) : i + 11])
-        if around > 1e-6 and x > 10 * around:
+        if around > 1e-6 and x > 10 * around and x > 3 * usual:
             spikes.append(grad.rows[i])
     followed = [r for r in spikes if changed_after(run, r)]
     if len(spikes) < 3 or len(followed) < 3:

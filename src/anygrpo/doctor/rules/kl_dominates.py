@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.progress import held_out_rose, loss_kl_slope, progress
+from anygrpo.doctor.evidence.progress import held_out_rose, loss_kl_slope, progress, worthless
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median, paired
@@ -56,7 +56,9 @@ def kl_dominates(run: Columns) -> Result:
             return None
     p, kl, beta = progress(run), run.comparable("kl/reference"), beta_of(run)
     spread = run.get("advantage/std")
-    if not p or not p.flat or not kl or beta is None or beta < 0.1 or len(kl) < 8 or held_out_rose(run):
+    if not p or not kl or beta is None or beta < 0.1 or len(kl) < 8 or not (p.flat or worthless(run, p, kl)):
+        return None
+    if beta < 1 and held_out_rose(run):  # a weight of 1 a decision and more holds whatever else little moves
         return None
     if abs(kl.gain) > kl.mde or (spread and spread.last < 0.3):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.groups import dead_share
-from anygrpo.doctor.evidence.progress import held_out_rose, progress
+from anygrpo.doctor.evidence.progress import held_out_rose, payable, progress, worthless
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
@@ -16,6 +16,11 @@ WORDS = {
         "evidence": (
             "After {updates} steps KL to the start is {kl}; the reward changed by {gain}, less than the {mde} this"
             " log could have shown; peak rate {lr}. The gradient is there."
+        ),
+        "evidence:bound": (
+            "After {updates} steps KL to the start is {kl} a token. Over {length} tokens a policy so near to its start"
+            " can differ from it in mean reward by {most} at most (Pinsker); the reward changed by {gain}. Peak rate"
+            " {lr}. The gradient is there."
         ),
         "cause": "A rate chosen for full fine-tuning (LoRA wants about 10 times as much), long warm-up, early decay.",
         "prescription": (
@@ -29,6 +34,10 @@ WORDS = {
         "evidence": (
             "{updates} 步之后，对起点的 KL 只有 {kl}；奖励变化 {gain}，小于这份日志能显示的 {mde}；最高学习率 {lr}"
             "。梯度是有的。"
+        ),
+        "evidence:bound": (
+            "{updates} 步之后，对起点的 KL 每个 token 只有 {kl}。在 {length} 个 token 上，离起点这么近的策略，平均奖励"
+            "至多相差 {most}（Pinsker 不等式）；奖励变化 {gain}。最高学习率 {lr}。梯度是有的。"
         ),
         "cause": "用了全参数微调的学习率（LoRA 大约要 10 倍）；预热太长；衰减太早。",
         "prescription": "学习率乘以 5 到 10。`anygrpo check` 能找出每次更新移动给定 KL 的学习率。",
@@ -51,9 +60,11 @@ WORDS = {
 def lr_too_small(run: Columns) -> Result:
     """No gain, KL to the start below .001 after 100 or more updates, and the gradient is not what is missing."""
     p, kl, grad = progress(run), run.comparable("kl/reference"), run.get("grad_norm/total")
-    if not p or not p.flat or not kl or run.updates < 100 or held_out_rose(run):
+    if not p or p.fell or not kl or run.updates < 100 or held_out_rose(run):
         return None
-    moved = mean(kl.tail(0.5))
+    moved, most = mean(kl.tail(0.5)), payable(run, kl)
+    if not p.flat and not worthless(run, p, kl):
+        return None
     if abs(moved) >= 1e-3 or all(x == 0 for x in kl.values) or (grad and grad.median <= 1e-9):
         return None
     dead = dead_share(run)
@@ -64,6 +75,9 @@ def lr_too_small(run: Columns) -> Result:
         "lr_too_small",
         "warning",
         kl.rows[-kl.quarter_size :],
+        variant="" if p.flat else "bound",
+        most=most or 0.0,
+        length=length.median if (length := run.get("length/mean")) else 0.0,
         kl=moved,
         updates=run.updates,
         gain=p.reward.gain,

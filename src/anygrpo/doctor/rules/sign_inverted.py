@@ -47,7 +47,7 @@ WORDS = {
 def sign_inverted(run: Columns) -> Result:
     """The reward falls steadily from the start (p < .01) while KL grows (p < .01): it learns, the wrong way."""
     p, kl = progress(run), run.comparable("kl/reference")
-    if not p or not kl or not p.fell or len(p.reward) < 16 or not (kl.gain > kl.mde and kl.trending):
+    if not p or not kl or not p.fell or len(p.reward) < 16 or kl.gain <= kl.mde:
         return None
     parts = blocks(p.reward, 4)
     if not all(b < a or 0 <= b <= 0.1 * parts[0] for a, b in pairwise(parts)):  # down, or down already

@@ -6,7 +6,7 @@ import math
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import ROLL_BACK
-from anygrpo.doctor.evidence.progress import outcomes
+from anygrpo.doctor.evidence.progress import outcomes, rose
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, evaluated, healthy, line, with_rows
@@ -39,16 +39,20 @@ WORDS = {
     trend=True,
 )
 def validation_drop(run: Columns) -> Result:
-    """The last three evaluations all lie more than 2 standard errors of a difference below the best one."""
+    """The last three evaluations all lie more than 2 standard errors of a difference below the best one.
+
+    Of m evaluations of one policy the best is about sqrt(2 ln m) of their standard errors too good: where the training
+    reward never rose, that much is luck.
+    """
     logged = run.evals.get("reward_se")
     for s in outcomes(run).values():
         if len(s) < 6:
             continue
-        error = max(logged.median if logged and "reward" in s.name else 0.0, s.noise, of_questions(run, s)) * math.sqrt(
-            2
-        )
+        measured = max(logged.median if logged and "reward" in s.name else 0.0, of_questions(run, s))
+        error = max(measured, s.noise) * math.sqrt(2)
         best = max(s.values[:-3])
-        if error > 0 and all(x < best - 2 * error for x in s.values[-3:]) and best > s.values[0]:
+        luck = 0.0 if rose(run) else measured * math.sqrt(2 * math.log(len(s) - 3))
+        if error > 0 and all(x < best - luck - 2 * error for x in s.values[-3:]) and best > s.values[0]:
             row = s.rows[s.values.index(best)]
             return finding(
                 "validation_drop",
