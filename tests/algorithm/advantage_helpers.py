@@ -4,7 +4,7 @@ import torch
 
 from anygrpo.algorithm import ADVANTAGES, AdvantageOptions, Advantages, compute
 
-IN_GROUP = sorted(set(ADVANTAGES) - {"running", "overall"})
+IN_GROUP = sorted(set(ADVANTAGES) - {"running", "history", "overall"})
 """Normalisers that compare inside the group."""
 
 
@@ -13,6 +13,8 @@ def adv(name: str, rewards, valid=None, **options) -> Advantages:
     v = torch.ones_like(r, dtype=torch.bool) if valid is None else torch.as_tensor(valid)
     if name in ("components", "gdpo"):
         options.setdefault("components", {"only": r})
+    if name == "history":
+        options.setdefault("prompts", torch.arange(len(r)))
     if name == "pass_at_k":
         options.setdefault("k", 1)
     return compute(name, r, v, AdvantageOptions(**options))

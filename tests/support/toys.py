@@ -73,14 +73,17 @@ class Bandit(Policy):
 
 
 class BestArm(Task):
-    """Reward: the share of picks that are the largest input's arm. `sign = -1` rewards everything else."""
+    """Reward: the share of picks that are the largest input's arm. `sign = -1` rewards everything else.
+
+    `again`: prompts come back after so many steps."""
 
     success = Success("hit", 1.0)
 
-    def __init__(self, seed: int = 0, sign: int = 1, size: int = 0, broken: str = "") -> None:
-        self.seed, self.sign, self.size, self.broken = seed, sign, size, broken
+    def __init__(self, seed: int = 0, sign: int = 1, size: int = 0, broken: str = "", again: int = 0) -> None:
+        self.seed, self.sign, self.size, self.broken, self.again = seed, sign, size, broken, again
 
     def prompts(self, step: int, count: int) -> list[Any]:
+        step = step % self.again if self.again and step < 10**6 else step
         generator = torch.Generator().manual_seed(self.seed * 7919 + step)
         return [{"x": torch.randn(ARMS, generator=generator)} for _ in range(count)]
 

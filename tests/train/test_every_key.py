@@ -132,6 +132,8 @@ ELSEWHERE = {
     "smallest_group": "test_adaptive.py",
     "largest_group": "test_adaptive.py",
     "discount": "test_credit.py",
+    "history_size": "test_history.py",
+    "history_least": "test_history.py",
 }
 """Keys of what the walker has not (groups of unequal size, turns) -> the file that tries them."""
 

@@ -67,6 +67,7 @@ def test_the_weight_of_a_live_group_does_not_follow_how_many_are_dead(reduction)
         ["--algorithm.advantage", "batch"],
         ["--algorithm.advantage", "overall"],
         ["--algorithm.advantage", "running"],
+        ["--algorithm.advantage", "history"],
         ["--algorithm.advantage", "whitened", "--algorithm.reduction", "prompt_mean"],
         ["--algorithm.beta", "0.1", "--algorithm.entropy-coef", "0.5", "--algorithm.reduction", "sequence_mean"],
         ["--algorithm.kl", "exact", "--algorithm.beta", "0.1", "--algorithm.reduction", "constant"],
@@ -118,7 +119,7 @@ def test_other_filters_leave_every_denominator(reduction):
 # --- groups of one
 
 
-@pytest.mark.parametrize("advantage", ["overall", "running"])
+@pytest.mark.parametrize("advantage", ["overall", "running", "history"])
 def test_a_group_of_one_learns_where_the_baseline_is_not_the_groups(tmp_path, advantage):
     got, batch = gradient(tmp_path / "a", "--algorithm.group-size", "1", "--algorithm.advantage", advantage)
     assert len(batch) == 8

@@ -239,4 +239,4 @@ def test_a_changed_decay_of_the_moving_statistics_holds_from_the_resumed_step_on
     weight = 0.0
     for decay in (0.99, 0.99, 0.5, 0.5, 0.5, 0.5):  # the third step was cut off before its checkpoint
         weight = decay * weight + 1 - decay
-    assert again.running.weight == pytest.approx(weight)
+    assert again.memory.weight == pytest.approx(weight)

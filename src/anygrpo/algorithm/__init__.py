@@ -35,7 +35,7 @@ from anygrpo.algorithm.objectives import (
     sequence_log_ratio,
 )
 from anygrpo.algorithm.schedules import value_at
-from anygrpo.algorithm.statistics import TOLERANCE, RunningState, is_constant
+from anygrpo.algorithm.statistics import TOLERANCE, Memory, PromptHistory, RunningState, is_constant
 from anygrpo.algorithm.weights import REDUCTIONS, counts, loss_weights, row_weights
 
 __all__ = [
@@ -57,7 +57,9 @@ __all__ = [
     "Filtered",
     "FixedKL",
     "Groups",
+    "Memory",
     "PerDecision",
+    "PromptHistory",
     "RuleKL",
     "RunningState",
     "apply_filters",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, Normaliser, rank, weighted_parts
-from anygrpo.algorithm.statistics import RunningState, is_constant
+from anygrpo.algorithm.statistics import Memory, is_constant
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 
 
@@ -30,13 +30,14 @@ class Advantages:
         constant: [P] bool: no spread among the group's valid rewards (fewer than two valid ones included); for
             normalisers of parts, no spread in any part.
         clipped: [P, G] bool: touched by `clip`.
-        running: the moving statistics after this batch; the given ones unless the normaliser is "running".
+        memory: what "history" or "running" keeps for the next step, this batch included; with other normalisers the
+            moving statistics as they were given.
     """
 
     values: Tensor
     constant: Tensor
     clipped: Tensor
-    running: RunningState
+    memory: Memory
 
 
 def compute(
@@ -62,12 +63,15 @@ def compute(
     x = torch.where(valid, rewards.double(), 0.0)
     if name == "running":
         o = replace(o, running=o.running.updated(x[valid]))
+    if name == "history" and o.prompts is not None:
+        o = replace(o, history=o.history.updated(o.prompts, x, valid))
     normaliser = ADVANTAGES[name] if isinstance(name, str) else name
     values = torch.where(valid, normaliser(x, valid, o), 0.0)
     clip = math.inf if o.clip is None else o.clip
     parts = list(weighted_parts(o).values()) or [torch.zeros_like(x)] if name in BY_PART else [x]
     constant = [is_constant(part, valid & torch.isfinite(part)) for part in parts]
-    return Advantages(values.clamp(-clip, clip).float(), torch.stack(constant).all(0), values.abs() > clip, o.running)
+    memory: Memory = o.history if name == "history" else o.running
+    return Advantages(values.clamp(-clip, clip).float(), torch.stack(constant).all(0), values.abs() > clip, memory)
 
 
 def reward_weights(

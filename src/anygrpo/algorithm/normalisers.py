@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from anygrpo.algorithm.statistics import TOLERANCE, RunningState, group_mean, group_std, is_constant
+from anygrpo.algorithm.statistics import TOLERANCE, PromptHistory, RunningState, group_mean, group_std, is_constant
 from anygrpo.errors import ConfigError, suggestion
 
 
@@ -27,6 +27,8 @@ class AdvantageOptions:
         components: reward parts [P, G] each, for "components" and "gdpo".
         component_weights: weight of each part; 1 where not named. A part of weight 0 plays no role.
         running: moving statistics so far, for "running".
+        history, prompts: rewards that each prompt earned so far, and the numbers [P] of these prompts, for "history".
+        history_least: rewards that a prompt's own statistics need; with fewer the batch's are taken.
         k: for "pass_at_k".
         ddof: 1 divides variances by n - 1, 0 by n.
         epsilon: added to standard deviations (and to the mean in "maxrl"). 0 is right; others exist for comparison.
@@ -37,6 +39,9 @@ class AdvantageOptions:
     components: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     component_weights: dict[str, float] = field(default_factory=dict[str, float])
     running: RunningState = field(default_factory=RunningState)
+    history: PromptHistory = field(default_factory=PromptHistory)
+    prompts: Tensor | None = None
+    history_least: int = 16
     k: int = 1
     ddof: int = 1
     epsilon: float = 0.0
@@ -132,6 +137,23 @@ def running(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     if std <= TOLERANCE * max(abs(o.running.mean), std):
         return torch.zeros_like(x)
     return _divide(x - o.running.mean, x.new_tensor(std), o)
+
+
+def history(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
+    """(r - m) / s with mean and standard deviation of the prompt's own last rewards, this batch's included; those of
+    the whole batch while the prompt has fewer than `history_least`. DDPO's per-prompt statistics, arXiv 2305.13301
+    (with ddof 0 and epsilon 1e-6, as published). A group of one has a baseline here; it lags behind the policy.
+
+    Raises:
+        ConfigError: the prompts' numbers are not given.
+    """
+    if o.prompts is None:
+        raise ConfigError('advantage = "history" needs the prompts\' numbers', "give AdvantageOptions.prompts")
+    past, held = o.history.rows(o.prompts, x)
+    enough = held.sum(1) >= o.history_least
+    own = _divide(x - group_mean(past, held), group_std(past, held, o.ddof), o)
+    own = torch.where(is_constant(past, held)[:, None], 0.0, own)
+    return torch.where(enough[:, None], own, _over_batch(x, valid, o))
 
 
 def components(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
@@ -237,6 +259,7 @@ ADVANTAGES: dict[str, Normaliser] = {
     "whitened": whitened,
     "overall": overall,
     "running": running,
+    "history": history,
     "components": components,
     "gdpo": gdpo,
     "maxrl": maxrl,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -40,6 +41,42 @@ class RunningState:
         gap = float(x.mean()) - self.mean
         variance = a * self.variance + b * float(x.var(correction=0)) + a * b * gap * gap
         return RunningState(self.mean + b * gap, variance, total, self.decay)
+
+
+@dataclass(frozen=True)
+class PromptHistory:
+    """The last rewards of each prompt, kept between steps (DDPO's per-prompt tracker, arXiv 2305.13301).
+
+    Attributes:
+        rewards: prompt's number -> its rewards, newest last.
+        size: most that are kept of one prompt.
+    """
+
+    rewards: Mapping[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])
+    size: int = 16
+
+    def updated(self, prompts: Tensor, rewards: Tensor, valid: Tensor) -> PromptHistory:
+        """With the valid rewards [P, G] of prompts [P]; a prompt that comes twice adds both groups."""
+        known = dict(self.rewards)
+        for key, row, usable in zip(prompts.tolist(), rewards.double().cpu(), valid.cpu()):
+            known[key] = (*known.get(key, ()), *row[usable].tolist())[-self.size :]
+        return replace(self, rewards=known)
+
+    def rows(self, prompts: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        """(rewards, which places hold one), [P, size] each, of prompts [P]; on the device of `like`."""
+        values, held = like.new_zeros(len(prompts), self.size), like.new_zeros(len(prompts), self.size).bool()
+        for i, key in enumerate(prompts.tolist()):
+            past = self.rewards.get(key, ())[-self.size :]
+            values[i, : len(past)], held[i, : len(past)] = like.new_tensor(past), True
+        return values, held
+
+    def known(self, prompts: Tensor, least: int) -> int:
+        """How many of prompts [P] have at least so many rewards."""
+        return sum(len(self.rewards.get(key, ())) >= least for key in prompts.tolist())
+
+
+Memory = RunningState | PromptHistory
+"""What an advantage keeps from step to step."""
 
 
 def is_constant(rewards: Tensor, valid: Tensor) -> Tensor:

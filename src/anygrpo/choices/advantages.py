@@ -68,6 +68,13 @@ ADVANTAGES = (
         baseline="running",
     ),
     _card(
+        "history", "(r - m) / s of the prompt's own last rewards; of the batch while it has too few",
+        "DDPO, 2305.13301",
+        "Compared with what the same prompt earned in earlier steps, so a group of one is enough.",
+        "与同一提示在先前各步的奖励比较，每组一个样本即可。",
+        ("history_size", "history_least", *_STD), baseline="history", metrics=(*_METRICS, "groups/own_past"),
+    ),
+    _card(
         "components", "each reward part z-scored in the group, weighted, summed", "",
         "Each part of the reward is compared by itself, then the parts are added by weight.",
         "各奖励分量分别在组内标准化，再加权求和。", ("component_weights", *_STD), by_part=True,

@@ -34,7 +34,7 @@ class Card:
         takes: for controllers: field of the function -> key of [algorithm].
         defaults: keys of [algorithm] that this choice sets where neither the recipe nor its preset does: its paper's.
         metrics: names of the metrics it writes.
-        baseline: of an advantage: "group" (a sample alone gets 0), "batch" or "running".
+        baseline: of an advantage: "group" (a sample alone gets 0), "batch", "running" or "history".
         whole_sequence: needs all decisions of a row at once.
         needs_limit: needs the most decisions a sample could have had.
         by_part: compares the parts of a reward, and never their sum.

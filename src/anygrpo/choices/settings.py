@@ -47,6 +47,11 @@ SETTINGS: dict[str, tuple[str, str]] = {
     ),
     "pass_k": ("k of pass_at_k.", "pass_at_k 的 k。"),
     "running_decay": ("Decay of the moving mean and variance over steps.", "滑动均值与方差的衰减。"),
+    "history_size": ("Rewards that are kept of each prompt.", "每个提示保留的奖励个数。"),
+    "history_least": (
+        "Rewards that a prompt's own statistics need; with fewer the batch's are taken.",
+        "使用提示自身统计所需的奖励个数；不足时用整个批次的统计。",
+    ),
     "ddof": ("Divisor of the group's variance: n - ddof.", "组内方差的除数：n − ddof。"),
     "epsilon": (
         "Added to the standard deviation; 0 is safe (no clip range: see clip_low, clip_high).",

@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.kl import AdaptiveKL, BandKL, FixedKL
-from anygrpo.algorithm.statistics import RunningState
+from anygrpo.algorithm.statistics import PromptHistory, RunningState
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.tree import Shared
 from anygrpo.errors import ConfigError, DataError
 
-RECORDS: dict[str, type] = {c.__name__: c for c in (Rollout, Shared, RunningState, FixedKL, AdaptiveKL, BandKL)}
+RECORDS: dict[str, type] = {
+    c.__name__: c for c in (Rollout, Shared, RunningState, PromptHistory, FixedKL, AdaptiveKL, BandKL)
+}
 """All that a file may ask to be made. Nothing is looked up by a name from a file anywhere else."""
 
 

@@ -120,6 +120,10 @@ class Task(ABC):
     def score(self, prompts: list[Any], outputs: list[list[Any]]) -> Scores:
         """Rewards [P, G] of decoded outputs. Never raises for a bad sample: it is invalid, with a reason."""
 
+    def identity(self, prompt: Any) -> Any:
+        """What makes two prompts the same wherever account is kept of prompts: by default all of the prompt."""
+        return prompt
+
     def stored(self, prompts: list[Any]) -> Stored:
         """Demonstrations or scored candidates of these prompts, for supervised and RCE stages."""
         from anygrpo.errors import ConfigError

@@ -26,7 +26,7 @@ from anygrpo.errors import ConfigError
 
 PREFIX = "anygrpo_"
 
-_STATEFUL = frozenset({"running"})
+_STATEFUL = frozenset({"running", "history"})
 OFFERED = tuple(name for name in ADVANTAGES if name not in BY_PART | _STATEFUL)
 """Advantages offered to verl: those that need neither reward components nor memory between steps."""
 

@@ -206,6 +206,17 @@ METRICS: tuple[Metric, ...] = (
         "过高：换更易的题、增大组，或先做示范训练。",
     ),
     Metric(
+        "groups/own_past",
+        "1",
+        "Share of groups compared with their prompt's own past (advantage = history); the others with the batch.",
+        "以提示自身历史为基准的组的比例（advantage = history）；其余以整个批次为基准。",
+        "groups whose prompt has history_least rewards / P",
+        "1 once each prompt has come back",
+        "每个提示重现后为 1",
+        "Stays near 0: prompts hardly come back. Fewer prompts, a smaller history_least, or zscore.",
+        "长期接近 0：提示很少重现。减少提示、调小 history_least，或用 zscore。",
+    ),
+    Metric(
         "advantage/mean",
         "1",
         "Mean advantage; 0 by construction of a group baseline.",

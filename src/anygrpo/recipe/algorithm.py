@@ -72,6 +72,10 @@ setting otherwise."
     "advantage = pass_at_k: k."
     running_decay: float = Field(default=0.99, ge=0, lt=1)
     "advantage = running: decay of the mean and variance over steps."
+    history_size: int = Field(default=16, ge=1)
+    "advantage = history: rewards that are kept of each prompt."
+    history_least: int = Field(default=16, ge=2)
+    "advantage = history: rewards a prompt's own mean and deviation need; until then the batch's are taken."
     credit: Credit = "outcome"
     "Which decisions of a sample of several turns its reward is for; of one turn all are the same."
     discount: float = Field(default=1.0, ge=0, le=1)
@@ -150,6 +154,14 @@ linearly to -1 (0: off)."
     @model_validator(mode="after")
     def _sizes_fit(self) -> AlgorithmConfig:
         check_sizes(self)
+        return self
+
+    @model_validator(mode="after")
+    def _history_can_fill(self) -> AlgorithmConfig:
+        if self.history_least > self.history_size:
+            raise ValueError(
+                f"history_least = {self.history_least} rewards are never kept: history_size is {self.history_size}"
+            )
         return self
 
     @model_validator(mode="after")

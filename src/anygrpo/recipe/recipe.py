@@ -106,7 +106,7 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
     if source == "policy" and a.group_size == 1 and number(a.lambda_pg) and advantage and advantage.baseline == "group":
         raise ConfigError(
             f'stage {name!r}: group_size = 1 has no baseline with advantage = "{a.advantage}", every advantage is 0',
-            'set algorithm.group_size to 4 or more, or advantage = "overall" or "running"',
+            'set algorithm.group_size to 4 or more, or advantage = "overall", "running" or "history"',
         )
     if a.overlong_buffer and advantage and (advantage.by_part or a.advantage == "maxrl"):
         why = "compares the parts of a reward" if advantage.by_part else "needs rewards >= 0"
@@ -115,7 +115,7 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
             f'"{a.advantage}" {why}: the penalty cannot act',
             "set overlong_buffer = 0 (a length reward can be a part of its own), or another advantage",
         )
-    if a.credit != "outcome" and advantage and (advantage.by_part or a.advantage == "running"):
+    if a.credit != "outcome" and advantage and (advantage.by_part or a.advantage in ("running", "history")):
         why = "compares the parts of a reward" if advantage.by_part else "has one mean for all turns"
         raise ConfigError(
             f'stage {name!r}: credit = "{a.credit}" compares turns, and advantage = "{a.advantage}" {why}',

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from anygrpo.algorithm import advantages, allocation, filters, weights
+from anygrpo.algorithm.statistics import Memory, PromptHistory, RunningState
 from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Rollout
@@ -19,6 +21,8 @@ from anygrpo.train.credit import credited
 from anygrpo.train.parallel import sum_over_ranks, world_size
 from anygrpo.train.sharded import whole_weights
 from anygrpo.train.stages import Numbers
+
+_M = TypeVar("_M", RunningState, PromptHistory)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Prepared:
         old, importance: [P, G, T] log-probs of the policy as the step finds it, and factors old / behaviour; None where
             the sampler's own log-probs are those that ratios divide by.
         ref: [P, G, T] log-probs under the reference policy (0 where no decision counts), or None.
-        running: the next state of running statistics, or None.
+        memory: what the advantage keeps for the next step, or None.
         first, groups, width: index of the first group here, number of groups and of decisions T in the whole step,
             of which other ranks hold the rest.
         limit: the most decisions that a sample could have had; None: not known.
@@ -47,7 +51,7 @@ class Prepared:
     old: Tensor | None = None
     importance: Tensor | None = None
     ref: Tensor | None = None
-    running: advantages.RunningState | None = None
+    memory: Memory | None = None
     first: int = 0
     groups: int = 0
     width: int = 0
@@ -55,7 +59,7 @@ class Prepared:
     mean_group: float = 0.0
 
 
-def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None) -> Prepared:
+def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memory | None) -> Prepared:
     """Filters, then advantages. Supervised stages learn each prompt's best stored actions (all, where their rewards are
     equal or absent) with advantage 1; RCE stages learn all with their reward's weight.
 
@@ -65,7 +69,7 @@ def prepare(rollout: Rollout, stage: Stage, numbers: Numbers, running: advantage
     limit = _limit(rollout)
     if stage.method == "grpo":
         mean = float(rollout.present.sum()) / max(groups, 1)
-        prepared = _prepare_grpo(rollout, stage, numbers, running)
+        prepared = _prepare_grpo(rollout, stage, numbers, memory)
         return replace(prepared, groups=groups, width=width, limit=limit, mean_group=mean)
     if stage.method == "supervised":
         best = torch.where(rollout.valid, rollout.rewards, -torch.inf).amax(1, keepdim=True)
@@ -109,9 +113,7 @@ def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filte
     return filters.apply(groups, [f for f in numbers.filters if not (by_part and f[0] in filters.NEUTRAL)])
 
 
-def _prepare_grpo(
-    rollout: Rollout, stage: Stage, numbers: Numbers, running: advantages.RunningState | None
-) -> Prepared:
+def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memory | None) -> Prepared:
     a = stage.algorithm
     rollout = _penalised(rollout, stage)
     advantage = chosen("advantage", a.advantage)
@@ -121,7 +123,10 @@ def _prepare_grpo(
         clip=a.advantage_clip,
         components=rollout.components,
         component_weights=rollout.weights | a.component_weights,
-        running=replace(running or advantages.RunningState(), decay=a.running_decay),  # the recipe's, resumed or not
+        running=replace(_kept(memory, RunningState), decay=a.running_decay),  # the recipe's, resumed or not
+        history=replace(_kept(memory, PromptHistory), size=a.history_size),
+        prompts=rollout.prompt_id,
+        history_least=a.history_least,
         k=a.pass_k,
         ddof=a.ddof,
         epsilon=a.epsilon,
@@ -130,12 +135,19 @@ def _prepare_grpo(
     name = advantage.function if advantage.card is None else advantage.name
     result = advantages.compute(name, rollout.rewards, filtered.counted, options)
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
+    if isinstance(result.memory, PromptHistory) and len(rollout.prompt_id):
+        counts["groups/own_past"] = result.memory.known(rollout.prompt_id, a.history_least) / len(rollout.prompt_id)
     mask = rollout.mask & filtered.counted[..., None]
     rollout = replace(rollout, valid=filtered.counted)  # a row that leaves is in no denominator, of whatever reduction
     values = result.values
     if a.credit != "outcome":
         values = credited(rollout, mask, a, lambda x, valid: advantages.compute(name, x, valid, options).values)
-    return Prepared(rollout, values, mask, counts, running=result.running)
+    return Prepared(rollout, values, mask, counts, memory=result.memory)
+
+
+def _kept(memory: Memory | None, kind: type[_M]) -> _M:
+    """The memory where it is of this kind, else a new one."""
+    return memory if isinstance(memory, kind) else kind()
 
 
 def kept_groups(rollout: Rollout, stage: Stage, numbers: Numbers) -> Tensor:

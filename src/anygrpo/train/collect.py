@@ -136,13 +136,15 @@ def begin_once(
     every: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
     prompts, seed, version = share(every), rank_seed(seed), run.version
     some, keys, spread = prompts or every[:1], None, None
+    a = stage.algorithm
     if stage.source == "stored":
         chunks = [_replayed(run, planned, some, seed, clock)]
     else:
-        if stage.algorithm.group_size == "auto":
-            keys = [number_of(prompt) for prompt in every]
-            sizes = run.adaptive.book.sizes(keys, stage.algorithm)
-            spread = Spread(share(sizes) or sizes[:1], stage.algorithm.smallest_group, max(sizes))
+        if a.group_size == "auto" or a.advantage == "history":
+            keys = [number_of(task.identity(prompt)) for prompt in every]
+        if keys is not None and a.group_size == "auto":
+            sizes = run.adaptive.book.sizes(keys, a)
+            spread = Spread(share(sizes) or sizes[:1], a.smallest_group, max(sizes))
         chunks = list(_sampled(run, planned, some, seed, clock, spread))
     if run.updater.sharded:
         run.updater.keep_spare(chunks[0].rollout)

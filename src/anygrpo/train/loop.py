@@ -34,8 +34,8 @@ def train(run: Run) -> None:
                 if planned.sampled_ahead:
                     collector.start(planned, step)
             whole, first = whole_of(rollout) if world_size() > 1 else (rollout, 0)
-            prepared = prepare(whole, stage, numbers, run.running)
-            run.running = prepared.running
+            prepared = prepare(whole, stage, numbers, run.memory)
+            run.memory = prepared.memory
             tally, update = Tally(), {}
             with run.clock("update"):
                 own, mismatch = own_part(prepared, rollout, first), {}

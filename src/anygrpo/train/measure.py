@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm import filters
+from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.recipe.recipe import Stage
@@ -138,9 +139,9 @@ def advantage_metrics(prepared: Prepared) -> dict[str, float]:
         row["advantage/mean"] = float(values.mean())
         row["advantage/std"] = float(values.std(correction=0))
         row["advantage/abs_max"] = float(values.abs().max())
-    if prepared.running is not None and prepared.running.weight:
-        row["reward/running_mean"] = prepared.running.mean
-        row["reward/running_std"] = prepared.running.variance**0.5
+    if isinstance(prepared.memory, RunningState) and prepared.memory.weight:
+        row["reward/running_mean"] = prepared.memory.mean
+        row["reward/running_std"] = prepared.memory.variance**0.5
     each = prepared.advantages.flatten(1)
     live = each[(each != 0).any(1)]
     if len(live):  # a baseline inside the group leaves none of them with one sign

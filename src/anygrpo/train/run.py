@@ -69,8 +69,8 @@ class Run:
         self.total_steps = stages[-1].end if stages else 0
         self.samples_seen = 0
         self.version = 0
-        self.running: Any = None
-        self.running_before: Any = None  # the same before the present step
+        self.memory: Any = None
+        self.memory_before: Any = None  # the same before the present step
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
         self.ahead: Rollout | None = None
@@ -92,7 +92,7 @@ class Run:
         """
         torch.manual_seed(rank_seed(self.seed(step)))
         self._seconds = {}
-        self.running_before = self.running
+        self.memory_before = self.memory
         index = self.stage_index(step)
         planned = self.stages[index]
         if index != self.entered:
@@ -124,7 +124,7 @@ class Run:
         self.policy.one_update = on_policy and a.epochs * a.minibatches == 1
         if fresh and index > 0:
             self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))
-            self.running = None
+            self.memory = None
             self.draws, self.first_draws = 0, {}
         beside = stage.method != "supervised" and not self.policy.targets_in_samples
         self.teaches = beside and bool(number(a.lambda_supervised))

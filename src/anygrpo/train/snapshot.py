@@ -38,7 +38,7 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "step": step,
         "samples_seen": run.samples_seen,
         "version": run.version,
-        "running": run.running,
+        "running": run.memory,
         "draws": [run.draws, sorted(run.first_draws.items())],
         "adaptive": run.adaptive.state(),
         "beta": run.kl_state.beta if run.entered >= 0 else None,
@@ -136,7 +136,7 @@ def restore(run: Run, path: Path) -> None:
             moments = saved.own_names(state["updater"]["moments"], saved.library_names(run.policy.saved_names(), own))
             keys = _keys(run, {name: name for name in own})
             run.updater.load(state["updater"] | {"moments": [dict(moments.get(key, {})) for key in keys]})
-            run.kl_state, run.running = replace(run.kl_state, beta=state["beta"]), state["running"]
+            run.kl_state, run.memory = replace(run.kl_state, beta=state["beta"]), state["running"]
             run.adaptive.load(state.get("adaptive", {}))
             run.draws, run.first_draws = state["draws"][0], {int(step): n for step, n in state["draws"][1]}
     dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
@@ -173,7 +173,7 @@ def accounted(run: Run) -> Iterator[None]:
     except GraceOver:
         ahead = any(planned.sampled_ahead for planned in run.stages)
         if began == (run.version, run.step) and world_size() == 1 and not ahead:
-            run.running = run.running_before
+            run.memory = run.memory_before
             save(run)
         raise Interrupted(
             f"the grace time is over; {_account(run)}", f"continue with --resume {run.folder.path}"

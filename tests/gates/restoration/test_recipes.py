@@ -95,7 +95,7 @@ def test_running_statistics_give_most_groups_one_sign_and_z_scores_none() -> Non
         keep = torch.ones_like(rewards, dtype=torch.bool)
         for name in one_sign:
             result = advantages.compute(name, rewards, keep, advantages.AdvantageOptions(running=state))
-            state = result.running if name == "running" else state
+            state = result.memory if name == "running" else state
             signs = result.values.sign()
             one_sign[name] = float((signs[:, 0] * signs[:, 1] > 0).float().mean())
     assert rewards.mean(1).std() > 5 * rewards.std(1).mean()

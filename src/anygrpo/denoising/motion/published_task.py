@@ -94,6 +94,10 @@ class PublishedMotionTask(Task):
         said = item.captions[caption]
         return {"caption": said.text, "tokens": list(said.tokens), "length": length, "name": item.name}
 
+    def identity(self, prompt: Prompt) -> Any:
+        """The caption: lengths are drawn anew each time."""
+        return prompt["caption"]
+
     def stored(self, prompts: list[Prompt]) -> Stored:
         """The items' own motions, normalised, from their first frame."""
         return Stored([[self.scaler.apply(self.train.items[p["item"]].features()[: p["length"]])] for p in prompts])

@@ -105,6 +105,10 @@ class MotionTask(Task):
             return {name: column[0] for name, column in columns.items()}
         return {name + "s": list(column) for name, column in columns.items()}
 
+    def identity(self, prompt: Prompt) -> Any:
+        """The captions: lengths are drawn anew each time."""
+        return prompt.get("captions", prompt.get("caption"))
+
     def stored(self, prompts: list[Prompt]) -> Stored:
         """The windows that the prompts were made from, as demonstrations."""
         return Stored([[torch.cat([self._window(*row[1:]) for row in rows_of(p)])] for p in prompts])
