@@ -58,21 +58,25 @@ class PromptHistory:
     def updated(self, prompts: Tensor, rewards: Tensor, valid: Tensor) -> PromptHistory:
         """With the valid rewards [P, G] of prompts [P]; a prompt that comes twice adds both groups."""
         known = dict(self.rewards)
-        for key, row, usable in zip(prompts.tolist(), rewards.double().cpu(), valid.cpu()):
-            known[key] = (*known.get(key, ()), *row[usable].tolist())[-self.size :]
+        for key, row, usable in zip(_numbers(prompts), rewards.double().cpu(), valid.cpu()):
+            known[key] = (*known.get(key, ()), *map(float, row[usable]))[-self.size :]
         return replace(self, rewards=known)
 
     def rows(self, prompts: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         """(rewards, which places hold one), [P, size] each, of prompts [P]; on the device of `like`."""
         values, held = like.new_zeros(len(prompts), self.size), like.new_zeros(len(prompts), self.size).bool()
-        for i, key in enumerate(prompts.tolist()):
+        for i, key in enumerate(_numbers(prompts)):
             past = self.rewards.get(key, ())[-self.size :]
             values[i, : len(past)], held[i, : len(past)] = like.new_tensor(past), True
         return values, held
 
     def known(self, prompts: Tensor, least: int) -> int:
         """How many of prompts [P] have at least so many rewards."""
-        return sum(len(self.rewards.get(key, ())) >= least for key in prompts.tolist())
+        return sum(len(self.rewards.get(key, ())) >= least for key in _numbers(prompts))
+
+
+def _numbers(prompts: Tensor) -> list[int]:
+    return [int(key) for key in prompts]
 
 
 Memory = RunningState | PromptHistory
