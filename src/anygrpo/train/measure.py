@@ -169,7 +169,7 @@ def update_metrics(tally: Tally) -> dict[str, float]:
     values = torch.stack([v.to(every[0].device) for v in every]).tolist()  # sums over ranks are on the CPU
     got = dict(zip(names, values))
     row = {n: v for n, v in got.items() if n.startswith(("loss/", "grad_norm/"))}
-    updates = got.get("updates", 1.0) or 1.0
+    updates = got.get("updates", 1.0)
     row = {n: v / updates for n, v in row.items()}
     for name, (total, count) in _MEANS.items():
         if got.get(count) and total in got:
