@@ -127,13 +127,15 @@ def test_what_is_kept_is_measured_apart():
     """Of `example`, the filter left the second group alone: three samples of reward 2 and length 4."""
     drawn = example()
     mask = drawn.mask & bools([0, 1, 0])[:, None, None]
-    kept = measure.kept_metrics(prepared_of(drawn, torch.zeros(3, 3), mask), drawn)
+    kept = measure.kept_metrics(
+        prepared_of(drawn, torch.zeros(3, 3), mask), drawn.joined(drawn.groups(bools([1, 0, 0])))
+    )
     expected = {
         "reward/mean": 2.0, "reward/max": 2.0, "reward/std": 0.0, "reward/std_within": 0.0, "reward/std_between": 0.0,
         "reward/component/hit": 1.0, "groups/live": 0.0, "groups/all_best": 1.0, "groups/all_worst": 0.0,
         "length/mean": 4.0, "length/max": 4.0, "length/min": 4.0, "truncated/share": 1 / 3,
     }  # fmt: skip
-    counts = {"groups/drawn": 3.0, "groups/kept": 1.0}
+    counts = {"groups/drawn": 4.0, "groups/kept": 1.0}
     assert kept == pytest.approx({f"kept/{k}": v for k, v in expected.items()} | counts)
 
 

@@ -179,7 +179,7 @@ def _filter(config: Section, now: Callable[[Any], Any]) -> tuple[str | filters.F
         own = UserFunction(function=config.function, arguments=config.arguments)
         return chosen("filter", own).function, {}
     values = {name: now(getattr(config, name)) for name in type(config).model_fields if name != "kind"}
-    settings = {name: max(1, round(v)) if name == "k" else v for name, v in values.items()}
+    settings = {name: round(v) if name == "k" else v for name, v in values.items()}
     return config.kind, settings  # type: ignore[attr-defined]
 
 
