@@ -10,7 +10,7 @@ import torch
 from stages import numbers_of, stage_of
 from toys import Bandit
 
-from anygrpo.algorithm.advantages import RunningState
+from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.errors import ConfigError
 from anygrpo.train import batches
@@ -27,9 +27,9 @@ def rollout_of(rewards, lengths=None, wide=3, **given):
     return Rollout.of(samples, log_probs, mask, rewards=rewards, **given)
 
 
-def prepared_of(rollout, *, method="grpo", source="policy", running=None, **algorithm):
+def prepared_of(rollout, *, method="grpo", source="policy", memory=None, **algorithm):
     stage = stage_of(method, source, **algorithm)
-    return prepare(rollout, stage, numbers_of(stage), running), stage
+    return prepare(rollout, stage, numbers_of(stage), memory), stage
 
 
 def bools(rows):
@@ -153,13 +153,13 @@ def test_components_weigh_as_the_task_and_the_recipe_say():
 
 def test_the_running_decay_is_the_recipes():
     state = RunningState(mean=1.0, variance=1.0, weight=1.0, decay=0.9)
-    made, _ = prepared_of(rollout_of([[0.0, 1.0]]), advantage="running", running_decay=0.25, running=state)
-    assert made.running is not None
-    assert made.running.decay == 0.25
+    made, _ = prepared_of(rollout_of([[0.0, 1.0]]), advantage="running", running_decay=0.25, memory=state)
+    assert made.memory is not None
+    assert made.memory.decay == 0.25
     fresh, _ = prepared_of(rollout_of([[0.0, 1.0]]), advantage="running", running_decay=0.25)
-    assert fresh.running is not None
-    assert fresh.running.mean == pytest.approx(0.5)
-    assert fresh.running.mean != made.running.mean
+    assert fresh.memory is not None
+    assert fresh.memory.mean == pytest.approx(0.5)
+    assert fresh.memory.mean != made.memory.mean
 
 
 # --- weigh

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from anygrpo.algorithm.advantages import RunningState
+from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.rollout import Rollout
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
@@ -267,10 +267,10 @@ def test_nothing_that_counts_has_no_advantage():
 def test_the_running_statistics_are_shown_once_there_are_some():
     rollout = Rollout.of({}, torch.zeros(1, 1, 1), bools([[[1]]]))
     state = RunningState(mean=3.0, variance=4.0, weight=1.0)
-    row = measure.advantage_metrics(prepared_of(rollout, torch.zeros(1, 1), running=state))
+    row = measure.advantage_metrics(prepared_of(rollout, torch.zeros(1, 1), memory=state))
     assert (row["reward/running_mean"], row["reward/running_std"]) == (3.0, 2.0)
     assert "reward/running_mean" not in measure.advantage_metrics(
-        prepared_of(rollout, torch.zeros(1, 1), running=RunningState())
+        prepared_of(rollout, torch.zeros(1, 1), memory=RunningState())
     )
 
 
