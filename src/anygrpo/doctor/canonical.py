@@ -11,7 +11,9 @@ from anygrpo.doctor.synonyms import WORDS_METRIC
 EXACT = {name: (concept, i) for concept, known in NAMES.items() for i, name in enumerate(known)}
 WRAPPERS = re.compile(r"^(?:(?:metrics|train|logs?|data)/)+")
 AGENT = re.compile(r"^(agg/(?:all|effective)/|env/)[^/]+/")  # prime-rl and tinker: one column an agent or tag
-HELD_OUT = re.compile(r"^(?:eval(?:uation)?|valid(?:ation)?|val|test|val-core|val-aux|held_?out)[/_\-](.+)$")
+HELD_OUT = re.compile(
+    r"^(?:(?:eval(?:uation)?|valid(?:ation)?|val|test|val-core|val-aux|held_?out)[/_\-]|(?:验证|测试|评测|评估)集?(?:上的?)?)(.+)$"
+)
 COMPONENT = re.compile(r"^(?:reward/component|reward_component|rewards?)/(.+?)(?:/(mean|std|avg))?$")
 BARE_COMPONENT = re.compile(
     r"^(\w+)_rewards?(?:/(mean|std)|_(mean|std))?$|^rewards?_(\w+?)(?:/(mean|std)|_(mean|std))?$"
@@ -20,7 +22,7 @@ PREFERENCE = {"chosen", "rejected", "margins", "accuracies", "margin", "accuracy
 NOT_PARTS = {
     "mean", "std", "max", "min", "all", "group_std", "std_within", "std_between", "median", "p10", "p90", "sum",
     "count", "total", "avg", "overall", "raw", "last", "best", "rolling", "scale", "weight", "baseline", "running",
-    "threshold", "ema", "global",
+    "threshold", "ema", "global", "step", "iter", "time", "timestamp",
 }  # fmt: skip
 SECTION = re.compile(
     r"^(?:tokens?|stats|sampling|generation|gen|completions?|responses?|answers|policy|rl|algo|opt|optim|optimizer)/"
@@ -42,6 +44,11 @@ STEPS = (
     "train/global_step",
     "update",
     "time/iterations",
+    "training_iteration",
+    "frames",
+    "num_env_steps_sampled_lifetime",
+    "timesteps_total",
+    "episode",
     "time/total_timesteps",
 )
 TIMES = ("time", "runtime", "samples_per_second", "steps_per_second", "num_tokens", "epoch", "loss")
@@ -116,7 +123,40 @@ def concept(key: str) -> tuple[str, int] | None:
         return part(groups[0] or groups[3], "std" in groups)
     if (bare := SECTION.sub("", name)) != name and (found := concept(bare)):
         return found[0], found[1] + 100
+    return under_headings(name)
+
+
+def under_headings(name: str) -> tuple[str, int] | None:
+    """The concept of what is left when leading parts of a path are dropped ("learners/default_policy/entropy").
+
+    Nothing under a heading that speaks of another model, of evaluations or of the machine; no parts of the reward.
+    TensorBoard's exports write "/" as "_": such a name is found by what it would be.
+    """
+    if found := UNDERSCORED.get(name):
+        return found, 110
+    heads = name.split("/")
+    for i in range(1, len(heads)):
+        if heads[i - 1] in OTHERS:
+            return None
+        rest = "/".join(heads[i:])
+        found = EXACT.get(rest, (CORES.get(rest) or WORDS_METRIC.get(rest), 0))[0]
+        if found and not found.startswith("eval/"):
+            return found, 120 + i
     return None
+
+
+OTHERS = {
+    "critic", "value", "vf", "ref", "reference", "reward_model", "rm", "timing", "timings", "timers", "perf", "time",
+    "system", "hardware", "memory", "gpu", "throughput", "target", "old", "data", "env_runner_group", "eval",
+    "evaluation", "val", "validation", "test", "advantage", "advantages", "returns", "groups", "length", "lengths",
+}  # fmt: skip
+"""Headings under which "mean", "kl" or "entropy" are not the policy's."""
+UNDERSCORED = {
+    name.replace("/", "_"): concept
+    for concept, known in NAMES.items()
+    for name in known
+    if "/" in name and name.replace("/", "_") not in EXACT and "@" not in name
+}
 
 
 def held_out(rest: str) -> tuple[str, int] | None:
@@ -149,6 +189,8 @@ def scale(key: str, x: float) -> float:
             return x / 100
         case "complement":
             return 1 - x
+        case "square":
+            return x * x
         case "complement of percent":
             return 1 - x / 100
         case _:

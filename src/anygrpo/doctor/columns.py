@@ -137,8 +137,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
     framework = "anygrpo" if log.format in ("run-folder", "anygrpo") else canonical.framework_of(keys)
     if framework != "anygrpo":  # whose own log-probs are per dimension
         kl_of_log_probs(series)
-    if framework == "sb3" and (entropy := series.get("entropy")):  # its entropy_loss is minus the entropy
-        series["entropy"] = replace(entropy, key=f"- {entropy.key}", values=tuple(-x for x in entropy.values))
+    signed(series, framework)
     steps = {i: s for i, row in training if (s := canonical.step_of(row)) is not None and math.isfinite(s)}
     return Columns(
         source=log.source,
@@ -277,6 +276,17 @@ def derive(series: dict[str, Series]) -> None:
             name = f"{low.key} + {high.key}"
             rows, values = tuple(r for r, _ in both), tuple(x for _, x in both)
             series["clip/fraction"] = Series("clip/fraction", name, rows, values)
+
+
+def signed(series: dict[str, Series], framework: str) -> None:
+    """Stable-Baselines3's `entropy_loss` is minus the entropy; elsewhere a negative one has a weight."""
+    entropy = series.get("entropy")
+    if entropy is None or not canonical.normalise(entropy.key).endswith("entropy_loss"):
+        return
+    if framework == "sb3":
+        series["entropy"] = replace(entropy, key=f"- {entropy.key}", values=tuple(-x for x in entropy.values))
+    elif len(entropy) and entropy.high <= 0:
+        del series["entropy"]
 
 
 def kl_of_log_probs(series: dict[str, Series]) -> None:

@@ -14,6 +14,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "agg/effective/all/reward/mean", "agg/all/all/reward/mean", "reward/all/mean", "env/all/reward/total",
         "reward/avg_raw_reward", "ppo_actor/task_reward/avg", "rollout/reward", "total_reward", "filtered_reward",
         "reward/evaluate_response/avg_total_reward", "rewards/mean", "scores/mean", "scores", "return",
+        "rollout_scores/mean", "objective/scores", "rewards/step", "rewards/iter", "reward/total_reward",
+        "reward/total_reward_(mean)",
     ),
     "reward/max": ("reward/max", "critic/score/max", "critic/rewards/max", "rewards/max"),
     "reward/min": ("reward/min", "critic/score/min", "critic/rewards/min", "rewards/min"),
@@ -78,12 +80,12 @@ NAMES: dict[str, tuple[str, ...]] = {
         "kl_loss",
         "rollout/kl", "actor/kl_loss@sum", "critic/kl", "rl_trainer/step/avg_kl_divergence", "objective/kl_avg",
         "objective/kl2_avg", "objective/kl1_avg", "ref_kl/mean", "logprobs_diff", "actor/reward_kl_penalty",
-        "ppo_actor/kl_rewards/avg", "loss/kl_avg",
+        "ppo_actor/kl_rewards/avg", "loss/kl_avg", "policy/sqrt_kl", "objective/kl",
     ),
     "kl/behaviour": (
         "kl/behaviour", "actor/ppo_kl", "ppo_kl", "ppo_actor/update/approx_kl/avg", "actor/approxkl@sum", "approx_kl",
         "actor/approx_kl",
-        "kl_pre_post_v1",
+        "kl_pre_post_v1", "policy/approxkl_avg", "learner_stats/kl", "mean_kl_loss", "info/kl",
     ),
     "kl/rollout": (
         "kl/rollout", "rollout_corr/kl", "vllm_kl", "mismatch_kl/all/mean", "gen_kl_error", "rollout_correction/kl",
@@ -115,7 +117,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "loss/policy": (
         "loss/policy", "actor/pg_loss", "policy_loss", "act_loss", "policy/policy_loss",
         "ppo_actor/update/actor_loss/avg",
-        "pg_loss", "actor/pg_loss@sum", "loss/policy_avg", "loss_grpo", "actor_loss", "loss:sum",
+        "pg_loss", "actor/pg_loss@sum", "loss/policy_avg", "loss_grpo", "actor_loss", "loss:sum", "losses/a_loss",
     ),
     "loss/kl": ("loss/kl", "loss_kl", "kl_term"),
     "loss/supervised": ("loss/supervised", "loss_sup", "sup_loss", "loss_sft", "sft_loss", "supervised_loss"),
@@ -123,6 +125,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "grad_norm/total": (
         "grad_norm/total", "grad_norm", "actor/grad_norm", "actor_grad_norm", "optim/grad_norm", "policy/grad_norm",
         "policy/raw_grad_norm", "ppo_actor/update/grad_norm", "training/gradient_norm", "gradient_norm",
+        "learner_stats/grad_gnorm",
+        "gradients_default_optimizer_global_norm",
     ),
     "grad_norm/policy": ("grad_norm/policy", "grad_norm_policy", "policy_grad_norm"),
     "grad_norm/kl": ("grad_norm/kl", "grad_norm_kl", "kl_grad_norm"),
@@ -130,7 +134,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "update/relative_norm": ("update/relative_norm", "relative_update_norm"),
     "lr": (
         "lr", "learning_rate", "actor/lr", "actor_lr", "optim/lr", "policy/policy_lr", "ppo_actor/update/lr", "lr_pg_0",
-        "rl_trainer/learning_rate", "progress/lr", "training/learning_rate",
+        "rl_trainer/learning_rate", "progress/lr", "info/last_lr", "learning_rate_group_0", "learner_stats/cur_lr",
+        "default_optimizer_learning_rate", "training/learning_rate",
     ),
     "beta": (
         "beta", "actor/kl_coef", "kl_coef", "critic/kl_coef", "loss/kl_loss_coef", "actor/reward_kl_penalty_coeff",
@@ -179,9 +184,11 @@ SCALE: dict[str, str] = {
     "unsolved_batch_size_ratio": "complement",
     "natural_termination_rate": "complement",
     "val/stop_rate": "complement",
+    "policy/sqrt_kl": "square",
 }
 
 NOT_COMPARABLE: dict[str, str] = {
+    "objective/kl": "TRL's PPO sums over the tokens of an answer",
     "ppo_actor/kl_rewards/avg": "AReaL logs minus beta x KL",
     "loss/kl_avg": "open-instruct logs beta x KL",
     "actor/reward_kl_penalty": "verl's in-reward penalty is averaged over masked tokens",
@@ -195,7 +202,8 @@ NOT_COMPARABLE: dict[str, str] = {
 CORES: dict[str, str] = {
     "reward": "reward/mean", "rewards": "reward/mean", "reward_overall": "reward/mean", "overall_reward": "reward/mean",
     "episode_reward": "reward/mean", "reward_total": "reward/mean", "returns": "reward/mean",
-    "episode_return": "reward/mean",
+    "episode_return": "reward/mean", "episodic_return": "reward/mean", "episode_return_mean": "reward/mean",
+    "ep_ret": "reward/mean", "rew": "reward/mean", "episodic_reward": "reward/mean",
     "score": "reward/mean", "reward_score": "reward/mean", "batch_reward": "reward/mean", "raw_reward": "reward/mean",
     "accuracy_reward": "reward/mean", "rollout_reward": "reward/mean",
     "std_reward": "reward/std_within", "reward_within_std": "reward/std_within",
@@ -219,7 +227,7 @@ CORES: dict[str, str] = {
     "length": "length/mean",
     "truncated": "truncated/share", "truncation": "truncated/share", "truncated_ratio": "truncated/share",
     "trunc": "truncated/share", "truncated_share": "truncated/share", "clipped_ratio": "truncated/share",
-    "training_loss": "loss/total", "train_loss": "loss/total", "pg": "loss/policy",
+    "training_loss": "loss/total", "train_loss": "loss/total", "pg": "loss/policy", "gn": "grad_norm/total",
     "policy_gradient_loss": "loss/policy",
     "frac_zero_std_groups": "groups/dead", "zero_std_frac": "groups/dead", "dead_groups": "groups/dead",
     "live_groups": "groups/live", "frac_no_signal": "groups/dead", "zero_adv_frac": "groups/dead",
@@ -241,7 +249,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "areal": ("ppo_actor/task_reward/avg", "ppo_actor/update/actor_loss/avg"),
     "slime": ("rollout/raw_reward", "train/pg_clipfrac"),
     "roll": ("actor/pg_loss@sum", "actor/approxkl@sum"),
-    "open-instruct": ("objective/kl_avg", "val/sequence_lengths", "loss/policy_avg"),
+    "open-instruct": ("objective/kl_avg", "val/sequence_lengths"),
     "trl": (
         "reward_std", "train/reward_std", "completions/mean_length", "train/completions/mean_length",
         "completion_length", "learning_rate", "train/learning_rate",

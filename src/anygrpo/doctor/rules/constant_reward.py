@@ -82,7 +82,8 @@ def constant_reward(run: Columns) -> Result:
     """Samples of one prompt all score alike though prompts do not: the sample is not what is being scored."""
     reward, within, dead = run.get("reward/mean"), run.get("reward/std_within"), run.get("groups/dead")
     assert reward
-    if dead and within and all(x >= 1 for x in dead.values) and within.high <= 1e-9 and not near_ceiling(run):
+    counted = dead is None or all(x >= 1 for x in dead.values)
+    if within and counted and within.high <= 1e-9 and not near_ceiling(run):
         return proved(run, reward, within)
     if len(reward) < 4:
         return None

@@ -83,15 +83,17 @@ def not_rl_log(run: Columns) -> Result:
             return None
         if run.unknown or run.series:
             keys = names(run.unknown or tuple(s.key for s in run.series.values()))
-            return finding("not_rl_log", "warning", variant="unknown", count=run.read, keys=keys)
-        return finding("not_rl_log", "warning", variant="none", format=run.format)
+            return finding("not_rl_log", "warning", variant="unknown", certainty="ask", count=run.read, keys=keys)
+        return finding("not_rl_log", "warning", variant="none", certainty="ask", format=run.format)
     if run.preference:
         return finding("not_rl_log", "warning", variant="preference")
     if run.components or any(name.startswith(SIGNS) and len(s) for name, s in run.series.items()):
         return None
     if any("reward" in name for name in run.evals):
         return None
-    return finding("not_rl_log", "warning", keys=names(tuple(s.key for s in run.series.values() if len(s))))
+    return finding(
+        "not_rl_log", "warning", certainty="likely", keys=names(tuple(s.key for s in run.series.values() if len(s)))
+    )
 
 
 def names(keys: tuple[str, ...], most: int = 8) -> str:
