@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
-from anygrpo.doctor.readers.shapes import Blocks, Boxes, Markdown
+from anygrpo.doctor.readers.shapes import PATIENCE, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows
 
 HINTS = (
@@ -62,6 +62,8 @@ class Scan:
     seen: set[str] = field(default_factory=set[str])
     survived: set[str] = field(default_factory=set[str])
     finished_at: int = 0
+    at: int = 0
+    paired_at: int = 0
 
     def count(self) -> int:
         many = (self.dicts, self.verl, self.pairs, self.table, self.singles, self.fragments, self.boxes.rows)
@@ -69,6 +71,7 @@ class Scan:
 
     def line(self, i: int, raw: str) -> None:
         """Take line number `i`."""
+        self.at = i
         text = lines.clean(raw.rstrip("\n"))
         if i <= 2000 and len(text) < 400 and not self.count():
             self.head.append(text)
@@ -174,7 +177,7 @@ class Scan:
                 return
         else:
             self.blocks.pass_over(text)
-        if not numbered:
+        if not numbered and "|" not in text and "," not in text:
             return
         lower = text.lower()
         if any(hint in lower for hint in HINTS):
@@ -182,13 +185,19 @@ class Scan:
             known = any(names_outcome(key) for key in row)
             if len(row) - ("step" in row) > 1 and known:
                 self.same_step(row, text)
+                self.paired_at = self.at
             elif "step" in row and known:
                 self.singles.append(row)
 
     def single(self, text: str) -> None:
-        """ "Step 30 | reward: .4" is a row; "reward: .4" alone belongs to its block."""
-        if lines.STEP.search(text) and (row := lines.pair_row(text)) and any(names_outcome(key) for key in row):
+        """ "Step 30 | reward: .4" is a row; "reward: .4" alone belongs to its block, or to the pairs just before it."""
+        row = lines.pair_row(text)
+        if not any(names_outcome(key) for key in row):
+            return
+        if lines.STEP.search(text):
             self.singles.append(row)
+        elif self.pairs and self.at - self.paired_at <= PATIENCE and not set(row) & set(self.pairs[-1]):
+            self.pairs[-1].update(row)
 
     def same_step(self, row: Row, text: str) -> None:
         """A progress bar prints a step several times: the last stands."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.doctor.log import Log
-from anygrpo.doctor.readers import console, tabular, tensorboard, wandb
+from anygrpo.doctor.readers import console, exports, notebook, tabular, tensorboard, wandb
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
 
@@ -18,7 +18,14 @@ CHECKPOINT = re.compile(r"checkpoint-(\d+)$")
 
 
 def read_all(path: str | Path) -> list[Log]:
-    """Every run found at a path (a folder may hold several event files of one run: they are joined)."""
+    """Every run found at a path: several where a table has one column a run, as trackers export it.
+
+    Raises:
+        DataError: as `read`.
+    """
+    where = Path(path)
+    if where.is_file() and (found := exports.tables_of_runs(where, str(path))):
+        return found
     return [read(path)]
 
 
@@ -33,14 +40,14 @@ def read(path: str | Path) -> Log:
     source = str(path)
     try:
         with at_hand(path) as (where, name):
-            return folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix)
+            return folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix, name)
     except OSError as error:
         raise DataError(
             f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights"
         ) from None
 
 
-def file(path: Path, source: str, suffix: str | None = None) -> Log:
+def file(path: Path, source: str, suffix: str | None = None, name: str = "") -> Log:
     """By content, not by name."""
     with path.open("rb") as handle:
         head = handle.read(4096)
@@ -52,6 +59,10 @@ def file(path: Path, source: str, suffix: str | None = None) -> Log:
     encoding = encoding_of(head)
     start = head.decode(encoding, "ignore").lstrip("\ufeff \t\r\n")
     suffix = path.suffix if suffix is None else suffix
+    if (rows := exports.one_tag(path, name or path.name)) is not None:
+        return Log(source, "exported-tags", rows)
+    if notebook.is_page(start):
+        return console.read(notebook.html_lines(path.read_text(encoding, "replace")), source)
     if start[:1] in "{[" and (log := json_like(path, start, encoding, source, suffix)):
         return log
     if is_table(start):
@@ -71,6 +82,8 @@ def json_like(path: Path, start: str, encoding: str, source: str, suffix: str) -
     if size(path) > LONG:
         return tabular.read_long_json(path, encoding, source)
     content = path.read_text(encoding, "replace").lstrip("\ufeff")
+    if (printed := notebook.of_notebook(content)) is not None:
+        return console.read(printed, source)
     if parses(content):
         return tabular.read_json(content, source)
     if start.startswith(('{"', "{\n", "{ ", "[{", "[\n", "[[", '{"')) and suffix == ".json":
@@ -102,7 +115,8 @@ def is_table(start: str) -> bool:
     for mark in (",", "\t", ";"):
         names, cells = head[0].split(mark), head[1].split(mark)
         numbers = sum(
-            bool(re.fullmatch(r'\s*"?[-+]?[\d.]+(?:[eE][-+]?\d+)?"?\s*|\s*"?(?:nan|inf)"?\s*', c, re.I)) for c in cells
+            bool(re.fullmatch(r'\s*"?[-+]?[\d.]+(?:,\d+)?(?:[eE][-+]?\d+)?"?\s*|\s*"?(?:nan|inf)"?\s*', c, re.I))
+            for c in cells
         )
         worded = all(re.fullmatch(r'\s*"?[^\W\d][^{}=]*"?\s*|\s*"?\d{1,7}"?\s*', n) for n in names)
         worded = worded and not names[0].strip().strip('"').isdigit()
@@ -138,6 +152,8 @@ def folder(path: Path, source: str) -> Log:
     events = sorted(path.rglob("*tfevents*"), key=lambda p: p.name)
     if events:
         return joined([file(p, source) for p in events], source)
+    if tags := exports.folder_of_tags(path, source):
+        return tags
     for pattern in (
         "*.wandb",
         "files/wandb-summary.json",

@@ -25,8 +25,15 @@ COLON_PAIR = re.compile(
     r"\s*:\s*(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w:]))",
     re.I,
 )
+BLANK_PAIR = re.compile(
+    r"(?:^|[|,;\]])\s*([A-Za-z_\u4e00-\u9fff][\w./@\-]*(?: [A-Za-z_][\w./@\-]*){0,2}?)\s*?\s("
+    + NUMBER
+    + r")(?=\s*(?:[|,;。]|$))",
+    re.I,
+)
+"""Name, blank, number, between bars or commas: "| rew 0.31 | kl 0.004 |", "奖励 0.398, KL 0.0041"."""
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)
-COUNTER = re.compile(r"\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
+COUNTER = re.compile(r"第\s*(\d+)\s*(?:步|轮|次)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
 BAR = re.compile(r"\d(?:\.\d+)?\s?(?:\w+/s|s/\w+)\b|\d%\|")
 HELD_OUT = re.compile(r"\b(?:eval(?:uation)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
 LIST_ITEM = re.compile(NUMBER, re.I)
@@ -80,6 +87,11 @@ def pair_row(line: str) -> Row:
             key = key.strip()
             if key not in row and not STEP.fullmatch(f"{key}=1"):
                 add(row, key, many, one)
+                first = min(first, match.start())
+    if not row and ("|" in line or "," in line or ";" in line):
+        for match in BLANK_PAIR.finditer(line):
+            if match[1] not in row and not STEP.fullmatch(f"{match[1]}=1"):
+                add(row, match[1].strip(), "", match[2])
                 first = min(first, match.start())
     if row and HELD_OUT.search(line[:first]):
         row = {f"eval_{key}": value for key, value in row.items()}

@@ -10,14 +10,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
-from anygrpo.doctor.readers import wandb
+from anygrpo.doctor.readers import console, exports, wandb
 from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.errors import DataError
 
 STATE_SETTINGS = ("max_steps", "logging_steps", "num_train_epochs", "train_batch_size", "global_step")
-EXPORT = re.compile(r"__(MIN|MAX)$")
+EXPORT = re.compile(r"__(MIN|MAX)$|_timestamp$")
+POINT = re.compile(r"^\s*([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)\s*$")
+"""A number with a decimal comma, in a table whose cells commas do not part."""
 
 
 def read_json(text: str, source: str) -> Log:
@@ -109,7 +112,7 @@ def skip(text: str, at: int) -> int:
 
 def read_jsonl(text: Iterable[str], source: str) -> Log:
     """One object a line; torn and foreign lines are counted, not fatal."""
-    rows, bad = Rows(), 0
+    rows, bad, said = Rows(), 0, list[str]()
     for line in text:
         line = line.strip().lstrip("\ufeff")
         if not line:
@@ -122,12 +125,30 @@ def read_jsonl(text: Iterable[str], source: str) -> Log:
         except (ValueError, RecursionError):
             bad += 1
             continue
-        if isinstance(item, dict) and (row := flatten(item)):
-            rows.append(row)
+        if isinstance(item, dict):
+            if len(said) < SAID and (message := message_of(cast(dict[str, Any], item))):
+                said.append(message)
+            if row := flatten(item):
+                rows.append(row)
+    if said and not any(names_outcome(key) for row in rows[:200] for key in row):
+        return console.read(said, source)  # each line wraps what a console would have shown
     log = Log(source, "jsonl", rows, notes=rows.note)
     if bad:
         log.notes.append(f"{bad} lines were not JSON and were left out")
     return log
+
+
+SAID = 200_000
+"""Wrapped lines of a log that are kept."""
+
+
+def message_of(item: dict[str, Any], depth: int = 3) -> str:
+    """The text that a structured logger wrapped: under "message", "msg", "log" or "text", at any depth to 3."""
+    for key in ("message", "msg", "log", "text"):
+        if isinstance(found := item.get(key), str) and found.strip() and any(c.isdigit() for c in found):
+            return found.rstrip("\n")
+    inner = (cast(dict[str, Any], x) for x in item.values() if isinstance(x, dict)) if depth > 1 else ()
+    return next((found for x in inner if (found := message_of(x, depth - 1))), "")
 
 
 def read_csv(text: Iterable[str], source: str, head: str) -> Log:
@@ -136,11 +157,17 @@ def read_csv(text: Iterable[str], source: str, head: str) -> Log:
     rows = Rows()
     try:
         table = csv.reader(worth_parsing(text, rows), delimiter=delimiter)
+        if delimiter != ",":
+            table = ([POINT.sub(r"\1.\2", cell) for cell in cells] for cells in table)
         header = [cell.strip().lstrip("\ufeff") for cell in next(table, list[str]())]
         names = [name.split(" - ", 1)[-1] for name in header]
         if len(set(names)) < len(names) - sum(bool(EXPORT.search(n)) for n in names):
             names = header
         body = [cells for _, cells in zip(range(64), table)]
+        if (found := exports.long_table(names, chain(body, table))) is not None:
+            return Log(source, "csv", found)
+        if len(runs := exports.runs_of(header)) == 1:
+            names = [next(iter(runs.values())).get(name, name) for name in header]
         if turned := metrics_as_rows(names, body):
             return Log(source, "csv", turned)
         for cells in chain(body, table):

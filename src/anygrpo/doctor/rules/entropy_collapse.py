@@ -20,6 +20,10 @@ WORDS = {
             "Entropy fell from {start} to {end}, below a tenth by row {row}; no gain after that, and dead groups"
             " went from {dead_first:%} to {dead_last:%}."
         ),
+        "evidence:alone": (
+            "Entropy fell from {start} to {end}, below a tenth by row {row}; the reward gained nothing after that. How"
+            " many groups are without spread was not logged: log it, it decides."
+        ),
         "cause": "Upper clip too narrow for rare good answers, rate too high.",
         "prescription": "Upper clip .28, temperature, KL-Cov or Clip-Cov.",
         "principle": "sharpening that buys nothing",
@@ -30,6 +34,10 @@ WORDS = {
         "evidence": (
             "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后没有收益，无差异的组从 {dead_first:%} 增到"
             " {dead_last:%}。"
+        ),
+        "evidence:alone": (
+            "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后奖励没有收益。"
+            "无差异的组有多少没有记录：请记录，由它判定。"
         ),
         "cause": "裁剪上界对少见的好答案太窄；学习率太大。",
         "prescription": "裁剪上界取 .28；调温度；KL-Cov 或 Clip-Cov。",
@@ -66,10 +74,12 @@ def entropy_collapse(run: Columns) -> Result:
     halved = next(i for i, x in enumerate(smooth) if x < entropy.start / 2)
     if bought(p.reward, entropy.rows[halved]) or bought(p.reward, entropy.rows[down]):
         return None
-    dead = dead_share(run)
-    if dead is None or dead.gain <= 0 or (p.rose and near_ceiling(run)):
-        return None
     if not p.fell and any(bought(s, entropy.rows[halved]) for s in outcomes(run).values()):
+        return None
+    dead = dead_share(run)
+    if dead is None or dead.name == "grad_norm/total":  # nobody counted them
+        return alone(run, entropy, entropy.rows[down])
+    if dead.gain <= 0 or (p.rose and near_ceiling(run)):
         return None
     early = mean(dead.values[: dead.edge])
     rows = [r for r, x in zip(entropy.rows, entropy.values) if x < floor]
@@ -86,6 +96,24 @@ def entropy_collapse(run: Columns) -> Result:
         changes=changes,
         metrics=("entropy", "groups/dead", "reward/mean"),
         explains=("starved_groups", "mastered_groups", "validation_drop") if early < 0.5 else (),
+    )
+
+
+def alone(run: Columns, entropy: Series, row: int) -> Result:
+    """Groups were not counted: below a hundredth of the start, with a reward that is not at its ceiling."""
+    if entropy.end >= 0.01 * entropy.start or near_ceiling(run):
+        return None
+    return finding(
+        "entropy_collapse",
+        "warning",
+        [r for r, x in zip(entropy.rows, entropy.values) if x < 0.1 * entropy.start],
+        variant="alone",
+        certainty="ask",
+        start=entropy.start,
+        end=entropy.end,
+        row=row,
+        changes=(*clip_high(run, 0.28), Change("temperature", 1.0)),
+        metrics=("entropy", "reward/mean"),
     )
 
 
