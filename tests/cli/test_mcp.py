@@ -21,7 +21,7 @@ def test_tools_answer_in_plain_data(tmp_path: Path) -> None:
     assert mcp.doctor(str(log))["findings"][0]["rule"] == "truncation"
     assert mcp.autopsy("mean_ratio = 485165216, policy_loss = 171531792")["inferred"]["clamp"] == 20
     assert not mcp.compare_rates(0.578, 0.573, 800)["shown"]
-    assert len(mcp.compare([str(log), str(log)])["runs"]) == 2
+    assert len(mcp.compare([str(log), str(log)])["arms"]) == 2
     assert mcp.doctor(str(tmp_path / "none"))["cure"]
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import random
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from anygrpo.cli.main import main
 from anygrpo.doctor import diagnose
-from anygrpo.doctor.arms import arms, arms_text, rates, rates_text
+from anygrpo.doctor.arms import against, arms, arms_text, rates, rates_text, welch
+from anygrpo.doctor.columns import Columns, build
+from anygrpo.doctor.log import Log
+from anygrpo.doctor.seeds import grouped
+from anygrpo.doctor.student import t_quantile
 from anygrpo.doctor.synthetic import healthy, line
 from anygrpo.errors import ConfigError
 
@@ -31,3 +41,125 @@ def test_runs_that_part_half_way_are_told_apart_there() -> None:
     assert 95 <= measured[1]["parts_at"] <= 115
     assert not measured[2]["shown"]
     assert "reward/mean" in arms_text(arms([one, two, same]), "zh")
+
+
+def of(source: str, **settings: Any) -> Columns:
+    return build(Log(source, "jsonl", [{"step": 1.0, "reward": 0.5}], settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("sources", "arms_found", "how"),
+    [
+        (["r/base_seed1.jsonl", "r/base_seed2.jsonl", "r/new_seed1.jsonl"], ["base", "new"], "names"),
+        (["base-s1/log.txt", "base-s2/log.txt", "new-s1/log.txt", "new-s2/log.txt"], ["base", "new"], "names"),
+        (["a/1.log", "a/2.log", "b/1.log", "b/2.log"], ["a", "b"], "names"),
+        (["lr_1e-6_1.log", "lr_1e-6_2.log", "lr_1e-7_1.log", "lr_1e-7_2.log"], ["lr_1e-6", "lr_1e-7"], "names"),
+        (["x_20260101_101112.log", "x_20260102_090807.log", "y_20260103_010203.log"], ["x", "y"], "names"),
+        (["w/a/p/state.json", "w/a/q/state.json", "w/b/p/state.json", "w/b/r/state.json"], ["a", "b"], "folders"),
+        (["t.csv: grpo-1", "t.csv: grpo-2", "t.csv: ppo-1", "t.csv: ppo-2"], ["grpo", "ppo"], "names"),
+        (["one.log", "two.log"], ["one", "two"], "each run by itself"),
+        (["lr_1e-6.log", "lr_1e-7.log"], ["lr_1e-6", "lr_1e-7"], "each run by itself"),
+    ],
+)
+def test_arms_are_found_by_names_and_folders(sources: list[str], arms_found: list[str], how: str) -> None:
+    found, by = grouped([of(s) for s in sources])
+    assert (list(found), by) == (arms_found, how)
+
+
+def test_groups_and_settings_come_before_names_and_what_is_stated_before_all() -> None:
+    runs = [of(f"x{i}.log", **{"wandb.group": g}) for i, g in enumerate("aabb")]
+    assert grouped(runs)[0] == {"a": [0, 1], "b": [2, 3]}
+    common = {"model": "m", "beta": 0.0, "output_dir": "o"}
+    runs = [of(f"{c}.log", **common, seed=i, lr=lr) for c, i, lr in zip("pqrs", (1, 2, 1, 2), (1e-6, 1e-6, 5e-6, 5e-6))]
+    assert grouped(runs) == ({"lr=1e-06": [0, 1], "lr=5e-06": [2, 3]}, "settings")
+    assert grouped(runs, ["u", "v", "v", "v"]) == ({"u": [0], "v": [1, 2, 3]}, "stated")
+    with pytest.raises(ConfigError, match="one arm"):
+        grouped(runs, ["u"] * 4)
+
+
+def test_student_against_tables() -> None:
+    for freedom, level, value in ((1, 0.975, 12.7062), (4, 0.975, 2.77645), (9, 0.995, 3.24984), (30, 0.8, 0.85377)):
+        assert t_quantile(freedom, level) == pytest.approx(value, rel=1e-5)
+    assert t_quantile(float("inf")) == pytest.approx(1.959964, abs=1e-6)
+
+
+def test_welch_by_hand() -> None:
+    """Variances 1 and 4 of three each: se = sqrt(5/3), freedom = (5/3)^2 / ((1/3)^2 / 2 + (4/3)^2 / 2) = 2.941."""
+    error, freedom = welch([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    assert error == pytest.approx((5 / 3) ** 0.5)
+    assert freedom == pytest.approx(2.941, abs=1e-3)
+    assert welch([1.0, 2.0, 3.0], [9.0]) == (pytest.approx((4 / 3) ** 0.5), 2.0)
+
+
+def runs_of_seeds(gap: float, seed: int, between: float = 0.02) -> tuple[list[Columns], list[Columns]]:
+    rng = random.Random(seed)
+    sides = []
+    for shift in (0.0, gap):
+        level = [0.4 + shift + rng.gauss(0, between) for _ in range(3)]
+        sides.append(
+            [
+                build(Log(str(x), "jsonl", [{"step": float(i), "reward": x + rng.gauss(0, 0.01)} for i in range(40)]))
+                for x in level
+            ]
+        )
+    return sides[0], sides[1]
+
+
+def test_over_seeds_equal_arms_are_told_apart_in_one_of_twenty() -> None:
+    """Rows alone would tell them apart nearly always: within a run the noise is half of that between seeds."""
+    wrong = rows_wrong = 0
+    for seed in range(200):
+        a, b = runs_of_seeds(0.0, seed)
+        sides = [[(r, s) for r in side if (s := r.get("reward/mean"))] for side in (a, b)]
+        found = against(sides[0], sides[1])
+        wrong += found["shown"]
+        rows_wrong += against(sides[0][:1], sides[1][:1])["shown"]
+        assert found["covers"] == "seeds"
+    assert wrong <= 18  # .05 x 200 and two standard errors
+    assert rows_wrong > 100
+
+
+def test_more_seeds_that_would_show_the_difference() -> None:
+    a, b = runs_of_seeds(0.02, 5)
+    found = arms([*a, *b], ["a"] * 3 + ["b"] * 3)["measures"]["reward/mean"][1]
+    assert found["shown"] == (found["interval"][0] > 0 or found["interval"][1] < 0)
+    assert found["resolution"] > 0
+    assert found["seeds_needed"] is None or found["seeds_needed"] >= 2
+    a, b = runs_of_seeds(0.3, 6)
+    far = arms([*a, *b], ["a"] * 3 + ["b"] * 3)["measures"]["reward/mean"][1]
+    assert far["shown"]
+    assert far["seeds_needed"] <= 3
+
+
+def write(path: Path, level: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(str(path.name) + str(level))
+    rows = [
+        {"step": i, "reward": level + rng.gauss(0, 0.01) + (0.2 if level > 0.5 and i > 50 else 0)} for i in range(100)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+def test_the_command_groups_foreign_logs_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arm, level in (("base", 0.4), ("new", 0.51)):
+        for seed in (1, 2, 3):
+            write(tmp_path / arm / f"{seed}.jsonl", level + 0.005 * seed)
+    paths = [str(p) for p in sorted(tmp_path.rglob("*.jsonl"))]
+    assert main(["compare", *paths, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(a["arm"], len(a["runs"])) for a in found["arms"]] == [("base", 3), ("new", 3)]
+    other = found["measures"]["reward/mean"][1]
+    assert other["covers"] == "seeds"
+    assert other["shown"]
+    assert main(["compare", "--arm", f"x={tmp_path}/base/*", "--arm", f"y={tmp_path}/new/*", "--lang", "zh"]) == 0
+    text = capsys.readouterr().out
+    assert "分组依据：指定" in text
+    assert "3 个种子" in text
+    assert main(["compare", "--arm", "x=nowhere/*", "--arm", "y=z"]) == 2
+
+
+def test_a_table_with_a_column_a_run_is_compared_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{i},{0.4 + 0.001 * (i % 7)},{0.6 + 0.001 * (i % 5)}" for i in range(60)]
+    (tmp_path / "x.csv").write_text("Step,a - train/reward,b - train/reward\n" + "\n".join(lines))
+    assert main(["compare", str(tmp_path / "x.csv")]) == 0
+    assert "differs" in capsys.readouterr().out

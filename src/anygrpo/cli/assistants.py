@@ -43,11 +43,15 @@ def autopsy(note: str, lang: str = "en") -> dict[str, Any]:
 
 
 def compare(paths: list[str]) -> dict[str, Any]:
-    """Two or more logs side by side: each measure's difference with its error, and the step where they part."""
-    from anygrpo.doctor import diagnose_log, read
-    from anygrpo.doctor.arms import arms
+    """Two or more logs side by side: each measure's difference with its interval, and the step where they part.
 
-    return answered(lambda: arms([diagnose_log(read(path)).run for path in paths]))
+    Logs that are seeds of one arm are taken together: by wandb's groups, settings, names or folders.
+    """
+    from anygrpo.doctor import diagnose_log
+    from anygrpo.doctor.arms import arms
+    from anygrpo.doctor.readers import read_all
+
+    return answered(lambda: arms([diagnose_log(log).run for path in paths for log in read_all(path)]))
 
 
 def compare_rates(a: float, b: float, n: int) -> dict[str, Any]:

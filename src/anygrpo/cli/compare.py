@@ -23,6 +23,13 @@ def add_parser(commands: Any) -> None:
         metavar="RUN",
         help="two run folders; the runs of two recipes over their seeds (A/* B/*); or logs of any framework",
     )
+    parser.add_argument(
+        "--arm",
+        action="append",
+        default=[],
+        metavar="NAME=GLOB",
+        help="logs that are seeds of one arm; else they are found by wandb groups, settings, names or folders",
+    )
     parser.add_argument("--a", type=float, dest="rate_a", metavar="X", help="a rate, as .578: no runs needed")
     parser.add_argument("--b", type=float, dest="rate_b", metavar="X", help="the rate to compare it with")
     parser.add_argument("--n", type=int, metavar="N", help="questions that each rate was measured on")
@@ -38,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     """Compare and print. A part that these runs do not allow is left out with its reason."""
     if args.rate_a is not None or args.rate_b is not None:
         return two_rates(args)
-    if len(args.runs) < 2:
+    if args.arm:
+        return logs(args)
+    if len(args.runs) < 2 and not (args.runs and Path(args.runs[0]).is_file()):
         raise ConfigError("compare needs two runs", "give RUN_A RUN_B, or bare rates: --a .578 --b .573 --n 800")
     if any(not (Path(path) / "config.toml").is_file() for path in args.runs):
         return logs(args)
@@ -131,18 +140,28 @@ def two_rates(args: argparse.Namespace) -> int:
 
 
 def logs(args: argparse.Namespace) -> int:
-    """Logs of any framework side by side: where they part, and what each measure's difference is worth."""
-    from anygrpo.doctor import diagnose_log, read
-    from anygrpo.doctor.arms import arms, arms_text
+    """Logs of any framework side by side, seeds of one arm together: what each difference is worth, where they part.
 
-    runs = []
-    for path in args.runs:
+    Raises:
+        ConfigError: fewer than two runs.
+    """
+    from anygrpo.doctor import diagnose_log
+    from anygrpo.doctor.arms import arms, arms_text
+    from anygrpo.doctor.readers import read_all
+    from anygrpo.doctor.seeds import stated_arms
+
+    runs, labels = [], list[str]()
+    for label, path in [("", run) for run in args.runs] + stated_arms(args.arm):
         try:
-            runs.append(diagnose_log(read(path)).run)
+            found = read_all(path)
         except DataError as error:
             raise DataError(f"{path} holds no run: {error.what}", "give run folders or logs") from None
-    found = arms(runs)
-    print(json.dumps(found, ensure_ascii=False, indent=2) if args.json else arms_text(found, args.lang))
+        runs += [diagnose_log(log).run for log in found]
+        labels += [label or str(path)] * len(found)
+    if len(runs) < 2:
+        raise ConfigError("compare needs two runs", "give RUN_A RUN_B, or bare rates: --a .578 --b .573 --n 800")
+    compared = arms(runs, labels if args.arm else ())
+    print(json.dumps(compared, ensure_ascii=False, indent=2) if args.json else arms_text(compared, args.lang))
     return 0
 
 

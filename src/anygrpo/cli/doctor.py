@@ -67,9 +67,10 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         DataError: a path that holds no log.
     """
-    from anygrpo.doctor import diagnose_log, read
+    from anygrpo.doctor import diagnose_log
     from anygrpo.doctor.configs import read_settings
     from anygrpo.doctor.pair import compared
+    from anygrpo.doctor.readers import read_all
 
     if args.rules:
         return list_rules(args.lang, args.json)
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         from anygrpo.doctor.follow import follow
 
         return follow(args.paths[0], mapping, settings, args.lang, args.on_serious, args.every)
-    diagnoses = compared([diagnose_log(read(path), mapping, settings) for path in args.paths])
+    diagnoses = compared([diagnose_log(log, mapping, settings) for path in args.paths for log in read_all(path)])
     if args.save_map:
         write(args.save_map, json.dumps(diagnoses[0].run.map(), ensure_ascii=False, indent=2) + "\n", "--save-map")
     if args.plan:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.series import Series, mean, normal_tail
+from anygrpo.doctor.evidence.progress import outcomes
+from anygrpo.doctor.seeds import grouped
+from anygrpo.doctor.series import Series, mean, normal_tail, std
+from anygrpo.doctor.student import t_quantile
 from anygrpo.errors import ConfigError
 
 MEASURES = (
@@ -59,61 +63,176 @@ def rates_text(found: dict[str, Any], lang: str = "en") -> str:
     return "\n".join([head, word] + ([more] if found["questions_needed"] else []))
 
 
-def arms(runs: list[Columns]) -> dict[str, Any]:
-    """Each run's measures, and against the first run: last quarters' difference, its error, and where they part."""
-    out: dict[str, Any] = {"runs": [{"source": r.source, "rows": r.rows} for r in runs], "measures": {}}
-    for name in MEASURES:
-        found = [(run, s) for run in runs if (s := run.get(name))]
-        if len(found) != len(runs):
+def arms(runs: list[Columns], stated: Sequence[str] = ()) -> dict[str, Any]:
+    """Arms over their seeds (`seeds.grouped`), each measure against the first arm: difference, interval, resolution,
+    and the step from which they part.
+
+    Args:
+        stated: an arm's name for each run; else they are found by wandb's groups, settings, names or folders.
+
+    Raises:
+        ConfigError: fewer than two arms were stated.
+    """
+    found, how = grouped(runs, stated)
+    out: dict[str, Any] = {
+        "arms": [
+            {"arm": name, "runs": [{"source": runs[i].source, "rows": runs[i].rows} for i in places]}
+            for name, places in found.items()
+        ],
+        "grouped_by": how,
+        "measures": {},
+    }
+    for name in (*MEASURES, *sorted({f"eval/{k}" for run in runs for k in outcomes(run)})):
+        sides = [[(runs[i], s) for i in places if (s := runs[i].get(name))] for places in found.values()]
+        if not all(sides):
             continue
-        base = found[0][1]
-        out["measures"][name] = [{"last": s.last, **({} if s is base else against(base, s, runs[0]))} for _, s in found]
+        out["measures"][name] = [
+            described(side) | ({} if side is sides[0] else against(sides[0], side, len(sides) - 1)) for side in sides
+        ]
     return out
 
 
-def against(base: Series, other: Series, run: Columns) -> dict[str, Any]:
-    """The difference of last quarters with rows that resemble each other counted once, and the step where they part."""
-    error = math.sqrt(sum(s.noise**2 * s.inertia / s.quarter_size for s in (base, other)))
-    gap = other.last - base.last
+Side = list[tuple[Columns, Series]]
+"""The runs of one arm that logged a measure."""
+
+
+def described(side: Side) -> dict[str, Any]:
+    levels = [s.last for _, s in side]
+    return {"last": mean(levels), "seeds": len(levels)} | ({"between": spread(levels)} if len(levels) > 1 else {})
+
+
+def against(base: Side, other: Side, pairs: int = 1) -> dict[str, Any]:
+    """The difference of last quarters. Over seeds: Welch's t interval, all `pairs` of them at once (Bonferroni). Single
+    runs: from their rows, those that resemble each other counted once; that covers no other seed.
+    """
+    levels = [[s.last for _, s in side] for side in (base, other)]
+    gap = mean(levels[1]) - mean(levels[0])
+    seeds = sum(map(len, levels)) > 2 and any(spread(x) > 0 for x in levels)
+    error, freedom = welch(*levels) if seeds else (of_rows(base[0][1], other[0][1]), math.inf)
+    reach = t_quantile(freedom, 1 - 0.025 / pairs)
     return {
         "difference": gap,
         "standard_error": error,
-        "shown": abs(gap) > 2 * error,
-        "parts_at": parting(base, other, run),
+        "interval": [gap - reach * error, gap + reach * error],
+        "shown": abs(gap) > reach * error,
+        "covers": "seeds" if seeds else "rows",
+        "resolution": (reach + t_quantile(freedom, 0.8)) * error,
+        "seeds_needed": seeds_needed(gap, levels, pairs) if seeds else None,
+        "parts_at": parting(base, other),
     }
 
 
-def parting(base: Series, other: Series, run: Columns, width: int = 10) -> float | None:
-    """The first step from which the runs' trailing means stay over 3 standard errors apart, in rows of the first."""
-    n = min(len(base), len(other))
-    if n < 2 * width:
+def spread(levels: list[float]) -> float:
+    """Standard deviation over seeds; 0 where they differ by rounding only."""
+    return std(levels) if max(levels) - min(levels) > 1e-9 * max(map(abs, levels)) else 0.0
+
+
+def of_rows(base: Series, other: Series) -> float:
+    return math.sqrt(sum(s.noise**2 * s.inertia / s.quarter_size for s in (base, other)))
+
+
+def welch(a: list[float], b: list[float]) -> tuple[float, float]:
+    """(standard error, degrees of freedom) of a difference of means; an arm of one run varies as the other."""
+    spreads = [spread(x) if len(x) > 1 else spread(y) for x, y in ((a, b), (b, a))]
+    parts = [s * s / len(x) for s, x in zip(spreads, (a, b))]
+    total = sum(parts)
+    if min(len(a), len(b)) == 1:
+        return math.sqrt(total), max(len(a), len(b)) - 1.0
+    return math.sqrt(total), total**2 / sum(p * p / (len(x) - 1) for p, x in zip(parts, (a, b)) if p)
+
+
+def seeds_needed(gap: float, levels: list[list[float]], pairs: int, most: int = 1000) -> int | None:
+    """Seeds of each arm that would show a difference of this size (80% power); None beyond `most`."""
+    typical = math.sqrt(mean([spread(x) ** 2 for x in levels if len(x) > 1]))
+    for n in range(2, most):
+        reach = t_quantile(2.0 * n - 2, 1 - 0.025 / pairs) + t_quantile(2.0 * n - 2, 0.8)
+        if reach * typical * math.sqrt(2 / n) <= abs(gap):
+            return n
+    return None
+
+
+def parting(base: Side, other: Side) -> float | None:
+    """The first step from which the arms' curves stay over 3 standard errors apart, at steps of the first run.
+
+    Curves are trailing means over a twentieth of a run (10 rows at least), averaged over seeds. The error is that of
+    their rows and, over seeds, the spread between them, whichever is larger.
+    """
+    sides = [[curve(run, s) for run, s in side] for side in (base, other)]
+    if any(c is None for side in sides for c in side):
         return None
-    error = 3 * math.sqrt(sum(s.noise**2 * s.inertia for s in (base, other)) / width)
-    apart = [
-        abs(mean(base.values[i - width : i]) - mean(other.values[i - width : i])) > error for i in range(width, n + 1)
-    ]
-    if not apart[-1] or error == 0:
+    curves = [[c for c in side if c is not None] for side in sides]
+    end = min(c[-1][0] for side in curves for c in side)
+    grid = [step for step, _ in curves[0][0] if step <= end and all(c[0][0] <= step for side in curves for c in side)]
+    if len(grid) < 2:
         return None
-    first = next((i for i in range(len(apart) - 1, 0, -1) if not apart[i - 1]), 0)
-    row = base.rows[first + width - 1]
-    return run.steps.get(row, float(row))
+    heights = [[at(c, grid) for c in side] for side in curves]
+    rows = sum(mean([s.noise**2 * s.inertia / width(s) for _, s in side]) / len(side) for side in (base, other))
+    between = sum(mean([std(list(col)) ** 2 for col in zip(*side)]) / len(side) for side in heights if len(side) > 1)
+    limit = 3 * math.sqrt(max(rows, between))
+    means = [[mean(list(col)) for col in zip(*side)] for side in heights]
+    apart = [abs(x - y) > limit for x, y in zip(*means)]
+    if not apart[-1] or limit == 0:
+        return None
+    return grid[next((i for i in range(len(apart) - 1, 0, -1) if not apart[i - 1]), 0)]
+
+
+def width(s: Series) -> int:
+    return max(10, len(s) // 20)
+
+
+def curve(run: Columns, s: Series) -> list[tuple[float, float]] | None:
+    """(step, trailing mean) of one run; None where it is too short."""
+    wide = width(s)
+    if len(s) < 2 * wide:
+        return None
+    smooth = s.smooth(wide)
+    return [(run.steps.get(r, float(r)), x) for r, x in zip(s.rows, smooth)][wide - 1 :]
+
+
+def at(points: list[tuple[float, float]], grid: list[float]) -> list[float]:
+    """The curve's latest height at each step of the grid."""
+    out, i = list[float](), 0
+    for step in grid:
+        while i + 1 < len(points) and points[i + 1][0] <= step:
+            i += 1
+        out.append(points[i][1])
+    return out
 
 
 def arms_text(found: dict[str, Any], lang: str = "en") -> str:
+    """One statement a line."""
     zh = lang == "zh"
-    out = [f"{chr(65 + i)}: {r['source']} ({r['rows']})" for i, r in enumerate(found["runs"])]
-    for name, arm in found["measures"].items():
-        line = f"{name}: A {arm[0]['last']:.4g}"
-        for i, other in enumerate(arm[1:], 1):
-            word = (
-                ("有差别" if zh else "differs") if other["shown"] else ("看不出差别" if zh else "not shown to differ")
-            )
-            at = (
-                ""
-                if other["parts_at"] is None
-                else f", {'从第' if zh else 'from step'} {other['parts_at']:g}{' 步起' if zh else ''}"
-            )
-            gap = f"{other['difference']:+.3g} ± {other['standard_error']:.2g}"
-            line += f"; {chr(65 + i)} {other['last']:.4g} ({gap}: {word}{at})"
-        out.append(line)
+    ways = {"stated": "指定", "wandb group": "wandb 的 group", "settings": "设置", "names": "名称", "folders": "文件夹",
+            "each run by itself": "每次运行各自一组"}  # fmt: skip
+    how = found["grouped_by"]
+    out = [f"分组依据：{ways[how]}" if zh else f"grouped by: {how}"]
+    for i, arm in enumerate(found["arms"]):
+        runs = ", ".join(f"{r['source']} ({r['rows']})" for r in arm["runs"])
+        out.append(f"{chr(65 + i)} = {arm['arm']}: {runs}")
+    for name, sides in found["measures"].items():
+        out.append(f"{name}: " + "; ".join(side_text(chr(65 + i), side, zh) for i, side in enumerate(sides)))
+    covers = {side.get("covers") for sides in found["measures"].values() for side in sides[1:]}
+    if covers == {"rows"}:
+        out.append(
+            "区间只覆盖各行的噪声，不覆盖随机种子：每组跑三个以上种子"
+            if zh
+            else "the intervals cover the noise of rows, not of seeds: run three seeds or more of each"
+        )
     return "\n".join(out)
+
+
+def side_text(letter: str, side: dict[str, Any], zh: bool) -> str:
+    spread = f" ± {side['between']:.2g}" if "between" in side else ""
+    count = f", {side['seeds']} {'个种子' if zh else 'seeds'}" if side["seeds"] > 1 else ""
+    line = f"{letter} {side['last']:.4g}{spread}{count}"
+    if "difference" not in side:
+        return line
+    low, high = side["interval"]
+    word = ("有差别" if zh else "differs") if side["shown"] else ("看不出差别" if zh else "not shown to differ")
+    line += f" ({side['difference']:+.3g} [{low:+.3g}, {high:+.3g}]: {word}"
+    line += f"{'，可分辨' if zh else '; could show'} {side['resolution']:.2g}"
+    if side["seeds_needed"] and not side["shown"]:
+        line += f"{'，需种子' if zh else '; seeds needed'} {side['seeds_needed']}"
+    if side["parts_at"] is not None:
+        line += f"，从第 {side['parts_at']:g} 步起" if zh else f", from step {side['parts_at']:g}"
+    return line + ")"

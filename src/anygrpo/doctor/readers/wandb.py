@@ -12,6 +12,7 @@ from anygrpo.doctor.readers import wire
 HEADER = b":W&B"
 HISTORY, SUMMARY, CONFIG, RUN, EXIT = 2, 3, 5, 17, 18  # fields of wandb_internal.Record
 KEY, NESTED, VALUE = 1, 2, 16  # fields of HistoryItem, SummaryItem, ConfigItem
+OF_RUN = {6: "wandb.group", 8: "wandb.name"}  # fields of RunRecord
 INTERNAL = ("_wandb", "_timestamp", "_runtime")
 
 
@@ -41,6 +42,8 @@ def read(path: Path, source: str) -> Log:
                 for inner, inner_kind, value in wire.fields(message):
                     if inner == 4 and inner_kind == 2:
                         settings(log, items(cast(bytes, value), 1))
+                    elif inner in OF_RUN and inner_kind == 2 and value:
+                        log.settings[OF_RUN[inner]] = cast(bytes, value).decode("utf-8", "replace")
     return log
 
 

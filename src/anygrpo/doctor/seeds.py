@@ -1,0 +1,128 @@
+"""Which of several runs are one arm over its seeds: stated, by wandb's group, by their settings, names or folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from anygrpo.doctor.columns import Columns
+from anygrpo.errors import ConfigError
+
+Arms = dict[str, list[int]]
+"""arm -> places of its runs."""
+
+STAMP = re.compile(r"[-_. ]?(?:19|20)\d{2}-?\d{2}-?\d{2}(?:[-_T ]?\d{2}[-:h]?\d{2}(?:[-:m]?\d{2})?)?")
+SEEDS = (
+    re.compile(r"(?<![a-z])(?:random[-_]?)?(?:seed|sd|s|rep|repeat|trial|run|fold)[-_=]?\d+(?![a-z0-9])", re.I),
+    re.compile(r"(?:^|(?<![0-9]e)[-_. ])\d+$"),
+)
+"""What marks a seed in a name, surest first: "seed3", "s3", "run_3"; a number at the end of a name ("1e-6" is none)."""
+APART = ("seed", "name", "group", "id", "dir", "path", "folder", "time", "host", "port", "rank", "step", "job_type")
+"""Settings that may differ between the seeds of one arm."""
+SUFFIX = re.compile(r"\.(?:jsonl?|csv|tsv|log|out|txt|wandb|md|ya?ml|gz|zst|bz2|xz|\d{1,3})$", re.I)
+
+
+def grouped(runs: Sequence[Columns], stated: Sequence[str] = ()) -> tuple[Arms, str]:
+    """(arms, how they were found) of runs; every run its own arm where nothing tells.
+
+    Args:
+        stated: an arm's name for each run, from the command line; it wins.
+
+    Raises:
+        ConfigError: fewer than two arms were stated.
+    """
+    if stated:
+        arms = collected(stated)
+        if len(arms) < 2:
+            raise ConfigError(f"one arm was stated: {next(iter(arms))}", "state two: --arm A=runs/a* --arm B=runs/b*")
+        return arms, "stated"
+    ways: tuple[tuple[str, Callable[[], list[str] | None]], ...] = (
+        ("wandb group", lambda: of_setting(runs, "wandb.group")),
+        ("settings", lambda: of_settings(runs)),
+        ("names", lambda: of_names([r.source for r in runs])),
+        ("folders", lambda: of_folders([r.source for r in runs])),
+    )
+    for how, way in ways:
+        labels = way()
+        arms = collected(labels) if labels else {}
+        if 2 <= len(arms) < len(runs):
+            return arms, how
+    return {name: [i] for i, name in enumerate(unlike([r.source for r in runs]))}, "each run by itself"
+
+
+def collected(labels: Sequence[str]) -> Arms:
+    out: Arms = {}
+    for i, label in enumerate(labels):
+        out.setdefault(label, []).append(i)
+    return out
+
+
+def of_setting(runs: Sequence[Columns], name: str) -> list[str] | None:
+    found = [run.settings.get(name) for run in runs]
+    return [str(x) for x in found] if all(found) else None
+
+
+def of_settings(runs: Sequence[Columns]) -> list[str] | None:
+    """Runs whose recorded settings differ in nothing but seed, names, places and times are one arm."""
+    if not all(any("seed" in key for key in run.settings) and len(run.settings) >= 4 for run in runs):
+        return None
+    kept = [
+        {k: v for k, v in run.settings.items() if not any(word in re.split(r"[._]", k.lower()) for word in APART)}
+        for run in runs
+    ]
+    differ = sorted({k for row in kept for k in row if len({repr(other.get(k)) for other in kept}) > 1})
+    return [", ".join(f"{k}={row.get(k)}" for k in differ) for row in kept] if differ else None
+
+
+def parts_of(sources: Sequence[str]) -> list[list[str]]:
+    """The parts of each path in which the paths differ: common folders before and after are dropped."""
+    split = [[p for p in re.split(r"[\\/]|: ", str(Path(s))) if p] for s in sources]
+    while all(len(p) > 1 for p in split) and len({p[0] for p in split}) == 1:
+        split = [p[1:] for p in split]
+    while all(len(p) > 1 for p in split) and len({p[-1] for p in split}) == 1:
+        split = [p[:-1] for p in split]
+    return [[STAMP.sub("", SUFFIX.sub("", SUFFIX.sub("", part))) for part in p] for p in split]
+
+
+def of_names(sources: Sequence[str]) -> list[str] | None:
+    """The names without what marks a seed in them."""
+    parts = parts_of(sources)
+    for pattern in SEEDS:
+        labels = ["/".join(filter(None, (pattern.sub("", p).strip("-_. ") for p in row))) for row in parts]
+        if 2 <= len(set(labels)) < len(labels) and all(labels):
+            return labels
+    return None
+
+
+def of_folders(sources: Sequence[str]) -> list[str] | None:
+    parts = parts_of(sources)
+    return [row[0] for row in parts] if all(len(row) > 1 for row in parts) else None
+
+
+def unlike(sources: Sequence[str]) -> list[str]:
+    """A short name for each run, no two alike."""
+    names = ["/".join(filter(None, row)) or source for row, source in zip(parts_of(sources), sources)]
+    return names if len(set(names)) == len(names) else [f"{i + 1}: {name}" for i, name in enumerate(names)]
+
+
+def stated_arms(arms: Sequence[str]) -> list[tuple[str, Any]]:
+    """(arm, path) of "--arm A=runs/a*": globs are looked up here, so that they need no shell.
+
+    Raises:
+        ConfigError: not NAME=PATH, or a glob that matches nothing.
+    """
+    out: list[tuple[str, Any]] = []
+    for arm in arms:
+        name, sign, pattern = arm.partition("=")
+        if not sign or not name or not pattern:
+            raise ConfigError(f"--arm {arm!r} is not NAME=PATH", "write it as --arm base='runs/base*'")
+        path = Path(pattern)
+        found = sorted(path.parent.glob(path.name)) if any(c in path.name for c in "*?[") else [path]
+        if any(c in str(path.parent) for c in "*?["):
+            found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+        if not found:
+            raise ConfigError(f"--arm {arm}: nothing matches", "look at the path, and quote the glob")
+        out += [(name, p) for p in found]
+    return out
