@@ -134,9 +134,8 @@ def test_more_seeds_that_would_show_the_difference() -> None:
 def write(path: Path, level: float) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = random.Random(str(path.name) + str(level))
-    rows = [
-        {"step": i, "reward": level + rng.gauss(0, 0.01) + (0.2 if level > 0.5 and i > 50 else 0)} for i in range(100)
-    ]
+    late = 0.2 if level > 0.5 else 0.0
+    rows = [{"step": i, "reward": level + rng.gauss(0, 0.01) + late * (i > 50)} for i in range(100)]
     path.write_text("\n".join(map(json.dumps, rows)))
 
 
