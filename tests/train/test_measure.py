@@ -109,6 +109,14 @@ def test_all_rewards_alike_are_the_best_and_not_the_worst():
     assert (row["groups/live"], row["groups/all_best"], row["groups/all_worst"]) == (0.0, 1.0, 0.0)
 
 
+def test_constant_groups_are_told_apart_by_their_reward():
+    """Five groups: one at the best reward, two at the worst, one between, one with spread."""
+    rewards = torch.tensor([[3.0, 3.0], [1.0, 1.0], [1.0, 1.0], [2.0, 2.0], [1.0, 3.0]])
+    rollout = Rollout.of({}, torch.zeros(5, 2, 1), torch.ones(5, 2, 1, dtype=torch.bool), rewards=rewards)
+    row = measure.rollout_metrics(rollout)
+    assert (row["groups/live"], row["groups/all_best"], row["groups/all_worst"]) == pytest.approx((0.2, 0.2, 0.4))
+
+
 def test_a_group_without_a_valid_sample_is_no_group():
     valid = bools([[1, 1], [0, 0]])
     rewards = torch.tensor([[1.0, 0.0], [5.0, 5.0]])
@@ -233,8 +241,8 @@ def test_signs_of_groups():
     assert "advantage/one_sign" not in measure.advantage_metrics(prepared_of(rollout, torch.zeros(4, 2)))
     ones = measure.advantage_metrics(prepared_of(rollout, torch.ones(4, 2)))
     assert ones["advantage/one_sign"] == 1.0
-    minus = measure.advantage_metrics(prepared_of(rollout, -torch.ones(4, 2)))
-    assert minus["advantage/one_sign"] == 1.0
+    minus = measure.advantage_metrics(prepared_of(rollout, [[-1.0, 0.0], [-1.0, -1.0], [1.0, -1.0], [1.0, -1.0]]))
+    assert minus["advantage/one_sign"] == 0.5
 
 
 def test_advantages_of_turns_are_those_of_the_decisions_that_count():
@@ -266,9 +274,9 @@ def test_nothing_that_counts_has_no_advantage():
 
 def test_the_running_statistics_are_shown_once_there_are_some():
     rollout = Rollout.of({}, torch.zeros(1, 1, 1), bools([[[1]]]))
-    state = RunningState(mean=3.0, variance=4.0, weight=1.0)
+    state = RunningState(mean=3.0, variance=9.0, weight=1.0)
     row = measure.advantage_metrics(prepared_of(rollout, torch.zeros(1, 1), memory=state))
-    assert (row["reward/running_mean"], row["reward/running_std"]) == (3.0, 2.0)
+    assert (row["reward/running_mean"], row["reward/running_std"]) == (3.0, 3.0)
     assert "reward/running_mean" not in measure.advantage_metrics(
         prepared_of(rollout, torch.zeros(1, 1), memory=RunningState())
     )
