@@ -9,7 +9,7 @@ import pytest
 
 from anygrpo.errors import ConfigError
 from anygrpo.train.folder import JsonlSink, cut_after, read_rows
-from anygrpo.train.trackers import build_sink
+from anygrpo.train.trackers import build_sink, run_id
 from anygrpo.watch.progress import ProgressLine
 
 
@@ -88,7 +88,10 @@ class FakeWandb:
         assert step is None or step >= 0
         self.rows.append(row)
 
-    def finish(self): ...
+    finished = 0
+
+    def finish(self):
+        self.finished += 1
 
 
 def test_wandb_keeps_the_row_before_the_first_step_and_steps_taken_again(tmp_path, monkeypatch):
@@ -114,3 +117,50 @@ def test_run_ids_do_not_collide_and_last(tmp_path, monkeypatch):
     assert first != second
     assert first == again
     assert first.startswith("toy-1-")
+
+
+def test_what_wandb_is_told(tmp_path, monkeypatch):
+    fake = FakeWandb()
+    monkeypatch.setitem(__import__("sys").modules, "wandb", fake)
+    sink = build_sink("wandb", tmp_path, "project", "name", {"a": 1})
+    ((made,), known) = fake.made, json.loads((tmp_path / "trackers.json").read_text())
+    told = {"project": "project", "name": "name", "dir": str(tmp_path), "config": {"a": 1}, "resume": "allow"}
+    assert made == told | {"id": known["wandb"]}
+    assert fake.metrics == [("step", {}), ("*", {"step_metric": "step"})]
+    sink.write({"step": 3, "a": 1.0, "b": True, "c": "text", "d": 2})
+    assert fake.rows == [{"a": 1.0, "d": 2, "step": 3}]
+    sink.close()
+    assert fake.finished == 1
+
+
+def test_what_trackio_is_told(tmp_path, monkeypatch):
+    class Trackio(FakeWandb):
+        def log(self, row, step=None):
+            self.rows.append((row, step))
+
+    fake = Trackio()
+    monkeypatch.setitem(__import__("sys").modules, "trackio", fake)
+    sink = build_sink("trackio", tmp_path, "project", "name", {"a": 1})
+    known = json.loads((tmp_path / "trackers.json").read_text())
+    assert fake.made == [{"project": "project", "name": known["trackio"], "config": {"a": 1}, "resume": "allow"}]
+    sink.write({"step": -1, "a": 1.0, "b": False})
+    assert fake.rows == [({"a": 1.0}, -1)]
+    sink.close()
+    assert fake.finished == 1
+
+
+def test_an_id_is_of_the_folder_and_kept_for_each_tracker(tmp_path):
+    folder = tmp_path / ("an odd name" + "x" * 100)
+    folder.mkdir()
+    first = run_id(folder, "wandb")
+    word, _, token = first.rpartition("-")
+    assert word == ("an-odd-name" + "x" * 100)[:80]
+    assert len(token) == 8
+    assert run_id(folder, "trackio") != first
+    assert run_id(folder, "wandb") == first
+    assert set(json.loads((folder / "trackers.json").read_text())) == {"wandb", "trackio"}
+    for broken in ("[]", "{", '{"wandb": 3}'):
+        (folder / "trackers.json").write_text(broken)
+        again = run_id(folder, "wandb")
+        assert again != first
+        assert run_id(folder, "wandb") == again
