@@ -129,7 +129,7 @@ def dry_runs(folder: Path, count: int, seed: int) -> Counter[int]:
         file.write_text(tomli_w.dumps(table))
         said = io.StringIO()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-            code = main(["train", str(file), "--dry-run", *(["--all"] if rng.random() < 0.3 else [])])
+            code = main(["train", str(file), "--dry-run", *(["--all", "--trial", "0"] if rng.random() < 0.3 else [])])
         ended[code] += 1
         assert code in (0, 2, 3), f"{said.getvalue()}\n{file.read_text()}"
         assert (code == 0) == ("anygrpo: " not in said.getvalue()), said.getvalue()

@@ -13,6 +13,7 @@ from anygrpo.families import family_of, resolve
 from anygrpo.recipe.load import dump_recipe, load_recipe, sources
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.semantics import semantics
+from anygrpo.spoken import say
 
 
 def add_parser(commands: Any) -> None:
@@ -24,7 +25,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("recipe", nargs="?", help="a .toml file")
     parser.add_argument("--resume", metavar="FOLDER", help="continue this run from its newest complete checkpoint")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and what follows from it")
-    parser.add_argument("--all", action="store_true", help="with --dry-run: every value in force, and its source")
+    parser.add_argument("--all", action="store_true", help="with --dry-run: every value, its source, and a forecast")
+    parser.add_argument(
+        "--trial",
+        type=int,
+        metavar="STEPS",
+        help="with --dry-run: forecast hours, memory and disk from this many real steps of each stage at least "
+        "(3 with --all; 0: none)",
+    )
     parser.add_argument("--doctor", choices=("off", "watch", "act"), help="the live doctor's mode")
     parser.add_argument("--quiet", action="store_true", help="no progress line")
     parser.set_defaults(takes_flags=True)
@@ -35,13 +43,15 @@ def run(args: argparse.Namespace) -> int:
     if (args.recipe is None) == (args.resume is None):
         raise ConfigError("give either a recipe or --resume FOLDER")
     flags = [*args.flags, *(["--doctor.mode", args.doctor] if args.doctor else [])]
-    if args.all and not args.dry_run:
-        raise ConfigError("--all shows what --dry-run resolves", "give both")
+    for flag, given in (("--all", args.all), ("--trial", args.trial is not None)):
+        if given and not args.dry_run:
+            raise ConfigError(f"{flag} goes with --dry-run", "give both")
     if args.dry_run:
         path = args.recipe or Path(args.resume) / "config.toml"
         recipe = load_recipe(path, flags)
         print(_with_sources(path, flags) if args.all else dump_recipe(recipe))
-        return _dry_run(recipe)
+        _derived(recipe)
+        return _tried(recipe, (3 if args.all else 0) if args.trial is None else args.trial)
     from anygrpo.train import snapshot
     from anygrpo.train.build import new_run, resumed_run
     from anygrpo.train.distributed import process_group
@@ -68,7 +78,28 @@ def _with_sources(path: str | Path, flags: list[str]) -> str:
     return "\n".join(f"{f'{k} = {v}':<{wide + 3}}  # {source}" for k, (v, source) in found.items()) + "\n"
 
 
-def _dry_run(recipe: Recipe) -> int:
+def _tried(recipe: Recipe, steps: int) -> int:
+    """The user's own functions looked up, and a forecast from a trial of `steps` steps (0: none).
+
+    Raises:
+        ConfigError, DataError: a function that is not there.
+        TrainingError: the trial failed, so the run would.
+    """
+    from anygrpo.core.named_code import look_up
+
+    if found := look_up(recipe):
+        print(f"# {say('found', '已找到')}: {', '.join(found)}")
+    if steps <= 0:
+        return 0
+    from anygrpo.watch.forecast import forecast, lines
+    from anygrpo.watch.trial import measured
+
+    trial = measured(recipe, steps)
+    print("\n".join(f"# {line}" for line in lines(forecast(trial, recipe), trial)))
+    return 0
+
+
+def _derived(recipe: Recipe) -> None:
     """Derived numbers; nothing is loaded."""
     for stage in recipe.resolved_stages():
         a = stage.algorithm
@@ -94,4 +125,3 @@ def _dry_run(recipe: Recipe) -> int:
     family = family_of(recipe.policy.kind)
     if family is not None and family.memory is not None:
         print("# " + json.dumps(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))
-    return 0

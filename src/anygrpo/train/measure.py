@@ -196,5 +196,10 @@ def memory_gb() -> float:
     """Peak memory of this process: the device's where there is one, else resident."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**30
+    return resident_gb()
+
+
+def resident_gb() -> float:
+    """Peak resident memory of this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**30 if sys.platform == "darwin" else 2**20)

@@ -1,0 +1,112 @@
+"""What `--dry-run --trial` forecasts: by hand, of a toy's real steps, and beside whole runs of three families."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from runs import table, toml_of
+
+from anygrpo.cli.main import main
+from anygrpo.errors import TrainingError
+from anygrpo.recipe.load import parse_recipe
+from anygrpo.watch import trial
+from anygrpo.watch.forecast import forecast, seconds_of
+from anygrpo.watch.trial import StageTrial, Trial, measured
+
+ROOT = Path(__file__).parents[2]
+
+
+def a_trial(**other) -> Trial:
+    stage = StageTrial(100, 4, 10, 10, seconds=[9.0, 2.0, 4.0, 2.0], measured=[True, False, True, False])
+    given = {
+        "stages": [stage], "start": 5.0, "evaluations": [3.0, 5.0], "checkpoint": 0.5, "end": 2.0,
+        "memory_gb": 1.5, "device_gb": None, "checkpoint_bytes": 1000, "row_bytes": 10.0, "samples_bytes": 20.0,
+        "evaluation_bytes": 30.0, "other_bytes": 7,
+    }  # fmt: skip
+    return Trial(**given | other)
+
+
+def test_seconds_of_a_stage_by_hand():
+    """The first step 9, nine more that measure at 4, ninety others at 2."""
+    assert seconds_of(a_trial().stages[0]) == 9 + 9 * 4 + 90 * 2
+
+
+def test_where_only_the_first_step_measured_it_stands_for_the_others():
+    assert seconds_of(StageTrial(100, 0, 10, 0, [9.0, 2.0, 2.0], [True, False, False])) == 10 * 9 + 90 * 2
+    assert seconds_of(StageTrial(1, 0, 1, 0, [9.0], [True])) == 9
+    assert seconds_of(StageTrial(0, 0, 0, 0)) == 0
+
+
+def test_a_run_by_hand():
+    recipe = parse_recipe(table(training={"steps": 100, "checkpoint_every": 30, "keep_checkpoints": 2}))
+    made = forecast(a_trial(), recipe)
+    assert made.parts == {"start": 5, "steps": 225, "evaluations": 16, "checkpoints": (3 + 2) * 0.5, "end": 2}
+    assert made.seconds == 250.5
+    assert made.disk_bytes == 3 * 1000 + 101 * 10 + 10 * 20 + 5 * 30 + 7
+    assert made.memory_gb == 1.5
+    assert forecast(a_trial(device_gb=7.0), recipe).memory_gb == 7
+
+
+def test_a_trial_takes_the_first_steps_and_the_last_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stages = [{"name": "a", "steps": 4000}, {"name": "b", "steps": 2}]
+    doctor = {"mode": "act"}  # which must not steer
+    recipe = parse_recipe(table(tmp_path / "run", stages=stages, evaluation={"every": 500}, doctor=doctor))
+    found = measured(recipe, 3)
+    first, second = found.stages
+    assert (first.steps, first.evaluations, first.measuring) == (4000, 8, 400)
+    assert 3 <= len(first.seconds) <= 4000
+    assert sum(first.seconds) < 2 * trial.LEAST_SECONDS
+    assert first.measured[:2] == [True, False]
+    assert (second.steps, len(second.seconds), second.evaluations) == (2, 2, 1)
+    assert found.checkpoint_bytes > 100
+    assert 0.1 < found.memory_gb < 4
+    assert found.start > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_that_fails_says_why(tmp_path):
+    (tmp_path / "mine.py").write_text("def policy(seed):\n    return 3\n")
+    recipe = parse_recipe(table(policy={"kind": "python", "function": f"{tmp_path}/mine.py:policy"}))
+    with pytest.raises(TrainingError, match="returned"):
+        measured(recipe, 3)
+
+
+def test_the_command_line_forecasts_and_starts_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trial, "LEAST_SECONDS", 0.0)
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
+    assert main(["train", str(recipe), "--dry-run", "--trial", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "# forecast: " in out
+    assert "from 10 steps" in out  # the subprocess has its own seconds: all ten are short
+    assert not (tmp_path / "run").exists()
+    assert main(["train", str(recipe), "--trial", "2"]) == 2
+    assert "--dry-run" in capsys.readouterr().err
+
+
+def test_no_trial_where_none_is_asked_for(tmp_path, capsys):
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
+    for words in (["--dry-run"], ["--dry-run", "--all", "--trial", "0"]):
+        assert main(["train", str(recipe), *words]) == 0
+        assert "forecast" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recipes/selection/digits_vqa.toml", "--stages.1.steps", "200"],
+        ["recipes/diffusion/digits.toml", "--training.steps", "40"],
+        ["recipes/llm/demo.toml", "--training.steps", "16"],
+    ],
+    ids=["selection", "diffusion", "llm"],
+)
+def test_a_forecast_is_within_a_quarter_of_the_run(words, monkeypatch):
+    """On a machine that does nothing else meanwhile."""
+    import forecast as bench  # bench/forecast.py
+
+    monkeypatch.chdir(ROOT)
+    for what, (said, real) in bench.compared(words[0], words[1:]).items():
+        assert said == pytest.approx(real, rel=0.25), what
