@@ -220,9 +220,7 @@ def test_a_dry_run_takes_what_comes_out(here, capsys, monkeypatch, arguments):
     assert main(["adopt", *arguments]) == 0
     out = capsys.readouterr().out
     assert "anygrpo train adopted.toml --dry-run" in out
-    (here / "score.py").write_text(
-        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    ...\n"
-    )
+    (here / "score.py").write_text("def compute_score(data_source, solution_str, ground_truth):\n    ...\n")
     ended = main(["train", "adopted.toml", "--dry-run", "--policy.model", "some/model"])
     if arguments[0].startswith("algorithm"):  # verl's own reward, which a dry run looks up: verl is not installed here
         assert (ended, "verl" in capsys.readouterr().err) == (2, True)

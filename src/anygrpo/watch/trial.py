@@ -169,7 +169,9 @@ def _take(folder: Path, steps: int, launched: float) -> Trial:
     from anygrpo.watch.session import go
 
     recipe = load_recipe(folder / "recipe.toml")
-    alone = {"training": recipe.training.model_copy(update={"sinks": ()})}  # a tracker shows runs, not trials
+    alone: dict[str, Any] = {
+        "training": recipe.training.model_copy(update={"sinks": ()})
+    }  # a tracker shows runs, not trials
     if recipe.doctor.mode == "act":
         alone["doctor"] = recipe.doctor.model_copy(update={"mode": "watch"})  # it would steer what is measured
     run = new_run(recipe.model_copy(update=alone))
