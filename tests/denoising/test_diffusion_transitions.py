@@ -149,3 +149,28 @@ def test_flow_needs_a_flow_scheduler_and_fixed_levels():
         flow_transitions(DDPMScheduler(), 10, "flow_grpo", 0.7)
     with pytest.raises(ConfigError, match="dynamic"):
         flow_transitions(FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True), 10, "flow_grpo", 0.7)
+
+
+@pytest.mark.parametrize("spacing", ["trailing", "linspace"])
+@pytest.mark.parametrize("prediction_type", ["sample", "v_prediction"])
+@pytest.mark.parametrize("sampler", ["ddim", "ddpm"])
+def test_betas_rescaled_to_no_signal_are_sampled_as_the_scheduler_does(sampler, prediction_type, spacing, latents):
+    """At the first step nothing of the sample is left: alpha is 0, and only noise prediction has no form there."""
+    x, out = latents
+    kind = {"ddim": DDIMScheduler, "ddpm": DDPMScheduler}[sampler]
+    settings = {"rescale_betas_zero_snr": True, "timestep_spacing": spacing, "clip_sample": False}
+    scheduler = kind(1000, prediction_type=prediction_type, **settings)
+    table = diffusion_transitions(scheduler, 7, sampler, 0.5)
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(3))
+    more = {"eta": 0.5} if sampler == "ddim" else {}
+    for k, t in enumerate(scheduler.timesteps):
+        theirs = scheduler.step(out, t, x, **more, generator=torch.Generator().manual_seed(3)).prev_sample
+        assert torch.allclose(ours(table, k, x, out, noise), theirs, atol=2e-4), k
+    assert int(scheduler.timesteps[0]) == 999
+    with pytest.raises(ConfigError, match="nothing of the sample is left"):
+        diffusion_transitions(kind(1000, prediction_type="epsilon", **settings), 7, sampler, 0.5)
+
+
+def test_levels_that_count_upwards_are_refused():
+    with pytest.raises(ConfigError, match="invert_sigmas"):
+        flow_transitions(FlowMatchEulerDiscreteScheduler(invert_sigmas=True), 4, "flow_grpo", 0.7)

@@ -104,15 +104,17 @@ class Transitions:
 def _x0(prediction: str, alpha: float) -> tuple[float, float]:
     """x0 = a x + b out for a prediction type at cumulative alpha."""
     root, noise = math.sqrt(alpha), math.sqrt(1 - alpha)
-    forms = {"epsilon": (1 / root, -noise / root), "sample": (0.0, 1.0), "v_prediction": (root, -noise)}
-    return forms[prediction]
+    if prediction == "epsilon":
+        return 1 / root, -noise / root
+    return {"sample": (0.0, 1.0), "v_prediction": (root, -noise)}[prediction]  # alpha may be 0 here
 
 
 def _eps(prediction: str, alpha: float) -> tuple[float, float]:
     """noise = a x + b out for a prediction type at cumulative alpha."""
     root, noise = math.sqrt(alpha), math.sqrt(1 - alpha)
-    forms = {"epsilon": (0.0, 1.0), "sample": (1 / noise, -root / noise), "v_prediction": (noise, root)}
-    return forms[prediction]
+    if prediction == "sample":
+        return 1 / noise, -root / noise
+    return {"epsilon": (0.0, 1.0), "v_prediction": (noise, root)}[prediction]
 
 
 def _ddpm_row(prediction: str, alpha: float, before: float, variance: float) -> dict[str, float]:
@@ -248,6 +250,10 @@ def flow_transitions(
     dynamic = getattr(scheduler.config, "use_dynamic_shifting", False)
     if dynamic and "mu" not in given:
         raise ConfigError("use_dynamic_shifting makes the levels depend on the image size", "set a fixed shift")
+    if getattr(scheduler.config, "invert_sigmas", False):
+        raise ConfigError(
+            "invert_sigmas counts levels from 0 up, and the way here goes from noise to 0", "invert_sigmas = false"
+        )
     if sampler == "cps" and noise_level > 1:
         raise ConfigError(f"noise_level = {noise_level}: cps counts in quarter turns", "at most 1 (published: 0.8)")
     scheduler.set_timesteps(**given)
