@@ -153,5 +153,11 @@ def test_what_is_not_known_is_refused_by_name(folders, tmp_path):
         diffusion.build(config_of(folders("sdxl"), "sdxl", sampler="flow_grpo"), seed=0)
     with pytest.raises(ConfigError, match="cannot be packed"):
         diffusion.build(config_of(folders("flux"), "flux", height=7), seed=0)
+    for kind in ("sd3", "wan"):
+        with pytest.raises(ConfigError, match="8 x 9 cannot be cut in patches of 2"):
+            diffusion.build(config_of(folders(kind), kind, width=9), seed=0)
+    for kind in ("sd3", "sdxl", "wan"):
+        with pytest.raises(ConfigError, match=r"takes guidance = 0\.5 for none"):
+            diffusion.build(config_of(folders(kind), kind, guidance=0.5), seed=0)
     with pytest.raises(ConfigError, match=r"frames = 6"):
         diffusion.build(config_of(folders("wan"), "wan", frames=6), seed=0)

@@ -69,7 +69,8 @@ class DenoisingConfig(Section):
     shared_start: bool = False
     "A group's samples go one way up to the first stochastic step (DanceGRPO): only scored noise tells them apart."
     guidance: float = Field(1.0, ge=0)
-    "Classifier-free guidance scale w: uncond + w (cond - uncond), in sampling and in scoring. 1: none."
+    "Classifier-free guidance scale w: uncond + w (cond - uncond), in sampling and in scoring. 1: none; below 1"
+    "is refused for pipelines, which take it for none."
     event_reduction: Literal["sum", "mean", "centred", "squared_error", "guard"] = "centred"
     "How one decision's dimensions become one number; each has its own default clip range, and a recipe's clip is in"
     "its unit: published ones (1e-4) are for `mean`, CPS's (1e-5) for `squared_error`. One beta means one strength."

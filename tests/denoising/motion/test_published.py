@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from published_form import STD, joints, original
 
 from anygrpo.core.build import build_task
 from anygrpo.core.tree import tree_map
@@ -16,19 +16,8 @@ from anygrpo.denoising.motion.humanml import encode
 from anygrpo.denoising.motion.measures import matching_distance, multimodality, r_precision, repeated, spread
 from anygrpo.denoising.motion.physical import floating, jitter, penetration, skating_ratio
 from anygrpo.denoising.motion.settings import MDMPolicyConfig
-from anygrpo.denoising.motion.skeleton import INDEX, JOINTS, axis_matrix, forward_kinematics
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import parse_recipe
-
-STD = [0.0128, 0.0169, 0.0169, 0.1538] + [0.12] * 63 + [0.3] * 126 + [0.0195] * 66 + [0.356] * 4
-
-
-def joints(frames, speed=0.04):
-    swing = 0.4 * torch.sin(0.5 * torch.arange(frames))
-    rotations = torch.eye(3).repeat(frames, len(JOINTS), 1, 1)
-    rotations[:, INDEX["l_hip"]], rotations[:, INDEX["r_hip"]] = axis_matrix(2, swing), axis_matrix(2, -swing)
-    root = torch.stack([speed * torch.arange(frames), torch.full((frames,), 0.9), torch.zeros(frames)], 1)
-    return forward_kinematics(rotations, root)
 
 
 @pytest.fixture(scope="module")
@@ -162,23 +151,6 @@ def test_physical_measures_by_hand():
 
 
 # -- MDM ---------------------------------------------------------------------------------------------------------------
-
-
-def original(width=32, layers=2, features=263):
-    """MDM's network as torch's own TransformerEncoder, under the checkpoint's names."""
-    holder = nn.Module()
-    layer = nn.TransformerEncoderLayer(width, 4, 1024, 0.1, "gelu")
-    holder.seqTransEncoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-    holder.input_process, holder.output_process, holder.embed_timestep = nn.Module(), nn.Module(), nn.Module()
-    holder.input_process.poseEmbedding, holder.output_process.poseFinal = (
-        nn.Linear(features, width),
-        nn.Linear(width, features),
-    )
-    holder.embed_timestep.time_embed = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width))
-    holder.embed_text = nn.Linear(512, width)
-    for p in holder.parameters():  # layers of an encoder are copies of one
-        nn.init.normal_(p, std=0.08) if p.dim() > 1 else nn.init.normal_(p, std=0.02)
-    return holder.eval()
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ class Adapter:
 
     def __init__(self, pipe: Any, config: DiffusionPolicyConfig, device: torch.device):
         self.pipe, self.config, self.device = pipe, config, device
+        self._check_sizes_and_guidance()
         self.check()
 
     @property
@@ -36,6 +37,19 @@ class Adapter:
 
     def check(self) -> None:
         """Raises: ConfigError for a pipeline of this kind that this adapter would get wrong."""
+
+    def _check_sizes_and_guidance(self) -> None:
+        """Latents that no patch divides leave the transformer smaller than they came; and a pipeline takes a guidance
+        below 1 for none, where the formula would lead away from the prompt."""
+        patch: Any = getattr(self.model.config, "patch_size", None) or 1
+        patch = patch if isinstance(patch, int) else patch[-1]
+        height, width = self.config.height, self.config.width
+        if height % patch or width % patch:
+            raise ConfigError(
+                f"latents of {height} x {width} cannot be cut in patches of {patch}", f"multiples of {patch}"
+            )
+        if self.config.guidance < 1 and not self.embedded:
+            raise self.refuse(f"takes guidance = {self.config.guidance} for none", "guidance = 1, or above it")
 
     @property
     def model(self) -> Any:
