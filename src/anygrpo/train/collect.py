@@ -119,8 +119,9 @@ def _refilled(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Rollo
         if most_over_ranks(wanted - kept.shape[0]) <= 0:  # every rank makes as many draws
             break
     assert kept is not None
-    if not kept.shape[0]:
-        kept, discarded = fresh, discarded.groups(torch.arange(discarded.shape[0]) < 0)  # type: ignore[union-attr]
+    if not kept.shape[0]:  # then the last draw is the step; those before it were drawn all the same
+        earlier = discarded.shape[0] - fresh.shape[0]  # type: ignore[union-attr]
+        kept, discarded = fresh, discarded.groups(torch.arange(discarded.shape[0]) < earlier)  # type: ignore[union-attr]
     return replace(kept, discarded=discarded)
 
 
