@@ -48,7 +48,10 @@ def run(args: argparse.Namespace) -> int:
 
     numbers, text = read_numbers(args.numbers) if args.numbers else ({}, "")
     numbers |= {key[2:]: value for key, value in vars(args).items() if key.startswith("n_") and value is not None}
-    autopsy = examine(numbers, text)
+    try:
+        autopsy = examine(numbers, text)
+    except ConfigError as error:
+        raise (DataError(f"{args.numbers}: {error.what}", error.cure) if text and not numbers else error) from None
     source = args.numbers or "command line"
     if args.json:
         from anygrpo.doctor.render.autopsy_page import as_json
@@ -89,10 +92,6 @@ def read_numbers(path: str) -> tuple[dict[str, Any], str]:
         if text.lstrip()[:1] in "{[":
             raise DataError(f"{path}: not valid JSON ({str(error)[:100]})", "give a JSON object of numbers") from None
         note = read_note(text)
-        if not note.numbers:
-            raise DataError(
-                f"{path}: no number of a known name in this note", "name them, as in: mean_ratio = 4.8e8"
-            ) from None
         return note.numbers | ({"normaliser": note.normaliser} if note.normaliser else {}), text
     if not isinstance(data, dict):
         raise DataError(f"{path}: a JSON {type(data).__name__}, not an object", 'write {"mean_ratio": 485165216, ...}')

@@ -23,6 +23,8 @@ class Autopsy:
         given: the numbers used.
         unused: names that were given and are not known.
         claims: what was stated, against what follows.
+        text: the note around the numbers.
+        beta_range: between what the printing of the numbers lets beta lie.
     """
 
     given: dict[str, Measured]
@@ -34,6 +36,8 @@ class Autopsy:
     )
     open: list[str] = field(default_factory=list[str])
     claims: list[Claim] = field(default_factory=lambda: [])
+    text: str = ""
+    beta_range: tuple[float, float] | None = None
 
     def say(self, rule: str, severity: Severity, variant: str, certainty: Certainty = "certain", **facts: Fact) -> None:
         self.findings.append(Finding(rule, certainty, severity, (), facts, variant))

@@ -14,6 +14,8 @@ from anygrpo.doctor.advantages import size_of_advantages, stated_normaliser
 from anygrpo.doctor.argument import Autopsy
 from anygrpo.doctor.claims import judge_claims
 from anygrpo.doctor.measured import Measured, accept, float32_step, simplest
+from anygrpo.doctor.sentences import spoken
+from anygrpo.errors import ConfigError
 
 
 def examine(numbers: Mapping[str, Any], text: str = "") -> Autopsy:
@@ -26,8 +28,8 @@ def examine(numbers: Mapping[str, Any], text: str = "") -> Autopsy:
     Raises:
         ConfigError: a number that is none, an unknown normaliser, or nothing that is known.
     """
-    given, normaliser, unused = accept(numbers)
-    autopsy = Autopsy(given, normaliser, unused)
+    given, normaliser, unused = accept(numbers) if numbers or not text else ({}, None, ())
+    autopsy = Autopsy(given, normaliser, unused, text=text)
     saturation(autopsy)
     impossible_ratio(autopsy)
     beta(autopsy)
@@ -35,7 +37,9 @@ def examine(numbers: Mapping[str, Any], text: str = "") -> Autopsy:
     size_of_advantages(autopsy)
     stated_normaliser(autopsy)
     limits(autopsy)
-    autopsy.claims = judge_claims(autopsy, text)
+    autopsy.claims = judge_claims(autopsy, text) + spoken(autopsy, text)
+    if not given and not autopsy.claims:
+        raise ConfigError("no number of a known name in this note", "name them, as in: mean_ratio = 4.8e8")
     return autopsy
 
 
@@ -129,6 +133,7 @@ def beta(a: Autopsy) -> None:
     # Each printed value is itself rounded to float32, and so was their sum: two steps, not two halves.
     error = loss.half + policy.half + float32_step(loss.value)
     low, high = (rest - error) / kl.high, (rest + error) / kl.low
+    a.beta_range = (low, high)
     stated = a.given.get("beta")
     agrees = stated is not None and low <= stated.high and stated.low <= high
     value = stated.value if stated and agrees else simplest(low, high) or float(f"{rest / kl.value:.3g}")

@@ -15,6 +15,13 @@ ANSWERS = {"en": {"holds": "holds", "fails": "does not hold", "open": "cannot be
            "zh": {"holds": "成立", "fails": "不成立", "open": "无法判定"}}  # fmt: skip
 
 
+BLAME = (
+    r"问题|异常|不对|错|故障|不正常|学不到|没有学习|说明|导致|原因|正常|wrong|fault|bug|problem|broken|because|normal"
+    r"|expected|should|symptom|cause"
+)
+"""Words that make a number of a note a complaint."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One claim: what was said, the answer, and why, in both languages."""
@@ -54,7 +61,9 @@ def stated_beta(a: Autopsy) -> Claim | None:
     given, found = a.given.get("beta"), a.inferred["beta"]
     if given is None or found is None:
         return None
-    same = abs(given.value - found) <= max(given.half, 1e-3 * abs(found))
+    low, high = a.beta_range or (found, found)
+    same = low * (1 - 1e-3) <= given.value <= high * (1 + 1e-3)
+    found = found if same or not a.beta_range else float(f"{(low + high) / 2:.3g}")
     return Claim(
         f"beta = {given.value:g}",
         "holds" if same else "fails",
@@ -126,6 +135,12 @@ def rank_of_std(a: Autopsy) -> Claim | None:
 def advantage_zero(a: Autopsy, text: str) -> Claim | None:
     centre = a.given.get("mean_advantage")
     if centre is None or abs(centre.value) > 1e-3 or not speaks(text, r"advantage|优势"):
+        return None
+    if (spread := a.given.get("std_reward")) and spread.value <= 1e-9:
+        return None  # no reward varies: that is said of the spread
+    parts = re.split(r"[。！？!?\n；;]", text)
+    blamed = any(speaks(s, r"advantage|优势") and speaks(s, BLAME) for s in parts)
+    if not blamed and not speaks(text, r"\|.*(?:正常|normal|expected)"):
         return None
     return Claim(
         "mean advantage 0 is the fault / 优势均值为 0 是问题",

@@ -17,6 +17,8 @@ NUMBERS = (
     "advantage_max", "std_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm", "mean_reward",
     "log_prob_current", "log_prob_ref", "dimensions",
 )  # fmt: skip
+SET = {"beta", "group_size", "queries", "std_floor", "clamp", "dimensions"}
+"""Settings: what was set was set so, and no rounding of something else."""
 NORMALISERS = {
     "zscore": ("zscore", "std", "groupstd", "group", "grpo", "z"),
     "rank": ("rank", "ranknorm"),
@@ -109,10 +111,10 @@ def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None,
             continue
         if name == "normaliser":
             normaliser = known_normaliser(str(value))
-        elif name in NUMBERS:
-            given[name] = measured(value, name)
-        elif known := name_of(str(raw)):
-            given.setdefault(known, measured(value, name))
+        elif known := name if name in NUMBERS else name_of(str(raw)):
+            number = measured(value, name)
+            number = Measured(number.value, 0.0) if known in SET else number
+            given[known] = number if known == name else given.get(known, number)
         else:
             unused.append(str(raw))
     if not given:

@@ -23,8 +23,9 @@ AUTOPSY: dict[str, str] = {
 """Canonical metric or setting -> the autopsy's name of it."""
 EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_]\w*)\s*=\s*[\"']?([^\s\"'#;]+)")
 VALUE = (
-    r"\s*(?:的?值|值)?\s*(?:现在|目前|当前)?\s*(?:是|为|等于|达到?了?|高达|只有|仅为?|约为?|到|of|is|was|at|=|:|：|≈|~)?\s*"
-    r"(?:about|only|around)?\s*[*`]*("
+    r"\s*(?:的?值|值)?\s*(?:现在|目前|当前|一直|始终|基本)?\s*(?:(?:稳定|保持|维持|停留?|集中)在|(?:恒|均|都)?为|(?:恒|都)?是|等于|达到?了?"
+    r"|高达|只有|只剩|仅为?|约为?|接近|[降升涨]?到|of|is|was|stays at|at|=|:|：|≈|~)?\s*"
+    r"(?:about|only|around|大约|约)?\s*[*`]*("
 )
 NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|[-+]?\.\d+(?:[eE][-+]?\d+)?"
 RANKED = re.compile(r"rank|排名|名次", re.I)
@@ -44,6 +45,12 @@ def name_of(raw: str) -> str | None:
     return AUTOPSY.get(setting) if setting else None
 
 
+COUNTS = (
+    (re.compile(r"(?<![\d.])(\d[\d,]*)\s*(?:个|条)?\s*(?:查询|提示|queries|prompts)", re.I), "queries"),
+    (re.compile(r"每组\s*(\d+)\s*(?:个|条)|(?:groups? of|组大小)\s*(\d+)", re.I), "group_size"),
+    (re.compile(r"(?<![\d.])(\d[\d,]{2,})\s*(?:个)?\s*(?:维度?|dimensions|dims)", re.I), "dimensions"),
+)
+"""Counts that stand before what they count: "640 个查询", "groups of 4"."""
 DIMENSIONS = {"dimensions", "dims", "维度", "维数", "维度数", "num_dims", "total_dims", "总维度", "总维数"}
 
 
@@ -58,13 +65,26 @@ def _vocabulary() -> list[tuple[str, str]]:
             "adv_std": "advantage_std",
             "adv std": "advantage_std", "queries": "queries", "prompts": "queries", "log ratio": "mean_log_ratio",
             "log_ratio": "mean_log_ratio", "mean_log_ratio": "mean_log_ratio", "kl": "kl"}  # fmt: skip
-    return sorted(((w.replace("_", "[_ ]"), name) for w, name in out.items()), key=lambda p: -len(p[0]))
+    out |= dict.fromkeys(
+        ("kl loss", "value loss", "critic loss", "loss_kl", "kl损失", "value_loss"), ""
+    )  # no loss of these
+    return sorted(((flexible(w), name) for w, name in out.items()), key=lambda p: -len(p[0]))
+
+
+def flexible(word: str) -> str:
+    """A word as a pattern: "_" or a blank in it, and a blank or none where Latin letters meet Chinese ("KL 权重")."""
+    text = re.sub(r"(?<=[a-z])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[a-z])", "\0", word)
+    return "".join({"_": "[_ ]", "\0": r"\s?"}.get(c, c if c in "[] " else re.escape(c)) for c in text)
 
 
 PROSE = [
     (re.compile(r"(?<![A-Za-z_])" + word + r"(?![A-Za-z_])" + VALUE + NUM + r")", re.I), name)
     for word, name in _vocabulary()
 ]
+
+
+IDENTIFIER = re.compile(r"(?<![\w/.])([A-Za-z][\w/]{1,40})" + VALUE + NUM + r")(?![\w])", re.I)
+"""A column's name and its number, as in "adv_max 0.06"."""
 
 
 @dataclass
@@ -94,6 +114,9 @@ def read_note(text: str) -> Note:
         if pair and (x := first_number(pair[2])) and name_of(pair[1].strip(" *`")):
             put(note, pair[1].strip(" *`"), x)
         prose(plain, note)
+        for pattern, name in COUNTS:
+            if found := pattern.search(plain):
+                note.numbers.setdefault(name, next(x for x in found.groups() if x).replace(",", ""))
     return note
 
 
@@ -135,6 +158,10 @@ def prose(line: str, note: Note) -> None:
     for pattern, name in PROSE:
         for found in pattern.finditer(line):
             value = found[1].rstrip(".,")
-            if number(value.replace(",", "")) is not None:
+            if name and number(value.replace(",", "")) is not None:
                 note.numbers.setdefault(name, value.replace(",", ""))
         line = pattern.sub(" ", line)
+    for found in IDENTIFIER.finditer(line):
+        name, value = name_of(found[1]), found[2].rstrip(".,").replace(",", "")
+        if name and number(value) is not None:
+            note.numbers.setdefault(name, value)

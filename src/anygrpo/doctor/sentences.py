@@ -1,0 +1,250 @@
+"""Claims that a note makes in words, each answered by arithmetic on the note's own numbers, and quoted from it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+
+from anygrpo.doctor.argument import Autopsy
+from anygrpo.doctor.arms import rates
+from anygrpo.doctor.claims import Answer, Claim
+from anygrpo.doctor.measured import measured
+
+NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?"
+SENTENCE = re.compile(r"[^。！？!?\n；;]+")
+
+
+def words(*parts: str) -> re.Pattern[str]:
+    return re.compile("|".join(parts), re.I)
+
+
+RATE = re.compile(
+    r"(?:准确率|正确率|成功率|通过率|得分率|胜率|accuracy|acc|pass@1|success rate)\D{0,12}?(" + NUM + r")(?![\d.])"
+    r"(?:\D{0,16}?(?:到|至|和|与|及|->|→|to|and|vs\.?)\s*(?:方法\s*)?[A-Za-z]?\D{0,12}?(" + NUM + "))?",
+    re.I,
+)
+ASKED = re.compile(
+    r"(?<![\d.])(\d[\d,]*)\s*[道个条]?\s*(?:题|问题|(?:测试)?样本|questions|problems|prompts|examples)", re.I
+)
+BETTER = words("更好|优于|好于|胜过|更高|高于|领先", "better|outperform|higher")
+ROSE = words("提升|提高|改进|上升|涨|增加", "improve|rose|gain")
+GROUPS_ALIVE = re.compile(
+    r"(\d+)\s*个?组内?(?:有|还有|是|存在)?(?:有效|信号|差异|活|学习|非零|方差)|有效组数?\D{0,4}(\d+)"
+    r"|(\d+)\s*(?:of the )?(?:live )?groups?\s*(?:are |have |with )?(?:live|a signal|signal|alive|any)",
+    re.I,
+)
+CLAMPED = words("钳制|钳位|截到", "clamp")
+POWER = re.compile(r"e\s*\^\s*\(?(\d+)|exp\((\d+)\)")
+CLIP, NONE = words("裁剪", "clip"), words(r"为\s*0|是\s*0|0%|\b0\b|没有|恒为", "zero|never")
+BLAMED = words("没有?生效|没起作用|无效|有问题|有错|出错|异常", "bug|broken|no effect|does nothing|not working|wrong")
+LOSS = words("损失", "loss")
+NOT_LEARNING = words(
+    "没有?在?(?:学|训练|更新)|学不到|无法学|不学|没有梯度|停滞",
+    "not learn|no learning|nothing is learn|no gradient|does not train",
+)
+NO_SIGNAL = words(r"(?:没有|无|缺乏|缺少|消失)\S{0,4}信号|信号\S{0,3}消失", "no (?:learning )?signal|nothing to learn")
+ENTROPY, COLLAPSED = words("熵", "entropy"), words("坍缩|坍塌|塌缩|崩溃|崩塌", "collaps")
+IMPOSSIBLE = words("错|问题|异常|不可能", "bug|wrong|impossible|error")
+SQUARED, PLAIN = words("k3|k2|非负估计|schulman"), words("k1|对数概率比|对数概率之?差", "log[- ]?ratio")
+WON = re.compile(r"(\d+)\s*个(?:样本)?(?:答对|正确|为\s*1|得分|成功)|(\d+)\s*(?:is|are)\s*(?:right|correct)", re.I)
+ADVANTAGE = re.compile(
+    r"优势(?:值)?\s*(?:是|为|等于|=|约为?)\s*(" + NUM + r")|advantage\s*(?:is|of|=)\s*(" + NUM + ")", re.I
+)
+
+
+def spoken(a: Autopsy, text: str) -> list[Claim]:
+    """The claims of every sentence, in order; a claim made twice is answered once."""
+    out: list[Claim] = []
+    for match in SENTENCE.finditer(text):
+        said = match[0].strip(" \t#>*-|").strip()
+        for check in CHECKS if said else ():
+            if (found := check(a, said)) and found not in out:
+                out.append(found)
+    return [*out, *rate_claims(text)]
+
+
+def claim(said: str, answer: Answer, en: str, zh: str) -> Claim:
+    return Claim(said if len(said) <= 80 else said[:79] + "…", answer, en, zh)
+
+
+def first_group(match: re.Match[str]) -> str:
+    return next(x for x in match.groups() if x)
+
+
+def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
+    """ "Only 4 groups have a signal" against what std and number of queries allow."""
+    found, live = GROUPS_ALIVE.search(said), a.inferred["live_groups"]
+    if not found or live is None:
+        return None
+    same = abs(float(first_group(found)) - live) <= max(0.5, 0.1 * live)
+    return claim(
+        said,
+        "holds" if same else "fails",
+        f"the spread of the advantages over the queries leaves {live:g} groups with any",
+        f"由优势标准差与查询数推出：有信号的组是 {live:g} 个",
+    )
+
+
+def all_clamped(a: Autopsy, said: str) -> Claim | None:
+    """ "The ratio is clamped at e^10": only if the ratio is that number."""
+    name = "mean_ratio" if "mean_ratio" in a.given else "max_ratio"
+    top, power, clamp = a.given.get(name), POWER.search(said), a.inferred["clamp"]
+    if not CLAMPED.search(said) or top is None or (power is None and clamp is None):
+        return None
+    at = float(first_group(power)) if power else float(clamp or 0)
+    edge = f"e^{at:g} = {math.exp(min(at, 700)):.8g}; {name} = {top.value:.8g}"
+    return claim(said, "holds" if clamp is not None and at == clamp else "fails", edge, edge.replace("; ", "；"))
+
+
+def nothing_clipped(a: Autopsy, said: str) -> Claim | None:
+    """ "Nothing is clipped, so the update does nothing": with one update a rollout nothing can be."""
+    ratio = a.given.get("mean_ratio")
+    if ratio is None or not all(p.search(said) for p in (CLIP, NONE, BLAMED)):
+        return None
+    if abs(ratio.value - 1) > max(1e-4, ratio.half):
+        en, zh = f"the mean ratio is {ratio.value:g}: how far single ratios go was not given", "没有给出单个比率的范围"
+        return claim(said, "open", en, f"平均比率为 {ratio.value:g}：{zh}")
+    return claim(
+        said,
+        "fails",
+        "the mean ratio is 1: with one update a rollout every ratio is 1 and nothing can be clipped; the gradient is"
+        " there all the same",
+        "平均比率是 1：每个 rollout 只更新一次时比率恒为 1，本来就不会裁剪；梯度照样存在",
+    )
+
+
+def loss_is_zero(a: Autopsy, said: str) -> Claim | None:
+    """ "The loss is 0, so nothing is learnt": on policy its value is about 0 whatever its gradient."""
+    loss, spread = a.given.get("policy_loss") or a.given.get("loss"), a.given.get("std_reward")
+    if loss is None or abs(loss.value) > 1e-2 or not LOSS.search(said) or not NOT_LEARNING.search(said):
+        return None
+    if spread is not None and spread.value <= 1e-9:
+        en, zh = "no reward varies, so no advantage and no gradient", "奖励没有差异，优势为 0，没有梯度"
+        return claim(said, "holds", en, zh)
+    return claim(
+        said,
+        "fails",
+        "on policy the loss is -mean(advantage) = 0 by construction; its gradient is not. Look at the gradient norm",
+        "同策略时损失等于负的平均优势，必然约为 0，而梯度不为 0；要看梯度范数",
+    )
+
+
+def no_spread(a: Autopsy, said: str) -> Claim | None:
+    """ "No signal to learn from": holds where the rewards of a group do not vary, and does not where they do."""
+    spread = a.given.get("std_reward")
+    if spread is None or not NO_SIGNAL.search(said):
+        return None
+    none = spread.value <= 1e-9
+    return claim(
+        said,
+        "holds" if none else "fails",
+        f"reward std = {spread.value:g}: " + ("every advantage is 0" if none else "advantages are not all 0"),
+        f"奖励标准差 = {spread.value:g}：" + ("所有优势都是 0" if none else "优势不全为 0"),
+    )
+
+
+def entropy_fell(a: Autopsy, said: str) -> Claim | None:
+    """ "The entropy fell, so it collapsed": a task with one right answer ends without entropy."""
+    if not ENTROPY.search(said) or not COLLAPSED.search(said):
+        return None
+    return claim(
+        said,
+        "open",
+        "entropy that falls while the reward rises is learning; it is a collapse where the reward gains nothing after"
+        " it and more groups lose their spread: give both over the steps",
+        "奖励上升时熵下降是学习；之后奖励不再上升、无差异的组增多才是坍缩：需要这两条曲线",
+    )
+
+
+def sign_of_kl(a: Autopsy, said: str) -> Claim | None:
+    """ "KL is negative, so something is wrong": k3 (and the true KL) cannot be; a mean of log-ratios (k1) can."""
+    kl = a.given.get("kl")
+    if kl is None or kl.value >= 0 or "KL" not in said.upper() or not IMPOSSIBLE.search(said):
+        return None
+    which = estimator(said) or estimator(a.text)
+    if which == "k3":
+        return claim(
+            said,
+            "holds",
+            "r - 1 - log r (k3) and (log r)^2 / 2 (k2) are never negative",
+            "r − 1 − log r（k3）与 (log r)²/2（k2）不可能为负",
+        )
+    if which == "k1":
+        return claim(
+            said,
+            "fails",
+            "a mean of log-ratios (k1) over a few samples may be negative; only its expectation is not",
+            "对数概率比的样本均值（k1）可以为负，只有期望不为负",
+        )
+    return claim(
+        said,
+        "open",
+        "a mean of log-ratios (k1) may be negative, k3 may not: say which was logged",
+        "k1（对数概率比的均值）可以为负，k3 不会：先说明用的是哪一种估计",
+    )
+
+
+def estimator(text: str) -> str:
+    return "k3" if SQUARED.search(text) else "k1" if PLAIN.search(text) else ""
+
+
+def of_a_group(a: Autopsy, said: str) -> Claim | None:
+    """ "One of four is right; its advantage is 1.5": z-scores of 0/1 rewards by hand."""
+    size, won, stated = a.given.get("group_size"), WON.search(said) or WON.search(a.text), ADVANTAGE.search(said)
+    if size is None or won is None or stated is None or size.value < 2:
+        return None
+    p, n = float(first_group(won)) / size.value, size.value
+    if not 0 < p < 1:
+        return None
+    value = measured(first_group(stated))
+    spreads = {"n - 1": math.sqrt(p * (1 - p) * n / (n - 1)), "n": math.sqrt(p * (1 - p))}
+    both = {by: ((1 - p) / s, -p / s) for by, s in spreads.items()}
+    fits = any(abs(value.value - x) <= value.half + 1e-6 for pair in both.values() for x in pair)
+    en = "; ".join(f"std over {by}: {x:.4g}, {y:.4g}" for by, (x, y) in both.items())
+    zh = "；".join(f"标准差除以 {by}：{x:.4g}、{y:.4g}" for by, (x, y) in both.items())
+    return claim(said, "holds" if fits else "fails", en, zh)
+
+
+Check = Callable[[Autopsy, str], Claim | None]
+CHECKS: tuple[Check, ...] = (
+    signal_of_groups,
+    all_clamped,
+    nothing_clipped,
+    loss_is_zero,
+    no_spread,
+    entropy_fell,
+    sign_of_kl,
+    of_a_group,
+)
+
+
+def rate_claims(text: str) -> Iterator[Claim]:
+    """ "57.8% against 57.3% of 800 questions: better": what so many questions can show."""
+    values = [(x, m.start()) for m in RATE.finditer(text) for x in m.groups() if x]
+    better, rose = BETTER.search(text), ROSE.search(text)
+    if len(values) < 2 or not (better or rose):
+        return
+    numbers = [float(x.rstrip("%").replace(",", "")) for x, _ in values[:2]]
+    shares = [x / 100 if "%" in raw or x > 1 else x for x, (raw, _) in zip(numbers, values)]
+    if not all(0 <= x <= 1 for x in shares):
+        return
+    later = rose is not None and values[0][1] == values[1][1]  # "from .. to ..": the second is said to be the better
+    first, second = shares[::-1] if later or not better else shares
+    asked, said = ASKED.search(text), f"{first:.4g} > {second:.4g}"
+    if asked is None:
+        yield claim(said, "open", "on how many questions each was measured was not said", "没有说明各用了多少题")
+        return
+    n = int(asked[1].replace(",", ""))
+    result = rates(first, second, n)
+    (low, high), more = result["interval"], result["questions_needed"]
+    answer: Answer = "open" if not result["shown"] else "holds" if first > second else "fails"
+    show = answer == "open" and more
+    yield claim(
+        f"{said} ({n})",
+        answer,
+        f"difference {result['difference']:+.4f}, 95% interval [{low:+.4f}, {high:+.4f}] on {n} questions"
+        + (f"; to show it takes {more} questions a side" if show else ""),
+        f"差 {result['difference']:+.4f}，{n} 题上的 95% 区间 [{low:+.4f}, {high:+.4f}]"
+        + (f"；要看出它每边需要 {more} 题" if show else ""),
+    )

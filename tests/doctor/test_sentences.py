@@ -1,0 +1,90 @@
+"""Claims in words, each with the answer that arithmetic gives (computed by hand in the comment beside it)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anygrpo.cli.main import main
+from anygrpo.doctor.autopsy import examine
+from anygrpo.doctor.claims import Claim
+from anygrpo.doctor.notes import read_note
+from anygrpo.errors import ConfigError
+
+
+def claims(text: str) -> list[Claim]:
+    note = read_note(text)
+    numbers: dict[str, object] = dict(note.numbers) | ({"normaliser": note.normaliser} if note.normaliser else {})
+    return examine(numbers, text).claims
+
+
+CASES = (
+    # std .0063 over 640 queries: 640 x .0063 = 4.03 groups of std 1
+    ("共 640 个查询，优势标准差 0.0063，最大优势 0.0072。只有 4 组有信号。", "4 组", "holds"),
+    ("共 640 个查询，优势标准差 0.0063，最大优势 0.0072。大约有 200 组有信号。", "200 组", "fails"),
+    ("320 queries, adv_std 0.05, adv_max 0.06. 16 groups are live.", "16 groups", "holds"),
+    # se = sqrt((.578 x .422 + .573 x .427) / 800) = .0247 > .005 / 1.96
+    ("方法 A 准确率 57.8%，方法 B 准确率 57.3%，验证集共 800 题。A 比 B 更好。", "0.578 > 0.573", "open"),
+    ("方法 A 准确率 40.0%，方法 B 准确率 60.0%，测试集 800 题。A 优于 B。", "0.4 > 0.6", "fails"),
+    ("正确率从 31% 提升到 52%（500 题）。", "0.52 > 0.31", "holds"),
+    ("验证准确率从 0.52 提高到 0.53。", "0.53 > 0.52", "open"),
+    ("accuracy of 41.5% and accuracy of 46.0% on 200 questions: the second is an improvement", "0.46 > 0.415", "open"),
+    ("比率恒为 1.0，裁剪比例为 0，代码肯定有 bug。", "裁剪", "fails"),
+    ("平均比率 1.3。裁剪比例为 0，说明更新没有生效。", "裁剪", "open"),
+    ("损失 0.0，奖励标准差 0.31。损失为 0，说明模型没有在学习。", "损失为 0", "fails"),
+    ("损失 0.0，奖励标准差 0.0。损失为 0，说明模型没有在学习。", "损失为 0", "holds"),
+    ("奖励标准差 0.0，平均优势 0.0。组内奖励全相同，没有学习信号。", "信号", "holds"),
+    ("奖励标准差 0.2，平均优势 0.0。没有学习信号。", "信号", "fails"),
+    ("最大比率 22026.466，说明比率被钳制在 e^10。", "e^10", "holds"),
+    ("最大比率 22026.466，说明比率被钳制在 e^20。", "e^20", "fails"),
+    ("熵从 2.1 降到 0.3，说明策略已经坍缩。", "熵", "open"),
+    ("KL散度 -0.012，用 k3 估计。KL 为负说明实现有错。", "KL", "holds"),
+    ("KL散度 -0.012，用 k1 估计。KL 为负说明实现有错。", "KL", "fails"),
+    ("KL散度 -0.012。KL 为负说明实现有错。", "KL", "open"),
+    # p = 1/4: .75 / sqrt(.1875 x 4/3) = 1.5; p = 4/16: .75 / sqrt(.1875 x 16/15) = 1.677
+    ("组大小为 4，组内 1 个答对。它的优势是 1.5。", "1.5", "holds"),
+    ("每组 16 个样本，其中 4 个答对，答对样本的优势是 1.68。", "1.68", "holds"),
+    ("每组 16 个样本，其中 4 个答对，答错样本的优势为 -0.9。", "-0.9", "fails"),
+)
+
+
+@pytest.mark.parametrize(("text", "said", "answer"), CASES)
+def test_a_claim_in_words(text: str, said: str, answer: str) -> None:
+    assert [c.answer for c in claims(text) if said in c.said] == [answer]
+
+
+def test_settings_are_exact_and_measures_are_rounded() -> None:
+    """.35 + .1 x 2 = .55, not .60; (.60 - .35) / 2 = .125, not .1."""
+    text = "损失 0.60，策略损失 0.35，KL 散度 2.0，KL 权重 0.1。"
+    assert {c.said: c.answer for c in claims(text)} == {"beta = 0.1": "fails", "loss = 0.6": "fails"}
+    right = "损失 0.55，策略损失 0.35，KL 散度 2.0，KL 权重 0.1。"
+    assert {c.answer for c in claims(right)} == {"holds"}
+
+
+def test_an_advantage_that_nobody_blames_is_no_claim() -> None:
+    assert claims("平均优势 0.0，奖励标准差 0.3。一切顺利。") == []
+    assert [c.answer for c in claims("平均优势 0.0，奖励标准差 0.3。平均优势为 0 是问题所在。")] == ["fails"]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("mean ratio 稳定在 22026.466 左右", {"mean_ratio": "22026.466"}),
+        ("比率恒为 1.0", {"mean_ratio": "1.0"}),
+        ("KL 权重 0.04", {"beta": "0.04"}),
+        ("the KL loss is 0.3, the loss stays at 0.5", {"loss": "0.5"}),
+        ("每组 8 个样本，共 64 个提示", {"group_size": "8", "queries": "64"}),
+    ],
+)
+def test_what_prose_says_of_a_number(text: str, numbers: dict[str, str]) -> None:
+    assert read_note(text).numbers == numbers
+
+
+def test_a_note_with_claims_and_no_known_number_is_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "note.md"
+    path.write_text("熵只剩 0.02，策略已经崩溃。", "utf-8")
+    assert main(["autopsy", str(path), "--lang", "zh"]) == 0
+    assert "无法判定" in capsys.readouterr().out
+    with pytest.raises(ConfigError):
+        examine({}, "今天天气很好。")
