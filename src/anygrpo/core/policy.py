@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core.copies import own_copy
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
+from anygrpo.core.turnstile import Turnstile
 from anygrpo.errors import ConfigError
 
 
@@ -37,6 +39,8 @@ class Policy(ABC):
         targets_in_samples: a supervised loss beside another objective is that of the sampled rows, which carry their
             own targets (a clean image, say); otherwise it is that of the task's stored answers, replayed.
         version: optimizer steps taken; set by the loop.
+        turnstile: of a copy that samples beside the updates (`copied`): `sample` runs inside, and may let others in
+            (`Turnstile.give_way`, `outside`), whereupon weights and `version` may be others; set by the loop.
         one_update: the loop makes a single update of each rollout, with the weights that sampled it; set by the loop.
         corrects: the loop scores samples itself and corrects for what differs, so that `log_probs` of a rollout must be
             the sampler's own, whatever the training pass would say; set by the loop.
@@ -49,6 +53,7 @@ class Policy(ABC):
     provides: ClassVar[frozenset[str]] = frozenset()
     targets_in_samples: ClassVar[bool] = False
     version: int = 0
+    turnstile: Turnstile | None = None
     one_update: bool = False
     corrects: bool = False
     block_rows: int = 32
@@ -94,6 +99,25 @@ class Policy(ABC):
 
     def release_sampler(self) -> None:
         """From now on `sample` follows the weights again."""
+
+    def check_copied(self) -> None:
+        """Raises: ConfigError where `copied` can never be."""
+
+    def copied(self, prompts: list[Any]) -> Policy:
+        """A policy that samples as this one does, with trained weights of its own, for other threads, one at a time,
+        while this one is trained. Only `sample`, `decode`, `settings`, `show` and `follow` are asked of it.
+
+        Args:
+            prompts: some to try it on.
+
+        Raises:
+            ConfigError: there can be none.
+        """
+        return own_copy(self, prompts)
+
+    def follow(self, other: Policy) -> None:
+        """Take over the trained weights of the policy that this is a copy of."""
+        load_state(self.trainable(), state_of(other.trainable()))
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One deterministic sample a prompt (G = 1), for evaluation."""

@@ -34,7 +34,7 @@ class Rollout:
         components: named reward parts, each [P, G] float32.
         valid: [P, G] bool: False where sampling or scoring failed; such samples leave mean, std and loss.
         ended: [P, G] bool: finished by itself, not cut off.
-        version: [P, G] int64: optimizer steps taken by the weights that sampled.
+        version: [P, G, T] int64: optimizer steps taken by the weights that drew each decision; [P, G] may be given.
         reasons: (p, g) -> why invalid.
         discarded: groups that were drawn for this step too and replaced (`refill`), without their samples.
         info: plain numbers about the sampling, logged as they are (names of `anygrpo.metrics`).
@@ -67,6 +67,8 @@ class Rollout:
     turn_rewards: Tensor = field(default=None)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        if self.mask.dim() == 3 and self.version.shape == self.mask.shape[:2]:
+            object.__setattr__(self, "version", self.version[..., None].expand(self.mask.shape))
         if self.present is None:
             object.__setattr__(self, "present", torch.ones_like(self.valid, dtype=torch.bool))
         if self.turn is None:
@@ -121,6 +123,11 @@ class Rollout:
             weights=scores.weights,
             turn_rewards=self.turn_rewards if scores.parts is None else scores.parts.to(rewards),
         )
+
+    def of_version(self, version: int) -> Rollout:
+        """This rollout, all of it drawn by the weights after so many optimizer steps."""
+        one = torch.tensor(version, dtype=torch.int64, device=self.version.device)
+        return replace(self, version=one.expand(self.mask.shape))
 
     def live_groups(self) -> Tensor:
         """[P] bool: groups whose valid rewards differ."""

@@ -48,7 +48,8 @@ def of_our_recipe(flat: dict[str, Any]) -> dict[str, Any]:
     passes, parts = flat.get("algorithm.epochs"), flat.get("algorithm.minibatches")
     if "policy.kind" not in flat or not isinstance(passes, int) or not isinstance(parts, int) or flat.get("stages"):
         return {}
-    same = not flat.get("training.off_policy_steps") and flat.get("algorithm.importance", "none") == "none"
+    ahead = flat.get("training.off_policy_steps") or flat.get("training.max_staleness")
+    same = not ahead and flat.get("algorithm.importance", "none") == "none"
     found = {"updates_per_batch": passes * parts, "on_policy": same and passes * parts == 1}
     return found | {"objective": str(flat.get("algorithm.objective", "ppo"))}
 

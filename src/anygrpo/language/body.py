@@ -21,6 +21,7 @@ from anygrpo.core.device import keep_freed_memory
 from anygrpo.core.policy import frozen_weights
 from anygrpo.errors import ConfigError
 from anygrpo.language.adapters import Adapters, adapter_layers, merge, moved, target_of, with_adapters
+from anygrpo.language.compute import attention
 from anygrpo.language.compute.mirror import mirror, without_wrappers
 from anygrpo.language.compute.narrow import Narrow
 from anygrpo.language.compute.trial import Trial, check_causal
@@ -187,6 +188,21 @@ class Weights:
         else:
             self._narrow.refresh()
         return self._narrow.values()
+
+    def another_sampler(self) -> nn.Module:
+        """A further model to generate with; `copies` bring it up to date."""
+        made = mirror(self.sampler)
+        put_in(made, self.kernels)
+        if self.sampler.config._attn_implementation == attention.NAME:  # type: ignore[union-attr]
+            attention.install(made)
+        return made
+
+    @torch.no_grad()
+    def copies(self) -> Iterator[tuple[str, Tensor]]:
+        """`merged`, for a sampler that keeps its weights while these change: trained ones in memory of their own."""
+        trained = {name for name, p in self._core.named_parameters(remove_duplicate=False) if p.requires_grad}
+        for name, value in self.merged():
+            yield name, value.clone() if name in trained else value
 
     def save_adapters(self, folder: Path) -> None:
         """The adapters alone, in PEFT's format."""

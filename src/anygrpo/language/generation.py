@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -80,6 +80,7 @@ class Sampling:
         stop: texts that end a row.
         greedy: take the likeliest token of the support.
         rows: rows decoded at once at most (None: all).
+        between: called before the first token and after each: others work, and weights change. Gives their version.
     """
 
     support: Support
@@ -87,6 +88,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
     greedy: bool = False
     rows: int | None = None
+    between: Callable[[], int] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class Generation:
         log_probs: [N, T] float32 under `Support`, 0 where not chosen.
         ended: [N] bool: by an end token, a stop text or the environment, not by the limit.
         seconds: seconds by phase ("prefill", "decode").
+        version: [N, T] int64: of the weights that drew each token, where `Sampling.between` tells; else None.
     """
 
     ids: Tensor
@@ -108,6 +111,7 @@ class Generation:
     log_probs: Tensor
     ended: Tensor
     seconds: dict[str, float] = field(default_factory=dict)
+    version: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Raises: TrainingError where a token was drawn from probabilities that are no numbers."""

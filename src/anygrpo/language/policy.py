@@ -14,7 +14,7 @@ from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
-from anygrpo.language import files
+from anygrpo.language import beside, files
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
@@ -43,9 +43,8 @@ class CausalLM(Policy):
     Attributes:
         temperature, top_p, top_k, min_p: of the sampled *and* scored distribution; may be changed by `settings`.
         parity: largest difference seen between the sampler's log-probs and the training pass's, None before any check.
+        held: the engine's weights stay as they are until `release_sampler`, or (of a copy) `follow`.
         trust_sampler: do the sampler's log-probs go into the rollout as they are? None until the first check.
-        one_update: set by a loop that makes one optimizer step a rollout and takes `old` from its own first pass;
-            then no extra pass is made for the log-probs of a sampler that failed the check.
     """
 
     provides: ClassVar[frozenset[str]] = frozenset({"entropy", "kl"})
@@ -60,7 +59,7 @@ class CausalLM(Policy):
         self.block_rows = 32 if scorer.device.type == "cpu" else 2**30  # there the token budget alone decides
         self.parity: float | None = None
         self.trust_sampler: bool | None = None
-        self.one_update = self._held = False
+        self.one_update = self.held = False
         self.conversations, self._unproved = Conversations(prompts), True
         self.talk = Talk.of(config, prompts)
         if self.talk is not None:
@@ -104,13 +103,19 @@ class CausalLM(Policy):
     def _generate(self, prompts: list[Any], group_size: int, seed: int, greedy: bool) -> Rollout:
         start = time.perf_counter()
         config = self.config
-        turns = self.talk and Turns(self.talk, prompts, group_size, config.max_new_tokens)
+        outside, between = beside.turns_of(self)
+        turns = self.talk and Turns(self.talk, prompts, group_size, config.max_new_tokens, outside)
         ids = self.prompts.encode(turns.records if turns else prompts, config.max_new_tokens)
         rows = decode_rows(self, ids, group_size)
-        sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, rows)
-        if not self._held:
+        sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, rows, between)
+        if not self.held:
             self._sync(ids)
-        made = self.engine.generate(ids, group_size, sampling, seed, turns or None)
+        try:
+            made = self.engine.generate(ids, group_size, sampling, seed, turns or None)
+        except BaseException:
+            if turns:
+                turns.abandon()
+            raise
         rollout = rollout_of(ids, group_size, made, config.max_new_tokens, self.version)
         if turns:
             rollout = recorded(rollout, turns.finish(made), self.conversations, turns.talk.format is not None)
@@ -130,11 +135,21 @@ class CausalLM(Policy):
         if known and apart(self.engine):
             self.weights.separate()
             self._sync([])
-            self._held = True
-        return self._held
+            self.held = True
+        return self.held
 
     def release_sampler(self) -> None:
-        self._held = False
+        self.held = False
+
+    def check_copied(self) -> None:
+        beside.check(self)
+
+    def copied(self, prompts: list[Any]) -> CausalLM:
+        return beside.second_sampler(self, prompts)
+
+    def follow(self, other: Policy) -> None:
+        assert isinstance(other, CausalLM)
+        self.engine.refresh(other.weights.copies())
 
     def _sync(self, prompts: list[list[int]]) -> None:
         """Bring the engine up to date, and see that one outside of this memory has followed."""

@@ -37,7 +37,7 @@ def rollout_of(prompts: list[list[int]], group_size: int, made: Generation, limi
         grid(made.log_probs),
         grid(made.chosen),
         ended=grid(made.ended),
-        version=torch.full((count, group_size), version),
+        version=torch.full((count, group_size), version) if made.version is None else grid(made.version),
         info=info,
         limit=limit,
     )

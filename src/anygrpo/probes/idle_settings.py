@@ -38,7 +38,7 @@ def _clip(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
     a = subject.stage.algorithm
     updates = a.epochs * a.minibatches
     numbers["updates"] = updates
-    late = subject.run.recipe.training.off_policy_steps
+    late = subject.run.recipe.training.samples_ahead
     written = a.model_fields_set & {"clip_low", "clip_high", "dual_clip"}
     if updates > 1 or late or not written:
         return []

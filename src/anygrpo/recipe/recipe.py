@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from anygrpo.choices.catalogue import card_of
 from anygrpo.errors import ConfigError
+from anygrpo.recipe.adaptive import AdaptiveTemperature
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.explain import readable
 from anygrpo.recipe.section import Schedule, Section
@@ -70,8 +71,8 @@ class Recipe(Section, Generic[P, T]):
         """
         given = self.stages or (StageConfig(name="grpo", steps=self.training.steps),)
         stages = [self._resolve(i, stage) for i, stage in enumerate(given)]
-        if self.training.off_policy_steps:
-            _check_off_policy(stages)
+        if self.training.samples_ahead:
+            _check_ahead(stages, self.training, self.policy)
         return stages
 
     def _resolve(self, index: int, stage: StageConfig) -> Stage:
@@ -132,20 +133,46 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
         raise ConfigError(f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained", "set one of them")
 
 
-def _check_off_policy(stages: list[Stage]) -> None:
+def _check_ahead(stages: list[Stage], training: TrainingConfig, policy: Section) -> None:
+    """What cannot be where samples are older than the weights that they train."""
+    key = "max_staleness" if training.max_staleness else "off_policy_steps"
+    said = f"training.{key} = {getattr(training, key)}"
     sampling = [stage for stage in stages if stage.source == "policy"]
     if not sampling:
-        raise ConfigError(
-            "training.off_policy_steps = 1, but every stage trains on stored actions: nothing is sampled ahead",
-            "set it to 0",
-        )
+        raise ConfigError(f"{said}, but every stage trains on stored actions: nothing is sampled ahead", "set it to 0")
     for stage in sampling:
         if stage.algorithm.objective == "reinforce" and stage.algorithm.importance == "none":
             raise ConfigError(
                 f'stage {stage.name!r}: objective = "reinforce" needs samples of the present weights, and with '
-                "training.off_policy_steps = 1 they are a step old",
+                f"{said} they are older",
                 'set algorithm.importance = "truncate", or an objective with a ratio (ppo, gspo, cispo, sapo)',
             )
+        if training.max_staleness:
+            _check_staleness(stage, training.max_staleness, policy)
+
+
+def _check_staleness(stage: Stage, bound: int, policy: Section) -> None:
+    a, said = stage.algorithm, f"training.max_staleness = {bound}"
+    updates = a.epochs * a.minibatches
+    if bound < updates:
+        raise ConfigError(
+            f"stage {stage.name!r}: {said}, but a step makes {updates} updates (epochs x minibatches): nothing can be "
+            "sampled ahead",
+            f"set it to {updates} or more (a multiple of {updates}), or to 0",
+        )
+    if a.group_size == "auto" or isinstance(a.temperature, AdaptiveTemperature):
+        which = 'group_size = "auto"' if a.group_size == "auto" else "an adaptive temperature"
+        raise ConfigError(
+            f"stage {stage.name!r}: {which} follows from the last step's samples, which {said} does not wait for",
+            "give a number, or set training.max_staleness = 0",
+        )
+    moving = [name for name in type(policy).model_fields if isinstance(getattr(policy, name), Schedule)]
+    if (moving or isinstance(a.temperature, Schedule)) and a.importance == "none":
+        raise ConfigError(
+            f"stage {stage.name!r}: {', '.join([*moving, 'algorithm.temperature'][:1])} changes from step to step, and "
+            f"with {said} samples of several steps are trained on together",
+            'set algorithm.importance = "truncate", which corrects for that, or a fixed number',
+        )
 
 
 def largest_beta(a: AlgorithmConfig) -> float:

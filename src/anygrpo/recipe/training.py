@@ -108,6 +108,9 @@ class TrainingConfig(Section):
     "Rewards that run in workers are made beside sampling and updates; false: each is waited for at once."
     off_policy_steps: Literal[0, 1] = 0
     "1: each step's batch is sampled by the weights before the last step's updates, beside them where the engine can."
+    max_staleness: int = Field(default=0, ge=0)
+    "Above 0: groups are sampled beside the updates, each at its own pace, by weights at most this many updates old at"
+    "the step's beginning; older groups are dropped and counted. Such a run does not repeat itself exactly."
     checkpoint_every: int = Field(default=50, ge=1)
     "Steps between checkpoints; the last step writes one too."
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -130,6 +133,24 @@ class TrainingConfig(Section):
     "Under torchrun: whole weights on every rank, or the blocks' weights and optimizer state in shards (FSDP2)."
     fsdp_dtype: Literal["bfloat16", "float16"] | None = None
     "parallel = fsdp: type that blocks compute in (None: that of their weights); gradients are summed in float32."
+
+    @property
+    def samples_ahead(self) -> bool:
+        """Whether samples are drawn by older weights than those that a step finds."""
+        return bool(self.off_policy_steps or self.max_staleness)
+
+    @model_validator(mode="after")
+    def _one_at_a_time(self) -> TrainingConfig:
+        """A queue of groups that threads sample is one process's own, and no two runs of it are the same."""
+        others = {
+            "off_policy_steps": 0, "sample_chunk": None, "parallel": "replicate", "deterministic": False,
+        }  # fmt: skip
+        for name, free in others.items():
+            if self.max_staleness and getattr(self, name) != free:
+                raise ValueError(
+                    f"max_staleness = {self.max_staleness} does not go with {name} = {getattr(self, name)!r}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _dtype_needs_fsdp(self) -> TrainingConfig:

@@ -20,6 +20,10 @@ from anygrpo.scoring.reward import Reward, Rows
 log = logging.getLogger(__name__)
 
 
+_AT_ONCE = 16
+"""Calls that are waited for at once: a slow one holds up its own samples alone."""
+
+
 class Handle:
     """Scores that are being made. `result()` waits for them."""
 
@@ -45,7 +49,7 @@ class Scorer:
 
     def __init__(self, rewards: list[Reward]) -> None:
         self.rewards = rewards
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="scorer")
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="scorer")
         self._worked: set[str] = set()
         self._broken = ""
 

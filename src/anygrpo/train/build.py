@@ -21,7 +21,7 @@ from anygrpo.train.budget import with_measured
 from anygrpo.train.demonstrations import check_demonstrations
 from anygrpo.train.distributed import folder_of, same_weights
 from anygrpo.train.folder import JsonlSink, RunFolder, cut_after, environment, next_folder
-from anygrpo.train.parallel import from_main, is_main
+from anygrpo.train.parallel import from_main, is_main, world_size
 from anygrpo.train.passing import unanswerable
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import shard
@@ -77,6 +77,13 @@ def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> 
     looks = type(policy).check_prompts is not Policy.check_prompts
     for task in {id(planned.task): planned.task for planned in stages}.values() if looks else ():
         policy.check_prompts([*(task.prompts(0, task.size) if task.size else []), *task.held_out()])
+    if recipe.training.max_staleness and world_size() > 1:
+        raise ConfigError(
+            f"training.max_staleness = {recipe.training.max_staleness} on {world_size()} ranks: a queue is one's",
+            "set it to 0; training.off_policy_steps = 1 samples one step ahead on any number",
+        )
+    if any(planned.sampled_ahead for planned in stages) and recipe.training.max_staleness:
+        policy.check_copied()
     patience = recipe.evaluation.patience
     if patience and stages and not stages[-1].task.held_out():
         raise ConfigError(

@@ -22,6 +22,7 @@ from anygrpo.core.task import Pending, Scores
 from anygrpo.train.batches import kept_groups
 from anygrpo.train.parallel import gather, most_over_ranks, rank, rank_seed, share, world_size
 from anygrpo.train.run import Run
+from anygrpo.train.shown import rows_shown
 from anygrpo.train.spread import Spread, number_of
 from anygrpo.train.stages import PlannedStage, numbers_at
 
@@ -47,8 +48,7 @@ class Collector:
         rollout = begin(run, planned, step, run.clock)() if ahead is None else ahead
         if not planned.sampled_ahead or not rollout.shape[0]:
             return rollout
-        stale = (run.version - rollout.version).double()
-        return replace(rollout, info=rollout.info | {"staleness": float(stale.mean())})
+        return replace(rollout, info=rollout.info | staleness(rollout, run.version))
 
     def start(self, planned: PlannedStage, step: int) -> None:
         """Sample the rollout of step + 1, or begin to, where the stage samples ahead."""
@@ -74,7 +74,7 @@ class Collector:
         with self.run.clock("wait"):
             rollout, self._waiting = self._waiting(), None
         self.run.policy.release_sampler()
-        self.run.ahead = replace(rollout, version=torch.full_like(rollout.version, self._version))
+        self.run.ahead = rollout.of_version(self._version)
 
     def close(self) -> None:
         """End the thread."""
@@ -94,11 +94,16 @@ def begin(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Callable[
     what is drawn next depends on the rewards."""
     if not planned.refills:
         return begin_once(run, planned, step - planned.begin, run.seed(step, salt=10), clock, shown=step)
-    made = _refilled(run, planned, step, clock)
+
+    def draw(attempt: int) -> Rollout:
+        seed, shown = run.seed(step, salt=10 + attempt), step if attempt == 0 else None
+        return begin_once(run, planned, run.draws, seed, clock, shown)()
+
+    made = refilled(run, planned, step, draw)
     return lambda: made
 
 
-def _refilled(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Rollout:
+def refilled(run: Run, planned: PlannedStage, step: int, draw: Callable[[int], Rollout]) -> Rollout:
     """As many groups that the stage's filters keep as it asks for, while draws last; what was drawn beside them comes
     along as `discarded`. Prompts follow one another whatever was refilled (`run.draws`): none is passed over."""
     wanted = len(share(range(planned.stage.algorithm.prompts_per_step)))
@@ -107,8 +112,7 @@ def _refilled(run: Run, planned: PlannedStage, step: int, clock: Clock) -> Rollo
     numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
     run.first_draws = {s: n for s, n in run.first_draws.items() if s >= step - 1} | {step: run.draws}
     for attempt in range(1 + planned.refills):
-        seed = run.seed(step, salt=10 + attempt)
-        fresh = begin_once(run, planned, run.draws, seed, clock, shown=step if attempt == 0 else None)()
+        fresh = draw(attempt)
         run.draws += 1
         keep = kept_groups(fresh, planned.stage, numbers)
         if kept is not None:
@@ -157,10 +161,11 @@ def begin_once(
         if stage.source == "stored":
             return rollout
         if shown is not None:
-            run.show(shown, prompts, [row for chunk in chunks for row in chunk.outputs], rollout)
+            outputs = [row for chunk in chunks for row in chunk.outputs]
+            run.show(shown, rollout, lambda most: rows_shown(run.policy, prompts[:most], outputs[:most], rollout))
         if keys is not None:
             rollout = replace(rollout, prompt_id=torch.tensor(share(keys)))
-        return replace(rollout, version=torch.full_like(rollout.version, version))
+        return rollout.of_version(version)
 
     return finish
 
@@ -207,10 +212,21 @@ def _joined(chunks: list[Chunk], clock: Clock) -> Rollout:
     with clock("score"):
         made = [c.scores.result() if isinstance(c.scores, Pending) else c.scores for c in chunks]
         parts = [c.rollout if scores is None else c.rollout.scored(scores, c.by) for c, scores in zip(chunks, made)]
+    return joined(parts)
+
+
+def joined(parts: list[Rollout]) -> Rollout:
+    """The groups of all parts, and numbers about their sampling."""
     rollout = parts[0]
     for part in parts[1:]:
         rollout = rollout.joined(part)
     return replace(rollout, info=joined_info(parts, seconds=sum)) if len(parts) > 1 else rollout
+
+
+def staleness(rollout: Rollout, version: int) -> dict[str, float]:
+    """Mean age of the decisions: updates made since the weights that drew them."""
+    drawn = rollout.version[rollout.mask] if bool(rollout.mask.any()) else rollout.version
+    return {"staleness": float((version - drawn).double().mean())}
 
 
 def whole_of(rollout: Rollout) -> tuple[Rollout, int]:

@@ -15,6 +15,7 @@ from anygrpo.train.importance import corrected
 from anygrpo.train.interrupt import INTERRUPTED, interruptible
 from anygrpo.train.measure import entropy_estimate
 from anygrpo.train.parallel import gather, total_over_ranks, world_size
+from anygrpo.train.queue import Queue
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Numbers
 from anygrpo.train.terms import Tally
@@ -23,7 +24,7 @@ from anygrpo.train.terms import Tally
 def train(run: Run) -> None:
     """Take the run's remaining steps. All that lasts is in `run`; all that is random follows from (seed, step)."""
     rows = run.block_rows
-    with snapshot.accounted(run), closing(Collector(run)) as collector:
+    with snapshot.accounted(run), closing(collector_of(run)) as collector:
         for step in remaining_steps(run):
             planned, numbers = run.enter(step)
             stage, measuring = planned.stage, run.measuring(step)
@@ -59,6 +60,11 @@ def train(run: Run) -> None:
                 collector.finish()
             update |= mismatch | entropy_estimate(rollout, stage, run.policy)
             run.record(step, planned, numbers, prepared, whole, tally, update)
+
+
+def collector_of(run: Run) -> Collector:
+    """Where this run's rollouts come from."""
+    return Queue(run) if run.recipe.training.max_staleness else Collector(run)
 
 
 def remaining_steps(run: Run) -> Iterator[int]:

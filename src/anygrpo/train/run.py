@@ -27,11 +27,11 @@ from anygrpo.train.evaluation import check_metric, evaluate
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.parallel import is_main, max_over_ranks, rank_seed
 from anygrpo.train.sharded import full_state, whole_weights
-from anygrpo.train.shown import rows_shown
 from anygrpo.train.stages import Controls, Numbers, PlannedStage, controlled, kl_controller, numbers_at, policy_settings
 from anygrpo.train.terms import Tally
 from anygrpo.train.trackers import Sink
 from anygrpo.train.update import Updater
+from anygrpo.train.waiting import Waiting
 
 _REFUSALS_IN_A_ROW = 20
 MOST_FAULTS = 0.01
@@ -54,6 +54,8 @@ class Run:
         adaptive: the temperature under control, and what is known of each prompt.
         in_force: settings of the policy at the present step.
         ahead: with `training.off_policy_steps` the rollout of the step to come, complete and scored; None: nothing is.
+        queue: with `training.max_staleness` what samples beside the updates; None: nothing does.
+        queued: the state that such a queue begins from, of a checkpoint.
         back_to: the checkpoint to go on from once this step is over.
         measures_updates: whether the size of each update is measured, which takes a copy of the trained weights.
         teaches: demonstrations are learnt beside the present stage's samples.
@@ -74,6 +76,8 @@ class Run:
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
         self.anchor: dict[str, Tensor] | None = None
         self.ahead: Rollout | None = None
+        self.queue: Waiting | None = None
+        self.queued: dict[str, Any] | None = None
         self.adaptive = Adaptive(policy, stages)
         self.in_force: dict[str, float] = {}
         self.draws = 0
@@ -120,7 +124,7 @@ class Run:
         a = stage.algorithm
         self.adaptive.begin(stage, fresh)
         self.policy.corrects = stage.method == "grpo" and a.importance != "none"
-        on_policy = stage.source == "policy" and not self.recipe.training.off_policy_steps and not self.policy.corrects
+        on_policy = stage.source == "policy" and not self.recipe.training.samples_ahead and not self.policy.corrects
         self.policy.one_update = on_policy and a.epochs * a.minibatches == 1
         if fresh and index > 0:
             self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))
@@ -241,12 +245,11 @@ class Run:
                 self.stop(f"no better {settings.metric} in {settings.patience} evaluations")
         return row
 
-    def show(self, step: int, prompts: list[Any], outputs: list[list[Any]], rollout: Rollout) -> None:
-        """samples/step_*.jsonl on the recipe's rhythm, and every invalid sample's reason."""
+    def show(self, step: int, rollout: Rollout, rows: Callable[[int], list[dict[str, Any]]]) -> None:
+        """samples/step_*.jsonl on the recipe's rhythm (`rows`: of so many prompts), and invalid samples' reasons."""
         config = self.recipe.training
         if config.samples_every and step % config.samples_every == 0:
-            kept = config.samples_kept
-            self.folder.write_samples(step, rows_shown(self.policy, prompts[:kept], outputs[:kept], rollout))
+            self.folder.write_samples(step, rows(config.samples_kept))
         if rollout.reasons:
             self.folder.log_invalid(step, rollout.reasons)
 

@@ -47,6 +47,7 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "updater": run.updater.state() if run.entered >= 0 else None,
         "anchor": None if run.anchor is None else dict(run.anchor),
         "ahead": _whole_ahead(run.ahead),
+        "queue": run.queued if run.queue is None else run.queue.state(),
     }
     weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints
     names = saved.library_names(run.policy.saved_names(), weights)
@@ -128,6 +129,9 @@ def restore(run: Run, path: Path) -> None:
     if state["anchor"] is not None:
         run.anchor = run.policy.fix_reference(state["anchor"])
     run.ahead = _own_ahead(state["ahead"] if run.recipe.training.off_policy_steps else None)
+    run.queued = state.get("queue") if run.recipe.training.max_staleness else None
+    if run.queue is not None:
+        run.queue.forget()
     run.entered = -1
     if state["updater"] is not None and run.step < run.total_steps:
         index = run.stage_index(run.step)

@@ -24,7 +24,7 @@ class PlannedStage:
     """A stage with its task: steps `begin` to `end` - 1 of the run.
 
     Attributes:
-        sampled_ahead: its rollouts are drawn while the step before is trained on.
+        sampled_ahead: its rollouts are drawn while earlier steps are trained on.
     """
 
     stage: Stage
@@ -75,7 +75,7 @@ def plan_stages(recipe: Recipe, task: Task | None = None) -> list[PlannedStage]:
             if not size:
                 raise ConfigError(f"stage {stage.name!r} has epochs, but its task is endless", "give steps instead")
             steps = math.ceil((stage.epochs or 0) * size / stage.algorithm.prompts_per_step)
-        ahead = recipe.training.off_policy_steps > 0 and stage.source == "policy"
+        ahead = recipe.training.samples_ahead and stage.source == "policy"
         planned.append(PlannedStage(stage, tasks[key], begin, begin + steps, ahead))
         begin += steps
     return planned

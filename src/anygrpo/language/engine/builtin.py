@@ -43,9 +43,11 @@ class BuiltinEngine:
         self.model, self.dtype, self._head, self._text, self.paths = model, dtype, head, text, paths
         self._captured = Captured(model)
 
-    def with_model(self, model: nn.Module, dtype: torch.dtype) -> BuiltinEngine:
-        """The same engine on another model object."""
-        return BuiltinEngine(model, dtype, self._head, self._text, self.paths)
+    def with_model(
+        self, model: nn.Module, dtype: torch.dtype, text: Callable[[list[int]], str] | None = None
+    ) -> BuiltinEngine:
+        """The same engine on another model object, and with another tokenizer's texts."""
+        return BuiltinEngine(model, dtype, self._head, text or self._text, self.paths)
 
     @property
     def apart(self) -> bool:

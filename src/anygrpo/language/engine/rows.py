@@ -48,6 +48,13 @@ class Rows:
         self.done = [False] * count
         self.ended = [False] * count
         self.forced: list[list[int]] = [[] for _ in range(count)]
+        self.versions: list[list[int]] = [[] for _ in range(count)]
+        self._version = 0
+        self._let_others()
+
+    def _let_others(self) -> None:
+        if self.sampling.between is not None:
+            self._version = self.sampling.between()
 
     def take(self, active: list[int], token: Tensor, log_prob: Tensor) -> Tensor:
         """Record one token for each active row and return what each feeds next: its token, or the inserted one.
@@ -71,6 +78,7 @@ class Rows:
                 self.done[row] = True
         if self.waiting:
             self._settle(active)
+        self._let_others()
         return torch.tensor(tokens, device=token.device)
 
     def _settle(self, active: list[int]) -> None:
@@ -98,6 +106,7 @@ class Rows:
         self.ids[row].append(token)
         self.log_probs[row].append(log_prob)
         self.chosen[row].append(chosen)
+        self.versions[row].append(self._version)
 
     def _maybe_end(self, row: int, token: int) -> None:
         if token not in self.ends:
@@ -135,4 +144,5 @@ class Rows:
             pad(self.log_probs, 0.0),
             torch.tensor(self.ended),
             seconds,
+            None if self.sampling.between is None else pad(self.versions, self._version),
         )

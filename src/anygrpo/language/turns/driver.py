@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from anygrpo.errors import ConfigError, TrainingError
@@ -18,6 +20,9 @@ from anygrpo.language.tools.sessions import wait_for
 from anygrpo.language.turns.held import Held, call_of, said_by_environment
 from anygrpo.language.turns.talk import Talk
 
+_GLANCE = 0.5
+"""Seconds after which whoever waits looks whether it still should."""
+
 
 class Turns:
     """Implements `generation.Turn`.
@@ -25,10 +30,18 @@ class Turns:
     Args:
         records: P prompt records. group_size: G; row p G + g belongs to record p.
         limit: tokens of a completion at most.
+        outside: entered while a tool or an environment is waited for, so that others may work.
     """
 
-    def __init__(self, talk: Talk, records: list[Any], group_size: int, limit: int) -> None:
-        self.talk, self.limit, self.config = talk, limit, talk.turns
+    def __init__(
+        self,
+        talk: Talk,
+        records: list[Any],
+        group_size: int,
+        limit: int,
+        outside: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.talk, self.limit, self.config, self._outside = talk, limit, talk.turns, outside
         self._unpaid = 0.0 if talk.kind == "class" else None  # a turn that was cut off is worth 0, not unknown
         self.patience, self._lock = talk.turns.patience, threading.Lock()
         self.records = [r if isinstance(r, dict) else {"prompt": r} for r in records]
@@ -199,7 +212,8 @@ class Turns:
             if len(done) == len(rows) or (one and done) or (left is not None and left <= 0):
                 return done
             waiting = [s for row in rows if row not in done and (s := self.held[row].session) is not None]
-            wait_for(waiting, left)
+            with self._outside():
+                wait_for(waiting, _GLANCE if left is None else min(left, _GLANCE))
 
     def _advance(self, one: Held) -> None:
         while one.reply is None and one.session is not None:
@@ -229,7 +243,8 @@ class Turns:
     def _waited(self, one: Held) -> dict[str, Any]:
         assert one.session is not None
         while (answer := one.session.answer()) is None:
-            wait_for([one.session], None)
+            with self._outside():
+                wait_for([one.session], _GLANCE)
         self._answered(one, answer)
         return answer
 
@@ -248,6 +263,11 @@ class Turns:
         if one.session is not None:
             one.session.close()
             one.session = None
+
+    def abandon(self) -> None:
+        """Nobody will ask for these conversations: their processes end."""
+        for one in self.held:
+            self.close(one)
 
     def finish(self, made: Generation) -> list[Held]:
         """Every row's conversation, with what a turn that was cut off had said."""

@@ -1,0 +1,249 @@
+"""Asynchronous rollouts (`training.max_staleness`): threads sample groups at their own pace while the trainer updates.
+
+Each group is one thread's work, so a slow tool or reward holds up its own group alone. A copy of the policy samples
+(`Policy.copied`); after a step's updates it takes over the weights, also of samples under way, and every decision bears
+the version that drew it. Groups are trained on in the order they were finished. As many are begun ahead as the bound
+lets count; one whose oldest decision is older all the same is dropped and counted. What is sampled when depends on the
+clock: such a run does not repeat itself.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from anygrpo.core.policy import Policy
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Pending, Scores
+from anygrpo.core.tree import tree_map
+from anygrpo.core.turnstile import Turnstile
+from anygrpo.train.collect import Collector, joined, refilled, staleness
+from anygrpo.train.run import Run
+from anygrpo.train.shown import rows_shown
+from anygrpo.train.stages import PlannedStage
+
+THREADS = 64
+"""Groups under way at most, which may all be waiting for their tools or rewards."""
+
+_TRAINER = -1
+"""Its number at the turnstile: weights change before anybody samples on."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One prompt's samples. `place`: which draw of the stage it is. `row`: as samples/step_*.jsonl shows it."""
+
+    place: int
+    rollout: Rollout
+    row: dict[str, Any]
+
+
+@dataclass
+class Work:
+    """A group under way; `sampled` once only its reward is waited for."""
+
+    place: int
+    prompt: Any
+    sampled: bool = False
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a thread has made: a group's outputs, and their scores unless the trainer's thread has to make them."""
+
+    rollout: Rollout
+    outputs: list[list[Any]]
+    scores: Scores | None
+
+
+class Queue(Collector):
+    """Gives each step the groups finished first. `run.queued` is its state as a checkpoint has it."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.bound = run.recipe.training.max_staleness
+        self.finished: list[Group] = []
+        self._under_way: dict[Future[Drawn], Work] = {}
+        self._next, self._dropped, self._found = 0, 0, 0
+        self._stage: PlannedStage | None = None
+        self._step = 0
+        self._batch: tuple[int, list[Any]] = -1, []
+        run.queue = self
+
+    # -- the loop's side ---------------------------------------------------------------------------------------------
+
+    def take(self, planned: PlannedStage, step: int) -> Rollout:
+        if not planned.sampled_ahead:
+            return super().take(planned, step)
+        self._step, self._dropped = step, 0
+        if self._stage is not planned:
+            self._begin(planned)
+        draw = lambda attempt: self._draw(planned, shown=attempt == 0)  # noqa: E731
+        rollout = refilled(self.run, planned, step, draw) if planned.refills else draw(0)
+        return replace(rollout, info=rollout.info | self._numbers(rollout))
+
+    def start(self, planned: PlannedStage, step: int) -> None:
+        """The threads are at work already."""
+
+    def finish(self) -> None:
+        """The sampler takes over the weights."""
+        if self._stage is not None:
+            self._hand_over(min(self._step + 1, self._stage.end - 1))
+
+    def close(self) -> None:
+        self.forget()
+        super().close()
+
+    def forget(self) -> None:
+        """Give up what is under way and what is finished; the next step goes on from `run.queued`."""
+        if self._stage is None:
+            return
+        self._stage = None
+        self.turnstile.stop()
+        assert self._threads is not None
+        self._threads.shutdown(cancel_futures=True)
+        self._threads, self._under_way, self.finished = None, {}, []
+
+    def state(self) -> dict[str, Any] | None:
+        """Everything finished, and which draws were begun and were not. Waits for groups that only a reward keeps."""
+        if self._stage is None:
+            return self.run.queued
+        wait([future for future, work in self._under_way.items() if work.sampled])
+        self._gather()
+        made = [{"place": g.place, "rollout": _on_host(g.rollout), "row": _plain(g.row)} for g in self.finished]
+        begun = sorted(work.place for work in self._under_way.values())
+        return {"stage": self._stage.begin, "next": self._next, "begun": begun, "finished": made}
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    def _draw(self, planned: PlannedStage, shown: bool) -> Rollout:
+        """The first `prompts_per_step` finished groups that are not too old."""
+        run, count = self.run, planned.stage.algorithm.prompts_per_step
+        self._gather()
+        if shown:
+            self._found = len(self.finished)
+        self._fill(planned)
+        while len(self.finished) < count:
+            with run.clock("wait"):
+                wait(self._under_way, return_when=FIRST_COMPLETED)
+            self._gather()
+            self._fill(planned)
+        groups, self.finished = self.finished[:count], self.finished[count:]
+        rollout = joined([group.rollout for group in groups])
+        if shown:
+            run.show(self._step, rollout, lambda most: [group.row for group in groups[:most]])
+        return rollout
+
+    def _fill(self, planned: PlannedStage) -> None:
+        """Begin as many groups as can be trained on within the bound, and within the stage."""
+        a = planned.stage.algorithm
+        steps = min(1 + self.bound // (a.epochs * a.minibatches), planned.end - self._step)
+        while len(self.finished) + len(self._under_way) < steps * a.prompts_per_step:
+            self._submit(planned, self._next)
+            self._next += 1
+
+    def _submit(self, planned: PlannedStage, place: int) -> None:
+        size = planned.stage.algorithm.prompts_per_step
+        if self._batch[0] != place // size:
+            self._batch = place // size, planned.task.prompts(place // size, size)
+        work = Work(place, self._batch[1][place % size])
+        assert self._threads is not None
+        self._under_way[self._threads.submit(self._work, planned, work)] = work
+
+    def _gather(self) -> None:
+        """Take what is done to the finished groups, and drop what is too old by now."""
+        for future in [f for f in self._under_way if f.done()]:
+            drawn, work = future.result(), self._under_way.pop(future)
+            self.finished.append(self._scored(drawn, work))
+        fresh = [g for g in self.finished if self.run.version - oldest(g.rollout) <= self.bound]
+        self._dropped += len(self.finished) - len(fresh)
+        self.finished = fresh
+
+    def _scored(self, drawn: Drawn, work: Work) -> Group:
+        """Rewards that do not run in workers are made here, in the trainer's thread."""
+        assert self._stage is not None
+        task, scores = self._stage.task, drawn.scores
+        if scores is None:
+            with self.run.clock("score"):
+                scores = task.score([work.prompt], drawn.outputs)
+        rollout = drawn.rollout.scored(scores, type(task).__name__)
+        info = {name: value for name, value in rollout.info.items() if not name.startswith("time/")}  # not the step's
+        row = rows_shown(self.sampler, [work.prompt], drawn.outputs, rollout)[0]
+        return Group(work.place, replace(rollout, info=info), row)
+
+    def _numbers(self, rollout: Rollout) -> dict[str, float]:
+        newest = rollout.version.masked_fill(~rollout.mask, -1).amax(-1, keepdim=True)
+        mixed = ((rollout.version < newest) & rollout.mask).any(-1)
+        return staleness(rollout, self.run.version) | {
+            "staleness/max": float(self.run.version - oldest(rollout)),
+            "staleness/mixed": float(mixed.double().mean()),
+            "queue/finished": float(self._found),
+            "queue/under_way": float(len(self._under_way)),
+            "queue/dropped": float(self._dropped),
+        }
+
+    # -- the sampler's side ------------------------------------------------------------------------------------------
+
+    def _begin(self, planned: PlannedStage) -> None:
+        """A stage begins, goes on after a resume, or goes on from an earlier checkpoint."""
+        run = self.run
+        self.forget()
+        held, run.queued = run.queued, None
+        self._next, self._batch = 0, (-1, [])
+        self.turnstile = Turnstile()
+        with torch.no_grad():
+            self.sampler: Policy = run.policy.copied(planned.task.prompts(0, 1))
+        self.sampler.turnstile = self.turnstile
+        self._hand_over(self._step)
+        self._threads, self._stage = ThreadPoolExecutor(THREADS, thread_name_prefix="sampler"), planned
+        if held is None or held["stage"] != planned.begin:
+            return
+        self._next = held["next"]
+        self.finished = [Group(one["place"], one["rollout"], one["row"]) for one in held["finished"]]
+        for place in held["begun"]:
+            self._submit(planned, place)
+
+    def _hand_over(self, step: int) -> None:
+        run = self.run
+        with run.clock("hand_over"), self.turnstile.inside(_TRAINER), torch.no_grad():
+            self.sampler.follow(run.policy)
+            self.sampler.version = run.version
+            self.sampler.settings(**run.settings_at(step))
+
+    def _work(self, planned: PlannedStage, work: Work) -> Drawn:
+        """In a thread: one group."""
+        device = self.run.updater.device
+        if device.type == "cuda":  # a new thread's current device is the first one
+            torch.cuda.set_device(device)
+        task, sampler = planned.task, self.sampler
+        seed = self.run.seed(work.place, salt=20 + self.run.entered)
+        beside = task.score_async if self.run.recipe.training.overlap_rewards else None
+        with self.turnstile.inside(work.place), torch.no_grad():
+            version = sampler.version
+            rollout = sampler.sample([work.prompt], planned.stage.algorithm.typical_group, seed)
+            if sampler.version == version:  # else it was changed on the way, and the policy has taken notes
+                rollout = rollout.of_version(version)
+            outputs = sampler.decode(rollout.samples)
+            rollout = rollout.on_host()
+            scores = beside([work.prompt], outputs) if beside else None
+        work.sampled = True
+        return Drawn(rollout, outputs, scores.result() if isinstance(scores, Pending) else scores)
+
+
+def oldest(rollout: Rollout) -> int:
+    """The version of the oldest weights that drew a decision of it."""
+    drawn = rollout.version[rollout.mask]
+    return int(drawn.min()) if drawn.numel() else int(rollout.version.max())
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """As a checkpoint can hold it."""
+    return json.loads(json.dumps(row, default=str))
+
+
+def _on_host(rollout: Rollout) -> Rollout:
+    return replace(rollout.on_host(), samples=tree_map(lambda x: x.cpu(), rollout.samples))
