@@ -6,6 +6,7 @@ import multiprocessing
 import tempfile
 import traceback
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,41 @@ def on_ranks(count: int, function: Callable[..., Any], *arguments: Any, seconds:
     return [value for _, value in answers]
 
 
+def beside(function: Callable[..., Any], *arguments: Any, seconds: float = 20) -> list[Any]:
+    """What `function(*arguments)` returns on two ranks, of which this process is the first.
+
+    Raises:
+        AssertionError: the second one raised, or did not end in time.
+    """
+    import torch.distributed as dist
+
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        mine, theirs = context.Pipe(duplex=False)
+        worker = context.Process(target=_rank, args=(1, 2, folder, theirs, function, arguments), daemon=True)
+        worker.start()
+        try:
+            _join(folder, 0, 2, seconds)
+            try:
+                answer = function(*arguments)
+                good, other = _answer(mine, 1, seconds)
+                assert good, other
+                dist.barrier()
+            finally:
+                dist.destroy_process_group()
+        finally:
+            worker.kill()
+            worker.join()
+    return [answer, other]
+
+
+def _join(folder: str, rank: int, count: int, seconds: float = 1800) -> None:
+    import torch.distributed as dist
+
+    store = f"file://{Path(folder) / 'store'}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=count, timeout=timedelta(seconds=seconds))
+
+
 def _answer(pipe: Any, rank: int, seconds: float) -> tuple[bool, Any]:
     try:
         return pipe.recv() if pipe.poll(seconds) else (False, f"rank {rank} hangs")
@@ -51,8 +87,7 @@ def _rank(rank: int, count: int, folder: str, pipe: Any, function: Callable[...,
 
     torch.set_num_threads(1)
     try:
-        store = f"file://{Path(folder) / 'store'}"
-        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
+        _join(folder, rank, count)
         pipe.send((True, function(*arguments)))
         dist.barrier()
     except BaseException:
