@@ -177,3 +177,49 @@ def test_unknown_names_are_no_proof_of_another_kind_of_training(tmp_path: Path) 
     first = diagnose_log(read(tmp_path / "x.jsonl")).first
     assert first is not None
     assert (first.rule, first.certainty) == ("not_rl_log", "ask")
+
+
+def written(tmp_path: Path, text: str, name: str = "x.log") -> Columns:
+    (tmp_path / name).write_text(text, "utf-8")
+    return columns(tmp_path / name)
+
+
+def test_the_newest_row_first(tmp_path: Path) -> None:
+    text = "step,reward\n" + "\n".join(f"{i},{reward(i)}" for i in reversed(range(N)))
+    run = written(tmp_path, text, "x.csv")
+    assert values(run, "reward/mean") == [reward(i) for i in range(N)]
+    assert any("newest" in note for note in run.notes)
+
+
+def test_drawn_boxes(tmp_path: Path) -> None:
+    head = "┏━━━━━━┳━━━━━━━┓\n┃ Metric ┃ Value ┃\n┡━━━━━━╇━━━━━━━┩\n"
+    box = head + "│ step │ {i} │\n│ reward/mean │ {r} │\n│ kl │ 0.01 │\n└──────┴──────┘"
+    run = written(tmp_path, "\n".join(box.format(i=i, r=reward(i)) for i in range(N)))
+    assert values(run, "reward/mean") == [reward(i) for i in range(N)]
+    assert values(run, "kl/reference") == [0.01] * N
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Step {i} | loss:0.01 rewards:{r} kl_loss:0.01 lr:1e-06",
+        "step: {i} reward: {r} kl: 0.01 grad_norm: 0.3",
+        "• step {i}: reward {r}, kl 0.01, entropy 0.5",
+        "[Learner] Steps = {i} | Episode Return = {r} | KL Loss = 0.01 | Walltime = 3.1",
+        "{i}  &  {r} & 0.01 & 0.5 \\\\",
+        "{i}   {i}  {r}  0.01  0.5",
+    ],
+)
+def test_pairs_and_columns_with_blanks_alone(tmp_path: Path, line: str) -> None:
+    head = "step & reward & kl & entropy \\\\" if "&" in line else "      step  reward    kl  entropy"
+    head = head if line.startswith("{i}  ") else "started"
+    run = written(tmp_path, head + "\n" + "\n".join(line.format(i=i, r=reward(i)) for i in range(N)))
+    assert values(run, "reward/mean") == [reward(i) for i in range(N)]
+    assert values(run, "kl/reference") == [0.01] * N
+
+
+def test_columns_in_a_document_beside_its_settings(tmp_path: Path) -> None:
+    data = {"config": {"beta": 0.04}, "history": {"step": list(range(N)), "reward": [reward(i) for i in range(N)]}}
+    run = written(tmp_path, json.dumps(data), "x.json")
+    assert values(run, "reward/mean") == [reward(i) for i in range(N)]
+    assert run.settings["config.beta"] == 0.04

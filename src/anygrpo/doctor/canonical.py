@@ -70,7 +70,7 @@ def plain_name(key: str) -> str:
 def words_of(key: str) -> list[str]:
     """The words in a name: "AvgScore", "loss_pg" and "rollout/ep_rew_mean" taken apart."""
     split = CAMEL.sub("_", key.translate(WIDE))
-    return [t for t in re.split(r"[_/.\s()\[\]\-]+", split.lower()) if t]
+    return [t for t in re.split(r"[_/.\s()\[\]%\-]+", split.lower()) if t]
 
 
 def _unordered() -> dict[frozenset[str], str]:

@@ -14,6 +14,7 @@ from anygrpo.doctor.inference import Inferred, infer
 from anygrpo.doctor.log import Ending, Log, Row
 from anygrpo.doctor.meters import SHARES, Broken, broken, rename_batch_std
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
+from anygrpo.doctor.order import without_replaced
 from anygrpo.doctor.series import Series, median
 from anygrpo.errors import ConfigError, suggestion
 
@@ -156,37 +157,6 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         columns=tuple(sorted(keys)),
         unknown=tuple(sorted(k for k in keys if k not in set(columns.values()) and not canonical.counts(k))),
     )
-
-
-def without_replaced(rows: list[Row]) -> tuple[list[tuple[int, Row]], list[str]]:
-    """(row number, row) without the rows that a resumed run wrote again, and what had to be decided.
-
-    A counter that falls back into the range already logged is a resume: the older rows from there on were abandoned.
-    A counter that falls back to its beginning started anew: everything is kept in the order of the log.
-    """
-    kept: list[tuple[int, Row]] = []
-    notes: list[str] = []
-    last = first = None
-    for i, row in enumerate(rows, 1):
-        step = canonical.step_of(row)
-        if step is not None and math.isfinite(step):
-            first = step if first is None else first
-            if last is not None and step < last and not only_evaluation(row):
-                if step > first + 1:
-                    before = len(kept)
-                    kept = [(j, r) for j, r in kept if (canonical.step_of(r) or -math.inf) < step]
-                    notes.append(f"resumed at step {step:g} (row {i}): {before - len(kept)} older rows replaced")
-                else:
-                    notes.append(f"the step counter starts again at {step:g} (row {i})")
-            if not only_evaluation(row):
-                last = step
-        kept.append((i, row))
-    return kept, notes[:5]
-
-
-def only_evaluation(row: Row) -> bool:
-    found = [c[0] for c in map(canonical.concept, row) if c]
-    return bool(found) and all(name.startswith("eval/") for name in found)
 
 
 SHORT = {

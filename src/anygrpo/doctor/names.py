@@ -229,6 +229,8 @@ CORES: dict[str, str] = {
     "trunc": "truncated/share", "truncated_share": "truncated/share", "clipped_ratio": "truncated/share",
     "training_loss": "loss/total", "train_loss": "loss/total", "pg": "loss/policy", "gn": "grad_norm/total",
     "policy_gradient_loss": "loss/policy",
+    "zero_std_groups": "groups/dead", "zero_variance_groups": "groups/dead", "mismatch_kl": "kl/rollout",
+    "kl_mismatch": "kl/rollout", "response_lengths": "length/mean",
     "frac_zero_std_groups": "groups/dead", "zero_std_frac": "groups/dead", "dead_groups": "groups/dead",
     "live_groups": "groups/live", "frac_no_signal": "groups/dead", "zero_adv_frac": "groups/dead",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
-from anygrpo.doctor.readers.shapes import PATIENCE, Blocks, Boxes, Markdown
+from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows
 
 HINTS = (
@@ -52,6 +52,7 @@ class Scan:
     blocks: Blocks = field(default_factory=Blocks)
     boxes: Boxes = field(default_factory=Boxes)
     markdown: Markdown = field(default_factory=Markdown)
+    aligned: Aligned = field(default_factory=Aligned)
     summary: Row = field(default_factory=Row)
     head: list[str] = field(default_factory=list[str])
     open_dict: list[str] = field(default_factory=list[str])
@@ -67,7 +68,13 @@ class Scan:
 
     def count(self) -> int:
         many = (self.dicts, self.verl, self.pairs, self.table, self.singles, self.fragments, self.boxes.rows)
-        return sum(map(len, many)) + len(self.blocks.rows) + len(self.markdown.rows) + len(self.markdown.body)
+        return (
+            sum(map(len, many))
+            + len(self.aligned.rows)
+            + len(self.blocks.rows)
+            + len(self.markdown.rows)
+            + len(self.markdown.body)
+        )
 
     def line(self, i: int, raw: str) -> None:
         """Take line number `i`."""
@@ -170,6 +177,8 @@ class Scan:
             text = text.translate(WIDE)
         if text[:1] in "-=+" or text.lstrip()[:1] in "-=+":
             self.boxes.line(text)
+        if ("&" in text or "  " in text) and self.aligned.line(text):
+            return
         numbered = bool(NUMBERED.search(text))
         if len(text) < 200 and (numbered or (len(text) < 60 and text[-1:] in "0123456789:=*-#]步轮次")):
             if self.blocks.line(text) and len(NUMBERED.findall(text)) < 2:
@@ -218,7 +227,7 @@ def read(text: Iterable[str], source: str) -> Log:
     scan.boxes.close()
     scan.markdown.close()
     blocks = with_outcomes(scan.blocks.rows)
-    tables = [*with_outcomes(scan.table), *with_outcomes(scan.markdown.rows)]
+    tables = [row for kind in (scan.table, scan.markdown.rows, scan.aligned.rows) for row in with_outcomes(kind)]
     fragments = [row for row in with_outcomes(scan.fragments) if len(row) > 1]
     if scan.verl:
         log.format, log.rows = "verl-console", scan.verl

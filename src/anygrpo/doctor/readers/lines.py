@@ -21,30 +21,40 @@ EQUAL_PAIR = re.compile(
     r"([A-Za-z_\u4e00-\u9fff][\w./@\-]*)\s?=\s?(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w.]))", re.I
 )
 COLON_PAIR = re.compile(
-    r"(?:^|[,|;:•*\[\](){}\t]\s*|\s-\s|\s{2,}|\d\s|%\s)([A-Za-z_\u4e00-\u9fff][\w./@\- ]{0,40}?)"
+    r"(?:^|[,|;:•*\[\](){}\t]\s*|\s-\s|\s{2,}|(?<=[\d%])\s)([A-Za-z_\u4e00-\u9fff][\w./@\- ]{0,40}?)"
     r"\s*:\s*(?:(\[[^\]]*\])|(" + NUMBER + r")(/\d+)?(?![\w:]))",
     re.I,
 )
 BLANK_PAIR = re.compile(
-    r"(?:^|[|,;\]])\s*([A-Za-z_\u4e00-\u9fff][\w./@\-]*(?: [A-Za-z_][\w./@\-]*){0,2}?)\s*?\s("
+    r"(?:^|[|,;\]]|(?<=\d):)\s*([A-Za-z_\u4e00-\u9fff][\w./@\-]*(?: [A-Za-z_][\w./@\-]*){0,2}?)\s*?\s("
     + NUMBER
     + r")(?=\s*(?:[|,;。]|$))",
     re.I,
 )
 """Name, blank, number, between bars or commas: "| rew 0.31 | kl 0.004 |", "奖励 0.398, KL 0.0041"."""
+WIDE_PAIR = re.compile(
+    r"(?:^|[|\]])\s*([A-Za-z][\w./]*(?: [A-Za-z][\w./]*){1,4}) = (" + NUMBER + r")(?=\s*(?:\||$))", re.I
+)
+"""A name of several words between bars: "| Episode Return = 31.2 |"."""
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)
 COUNTER = re.compile(r"第\s*(\d+)\s*(?:步|轮|次)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
 BAR = re.compile(r"\d(?:\.\d+)?\s?(?:\w+/s|s/\w+)\b|\d%\|")
-HELD_OUT = re.compile(r"\b(?:eval(?:uation)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
+HELD_OUT = re.compile(r"\b(?:eval(?:uation|uator)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
 LIST_ITEM = re.compile(NUMBER, re.I)
 
 
+FRAMES = str.maketrans(dict.fromkeys("│┃║", "|") | dict.fromkeys("─━═┄┅┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╈╞╡╪╔╗╚╝╠╣╦╩╬", "-"))
+"""Signs of drawn boxes as those of plain ones."""
+
+
 def clean(line: str) -> str:
-    """Without colours and without the prefixes that Ray and torchrun put before a worker's line."""
+    """Without colours, drawn frames, and the prefixes that Ray and torchrun put before a worker's line."""
     if "\x1b" in line or "[36m" in line:
         line = ANSI.sub("", line)
     if not line.isprintable():
         line = CONTROL.sub("", line)
+    if not line.isascii() and any(sign in line for sign in "│┃║─━═"):
+        line = line.translate(FRAMES)
     if "pid=" in line or line.startswith(("[rank", "[default")):
         line = PREFIX.sub("", line)
     return line
@@ -81,6 +91,11 @@ def pair_row(line: str) -> Row:
     """A line of "key: value" or "key=value" pairs. Lines that speak of evaluation get the prefix "eval_"."""
     row: Row = {}
     first = len(line)
+    if "|" in line and " = " in line:
+        for match in WIDE_PAIR.finditer(line):
+            add(row, match[1], "", match[2])
+            first = min(first, match.start())
+        line = WIDE_PAIR.sub("|", line) if row else line
     for pattern in (EQUAL_PAIR, COLON_PAIR):
         for match in pattern.finditer(line):
             key, many, one, _ = match.groups()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from anygrpo.doctor.canonical import WIDE
+from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Row, number
 from anygrpo.doctor.readers import lines
 from anygrpo.doctor.readers.source import Rows
@@ -182,3 +182,30 @@ def leading(cell: str) -> float | None:
 
 def is_step(name: str) -> bool:
     return bool(re.fullmatch(r"(?:global[_ ]?)?steps?|iter(?:ation)?s?|步数?|训练步数?|轮次?", name.strip(), re.I))
+
+
+WORD = re.compile(r"^[A-Za-z_\u4e00-\u9fff][\w./%()\-]*$")
+
+
+@dataclass
+class Aligned:
+    """Columns set by blanks, as a data frame prints them (with an index or without), or by "&" as in LaTeX."""
+
+    rows: Rows = field(default_factory=Rows)
+    header: list[str] = field(default_factory=list[str])
+
+    def line(self, text: str) -> bool:
+        """Take a line; whether it was a head or a row of numbers under one."""
+        latex = text.rstrip().endswith("\\\\")
+        cells = [c.strip() for c in text.rstrip("\\ ").split("&")] if latex else text.split()
+        if len(cells) < 2:
+            return False
+        values = [number(c) for c in cells]
+        if self.header and len(values) - len(self.header) in (0, 1) and all(x is not None for x in values):
+            own = values[len(values) - len(self.header) :]
+            self.rows.append({("step" if is_step(h) else h): x for h, x in zip(self.header, own) if x is not None})
+            return True
+        if len(cells) >= 3 and all(WORD.match(c) for c in cells) and sum(names_outcome(c) for c in cells) >= 2:
+            self.header = cells
+            return True
+        return False

@@ -53,6 +53,14 @@ def from_object(data: dict[str, Any], source: str) -> Log:
     columns = {k: cast(list[Any], v) for k, v in data.items() if isinstance(v, list) and v}
     if columns:
         return Log(source, "json", rows_of_columns(columns))
+    for name, value in data.items():  # {"config": {...}, "history": {"step": [...], "reward": [...]}}
+        inner = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+        lists = {k: cast(list[Any], v) for k, v in inner.items() if isinstance(v, list)}
+        if len(lists) > 1 and len({len(v) for v in lists.values()}) == 1 and len(next(iter(lists.values()))) > 1:
+            rest = flatten({k: v for k, v in data.items() if k != name})
+            return Log(
+                source, "json", rows_of_columns(lists), settings={k.replace("/", "."): x for k, x in rest.items()}
+            )
     row = flatten(data)
     return Log(source, "json", [row] if row else [])
 
