@@ -6,8 +6,10 @@ import ast
 import copy
 import difflib
 import itertools
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 SWAPS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -128,6 +130,42 @@ def mutants(file: str, source: bytes) -> list[Mutant]:
 
     walk(ast.parse(source), "", 1)
     return [m for m in found if compiles(m.apply(source))]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A mutant that no test can notice, or none should, and why (scripts/explained_mutants.toml).
+
+    Attributes:
+        line: the source line where the change begins, without its indentation.
+        text: what stands there instead; None: whatever stands there instead.
+    """
+
+    file: str
+    line: str
+    why: str
+    text: str | None = None
+
+    def fits(self, mutant: Mutant, source: bytes) -> bool:
+        begin = source.rfind(b"\n", 0, mutant.span[0]) + 1
+        line = source[begin:].partition(b"\n")[0].decode().strip()
+        return (self.file, self.line) == (mutant.file, line) and self.text in (None, mutant.text)
+
+
+def explained(path: Path) -> list[Explained]:
+    """The entries of a file of explanations: tables [[<module>]] with line, why, and text where it is one change."""
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    return [Explained(file, **entry) for file, entries in table.items() for entry in entries]
+
+
+def stale(entries: Sequence[Explained], root: Path) -> list[Explained]:
+    """Those that explain no mutant of the sources as they are: code has changed since."""
+    found = []
+    for file in dict.fromkeys(entry.file for entry in entries):
+        source = (root / file).read_bytes() if (root / file).is_file() else b""
+        every = mutants(file, source)
+        found += [e for e in entries if e.file == file and not any(e.fits(m, source) for m in every)]
+    return found
 
 
 def compiles(source: bytes) -> bool:

@@ -11,6 +11,9 @@ its time; a mutant is judged by the tests that touch its lines, those of its own
 fit into `--each` seconds, and stands as killed when one fails or the time is three times over. Modules take turns, with
 mutants in an order drawn by `--seed`, so that whenever `--seconds` are over each module has the same share.
 
+What no test can notice, or none should, is listed with its reason in scripts/explained_mutants.toml and counted apart;
+an entry that no longer fits the source ends everything before it begins.
+
 Each job is a process forked from this one (torch is imported once) that works in a copy of the tree of its own.
 """
 
@@ -28,7 +31,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mutant_runs import ROOT, SOURCE, Job, Lines, Quick, copies, prepare, work
-from mutants import Mutant, difference, mutants
+from mutants import Explained, Mutant, difference, explained, mutants, stale
+
+EXPLAINED = ROOT / "scripts/explained_mutants.toml"
 
 TARGETS = {
     "train": ["train/*.py"],
@@ -110,10 +115,16 @@ def verdict(code: int | None) -> str:
     return "timeout" if code is None else "killed" if code in (1, 2) or code < 0 else "not judged"
 
 
+def with_reason(verdict: str, mutant: Mutant, source: bytes, reasons: list[Explained]) -> str:
+    """ "explained" for a survivor that was expected to live."""
+    return "explained" if verdict == "survived" and any(e.fits(mutant, source) for e in reasons) else verdict
+
+
 def judged(
     chosen: list[Mutant], tests: dict, options: argparse.Namespace, folders: list[Path], end: float
 ) -> list[dict]:
     results: list[dict] = []
+    reasons = explained(EXPLAINED)
 
     def job(mutant: Mutant) -> Job:
         path, source = SOURCE / mutant.file, (ROOT / SOURCE / mutant.file).read_bytes()
@@ -127,12 +138,12 @@ def judged(
         def done(folder: Path, code: int | None) -> None:
             (folder / path).write_bytes(source)
             told = {
-                "verdict": verdict(code) if names else "not judged",
+                "verdict": with_reason(verdict(code) if names else "not judged", mutant, source, reasons),
                 "seconds": time.monotonic() - began,
                 "tests": len(names),
             }
             results.append(asdict(mutant) | told | {"diff": difference(mutant, source)})
-            if told["verdict"] not in ("killed", "timeout"):
+            if told["verdict"] not in ("killed", "timeout", "explained"):
                 print(
                     f"{told['verdict']} [{len(names)} tests] {mutant.where}: {mutant.kind}\n{results[-1]['diff']}",
                     flush=True,
@@ -153,6 +164,8 @@ def report(results: list[dict], drawn: int) -> None:
     count = Counter(r["verdict"] for r in results)
     caught, of = count["killed"] + count["timeout"], len(results) - count["not judged"]
     print(f"{caught} of {of} judged mutants killed ({caught / max(of, 1):.1%}); {drawn} drawn; {dict(count)}")
+    other = of - count["explained"]
+    print(f"without {count['explained']} explained survivors: {caught} of {other} ({caught / max(other, 1):.1%})")
 
 
 def main() -> None:
@@ -174,6 +187,8 @@ def main() -> None:
     parser.add_argument("--again", type=Path, help="judge what survived in these results")
     parser.add_argument("--results", type=Path, help="JSON file of all verdicts")
     options = parser.parse_args()
+    if old := stale(explained(EXPLAINED), ROOT / SOURCE):
+        parser.error("explanations of lines that are no more: " + "; ".join(f"{e.file}: {e.line}" for e in old))
     end = time.monotonic() + options.seconds
     patterns = [p for t in options.targets for p in TARGETS.get(t, [t])]
     files = sorted(str(f.relative_to(ROOT / SOURCE)) for p in patterns for f in (ROOT / SOURCE).glob(p))

@@ -71,6 +71,42 @@ def test_exit_codes_of_pytest(mutation):
     assert {code: mutation.verdict(code) for code in codes} == codes
 
 
+def test_survivors_that_are_explained_are_counted_apart(mutation, tmp_path, capsys):
+    (tmp_path / "e.toml").write_text(
+        '[["room/a.py"]]\nline = "return a < b"\ntext = "(a <= b)"\nwhy = "equal is as good"\n'
+    )
+    reasons, source = mutation.explained(tmp_path / "e.toml"), b"def f(a, b):\n    return a < b\n"
+    verdicts = {
+        m.text: mutation.with_reason("survived", m, source, reasons) for m in mutation.mutants("room/a.py", source)
+    }
+    assert verdicts == {"(a <= b)": "explained", "return None": "survived"}
+    same = mutation.mutants("room/a.py", source)
+    assert [mutation.with_reason("killed", m, source, reasons) for m in same] == ["killed", "killed"]
+    rows = [{"file": "room/a.py", "verdict": v} for v in ("killed", "explained", "survived", "not judged")]
+    mutation.report(rows, 4)
+    said = capsys.readouterr().out
+    assert "1 of 3 judged mutants killed (33.3%)" in said
+    assert "without 1 explained survivors: 1 of 2 (50.0%)" in said
+
+
+def test_an_explanation_goes_stale_with_its_line(mutation, tmp_path):
+    (tmp_path / "a.py").write_text("def f(a, b):\n    return a < b\n")
+    fits = mutation.Explained("a.py", "return a < b", "why")
+    others = [
+        mutation.Explained("a.py", "return a < c", "why"),
+        mutation.Explained("a.py", "return a < b", "why", "(a > b)"),
+        mutation.Explained("gone.py", "return a < b", "why"),
+    ]
+    assert mutation.stale([fits, *others], tmp_path) == others
+
+
+def test_no_explanation_is_stale(mutation):
+    entries = mutation.explained(mutation.EXPLAINED)
+    assert entries
+    assert all(len(entry.why) > 20 for entry in entries)
+    assert mutation.stale(entries, mutation.ROOT / mutation.SOURCE) == []
+
+
 @pytest.mark.slow
 def test_a_real_mutant_dies_and_an_untested_one_lives(tmp_path):
     """In the real tree: a flipped bound of a schedule is noticed by its tests, and by no test of something else."""
