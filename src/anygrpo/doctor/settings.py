@@ -24,6 +24,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "slime": "--kl-loss-coef",
         "open-instruct": "--beta", "roll": "kl_loss_coef",
     },
+    "max_staleness": {"anygrpo": "training.max_staleness", "areal": "rollout.max_head_offpolicyness"},
     "group_size": {
         "anygrpo": "algorithm.group_size", "trl": "num_generations", "verl": "actor_rollout_ref.rollout.n",
         "openrlhf": "--rollout.n_samples_per_prompt", "nemo-rl": "grpo.num_generations_per_prompt",
