@@ -1,4 +1,4 @@
-"""Every command line of README and the guides is one that this version understands: its words, flags and recipe keys.
+"""Every command line of README, the guides and the results is one that this version understands: its words, flags and recipe keys.
 
 Nothing is run. A recipe that is named and lies here is read with the line's flags; one that a reader has to write
 (my.toml, recipe.toml) is only parsed.
@@ -19,18 +19,22 @@ from anygrpo.recipe.load import load_recipe
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md")]
 PAGES += sorted(p for p in (ROOT / "docs").glob("*.md") if p.name != "lab-notes.md")
+PAGES += sorted((ROOT / "docs" / "results").glob("*.md"))
 PLACEHOLDER = re.compile(r"\.\.\.|…|[A-Z]{2,}|[<\[*|]")
 
 
 def lines_of(page: Path) -> list[str]:
-    """Lines that begin with `anygrpo` or `python scripts/`: of code blocks and of inline code, comments taken off."""
+    """Lines that begin with `anygrpo`, `python scripts/` or `bash bench/`: of code blocks and of inline code, comments,
+    loops and variables before them taken off; in place of a variable stands 1."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     blocks = re.findall(r"```(?:bash|sh|console|shell)?\n(.*?)```", text, re.DOTALL)
     blocks += re.findall(r"(?:^|\n)((?:    [^\n]*\n)+)", text)
     found = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
     found += re.findall(r"`(anygrpo [^`\n]+)`", text)
+    found = [re.sub(r"^(?:for [^;]+; do |[A-Z_]+=(?:\"[^\"]*\"|\S*) )+", "", line) for line in found]
+    found = [re.sub(r"\$\w+", "1", line) for line in found]
     named = re.compile(r"anygrpo( \w+| select \w+)")  # a command that is only spoken of
-    wanted = [x for x in found if re.match(r"(anygrpo|python scripts/|python bench/)", x) and not named.fullmatch(x)]
+    wanted = [x for x in found if re.match(r"(anygrpo|python3? scripts/|python3? bench/|bash bench/)", x) and not named.fullmatch(x)]
     return list(dict.fromkeys(re.split(r"\s+#|；|;", line)[0].strip() for line in wanted))
 
 
@@ -50,7 +54,7 @@ def test_there_are_lines_to_try():
 @pytest.mark.parametrize(("page", "line"), LINES)
 def test_a_command_line_is_understood(page: str, line: str, capsys):
     words = shlex.split(line)
-    if words[0] == "python":
+    if words[0] in ("python", "python3", "bash"):
         assert (ROOT / words[1]).is_file(), line
         return
     words = words[1:]
