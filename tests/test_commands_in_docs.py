@@ -34,7 +34,11 @@ def lines_of(page: Path) -> list[str]:
     found = [re.sub(r"^(?:for [^;]+; do |[A-Z_]+=(?:\"[^\"]*\"|\S*) )+", "", line) for line in found]
     found = [re.sub(r"\$\w+", "1", line) for line in found]
     named = re.compile(r"anygrpo( \w+| select \w+)")  # a command that is only spoken of
-    wanted = [x for x in found if re.match(r"(anygrpo|python3? scripts/|python3? bench/|bash bench/)", x) and not named.fullmatch(x)]
+    wanted = [
+        x
+        for x in found
+        if re.match(r"(anygrpo|python3? scripts/|python3? bench/|bash bench/)", x) and not named.fullmatch(x)
+    ]
     return list(dict.fromkeys(re.split(r"\s+#|；|;", line)[0].strip() for line in wanted))
 
 

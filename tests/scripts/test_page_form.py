@@ -48,7 +48,9 @@ def test_rows_below_the_head_are_counted():
 
 
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
-COMMAND = re.compile(r"^    (?:[A-Z_]+=\S+ |for \w+ in .*; do )*(?:[A-Z_]+=\"[^\"]*\" )?.*(?:anygrpo|python|bash) ", re.MULTILINE)
+COMMAND = re.compile(
+    r"^    (?:[A-Z_]+=\S+ |for \w+ in .*; do )*(?:[A-Z_]+=\"[^\"]*\" )?.*(?:anygrpo|python|bash) ", re.MULTILINE
+)
 
 
 def test_there_are_results():
