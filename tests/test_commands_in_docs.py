@@ -1,4 +1,4 @@
-"""Every command line of README, the guides and the results is one that this version understands: its words, flags and recipe keys.
+"""Every command line of README, guides and results is one that this version understands: words, flags, recipe keys.
 
 Nothing is run. A recipe that is named and lies here is read with the line's flags; one that a reader has to write
 (my.toml, recipe.toml) is only parsed.
