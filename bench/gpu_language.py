@@ -17,7 +17,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -270,9 +269,10 @@ def main() -> int:
     began = time.monotonic()
     sys.path.insert(0, str(ROOT / "src"))
     from anygrpo.models.smollm2 import smollm2_path
+    from anygrpo.scratch import for_this_process
 
     print("model", smollm2_path(), f"{time.monotonic() - began:.0f} s", flush=True)
-    work = [j for j in jobs(args.part, Path(tempfile.mkdtemp()), more) if not args.only or j.recipe in args.only]
+    work = [j for j in jobs(args.part, for_this_process("bench"), more) if not args.only or j.recipe in args.only]
     run_all(work, args.at_once, args.seconds - (time.monotonic() - began))
     write(args.out, work)
     return 0

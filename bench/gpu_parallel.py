@@ -131,6 +131,7 @@ def measure(scratch: Path, mode: str, ranks: int, flags: dict[str, str], seconds
     file.write_text(tomli_w.dumps(recipe(scratch / "model", folder)))
     settings = [word for name, value in flags.items() for word in (f"--{name}", value)]
     start = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
+    start += ["--log-dir", str(scratch / "torchrun")]
     command = [sys.executable, *start, "-m", "anygrpo", "train", str(file), "--quiet", *settings]
     row: dict[str, Any] = {"mode": mode, "ranks": ranks}
     said = folder.with_suffix(".log")

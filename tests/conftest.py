@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import shutil
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -15,3 +21,18 @@ if not Path("/dev/nvidiactl").exists():  # Triton reads it once, when it is firs
 # Started by nohup or in the background, the tests would hand an ignored signal on to every process that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever a test, or a process that it kills, leaves in the system's temporary place goes with the session."""
+    before, folder = tempfile.gettempdir(), tmp_path_factory.mktemp("temporary")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{before}/torchinductor_{getpass.getuser()}")
+    known, os.environ["TMPDIR"], tempfile.tempdir = os.environ.get("TMPDIR"), str(folder), str(folder)
+    yield
+    tempfile.tempdir = before
+    if known is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = known
+    shutil.rmtree(folder, ignore_errors=True)

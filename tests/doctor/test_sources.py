@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import json
 import lzma
 import struct
@@ -130,7 +131,7 @@ def test_a_long_list_of_rows_is_thinned_and_keeps_what_is_rare() -> None:
     assert rows[0]["step"] == 0
     assert rows[-1]["step"] == 4999
     assert any(row["loss"] != row["loss"] for row in rows)
-    assert "every 32th" in rows.note[0] or "th was kept" in rows.note[0]
+    assert "one in 32 was kept" in rows.note[0]
 
 
 BIG = r"""
@@ -143,7 +144,7 @@ print(found.run.rows, time.process_time() - began, resource.getrusage(resource.R
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "console", "json", "one-line"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "console", "pairs", "json", "one-line"])
 def test_200_megabytes_in_300_and_10_seconds(tmp_path: Path, kind: str) -> None:
     """Any kind of log: at most 300 MB of memory and 10 s of CPU."""
     names = [f"metric/number_{k}" for k in range(12)]
@@ -162,6 +163,8 @@ def test_200_megabytes_in_300_and_10_seconds(tmp_path: Path, kind: str) -> None:
                 out.write(("," if kind == "json" and i else "") + json.dumps(row) + ("\n" if kind == "jsonl" else ""))
             elif kind == "csv":
                 out.write(",".join(map(str, row.values())) + "\n")
+            elif kind == "pairs":
+                out.write(f"[10:00:{i % 60:02}] INFO " + ", ".join(f"{k}: {x}" for k, x in row.items()) + "\n")
             elif kind == "console":
                 out.write(str(row) + "\n" + "some text that a trainer printed, 12 words and a colon: yes\n" * 6)
             else:
@@ -173,3 +176,69 @@ def test_200_megabytes_in_300_and_10_seconds(tmp_path: Path, kind: str) -> None:
     _, seconds, megabytes = map(float, done.stdout.split())
     assert megabytes < 300
     assert seconds < 10
+
+
+def test_rows_passed_over_leave_the_whole_run_and_its_last_row(tmp_path: Path) -> None:
+    """A row that is passed over must not take the one before it along: the end of a long run was lost so."""
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps({"step": i, "reward": i / 7, "loss": 0.5}) + "\n" for i in range(400_001)))
+    steps = [row["step"] for row in read(path).rows]
+    assert steps[0] == 0
+    assert steps[-1] == 400_000
+    gaps = [b - a for a, b in itertools.pairwise(steps)]
+    assert set(gaps[:-1]) == {4.0}  # 1.2 million numbers: one row in four
+    assert 0 < gaps[-1] <= 4
+
+
+def test_lines_passed_over_by_their_shape_keep_what_is_odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of a long console log look alike; a number that is not finite, an evaluation, a crash do not."""
+    monkeypatch.setattr("anygrpo.doctor.readers.source.Rows.__init__.__defaults__", (400,))
+    said = [f"INFO step {i} | reward: {i / 7:.4f}, kl: {i / 9e6:.2e}, loss: -0.25" for i in range(5000)]
+    said[3001] = "INFO step 3001 | reward: nan, kl: 1.0e-03, loss: -0.25"
+    said[4003] = "INFO eval at step 4003 | reward: 0.9, kl: 1.0e-03"
+    said += ["Traceback (most recent call last):", '  File "a.py", line 1', "ValueError: bad"]
+    path = tmp_path / "a.log"
+    path.write_text("\n".join(said) + "\n")
+    log = read(path)
+    steps = [row["step"] for row in log.rows]
+    assert steps == sorted(steps)
+    assert {0.0, 3001.0, 4003.0, 4999.0} <= set(steps)
+    assert 60 < len(steps) < 160
+    assert max(b - a for a, b in itertools.pairwise(steps)) <= 128
+    assert log.ending is not None
+    assert log.ending.text == "ValueError: bad"
+
+
+def test_a_progress_bar_that_says_a_step_twice_loses_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anygrpo.doctor.readers.source.Rows.__init__.__defaults__", (400,))
+    said = [f"step {i}: 10%| reward: {r / 10}, loss: 0.5, 3.1it/s" for i in range(1000) for r in (1, 2)]
+    path = tmp_path / "a.log"
+    path.write_text("\n".join(said) + "\n")
+    rows = read(path).rows
+    assert len(rows) > 60
+    assert rows[-1]["step"] == 999
+    assert rows[-1]["reward"] == 0.2
+
+
+@pytest.mark.parametrize(("library", "end"), [(gzip, "gz"), (bz2, "bz2")])
+def test_a_bomb_is_read_to_a_bound_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library, end) -> None:
+    monkeypatch.setattr("anygrpo.doctor.readers.source.BOMB", 4 << 20)
+    path = tmp_path / f"a.jsonl.{end}"
+    with library.open(path, "wb", 9) as file:
+        file.write(LINES.encode())
+        for _ in range(40):
+            file.write(b'{"step": 1, "loss": 0.5}\n' * 40_000)
+    log = read(path)
+    assert log.rows[0]["step"] == healthy(1)[0]["step"]
+    (note,) = [note for note in log.notes if "were read, not the rest" in note]
+    assert int(note.split()[3]) in (4, 5)
+
+
+def test_what_packs_well_but_no_more_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anygrpo.doctor.readers.source.BOMB", 1 << 20)
+    path = tmp_path / "a.jsonl.gz"
+    rows = "".join(json.dumps({"step": i, "reward": 0.5, "loss": 0.0, "kl": 0.0}) + "\n" for i in range(60_000))
+    path.write_bytes(gzip.compress(rows.encode()))
+    log = read(path)
+    assert log.rows[-1]["step"] == 59_999
+    assert log.notes == []

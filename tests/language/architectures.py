@@ -11,6 +11,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from anygrpo.errors import ConfigError
+from anygrpo.scratch import for_this_process
 
 VOCABULARY = 300
 
@@ -188,13 +189,11 @@ def _line(error: Exception) -> str:
 def _trained(model: nn.Module, train: str) -> dict[str, Any]:
     """One update; the largest gap between our log-probs and those of the library's own forward, before and after, and
     of the exported folder loaded again."""
-    import tempfile
-
     from anygrpo.language.build import from_model
     from anygrpo.language.export import write
     from anygrpo.language.settings import CausalLMConfig
 
-    base = tempfile.mkdtemp()
+    base = str(for_this_process("model"))
     model.save_pretrained(base)
     config = CausalLMConfig(
         kind="causal_lm", model=base, train=train, max_new_tokens=6, dtype="float32", device="cpu", threads=1
@@ -212,7 +211,7 @@ def _trained(model: nn.Module, train: str) -> dict[str, Any]:
         after = policy.evaluate(rows, slice(0, rollout.shape[2])).log_probs
     if torch.equal(after, made.detach()):
         raise AssertionError("an update changed nothing")
-    folder = Path(tempfile.mkdtemp())
+    folder = for_this_process("model")
     write(policy, folder, "merged" if train == "lora" else "full")
     again = type(model).from_pretrained(folder, dtype=torch.float32).eval()
     gaps = (before, _gap(policy.weights.training_model(), rows, after), _gap(again, rows, after))
@@ -223,13 +222,11 @@ def _trained(model: nn.Module, train: str) -> dict[str, Any]:
 
 
 def _with_adapters(policy: Any, base: str) -> nn.Module:
-    import tempfile
-
     from peft import PeftModel
 
     from anygrpo.language.export import write
 
-    folder = Path(tempfile.mkdtemp())
+    folder = for_this_process("model")
     write(policy, folder, "peft")
     plain = type(policy.weights.base).from_pretrained(base, dtype=torch.float32)
     return PeftModel.from_pretrained(plain, folder).eval()

@@ -38,6 +38,7 @@ class Slow(BestArm):
 
 def start(ranks: int, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    command += ["--log-dir", str(Path(arguments[0]).with_name("torchrun"))]  # not left in the system's place
     return subprocess.Popen(
         [*command, "--nproc-per-node", str(ranks), "-m", "anygrpo", "train", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import json
 import logging
-import tempfile
 import warnings
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from anygrpo.bench.meter import Meter, peak_gb
 from anygrpo.bench.rounds import relative_distance
+from anygrpo.scratch import for_this_process
 
 
 def main() -> None:
@@ -117,7 +117,7 @@ def trainer_for(case: Case, steps: int) -> Any:
         mixed_precision="no",
         allow_tf32=False,
         save_freq=10**9,
-        project_kwargs={"project_dir": tempfile.mkdtemp()},
+        project_kwargs={"project_dir": str(for_this_process("bench"))},
     )
     return DDPOTrainer(
         config,

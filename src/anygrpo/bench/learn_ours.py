@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from anygrpo.recipe.load import load_recipe
+from anygrpo.scratch import Scratch
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 from anygrpo.train.run import Run
@@ -51,8 +51,8 @@ class Curve:
 
 def main() -> None:
     args = arguments()
-    with tempfile.TemporaryDirectory() as scratch:
-        recipe = load_recipe(Path(args.recipe), flags(args, Path(scratch) / "run"))
+    with Scratch("bench") as scratch:
+        recipe = load_recipe(Path(args.recipe), flags(args, scratch / "run"))
         run = new_run(recipe)
         attach_doctor(run)
         curve = Curve(recipe.evaluation.metric)

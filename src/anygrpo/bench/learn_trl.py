@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -26,6 +25,7 @@ from anygrpo.models.loading import context_length, end_ids, load_tokenizer, reso
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import number
 from anygrpo.recipe.section import Schedule
+from anygrpo.scratch import Scratch, for_this_process
 from anygrpo.train.stages import plan_stages
 
 LOOK = 64
@@ -91,7 +91,7 @@ def trainer_for(side: Side, steps: int) -> Any:
     if moving := [name for name in ("beta", "clip_low", "clip_high") if isinstance(getattr(a, name), Schedule)]:
         raise ConfigError(f"{moving[0]} follows a schedule, which TRL has none of", "give a number in the recipe")
     config = GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
+        output_dir=str(for_this_process("bench")),
         per_device_train_batch_size=a.typical_group,
         gradient_accumulation_steps=a.prompts_per_step,
         num_generations=a.typical_group,
@@ -159,8 +159,8 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(args.threads)
-    with tempfile.TemporaryDirectory() as scratch:
-        side = Side(load_recipe(Path(args.recipe), flags(args, Path(scratch) / "run")))
+    with Scratch("bench") as scratch:
+        side = Side(load_recipe(Path(args.recipe), flags(args, scratch / "run")))
         trainer = trainer_for(side, args.steps)
         model: Any = trainer.model
         side.prompts.context = context_length(model)

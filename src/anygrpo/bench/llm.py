@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from anygrpo.bench.cases import Case, model_folder
 from anygrpo.bench.rounds import Measured, Worker, measured
 from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.scratch import Scratch
 
 WORKERS = {side: Worker(side, f"anygrpo.bench.{name}") for side, name in (("anygrpo", "ours"), ("trl", "trl_peer"))}
 
@@ -43,9 +42,9 @@ def compare(
         )
     if peer:
         WORKERS[peer].need((peer, "datasets"), "pip install trl datasets")
-    with tempfile.TemporaryDirectory() as scratch:
-        model = model_folder(case.model, Path(scratch), saved=bool(peer))
-        saved, check = Path(scratch) / "rows.pt", gradient and peer == "trl"
+    with Scratch("bench") as scratch:
+        model = model_folder(case.model, scratch, saved=bool(peer))
+        saved, check = scratch / "rows.pt", gradient and peer == "trl"
         sides: dict[str, list[Measured]] = {"anygrpo": []} | ({peer: []} if peer else {})
         work = ["--case", json.dumps(case.as_dict()), "--model", model]
         for index in range(rounds):

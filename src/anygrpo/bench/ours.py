@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from anygrpo.core.task import Scores, Task
 from anygrpo.language import build as causal_lm
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.recipe.load import parse_recipe
+from anygrpo.scratch import Scratch
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 from anygrpo.train.run import Run
@@ -95,9 +95,9 @@ def measure(
     policy: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Seconds of each step by phase (wall; of whole steps also CPU), peak memory, sampled tokens."""
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("bench") as folder:
         start = time.perf_counter()
-        run, made = _run(case, model, steps, threads, Path(folder) / "run", policy or {})
+        run, made = _run(case, model, steps, threads, folder / "run", policy or {})
         ready, device = time.perf_counter() - start, made.scorer.device.type
         attach_doctor(run)
         measured = Steps(case, steps, device)

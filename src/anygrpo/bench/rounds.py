@@ -7,12 +7,12 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError, TrainingError
+from anygrpo.scratch import Scratch
 
 Measured = dict[str, Any]
 """What a worker process prints: "steps" (each with "phases": name -> [wall, CPU seconds], "step" among them, and counts
@@ -154,8 +154,8 @@ def alternate(
     """
     sides: dict[str, list[Measured]] = {side: [] for side in workers}
     (ours, *others), agreement = workers, {}
-    with tempfile.TemporaryDirectory() as scratch:
-        saved = str(Path(scratch) / "first_step.pt")
+    with Scratch("bench") as scratch:
+        saved = str(scratch / "first_step.pt")
         work = ["--case", json.dumps(case), "--steps"]
         for index in range(rounds):
             for side, worker in workers.items():

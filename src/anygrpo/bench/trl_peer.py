@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import tempfile
 import warnings
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 
 from anygrpo.bench.cases import Case, prompt_texts, reward_of
 from anygrpo.bench.meter import Meter, peak_gb
+from anygrpo.scratch import for_this_process
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def trainer_for(case: Case, model: str, steps: int) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     texts = prompt_texts(tokenizer, case.prompts, case.prompt_tokens)
     config = GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
+        output_dir=str(for_this_process("bench")),
         per_device_train_batch_size=case.rows,
         gradient_accumulation_steps=case.prompts * case.group // case.rows,
         num_generations=case.group,

@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from anygrpo.scratch import Scratch
+
 CASES = "short, long, reply, gpu-short, gpu-long, ragged, reason, tiny, tiny-ragged"
 
 
@@ -116,8 +118,6 @@ def _model_case(name: str, args: argparse.Namespace) -> Any:
 
 
 def _floor(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    import tempfile
-    from pathlib import Path
 
     import torch
 
@@ -126,8 +126,8 @@ def _floor(name: str, args: argparse.Namespace) -> dict[str, Any]:
     from anygrpo.models.loading import load_model
 
     case = _model_case(name, args)
-    with tempfile.TemporaryDirectory() as scratch:
-        model = load_model(model_folder(case.model, Path(scratch)))
+    with Scratch("bench") as scratch:
+        model = load_model(model_folder(case.model, scratch))
     head = model.get_output_embeddings().weight.numel()  # type: ignore[operator, union-attr]
     body = sum(p.numel() for p in model.parameters()) - head
     device = "cuda" if torch.cuda.is_available() else "cpu"

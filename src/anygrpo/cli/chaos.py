@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import TrainingError
+from anygrpo.scratch import Scratch
 from anygrpo.spoken import LANGUAGES, current
 
 _VOLATILE = ("time/", "throughput/", "memory/")
@@ -54,8 +56,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Deal every blow and report; 0 where all that was tried is equal, 4 where something is not."""
-    with tempfile.TemporaryDirectory(prefix="anygrpo-chaos-") as folder:
-        trial = Trial(args.recipe, args.flags, Path(folder), args.steps)
+    with Scratch("chaos") as folder:
+        trial = Trial(args.recipe, args.flags, folder, args.steps)
         end = time.monotonic() + 60 * args.minutes
         results = []
         for blow in BLOWS:
@@ -134,7 +136,8 @@ class Trial:
 
     @staticmethod
     def _finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-        said, _ = process.communicate()
+        with _killed_with_us(process):
+            said, _ = process.communicate()
         return process.returncode, said
 
     def under(self, blow: str) -> Result:
@@ -178,11 +181,23 @@ class Trial:
     @staticmethod
     def _hit(process: subprocess.Popen[str], target: Path, number: int, row: int) -> int:
         """Send a signal once `row` rows are logged; the exit code."""
-        while process.poll() is None and _lines(target / "metrics.jsonl") < row:
-            time.sleep(0.005)
-        process.send_signal(number)
-        process.communicate()
+        with _killed_with_us(process):
+            while process.poll() is None and _lines(target / "metrics.jsonl") < row:
+                time.sleep(0.005)
+            process.send_signal(number)
+            process.communicate()
         return process.returncode
+
+
+@contextlib.contextmanager
+def _killed_with_us(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A run that goes on after this command has ended would fill its folder again."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
 
 
 def _lines(file: Path) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from anygrpo.scratch import Scratch
 
 
 def add_parser(commands: Any) -> None:
@@ -37,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     recipe = recipe_of(args.runs, args.task)
     opened = [load(run, args.checkpoint, like=recipe and recipe.policy, **settings) for run in args.runs]
     task = task_of(recipe, args.held_out)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = args.out or Path(scratch)
+    with Scratch("evaluate") as scratch:
+        folder = args.out or scratch
         files = [folder / f"{i}.jsonl" for i in range(len(opened))]
         found = [measured(o, task, args.prompts, args.samples, args.k, f) for o, f in zip(opened, files)]
         gains = [paired(files[0], file) for file in files[1:]]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
+import signal
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo import __version__
+from anygrpo.cli.ending import Ended, cleaned_up
 from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
@@ -158,7 +161,7 @@ def asked_language(arguments: list[str]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code that `anygrpo.errors` lists. What it prints cannot steer the terminal."""
-    with screened():
+    with screened(), cleaned_up():
         return _run(argv)
 
 
@@ -189,9 +192,11 @@ def _run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    except KeyboardInterrupt:
-        print("anygrpo: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        number = error.number if isinstance(error, Ended) else signal.SIGINT
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(f"anygrpo: {str(error) or 'interrupted'}", file=sys.stderr)
+        return 128 + number
     except Exception as error:
         if debug:
             raise

@@ -18,7 +18,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +29,7 @@ from anygrpo.denoising.call import record_call
 from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
 from anygrpo.denoising.starting import LORA_FILE, start_of
 from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.scratch import Scratch
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -152,8 +152,8 @@ def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Pat
             changes nothing where training did. The files are taken away.
     """
     moved = _moved(policy)
-    with tempfile.TemporaryDirectory(prefix="anygrpo-export-") as place:
-        found = _fresh_process(policy, folder, form, files, Path(place))
+    with Scratch("export") as place:
+        found = _fresh_process(policy, folder, form, files, place)
     allowed = max(TOLERANCE * found["size"], 2 * found["dtype"] if policy.config.dtype == "bfloat16" else 0.0)
     if found["to_training"] <= allowed and (found["to_base"] > 0 or not moved):
         return found
@@ -176,8 +176,8 @@ def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
     config: Any = policy.config
     if config.kind == "diffusion" and not getattr(config, "function", None):
         return "made of parts in Python: nothing says how to make the network again"
-    with tempfile.TemporaryDirectory(prefix="anygrpo-export-") as place:
-        found = anew.compare(policy, files[0], Path(place))
+    with Scratch("export") as place:
+        found = anew.compare(policy, files[0], place)
     allowed = 0.05 if config.dtype == "bfloat16" else TOLERANCE
     if not isinstance(found, str) and found["to_training"] <= allowed * found["size"]:
         return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +24,7 @@ from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.errors import AnygrpoError, ConfigError, TrainingError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.scratch import Scratch
 
 FILE, CERTIFICATE = "model.safetensors", "export.json"
 RECIPE = "recipe.toml"
@@ -76,11 +76,11 @@ def _compared(policy: Policy, recipe: Recipe[Any, Any] | None, folder: Path) -> 
         rows = drawn(policy, _prompts(recipe))
     except AnygrpoError as error:
         return {"compared": False, "why": str(error).splitlines()[0]}
-    with tempfile.TemporaryDirectory(prefix="anygrpo-export-") as place:
-        job, made = Path(place) / "job.json", Path(place) / "made.safetensors"
-        save_file(rows.tensors, Path(place) / "rows.safetensors")
+    with Scratch("export") as place:
+        job, made = place / "job.json", place / "made.safetensors"
+        save_file(rows.tensors, place / "rows.safetensors")
         said = {
-            "folder": str(folder.resolve()), "form": rows.form, "rows": str(Path(place) / "rows.safetensors"),
+            "folder": str(folder.resolve()), "form": rows.form, "rows": str(place / "rows.safetensors"),
             "made": str(made), "decisions": rows.mask.shape[1], "threads": torch.get_num_threads(),
         }  # fmt: skip
         job.write_text(json.dumps(said), encoding="utf-8")

@@ -31,6 +31,7 @@ from anygrpo.language.replay import listed
 from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
 from anygrpo.models.smollm2 import quiet
+from anygrpo.scratch import Scratch
 
 FORMATS = ("peft", "merged", "full")
 """peft: adapters alone; merged: adapters added to the base; full: all weights of a policy without adapters."""
@@ -187,8 +188,8 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
 
 def _asked_apart(spec: dict[str, Any]) -> dict[str, Any]:
     """What a fresh process of the plain library answers."""
-    with tempfile.TemporaryDirectory() as scratch:
-        question, answer = Path(scratch) / "question.json", Path(scratch) / "answer.json"
+    with Scratch("export") as scratch:
+        question, answer = scratch / "question.json", scratch / "answer.json"
         question.write_text(json.dumps(spec))
         script = Path(__file__).with_name("certificate.py")
         done = subprocess.run(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form, fixed_of
 from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
+from anygrpo.scratch import Scratch
 
 if TYPE_CHECKING:
     from anygrpo.language.policy import CausalLM
@@ -76,6 +75,6 @@ def _model_config(policy: CausalLM) -> str:
 
 def _written(config: Any, name: str) -> str:
     """The text of the file that a library's config writes."""
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("config") as folder:
         config.save_pretrained(folder)
-        return (Path(folder) / name).read_text(encoding="utf-8")
+        return (folder / name).read_text(encoding="utf-8")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from anygrpo.families import family_of, resolve
 from anygrpo.probes import attacks, cheats, conformance, groups, idle_settings, learning, parity, payment, rate
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.scratch import Scratch
 from anygrpo.train.build import new_run
 from anygrpo.train.run import Run
 
@@ -150,10 +149,10 @@ def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
 @contextmanager
 def temporary_run(recipe: Recipe, task: Task | None = None) -> Iterator[Run]:
     """The recipe's run in a folder that goes afterwards, without trackers."""
-    with tempfile.TemporaryDirectory(prefix="anygrpo-check-") as folder:
+    with Scratch("check") as folder:
         quiet: dict[str, Any] = {"sinks": (), "samples_every": 0}
         training = recipe.training.model_copy(update=quiet)
-        changed = recipe.model_copy(update={"folder": str(Path(folder) / "run"), "training": training})
+        changed = recipe.model_copy(update={"folder": str(folder / "run"), "training": training})
         run = new_run(changed, task=task)
         try:
             yield run

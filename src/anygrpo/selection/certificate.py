@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 
 from anygrpo.errors import TrainingError
+from anygrpo.scratch import Scratch
 
 if TYPE_CHECKING:
     from anygrpo.selection.policy import SelectorPolicy
@@ -43,8 +43,8 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
     from anygrpo.selection.apply import apply
 
     draw = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory(prefix="anygrpo-export-") as place:
-        tables = [str(Path(place) / f"{name}.npz") for name in ("queries", "candidates")]
+    with Scratch("export") as place:
+        tables = [str(place / f"{name}.npz") for name in ("queries", "candidates")]
         for file, count in zip(tables, (QUERIES, CANDIDATES)):
             rows = draw.normal(size=(count, policy.config.features)).astype(np.float32)
             np.savez(file, ids=np.arange(count), embeddings=rows)

@@ -11,23 +11,10 @@ from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
-from anygrpo.doctor.readers.source import Rows
+from anygrpo.doctor.readers.source import Rows, special
 
-HINTS = (
-    "rew",
-    "loss",
-    "kl",
-    "adv",
-    "entropy",
-    "score",
-    "return",
-    "accuracy",
-    "grad",
-    "奖励",
-    "损失",
-    "得分",
-    "优势",
-    "熵",
+HINTS = tuple(
+    ["rew", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad", "奖励", "损失", "得分", "优势", "熵"]
 )
 ERROR = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|SystemExit)\b")
 ENDS = re.compile("ill|ault|Bus|oom|OOM|memory")  # a cheap look before the careful one
@@ -36,6 +23,8 @@ KILLED = re.compile(
 )
 SIGNAL = re.compile(r"KeyboardInterrupt|SignalException|got signal: (?:1|2|15)\b|SIGHUP|SIGTERM|SIGINT")
 NUMBERED = re.compile(r"[=:]\s*[-+.\d\['ni]", re.I)  # a cheap look before the careful one
+SHAPE = dict.fromkeys(map(ord, "0123456789.+-e"))
+"""What numbers are made of; a line without it is its shape."""
 MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 
 
@@ -65,6 +54,10 @@ class Scan:
     finished_at: int = 0
     at: int = 0
     paired_at: int = 0
+    raw: str = ""
+    thinned: Rows | None = None
+    shape: str = ""
+    skipped: tuple[int, str] | None = None
 
     def count(self) -> int:
         many = (self.dicts, self.verl, self.pairs, self.table, self.singles, self.fragments, self.boxes.rows)
@@ -79,6 +72,11 @@ class Scan:
     def line(self, i: int, raw: str) -> None:
         """Take line number `i`."""
         self.at = i
+        if self.thinned is not None and self.thinned.seen % self.thinned.stride and raw.translate(SHAPE) == self.shape:
+            self.thinned.skip()
+            self.skipped = i, raw
+            return
+        self.raw = raw
         text = lines.clean(raw.rstrip("\n"))
         if i <= 2000 and len(text) < 400 and not self.count():
             self.head.append(text)
@@ -89,7 +87,7 @@ class Scan:
         elif (at := text.find("{'")) >= 0 or (at := text.find('{"')) >= 0:
             self.dictionary(i, text[at:])
         elif "step:" in text and " - " in text and (row := lines.verl_row(text)):
-            self.verl.append(row)
+            self.added(self.verl, row)
         elif "\t" not in text and ("|" in text or self.markdown.header) and self.framed(text):
             pass
         elif ("':" in text or '":' in text) and lines.FRAGMENT.match(text):
@@ -98,6 +96,19 @@ class Scan:
             self.tabbed(text)
         else:
             self.free(text)
+
+    def added(self, rows: Rows, row: Row) -> None:
+        """Append a row; of a long log, lines like this one are passed over from now on, where they would not stay."""
+        rows.append(row)
+        if rows.stride > 1 and not special(row):
+            self.thinned, self.shape = rows, self.raw.translate(SHAPE)
+        self.skipped = None
+
+    def catch_up(self) -> None:
+        """Read the last line that was passed over: the last row before an end is always there."""
+        if self.skipped is not None:
+            (i, raw), self.thinned = self.skipped, None
+            self.line(i, raw)
 
     def framed(self, text: str) -> bool:
         """Whether a line belongs to a box or a Markdown table."""
@@ -113,6 +124,7 @@ class Scan:
     def failure(self, i: int, text: str) -> bool:
         """Tracebacks and kills; the last exception line before the next metric row is the one to quote."""
         if "Traceback (most recent call last)" in text:
+            self.catch_up()
             if self.count() > self.rows_at_error:
                 self.survived |= self.seen
             self.traceback, self.rows_at_error, self.error = i, self.count(), None
@@ -126,6 +138,7 @@ class Scan:
             self.seen.add(text.split(":", 1)[0].strip())
             return True
         if len(text) < 200 and ENDS.search(text) and KILLED.match(text):
+            self.catch_up()
             self.error, self.rows_at_error, self.traceback = Ending("crash", text.strip(), i), self.count(), i
             return True
         return False
@@ -155,7 +168,7 @@ class Scan:
         if "train_runtime" in row:
             self.summary, self.finished_at = row, i
         elif len(row) > 1 and any(names_outcome(key) for key in row):
-            self.dicts.append(row)
+            self.added(self.dicts, row)
 
     def tabbed(self, text: str) -> None:
         """Tables that notebooks print: a header that starts with Step, then rows of numbers."""
@@ -213,8 +226,9 @@ class Scan:
         last = self.pairs[-1] if self.pairs else None
         repeats = last is not None and "step" in row and last.get("step") == row["step"]
         if repeats and set(last or ()) == set(row) and lines.BAR.search(text):
-            self.pairs.pop()
-        self.pairs.append(row)
+            self.pairs.replace_last(row)
+        else:
+            self.added(self.pairs, row)
 
 
 def read(text: Iterable[str], source: str) -> Log:
@@ -223,6 +237,8 @@ def read(text: Iterable[str], source: str) -> Log:
     i = 0
     for i, line in enumerate(text, 1):
         scan.line(i, line)
+    if scan.error is None:
+        scan.catch_up()
     log = Log(source, "console", summary=scan.summary)
     scan.boxes.close()
     scan.markdown.close()

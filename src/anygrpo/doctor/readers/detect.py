@@ -39,12 +39,14 @@ def read(path: str | Path) -> Log:
     """
     source = str(path)
     try:
-        with at_hand(path) as (where, name):
-            return folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix, name)
+        with at_hand(path) as (where, name, left):
+            log = folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix, name)
     except OSError as error:
         raise DataError(
             f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights"
         ) from None
+    log.notes += [left] if left else []
+    return log
 
 
 def file(path: Path, source: str, suffix: str | None = None, name: str = "") -> Log:
@@ -52,7 +54,8 @@ def file(path: Path, source: str, suffix: str | None = None, name: str = "") -> 
     with path.open("rb") as handle:
         head = handle.read(4096)
     if not head.strip():
-        raise DataError(f"{source}: the file is empty", "give a log with at least one row")
+        said = f"begins with {len(head)} blank bytes" if head else "is empty"
+        raise DataError(f"{source}: the file {said}", "give a log with at least one row")
     for reader in BY_HEAD:
         if reader.looks_like(head):
             return reader.read(path, source)
@@ -167,8 +170,9 @@ def folder(path: Path, source: str) -> Log:
     ):
         for found in sorted([*path.rglob(pattern), *(f for end in PACKED for f in path.rglob(pattern + end))]):
             try:
-                with at_hand(found) as (where, name):
+                with at_hand(found) as (where, name, left):
                     log = file(where, source, Path(name).suffix)
+                    log.notes += [left] if left else []
             except DataError:
                 continue
             if log.rows:

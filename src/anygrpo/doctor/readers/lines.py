@@ -37,6 +37,7 @@ WIDE_PAIR = re.compile(
 )
 """A name of several words between bars: "| Episode Return = 31.2 |"."""
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)
+STEP_WORD = re.compile("step|iter|update", re.I)  # a cheap look before the careful one
 COUNTER = re.compile(r"第\s*(\d+)\s*(?:步|轮|次)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
 BAR = re.compile(r"\d(?:\.\d+)?\s?(?:\w+/s|s/\w+)\b|\d%\|")
 HELD_OUT = re.compile(r"\b(?:eval(?:uation|uator)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
@@ -96,11 +97,11 @@ def pair_row(line: str) -> Row:
             add(row, match[1], "", match[2])
             first = min(first, match.start())
         line = WIDE_PAIR.sub("|", line) if row else line
-    for pattern in (EQUAL_PAIR, COLON_PAIR):
-        for match in pattern.finditer(line):
+    for pattern, mark in ((EQUAL_PAIR, "="), (COLON_PAIR, ":")):
+        for match in pattern.finditer(line) if mark in line else ():
             key, many, one, _ = match.groups()
             key = key.strip()
-            if key not in row and not STEP.fullmatch(f"{key}=1"):
+            if key not in row and not (STEP_WORD.search(key) and STEP.fullmatch(f"{key}=1")):
                 add(row, key, many, one)
                 first = min(first, match.start())
     if not row and ("|" in line or "," in line or ";" in line):

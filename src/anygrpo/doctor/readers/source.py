@@ -7,52 +7,55 @@ import gzip
 import importlib
 import lzma
 import math
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
 from anygrpo.doctor.log import Row
 from anygrpo.errors import DataError
+from anygrpo.scratch import Scratch
 
+Unpacker = Callable[[IO[bytes]], IO[bytes]]
 GZIP, ZSTD, BZIP2, XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
 PACKED = (".gz", ".zst", ".bz2", ".xz")
+BOMB, RATIO = 64 << 20, 100
+"""No log packs RATIO times smaller: a file of which BOMB bytes in a row do is not read on."""
 LARGEST = 8 << 30
-"""Bytes that a compressed file may unpack to."""
-CELLS = 600_000
+"""Bytes that a compressed file, or what comes through a pipe, is read for."""
+CELLS = 400_000
 """Numbers held of one log; of longer ones every second old row is dropped."""
 LINE = 4 << 20
 """Characters of the longest line that is read as one."""
 
 
 @contextmanager
-def at_hand(path: str | Path) -> Generator[tuple[Path, str]]:
-    """(a plain file or folder, the name it goes by) of a path, a compressed file, or "-" for standard input.
+def at_hand(path: str | Path) -> Generator[tuple[Path, str, str | None]]:
+    """(a plain file or folder, the name it goes by, what of it was not read) of a path, a compressed file, or "-" for
+    standard input. The last is None where all is there.
 
     Raises:
         DataError: nothing there, or compressed bytes that are not.
     """
     where = Path(path)
     if str(path) == "-":
-        with temporary(sys.stdin.buffer) as file:
-            yield file, "standard input"
+        with temporary(sys.stdin.buffer) as (file, left):
+            yield file, "standard input", left
         return
     if not where.exists():
         raise DataError(f"{path}: no such file or folder", "give a log file, a checkpoint or a run folder")
-    unpack = None if where.is_dir() else unpacker(where)
+    unpack = None if where.is_dir() else unpacker_of(where)
     if unpack is None:
-        yield where, where.name
+        yield where, where.name, None
         return
     name = where.name.removesuffix(where.suffix) if where.suffix in PACKED else where.name
     try:
-        with unpack as packed, temporary(packed) as file:
+        with where.open("rb") as raw, unpack(raw) as stream, temporary(stream, raw.tell) as (file, left):
             if not file.stat().st_size:
                 raise DataError(f"{path}: unpacks to nothing: cut off, or empty", "copy it again")
-            yield file, name
+            yield file, name, left
     except Exception as error:
         if not isinstance(error, (OSError, EOFError, lzma.LZMAError)) and type(error).__name__ != "ZstdError":
             raise
@@ -61,20 +64,20 @@ def at_hand(path: str | Path) -> Generator[tuple[Path, str]]:
         ) from None
 
 
-def unpacker(path: Path) -> IO[bytes] | None:
-    """The decompressed bytes of a file, or None where it is not compressed."""
+def unpacker_of(path: Path) -> Unpacker | None:
+    """From a file's bytes to those that they pack, or None where it is not compressed."""
     with path.open("rb") as handle:
         head = handle.read(6)
     if head.startswith(GZIP):
-        return cast(IO[bytes], gzip.open(path))
+        return lambda raw: cast(IO[bytes], gzip.open(raw))
     if head.startswith(BZIP2):
-        return cast(IO[bytes], bz2.open(path))
+        return lambda raw: cast(IO[bytes], bz2.open(raw))
     if head.startswith(XZ):
-        return cast(IO[bytes], lzma.open(path))
+        return lambda raw: cast(IO[bytes], lzma.open(raw))
     return zstandard_of(path) if head.startswith(ZSTD) else None
 
 
-def zstandard_of(path: Path) -> IO[bytes]:
+def zstandard_of(path: Path) -> Unpacker:
     """Zstandard, from whichever library is there.
 
     Raises:
@@ -85,25 +88,33 @@ def zstandard_of(path: Path) -> IO[bytes]:
             library: Any = importlib.import_module(name)
         except ImportError:
             continue
-        return cast(IO[bytes], getattr(library, call)(path, "rb"))
+        return lambda raw: cast(IO[bytes], getattr(library, call)(raw, "rb"))
     raise DataError(f"{path}: compressed with zstd", "pip install zstandard, or unpack it with: zstd -d")
 
 
 @contextmanager
-def temporary(stream: IO[bytes]) -> Generator[Path]:
-    """The stream as a file that is gone afterwards."""
-    handle, name = tempfile.mkstemp(prefix="anygrpo-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            copied = 0
+def temporary(stream: IO[bytes], used: Callable[[], int] | None = None) -> Generator[tuple[Path, str | None]]:
+    """The stream as a file that is gone afterwards, and what was left unread.
+
+    Args:
+        used: how many packed bytes have been read so far.
+    """
+    with Scratch("log") as folder:
+        copied, left, mark = 0, None, (0, 0)
+        with (folder / "log").open("wb") as out:
             while block := stream.read(1 << 20):
                 out.write(block)
                 copied += len(block)
-                if copied > LARGEST:
-                    raise DataError(f"the log unpacks to more than {LARGEST >> 30} GiB", "give a part of it")
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
+                if used is not None and copied - mark[0] >= BOMB:
+                    if copied - mark[0] > RATIO * (used() - mark[1]):
+                        left = f"what follows unpacks to more than {RATIO} times its size, as no log does"
+                    mark = copied, used()
+                if copied >= LARGEST:
+                    left = "no log is larger"
+                if left:
+                    left = f"only the first {copied >> 20} MB (unpacked) were read, not the rest: {left}"
+                    break
+        yield folder / "log", left
 
 
 def encoding_of(head: bytes) -> str:
@@ -153,12 +164,14 @@ class Rows(list[Row]):
     def __init__(self, cells: int = CELLS) -> None:
         super().__init__()
         self.limit, self.cells, self.stride, self.seen = cells, 0, 1, 0
+        self.last = 0  # which of those seen the last row is: some in between were not read
 
     def append(self, row: Row) -> None:
         """Add a row; the one before it may go."""
-        if self and self.stride > 1 and (self.seen - 1) % self.stride and not special(self[-1]):
+        if self and self.last % self.stride and not special(self[-1]):
             self.cells -= len(self.pop())
         super().append(row)
+        self.last = self.seen
         self.seen += 1
         self.cells += len(row)
         if self.cells > self.limit:
@@ -172,6 +185,11 @@ class Rows(list[Row]):
         self[:] = kept
         self.cells = sum(map(len, kept))
 
+    def replace_last(self, row: Row) -> None:
+        """The last row was not its step's last word."""
+        self.cells += len(row) - len(self[-1])
+        self[-1] = row
+
     def wanted(self, text: str) -> bool:
         """Whether the row that this text holds would stay; a cheap question before it is parsed."""
         return self.stride == 1 or self.seen % self.stride == 0 or RARE.search(text) is not None
@@ -184,7 +202,7 @@ class Rows(list[Row]):
     def note(self) -> list[str]:
         if self.stride == 1:
             return []
-        return [f"{self.seen} rows: every {self.stride}th was kept, and all with numbers that are not finite"]
+        return [f"{self.seen} rows: one in {self.stride} was kept, and all with numbers that are not finite"]
 
 
 def special(row: Row) -> bool:

@@ -120,30 +120,38 @@ def skip(text: str, at: int) -> int:
 
 def read_jsonl(text: Iterable[str], source: str) -> Log:
     """One object a line; torn and foreign lines are counted, not fatal."""
-    rows, bad, said = Rows(), 0, list[str]()
+    rows, bad, said, skipped = Rows(), 0, list[str](), ""
     for line in text:
         line = line.strip().lstrip("\ufeff")
         if not line:
             continue
-        if not rows.wanted(line):
+        skipped = "" if rows.wanted(line) else line
+        if skipped:
             rows.skip()
-            continue
-        try:
-            item = json.loads(line)
-        except (ValueError, RecursionError):
-            bad += 1
-            continue
-        if isinstance(item, dict):
-            if len(said) < SAID and (message := message_of(cast(dict[str, Any], item))):
-                said.append(message)
-            if row := flatten(item):
-                rows.append(row)
+        else:
+            bad += not added(rows, line, said)
+    if skipped:
+        bad += not added(rows, skipped, said)  # the last row is always there
     if said and not any(names_outcome(key) for row in rows[:200] for key in row):
         return console.read(said, source)  # each line wraps what a console would have shown
     log = Log(source, "jsonl", rows, notes=rows.note)
     if bad:
         log.notes.append(f"{bad} lines were not JSON and were left out")
     return log
+
+
+def added(rows: Rows, line: str, said: list[str]) -> bool:
+    """Whether the line was JSON; a row of numbers is appended, and to `said` a text that was wrapped."""
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    if isinstance(item, dict):
+        if len(said) < SAID and (message := message_of(cast(dict[str, Any], item))):
+            said.append(message)
+        if row := flatten(item):
+            rows.append(row)
+    return True
 
 
 SAID = 200_000

@@ -10,8 +10,6 @@ vLLM is imported here alone; `engine = "vllm"` asks for this module.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,6 +24,7 @@ from anygrpo.language.engine.talks import Said, Talks, side_by_side
 from anygrpo.language.engine.vllm_limits import check_settings, check_version, installed, lora_size
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.scratch import Scratch
 
 _PROBED = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "norm.weight")
 """Weights that vLLM keeps under their Hugging Face name and, where its kernels do not repack them, in their shape: by
@@ -140,16 +139,13 @@ class VllmEngine:
         from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
 
         old, self.syncs = self._adapter, self.syncs + 1
-        folder = Path(tempfile.mkdtemp(prefix="anygrpo-adapter-"))
-        try:
+        with Scratch("adapter") as folder:
             save(folder)
             self._adapter = LoRARequest(f"sync-{self.syncs}", self.syncs, str(folder))
             if old is not None:
                 self.llm.llm_engine.remove_lora(old.lora_int_id)
             self.llm.llm_engine.add_lora(self._adapter)
             held = self.llm.llm_engine.list_loras()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
         if self.syncs not in held:
             raise TrainingError(
                 f"after sync {self.syncs} vLLM holds adapters {sorted(held)}", 'report this model; use "builtin"'

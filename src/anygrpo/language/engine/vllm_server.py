@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -31,6 +30,7 @@ from anygrpo.language.engine.vllm import generation, parameters, prompt_seed
 from anygrpo.language.engine.vllm_limits import check_settings, check_version
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.scratch import Scratch
 
 _AT_ONCE = 64
 """Requests under way at once; vLLM batches them."""
@@ -74,7 +74,7 @@ class VllmServer:
 
     def __init__(self, url: str, adapters: bool, dtype: torch.dtype, seconds: float, folder: str | None) -> None:
         self.url, self.adapters, self.dtype, self.seconds = url.rstrip("/"), adapters, dtype, seconds
-        self._home = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="anygrpo-vllm-"))
+        self._home = Path(folder) if folder else None
         self._token, self.syncs, self.model = uuid.uuid4().hex[:8], 0, ""
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through a proxy
 
@@ -139,6 +139,9 @@ class VllmServer:
 
     def _next_folder(self) -> Path:
         self.syncs += 1
+        if self._home is None:
+            self._scratch = Scratch("vllm")  # goes with this object
+            self._home = self._scratch.path
         folder = self._home / self._version
         folder.mkdir(parents=True)
         return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from anygrpo.errors import DataError
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.scratch import Scratch
 from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -89,10 +89,10 @@ class Ground:
     def run(self, at: Path | None = None, recipe: Recipe | None = None) -> Iterator[Run]:
         """A copy of the run in a folder that goes afterwards: at its start, or as a checkpoint holds it."""
         recipe = recipe or self.recipe
-        with torch.random.fork_rng(), tempfile.TemporaryDirectory(prefix="anygrpo-confirm-") as folder:
+        with torch.random.fork_rng(), Scratch("confirm") as folder:
             quiet: dict[str, Any] = {"sinks": (), "samples_every": 0, "checkpoint_every": 10**9}
             training = recipe.training.model_copy(update=quiet)
-            run = new_run(recipe.model_copy(update={"folder": str(Path(folder) / "run"), "training": training}))
+            run = new_run(recipe.model_copy(update={"folder": str(folder / "run"), "training": training}))
             try:
                 if at is not None:
                     snapshot.restore(run, at)
