@@ -13,9 +13,9 @@ from anygrpo.doctor.readers import lines
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows, special
 
-HINTS = tuple(
-    ["rew", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad", "奖励", "损失", "得分", "优势", "熵"]
-)
+HINTS = (
+    "rew", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad", "奖励", "损失", "得分", "优势", "熵",
+)  # fmt: skip
 ERROR = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|SystemExit)\b")
 ENDS = re.compile("ill|ault|Bus|oom|OOM|memory")  # a cheap look before the careful one
 KILLED = re.compile(
