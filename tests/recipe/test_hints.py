@@ -4,9 +4,12 @@ import re
 
 import pytest
 
+from anygrpo.choices.catalogue import names
+from anygrpo.choices.presets import PRESETS
 from anygrpo.errors import ConfigError
-from anygrpo.recipe.hints import HERE, OURS, slips
-from anygrpo.recipe.load import parse_recipe
+from anygrpo.recipe.hints import slips
+from anygrpo.recipe.load import apply_flags, parse_recipe
+from anygrpo.recipe.other_words import HERE, OURS, TWO, VALUES
 from anygrpo.recipe.reference import every
 
 POLICIES = {
@@ -88,6 +91,12 @@ ASKED = [
     ("algorithm", "num_generations", "here that is algorithm.group_size"),
     ("algorithm", "grup_size", "did you mean 'group_size'?"),
     ("", "trainng", "did you mean 'training'?"),
+    ("", "epsilon", "algorithm.clip_low and algorithm.clip_high are the clip range"),
+    ("", "epochs", "passes over the prompts"),
+    ("", "bf16", "policy.dtype"),
+    ("", "gae_lambda", "no critic"),
+    ("optimizer", "warmup", 'kind = "cosine"'),
+    ("training", "batch_size", "algorithm.prompts_per_step"),
     ("algorithm", "adaptive_margin", "anygrpo settings lists what there is"),
 ]
 
@@ -110,8 +119,47 @@ def test_a_slip_in_function_names_function():
 def test_every_word_of_another_library_leads_to_a_key_that_exists():
     """And none of them is a key of ours, which would then mean two things."""
     ours = {f"{one.table.partition('.')[0]}.{one.name}" for one in every()} | {one.name for one in every()}
-    for word, answer in OURS.items():
+    told = [
+        *OURS.items(),
+        *TWO.items(),
+        *((f"={word}", text) for table in VALUES.values() for word, text in table.items()),
+    ]
+    for word, answer in told:
         assert word not in HERE
         for target in re.findall(r"(?:algorithm|optimizer|training|evaluation|policy|task)\.\w+", answer):
             assert target in ours, (word, target)
     assert {target for targets in HERE.values() for target in targets} <= {one.name for one in every()}
+
+
+WRONG = [
+    ("--algorithm.objective", "dapo", 'here that is algorithm.preset = "dapo"'),
+    ("--algorithm.objective", "ppo_clip", 'here that is "ppo"'),
+    ("--algorithm.objective", "gsop", "did you mean 'gspo'?"),
+    ("--algorithm.objective", "dpo", "nothing: they learn from pairs"),
+    ("--algorithm.kl", "low_var_kl", 'here that is "k3"'),
+    ("--algorithm.advantage", "gae", "no critic"),
+    ("--algorithm.reduction", "seq-mean-token-mean", 'here that is "sequence_mean"'),
+    ("--optimizer.learning-rate", "cosine", 'write { kind = "cosine", start'),
+    ("--stages.5.steps", "3", "no [[stages]]"),
+]
+
+
+@pytest.mark.parametrize(("flag", "value", "answer"), WRONG)
+def test_a_wrong_value_is_answered_by_its_meaning(flag, value, answer):
+    recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"])}
+
+    def read() -> None:
+        apply_flags(recipe, [flag, value])
+        parse_recipe(recipe)
+
+    with pytest.raises(ConfigError) as caught:
+        read()
+    assert answer in str(caught.value)
+
+
+def test_words_for_choices_lead_to_choices_that_exist():
+    for kind, table in VALUES.items():
+        for word, text in table.items():
+            assert word not in names(kind)
+            for named in re.findall(r'"(\w+)"', text):
+                assert named in (names(kind) if "preset" not in text else PRESETS), (kind, word)

@@ -29,7 +29,7 @@ def test_flags_override_the_file_and_the_defaults(tmp_path):
         (["--algorithm.clip-hihg", "0.28"], ["algorithm.clip_hihg", "did you mean 'clip_high'"]),
         (["--algorithm.group-size", "many"], ["algorithm.group_size", "many"]),
         (["--algorithm.group-size", "0"], ["algorithm.group_size", "greater than or equal to 1", "0"]),
-        (["--algorithm.objective", "ppp"], ["objective", "ppp", "did you mean 'ppo'"]),
+        (["--algorithm.objective", "ppp"], ["objective", "ppp", "known: cispo, gspo, ppo"]),
         (["--policy.kind", "selectr"], ["policy", "selectr", "did you mean 'selector'"]),
         (["--algorithm.group-size", "1"], ["group_size = 1", "no baseline"]),
         (["--optimizer.learning-rate", "{start = 1, ende = 2}"], ["ende", "did you mean 'end'"]),

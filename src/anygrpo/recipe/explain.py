@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from anygrpo.errors import ConfigError, suggestion
-from anygrpo.recipe.hints import meant
+from anygrpo.choices.catalogue import names
+from anygrpo.errors import ConfigError
+from anygrpo.recipe.hints import meant, meant_value
 from anygrpo.spoken import say
 
 
@@ -31,13 +32,15 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
         elif item["type"] in ("union_tag_invalid", "literal_error"):
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
             lines.append(say(f"{where} = {found!r} is not known", f"{where} = {found!r} 不在可选值中"))
-            cure = cure or suggestion(
-                str(found), [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
-            )
+            words = [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
+            cure = cure or meant_value(keys[-1] if keys else "", str(found), words)
         elif item["type"] == "not_a_number":
             inner = item.get("ctx", {})
             given = f"{'.'.join(filter(None, (where, inner['key'])))} = {inner['value']!r}"
             lines.append(say(f"{given} is not a number", f"{given} 不是数"))
+            if inner["value"] in names("schedule"):
+                form = f'{{ kind = "{inner["value"]}", start = 1e-5, end = 0.0 }}'
+                cure = cure or say(f"write {form}", f"写作 {form}")
         elif item["type"] == "missing":
             lines.append(say(f"{where} is missing", f"缺少 {where}"))
         elif item["type"] == "union_tag_not_found":

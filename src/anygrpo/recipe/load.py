@@ -122,7 +122,7 @@ def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
         name, equals, text = flag[2:].partition("=")
         if not equals:
             if not queue:
-                raise ConfigError(f"--{name} has no value")
+                raise ConfigError(f"--{name} has no value", f"--{name} VALUE; --table.key false turns something off")
             text = queue.pop(0)
         _set(table, name.replace("-", "_").split("."), _value(text), flag)
 
@@ -144,6 +144,8 @@ def _set(table: Any, path: list[str], value: Any, flag: str) -> None:
             if not key.isdigit() or int(key) >= len(table):
                 raise ConfigError(f"{flag}: there is no element {key!r}; the list has {len(table)}")
             table = table[int(key)]
+        elif key == "stages" and not isinstance(table.get(key), list):
+            raise ConfigError(f"{flag}: the recipe has no [[stages]]", "its length is training.steps")
         else:
             table = table.setdefault(key, {})
         if not isinstance(table, dict | list):
