@@ -44,10 +44,27 @@ def test_unequal_work_is_refused(other):
         llm.record(CASE, {"anygrpo": [run(1.0, 1.0)], "trl": [run(9.0, 9.0, **other)]}, "trl", 1)
 
 
-def test_a_missing_peer_is_named(monkeypatch):
+@pytest.mark.parametrize("peer, named", [("trl", "trl and datasets, "), ("trl-vllm", "trl and datasets and vllm, ")])
+def test_a_missing_peer_is_named(monkeypatch, peer, named):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match="trl and datasets"):
-        llm.compare(CASES["tiny"])
+    with pytest.raises(DataError, match=named):
+        llm.compare(CASES["tiny"], peer)
+
+
+def test_the_peer_that_samples_by_vllm_is_told_its_share(monkeypatch):
+    asked = []
+
+    def answer(worker, arguments, threads, case):
+        asked.append((worker.name, arguments))
+        return run(1.0, 1.0)
+
+    monkeypatch.setattr(llm.Worker, "need", lambda *a: None)
+    monkeypatch.setattr(llm.Worker, "run", answer)
+    llm.compare(CASES["tiny"], "trl-vllm", rounds=1, gradient=False)
+    (ours, own), (peer, theirs) = asked
+    assert (ours, peer) == ("anygrpo", "trl-vllm")
+    assert "--vllm" not in own
+    assert theirs[theirs.index("--vllm") + 1] == "0.3"
 
 
 def test_unknown_cases_and_shapes(tmp_path):

@@ -10,7 +10,13 @@ from anygrpo.bench.rounds import Measured, Worker, measured
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.scratch import Scratch
 
-WORKERS = {side: Worker(side, f"anygrpo.bench.{name}") for side, name in (("anygrpo", "ours"), ("trl", "trl_peer"))}
+WORKERS = {
+    side: Worker(side, f"anygrpo.bench.{name}")
+    for side, name in (("anygrpo", "ours"), ("trl", "trl_peer"), ("trl-vllm", "trl_peer"))
+}
+PACKAGES = {"trl": ("trl", "datasets"), "trl-vllm": ("trl", "datasets", "vllm")}
+VLLM_SHARE = 0.3
+"""Of the device's memory for vLLM beside the trainer: TRL's own default."""
 
 
 def compare(
@@ -25,7 +31,7 @@ def compare(
     """One record of a case.
 
     Args:
-        peer: "trl", or None to measure this project alone.
+        peer: "trl", "trl-vllm" (TRL sampling by vLLM in its own process), or None to measure this project alone.
         rounds: alternations; the spread of the ratio is over them.
         steps: optimizer steps in a process; the first is warm-up where there are more.
         threads: CPU threads of both sides.
@@ -41,16 +47,17 @@ def compare(
             "measure this project alone: --vs none",
         )
     if peer:
-        WORKERS[peer].need((peer, "datasets"), "pip install trl datasets")
+        WORKERS[peer].need(PACKAGES[peer], f"pip install {' '.join(PACKAGES[peer])}")
     with Scratch("bench") as scratch:
         model = model_folder(case.model, scratch, saved=bool(peer))
-        saved, check = scratch / "rows.pt", gradient and peer == "trl"
+        saved, check = scratch / "rows.pt", gradient and peer is not None
         sides: dict[str, list[Measured]] = {"anygrpo": []} | ({peer: []} if peer else {})
         work = ["--case", json.dumps(case.as_dict()), "--model", model]
         for index in range(rounds):
             for side, runs in sides.items():
                 extra = ["--save", str(saved)] if side == "anygrpo" and index == 0 and check else []
-                extra += ["--precision", precision] if side == "trl" and precision else []
+                extra += ["--precision", precision] if side == peer and precision else []
+                extra += ["--vllm", str(VLLM_SHARE)] if side == "trl-vllm" else []
                 runs.append(WORKERS[side].run([*work, "--steps", str(steps), *extra], threads, case.name))
         arguments = [*work, "--steps", "1", "--check", str(saved)]
         agreement = WORKERS["trl"].run(arguments, threads, case.name) if check else {}

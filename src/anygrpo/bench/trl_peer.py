@@ -1,7 +1,8 @@
 """Worker process: optimizer steps of a case with TRL's GRPOTrainer. Prints one JSON object on its last line.
 
-Settings are those TRL's documentation gives for one machine without a generation server: the library's own generate,
-micro-batches of a group or two, no gradient checkpointing, no reference (beta = 0, its default), autocast for bfloat16.
+Settings are those TRL's documentation gives for one machine without a generation server: the library's own generate, or
+with --vllm vLLM in the same process (its default share of the device, no sleeping), micro-batches of a group or two, no
+gradient checkpointing, no reference (beta = 0, its default), autocast for bfloat16.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--precision", default="", help="fp32_precision of oneDNN, as anygrpo would set it")
+    parser.add_argument("--vllm", type=float, default=0.0, help="sample by vLLM, with this share of the device")
     parser.add_argument("--check", help="file with rows and a gradient to compare with, instead of steps")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -34,12 +36,12 @@ def main() -> None:
     if args.precision:
         torch.backends.mkldnn.matmul.fp32_precision = args.precision  # type: ignore[attr-defined]
     case = Case(**args.case)
-    made = compare(case, args.model, args.check) if args.check else measure(case, args.model, args.steps)
+    made = compare(case, args.model, args.check) if args.check else measure(case, args.model, args.steps, args.vllm)
     print(json.dumps(made))
 
 
-def trainer_for(case: Case, model: str, steps: int) -> Any:
-    """TRL's trainer on the case's prompts."""
+def trainer_for(case: Case, model: str, steps: int, vllm: float = 0.0) -> Any:
+    """TRL's trainer on the case's prompts; `vllm`: the share of the device that vLLM may take, 0: generate's own."""
     from datasets import Dataset  # type: ignore[import-not-found]
     from datasets.table import InMemoryTable  # type: ignore[import-not-found]
     from transformers import AutoTokenizer
@@ -53,7 +55,8 @@ def trainer_for(case: Case, model: str, steps: int) -> Any:
         gradient_accumulation_steps=case.prompts * case.group // case.rows,
         num_generations=case.group,
         max_completion_length=case.new_tokens,
-        generation_kwargs={"min_new_tokens": case.new_tokens},
+        generation_kwargs={"min_tokens" if vllm else "min_new_tokens": case.new_tokens},
+        **(_sampled_by_vllm(case, vllm) if vllm else {}),
         beta=0.0,
         bf16=case.dtype == "bfloat16",
         gradient_checkpointing=False,
@@ -78,11 +81,21 @@ def trainer_for(case: Case, model: str, steps: int) -> Any:
     )
 
 
-def measure(case: Case, model: str, steps: int) -> dict[str, Any]:
+def _sampled_by_vllm(case: Case, share: float) -> dict[str, Any]:
+    length = case.prompt_tokens + case.prompt_tokens // 8 + 64 + case.new_tokens
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": share,
+        "vllm_max_model_length": length,
+    }
+
+
+def measure(case: Case, model: str, steps: int, vllm: float = 0.0) -> dict[str, Any]:
     """Seconds of each step by phase, peak memory, tokens trained on."""
     from transformers import TrainerCallback
 
-    trainer = trainer_for(case, model, steps)
+    trainer = trainer_for(case, model, steps, vllm)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     meter, done, open_step = Meter(device), [], []
 

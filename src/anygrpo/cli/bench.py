@@ -27,7 +27,10 @@ def add_parser(commands: Any) -> None:
         one.add_argument("--case", action="append", help=f"{CASES}; may be repeated")
         one.add_argument("--json", action="store_true")
         if what == "llm":
-            add_comparison(one, ("trl",))
+            add_comparison(one, ("trl", "trl-vllm"))
+            one.add_argument(
+                "--peer-rows", type=int, help="rows in one of the peer's micro-batches, in place of the case's"
+            )
             one.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
         _add_model(one)
     _add_learn(whats)
@@ -114,7 +117,8 @@ def _learn_lines(row: dict[str, Any]) -> list[str]:
 def _model_case(name: str, args: argparse.Namespace) -> Any:
     from anygrpo.bench.cases import case_named
 
-    return case_named(name, dtype=args.dtype, model=args.model, prompts=args.prompts)
+    rows = getattr(args, "peer_rows", None)
+    return case_named(name, dtype=args.dtype, model=args.model, prompts=args.prompts, rows=rows)
 
 
 def _floor(name: str, args: argparse.Namespace) -> dict[str, Any]:
