@@ -44,7 +44,9 @@ def test_unequal_work_is_refused(other):
         llm.record(CASE, {"anygrpo": [run(1.0, 1.0)], "trl": [run(9.0, 9.0, **other)]}, "trl", 1)
 
 
-@pytest.mark.parametrize("peer, named", [("trl", "trl and datasets, "), ("trl-vllm", "trl and datasets and vllm, ")])
+@pytest.mark.parametrize(
+    ("peer", "named"), [("trl", "trl and datasets, "), ("trl-vllm", "trl and datasets and vllm, ")]
+)
 def test_a_missing_peer_is_named(monkeypatch, peer, named):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DataError, match=named):
