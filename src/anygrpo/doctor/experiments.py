@@ -55,6 +55,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         "curves that part beyond their noise in the direction said confirm it",
         "两条曲线按所说的方向分开且超出噪声，则成立",
     ),
+    "one_batch": Experiment(
+        "one batch: its loss with every advantage 1, or the settings that are written and cannot act on it",
+        "取一个批次：优势全取 1 时的损失，或写了却对它不起作用的设置",
+        "a loss of many times 1, or a setting that cannot act, confirms it",
+        "损失是 1 的许多倍，或有不起作用的设置，则成立",
+    ),
     "larger_group": Experiment(
         "one batch sampled with four times the group",
         "用四倍的组大小采样一个批次",

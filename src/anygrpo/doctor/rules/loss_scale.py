@@ -46,6 +46,7 @@ LARGE = 10.0
     stage="step",
     order=4,
     certainty="likely",
+    experiment="one_batch",
     needs=("loss/policy|loss/total",),
     explains=("grad_spikes",),
 )

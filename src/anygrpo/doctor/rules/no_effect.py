@@ -37,6 +37,7 @@ WORDS = {
     stage="outcome",
     order=50,
     certainty="ask",
+    experiment="one_batch",
     live="never",
 )
 def no_effect(run: Columns) -> Result:

@@ -18,6 +18,7 @@ from anygrpo.probes.confirm.forks import two_rates
 from anygrpo.probes.confirm.ground import Ground, Trial
 from anygrpo.probes.confirm.rewards import gold_and_wrong, then_and_now
 from anygrpo.probes.confirm.sampling import cap_doubled, larger_group
+from anygrpo.probes.confirm.scale import one_batch
 from anygrpo.probes.confirm.scoring import frozen_replay, zero_rate
 
 Experiment = Callable[[Ground, str, Finding | None], Trial]
@@ -25,6 +26,7 @@ Experiment = Callable[[Ground, str, Finding | None], Trial]
 RUNS: dict[str, Experiment] = {
     "zero_rate": zero_rate, "frozen_replay": frozen_replay, "gold_and_wrong": gold_and_wrong,
     "then_and_now": then_and_now, "larger_group": larger_group, "cap_doubled": cap_doubled, "two_rates": two_rates,
+    "one_batch": one_batch,
 }  # fmt: skip
 """Name of an experiment (`doctor.experiments.EXPERIMENTS`) -> what runs it."""
 
