@@ -72,7 +72,7 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("adam_epsilon", "adam_eps"), "optimizer.eps"),
     **dict.fromkeys(("wd",), "optimizer.weight_decay"),
     **dict.fromkeys(
-        ("warmup", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "lr_scheduler", "lr_schedule", "scheduler"),
+        ("warmup", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "lr_scheduler", "lr_schedule"),
         'a schedule: optimizer.learning_rate = { kind = "cosine", start = 1e-5, warmup = 10 }',
     ),
     **dict.fromkeys(("max_steps", "total_steps", "total_training_steps"), "training.steps"),

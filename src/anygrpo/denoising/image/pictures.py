@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.denoising.lettering import write
+
 LABEL = 18
 SMALLEST, LARGEST = 96, 256
 
@@ -42,7 +44,7 @@ def grid(rows: list[list[Tensor]], labels: list[str]) -> Any:
     sheet = Image.new("RGB", ((width + 4) * len(labels), LABEL + (height + 4) * len(rows)), "white")
     draw = ImageDraw.Draw(sheet)
     for i, label in enumerate(labels):
-        draw.text((i * (width + 4) + 2, 3), label[: width // 6], fill="black")
+        write(draw, (i * (width + 4) + 2, 3), label, width)
         for j, row in enumerate(cells):
             sheet.paste(row[i], (i * (width + 4), LABEL + j * (height + 4)))
     return sheet

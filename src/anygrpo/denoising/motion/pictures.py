@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.denoising.lettering import write
+
 Places = dict[str, Tensor]
 Bones = tuple[tuple[str, str], ...]
 
@@ -61,10 +63,10 @@ def _canvas(width: int, height: int) -> tuple[Any, Any]:
 
 def _strip(title: str, motions: dict[str, Places], bones: Bones) -> Any:
     image, canvas = _canvas(70 + POSES * CELL_WIDTH, 24 + CELL_HEIGHT * len(motions))
-    canvas.text((8, 6), title, fill="black")
+    write(canvas, (8, 6), title)
     for row, (label, places) in enumerate(motions.items()):
         floor = 24 + CELL_HEIGHT * (row + 1) - 24
-        canvas.text((8, floor - CELL_HEIGHT // 2), label, fill="black")
+        write(canvas, (8, floor - CELL_HEIGHT // 2), label)
         count = len(places["pelvis"])
         for i in range(POSES):
             _skeleton(canvas, places, bones, round(i * (count - 1) / (POSES - 1)), 70 + i * CELL_WIDTH, floor)
@@ -76,9 +78,9 @@ def _frames(title: str, motions: dict[str, Places], bones: Bones) -> list[Any]:
     longest = max(len(p["pelvis"]) for p in motions.values())
     for frame in range(longest):
         image, canvas = _canvas(width * len(motions), CELL_HEIGHT + 40)
-        canvas.text((8, 6), title, fill="black")
+        write(canvas, (8, 6), title)
         for i, (label, places) in enumerate(motions.items()):
-            canvas.text((i * width + 8, 22), label, fill="black")
+            write(canvas, (i * width + 8, 22), label)
             now = min(frame, len(places["pelvis"]) - 1)
             _skeleton(canvas, places, bones, now, i * width + CELL_WIDTH // 2, CELL_HEIGHT + 16)
         images.append(image)

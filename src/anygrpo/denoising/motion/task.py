@@ -220,12 +220,14 @@ class MotionTask(Task):
         self, prompts: list[Prompt], before: list[list[Any]], after: list[list[Any]], folder: Path
     ) -> list[Path]:
         """For each prompt a strip of poses (PNG) and an animation (GIF), before above or beside after; their paths."""
+        from anygrpo.denoising.lettering import label
         from anygrpo.denoising.motion.pictures import draw
 
         made = []
         for i, prompt in enumerate(prompts):
             title = ", then ".join(row[0] for row in rows_of(prompt))
-            pair = {"before": self.places(before[i][0]), "after": self.places(after[i][0])}
+            labels = label("before", "训练前"), label("after", "训练后")
+            pair = {name: self.places(motions[i][0]) for name, motions in zip(labels, (before, after))}
             made += draw(title, pair, self.layout.bones, self.config.fps, folder / f"motion_{i:02d}")
         return made
 
