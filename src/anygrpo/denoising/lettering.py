@@ -1,7 +1,7 @@
 """Words on pictures: in a font that has them, or none of them at all (never boxes).
 
-Pillow's own font has Latin letters only. For others (a Chinese caption, `--lang zh`) a font of the system is taken; where
-there is none, that is said once, labels are English, and a text that cannot be written says where it stands.
+Pillow's own font has Latin letters only. For others (a Chinese caption, `--lang zh`) a font of the system is taken;
+where there is none, that is said once, labels are English, and a text that cannot be written says where it stands.
 """
 
 from __future__ import annotations
