@@ -170,7 +170,7 @@ def advantages(groups: Groups, keep: list[list[bool]], s: dict[str, Any], seen: 
         mean = moment(float)
         std = math.sqrt(moment(lambda r: (r - mean) ** 2))
         out = [[over(r - mean, std) for r in row] for row in groups.rewards]
-    elif name == "overall":
+    elif name in ("overall", "history"):  # no prompt of the walker comes again: its own past is never long enough
         mean, std = statistics.fmean(everything), _std(everything, s["ddof"])
         out = [[over(r - mean, std) for r in row] for row in groups.rewards]
     elif name in ("components", "gdpo"):

@@ -67,10 +67,13 @@ def test_chunks_of_prompts_in_turn(made):
     rollout = sampled(run)
     seed, step = run.seed(0, salt=10), 32_452_843
     assert run.drawn == [(n, 2, (seed + i * step) % (2**31 - 1)) for i, n in enumerate((2, 2, 1))]
-    ((number, prompts, outputs, _),) = shown
-    assert (number, len(prompts), len(outputs)) == (0, 5, 5)
-    assert outputs == run.policy.decode(rollout.samples)
+    ((number, _, rows),) = shown
+    assert number == 0
+    outputs = run.policy.decode(rollout.samples)
+    assert [row["outputs"] for row in rows(9)] == [[str(o) for o in row] for row in outputs]
+    assert [row["rewards"] for row in rows(2)] == rollout.rewards[:2].tolist()
     big = 2**31 - 10
+    prompts = BestArm.prompts(run.stages[0].task, 0, 5)
     chunks = list(collect._sampled(run, run.stages[0], prompts, big, run.clock))
     assert run.drawn[-2:] == [(2, 2, (big + step) % (2**31 - 1)), (1, 2, (big + 2 * step) % (2**31 - 1))]
     assert [c.by for c in chunks] == ["BestArm"] * 3

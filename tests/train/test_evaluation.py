@@ -171,8 +171,10 @@ def test_at_most_so_many_prompts():
     assert row(task, prompts=2)["eval/prompts"] == 2.0
 
 
-def test_nothing_that_can_be_scored_has_no_reward():
-    assert row(Scripted([1.0, 2.0], valid=[False, False])) == {"eval/prompts": 2.0, "eval/invalid": 1.0}
+def test_nothing_that_can_be_scored_is_the_lowest_reward():
+    """A policy whose every answer is unscorable is not without a number: it is the worst."""
+    gone = row(Scripted([1.0, 2.0], valid=[False, False]))
+    assert gone == {"eval/prompts": 2.0, "eval/invalid": 1.0, "eval/reward": 0.0, "eval/reward_se": 0.0}
     half = row(Scripted([8.0, 2.0, -3.0], valid=[True, True, False]))
     assert half["eval/reward"] == pytest.approx(10 / 3)  # 8, 2 and the lowest reward of a task, 0
     assert half["eval/reward_valid"] == 5.0
@@ -273,10 +275,11 @@ def test_seeds_of_held_out_chunks_are_fixed():
 
 
 def test_the_metric_that_decides_has_to_be_measured():
-    check_metric({"eval/reward": 1.0, "eval/own": 2.0}, "eval/own")
+    check_metric({"eval/reward": 1.0, "eval/own": 2.0, "eval/invalid": 0.0}, "eval/own")
     check_metric({"eval/own": 2.0}, "eval/other")  # nothing was scored: nothing is said
+    check_metric({"eval/reward": 0.0, "eval/invalid": 1.0}, "eval/other")
     with pytest.raises(ConfigError, match="'eval/oth' is not measured"):
-        check_metric({"eval/reward": 1.0, "eval/other": 1.0}, "eval/oth")
+        check_metric({"eval/reward": 1.0, "eval/other": 1.0, "eval/invalid": 0.9}, "eval/oth")
 
 
 def test_outputs_come_to_the_host_whatever_they_are():
@@ -292,3 +295,54 @@ def test_outputs_come_to_the_host_whatever_they_are():
     assert found["a"][1][1] == "text"
     assert found["b"] is odd
     assert type(found["c"]) is Pair
+
+
+def test_a_reward_that_float32_cannot_hold_raises_no_mean():
+    """As in training, where it is invalid."""
+
+    class Huge(Scripted):
+        def score(self, prompts, outputs):
+            return Scores(torch.tensor([[1e39], [1.0], [3.0]], dtype=torch.float64))
+
+    found = row(Huge([0.0] * 3))
+    assert found["eval/reward"] == pytest.approx(4 / 3)
+    assert found["eval/invalid"] == pytest.approx(1 / 3)
+
+
+def test_every_answer_lost_by_the_machine_has_no_reward():
+    class Lost(Scripted):
+        def score(self, prompts, outputs):
+            none = torch.zeros(len(prompts), 1, dtype=torch.bool)
+            return Scores(torch.zeros(len(prompts), 1), valid=none, faults=~none)
+
+    assert row(Lost([0.0, 0.0])) == {"eval/prompts": 2.0, "eval/invalid": 1.0, "eval/faults": 1.0}
+
+
+class Tool(BestArm):
+    """Everything is right; the tool fails for some samples, the first time or always."""
+
+    success = Success("reward", 1.0)
+
+    def __init__(self, lost, always):
+        super().__init__(0)
+        self.lost, self.always, self.calls = torch.tensor(lost, dtype=torch.bool), always, 0
+
+    def held_out(self):
+        return self.prompts(10**6, 2)
+
+    def score(self, prompts, outputs):
+        shape = len(prompts), len(outputs[0])
+        self.calls += shape[1] > 1
+        faults = torch.zeros(shape, dtype=torch.bool)
+        if shape[1] > 1 and (self.calls == 1 or self.always):
+            faults = self.lost[: shape[0]]
+        return Scores((~faults).float(), valid=~faults, faults=faults)
+
+
+@pytest.mark.parametrize(("always", "expected"), [(False, 1.0), (True, 1.0)])
+def test_a_tools_failure_lowers_no_pass_at_k(always, expected):
+    """Three samples each: of the first prompt one is lost, of the second two, which leaves it out of pass@2."""
+    task = Tool([[1, 0, 0], [1, 1, 0]], always)
+    assert row(task, pass_k=2, pass_samples=3)["eval/pass_at_2"] == expected
+    assert task.calls == 2
+    assert "eval/pass_at_2" not in row(Tool([[1, 1, 0], [1, 1, 1]], True), pass_k=2, pass_samples=3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from toys import BestArm
@@ -53,3 +55,13 @@ def test_right_is_at_least_the_threshold_and_valid():
     assert right(some, Success("hit", 0.5)).tolist() == [[False, True, False]]
     with pytest.raises(ConfigError, match="'hot' is not among the scores"):
         right(scores, Success("hot", 1.0))
+
+
+def test_a_sample_that_nobody_could_judge_was_not_drawn():
+    """Of the first prompt 4 are judged, 1 right: 1 - C(3, 2) / C(4, 2) = 1/2. The second has one judged sample."""
+    rows = torch.tensor([[1, 0, 0, 0, 1], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    judged = torch.tensor([[1, 1, 1, 1, 0], [1, 0, 0, 0, 0]], dtype=torch.bool)
+    found = pass_at_k(rows, 2, judged).tolist()
+    assert found[0] == pytest.approx(0.5)
+    assert math.isnan(found[1])
+    assert pass_at_k(rows, 1, judged).tolist() == [0.25, 1.0]

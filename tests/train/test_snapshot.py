@@ -112,7 +112,7 @@ def test_before_the_first_step_there_is_no_optimizer(run):
     state = checkpoint.load(run.folder.checkpoints / "step_00000000")[1]
     assert (state["updater"], state["beta"], state["anchor"], state["ahead"]) == (None, None, None, None)
     assert state["best"] == (-math.inf, -1, 0)
-    assert set(state) == snapshot._KEYS | {"adaptive"}
+    assert set(state) >= snapshot._KEYS | {"adaptive"}
     snapshot.restore(run, run.folder.checkpoints / "step_00000000")
     assert (run.step, run.entered) == (0, -1)
 

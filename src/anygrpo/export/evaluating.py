@@ -11,13 +11,13 @@ import torch
 
 from anygrpo.core.build import build_task
 from anygrpo.core.intervals import interval, of_prompts, rate
-from anygrpo.core.task import Task, expect
+from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.training import EvaluationConfig
-from anygrpo.train.evaluation import counted, evaluate, valid_of
+from anygrpo.train.evaluation import counted, evaluate, faults_of, scored, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 
 
@@ -63,6 +63,8 @@ def measured(
         raise DataError("the task holds no prompts out", "give --held-out FILE, or a task with held-out prompts")
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     rewards = torch.tensor([row["reward"] for row in rows if not row.get("fault")], dtype=torch.float64)
+    if not len(rewards):
+        raise DataError("no answer could be scored, through no fault of the answers", "see to the judge or the tool")
     out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "reward": asdict(of_prompts(rewards))}
     if samples > 1:
         out["samples"] = _sampled(opened, task, prompts, samples, k)
@@ -73,26 +75,32 @@ def measured(
 def _sampled(opened: Opened, task: Task, prompts: int | None, samples: int, k: int | None) -> dict[str, Any]:
     """Mean and best of n, and pass@k, over prompts."""
     asked = task.held_out()[:prompts]
-    rewards, passed = [], []
     rule = success_of(task, EvaluationConfig())
+    made: list[tuple[Scores, torch.Tensor]] = []
     for at in range(0, len(asked), 32):
         part = asked[at : at + 32]
         rollout = opened.policy.sample(part, samples, 2**31 + at)
-        scores = task.score(part, opened.policy.decode(rollout.samples))
-        expect(scores, (len(part), samples), type(task).__name__)
-        rewards.append(counted(scores, task))
-        if rule is not None:
-            passed.append(right(scores, rule) & valid_of(scores))
-    table = torch.cat(rewards)
+        made.append((scored(task, part, opened.policy.decode(rollout.samples)), rollout.valid.cpu()))
+    judged = ~torch.cat([faults_of(s).cpu() for s, _ in made])
+    valid = torch.cat([valid_of(s).cpu() & drawn for s, drawn in made])
+    rewards = torch.cat([s.rewards.cpu() for s, _ in made])
+    table = counted(Scores(rewards, valid=valid), task)
+    some = judged.any(1)  # a prompt whose every sample failed through no fault of its own is left out
+    if not bool(some.any()):
+        raise DataError("no sample could be scored, through no fault of the answers", "see to the judge or the tool")
+    mean = (table * judged).sum(1)[some] / judged.sum(1)[some]
     out: dict[str, Any] = {
         "n": samples,
-        "mean": asdict(interval(table.mean(1))),
-        "best": asdict(of_prompts(table.amax(1))),
+        "mean": asdict(interval(mean)),
+        "best": asdict(of_prompts(torch.where(judged, table, -torch.inf).amax(1)[some])),
     }
     if rule is not None:
+        passed = torch.cat([right(s, rule).cpu() for s, _ in made]) & valid
         wanted: set[int] = {1, samples} | ({k} if k else set())
         for each in sorted(wanted):
-            out[f"pass_at_{each}"] = asdict(rate(pass_at_k(torch.cat(passed), each)))
+            found = pass_at_k(passed, each, judged)
+            if bool(found.isfinite().any()):
+                out[f"pass_at_{each}"] = asdict(rate(found[found.isfinite()]))
     return out
 
 

@@ -36,14 +36,13 @@ def evaluate(
     if not prompts:
         return {}
     outputs, scores = _answers(policy, task, prompts)
-    expect(scores, (len(prompts), 1), type(task).__name__)
-    scores = _without_faults(task, prompts, outputs, scores)
     if file is not None and is_main():
         _write(file, policy.show(prompts, outputs), scores, task)
     row = {"eval/prompts": float(len(prompts))} | _means(scores, task)
     row |= from_main(task.measure(prompts, outputs) if is_main() else {})
     if config.pass_k and success_of(task, config) is not None:
-        row[f"eval/pass_at_{config.pass_k}"] = _pass_at_k(policy, task, prompts, config, seed)
+        passed = _pass_at_k(policy, task, prompts, config, seed)
+        row |= {} if passed is None else {f"eval/pass_at_{config.pass_k}": passed}
     return row
 
 
@@ -55,18 +54,17 @@ def _means(scores: Scores, task: Task) -> dict[str, float]:
     if bool(faults.any()):
         row["eval/faults"] = float(faults.double().mean())
     values = counted(scores, task)[:, 0][~faults]
-    if bool(valid.any()):
-        n = len(values)
+    if n := len(values):
         row["eval/reward"] = float(values.mean())
         row["eval/reward_se"] = float(values.std(correction=1)) / math.sqrt(n) if n > 1 else 0.0
-        if not bool((valid | faults).all()):
+        if bool(valid.any()) and not bool((valid | faults).all()):
             row["eval/reward_valid"] = float(scores.rewards[:, 0].double()[valid].mean())
     return row
 
 
 def valid_of(scores: Scores) -> torch.Tensor:
-    """[P, G] bool: scored, and with a finite reward."""
-    finite = scores.rewards.isfinite()
+    """[P, G] bool: scored, and with a reward that float32, in which training reads it, can hold."""
+    finite = scores.rewards.float().isfinite()
     return finite if scores.valid is None else scores.valid & finite
 
 
@@ -83,20 +81,29 @@ def counted(scores: Scores, task: Task) -> torch.Tensor:
     return torch.where(valid, rewards, worst)
 
 
-def _without_faults(task: Task, prompts: list[Any], outputs: list[list[Any]], scores: Scores) -> Scores:
-    """The scores, with what failed through no fault of the answer scored once more."""
-    again = faults_of(scores)[:, 0].nonzero()[:, 0].tolist()
-    if not again or world_size() > 1:
+def scored(task: Task, prompts: list[Any], outputs: list[list[Any]]) -> Scores:
+    """The task's scores; what failed through no fault of the answer is scored once more.
+
+    Raises:
+        ConfigError: scores of another type or shape.
+    """
+    shape = len(prompts), len(outputs[0]) if outputs else 1
+    scores = task.score(prompts, outputs)
+    expect(scores, shape, type(task).__name__)
+    failed = faults_of(scores)
+    again = failed.any(1).nonzero()[:, 0].tolist()
+    if not again:
         return scores
     fresh = task.score([prompts[i] for i in again], [outputs[i] for i in again])
-    index = torch.tensor(again)
-    put = lambda old, new: old.index_copy(0, index, new.to(old))  # noqa: E731
+    expect(fresh, (len(again), shape[1]), type(task).__name__)
+    index = torch.tensor(again, device=failed.device)
+    put = lambda old, new: old.index_copy(0, index, torch.where(failed[index], new.to(old), old[index]))  # noqa: E731
     return replace(
         scores,
         rewards=put(scores.rewards, fresh.rewards),
         components={name: put(x, fresh.components[name]) for name, x in scores.components.items()},
         valid=put(valid_of(scores), valid_of(fresh)),
-        faults=put(faults_of(scores), faults_of(fresh)),
+        faults=put(failed, faults_of(fresh)),
     )
 
 
@@ -106,9 +113,10 @@ def _answers(policy: Policy, task: Task, prompts: list[Any]) -> tuple[list[list[
     outputs: list[list[Any]] = []
     for chunk in _chunks(mine):
         outputs += policy.decode(policy.greedy(chunk).samples)
+    scores = scored(task, mine, outputs) if mine else None
     if world_size() == 1:
-        return outputs, task.score(prompts, outputs)
-    scores = task.score(mine, outputs) if mine else None
+        assert scores is not None
+        return outputs, scores
     parts = gather((_on_cpu(outputs), None if scores is None else _scores_on_cpu(scores)))
     given = [s for _, s in parts if s is not None]
     ones = lambda s: torch.ones_like(s.rewards, dtype=torch.bool) if s.valid is None else s.valid  # noqa: E731
@@ -155,18 +163,22 @@ def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, task: Task) 
             out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
 
-def _pass_at_k(policy: Policy, task: Task, prompts: list[Any], config: EvaluationConfig, seed: int) -> float:
-    """The mean over prompts of the unbiased pass@k. What could not be scored is no success."""
+def _pass_at_k(policy: Policy, task: Task, prompts: list[Any], config: EvaluationConfig, seed: int) -> float | None:
+    """The mean over prompts of the unbiased pass@k. What could not be scored is no success; a sample that failed
+    through no fault of its own was not drawn, and a prompt with fewer than k others is left out."""
     rule = success_of(task, config)
     assert config.pass_k is not None
     assert rule is not None
     seed, each = rank_seed(seed), config.pass_samples or config.pass_k
-    passed: list[torch.Tensor] = []
+    passed: list[tuple[torch.Tensor, torch.Tensor]] = []
     for i, chunk in enumerate(_chunks(share(prompts))):
         rollout: Rollout = policy.sample(chunk, each, held_out_seed(seed, i))
-        scores = task.score(chunk, policy.decode(rollout.samples))
-        passed.append(right(scores, rule).cpu() & rollout.valid.cpu())
-    return float(pass_at_k(torch.cat([part for parts in gather(passed) for part in parts]), config.pass_k).mean())
+        scores = scored(task, chunk, policy.decode(rollout.samples))
+        passed.append((right(scores, rule).cpu() & rollout.valid.cpu(), ~faults_of(scores).cpu()))
+    every = [part for parts in gather(passed) for part in parts]
+    found = pass_at_k(torch.cat([p for p, _ in every]), config.pass_k, torch.cat([judged for _, judged in every]))
+    found = found[found.isfinite()]
+    return float(found.mean()) if len(found) else None
 
 
 def held_out_seed(seed: int, chunk: int) -> int:
@@ -177,7 +189,7 @@ def held_out_seed(seed: int, chunk: int) -> int:
 
 def check_metric(row: dict[str, float], metric: str) -> None:
     """Raises: ConfigError where answers were scored, and none of the measures is the one that decides what is best."""
-    if "eval/reward" in row and metric not in row:
+    if row.get("eval/invalid", 1.0) < 1.0 and "eval/reward" in row and metric not in row:
         raise ConfigError(
             f"evaluation.metric = {metric!r} is not measured by this task, so nothing would ever be the best",
             suggestion(metric, row),

@@ -12,12 +12,18 @@ from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.training import EvaluationConfig
 
 
-def pass_at_k(right: Tensor, k: int) -> Tensor:
+def pass_at_k(right: Tensor, k: int, judged: Tensor | None = None) -> Tensor:
     """The unbiased estimate of pass@k for each prompt, [P], from n >= k samples [P, n] bool, of which c are right:
-    1 - C(n - c, k) / C(n, k) (Chen et al., arXiv 2107.03374, eq. 1)."""
-    n = right.shape[1]
-    wrong = (n - right.sum(1)).tolist()
-    return torch.tensor([1.0 - math.comb(w, k) / math.comb(n, k) for w in wrong], dtype=torch.float64)
+    1 - C(n - c, k) / C(n, k) (Chen et al., arXiv 2107.03374, eq. 1).
+
+    Args:
+        judged: [P, n] bool: samples that could be judged, of which n is made; all, if not given. A prompt with fewer
+            than k has NaN.
+    """
+    judged = torch.ones_like(right) if judged is None else judged
+    counts = zip(judged.sum(1).tolist(), (judged & ~right).sum(1).tolist())
+    found = [1.0 - math.comb(wrong, k) / math.comb(n, k) if n >= k else math.nan for n, wrong in counts]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def success_of(task: Task, config: EvaluationConfig) -> Success | None:

@@ -12,6 +12,7 @@ from anygrpo.core.build import build_task
 from anygrpo.core.task import Scores, Stored, Task
 from anygrpo.language.task_settings import MixtureTaskConfig
 from anygrpo.language.tasks.text import Prompt
+from anygrpo.train.evaluation import counted, faults_of, scored
 
 CYCLE = 1000
 """Prompts after which the order of sources repeats: shares are kept to one in a thousand."""
@@ -69,14 +70,14 @@ class Mixture(Task):
         made, sums, weights = {}, {}, {}
         for s, rows in self._parts(prompts).items():
             given = [prompts[p] for p in rows], [outputs[p] for p in rows]
-            scores = self.tasks[s].score(*given)
-            valid = torch.ones_like(scores.rewards, dtype=torch.bool) if scores.valid is None else scores.valid
+            scores = scored(self.tasks[s], *given)
+            values = counted(scores, self.tasks[s])[~faults_of(scores)]
             own = self.tasks[s].measure(*given)
             for name, value in own.items():
                 sums[name] = sums.get(name, 0.0) + value * len(rows)
                 weights[name] = weights.get(name, 0) + len(rows)
-            if valid.any():
-                own = own | {"eval/reward": float(scores.rewards[valid].mean())}
+            if len(values):
+                own = own | {"eval/reward": float(values.mean())}
             made |= {f"eval/{self.names[s]}/{name.removeprefix('eval/')}": value for name, value in own.items()}
         return made | {name: sums[name] / weights[name] for name in sums}
 
