@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from anygrpo.errors import DataError
+from anygrpo.models import weights
 from anygrpo.models.origin import added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
 
@@ -43,6 +44,8 @@ def resolve(name: str) -> str:
 def base_of(name: str) -> str:
     """What `from_pretrained` is given for the architecture: of an adapter or a run that of its base."""
     found = origin(name)
+    if found.kind == "file":
+        return resolve(found.base)
     return resolve(name) if found.kind == "plain" else base_of(found.base)
 
 
@@ -55,10 +58,11 @@ def load_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     found = origin(name)
-    if found.kind != "plain" and not (found.folder / "tokenizer_config.json").is_file():
+    if found.kind not in ("plain", "file") and not (found.folder / "tokenizer_config.json").is_file():
         return load_tokenizer(found.base)
     try:
-        place = resolve(name) if found.kind == "plain" else str(found.folder)
+        places = {"plain": lambda: resolve(name), "file": lambda: resolve(found.base)}
+        place = places.get(found.kind, lambda: str(found.folder))()
         tokenizer = AutoTokenizer.from_pretrained(place)
     except (OSError, ValueError) as error:
         raise _not_found("tokenizer", name, error) from None
@@ -82,6 +86,8 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     from transformers import AutoModelForCausalLM
 
     found = origin(name)
+    if found.kind == "file":
+        return of_file(found.base, found.folder).to(device=device, dtype=dtype).eval()
     if found.kind != "plain":
         base = load_model(found.base, torch.float32, device)
         return added(base, found).to(device=device, dtype=dtype).eval()
@@ -90,12 +96,45 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     extra = {} if quantize == "none" else {"quantization_config": _bits(quantize, dtype), "device_map": {"": device}}
     try:
         with quiet():
-            model = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, **extra)
+            made: Any = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, output_loading_info=True, **extra)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise _not_found("model", name, error) from None
+    model, told = made
     if getattr(model, "is_quantized", False):
         return model.eval()
+    if lacking := sorted(told["missing_keys"]):
+        _mend(model, name, lacking, sorted(told["unexpected_keys"]))
     return model.to(device=device, dtype=dtype).eval()
+
+
+def of_file(folder: str, file: Path) -> nn.Module:
+    """The network of a folder's config.json, float32, with the weights of a file in any form.
+
+    Raises:
+        DataError: they do not fit; the report says what is missing, unexpected or of another shape.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        with quiet():
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        raise _not_found("config", folder, error) from None
+    weights.fill(model, file)
+    return model
+
+
+def _mend(model: nn.Module, name: str, lacking: list[str], unexpected: list[str]) -> None:
+    """Weights that transformers found no place for, and made at random: by their names without a trainer's prefixes.
+
+    Raises:
+        DataError: they are not in the files under any name.
+    """
+    place = Path(name).expanduser()
+    if not place.is_dir():
+        what = f"{len(lacking)} weights of {name!r} are in none of its files ({', '.join(lacking[:3])})"
+        raise DataError(f"{what}; without a place: {unexpected[:3]}", "name the model that these weights are of")
+    weights.fill(model, place)
 
 
 def random_seed(name: str) -> int | None:

@@ -14,22 +14,28 @@ from torch import Tensor, nn
 from anygrpo.core.saved import STATE, holds_weights, read_weights
 from anygrpo.errors import DataError
 from anygrpo.files import read_toml
+from anygrpo.models.adapted import with_adapter
+from anygrpo.models.weights import TORCH
 
 log = logging.getLogger("anygrpo")
 
-LORA = ".lora_"
+LORA, ADAPTER = ".lora_", "adapter_config.json"
+PLAIN = ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
+BESIDE = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
+"""Torch files that a trainer leaves beside weights."""
 
 
 @dataclass(frozen=True)
 class Origin:
     """Attributes:
-    kind: "plain" is loaded as it is; "adapter" and "state" are added to `base`.
-    base: name of the model beneath.
+    kind: "plain" is loaded as it is; "adapter" and "state" are added to `base`; "file" is a file of weights beside a
+        config.json, in whatever form a trainer left it.
+    base: name of the model beneath; of a file, its folder.
     folder: where the adapter or the weights lie.
     lora: the run's [policy.lora], where it trained adapters.
     """
 
-    kind: Literal["plain", "adapter", "state"]
+    kind: Literal["plain", "adapter", "state", "file"]
     base: str
     folder: Path = Path()
     lora: dict[str, Any] = field(default_factory=dict)
@@ -45,17 +51,60 @@ def origin(name: str) -> Origin:
     ours = (folder / STATE).is_file() and (folder.parent.parent / "config.toml").is_file()  # a checkpoint in its run
     if ours:
         return _of_run(folder.parent.parent, folder)
+    if folder.is_file():
+        return _of_file(folder)
+    if folder.is_dir() and (folder / "config.json").is_file() and (file := _only_file(folder)):
+        return Origin("file", str(folder), file)
     if not folder.is_dir() or (folder / "config.json").is_file():
         return Origin("plain", name)
-    if (folder / "adapter_config.json").is_file():
-        base = json.loads((folder / "adapter_config.json").read_text()).get("base_model_name_or_path")
-        if not base or base == "memory":
-            raise DataError(f"{folder}/adapter_config.json names no base model", "write base_model_name_or_path there")
-        return Origin("adapter", base, folder)
+    if (folder / ADAPTER).is_file():
+        return Origin("adapter", _beneath(folder), folder)
     for run in (folder, folder.parent.parent):
         if (run / "config.toml").is_file():
             return _of_run(run, folder)
     return Origin("plain", name)
+
+
+def _of_file(file: Path) -> Origin:
+    """Raises: DataError where nothing beside the file says what it is of."""
+    if file.suffix not in (".safetensors", *TORCH) and not file.name.endswith(".index.json"):
+        raise DataError(f"model = {str(file)!r} is no file of weights", "name a model's folder, or its file of weights")
+    if (file.parent / ADAPTER).is_file():
+        return origin(str(file.parent))
+    if not (file.parent / "config.json").is_file():
+        cure = "put the model's config.json and its tokenizer's files beside it"
+        raise DataError(f"model = {str(file)!r}: no config.json beside it says which network it is of", cure)
+    return Origin("file", str(file.parent), file)
+
+
+def _only_file(folder: Path) -> Path | None:
+    """The weights of a folder that transformers finds none in, where there is one file."""
+    names = [file.name for file in folder.iterdir()]
+    if any(name.endswith((".safetensors", ".index.json", ".gguf")) or name in PLAIN for name in names):
+        return None
+    files = [folder / name for name in names if Path(name).suffix in TORCH and not name.startswith(BESIDE)]
+    return files[0] if len(files) == 1 else None
+
+
+def _beneath(folder: Path) -> str:
+    """The base of an adapter.
+
+    Raises:
+        DataError: it is not said, cannot be read, or is the adapter itself, by whatever way.
+    """
+    seen, at, first = set[Path](), folder, ""
+    while (at / ADAPTER).is_file() and not (at / "config.json").is_file():
+        if at.resolve() in seen:
+            raise DataError(f"{folder / ADAPTER}: its base model is the adapter itself", "name the model beneath")
+        seen.add(at.resolve())
+        try:
+            base = json.loads((at / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise DataError(f"{at / ADAPTER} is not valid JSON ({error})", "copy it again") from None
+        if not isinstance(base, str) or not base or base == "memory":
+            raise DataError(f"{at / ADAPTER} names no base model", "write base_model_name_or_path there")
+        first, at = first or base, Path(base).expanduser()
+    return first
 
 
 def _of_run(run: Path, folder: Path) -> Origin:
@@ -73,14 +122,7 @@ def added(base: nn.Module, o: Origin) -> nn.Module:
     """`base` with an adapter merged into it, or with trained weights in place of its own. What training starts from,
     and what its reference is."""
     if o.kind == "adapter":
-        import peft
-
-        try:
-            adapted: Any = peft.PeftModel.from_pretrained(base, str(o.folder)).eval()  # type: ignore[arg-type]
-        except (OSError, ValueError, RuntimeError) as error:
-            what = f"the adapter in {o.folder} does not fit {o.base!r}: {_first(error)}"
-            raise DataError(what, "see its base") from None
-        return _merged(adapted, o)
+        return _merged(with_adapter(base, o.folder, o.base), o)
     state = dict(read_weights(o.folder))
     if any(LORA in name for name in state):
         return _merged(_with_lora(base, state, o), o)
@@ -152,7 +194,3 @@ def _fits(own: dict[str, Any], state: dict[str, Tensor], o: Origin) -> None:
                 f"{o.folder}: {name} is {tuple(value.shape)}, the model's is {tuple(own[name].shape)}",
                 "give the rank and the model that the run had",
             )
-
-
-def _first(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

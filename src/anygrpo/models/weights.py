@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from anygrpo.core.saved import holds_weights, read_weights
@@ -47,6 +49,26 @@ def load(module: nn.Module, path: str | Path, strict: bool = True, table: str | 
         log.warning("%s: %s", path, report)
     elif report.prefixes:
         log.info("%s: %s", path, report)
+    return report
+
+
+def fill(module: nn.Module, path: str | Path) -> LoadReport:
+    """As `load` with `strict`, for modules with tied weights, of which a file may hold either name or both.
+
+    Raises:
+        DataError: nothing fits, or not all; the report is in the message.
+    """
+    own, found = module.state_dict(), tables(read(path))
+    state, report = matched(own, found, str(path))
+    taken = {own[name].data_ptr() for name in state}
+    lacking = [name for name in report.missing if own[name].data_ptr() not in taken]
+    if not replace(report, missing=lacking).fits:
+        what = str(replace(report, missing=lacking))
+        raise DataError(f"{path} does not fit the network: {what}", f"the network has {', '.join(list(own)[:3])}")
+    with torch.no_grad():
+        for name, value in state.items():
+            own[name].copy_(value)
+    log.info("%s: %s", path, report)
     return report
 
 

@@ -1,0 +1,85 @@
+"""A PEFT adapter onto its base: every tensor of the file has its place, whatever a trainer put before the names."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from anygrpo.errors import DataError
+from anygrpo.models import weights
+
+_SIZES = re.compile(r"size mismatch for (\S+):.*?Size\(\[([\d, ]*)\]\).*?Size\(\[([\d, ]*)\]\)", re.S)
+
+
+def with_adapter(base: nn.Module, folder: Path, name: str) -> Any:
+    """PEFT's model of `base` with the adapter in `folder`.
+
+    Args:
+        name: of the base, for messages.
+
+    Raises:
+        DataError: it does not fit, has another rank than its config says, or is of a kind that cannot be merged.
+    """
+    import peft
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Found missing adapter keys")  # ours to judge
+            adapted: Any = peft.PeftModel.from_pretrained(base, str(folder)).eval()  # type: ignore[arg-type]
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise _unfit(folder, name, error) from None
+    kind = next(iter(adapted.peft_config.values())).peft_type
+    if not hasattr(adapted.base_model, "merge_and_unload"):
+        what = f"the adapter in {folder} is {getattr(kind, 'value', kind)}, which adds no weights to {name!r}"
+        raise DataError(what, "only adapters that can be merged into their base can be started from")
+    _checked(adapted, folder, name)
+    return adapted
+
+
+def _checked(adapted: Any, folder: Path, name: str) -> None:
+    """Load the file once more by name, and by mended names where PEFT found no place for all.
+
+    Raises:
+        DataError: an adapter weight that the file does not hold, or a tensor of the file without a place.
+    """
+    import peft
+
+    found = weights.tables(weights.read(folder))
+    best = max(found.values(), key=len, default={})
+    missing, unexpected = _left(adapted, best)
+    if not (missing or unexpected):
+        return
+    own = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    state, report = weights.matched(own, found, str(folder)) if found else ({}, None)
+    if state and report is not None and report.fits:
+        peft.set_peft_model_state_dict(adapted, state)
+        return
+    what = f"{len(best)} tensors, of {len(own)} that it needs; missing {missing[:2]}, without a place {unexpected[:2]}"
+    raise DataError(
+        f"the adapter in {folder} does not fit {name!r}: its file holds {what}",
+        "give the file that its trainer wrote for this base, or correct target_modules in its adapter_config.json",
+    )
+
+
+def _left(adapted: Any, state: dict[str, Tensor]) -> tuple[list[str], list[str]]:
+    """Names of adapter weights that `state` lacks, and of tensors without a place."""
+    import peft
+
+    result = peft.set_peft_model_state_dict(adapted, dict(state))
+    active = f".{adapted.active_adapter}"
+    return [n for n in result.missing_keys if active in n], sorted(result.unexpected_keys)
+
+
+def _unfit(folder: Path, name: str, error: Exception) -> DataError:
+    """The error in one line; of shapes that differ, both."""
+    if found := _SIZES.search(str(error)):
+        key, there, here = found.groups()
+        what = f"{key} is [{there}] in the file, [{here}] by adapter_config.json and the base"
+        cure = "where the rank differs, set r (and lora_alpha) there to the file's; else it is another base's adapter"
+        return DataError(f"the adapter in {folder} does not fit {name!r}: {what}", cure)
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return DataError(f"the adapter in {folder} does not fit {name!r}: {first}", "see its base")
