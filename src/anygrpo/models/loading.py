@@ -96,10 +96,10 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     extra = {} if quantize == "none" else {"quantization_config": _bits(quantize, dtype), "device_map": {"": device}}
     try:
         with quiet():
-            made: Any = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, output_loading_info=True, **extra)
+            said: Any = {"output_loading_info": True, **extra}
+            model, told = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, **said)  # type: ignore[misc]
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise _not_found("model", name, error) from None
-    model, told = made
     if getattr(model, "is_quantized", False):
         return model.eval()
     if lacking := sorted(told["missing_keys"]):
