@@ -68,6 +68,16 @@ def test_openrlhf_has_every_flag_that_is_prescribed() -> None:
     assert [n for n in names("openrlhf") if n not in text and n.replace("--actor.", "--") not in text] == []
 
 
+def test_swift_has_every_flag_that_is_prescribed() -> None:
+    """Its arguments are dataclasses over TRL's and transformers' own."""
+    transformers = pytest.importorskip("transformers")
+    files = [*folder("swift").rglob("arg*/**/*.py"), *folder("swift").rglob("rlhf_trainers/*.py")]
+    files += (folder("trl") / "trainer").glob("*_config.py")
+    known = {n for p in files for n in re.findall(r"^    (\w+)\s*:", p.read_text("utf-8"), re.M)}
+    known |= {f.name for f in dataclasses.fields(transformers.TrainingArguments)}
+    assert [n for n in names("ms-swift") if n.lstrip("-") not in known] == []
+
+
 def test_our_own_recipes_take_every_setting_that_is_prescribed() -> None:
     from anygrpo.choices.catalogue import CARDS
     from anygrpo.recipe.algorithm import AlgorithmConfig

@@ -35,9 +35,23 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         ) from None
     flat = parse(text, where.suffix)
     found = {k: v for k, v in concepts_of(flat).items() if k in ALIASES or k in SETTINGS} | of_our_recipe(flat)
+    updates_a_rollout(found, flat)
     if not found:
         raise DataError(f"{path}: no setting recognised", "give a recipe, TRL arguments, verl YAML or the shell line")
     return found
+
+
+def updates_a_rollout(found: dict[str, Any], flat: dict[str, Any]) -> None:
+    """TRL and ms-swift: a rollout lasts for steps_per_generation batches, of which gradient_accumulation_steps make an
+    update; num_iterations passes over it. Where only one of the two is known, the number is not."""
+    held, each = flat.get("steps_per_generation"), flat.get("gradient_accumulation_steps")
+    passes = found.get("updates_per_batch")
+    if "num_iterations" not in flat or not isinstance(passes, int) or held is None:
+        return
+    if isinstance(held, int) and isinstance(each, int) and each > 0:
+        found["updates_per_batch"] = passes * max(1, held // each)
+    else:
+        del found["updates_per_batch"]
 
 
 def of_our_recipe(flat: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Log:
     head: list[str] = field(default_factory=list[str])
 
 
+COUNTER = re.compile(r"^(\d+)/\d+$")
+COUNTED = ("step", "steps", "iteration")
 NON_FINITE = {
     "nan": math.nan,
     "inf": math.inf,
@@ -112,6 +114,8 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
             out.update(list_statistics(name, value))  # type: ignore[reportUnknownArgumentType]
         elif (x := number(value)) is not None:
             out[name] = x
+        elif isinstance(value, str) and (of := COUNTER.match(value)) and name.endswith(COUNTED):
+            out["step"] = float(of[1])  # ms-swift: "global_step/max_steps": "5/100"
     return out
 
 

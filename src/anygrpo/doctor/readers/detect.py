@@ -9,6 +9,7 @@ from typing import Any
 
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.readers import console, exports, notebook, tabular, tensorboard, wandb
+from anygrpo.doctor.readers.beside import add_settings
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
 
@@ -46,11 +47,15 @@ def read(path: str | Path) -> Log:
             f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights"
         ) from None
     log.notes += [left] if left else []
-    return log
+    return log if log.format == "run-folder" or log.settings or source == "-" else add_settings(log, Path(path))
 
 
 def file(path: Path, source: str, suffix: str | None = None, name: str = "") -> Log:
-    """By content, not by name."""
+    """By content, not by name; with the settings that stand beside it."""
+    return add_settings(content(path, source, suffix, name), path)
+
+
+def content(path: Path, source: str, suffix: str | None, name: str) -> Log:
     with path.open("rb") as handle:
         head = handle.read(4096)
     if not head.strip():
