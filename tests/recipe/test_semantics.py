@@ -63,6 +63,22 @@ def test_terms_and_the_clip_in_force():
     assert "the last 20 of 50 decisions" in card("--algorithm.overlong-buffer", "20", policy=LANGUAGE)["overlong"]
 
 
+def test_what_a_refill_replaces():
+    assert "refill" not in card()
+    gone = "groups without spread leave, and their KL and entropy with them"
+    assert (
+        card("--algorithm.refill", "3")["refill"] == f"up to 3 further draws for groups that drop_constant name; {gone}"
+    )
+    overall = card("--algorithm.refill", "3", "--algorithm.advantage", "overall")["refill"]
+    assert overall.startswith(
+        'nothing to replace: no filter takes groups out; with advantage = "overall" groups without'
+    )
+    assert card("--algorithm.refill", "3", "--algorithm.filters", "[]")["refill"].endswith("no filter takes groups out")
+    spread = {"filters": [{"kind": "drop_constant"}, {"kind": "minimum_spread", "spread": 0.5}], "refill": 1}
+    only = card(algorithm=spread | {"advantage": "running", "prompts_per_step": 4, "group_size": 4})["refill"]
+    assert only == "up to 1 further draws for groups that minimum_spread name"
+
+
 def test_what_is_written_and_read_by_nothing():
     lines = card("--algorithm.pass-k", "3", "--algorithm.kl-target", "0.3", "--algorithm.horizon", "9")
     assert lines["read by nothing"] == (

@@ -113,7 +113,7 @@ def kept(groups: Groups, s: dict[str, Any], step: int, steps: int, neutral: bool
                 keep[i] = [j in order[: v["k"]] + low[: v["k"]] for j in range(len(row))]
             elif v["kind"] == "overlong_mask":
                 keep[i] = [k and e for k, e in zip(keep[i], groups.ended[i])]
-    if neutral:
+    if neutral and s["advantage"] not in ("overall", "running", "history", "components", "gdpo"):  # those learn there
         keep = [[k and not c for k in row] for row, c in zip(keep, constant)]
     return keep
 

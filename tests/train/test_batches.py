@@ -136,11 +136,22 @@ def test_groups_that_a_refill_keeps_are_judged_by_the_penalised_rewards():
 def test_parts_that_cancel_in_the_total_keep_their_group():
     parts = {"a": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([[1.0, 0.0]])}
     rollout = rollout_of([[1.0, 1.0]], components=parts)
-    for advantage, kept in (("components", True), ("gdpo", True), ("zscore", False)):
+    for advantage, kept in (("components", True), ("gdpo", True), ("zscore", False), ("batch", False)):
         stage = stage_of(advantage=advantage, filters=({"kind": "drop_constant"},))
         assert kept_groups(rollout, stage, numbers_of(stage)).tolist() == [kept]
     stage = stage_of(advantage="components", filters=({"kind": "minimum_spread", "spread": 0.5},))
     assert kept_groups(rollout, stage, numbers_of(stage)).tolist() == [False]  # a filter that was asked for acts
+
+
+@pytest.mark.parametrize("advantage", ["overall", "running", "history"])
+def test_groups_without_spread_that_learn_are_not_refilled(advantage):
+    """Compared with other rows than the group's: thrown away, they would move the baseline by luck of the draw."""
+    filters = ({"kind": "drop_constant"}, {"kind": "minimum_spread", "spread": 0.5})
+    rollout = rollout_of([[1.0, 1.0], [0.0, 1.0], [0.0, 0.1]])
+    stage = stage_of(advantage=advantage, filters=filters[:1])
+    assert kept_groups(rollout, stage, numbers_of(stage)).tolist() == [True, True, True]
+    asked = stage_of(advantage=advantage, filters=filters[1:])
+    assert kept_groups(rollout, asked, numbers_of(asked)).tolist() == [False, True, False]
 
 
 def test_components_weigh_as_the_task_and_the_recipe_say():

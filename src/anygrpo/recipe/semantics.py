@@ -26,6 +26,8 @@ def semantics(stage: Stage, policy: Section) -> list[tuple[str, str]]:
     lines = [("denominator", _denominator(stage, limit, key)), ("rows", _rows(stage))]
     if stage.method == "grpo":
         lines += [("KL", _kl(a)), ("entropy", _entropy(a)), ("clip", _clip(a))]
+    if a.refill and stage.source == "policy" and stage.method == "grpo":
+        lines.append(("refill", _refill(a)))
     if a.overlong_buffer:
         lines.append(
             ("overlong", f"0 to -1 over the last {a.overlong_buffer} of {limit or 'the policy limit'} decisions")
@@ -82,6 +84,18 @@ def _entropy(a: AlgorithmConfig) -> str:
     if not number(a.entropy_coef):
         return "none: entropy_coef is 0"
     return f"every valid row, those without spread too; weight {_moves(a.entropy_coef)}"
+
+
+def _refill(a: AlgorithmConfig) -> str:
+    kinds = [f.kind for f in a.filters]
+    card = card_of("advantage", a.advantage)
+    learn = card is not None and (card.by_part or card.baseline != "group")  # see train.batches
+    replaced = [kind for kind in kinds if not (learn and kind == "drop_constant")]
+    if not replaced:
+        why = f'; with advantage = "{a.advantage}" groups without spread learn too' if "drop_constant" in kinds else ""
+        return f"nothing to replace: no filter takes groups out{why}"
+    gone = "groups without spread leave, and their KL and entropy with them" if "drop_constant" in replaced else ""
+    return "; ".join(filter(None, (f"up to {a.refill} further draws for groups that {', '.join(replaced)} name", gone)))
 
 
 def _clip(a: AlgorithmConfig) -> str:

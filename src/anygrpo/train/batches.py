@@ -109,8 +109,9 @@ def _penalised(rollout: Rollout, stage: Stage) -> Rollout:
 def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filtered:
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
     card = chosen("advantage", stage.algorithm.advantage).card
-    by_part = card is not None and card.by_part  # a total without spread says nothing there
-    return filters.apply(groups, [f for f in numbers.filters if not (by_part and f[0] in filters.NEUTRAL)])
+    # A group whose total has no spread teaches all the same where parts are compared, or other rows than the group's.
+    idle = card is None or (card.baseline == "group" and not card.by_part)
+    return filters.apply(groups, [f for f in numbers.filters if idle or f[0] not in filters.NEUTRAL])
 
 
 def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memory | None) -> Prepared:

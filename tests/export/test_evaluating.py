@@ -1,0 +1,71 @@
+"""`evaluate --samples`: means, the best and pass@k over prompts, whatever the machine loses."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from toys import Bandit, BestArm
+
+from anygrpo.core.task import Scores, Success
+from anygrpo.errors import DataError
+from anygrpo.export.evaluating import _sampled, measured
+
+
+class Lossy(BestArm):
+    """Rewards of four samples of two prompts; None: lost by the machine, each time."""
+
+    success = Success("reward", 1.0)
+
+    def __init__(self, rows, greedy=1.0):
+        super().__init__(0)
+        self.rows, self.greedy = rows, greedy
+
+    def held_out(self):
+        return self.prompts(10**6, len(self.rows))
+
+    def score(self, prompts, outputs):
+        every = self.held_out()
+        index = [next(i for i, q in enumerate(every) if q["x"].equal(p["x"])) for p in prompts]
+        rows = [self.rows[i] if len(outputs[0]) > 1 else [self.greedy] for i in index]
+        faults = torch.tensor([[r is None for r in row] for row in rows])
+        return Scores(
+            torch.tensor([[0.0 if r is None else r for r in row] for row in rows]), valid=~faults, faults=faults
+        )
+
+
+def opened():
+    return SimpleNamespace(policy=Bandit(0), source="x")
+
+
+def test_what_the_machine_lost_is_in_no_mean():
+    """First prompt: 1, 0 and two lost: mean .5, best 1, pass@1 1/2, pass@2 1. Second: all right. Third: nothing left."""
+    task = Lossy([[1.0, None, 0.0, None], [1.0] * 4, [None] * 4])
+    found = _sampled(opened(), task, None, 4, 2)
+    assert found["n"] == 4
+    assert found["mean"]["mean"] == pytest.approx(0.75)
+    assert found["best"]["mean"] == 1.0
+    assert found["pass_at_1"]["mean"] == pytest.approx(0.75)
+    assert found["pass_at_2"]["mean"] == 1.0
+    assert found["pass_at_4"]["mean"] == 1.0  # of the second alone
+    assert found["pass_at_4"]["units"] == 1
+
+
+def test_an_unscorable_sample_is_the_worst_of_all_prompts():
+    class Worst(Lossy):
+        def score(self, prompts, outputs):
+            made = super().score(prompts, outputs)
+            broken = made.rewards == 9.0
+            return Scores(made.rewards, valid=~broken)
+
+    found = _sampled(opened(), Worst([[9.0, 1.0]] + [[1.0, 1.0]] * 40 + [[-4.0, 1.0]]), None, 2, None)
+    assert found["mean"]["mean"] == pytest.approx((-1.5 + 40 + -1.5) / 42)  # -4, though it is of another chunk
+    assert found["best"]["mean"] == 1.0
+
+
+def test_nothing_left_is_said(tmp_path):
+    with pytest.raises(DataError, match="no sample could be scored, through no fault"):
+        _sampled(opened(), Lossy([[None] * 4] * 2), None, 4, None)
+    with pytest.raises(DataError, match="no answer could be scored, through no fault"):
+        measured(opened(), Lossy([[1.0] * 4] * 2, greedy=None), None, 1, None, tmp_path / "rows.jsonl")
