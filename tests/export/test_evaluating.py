@@ -40,7 +40,7 @@ def opened():
 
 
 def test_what_the_machine_lost_is_in_no_mean():
-    """First prompt: 1, 0 and two lost: mean .5, best 1, pass@1 1/2, pass@2 1. Second: all right. Third: nothing left."""
+    """First prompt: 1, 0 and two lost: mean .5, best 1, pass@1 1/2, pass@2 1. Second: all right. Third: nothing."""
     task = Lossy([[1.0, None, 0.0, None], [1.0] * 4, [None] * 4])
     found = _sampled(opened(), task, None, 4, 2)
     assert found["n"] == 4
