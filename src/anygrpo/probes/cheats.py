@@ -6,18 +6,23 @@ from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.families import family_of, resolve
 from anygrpo.probes.subject import Subject
 
+_ROUNDING = 1e-5
+"""Relative differences of float32 rewards that say nothing."""
+
 
 def cheats(subject: Subject) -> Outcome:
     """Rows {"cheat", "paid", "honest", "difference", "error"} of the family, judged: a cheat that earns more than what
-    it was made from is serious; one that does not earn clearly less (two standard errors), a warning."""
+    it was made from, beyond two standard errors and float32's rounding, is serious; one that does not earn clearly
+    less, a warning."""
     family = family_of(subject.run.recipe.policy.kind)
     text = None if family is None else family.probes.get("cheats")
     rows = resolve(text)(subject) if text else []
     if not rows:
         return not_applicable("cheats", ("no cheats are known for these outputs", "这类输出没有已知的作弊方式"))
     listing = ", ".join(f"{r['cheat']} {r['difference']:+.3g}" for r in rows)
-    more = [r["cheat"] for r in rows if r["difference"] > 0]
-    equal = [r["cheat"] for r in rows if r["difference"] <= 0 and not r["difference"] < -2 * r["error"]]
+    doubt = lambda r: max(2 * r["error"], _ROUNDING * abs(r["honest"]))  # noqa: E731
+    more = [r["cheat"] for r in rows if r["difference"] > doubt(r)]
+    equal = [r["cheat"] for r in rows if abs(r["difference"]) <= doubt(r)]
     numbers = {"listing": listing, "honest": rows[0]["honest"], "names": ", ".join(more or equal)}
     cure = (
         "give the reward a part that sees it (for motions: floating, contact, matching), or more weight to that part",

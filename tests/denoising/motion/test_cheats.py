@@ -12,6 +12,7 @@ from anygrpo.denoising.motion.cheats import CHEATS, LIFT, cheats
 from anygrpo.denoising.motion.clips import default_folder
 from anygrpo.denoising.motion.features import Scaler
 from anygrpo.denoising.motion.skeleton import JOINTS, axis_matrix, forward_kinematics
+from anygrpo.probes import cheats as probe
 from anygrpo.recipe.load import parse_recipe
 
 
@@ -31,6 +32,10 @@ def test_each_cheat_is_what_its_name_says():
     glide = made["glide"] - made["glide"][:1]
     assert float(glide[-1, :, 2].min()) == pytest.approx(0.05 * 39, rel=1e-4)
     assert torch.allclose(made["copy"][:20], humanml.recover(walk(21))[:20], atol=1e-5)
+    steps = {name: change(raw, [walk(21)], 21)[:, 193:259] for name, change in CHEATS.items()}
+    assert float(steps["freeze"].abs().max()) == 0
+    assert torch.allclose(steps["glide"][:, 2::3], torch.tensor(0.05))
+    assert float(steps["stretch"].norm()) < 0.6 * float(raw[:, 193:259].norm())
     assert made["stretch"][-1, 0].norm() < real[-1, 0].norm()
     assert made["noise"].shape == real.shape
 
@@ -65,3 +70,15 @@ def test_our_reward_pays_no_cheat():
     task = build_task(parse_recipe(recipe | {"task": {"kind": "motion", "layout": "compact", "frames": 40}}).task, 0)
     for row in cheats(types.SimpleNamespace(task=task)):
         assert row["difference"] < -2 * row["error"], row
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "status"),
+    [(0.1, 0.0, "serious"), (5e-6, 0.0, "warning"), (0.1, 0.2, "warning"), (-0.1, 0.2, "warning"), (-0.1, 0.01, "ok")],
+)
+def test_what_rounding_or_chance_explains_is_not_called_serious(difference, error, status, monkeypatch):
+    row = {"cheat": "copy", "paid": 1.5 + difference, "honest": 1.5, "difference": difference, "error": error}
+    monkeypatch.setattr("anygrpo.denoising.motion.cheats.cheats", lambda subject: [row])
+    recipe = types.SimpleNamespace(policy=types.SimpleNamespace(kind="mdm"))
+    subject = types.SimpleNamespace(run=types.SimpleNamespace(recipe=recipe))
+    assert probe.cheats(subject).status == status

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.load import parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 from anygrpo.watch.live import attach_doctor
@@ -24,7 +24,7 @@ def frame(t):
     return [0.05, t, 0.9, 0.0, *still, *still, *still, *leg, *leg]
 
 
-def recipe(tmp_path, reduction):
+def recipe(tmp_path, reduction, seed):
     for name in ("humanoid3d_walk", "humanoid3d_jump"):
         frames = [frame(i / 20 * (1 + len(name) % 3)) for i in range(21)]
         (tmp_path / f"{name}.txt").write_text(json.dumps({"Loop": "wrap", "Frames": frames}))
@@ -38,11 +38,12 @@ def recipe(tmp_path, reduction):
         "event_reduction": reduction,
     }
     rate = {"kind": "step", "start": 3e-4, "milestones": [SPIKE], "factor": FACTOR[reduction]}
-    return Recipe.model_validate(
+    return parse_recipe(
         {
             "folder": str(tmp_path / "run"),
+            "seed": seed,
             "policy": {"kind": "motion", **size, "event_reduction": reduction, "lora": {"rank": 4, "alpha": 8.0}},
-            "task": {"kind": "motion", "layout": "compact", "frames": 24, "data": str(tmp_path), "matcher_steps": 5},
+            "task": {"kind": "motion", "layout": "compact", "frames": 24, "path": str(tmp_path), "matcher_steps": 5},
             "algorithm": {"prompts_per_step": 4, "group_size": 4, "epochs": 3, "minibatches": 2},
             "optimizer": {"learning_rate": rate, "grad_clip": None},
             "training": {"steps": 14, "checkpoint_every": 2, "keep_checkpoints": 10, "samples_every": 0},
@@ -53,10 +54,11 @@ def recipe(tmp_path, reduction):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("reduction", ["sum", "centred"])
-def test_a_learning_rate_spike_is_caught_rolled_back_and_continued(tmp_path, monkeypatch, reduction):
+def test_a_learning_rate_spike_is_caught_rolled_back_and_continued(tmp_path, monkeypatch, reduction, seed):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    run = new_run(recipe(tmp_path, reduction))
+    run = new_run(recipe(tmp_path, reduction, seed))
     rows, weights = [], {}
 
     def keep(row, run):

@@ -27,13 +27,17 @@ def _freeze(raw: Tensor, others: list[Tensor], joints: int) -> Tensor:
     """The first frame for ever, without a step or a turn."""
     out = raw[:1].repeat(len(raw), 1)
     out[:, :3] = 0
+    _speeds(out, joints)[:] = 0
+    _contacts(out, joints)[:] = 1
     return out
 
 
 def _glide(raw: Tensor, others: list[Tensor], joints: int) -> Tensor:
     """The first frame, moved over the floor."""
     out = _freeze(raw, others, joints)
-    out[:, 1 + int(raw[:, 2].abs().mean() > raw[:, 1].abs().mean())] = GLIDE
+    along = int(raw[:, 2].abs().mean() > raw[:, 1].abs().mean())
+    out[:, 1 + along] = GLIDE
+    _speeds(out, joints)[:, 2 * along :: 3] = GLIDE
     return out
 
 
@@ -55,7 +59,19 @@ def _stretch(raw: Tensor, others: list[Tensor], joints: int) -> Tensor:
     share = (at - low)[:, None]
     out = raw[low] * (1 - share) + raw[(low + 1).clamp(max=len(raw) - 1)] * share
     out[:, :3] /= 2
+    _speeds(out, joints).div_(2)
     return out
+
+
+def _speeds(raw: Tensor, joints: int) -> Tensor:
+    """The joints' steps (a view) of the published layout, which rewards of features may read; none in ours."""
+    start = 4 + 9 * joints
+    return raw[:, start : start + 3 * (joints + 1)] if raw.shape[1] == 12 * joints + 11 else raw[:, :0]
+
+
+def _contacts(raw: Tensor, joints: int) -> Tensor:
+    """The four contacts (a view) of the published layout."""
+    return raw[:, -4:] if raw.shape[1] == 12 * joints + 11 else raw[:, :0]
 
 
 CHEATS: dict[str, Callable[[Tensor, list[Tensor], int], Tensor]] = {
