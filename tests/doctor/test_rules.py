@@ -43,6 +43,17 @@ def test_is_silent_on_the_look_alike(rule: str) -> None:
         assert rule not in found
 
 
+@pytest.mark.parametrize(("value", "severity"), [(0.5, None), (0.8, "warning"), (2.0, "serious")])
+def test_log_ratios_of_a_policy_that_clips_at_less_are_in_its_own_unit(value: float, severity: str | None) -> None:
+    """A denoising step that is clipped at 0.025 is as far at 0.7 as a token's decision is at 5.6."""
+    data = healthy(log_ratio__abs_max=flat(value), clip__own=flat(0.025))
+    assert rules_of((data, {})).get("log_ratio_explosion") == severity
+    assert "log_ratio_explosion" not in rules_of((healthy(log_ratio__abs_max=flat(value)), {}))
+    if severity:
+        found = next(f for f in diagnose(data, format="jsonl").findings if f.rule == "log_ratio_explosion")
+        assert found.facts["unit"] == 0.125
+
+
 def test_every_rule_has_both_cases() -> None:
     assert set(FIRES) == set(SILENT) == set(RULES) - ELSEWHERE
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from anygrpo.doctor import Finding
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.train import checkpoint
 from anygrpo.train.build import new_run, resumed_run
@@ -163,3 +164,26 @@ def test_cost_stays_under_one_percent_of_a_step(tmp_path):
     run.close()
     assert watch.doctor.seen > 250  # it did look
     assert watch.seconds < COST * watch.step_seconds
+
+
+def test_a_roll_back_aims_by_what_it_acts_on_alone(tmp_path, monkeypatch):
+    """A finding about all rows, said in the row of an explosion, must not take the run back to its start; and what waits
+    to be looked at of the abandoned steps is gone with them."""
+    run = new_run(recipe(tmp_path / "r", doctor="act"))
+    watch = LiveWatch(run)
+    watch.actor.belief = None
+    watch.doctor.rows = [{"step": s} for s in range(7)]
+    watch._waiting = [{"step": 5}, {"step": 6}]
+    went = []
+    monkeypatch.setattr(watch.levers, "roll_back", lambda step: went.append(step) or "step_00000006")
+    watch.levers.went_back_to = 6
+    watch.actor._healthy_step = 5
+    said = [
+        Finding("dead_term", "certain", "warning", (1, 2, 3)),
+        Finding("log_ratio_explosion", "likely", "serious", (7,)),
+    ]
+    watch._act({"step": 6, "log_ratio/abs_max": 90.0}, said, run)
+    assert went == [5]
+    assert [r["step"] for r in watch.doctor.rows] == [0, 1, 2, 3, 4, 5]
+    assert watch._waiting == [{"step": 5}]
+    run.close()

@@ -31,6 +31,17 @@ METRICS: tuple[Metric, ...] = (
         low=1.0,
     ),
     Metric(
+        "clip/own",
+        "1",
+        "Clip range that this policy has by itself: the unit of its log-ratios (0.2 is a token's).",
+        "该策略自身的裁剪范围，即其对数概率比的尺度（词元为 0.2）。",
+        "policy.event_reduction and the number of dimensions decide it (docs/motion.md)",
+        "constant within a run",
+        "运行中不变",
+        "Tiers of log_ratio_explosion are in units of it over 0.2. A recipe's clip far from it: another reduction's.",
+        "log_ratio_explosion 的分级以它除以 0.2 为单位；若配方的裁剪与之相差很远，多半是为别的归约写的。",
+    ),
+    Metric(
         "diffusion/window",
         "1",
         "First stochastic denoising step of the samples: where the window of scored steps was drawn.",

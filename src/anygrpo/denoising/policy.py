@@ -280,6 +280,7 @@ class DiffusionPolicy(Policy):
         log_probs = log_probs.view(*shape, -1) if log_probs.numel() else log_probs.new_zeros(*shape, 0)
         size = dimensions(self.valid_dimensions(tree["condition"], final), final)
         info = {"diffusion/decisions": float(log_probs.shape[-1]), "diffusion/dimensions": float(size.mean())}
+        info["clip/own"] = self.clip.high
         if "steps" in tree:
             info["diffusion/window"] = float(tree["steps"][0, 0])
         mask = torch.ones_like(log_probs, dtype=torch.bool)

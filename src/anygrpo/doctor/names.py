@@ -64,6 +64,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "log_ratio/abs_max": ("log_ratio/abs_max", "max_abs_log_ratio", "log_ratio_abs_max", "max_log_ratio"),
     "log_ratio/mean": ("log_ratio/mean", "mean_log_ratio", "log_ratio_mean"),
+    "clip/own": ("clip/own",),
     "clip/fraction": (
         "clip/fraction", "clip_ratio/region_mean", "actor/pg_clipfrac", "ppo_clip_ratio",
         "policy/loss_metrics/clip_ratio",

@@ -13,7 +13,7 @@ from anygrpo.doctor.words import tell
 from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Controls
-from anygrpo.watch.acting import TIERS_CLIP, Actor, Setting, ShadowLevers
+from anygrpo.watch.acting import REMEDIES, TIERS_CLIP, Actor, Setting, ShadowLevers
 
 COST = 0.01
 """Largest share of the run's time that the doctor may take; it looks less often before it takes more."""
@@ -113,13 +113,15 @@ class LiveWatch:
 
     def _act(self, row: dict[str, Any], findings: list[Finding], run: Run) -> None:
         assert self.actor is not None
-        action = self.actor.consider(row, findings, self._first_step(findings))
+        own = [f for f in findings if f.rule in REMEDIES or f.rule == "log_ratio_explosion"]  # others begin elsewhere
+        action = self.actor.consider(row, findings, self._first_step(own))
         if action is None:
             return
         self._tell(run, f"would have: {action.text()}" if self.shadow else action.text())
         if action.kind == "roll_back":  # those steps are taken again: what was logged of them is no longer this run's
             self.doctor.said.pop(action.rule, None)  # should it come back, it is said again
-            self.doctor.rows = [r for r in self.doctor.rows if r["step"] < self.levers.went_back_to]
+            kept = lambda rows: [r for r in rows if r["step"] < self.levers.went_back_to]  # noqa: E731
+            self.doctor.rows, self._waiting = kept(self.doctor.rows), kept(self._waiting)
 
     @staticmethod
     def _tell(run: Run, text: str) -> None:

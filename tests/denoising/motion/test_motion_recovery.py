@@ -1,5 +1,6 @@
 """A learning rate that jumps in the middle of a motion run: `--doctor act` sees it, goes back, and the run goes on."""
 
+import itertools
 import json
 import math
 
@@ -12,7 +13,7 @@ from anygrpo.watch.live import attach_doctor
 
 SPIKE = 6
 """Step at which the learning rate jumps."""
-FACTOR = {"sum": 300.0, "centred": 1000.0}
+FACTOR = {"sum": 300.0, "centred": 300.0}
 """Its factor, under each event reduction."""
 
 
@@ -69,18 +70,20 @@ def test_a_learning_rate_spike_is_caught_rolled_back_and_continued(tmp_path, mon
     doctor = attach_doctor(run)
     train(run)
     run.close()
-    steps = [r["step"] for r in rows]
-    assert steps == [*range(SPIKE + 1), *range(SPIKE, 14)]  # the spiked step is taken again, and all that follow
-    before, spiked, again = rows[SPIKE - 1], rows[SPIKE], rows[SPIKE + 1]
     unit = run.policy.clip.high / 0.2
+    acted = next(n for n, (a, b) in enumerate(itertools.pairwise(rows)) if b["step"] <= a["step"])
+    steps = [r["step"] for r in rows]
+    assert steps == [*range(acted + 1), *range(SPIKE, 14)]  # the spiked steps are taken again, and all that follow
+    assert SPIKE < acted <= SPIKE + 4  # one odd row alone is not believed
+    before, spiked, again = rows[SPIKE - 1], rows[SPIKE : acted + 1], rows[acted + 1 :]
     assert before["log_ratio/abs_max"] < 5 * unit
-    assert spiked["log_ratio/abs_max"] > 20 * unit
+    assert max(r["log_ratio/abs_max"] for r in spiked) > 20 * unit
     actions = [(a.kind, a.rule, a.step, a.checkpoint) for a in doctor.actor.actions]
-    assert actions == [("roll_back", "log_ratio_explosion", SPIKE, f"step_{SPIKE:08d}")]
-    assert again["lr"] == pytest.approx(spiked["lr"] * 0.01)
-    jump, step = (distance(weights[n], weights[SPIKE]) for n in (SPIKE + 1, SPIKE + 2))
+    assert actions == [("roll_back", "log_ratio_explosion", acted, f"step_{SPIKE:08d}")]
+    assert again[0]["lr"] == pytest.approx(spiked[0]["lr"] * 0.01)
+    jump, step = (distance(weights[n], weights[SPIKE]) for n in (SPIKE + 1, acted + 2))
     assert step < 0.1 * jump  # one small step from where the spike began, not from where it ended
-    assert all(r["log_ratio/abs_max"] < 5 * unit for r in rows[SPIKE + 1 :])
+    assert all(r["log_ratio/abs_max"] < 5 * unit for r in again)
     logged = [json.loads(line) for line in (run.folder.path / "metrics.jsonl").read_text().splitlines()]
     assert [r["step"] for r in logged] == [*range(14)]
     assert max(r["log_ratio/abs_max"] for r in logged) < 5 * unit

@@ -12,7 +12,8 @@ from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
 
 TIERS = ((20.0, "stop", 1e-7, 2.0), (10.0, "high", 5e-7, 1.0), (5.0, "raised", 1e-6, 0.5))
-
+TIERS_CLIP = 0.2
+"""The clip range of the decisions that the tiers are made for."""
 
 WORDS = {
     "en": {
@@ -23,17 +24,24 @@ WORDS = {
         "evidence:raised_mean": "mean ratios in {count} of {of} rows need a log-ratio above 5 ({worst} at least).",
         "evidence:high_mean": "mean ratios in {count} of {of} rows need a log-ratio above 10 ({worst} at least).",
         "evidence:stop_mean": "mean ratios in {count} of {of} rows need a log-ratio above 20 ({worst} at least).",
+        "evidence:raised_unit": "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 5 x {unit}).",
+        "evidence:high_unit": "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 10 x {unit}).",
+        "evidence:stop_unit": "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 20 x {unit}).",
         "evidence": "max |log-ratio| = {worst}.",
         "cause": "Steps too large, or samples too old. First exclude a scoring fault and sums over many dimensions.",
         "prescription": "Lower the rate and raise the KL weight.",
         "prescription:stop": "Stop, go back to the last healthy checkpoint, and go on slower.",
         "prescription:stop_mean": "Stop, go back to the last healthy checkpoint, and go on slower.",
-        "principle": "max |log-ratio| per decision, to the behaviour policy: 5, 10, 20",
+        "prescription:stop_unit": "Stop, go back to the last healthy checkpoint, and go on slower.",
+        "principle": "max |log-ratio| per decision, to the behaviour policy: 5, 10, 20, made for a clip of 0.2",
         "unlike": "summed log-probs of long samples: the tiers are per decision, to the behaviour policy",
     },
     "zh": {
         "title": "对数概率比离开安全范围",
         "evidence": "最大 |对数概率比| = {worst}。",
+        "evidence:raised_unit": "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 5 × {unit}）。",
+        "evidence:high_unit": "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 10 × {unit}）。",
+        "evidence:stop_unit": "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 20 × {unit}）。",
         "evidence:raised": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 5）。",
         "evidence:high": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 10）。",
         "evidence:stop": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 20）。",
@@ -43,8 +51,9 @@ WORDS = {
         "cause": "步子太大，或样本太旧。先排除打分故障和跨维求和。",
         "prescription": "降低学习率，加大 KL 权重。",
         "prescription:stop": "停下，回到最后一个健康的检查点，放慢再走。",
+        "prescription:stop_unit": "停下，回到最后一个健康的检查点，放慢再走。",
         "prescription:stop_mean": "停下，回到最后一个健康的检查点，放慢再走。",
-        "principle": "每个决策、对行为策略的最大 |对数概率比|：5、10、20",
+        "principle": "每个决策、对行为策略的最大 |对数概率比|：5、10、20，以裁剪 0.2 为准",
         "unlike": "长样本求和的对数概率：分级是按每个决策、对行为策略而言",
     },
 }
@@ -60,12 +69,16 @@ WORDS = {
     live="at_once",
 )
 def log_ratio_explosion(run: Columns) -> Result:
-    """Where only the mean ratio is logged: the largest is not below it, so its logarithm bounds it from below."""
+    """Where only the mean ratio is logged: the largest is not below it, so its logarithm bounds it from below. Where
+    the log says that the policy's log-ratios are of a smaller kind (`clip/own`), the tiers shrink with it."""
     wide, top = run.get("log_ratio/abs_max"), run.get("ratio/max")
     source = wide or top or run.comparable("ratio/mean")
     if not source:
         return None
     sizes = source.values if wide else tuple(math.log(max(x, 1e-300)) for x in source.values)
+    own = run.get("clip/own")
+    unit = min(1.0, own.values[-1] / TIERS_CLIP) if own and wide else 1.0
+    sizes = tuple(x / unit for x in sizes)
     worst = max(sizes)
     out = next((r for r, x in zip(source.rows, sizes) if x > TIERS[-1][0]), 0)
     for limit, tier, rate, beta in TIERS:
@@ -78,8 +91,9 @@ def log_ratio_explosion(run: Columns) -> Result:
                 "log_ratio_explosion",
                 "warning" if tier == "raised" else "serious",
                 rows,
-                variant=tier if wide or top else f"{tier}_mean",
+                variant=f"{tier}_unit" if unit < 1 else tier if wide or top else f"{tier}_mean",
                 worst=worst,
+                unit=unit,
                 count=len(rows),
                 of=len(sizes),
                 changes=tuple(changes),
