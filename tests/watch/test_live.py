@@ -167,8 +167,8 @@ def test_cost_stays_under_one_percent_of_a_step(tmp_path):
 
 
 def test_a_roll_back_aims_by_what_it_acts_on_alone(tmp_path, monkeypatch):
-    """A finding about all rows, said in the row of an explosion, must not take the run back to its start; and what waits
-    to be looked at of the abandoned steps is gone with them."""
+    """A finding about all rows, said in the row of an explosion, must not take the run back to its start; and what is
+    still to be looked at of the abandoned steps is gone with them."""
     run = new_run(recipe(tmp_path / "r", doctor="act"))
     watch = LiveWatch(run)
     watch.actor.belief = None
