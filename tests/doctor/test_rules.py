@@ -51,7 +51,7 @@ def test_log_ratios_of_a_policy_that_clips_at_less_are_in_its_own_unit(value: fl
     assert "log_ratio_explosion" not in rules_of((healthy(log_ratio__abs_max=flat(value)), {}))
     if severity:
         found = next(f for f in diagnose(data, format="jsonl").findings if f.rule == "log_ratio_explosion")
-        assert found.facts["unit"] == 0.125
+        assert found.facts["unit"] == pytest.approx(0.125, rel=0.1)
 
 
 def test_every_rule_has_both_cases() -> None:
