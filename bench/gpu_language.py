@@ -41,7 +41,7 @@ ADAPTIVE = {
     "demo": {"fixed": [], "entropy held": ENTROPY, "live share held": LIVE},
 }
 """Recipe -> arm -> flags; the first arm is what the others are compared with."""
-RECIPES = ("own_reward", "aiw", "chain_sum", "word_sequence_reversal")
+RECIPES = ("own_reward", "aiw", "chain_sum", "word_sequence_reversal", "needle_haystack")
 """Those whose every seed is trained; `code` too, where bubblewrap can make a sandbox."""
 
 COLUMNS = (
