@@ -15,11 +15,12 @@ from typing import Any
 
 from anygrpo import __version__
 from anygrpo.cli.ending import Ended, cleaned_up
+from anygrpo.cli.help_zh import CHINESE as CHINESE_HELP
 from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
 from anygrpo.files import refuse_what_is_no_file
-from anygrpo.spoken import LANGUAGES, VARIABLE, say, use
+from anygrpo.spoken import LANGUAGES, VARIABLE, current, say, use
 
 CHINESE = {
     "train": "按配方训练策略",
@@ -87,12 +88,31 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    own: dict[str, str] = {}
     for name, help_text in known_commands().items():
         if name == wanted:
-            module_of(name).add_parser(commands)
+            module = module_of(name)
+            module.add_parser(commands)
+            own = getattr(module, "CHINESE", {})
         else:
             commands.add_parser(name, help=help_text)
+    if current() == "zh":
+        _in_chinese(parser, CHINESE_HELP | own)
     return parser
+
+
+def _in_chinese(parser: argparse.ArgumentParser, words: dict[str, str]) -> None:
+    """Everything that `--help` of a parser and of its commands prints, where `words` has it."""
+    parser.description = words.get(parser.description or "", parser.description)
+    for group, name in zip(parser._action_groups, ("位置参数", "选项")):
+        group.title = name
+    for action in parser._actions:
+        action.help = words.get(action.help or "", action.help)
+        if isinstance(action, argparse._SubParsersAction):
+            for choice in action._choices_actions:
+                choice.help = words.get(choice.help or "", choice.help)
+            for inner in action.choices.values():
+                _in_chinese(inner, words)
 
 
 def _options(parser: argparse.ArgumentParser) -> set[str]:

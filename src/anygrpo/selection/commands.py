@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.selection.commands_zh import CHINESE
+
+__all__ = ["CHINESE", "add_parser", "run"]
 
 _BATCH = 64
 
