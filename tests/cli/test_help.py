@@ -33,9 +33,8 @@ def test_every_sentence_has_its_chinese(name, monkeypatch):
     monkeypatch.setenv("ANYGRPO_LANG", "zh")
     chinese = list(sentences(command(name)))
     assert len(chinese) == len(english)
-    missing = [
-        e for e, z in zip(english, chinese) if z.isascii() and z not in only_names and not z.startswith("anygrpo ")
-    ]
+    same = {"JSONL"} | {e for e in english if e.startswith("anygrpo ")}
+    missing = [e for e, z in zip(english, chinese) if z.isascii() and e not in same]
     assert missing == []
 
 
