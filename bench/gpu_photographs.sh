@@ -4,12 +4,13 @@
 #   bash bench/gpu_photographs.sh explore OUT 240      # settings: variants of one seed beside each other, on the validation set
 #   bash bench/gpu_photographs.sh train OUT 240        # arms x seeds, a core each; seconds an arm; validation set
 #   bash bench/gpu_photographs.sh test OUT 240         # opens the sealed photographs (once), measures what was trained
-#   bash bench/gpu_photographs.sh all OUT 240          # train, then test
+#   OPEN=1 bash bench/gpu_photographs.sh all OUT 240   # train, then test; without OPEN=1 the test set stays sealed
 # Arms, each from nothing for the same time (CPU time of a process on a core of its own; GPU: wall time beside two others):
 #   fixed   one expert, supervised: what a network without gates is
 #   mean    a mixture of all experts, supervised, with its gradient; used with one expert
 #   drawn   experts drawn, supervised
 #   ours    drawn, then the best of the draws supervised (experts part), GRPO on the router, then supervision of what it draws
+# MORE, GPU_MORE: further words for every arm alike of either size ("--patch 32 --prompts 32 --loss l1=1,ssim=0.2").
 # oracle: the best expert for each picture, by its reward. CPU: width 12. GPU=1 adds width 32 on a GPU, three processes more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -22,9 +23,9 @@ arms=(scratch_fixed=supervised/mean@experts=1 scratch_mean=supervised/mean scrat
   "scratch_ours=${OURS:-$ours}")
 all="--network experts --pictures $data --patch ${PATCH:-64} --crops 3 --w-psnr .5 --rate 3e-3 --further-rate 1e-3 --taught-of 6
   --grpo-patch 96 --grpo-rate 2e-2 --entropy .3 --train router.* --measure greedy --seconds 0"
-cpu="$all --width ${WIDTH:-12} --prompts 8 --grpo-prompts 8 --probe 8 --warm $seconds"
+cpu="$all --width ${WIDTH:-12} --prompts 8 --grpo-prompts 8 --probe 8 --warm $seconds ${MORE:-}"
 gpu="$all --width ${GPU_WIDTH:-32} --prompts 32 --grpo-prompts 16 --probe 30 --rows 256 --device ${DEVICE:-cuda}
-  --warm ${GPU_SECONDS:-55}"
+  --warm ${GPU_SECONDS:-55} ${GPU_MORE:-}"
 core=0 jobs=()
 start() { # words of a comparison, folder, log, arms ... : a process on the next core
   local words="$1" folder="$2" log="$3"
@@ -57,7 +58,15 @@ if [ "$what" = explore ]; then
   wait "${jobs[@]}"
 fi
 case "$what" in train | all) measure "" ;; esac
+[ "$what" != all ] || [ "${OPEN:-0}" = 1 ] || { echo "trained; the test set stays sealed (OPEN=1 opens it)"; what=train; }
 case "$what" in test | all)
+  for seed in $seeds; do
+    for arm in "${arms[@]}"; do
+      for size in cpu $([ "${GPU:-0}" != 1 ] || echo gpu); do
+        [ -e "$out/$size/seed$seed/${arm%%=*}/network.pt" ] || { echo "not trained: $size $seed $arm; not opened"; exit 1; }
+      done
+    done
+  done
   set +f
   "$python" scripts/photographs.py open --to "$data" --weights "$out"/*/seed*/scratch_*/network.pt ${COMMIT:+--commit $COMMIT} || exit 1
   set -f

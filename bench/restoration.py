@@ -35,6 +35,7 @@ from typing import Any
 import torch
 from PIL import Image
 from restoration_arguments import arguments
+from restoration_plans import plans_of, spread_out
 from restoration_quality import evaluated, oracle
 from restoration_table import tables
 
@@ -173,6 +174,7 @@ def time_steps(args: argparse.Namespace, seed: int, parts: list[str], out: Path,
 
 def trained(args: argparse.Namespace, seed: int, part: str, seconds: float, out: Path, weights: Path | None) -> Any:
     """A policy trained for as many steps as `seconds` hold by `STEP_SECONDS`; the seconds it took, and its steps."""
+    weights = spread_out(args, part, weights, out)
     time_steps(args, seed, [part], out, weights)
     steps = max(1, round(seconds / STEP_SECONDS[part]))
     run, stamps, rows = run_of(args, seed, part, steps, out / "run", weights)
@@ -184,17 +186,6 @@ def trained(args: argparse.Namespace, seed: int, part: str, seconds: float, out:
     told = ", ".join(f"{name} {ms:.0f}" for name, ms in shares.items())
     print(f"seed {seed} {out.name} {part}: {steps} steps in {spent:.1f} s (ms a step: {told})", flush=True)
     return run.policy, spent, run.total_steps
-
-
-def plans_of(args: argparse.Namespace) -> dict[str, list[tuple[str, float]]]:
-    """Arm -> its parts with their share of the time."""
-    plans = {}
-    for arm in args.arms:
-        name, _, plan = arm.partition("=") if "=" in arm.partition("@")[0] else ("", "", arm)
-        parts = [p.partition(":") for p in plan.split("+")]
-        named = [(part, float(share or 1)) for part, _, share in parts]
-        plans[name or plan] = [("supervised/mean", 1.0)] if plan == "scratch" else named
-    return plans
 
 
 def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str, Any]:
@@ -225,12 +216,14 @@ def piece(args: argparse.Namespace, seed: int, arm: str, out: Path) -> dict[str,
 
 
 def make_samples(args: argparse.Namespace, seed: int, parts: list[str], out: Path) -> None:
-    """Every training sample of these parts, before any clock runs."""
+    """Every training sample of these parts, on the device, before any clock runs."""
     for part in parts:
         task = build_task(recipe_of(args, seed, part, 1, out, None).task, seed)
         task._pool = SAMPLES.setdefault((seed, task.config.patch), task._pool)
+        task._pool._samples.limit = 2**34  # all of them: crops of 96 are more than what is kept by default
         for index in task.pool:
-            task.sample(index)
+            sample = task.sample(index)  # the one that is kept
+            sample.update({k: x.to(args.device) for k, x in sample.items() if isinstance(x, torch.Tensor)})
 
 
 def trained_by_grpo(args: argparse.Namespace) -> list[str]:
