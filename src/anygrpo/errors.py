@@ -79,6 +79,7 @@ EXTRAS = {
     "trackio": "trackio",
     "vllm": "vllm",
     "gguf": "smollm2",
+    "verifiers": "verifiers",
     "torchvision": "perceptual",
 }
 """Module -> the extra that installs it; a test compares with pyproject.toml."""

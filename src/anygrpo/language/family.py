@@ -12,6 +12,7 @@ FAMILY = Family(
         "data": Kind(_TASKS + "JsonlTaskConfig", "anygrpo.language.tasks.jsonl:build", "text"),
         "jsonl": Kind(_TASKS + "JsonlTaskConfig", "anygrpo.language.tasks.jsonl:build", "text"),
         "mixture": Kind(_TASKS + "MixtureTaskConfig", "anygrpo.language.tasks.mixture:build", "text"),
+        "verifiers": Kind(_TASKS + "VerifiersTaskConfig", "anygrpo.language.tasks.verifiers:build", "text"),
         "reasoning_gym": Kind(_TASKS + "ReasoningGymTaskConfig", "anygrpo.language.tasks.reasoning_gym:build", "text"),
     },
     probes={

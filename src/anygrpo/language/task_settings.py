@@ -150,3 +150,18 @@ class ReasoningGymTaskConfig(TextTaskConfig):
     "Seconds a scoring call may take before its worker is killed."
     rewards: Rewards = ()
     "Further rewards, added to the data set's own score."
+
+
+class VerifiersTaskConfig(TextTaskConfig):
+    """The data of a verifiers environment, which also plays and pays: with policy.environment = "verifiers" and the
+    same id and arguments in policy.turns.arguments (docs/turns.md)."""
+
+    kind: Literal["verifiers"]
+    id: str
+    "Of the environment, as the package loads it."
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    "Of its load_environment; of tasksets the environment's table."
+    held_out_share: float = Field(0.1, gt=0, lt=1)
+    "Share of its training data that is held out; `held_out` of them at most are asked."
+    rewards: Rewards = ()
+    "Further rewards, added to what the environment pays."

@@ -25,6 +25,9 @@ from anygrpo.core.user_code import describe, resolve
 from anygrpo.scoring import _keeper
 from anygrpo.scoring._worker import frame, receive
 
+OURS = "anygrpo.language.tools."
+"""Where environments of ours are, which may read what all samples share before they are forked (`load_once`)."""
+
 PICKLED = 1 << 24
 """Longest request to the server."""
 
@@ -74,6 +77,8 @@ class Server:
         try:
             for target in request["targets"]:
                 self.loaded[target] = resolve(target)
+                if target.startswith(OURS) and hasattr(self.loaded[target], "load_once"):
+                    self.loaded[target].load_once(**request["settings"])
         except BaseException as error:
             return {"error": describe(error)}
         kinds = {target: "class" if _is_class(self.loaded[target]) else "function" for target in request["targets"]}

@@ -29,14 +29,17 @@ _HOME = str(Path(_worker.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.language.tools import _inside; _inside.main()"
 _LOAD_SECONDS = 120.0
 _LONGEST_REPLY = 16 << 20
-NAMED = {"openenv": "anygrpo.language.tools.openenv:OpenEnv"}
+NAMED = {
+    "openenv": "anygrpo.language.tools.openenv:OpenEnv",
+    "verifiers": "anygrpo.language.tools.verifiers:Verifiers",
+}
 """Environments that are spoken to as they are, by the word of a recipe."""
 
 
 class _Server:
     """One process that has loaded the user's code."""
 
-    def __init__(self, targets: list[str], memory: int) -> None:
+    def __init__(self, targets: list[str], memory: int, settings: dict[str, Any]) -> None:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-P", "-c", _PROGRAM, _HOME, str(theirs.fileno()), str(os.getpid()), str(memory)]
         self.process = subprocess.Popen(
@@ -51,7 +54,8 @@ class _Server:
         theirs.close()
         self.socket, self.lock = ours, threading.Lock()
         ours.settimeout(_LOAD_SECONDS)
-        self.send({"op": "load", "targets": targets, "path": [str(Path(p).resolve()) for p in sys.path]})
+        path = [str(Path(p).resolve()) for p in sys.path]
+        self.send({"op": "load", "targets": targets, "path": path, "settings": settings})
         body = _worker.receive(ours)
         self.said: dict[str, Any] = json.loads(body) if body else {"error": "the process ended"}
 
@@ -130,10 +134,13 @@ class Sessions:
         with self._lock:
             if again and index < len(self._servers):
                 self._servers[index].end()
-                self._servers[index] = _Server(self.targets, self.memory)
+                self._servers[index] = self._start()
             while len(self._servers) <= index:
-                self._servers.append(_Server(self.targets, self.memory))
+                self._servers.append(self._start())
             return self._servers[index]
+
+    def _start(self) -> _Server:
+        return _Server(self.targets, self.memory, self.config.arguments)
 
     def close(self) -> None:
         """End every process."""

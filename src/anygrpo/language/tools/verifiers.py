@@ -63,7 +63,8 @@ class Verifiers:
         """The policy's turn, given to the environment; what it adds, and at the end its reward."""
         assert self.asked is not None
         said = next(m for m in reversed(messages) if m["role"] == "assistant")
-        made: Message = {"role": "assistant", "content": said.get("content") or ""}
+        blank = "" if calls else " "  # an empty answer is the policy's own, and not the failed request it is taken for
+        made: Message = {"role": "assistant", "content": said.get("content") or blank}
         if calls:
             made["tool_calls"] = [
                 {
@@ -123,7 +124,7 @@ def _text(message: Message) -> str:
     return "".join(part["text"] for part in content)
 
 
-# -- the two interfaces of the package ----------------------------------------------------------------------------------
+# -- the two interfaces of the package ------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -169,8 +170,8 @@ class Tasks:
     def __init__(self, id: str, arguments: dict[str, Any]) -> None:
         loaders = importlib.import_module("verifiers.v1.utils.loaders")
         table = {**arguments, "taskset": {"id": id, **arguments.get("taskset", {})}}
-        if "harness" not in table.get("agent", {}) and "id" not in table:
-            table["agent"] = {**table.get("agent", {}), "harness": {"id": "null"}}
+        if "id" not in table:  # one agent, which stays on this machine
+            table["agent"] = {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}} | table.get("agent", {})
         self.environment: Any = loaders.load_environment(loaders.resolve_env_config(table))
 
     def rows(self, split: str) -> Iterator[dict[str, Any]]:
