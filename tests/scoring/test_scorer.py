@@ -255,3 +255,12 @@ def test_whose_fault_it_was():
     scores = scorer.score(prompts(""), [["w", "x", "y", "z"]])
     assert scores.faults.tolist() == [[True, False, False, False]]
     assert scores.valid.tolist() == [[False, False, True, False]]
+
+
+def test_what_one_reward_blames_on_the_answer_stays_its_fault():
+    """The machine failed for another reward of the same sample: an evaluation must not leave the sample out for that."""
+    lost, wrong = fixed("tool", [Elsewhere("timed out")] * 3), fixed("form", ["no number", 1.0, None])
+    watched = fixed("watch", ["no number"] * 3, weight=0.0)
+    scores = Scorer([lost, wrong, watched]).score(prompts("1"), [["a", "b", "c"]])
+    assert scores.valid.tolist() == [[False] * 3]
+    assert scores.faults.tolist() == [[False, True, True]]

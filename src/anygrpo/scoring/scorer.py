@@ -110,7 +110,8 @@ class Scorer:
             total = combined(values)
             if isinstance(total, str):
                 reasons[at] = total
-                faults[at] = any(isinstance(v, Elsewhere) for reward, v in values if reward.weight)
+                why = [v for reward, v in values if reward.weight and isinstance(v, str)]
+                faults[at] = bool(why) and all(isinstance(v, Elsewhere) for v in why)  # what one reward blames stays so
                 continue
             del reasons[at]
             valid[at] = True
