@@ -259,8 +259,11 @@ def test_whose_fault_it_was():
 
 def test_what_one_reward_blames_on_the_answer_stays_its_fault():
     """The machine failed for another reward of the same sample: an evaluation must not leave the sample out for that."""
-    lost, wrong = fixed("tool", [Elsewhere("timed out")] * 3), fixed("form", ["no number", 1.0, None])
-    watched = fixed("watch", ["no number"] * 3, weight=0.0)
-    scores = Scorer([lost, wrong, watched]).score(prompts("1"), [["a", "b", "c"]])
+    said = lambda name, values, weight=1.0: SimpleNamespace(  # noqa: E731
+        name=name, weight=weight, judges=False, start=lambda rows: lambda: values
+    )
+    lost, wrong = said("tool", [Elsewhere("timed out")] * 3), said("form", ["no number", 1.0, None])
+    watched = said("watch", ["no number"] * 3, weight=0.0)
+    scores = Scorer([lost, wrong, watched]).score(prompts(""), [["a", "b", "c"]])
     assert scores.valid.tolist() == [[False] * 3]
     assert scores.faults.tolist() == [[False, True, True]]
