@@ -258,7 +258,7 @@ def test_whose_fault_it_was():
 
 
 def test_what_one_reward_blames_on_the_answer_stays_its_fault():
-    """The machine failed for another reward of the same sample: an evaluation must not leave the sample out for that."""
+    """The machine failed for another reward of the same sample: no reason to leave it out of an evaluation."""
     said = lambda name, values, weight=1.0: SimpleNamespace(  # noqa: E731
         name=name, weight=weight, judges=False, start=lambda rows: lambda: values
     )
