@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from golden_runs import golden, trained
-from runs import toml_of
+from runs import TOYS, toml_of
 
 import anygrpo
 from anygrpo.cli.main import main
@@ -53,6 +53,42 @@ def test_evaluation_gives_the_numbers_that_training_wrote(toy, capsys):
     written = {k: v for k, v in rows[-1].items() if k.startswith("eval/")}
     assert written
     assert {k: numbers[k] for k in written} == pytest.approx(written)
+
+
+def test_pass_at_k_and_the_number_of_prompts_are_the_recipes_own(tmp_path, capsys):
+    """What training wrote is drawn from a seed of its step, on as many prompts as the recipe says."""
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml", training={"steps": 2},
+                     evaluation={"every": 1, "prompts": 40, "pass_k": 2, "pass_samples": 3})  # fmt: skip
+    assert main(["train", str(recipe), "--quiet"]) == 0
+    capsys.readouterr()
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    written = {k: v for k, v in rows[-1].items() if k.startswith("eval/")}
+    assert written["eval/prompts"] == 40
+    assert 0 < written["eval/pass_at_2"] < 1
+    assert main(["export", str(tmp_path / "run"), "--checkpoint", "last"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--checkpoint", "last", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["numbers"] == pytest.approx(written)
+    assert main(["evaluate", str(tmp_path / "run" / "export"), "--json"]) == 0  # its own recipe says on what
+    numbers = json.loads(capsys.readouterr().out)["runs"][0]["numbers"]
+    assert numbers["eval/reward"] == pytest.approx(written["eval/reward"])
+    assert main(["evaluate", str(tmp_path / "run"), "--prompts", "7", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["numbers"]["eval/prompts"] == 7
+
+
+def test_pass_at_k_without_a_rule_of_success_is_an_error_with_a_cure(tmp_path, capsys):
+    (tmp_path / "task.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(TOYS.parent)!r})\nfrom toys import BestArm\n"
+        "class Plain(BestArm):\n    success = None\n"
+    )
+    task = {"kind": "python", "function": f"{tmp_path}/task.py:Plain"}
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml", training={"steps": 1}, task=task)
+    assert main(["train", str(recipe), "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--samples", "2", "--k", "2"]) == 2
+    said = capsys.readouterr().err
+    assert "nothing says when an answer of Plain is right" in said
+    assert "evaluation.success" in said
 
 
 def test_two_are_paired_and_samples_give_pass_at_k(toy, capsys):

@@ -28,6 +28,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--pool", type=int, help="a query's nearest so many candidates (selection; 0: all)")
     parser.add_argument("--embedding", help="of a selector's texts: minilm, or as in training")
     parser.add_argument("--trust", action="store_true", help="run Python code that lies in an export's folder")
+    parser.add_argument("--like", metavar="RECIPE", help="use an export or a base model as this recipe says")
     parser.add_argument("--device", help="default as in the recipe")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print the rows")
@@ -36,12 +37,15 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
     from anygrpo.export.opened import load
+    from anygrpo.recipe.load import load_recipe
 
-    opened = load(args.run, args.checkpoint, trust=args.trust, **({"device": args.device} if args.device else {}))
+    settings: dict[str, Any] = {"device": args.device} if args.device else {}
+    like = load_recipe(args.like).policy if args.like else None
+    opened = load(args.run, args.checkpoint, like=like, trust=args.trust, **settings)
     progress = None if args.quiet or args.json else _progress
     names = ("seed", "samples", "draws", "candidates", "pool", "embedding")
-    settings = {name: getattr(args, name) for name in names} | {"progress": progress}
-    rows = opened.apply(_inputs(args.input), args.out, **settings)
+    asked = {name: getattr(args, name) for name in names} | {"progress": progress}
+    rows = opened.apply(_inputs(args.input), args.out, **asked)
     if args.json:
         print(json.dumps(rows, ensure_ascii=False, indent=2, default=str))
     elif progress is not None:

@@ -19,7 +19,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, a checkpoint, an export or a base model")
     parser.add_argument("--task", metavar="RECIPE", help="measure on this recipe's task; default: the first run's")
     parser.add_argument("--held-out", metavar="FILE", help="held-out prompts of a text task")
-    parser.add_argument("--prompts", type=int, help="at most so many")
+    parser.add_argument("--prompts", type=int, help="at most so many; default: as the recipe's [evaluation] says")
     parser.add_argument("--samples", type=int, default=1, help="also so many drawn answers: mean, best, pass@k")
     parser.add_argument("--k", type=int, help="pass@k of the samples; default 1 and all of them")
     parser.add_argument("--checkpoint", default="best", help="of a run: best, last, or a step")
@@ -31,17 +31,18 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
-    from anygrpo.export.evaluating import measured, paired, recipe_of, task_of
+    from anygrpo.export.evaluating import measured, paired, recipe_of, settings_of, task_of
     from anygrpo.export.opened import load
 
     settings: dict[str, Any] = {"trust": args.trust} | ({"device": args.device} if args.device else {})
     recipe = recipe_of(args.runs, args.task)
     opened = [load(run, args.checkpoint, like=recipe and recipe.policy, **settings) for run in args.runs]
     task = task_of(recipe, args.held_out)
+    config = settings_of(recipe, task, args.prompts, args.samples, args.k)
     with Scratch("evaluate") as scratch:
         folder = args.out or scratch
         files = [folder / f"{i}.jsonl" for i in range(len(opened))]
-        found = [measured(o, task, args.prompts, args.samples, args.k, f) for o, f in zip(opened, files)]
+        found = [measured(o, task, config, args.samples, args.k, f) for o, f in zip(opened, files)]
         gains = [paired(files[0], file) for file in files[1:]]
     task.close()
     if args.json:

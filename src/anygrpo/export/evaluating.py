@@ -13,21 +13,43 @@ from anygrpo.core.build import build_task
 from anygrpo.core.intervals import interval, of_prompts, rate
 from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.export.opened import Opened
+from anygrpo.export.opened import Opened, beside
+from anygrpo.export.own import RECIPE
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.training import EvaluationConfig
-from anygrpo.train.evaluation import counted, evaluate, faults_of, scored, valid_of
+from anygrpo.train.evaluation import HELD_OUT, counted, evaluate, faults_of, scored, step_seed, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 
 
 def recipe_of(runs: list[str], named: str | None) -> Recipe[Any, Any] | None:
     """The recipe whose task is measured and whose settings exports and base models are used with: the one named, else
-    that of the first run."""
+    that of the first run, or beside the first export."""
     if named:
         return load_recipe(named)
-    folders = [folder for run in runs for folder in (Path(run), Path(run).parent.parent)]
-    return next((load_recipe(f / "config.toml") for f in folders if (f / "config.toml").is_file()), None)
+    for run in runs:
+        for folder in (Path(run), Path(run).parent.parent):
+            if (folder / "config.toml").is_file():
+                return load_recipe(folder / "config.toml")
+    return next(filter(None, (beside(Path(run) / RECIPE) for run in runs)), None)
+
+
+def settings_of(
+    found: Recipe[Any, Any] | None, task: Task, prompts: int | None, samples: int, k: int | None
+) -> EvaluationConfig:
+    """The recipe's [evaluation], so that the numbers are those that training wrote, with what was asked for besides.
+
+    Raises:
+        ConfigError: pass@k is asked for and nothing says when an answer is right.
+    """
+    asked: dict[str, Any] = {} if prompts is None else {"prompts": prompts}
+    asked |= {} if k is None else {"pass_k": k, "pass_samples": max(samples, k)}
+    base = EvaluationConfig() if found is None else found.evaluation
+    config = EvaluationConfig.model_validate(base.model_dump(exclude_unset=True) | asked)
+    if k is not None and success_of(task, config) is None:
+        cure = 'set evaluation.success in a recipe for --task, as {component = "reward", at_least = 1.0}'
+        raise ConfigError(f"--k {k}: nothing says when an answer of {type(task).__name__} is right", cure)
+    return config
 
 
 def task_of(found: Recipe[Any, Any] | None, held_out: str | None) -> Task:
@@ -48,7 +70,7 @@ def task_of(found: Recipe[Any, Any] | None, held_out: str | None) -> Task:
 
 
 def measured(
-    opened: Opened, task: Task, prompts: int | None, samples: int, k: int | None, file: Path
+    opened: Opened, task: Task, config: EvaluationConfig, samples: int, k: int | None, file: Path
 ) -> dict[str, Any]:
     """One policy's held-out numbers: those that training writes, the reward's interval over prompts, and with
     `samples` answers a prompt pass@k, the mean and the best of them.
@@ -56,9 +78,10 @@ def measured(
     Raises:
         DataError: the task holds no prompts out.
     """
-    passing: dict[str, Any] = {"pass_k": k, "pass_samples": samples} if k else {}
-    config = EvaluationConfig(prompts=prompts, **passing)
-    numbers = evaluate(opened.policy, task, config, 0, file)
+    seed = 0
+    if opened.recipe is not None and opened.step is not None:  # the row of training that these weights were measured in
+        seed = step_seed(opened.recipe.seed, opened.step - 1, HELD_OUT)
+    numbers = evaluate(opened.policy, task, config, seed, file)
     if not numbers:
         raise DataError("the task holds no prompts out", "give --held-out FILE, or a task with held-out prompts")
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -67,15 +90,15 @@ def measured(
         raise DataError("no answer could be scored, through no fault of the answers", "see to the judge or the tool")
     out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "reward": asdict(of_prompts(rewards))}
     if samples > 1:
-        out["samples"] = _sampled(opened, task, prompts, samples, k)
+        out["samples"] = _sampled(opened, task, config, samples, k)
     return out
 
 
 @torch.no_grad()
-def _sampled(opened: Opened, task: Task, prompts: int | None, samples: int, k: int | None) -> dict[str, Any]:
+def _sampled(opened: Opened, task: Task, config: EvaluationConfig, samples: int, k: int | None) -> dict[str, Any]:
     """Mean and best of n, and pass@k, over prompts."""
-    asked = task.held_out()[:prompts]
-    rule = success_of(task, EvaluationConfig())
+    asked = task.held_out()[: config.prompts]
+    rule = success_of(task, config)
     made: list[tuple[Scores, torch.Tensor]] = []
     for at in range(0, len(asked), 32):
         part = asked[at : at + 32]

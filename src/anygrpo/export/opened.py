@@ -81,7 +81,7 @@ def load(
         return _of_run(folder, _chosen(folder, checkpoint), settings)
     if (folder / "manifest.json").is_file() and (folder.parent.parent / "config.toml").is_file():
         return _of_run(folder.parent.parent, folder, settings)
-    recipe = _beside(folder / RECIPE)
+    recipe = beside(folder / RECIPE)
     if like is None and recipe is not None:  # an export of ours: used as it was trained
         like = recipe.policy
     if recipe is not None and (owner := family_of(recipe.policy.kind)) and owner.load is None:
@@ -99,7 +99,7 @@ def load(
     )
 
 
-def _beside(file: Path) -> Recipe | None:
+def beside(file: Path) -> Recipe | None:
     """The recipe beside an export; code that lies there with it is refused."""
     if not file.is_file():
         return None

@@ -22,6 +22,15 @@ from anygrpo.train.passing import pass_at_k, right, success_of
 _PROMPTS_AT_ONCE = 64
 
 
+HELD_OUT = 7
+"""The salt of the seed that an evaluation draws from."""
+
+
+def step_seed(seed: int, step: int, salt: int = 0) -> int:
+    """A run's seed for one purpose (salt) in one step."""
+    return (seed * 1_000_003 + step * 101 + salt) % (2**31 - 1)
+
+
 @torch.no_grad()
 def evaluate(
     policy: Policy, task: Task, config: EvaluationConfig, seed: int, file: Path | None = None

@@ -23,7 +23,7 @@ from anygrpo.recipe.recipe import Recipe, number
 from anygrpo.train import measure
 from anygrpo.train.adaptive import Adaptive
 from anygrpo.train.batches import Prepared
-from anygrpo.train.evaluation import check_metric, evaluate
+from anygrpo.train.evaluation import HELD_OUT, check_metric, evaluate, step_seed
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.parallel import is_main, max_over_ranks, rank_seed
 from anygrpo.train.sharded import full_state, whole_weights
@@ -136,7 +136,7 @@ class Run:
 
     def seed(self, step: int, salt: int = 0) -> int:
         """A seed for one purpose (salt) in one step."""
-        return (self.recipe.seed * 1_000_003 + step * 101 + salt) % (2**31 - 1)
+        return step_seed(self.recipe.seed, step, salt)
 
     @property
     def block_rows(self) -> int:
@@ -222,7 +222,9 @@ class Run:
     def evaluated(self, task: Task, step: int) -> dict[str, float]:
         """Held-out numbers; notes whether they are the best so far, and stops the run when patience is over."""
         with self.clock("evaluate"), whole_weights(self.policy):
-            row = evaluate(self.policy, task, self.recipe.evaluation, self.seed(step, salt=7), self._results(step + 1))
+            row = evaluate(
+                self.policy, task, self.recipe.evaluation, self.seed(step, salt=HELD_OUT), self._results(step + 1)
+            )
         settings = self.recipe.evaluation
         if not row.get("eval/decides", 1.0):  # the task says so: too little of it is judged
             return row
@@ -259,7 +261,7 @@ class Run:
             self._seconds = {}
             task, config = self.stages[-1].task, self.recipe.evaluation
             with whole_weights(self.policy):
-                row = evaluate(self.policy, task, config, self.seed(0, salt=7), self._results(0))
+                row = evaluate(self.policy, task, config, self.seed(0, salt=HELD_OUT), self._results(0))
             check_metric(row, config.metric)
             if row:
                 self.emit({"step": -1, "stage": "start", **row})
