@@ -43,7 +43,7 @@ def table(name: str) -> str:
     if name == "settings":
         return _table(("key", "type", "default", "meaning"), (_setting(k) for k in AlgorithmConfig.model_fields))
     if name in REWARDS:
-        rows = ((f"`{card.name}`", card.formula, card.en) for card in resolve(REWARDS[name]))
+        rows = ((f"`{card.name}`", card.formula, card.sentence.en) for card in resolve(REWARDS[name]))
         return _table(("name", "value", "does"), rows)
     head = ("name", _HEADS.get(name, "formula"), "source", "settings", "does")
     return _table(head, map(_row, CARDS[name].values()))
@@ -51,13 +51,13 @@ def table(name: str) -> str:
 
 def _row(card: Card) -> tuple[str, ...]:
     sets = f" Alone it sets {_pairs(card.defaults)}." if card.defaults else ""
-    return f"`{card.name}`", card.formula, card.source, ", ".join(card.settings), card.en + sets
+    return f"`{card.name}`", card.formula, card.source, ", ".join(card.settings), card.sentence.en + sets
 
 
 def _setting(key: str) -> tuple[str, ...]:
     default = AlgorithmConfig.model_fields[key].get_default(call_default_factory=True)
     shown = "drop_constant" if key == "filters" else "none" if default is None else default if default != {} else "-"
-    return f"`{key}`", words_of(AlgorithmConfig)[key].replace("|", "or"), str(shown), SETTINGS[key][0]
+    return f"`{key}`", words_of(AlgorithmConfig)[key].replace("|", "or"), str(shown), SETTINGS[key].en
 
 
 def _pairs(values: object) -> str:

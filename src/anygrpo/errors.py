@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from anygrpo.spoken import say
+from anygrpo.spoken import Text, said, say
 
 
 def plain(text: str) -> str:
@@ -38,14 +38,15 @@ class AnygrpoError(Exception):
     Args:
         what: one sentence: what is wrong, naming both values where two disagree.
         cure: one sentence: what to change.
+
+    Either is a `Text` where a user reads it often: it is then in the language in use where the error is raised.
     """
 
     exit_code = 1
 
-    def __init__(self, what: str, cure: str = "") -> None:
-        what, cure = plain(what), plain(cure)
-        self.what, self.cure = what, cure
-        super().__init__(f"{what}\n  -> {cure}" if cure else what)
+    def __init__(self, what: str | Text, cure: str | Text = "") -> None:
+        self.what, self.cure = plain(said(what)), plain(said(cure))
+        super().__init__(f"{self.what}\n  -> {self.cure}" if self.cure else self.what)
 
 
 class ConfigError(AnygrpoError):

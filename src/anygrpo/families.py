@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 GROUP = "anygrpo.families"
 
@@ -65,7 +66,7 @@ class Family:
     export: str | None = None
     apply: str | None = None
     load: str | None = None
-    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    commands: Mapping[str, tuple[str, str | Text]] = field(default_factory=dict[str, tuple[str, str | Text]])
 
     def strings(self) -> list[str]:
         """All that it names."""

@@ -41,9 +41,9 @@ def test_a_card_is_complete(card):
     assert card.kind in KINDS
     assert callable(resolve(card.function))
     assert card.formula
-    assert card.en.endswith((".", ").", ";"))
-    assert re.search(r"[一-鿿]", card.zh)
-    assert card.zh.endswith(("。", "）。"))
+    assert card.sentence.en.endswith((".", ").", ";"))
+    assert re.search(r"[一-鿿]", card.sentence.zh)
+    assert card.sentence.zh.endswith(("。", "）。"))
     assert not [name for name in card.metrics if describe(name) is None]
     assert set(card.takes.values()) <= set(card.settings)
 
@@ -104,7 +104,7 @@ def test_every_key_of_the_algorithm_has_its_sentence():
     assert set(AlgorithmConfig.model_fields) <= SETTINGS.keys()
     used = set(AlgorithmConfig.model_fields) | {key for card in EVERY if card not in OWN for key in card.settings}
     assert set(SETTINGS) == used
-    assert all(re.search(r"[一-鿿]", zh) for _, zh in SETTINGS.values())
+    assert all(re.search(r"[一-鿿]", text.zh) for text in SETTINGS.values())
 
 
 # --- presets and defaults
@@ -120,7 +120,7 @@ def test_a_preset_is_what_the_recipe_then_has(name):
         )
     assert made.model_fields_set == {"preset"}
     assert PRESETS[name].source
-    assert re.search(r"[一-鿿]", PRESETS[name].zh)
+    assert re.search(r"[一-鿿]", PRESETS[name].sentence.zh)
 
 
 def test_an_objective_alone_is_its_papers():

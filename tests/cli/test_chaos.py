@@ -34,9 +34,9 @@ def test_the_outcome_is_of_numbers_and_weights_not_of_seconds(tmp_path):
 
 
 def test_what_is_said():
-    assert chaos.sentence(chaos.Result("SIGKILL", -9, True), False) == "SIGKILL (exit -9): equal, bit for bit"
-    assert "NOT EQUAL" in chaos.sentence(chaos.Result("SIGKILL", -9, False), False)
-    assert "未试" in chaos.sentence(chaos.Result("SIGKILL", None, None, "x"), True)
+    assert chaos.sentence(chaos.Result("SIGKILL", -9, True), "en") == "SIGKILL (exit -9): equal, bit for bit"
+    assert "NOT EQUAL" in chaos.sentence(chaos.Result("SIGKILL", -9, False), "en")
+    assert "未试" in chaos.sentence(chaos.Result("SIGKILL", None, None, "x"), "zh")
 
 
 def dealt(tmp_path, monkeypatch, capsys, blows):

@@ -33,10 +33,10 @@ def test_every_word_is_explained(capsys, word, lang):
 
 @pytest.mark.parametrize("card", OWN, ids=lambda card: card.name)
 def test_a_familys_reward_is_explained_in_both_languages(capsys, card):
-    assert card.en in said(capsys, card.name)
+    assert card.sentence.en in said(capsys, card.name)
     chinese = said(capsys, card.name, "--lang", "zh")
-    assert card.zh in chinese
-    assert all(words[1] in chinese for words in card.keys.values())
+    assert card.sentence.zh in chinese
+    assert all(words.zh in chinese for words in card.keys.values())
 
 
 def test_every_reward_of_the_families_has_a_card():
@@ -53,8 +53,8 @@ def test_every_reward_of_the_families_has_a_card():
     ("word", "name"), [("clip/high", "clip/high"), ("fid", "eval/motion/fid"), ("psnr", "eval/psnr")]
 )
 def test_a_metric_is_explained_by_its_name_or_its_last_word(capsys, word, name):
-    assert describe(name).meaning in said(capsys, word)
-    assert describe(name).meaning_zh in said(capsys, word, "--lang", "zh")
+    assert describe(name).meaning.en in said(capsys, word)
+    assert describe(name).meaning.zh in said(capsys, word, "--lang", "zh")
 
 
 def test_gspo(capsys):

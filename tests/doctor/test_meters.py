@@ -86,6 +86,6 @@ def test_a_product_of_tokens_is_called_one() -> None:
 
 def test_the_registry_is_whole_and_stands_in_the_machine_form() -> None:
     assert {k.shown for k in KNOWN} - {""} == set(SHOWN)
-    assert all(k.counts and k.counts_zh and len(k.seen) == 7 for k in KNOWN)
+    assert all(k.counts and k.counts.zh and len(k.seen) == 7 for k in KNOWN)
     listed = as_json(diagnose(verl(actor__kl_loss=flat(0.01)), format="jsonl"))["meters"]
     assert {"actor/pg_loss", "actor/kl_loss"} <= {m["column"] for m in listed}

@@ -26,13 +26,13 @@ def test_everything_a_run_logs_is_in_the_catalogue(tmp_path):
 
 def test_entries_are_complete_and_ranges_are_ordered():
     for metric in CATALOGUE.values():
-        assert metric.meaning, metric.name
-        assert any("一" <= c <= "鿿" for c in metric.meaning_zh), metric.name
+        assert metric.meaning.en, metric.name
+        assert any("一" <= c <= "鿿" for c in metric.meaning.zh), metric.name
         assert metric.formula, metric.name
-        assert metric.normal, metric.name
-        assert metric.normal_zh, metric.name
-        assert metric.act, metric.name
-        assert metric.act_zh, metric.name
+        assert metric.normal.en, metric.name
+        assert metric.normal.zh, metric.name
+        assert metric.act.en, metric.name
+        assert metric.act.zh, metric.name
         assert metric.low is None or metric.high is None or metric.low <= metric.high
 
 
@@ -50,5 +50,5 @@ def test_the_printed_page_is_up_to_date(language, file):
 
 def test_ranges_that_depend_on_the_number_of_dimensions_say_so():
     for name in ("ratio/max", "log_ratio/mean", "log_ratio/abs_max", "kl/behaviour", "kl/reference", "grad_norm/total"):
-        assert re.search(r"\bD\b", CATALOGUE[name].normal), name
-        assert re.search(r"D|维", CATALOGUE[name].normal_zh), name
+        assert re.search(r"\bD\b", CATALOGUE[name].normal.en), name
+        assert re.search(r"D|维", CATALOGUE[name].normal.zh), name

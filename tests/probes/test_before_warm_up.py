@@ -9,6 +9,7 @@ import pytest
 
 from anygrpo.core.outcome import Outcome
 from anygrpo.probes.check import _before_the_warm_up
+from anygrpo.spoken import Text
 
 
 def subject(begin: int, model: str | None = None) -> Any:
@@ -19,7 +20,7 @@ def subject(begin: int, model: str | None = None) -> Any:
 
 
 def serious(probe: str) -> Outcome:
-    return Outcome(probe, "serious", ("all {n} dead", "{n} 个失效"), numbers={"n": 3}, certainty="certain")
+    return Outcome(probe, "serious", Text("all {n} dead", "{n} 个失效"), numbers={"n": 3}, certainty="certain")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

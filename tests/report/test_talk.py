@@ -5,6 +5,7 @@ import json
 from anygrpo.report.page import run_page
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
+from anygrpo.spoken import table
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": "<x>"}}}
 SAID = [
@@ -15,19 +16,21 @@ SAID = [
 
 
 def test_who_said_what():
-    made = conversation(SAID, WORDS["en"]) or ""
+    made = conversation(SAID, table(WORDS, "en")) or ""
     assert 'add(a=1, b="&lt;x&gt;")'.replace('"', "&quot;") in made
     assert "? not JSON" in made
     assert "tool add</b> <small>put in by tools or the environment" in made
     assert "&lt;b&gt;3&lt;/b&gt;" in made
     assert made.count('class="policy"') == 2
-    assert "策略所写" in (conversation(SAID, WORDS["zh"]) or "")
+    assert "策略所写" in (conversation(SAID, table(WORDS, "zh")) or "")
 
 
 def test_what_is_no_conversation():
     for value in (None, [], "x", [1], [{"content": "x"}]):
-        assert conversation(value, WORDS["en"]) is None
-    assert conversation([{"role": 3, "content": None, "tool_calls": [1, {"function": {"arguments": 4}}]}], WORDS["en"])
+        assert conversation(value, table(WORDS, "en")) is None
+    assert conversation(
+        [{"role": 3, "content": None, "tool_calls": [1, {"function": {"arguments": 4}}]}], table(WORDS, "en")
+    )
 
 
 def test_both_kinds_of_files_show_them(tmp_path):

@@ -6,19 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-KINDS: dict[str, tuple[str, str, str]] = {
-    "advantage": ("algorithm.advantage", "rewards [P, G] to advantages [P, G]", "由奖励 [P, G] 得到优势 [P, G]"),
-    "objective": ("algorithm.objective", "the loss of each decision", "每个决策的损失"),
-    "kl": ("algorithm.kl", "KL(policy || reference) of each decision", "每个决策的 KL（策略 || 参考策略）"),
-    "reduction": ("algorithm.reduction", "what a decision's loss is divided by", "每个决策的损失除以什么"),
-    "filter": ("algorithm.filters[].kind", "which groups and samples are used", "使用哪些组和样本"),
-    "schedule": ("kind of any scheduled number", "how a number moves over a stage", "数值在一个阶段中如何变化"),
-    "controller": ("algorithm.kl_controller", "how the KL's weight follows the KL", "KL 系数如何随 KL 调整"),
-    "credit": ("algorithm.credit", "which decisions a sample's reward is for", "样本的奖励归于哪些决策"),
-    "correction": ("algorithm.importance", "the factor old / behaviour on losses", "损失上的系数 旧策略 / 行为策略"),
-    "reward": ("task.rewards[].kind", "what a text earns", "文本得到的奖励"),
+from anygrpo.spoken import Text
+
+KINDS: dict[str, tuple[str, Text]] = {
+    "advantage": ("algorithm.advantage", Text("rewards [P, G] to advantages [P, G]", "由奖励 [P, G] 得到优势 [P, G]")),
+    "objective": ("algorithm.objective", Text("the loss of each decision", "每个决策的损失")),
+    "kl": ("algorithm.kl", Text("KL(policy || reference) of each decision", "每个决策的 KL（策略 || 参考策略）")),
+    "reduction": ("algorithm.reduction", Text("what a decision's loss is divided by", "每个决策的损失除以什么")),
+    "filter": ("algorithm.filters[].kind", Text("which groups and samples are used", "使用哪些组和样本")),
+    "schedule": ("kind of any scheduled number", Text("how a number moves over a stage", "数值在一个阶段中如何变化")),
+    "controller": ("algorithm.kl_controller", Text("how the KL's weight follows the KL", "KL 系数如何随 KL 调整")),
+    "credit": ("algorithm.credit", Text("which decisions a sample's reward is for", "样本的奖励归于哪些决策")),
+    "correction": (
+        "algorithm.importance",
+        Text("the factor old / behaviour on losses", "损失上的系数 旧策略 / 行为策略"),
+    ),
+    "reward": ("task.rewards[].kind", Text("what a text earns", "文本得到的奖励")),
 }
-"""Kind -> (where a recipe names it, what it is in English, in Chinese)."""
+"""Kind -> (where a recipe names it, what it is)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Card:
         kind, name: a key of `KINDS`, and the word that recipes use.
         function: "module:name" of what computes it.
         formula, source: as docs/algorithm.md prints them; a source may be empty.
-        en, zh: what it does, a sentence in each language.
+        sentence: what it does.
         settings: keys it reads: of [algorithm], or of the choice's own table (filters, schedules).
         takes: for controllers: field of the function -> key of [algorithm].
         defaults: keys of [algorithm] that this choice sets where neither the recipe nor its preset does: its paper's.
@@ -39,7 +44,7 @@ class Card:
         needs_limit: needs the most decisions a sample could have had.
         by_part: compares the parts of a reward, and never their sum.
         spelt: how a recipe writes it, where the kind alone does not say so (rewards of families).
-        keys: words of its settings, English and Chinese, where they are no keys of all (`choices.settings`).
+        keys: words of its settings, where they are no keys of all (`choices.settings`).
         by_prompt: of a reduction: every prompt weighs the same, whatever the size of its group.
         neutral: of a filter: leaves every statistic, term and denominator as it is.
     """
@@ -48,8 +53,7 @@ class Card:
     name: str
     function: str
     formula: str
-    en: str
-    zh: str
+    sentence: Text
     source: str = ""
     settings: tuple[str, ...] = ()
     takes: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,7 +66,7 @@ class Card:
     neutral: bool = False
     by_prompt: bool = False
     spelt: str = ""
-    keys: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    keys: Mapping[str, Text] = field(default_factory=dict[str, Text])
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,5 @@ class Preset:
     name: str
     values: Mapping[str, Any]
     source: str
-    en: str
-    zh: str
+    sentence: Text
     beside: str = ""

@@ -17,7 +17,7 @@ from typing import Any
 
 from anygrpo.errors import TrainingError
 from anygrpo.scratch import Scratch
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
 _VOLATILE = ("time/", "throughput/", "memory/")
 _SHORT = 2.0
@@ -64,16 +64,20 @@ def run(args: argparse.Namespace) -> int:
             late = time.monotonic() + trial.seconds > end
             results.append(Result(blow, None, None, "not tried: no time left") if late else trial.under(blow))
             if not args.json:
-                print(sentence(results[-1], args.lang == "zh"), flush=True)
+                print(sentence(results[-1], args.lang), flush=True)
     if args.json:
         print(json.dumps({"steps": trial.steps, "results": [asdict(r) for r in results]}, indent=2))
     return 4 if any(r.equal is False for r in results) else 0
 
 
-def sentence(r: Result, zh: bool) -> str:
-    words = {True: ("equal, bit for bit", "逐位相同"), False: ("NOT EQUAL", "不相同"), None: ("not tried", "未试")}
-    code = "" if r.ended is None else f" (exit {r.ended})" if not zh else f"（退出码 {r.ended}）"
-    return f"{r.blow}{code}: {words[r.equal][zh]}" + (f"; {r.note}" if r.note else "")
+def sentence(r: Result, lang: str) -> str:
+    words = {
+        True: Text("equal, bit for bit", "逐位相同"),
+        False: Text("NOT EQUAL", "不相同"),
+        None: Text("not tried", "未试"),
+    }
+    code = "" if r.ended is None else say(f" (exit {r.ended})", f"（退出码 {r.ended}）", lang)
+    return f"{r.blow}{code}: {words[r.equal].said(lang)}" + (f"; {r.note}" if r.note else "")
 
 
 class Trial:

@@ -9,7 +9,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import apply_flags, load_recipe
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
 
 def add_parser(commands: Any) -> None:
@@ -80,10 +80,10 @@ def _finite(value: Any) -> Any:
 
 
 _MARKS = {
-    "ok": ("green", "ok", "正常"),
-    "warning": ("yellow", "warning", "警告"),
-    "serious": ("bold red", "serious", "严重"),
-    "not applicable": ("dim", "n/a", "不适用"),
+    "ok": ("green", Text("ok", "正常")),
+    "warning": ("yellow", Text("warning", "警告")),
+    "serious": ("bold red", Text("serious", "严重")),
+    "not applicable": ("dim", Text("n/a", "不适用")),
 }
 
 
@@ -92,20 +92,21 @@ def print_report(report: Any, language: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console, zh = Console(), language == "zh"
-    title = f"阶段 {report.stage},{report.seconds:.0f} 秒" if zh else f"stage {report.stage}, {report.seconds:.0f} s"
+    console, lang = Console(), language
+    title = say(f"stage {report.stage}, {report.seconds:.0f} s", f"阶段 {report.stage},{report.seconds:.0f} 秒", lang)
     table = Table(title=title, title_justify="left", show_lines=False)
-    for heading in ("检查", "结果", "所见") if zh else ("probe", "status", "what was seen"):
-        table.add_column(heading, no_wrap=heading not in ("what was seen", "所见"), overflow="fold")
+    table.add_column(say("probe", "检查", lang), no_wrap=True)
+    table.add_column(say("status", "结果", lang), no_wrap=True)
+    table.add_column(say("what was seen", "所见", lang), overflow="fold")
     for outcome in report.outcomes:
-        style, english, chinese = _MARKS[outcome.status]
+        style, mark = _MARKS[outcome.status]
         text, cure = outcome.say(language), outcome.prescribe(language)
         what = f"{text}\n-> {cure}" if cure and outcome.status != "ok" else text
-        table.add_row(outcome.probe, f"[{style}]{chinese if zh else english}[/]", _plain(what))
+        table.add_row(outcome.probe, f"[{style}]{mark.said(lang)}[/]", _plain(what))
     console.print(table)
     rates = next((o.rows for o in report.outcomes if o.probe == "learning_rate"), [])
     if rates:
-        console.print(_rates(rates, zh))
+        console.print(_rates(rates, lang))
 
 
 def _plain(text: str) -> Any:
@@ -114,15 +115,17 @@ def _plain(text: str) -> Any:
     return Text(text)
 
 
-def _rates(rows: list[dict[str, Any]], zh: bool) -> Any:
+def _rates(rows: list[dict[str, Any]], lang: str) -> Any:
     from rich.table import Table
 
-    title = "一次更新移动多少（留出提示）" if zh else "what one update moves, on held-out prompts"
+    title = say("what one update moves, on held-out prompts", "一次更新移动多少（留出提示）", lang)
     table = Table(title=title, title_justify="left")
-    headings = (
-        ("学习率", "KL", "|比值-1|", "|对数概率比|") if zh else ("rate", "KL", "|ratio - 1|", "largest |log-ratio|")
-    )
-    for heading in headings:
+    for heading in (
+        say("rate", "学习率", lang),
+        "KL",
+        say("|ratio - 1|", "|比值-1|", lang),
+        say("largest |log-ratio|", "|对数概率比|", lang),
+    ):
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(*(f"{row[k]:.2e}" for k in ("rate", "kl", "ratio_change", "log_ratio_abs_max")))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
 
 def add_parser(commands: Any) -> None:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report, ensure_ascii=False, indent=2))
     else:
-        print("\n".join(sentences(report, args.lang == "zh")))
+        print("\n".join(sentences(report, args.lang)))
     return 0
 
 
@@ -98,28 +98,30 @@ def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
         report = {"a": names[0], "b": names[1], "settings": settings, "results": results}
         print(json.dumps(report, ensure_ascii=False, indent=2))
         return 0
-    zh = args.lang == "zh"
-    print(_settings(settings, zh))
-    print("\n".join(_of_recipes(results, zh)))
+    lang = args.lang
+    print(_settings(settings, lang))
+    print("\n".join(_of_recipes(results, lang)))
     return 0
 
 
-def _of_recipes(results: dict[str, Any], zh: bool) -> list[str]:
+def _of_recipes(results: dict[str, Any], lang: str) -> list[str]:
     lines = []
     for name, x in results.items():
         sure = x["low"] > 0 or x["high"] < 0
-        verdict = ("有差异" if sure else "无法判定有差异") if zh else ("differs" if sure else "no difference shown")
+        verdict = say("differs" if sure else "no difference shown", "有差异" if sure else "无法判定有差异", lang)
         interval = f"{x['mean_a']:.4f} | {x['mean_b']:.4f}, {x['difference']:+.4f} [{x['low']:+.4f}, {x['high']:+.4f}]"
-        words = ("个种子", "题") if zh else ("seeds", "prompts")
+        words = say("seeds", "个种子", lang), say("prompts", "题", lang)
         over = f"{x['seeds_a']} + {x['seeds_b']} {words[0]}, {x['prompts']} {words[1]}"
         lines.append(f"{name} ({over}): {interval}: {verdict}")
         needed = "-" if x["seeds_needed"] is None else x["seeds_needed"]
         lines.append(
-            f"  种子间标准差 {x['between_seeds']:.4f}；可检出的最小差异 {x['detectable']:.4f};"
-            f"要证实所测差异每个配方需 {needed} 个种子"
-            if zh
-            else f"  from seed to seed {x['between_seeds']:.4f}; smallest difference these could show: "
-            f"{x['detectable']:.4f}; to show the measured one: {needed} seeds of each"
+            say(
+                f"  from seed to seed {x['between_seeds']:.4f}; smallest difference these could show: "
+                f"{x['detectable']:.4f}; to show the measured one: {needed} seeds of each",
+                f"  种子间标准差 {x['between_seeds']:.4f}；可检出的最小差异 {x['detectable']:.4f};"
+                f"要证实所测差异每个配方需 {needed} 个种子",
+                lang,
+            )
         )
     return lines
 
@@ -165,95 +167,103 @@ def logs(args: argparse.Namespace) -> int:
     return 0
 
 
-def sentences(report: dict[str, Any], zh: bool) -> list[str]:
+def sentences(report: dict[str, Any], lang: str) -> list[str]:
     """The comparison in words, one statement a line."""
-    lines = [_settings(report["settings"], zh)]
+    lines = [_settings(report["settings"], lang)]
     if report.get("no_effect"):
         names = report["no_effect"].get("names", "?")
         lines.append(
-            f"no_effect:两次运行的曲线完全相同，尽管设置不同({names})：该开关没有接上"
-            if zh
-            else f"no_effect: the curves are equal although settings differ ({names}): the knob is not wired"
+            say(
+                f"no_effect: the curves are equal although settings differ ({names}): the knob is not wired",
+                f"no_effect:两次运行的曲线完全相同，尽管设置不同({names})：该开关没有接上",
+                lang,
+            )
         )
     if "results" in report:
-        lines += _results(report["results"], zh)
+        lines += _results(report["results"], lang)
     if "agreement" in report:
-        lines += _agreement(report["agreement"], zh)
+        lines += _agreement(report["agreement"], lang)
     if "policy" in report:
-        lines += _policy(report["policy"], zh)
-    lines += [f"{'未比较' if zh else 'left out'} {name}: {why}" for name, why in report["left_out"].items()]
+        lines += _policy(report["policy"], lang)
+    lines += [f"{say('left out', '未比较', lang)} {name}: {why}" for name, why in report["left_out"].items()]
     return lines
 
 
-def _settings(rows: list[dict[str, Any]], zh: bool) -> str:
+def _settings(rows: list[dict[str, Any]], lang: str) -> str:
     if not rows:
-        return "设置相同" if zh else "settings: equal"
+        return say("settings: equal", "设置相同", lang)
     changes = ", ".join(f"{r['setting']} {r['a']} | {r['b']}" for r in rows)
-    return ("不同的设置(A | B):" if zh else "settings that differ (A | B): ") + changes
+    return (say("settings that differ (A | B): ", "不同的设置(A | B):", lang)) + changes
 
 
-def _results(found: dict[str, Any], zh: bool) -> list[str]:
+def _results(found: dict[str, Any], lang: str) -> list[str]:
     lines = []
     for name in ("reward", "accuracy"):
         if name not in found:
             continue
         x = found[name]
         sure = x["low"] > 0 or x["high"] < 0
-        verdict = ("有差异" if sure else "无法判定有差异") if zh else ("differs" if sure else "no difference shown")
+        verdict = say("differs" if sure else "no difference shown", "有差异" if sure else "无法判定有差异", lang)
         interval = f"{x['mean_a']:.4f} | {x['mean_b']:.4f}, {x['difference']:+.4f} [{x['low']:+.4f}, {x['high']:+.4f}]"
-        lines.append(f"{name} ({x['n']} {'题' if zh else 'prompts'}): {interval}: {verdict}")
+        lines.append(f"{name} ({x['n']} {say('prompts', '题', lang)}): {interval}: {verdict}")
         needed = "-" if x["needed"] is None else x["needed"]
         lines.append(
-            f"  可检出的最小差异 {x['detectable']:.4f}；要证实所测差异需 {needed} 题"
-            if zh
-            else f"  smallest difference these prompts could show: {x['detectable']:.4f}; "
-            f"to show the measured one: {needed} prompts"
+            say(
+                f"  smallest difference these prompts could show: {x['detectable']:.4f}; "
+                f"to show the measured one: {needed} prompts",
+                f"  可检出的最小差异 {x['detectable']:.4f}；要证实所测差异需 {needed} 题",
+                lang,
+            )
         )
     lines.append(
-        "  区间只覆盖提示，不覆盖种子：每个配方跑三个以上种子后用 anygrpo compare A/* B/*"
-        if zh
-        else "  the interval covers prompts, not seeds: for recipes run three seeds or more and compare A/* B/*"
+        say(
+            "  the interval covers prompts, not seeds: for recipes run three seeds or more and compare A/* B/*",
+            "  区间只覆盖提示，不覆盖种子：每个配方跑三个以上种子后用 anygrpo compare A/* B/*",
+            lang,
+        )
     )
     if "accuracy" in found:
         m = found["accuracy"]["mcnemar"]
-        words = ("仅 A 对", "仅 B 对") if zh else ("only A right", "only B right")
+        words = say("only A right", "仅 A 对", lang), say("only B right", "仅 B 对", lang)
         lines.append(f"  McNemar: {words[0]} {m['only_a']}, {words[1]} {m['only_b']}, p = {m['p']:.3g}")
     return lines
 
 
-def _agreement(found: dict[str, Any], zh: bool) -> list[str]:
+def _agreement(found: dict[str, Any], lang: str) -> list[str]:
     words = {
-        "a_start_to_end": ("A: start and end", "A:起点与终点"),
-        "b_start_to_end": ("B: start and end", "B:起点与终点"),
-        "a_to_b": ("A and B", "A 与 B"),
-        "a_to_second_seed": ("A and a second seed of A", "A 与其另一随机种子"),
+        "a_start_to_end": Text("A: start and end", "A:起点与终点"),
+        "b_start_to_end": Text("B: start and end", "B:起点与终点"),
+        "a_to_b": Text("A and B", "A 与 B"),
+        "a_to_second_seed": Text("A and a second seed of A", "A 与其另一随机种子"),
     }
-    head = "贪心回答一致率" if zh else "greedy answers that agree"
-    parts = [f"{words[k][zh]} {v['same']:.1%}" for k, v in found.items() if v["same"] is not None]
+    head = say("greedy answers that agree", "贪心回答一致率", lang)
+    parts = [f"{words[k].said(lang)} {v['same']:.1%}" for k, v in found.items() if v["same"] is not None]
     return [f"{head}: " + "; ".join(parts)]
 
 
-def _policy(found: dict[str, Any], zh: bool) -> list[str]:
+def _policy(found: dict[str, Any], lang: str) -> list[str]:
     lines = []
     for key, name in (("kl_a_to_b", "KL(A || B)"), ("kl_b_to_a", "KL(B || A)")):
         x = found[key]
         sample = f"{x['per_sample']:.3g} [{x['per_sample_low']:.2g}, {x['per_sample_high']:.2g}]"
         decision = f"{x['per_decision']:.3g}"
         exact = (
-            "" if x["exact_per_decision"] is None else f", {'精确' if zh else 'exact'} {x['exact_per_decision']:.3g}"
+            "" if x["exact_per_decision"] is None else f", {say('exact', '精确', lang)} {x['exact_per_decision']:.3g}"
         )
-        unit = ("每样本", "每决策") if zh else ("a sample", "a decision")
-        stored = "" if x["own_samples"] else "（用存储的动作估计，不是 KL）" if zh else " (of stored actions: no KL)"
+        unit = say("a sample", "每样本", lang), say("a decision", "每决策", lang)
+        stored = "" if x["own_samples"] else say(" (of stored actions: no KL)", "（用存储的动作估计，不是 KL）", lang)
         lines.append(f"{name}: {sample} {unit[0]}, {decision} {unit[1]}{exact}{stored}")
     top = found["modules"][:5]
     moves = "; ".join(f"{r['module']} {r['a']:.1e} | {r['b']:.1e} | {r['between']:.1e}" for r in top)
-    lines.append(("权重相对变化（A | B | 之间）：" if zh else "relative change of weights (A | B | between): ") + moves)
+    lines.append(say("relative change of weights (A | B | between): ", "权重相对变化（A | B | 之间）：", lang) + moves)
     flip = found.get("cannot_flip")
     if flip and flip.get("decisions") is not None:
         lines.append(
-            f"可证明首选不变的决策 {flip['decisions']:.1%}，提示 {flip['prompts']:.1%}"
-            if zh
-            else f"most likely choice provably the same: {flip['decisions']:.1%} of decisions, "
-            f"{flip['prompts']:.1%} of prompts"
+            say(
+                f"most likely choice provably the same: {flip['decisions']:.1%} of decisions, "
+                f"{flip['prompts']:.1%} of prompts",
+                f"可证明首选不变的决策 {flip['decisions']:.1%}，提示 {flip['prompts']:.1%}",
+                lang,
+            )
         )
     return lines

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.errors import ConfigError, DoctorObjection
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, current, say
 
 if TYPE_CHECKING:
     from anygrpo.doctor import Diagnosis
@@ -155,8 +155,8 @@ def list_rules(lang: str, as_json: bool) -> int:
             "rule": r.id,
             "stage": r.stage,
             "kind": r.certainty,
-            "says": r.words[lang]["title"],
-            "unlike": r.words[lang]["unlike"],
+            "says": r.words["title"].said(lang),
+            "unlike": r.words["unlike"].said(lang),
         }
         for r in RULES.values()
     ]
@@ -189,13 +189,16 @@ def show_confirmed(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
-    zh = args.lang == "zh"
+    lang = args.lang
     if not found:
-        print("没有需要证实的怀疑" if zh else "no suspicion to confirm: what was found is certain, or nothing was")
-    after = {"confirmed": "成立", "refuted": "不成立", "undecided": "无法判定"}
+        print(say("no suspicion to confirm: what was found is certain, or nothing was", "没有需要证实的怀疑", lang))
+    after = {
+        "confirmed": say("confirmed", "成立", lang),
+        "refuted": say("refuted", "不成立", lang),
+        "undecided": say("undecided", "无法判定", lang),
+    }
     for row in found:
-        verdict = after[row["after"]] if zh else row["after"]
-        print(f"{row['rule']}: {row['before']} -> {verdict} ({row['seconds']} s)")
+        print(f"{row['rule']}: {row['before']} -> {after[row['after']]} ({row['seconds']} s)")
         print(f"  {row['title']}\n  {row['do']}\n  {row['evidence']}")
     return 0
 

@@ -16,25 +16,25 @@ from anygrpo.metrics.metric import Metric
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.schema import words_of
 from anygrpo.recipe.section import Schedule
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, Text, current
 
 _WORDS = {
-    "formula": "公式",
-    "source": "出处",
-    "sets": "默认设定",
-    "settings": "设置",
-    "metrics": "指标",
-    "recipe": "配方写法",
-    "function": "函数",
-    "presets": "用到它的预设",
-    "beside": "另注",
-    "type": "类型",
-    "default": "默认值",
-    "read by": "由谁使用",
-    "preset": "预设",
-    "unit": "单位",
-    "normal": "正常范围",
-    "otherwise": "超出时",
+    "formula": Text("formula", "公式"),
+    "source": Text("source", "出处"),
+    "sets": Text("sets", "默认设定"),
+    "settings": Text("settings", "设置"),
+    "metrics": Text("metrics", "指标"),
+    "recipe": Text("recipe", "配方写法"),
+    "function": Text("function", "函数"),
+    "presets": Text("presets", "用到它的预设"),
+    "beside": Text("beside", "另注"),
+    "type": Text("type", "类型"),
+    "default": Text("default", "默认值"),
+    "read by": Text("read by", "由谁使用"),
+    "preset": Text("preset", "预设"),
+    "unit": Text("unit", "单位"),
+    "normal": Text("normal", "正常范围"),
+    "otherwise": Text("otherwise", "超出时"),
 }
 
 
@@ -105,14 +105,13 @@ def _of_family(name: str, cards: list[Card], lang: str) -> dict[str, Any]:
 
 
 def _of_metric(metric: Metric, lang: str) -> dict[str, Any]:
-    chinese = lang == "zh"
     entry = {
         "title": metric.name,
-        "sentence": metric.meaning_zh if chinese else metric.meaning,
+        "sentence": metric.meaning.said(lang),
         "unit": metric.unit,
         "formula": metric.formula,
-        "normal": metric.normal_zh if chinese else metric.normal,
-        "otherwise": metric.act_zh if chinese else metric.act,
+        "normal": metric.normal.said(lang),
+        "otherwise": metric.act.said(lang),
     }
     return {name: value for name, value in entry.items() if value}
 
@@ -123,11 +122,11 @@ def _of_card(card: Card, lang: str) -> dict[str, Any]:
     used = [p.name for p in PRESETS.values() if p.values.get(where.removeprefix("algorithm.")) == card.name]
     entry: dict[str, Any] = {
         "title": f"{card.name}: {card.kind}",
-        "sentence": card.zh if lang == "zh" else card.en,
+        "sentence": card.sentence.said(lang),
         "formula": card.formula,
         "source": card.source,
         "sets": _values(card.defaults),
-        "settings": {key: (card.keys.get(key) or SETTINGS[key])[lang == "zh"] for key in card.settings},
+        "settings": {key: (card.keys.get(key) or SETTINGS[key]).said(lang) for key in card.settings},
         "metrics": list(card.metrics),
         "presets": used,
         "recipe": spelt,
@@ -150,7 +149,7 @@ def _spelt(card: Card) -> str:
 def _of_preset(preset: Preset, lang: str) -> dict[str, Any]:
     return {
         "title": f"{preset.name}: {_word('preset', lang)}",
-        "sentence": preset.zh if lang == "zh" else preset.en,
+        "sentence": preset.sentence.said(lang),
         "sets": _values(preset.values),
         "source": preset.source,
         "recipe": f'[algorithm] preset = "{preset.name}"',
@@ -158,18 +157,18 @@ def _of_preset(preset: Preset, lang: str) -> dict[str, Any]:
 
 
 def _of_kind(kind: str, lang: str, short: bool = False) -> dict[str, Any]:
-    where, en, zh = KINDS[kind]
+    where, text = KINDS[kind]
     cards = CARDS[kind]
-    entry: dict[str, Any] = {"title": f"{kind} ({where}): {zh if lang == 'zh' else en}"}
+    entry: dict[str, Any] = {"title": f"{kind} ({where}): {text.said(lang)}"}
     own = "path.py:name"
     if short:
         return entry | {"names": [*cards, own]}
-    return entry | {"settings": {c.name: c.zh if lang == "zh" else c.en for c in cards.values()}}
+    return entry | {"settings": {c.name: c.sentence.said(lang) for c in cards.values()}}
 
 
 def _of_setting(key: str, lang: str) -> dict[str, Any]:
     field = AlgorithmConfig.model_fields.get(key)
-    entry: dict[str, Any] = {"title": f"algorithm.{key}" if field else key, "sentence": SETTINGS[key][lang == "zh"]}
+    entry: dict[str, Any] = {"title": f"algorithm.{key}" if field else key, "sentence": SETTINGS[key].said(lang)}
     if field is not None:
         entry |= {
             "type": words_of(AlgorithmConfig)[key],
@@ -192,7 +191,7 @@ def _shown(value: Any) -> Any:
 
 
 def _word(word: str, lang: str) -> str:
-    return _WORDS.get(word, word) if lang == "zh" else word
+    return _WORDS[word].said(lang) if word in _WORDS else word
 
 
 def _text(entry: dict[str, Any], lang: str) -> str:

@@ -20,53 +20,38 @@ from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
 from anygrpo.files import refuse_what_is_no_file
-from anygrpo.spoken import LANGUAGES, VARIABLE, current, say, use
+from anygrpo.spoken import LANGUAGES, VARIABLE, Text, current, said, say, use
 
-CHINESE = {
-    "train": "按配方训练策略",
-    "adopt": "把 TRL 脚本或 verl 命令变成配方",
-    "apply": "使用训练好的策略",
-    "export": "导出为策略所属库自己的格式",
-    "evaluate": "留出集指标，附置信区间",
-    "doctor": "诊断任何训练日志",
-    "autopsy": "由几个记录的数值作剖析",
-    "explain": "解释一个选项、预设、奖励、指标或算法设置",
-    "settings": "配方的每个键：类型、默认值、含义",
-    "check": "运行前一分钟检查配方",
-    "compare": "策略变了吗？结果变了吗？",
-    "report": "把运行文件夹写成一个 HTML 文件",
-    "verify": "运行文件夹中哪些内容完好",
-    "chaos": "对自己的配方施加打击：续训结果是否相同？",
-    "sweep": "搜索设置，附置信区间",
-    "bench": "与同类工具并排比较速度",
-    "mcp": "供助手使用的 MCP 服务器",
-    "select": "生成并查看存储的示例选择",
-}
 COMMANDS = {
-    "train": "train a policy from a recipe",
-    "adopt": "a TRL script, a verl or ms-swift command, as a recipe",
-    "apply": "use a trained policy",
-    "export": "a trained policy in its library's own form",
-    "evaluate": "held-out measures, with intervals",
-    "doctor": "diagnose anybody's training log",
-    "autopsy": "what a few logged numbers prove",
-    "explain": "what a choice, a preset, a reward, a metric or a setting of the algorithm is",
-    "settings": "every key of a recipe: type, default, meaning",
-    "check": "test a recipe in a minute, before it runs",
-    "compare": "did the policy change, and did the result?",
-    "report": "a run folder as one HTML file",
-    "verify": "what of a run folder is whole",
-    "chaos": "blows to your own recipe's run: is the resumed run the same?",
-    "sweep": "search settings, with intervals",
-    "bench": "speed, side by side with peers",
-    "mcp": "an MCP server for assistants",
+    "train": Text("train a policy from a recipe", "按配方训练策略"),
+    "adopt": Text("a TRL script, a verl or ms-swift command, as a recipe", "把 TRL 脚本或 verl 命令变成配方"),
+    "apply": Text("use a trained policy", "使用训练好的策略"),
+    "export": Text("a trained policy in its library's own form", "导出为策略所属库自己的格式"),
+    "evaluate": Text("held-out measures, with intervals", "留出集指标，附置信区间"),
+    "doctor": Text("diagnose anybody's training log", "诊断任何训练日志"),
+    "autopsy": Text("what a few logged numbers prove", "由几个记录的数值作剖析"),
+    "explain": Text(
+        "what a choice, a preset, a reward, a metric or a setting of the algorithm is",
+        "解释一个选项、预设、奖励、指标或算法设置",
+    ),
+    "settings": Text("every key of a recipe: type, default, meaning", "配方的每个键：类型、默认值、含义"),
+    "check": Text("test a recipe in a minute, before it runs", "运行前一分钟检查配方"),
+    "compare": Text("did the policy change, and did the result?", "策略变了吗？结果变了吗？"),
+    "report": Text("a run folder as one HTML file", "把运行文件夹写成一个 HTML 文件"),
+    "verify": Text("what of a run folder is whole", "运行文件夹中哪些内容完好"),
+    "chaos": Text(
+        "blows to your own recipe's run: is the resumed run the same?", "对自己的配方施加打击：续训结果是否相同？"
+    ),
+    "sweep": Text("search settings, with intervals", "搜索设置，附置信区间"),
+    "bench": Text("speed, side by side with peers", "与同类工具并排比较速度"),
+    "mcp": Text("an MCP server for assistants", "供助手使用的 MCP 服务器"),
 }
 
 
 def known_commands() -> dict[str, str]:
     """Word -> help: our own, and the families'."""
     known = COMMANDS | {word: text for family in families() for word, (_, text) in family.commands.items()}
-    return {word: say(text, CHINESE.get(word, text)) for word, text in known.items()}
+    return {word: said(text) for word, text in known.items()}
 
 
 def module_of(command: str) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import AnygrpoError, DataError, plain
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, current, say
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"parts": [asdict(p) for p in parts], "resumes_at": goes_on}, ensure_ascii=False, indent=2))
     else:
-        print("\n".join(sentences(parts, goes_on, args.lang == "zh")))
+        print("\n".join(sentences(parts, goes_on, args.lang)))
     return 3 if any(p.state == "damaged" for p in parts) else 0
 
 
-def sentences(parts: list[Part], goes_on: int | None, zh: bool) -> list[str]:
-    words = (
-        {"whole": "完好", "damaged": "损坏", "other": "非运行所写，未检查"}
-        if zh
-        else {"other": "not the run's, not looked at"}
-    )
+def sentences(parts: list[Part], goes_on: int | None, lang: str) -> list[str]:
+    words = {
+        "whole": say("whole", "完好", lang),
+        "damaged": say("damaged", "损坏", lang),
+        "other": say("not the run's, not looked at", "非运行所写，未检查", lang),
+    }
     lines = [plain(f"{words.get(p.state, p.state)}  {p.name}" + (f": {p.why}" if p.why else "")) for p in parts]
     if goes_on is not None:
-        lines.append(f"--resume 将从第 {goes_on} 步继续" if zh else f"--resume would go on at step {goes_on}")
+        lines.append(say(f"--resume would go on at step {goes_on}", f"--resume 将从第 {goes_on} 步继续", lang))
     return lines
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from anygrpo.spoken import NOTHING, Text
+
 Status = Literal["ok", "warning", "serious", "not applicable"]
 Certainty = Literal["certain", "likely", "ask"]
-Text = tuple[str, str]
-"""English and Chinese; `{name}` and `{name:.3g}` are filled in from the numbers."""
-
-NOTHING: Text = ("", "")
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class Outcome:
         probe: its name, the word in JSON and in docs/check.md.
         status: "serious" makes `anygrpo check` exit with 5.
         certainty: "certain" is algebra or a probability bound; "likely" rests on this sample; "ask" cannot be decided.
-        sentence, cure: text templates in English and Chinese.
+        sentence, cure: templates; `{name}` and `{name:.3g}` are filled in from the numbers.
         numbers: what was measured.
         rows: a table, where the probe has one (rates, terms, classes), each row a flat dict.
     """
@@ -36,11 +34,11 @@ class Outcome:
 
     def say(self, language: str) -> str:
         """The sentence with its numbers, in "en" or "zh"."""
-        return self.sentence[language == "zh"].format(**self.numbers)
+        return self.sentence.said(language).format(**self.numbers)
 
     def prescribe(self, language: str) -> str:
         """The cure, or an empty text."""
-        return self.cure[language == "zh"].format(**self.numbers)
+        return self.cure.said(language).format(**self.numbers)
 
     def as_dict(self, language: str = "en") -> dict[str, Any]:
         """For --json; the field names are those of the doctor's findings where the meaning is the same."""

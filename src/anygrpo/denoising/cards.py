@@ -5,89 +5,140 @@ from __future__ import annotations
 from typing import Any
 
 from anygrpo.choices.card import Card
+from anygrpo.spoken import Text
 
-_QUALITY = {"quality": ("Quality of the JPEG, 1 to 100.", "JPEG 质量，1 到 100。")}
+_QUALITY = {"quality": Text("Quality of the JPEG, 1 to 100.", "JPEG 质量，1 到 100。")}
 _IMAGES = "anygrpo.denoising.image.rewards:"
 _MOTION = "anygrpo.denoising.motion.rewards:"
 
 
-def _image(name: str, function: str, formula: str, en: str, zh: str, keys: Any, source: str = "") -> Card:
+def _image(name: str, function: str, formula: str, sentence: Text, keys: Any, source: str = "") -> Card:
     return Card(
-        "reward", name, _IMAGES + function, formula, en, zh, source, tuple(keys), keys=keys,
-        metrics=(f"reward/component/{name}",), spelt=f'[[task.rewards]] kind = "{name}" ([task] kind = "images")',
-    )  # fmt: skip
+        "reward",
+        name,
+        _IMAGES + function,
+        formula,
+        sentence,
+        source,
+        tuple(keys),
+        keys=keys,
+        metrics=(f"reward/component/{name}",),
+        spelt=f'[[task.rewards]] kind = "{name}" ([task] kind = "images")',
+    )
 
 
-def _motion(name: str, formula: str, en: str, zh: str, weight: float, published: bool = False) -> Card:
+def _motion(name: str, formula: str, sentence: Text, weight: float, published: bool = False) -> Card:
     also = f', or [[task.rewards]] kind = "{name}" of kind = "humanml3d"' if published else ""
     measure = (f"eval/motion/{name}",) if name not in ("matching",) else ("eval/motion/judge",)
     return Card(
-        "reward", name, _FUNCTIONS.get(name, _MOTION + name), formula, en, zh, "", (name,),
-        metrics=(f"reward/component/{name}", *measure), spelt=f'[task] {name} = {weight} (kind = "motion"){also}',
-        keys={name: ("Weight of this part in the weighted mean.", "该部分在加权平均中的权重。")},
-    )  # fmt: skip
+        "reward",
+        name,
+        _FUNCTIONS.get(name, _MOTION + name),
+        formula,
+        sentence,
+        "",
+        (name,),
+        metrics=(f"reward/component/{name}", *measure),
+        spelt=f'[task] {name} = {weight} (kind = "motion"){also}',
+        keys={name: Text("Weight of this part in the weighted mean.", "该部分在加权平均中的权重。")},
+    )
 
 
 _FUNCTIONS = {"matching": "anygrpo.denoising.motion.matcher:Matcher"}
 
 IMAGES = (
     _image(
-        "compressibility", "jpeg_kilobytes", "-(bytes of the picture as JPEG) / 1000",
-        "Pictures that compress well.", "易于压缩的图像。", _QUALITY, "DDPO, 2305.13301",
+        "compressibility",
+        "jpeg_kilobytes",
+        "-(bytes of the picture as JPEG) / 1000",
+        Text("Pictures that compress well.", "易于压缩的图像。"),
+        _QUALITY,
+        "DDPO, 2305.13301",
     ),
     _image(
-        "incompressibility", "jpeg_kilobytes", "(bytes of the picture as JPEG) / 1000",
-        "Pictures that compress badly.", "难以压缩的图像。", _QUALITY, "DDPO, 2305.13301",
+        "incompressibility",
+        "jpeg_kilobytes",
+        "(bytes of the picture as JPEG) / 1000",
+        Text("Pictures that compress badly.", "难以压缩的图像。"),
+        _QUALITY,
+        "DDPO, 2305.13301",
     ),
     _image(
-        "clip", "_clip", "logit scale x cosine(picture, prompt) / divide_by",
-        "How well a CLIP model of yours finds picture and prompt to agree (CLIPScore, PickScore).",
-        "由所给 CLIP 模型判断图像与提示的一致程度（CLIPScore、PickScore）。",
+        "clip",
+        "_clip",
+        "logit scale x cosine(picture, prompt) / divide_by",
+        Text(
+            "How well a CLIP model of yours finds picture and prompt to agree (CLIPScore, PickScore).",
+            "由所给 CLIP 模型判断图像与提示的一致程度（CLIPScore、PickScore）。",
+        ),
         {
-            "model": ("Folder that transformers' CLIPModel and CLIPProcessor load.", "CLIP 模型文件夹。"),
-            "divide_by": ("100 for CLIPScore, 26 for PickScore.", "CLIPScore 为 100，PickScore 为 26。"),
-            "device": ("Where the model computes.", "模型所在的设备。"),
+            "model": Text("Folder that transformers' CLIPModel and CLIPProcessor load.", "CLIP 模型文件夹。"),
+            "divide_by": Text("100 for CLIPScore, 26 for PickScore.", "CLIPScore 为 100，PickScore 为 26。"),
+            "device": Text("Where the model computes.", "模型所在的设备。"),
         },
     ),
-)  # fmt: skip
+)
 
 MOTIONS = (
     _motion(
-        "matching", "(1 + cosine(motion, caption)) / 2, of the task's trained encoder",
-        "How well the motion fits its caption.", "动作与描述的符合程度。", 1.0,
+        "matching",
+        "(1 + cosine(motion, caption)) / 2, of the task's trained encoder",
+        Text("How well the motion fits its caption.", "动作与描述的符合程度。"),
+        1.0,
     ),
     _motion(
-        "skating", "exp(-v / 0.5), v the mean speed (m/s) of the supporting foot",
-        "Feet on the ground do not slide.", "着地的脚不滑动。", 0.1, True,
+        "skating",
+        "exp(-v / 0.5), v the mean speed (m/s) of the supporting foot",
+        Text("Feet on the ground do not slide.", "着地的脚不滑动。"),
+        0.1,
+        True,
     ),
     _motion(
-        "floor", "exp(-d / 0.02), d the mean depth (m) of the lowest joint under the floor",
-        "Nothing goes through the floor.", "身体不穿过地面。", 0.1, True,
+        "floor",
+        "exp(-d / 0.02), d the mean depth (m) of the lowest joint under the floor",
+        Text("Nothing goes through the floor.", "身体不穿过地面。"),
+        0.1,
+        True,
     ),
     _motion(
-        "floating", "exp(-h / 0.05), h the mean height (m) of an unsupported body",
-        "An unsupported body does not hang in the air.", "无支撑的身体不悬空。", 0.1, True,
+        "floating",
+        "exp(-h / 0.05), h the mean height (m) of an unsupported body",
+        Text("An unsupported body does not hang in the air.", "无支撑的身体不悬空。"),
+        0.1,
+        True,
     ),
     _motion(
-        "contact", "share of frames with something near the floor, or in free flight",
-        "Frames in which the body is supported or falls freely.", "身体有支撑或自由下落的帧的比例。", 0.1, True,
+        "contact",
+        "share of frames with something near the floor, or in free flight",
+        Text("Frames in which the body is supported or falls freely.", "身体有支撑或自由下落的帧的比例。"),
+        0.1,
+        True,
     ),
     _motion(
-        "jerk", "exp(-(j / 1200 - 1)) for a root mean square jerk j (m/s^3) above 1200, else 1",
-        "No shaking: jerk stays within what captured motion has.", "不抖动：加加速度不超出真实动作。", 0.1, True,
+        "jerk",
+        "exp(-(j / 1200 - 1)) for a root mean square jerk j (m/s^3) above 1200, else 1",
+        Text("No shaking: jerk stays within what captured motion has.", "不抖动：加加速度不超出真实动作。"),
+        0.1,
+        True,
     ),
     _motion(
-        "limits", "share of checks that hold: bone lengths within 10%, knees and elbows bent below 165 degrees",
-        "Limbs keep their length and bend as limbs do.", "肢体长度不变，弯曲不超限。", 0.1,
+        "limits",
+        "share of checks that hold: bone lengths within 10%, knees and elbows bent below 165 degrees",
+        Text("Limbs keep their length and bend as limbs do.", "肢体长度不变，弯曲不超限。"),
+        0.1,
     ),
     _motion(
-        "duration", "min(frames, wanted) / max(frames, wanted)",
-        "The motion is as long as was asked for.", "动作长度符合要求。", 0.1,
+        "duration",
+        "min(frames, wanted) / max(frames, wanted)",
+        Text("The motion is as long as was asked for.", "动作长度符合要求。"),
+        0.1,
     ),
     _motion(
-        "diversity", "min(1, d / spread), d the distance to the action's mean motion, spread that of captured motions",
-        "Motions of one caption differ as captured ones do.", "同一描述的动作之间的差异接近真实动作。", 0.1,
+        "diversity",
+        "min(1, d / spread), d the distance to the action's mean motion, spread that of captured motions",
+        Text("Motions of one caption differ as captured ones do.", "同一描述的动作之间的差异接近真实动作。"),
+        0.1,
     ),
-)  # fmt: skip
+)
 
 CARDS = (*IMAGES, *MOTIONS)

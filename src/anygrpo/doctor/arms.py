@@ -12,6 +12,7 @@ from anygrpo.doctor.seeds import grouped
 from anygrpo.doctor.series import Series, mean, normal_tail, std
 from anygrpo.doctor.student import t_quantile
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text, say
 
 MEASURES = (
     "reward/mean",
@@ -50,17 +51,23 @@ def rates(a: float, b: float, n: int) -> dict[str, Any]:
 
 def rates_text(found: dict[str, Any], lang: str = "en") -> str:
     low, high = found["interval"]
-    zh = lang == "zh"
-    if zh:
-        head = f"差 {found['difference']:+.4f}，95% 区间 [{low:+.4f}, {high:+.4f}]，p = {found['p']:.2g}"
-        word = "这些提示足以看出这个差别。" if found["shown"] else "这些提示看不出这个差别。"
-        more = f"要看出它（5%，功效 80%）需要每边 {found['questions_needed']} 题；逐题配对所需更少。"
-    else:
-        head = f"difference {found['difference']:+.4f}, 95% interval [{low:+.4f}, {high:+.4f}], p = {found['p']:.2g}"
-        word = f"{found['n']} questions {'show' if found['shown'] else 'cannot show'} this difference."
-        needed = found["questions_needed"]
-        more = f"To show it (5%, power 80%) takes {needed} questions a side; fewer if paired by question."
-    return "\n".join([head, word] + ([more] if found["questions_needed"] else []))
+    span, needed = f"[{low:+.4f}, {high:+.4f}], p = {found['p']:.2g}", found["questions_needed"]
+    head = say(
+        f"difference {found['difference']:+.4f}, 95% interval {span}",
+        f"差 {found['difference']:+.4f}，95% 区间 {span}",
+        lang,
+    )
+    word = say(
+        f"{found['n']} questions {'show' if found['shown'] else 'cannot show'} this difference.",
+        "这些提示足以看出这个差别。" if found["shown"] else "这些提示看不出这个差别。",
+        lang,
+    )
+    more = say(
+        f"To show it (5%, power 80%) takes {needed} questions a side; fewer if paired by question.",
+        f"要看出它（5%，功效 80%）需要每边 {needed} 题；逐题配对所需更少。",
+        lang,
+    )
+    return "\n".join([head, word] + ([more] if needed else []))
 
 
 def arms(runs: list[Columns], stated: Sequence[str] = ()) -> dict[str, Any]:
@@ -199,40 +206,48 @@ def at(points: list[tuple[float, float]], grid: list[float]) -> list[float]:
     return out
 
 
+WAYS = {
+    "stated": Text("stated", "指定"),
+    "wandb group": Text("wandb group", "wandb 的 group"),
+    "settings": Text("settings", "设置"),
+    "names": Text("names", "名称"),
+    "folders": Text("folders", "文件夹"),
+    "each run by itself": Text("each run by itself", "每次运行各自一组"),
+}
+
+
 def arms_text(found: dict[str, Any], lang: str = "en") -> str:
     """One statement a line."""
-    zh = lang == "zh"
-    ways = {"stated": "指定", "wandb group": "wandb 的 group", "settings": "设置", "names": "名称", "folders": "文件夹",
-            "each run by itself": "每次运行各自一组"}  # fmt: skip
-    how = found["grouped_by"]
-    out = [f"分组依据：{ways[how]}" if zh else f"grouped by: {how}"]
+    out = [say("grouped by: ", "分组依据：", lang) + WAYS[found["grouped_by"]].said(lang)]
     for i, arm in enumerate(found["arms"]):
         runs = ", ".join(f"{r['source']} ({r['rows']})" for r in arm["runs"])
         out.append(f"{chr(65 + i)} = {arm['arm']}: {runs}")
     for name, sides in found["measures"].items():
-        out.append(f"{name}: " + "; ".join(side_text(chr(65 + i), side, zh) for i, side in enumerate(sides)))
+        out.append(f"{name}: " + "; ".join(side_text(chr(65 + i), side, lang) for i, side in enumerate(sides)))
     covers = {side.get("covers") for sides in found["measures"].values() for side in sides[1:]}
     if covers == {"rows"}:
         out.append(
-            "区间只覆盖各行的噪声，不覆盖随机种子：每组跑三个以上种子"
-            if zh
-            else "the intervals cover the noise of rows, not of seeds: run three seeds or more of each"
+            say(
+                "the intervals cover the noise of rows, not of seeds: run three seeds or more of each",
+                "区间只覆盖各行的噪声，不覆盖随机种子：每组跑三个以上种子",
+                lang,
+            )
         )
     return "\n".join(out)
 
 
-def side_text(letter: str, side: dict[str, Any], zh: bool) -> str:
+def side_text(letter: str, side: dict[str, Any], lang: str) -> str:
     spread = f" ± {side['between']:.2g}" if "between" in side else ""
-    count = f", {side['seeds']} {'个种子' if zh else 'seeds'}" if side["seeds"] > 1 else ""
+    count = f", {side['seeds']} {say('seeds', '个种子', lang)}" if side["seeds"] > 1 else ""
     line = f"{letter} {side['last']:.4g}{spread}{count}"
     if "difference" not in side:
         return line
     low, high = side["interval"]
-    word = ("有差别" if zh else "differs") if side["shown"] else ("看不出差别" if zh else "not shown to differ")
+    word = say("differs", "有差别", lang) if side["shown"] else say("not shown to differ", "看不出差别", lang)
     line += f" ({side['difference']:+.3g} [{low:+.3g}, {high:+.3g}]: {word}"
-    line += f"{'，可分辨' if zh else '; could show'} {side['resolution']:.2g}"
+    line += f"{say('; could show', '，可分辨', lang)} {side['resolution']:.2g}"
     if side["seeds_needed"] and not side["shown"]:
-        line += f"{'，需种子' if zh else '; seeds needed'} {side['seeds_needed']}"
+        line += f"{say('; seeds needed', '，需种子', lang)} {side['seeds_needed']}"
     if side["parts_at"] is not None:
-        line += f"，从第 {side['parts_at']:g} 步起" if zh else f", from step {side['parts_at']:g}"
+        line += say(f", from step {side['parts_at']:g}", f"，从第 {side['parts_at']:g} 步起", lang)
     return line + ")"

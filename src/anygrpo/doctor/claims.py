@@ -1,5 +1,4 @@
-"""What a note claims, one by one: holds, does not hold, cannot be told. Each answer is arithmetic on its"
-" own numbers."""
+"""What a note claims, one by one: holds, does not hold, cannot be told. Each is arithmetic on its own numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anygrpo.doctor.argument import Autopsy
+from anygrpo.spoken import Text
 
 Answer = Literal["holds", "fails", "open"]
-ANSWERS = {"en": {"holds": "holds", "fails": "does not hold", "open": "cannot be told"},
-           "zh": {"holds": "成立", "fails": "不成立", "open": "无法判定"}}  # fmt: skip
+ANSWERS: dict[Answer, Text] = {
+    "holds": Text("holds", "成立"),
+    "fails": Text("does not hold", "不成立"),
+    "open": Text("cannot be told", "无法判定"),
+}
 
 
 BLAME = (
@@ -24,15 +27,11 @@ BLAME = (
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim: what was said, the answer, and why, in both languages."""
+    """One claim: what was said, the answer, and why."""
 
     said: str
     answer: Answer
-    en: str
-    zh: str
-
-    def why(self, lang: str) -> str:
-        return self.zh if lang == "zh" else self.en
+    why: Text
 
 
 def judge_claims(a: Autopsy, text: str = "") -> list[Claim]:
@@ -51,9 +50,11 @@ def group_size(a: Autopsy) -> Claim | None:
     return Claim(
         f"group_size = {given.value:g}",
         "holds" if same else "fails",
-        f"the advantages were normalised over {found} samples"
-        + ("" if same else ": another axis, or groups were split"),
-        f"优势是在 {found} 个样本上归一化的" + ("" if same else "：归一化的轴不对，或组被拆开了"),
+        Text(
+            f"the advantages were normalised over {found} samples"
+            + ("" if same else ": another axis, or groups were split"),
+            f"优势是在 {found} 个样本上归一化的" + ("" if same else "：归一化的轴不对，或组被拆开了"),
+        ),
     )
 
 
@@ -67,8 +68,7 @@ def stated_beta(a: Autopsy) -> Claim | None:
     return Claim(
         f"beta = {given.value:g}",
         "holds" if same else "fails",
-        f"(loss - policy loss) / KL = {found:g}",
-        f"（损失 − 策略损失）/ KL = {found:g}",
+        Text(f"(loss - policy loss) / KL = {found:g}", f"（损失 − 策略损失）/ KL = {found:g}"),
     )
 
 
@@ -82,8 +82,10 @@ def kl_is_difference(a: Autopsy) -> Claim | None:
     return Claim(
         f"KL = {kl.value:.8g}",
         "holds" if same else "fails",
-        f"current - reference = {gap:.8g}" + (": the KL is the plain difference of log-probs (k1)" if same else ""),
-        f"当前 − 参考 = {gap:.8g}" + ("：这个 KL 就是对数概率之差（k1）" if same else "，与所写的 KL 不符"),
+        Text(
+            f"current - reference = {gap:.8g}" + (": the KL is the plain difference of log-probs (k1)" if same else ""),
+            f"当前 − 参考 = {gap:.8g}" + ("：这个 KL 就是对数概率之差（k1）" if same else "，与所写的 KL 不符"),
+        ),
     )
 
 
@@ -95,10 +97,13 @@ def log_ratio_and_ratio(a: Autopsy) -> Claim | None:
     return Claim(
         f"mean log-ratio = {log.value:g}",
         "fails",
-        f"with every ratio at e^{clamp:g} each log-ratio is at least {clamp:g}: the two numbers were not made from the"
-        " same difference (old - new, or another pair of policies)",
-        f"所有比率都等于 e^{clamp:g} 时，每个对数概率比至少是 {clamp:g}：这两个数不是同一个差得来的（符号相反，或"
-        f"是另一对策略）",
+        Text(
+            f"with every ratio at e^{clamp:g} each log-ratio is at least {clamp:g}: the two numbers were not "
+            f"made from the"
+            " same difference (old - new, or another pair of policies)",
+            f"所有比率都等于 e^{clamp:g} 时，每个对数概率比至少是 {clamp:g}：这两个数不是同一个差得来的（符号相反，或"
+            f"是另一对策略）",
+        ),
     )
 
 
@@ -113,8 +118,11 @@ def loss_of_terms(a: Autopsy) -> Claim | None:
     return Claim(
         f"loss = {loss.value:.9g}",
         "holds" if same else "fails",
-        f"policy loss + beta x KL = {total:.9g}" + ("" if same else f"; the difference is {loss.value - total:.4g}"),
-        f"策略损失 + beta × KL = {total:.9g}" + ("" if same else f"，差 {loss.value - total:.4g}"),
+        Text(
+            f"policy loss + beta x KL = {total:.9g}"
+            + ("" if same else f"; the difference is {loss.value - total:.4g}"),
+            f"策略损失 + beta × KL = {total:.9g}" + ("" if same else f"，差 {loss.value - total:.4g}"),
+        ),
     )
 
 
@@ -127,8 +135,10 @@ def rank_of_std(a: Autopsy) -> Claim | None:
     return Claim(
         "rank-normalised advantages / 排名归一化优势",
         "open" if possible else "fails",
-        f"ranks in [-1, 1] have std >= {least:.3f} in a live group; {spread.value:g} was logged",
-        f"[-1, 1] 上的名次在有效组内标准差 ≥ {least:.3f}；记录的是 {spread.value:g}",
+        Text(
+            f"ranks in [-1, 1] have std >= {least:.3f} in a live group; {spread.value:g} was logged",
+            f"[-1, 1] 上的名次在有效组内标准差 ≥ {least:.3f}；记录的是 {spread.value:g}",
+        ),
     )
 
 
@@ -145,8 +155,7 @@ def advantage_zero(a: Autopsy, text: str) -> Claim | None:
     return Claim(
         "mean advantage 0 is the fault / 优势均值为 0 是问题",
         "fails",
-        "subtracting the group's mean makes it 0; it is no symptom",
-        "减去组均值后,平均优势必然为 0,不是异常".replace(",", "，"),
+        Text("subtracting the group's mean makes it 0; it is no symptom", "减去组均值后，平均优势必然为 0，不是异常"),
     )
 
 
@@ -157,8 +166,10 @@ def rate_or_kl_mends(a: Autopsy, text: str) -> Claim | None:
     return Claim(
         "a smaller rate or more KL mends it / 调小学习率或加大 KL 就能解决",
         "fails",
-        "ratios on their clamp have no gradient, and no drift makes such ratios: mend the scoring first",
-        "比率压在钳制上没有梯度，策略漂移也造不出这样的比率：先修打分",
+        Text(
+            "ratios on their clamp have no gradient, and no drift makes such ratios: mend the scoring first",
+            "比率压在钳制上没有梯度，策略漂移也造不出这样的比率：先修打分",
+        ),
     )
 
 
@@ -168,8 +179,10 @@ def kl_share(a: Autopsy, text: str) -> Claim | None:
     return Claim(
         "the KL term dominates / KL 项占主导",
         "open",
-        "its share of the loss's value says nothing: on policy the policy loss is about 0. Compare gradients",
-        "占损失数值的份额说明不了什么：同策略时策略损失的数值本来约为 0。要比较梯度",
+        Text(
+            "its share of the loss's value says nothing: on policy the policy loss is about 0. Compare gradients",
+            "占损失数值的份额说明不了什么：同策略时策略损失的数值本来约为 0。要比较梯度",
+        ),
     )
 
 
@@ -183,8 +196,10 @@ def sum_of_dimensions(a: Autopsy, text: str) -> Claim | None:
     return Claim(
         f"{total.value:g} / {dims.value:g}",
         "open" if abs(each) > 5 else "holds",
-        f"a sum over {dims.value:g} dimensions is {each:.4g} each: the size comes from the sum; take the mean",
-        f"对 {dims.value:g} 维求和，每维只有 {each:.4g}：数值之大来自求和，应取平均",
+        Text(
+            f"a sum over {dims.value:g} dimensions is {each:.4g} each: the size comes from the sum; take the mean",
+            f"对 {dims.value:g} 维求和，每维只有 {each:.4g}：数值之大来自求和，应取平均",
+        ),
     )
 
 

@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING
 
 from anygrpo.doctor.names import NOT_COMPARABLE
 from anygrpo.doctor.series import Series, paired
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.doctor.columns import Columns
 
 SHARES = (
-    "clip/fraction", "clip/low", "clip/high", "truncated/share", "groups/dead", "groups/all_best", "groups/all_worst",
+    "clip/fraction",
+    "clip/low",
+    "clip/high",
+    "truncated/share",
+    "groups/dead",
+    "groups/all_best",
+    "groups/all_worst",
     "advantage/one_sign",
-)  # fmt: skip
+)
 """Metrics that are shares."""
 
 
@@ -32,42 +39,96 @@ class Known:
         framework: as `canonical.framework_of` names it; "" where the column's name alone tells.
         column: its name, without "train/".
         seen: when its code was last seen to count so (year-month); newer versions may have mended it.
-        counts, counts_zh: what it counts.
+        counts: what it counts.
         shown: the test of the same log that proves it there, if one can: a key of `SHOWN`.
     """
 
     framework: str
     column: str
     seen: str
-    counts: str
-    counts_zh: str
+    counts: Text
     shown: str = ""
 
 
 KNOWN: tuple[Known, ...] = (
-    Known("verl", "response_length/clip_ratio", "2026-09", "answers as long as their batch's longest (V1 trainer), not"
-          " as the limit: never 0", "与本批最长回答一样长的份额（V1 训练器），不是达到上限的：永不为 0",
-          "varying_cap"),
-    Known("verl", "response_length/clip_ratio", "2026-09", "nothing, where the context limit (max_model_len) cuts",
-          "当上下文上限（max_model_len）先截断时，什么也没统计", "silent_cap"),
-    Known("verl", "actor/pg_loss", "2026-03", "a loss summed over mini-batches and passes; before 2026 divided by the"
-          " number of micro-batches", "对小批和多遍求和的损失；2026 年前除以微批数"),
-    Known("verl", "actor/kl_loss", "2026-03", "a KL summed over mini-batches and passes; before 2026 divided by the"
-          " number of micro-batches", "对小批和多遍求和的 KL；2026 年前除以微批数"),
-    Known("slime", "rollout/response_length_clip_ratio", "2025-08", "answers longer than the limit: always 0",
-          "超过上限的回答：恒为 0", "silent_cap"),
-    Known("trl", "sampling/importance_sampling_ratio/mean", "2026-09", "the ratio of whole answers: a product over"
-          " tokens", "整条回答的比值：对 token 连乘", "product"),
-    Known("trl", "reward_std", "2026-09", "the spread inside groups or, in newer versions, of the batch",
-          "组内标准差；较新版本是整批的"),
-    Known("ms-swift", "rewards/*/std", "2026-09", "the spread over the batch, while reward_std is inside groups",
-          "整批的标准差，而 reward_std 是组内的"),
-    Known("", "actor/clip_fraction", "2026-08", "in RLinf a count over action dimensions, divided by samples",
-          "RLinf 中按动作维度和分块计数再除以样本数"),
-    Known("", "actor/approx_kl", "2026-08", "in RLinf a sum over action dimensions and chunks",
-          "RLinf 中按动作维度和分块求和"),
-    *(Known("", key, "2026-09", text, text) for key, text in NOT_COMPARABLE.items()),
-)  # fmt: skip
+    Known(
+        "verl",
+        "response_length/clip_ratio",
+        "2026-09",
+        Text(
+            "answers as long as their batch's longest (V1 trainer), not as the limit: never 0",
+            "与本批最长回答一样长的份额（V1 训练器），不是达到上限的：永不为 0",
+        ),
+        "varying_cap",
+    ),
+    Known(
+        "verl",
+        "response_length/clip_ratio",
+        "2026-09",
+        Text(
+            "nothing, where the context limit (max_model_len) cuts",
+            "当上下文上限（max_model_len）先截断时，什么也没统计",
+        ),
+        "silent_cap",
+    ),
+    Known(
+        "verl",
+        "actor/pg_loss",
+        "2026-03",
+        Text(
+            "a loss summed over mini-batches and passes; before 2026 divided by the number of micro-batches",
+            "对小批和多遍求和的损失；2026 年前除以微批数",
+        ),
+    ),
+    Known(
+        "verl",
+        "actor/kl_loss",
+        "2026-03",
+        Text(
+            "a KL summed over mini-batches and passes; before 2026 divided by the number of micro-batches",
+            "对小批和多遍求和的 KL；2026 年前除以微批数",
+        ),
+    ),
+    Known(
+        "slime",
+        "rollout/response_length_clip_ratio",
+        "2025-08",
+        Text("answers longer than the limit: always 0", "超过上限的回答：恒为 0"),
+        "silent_cap",
+    ),
+    Known(
+        "trl",
+        "sampling/importance_sampling_ratio/mean",
+        "2026-09",
+        Text("the ratio of whole answers: a product over tokens", "整条回答的比值：对 token 连乘"),
+        "product",
+    ),
+    Known(
+        "trl",
+        "reward_std",
+        "2026-09",
+        Text("the spread inside groups or, in newer versions, of the batch", "组内标准差；较新版本是整批的"),
+    ),
+    Known(
+        "ms-swift",
+        "rewards/*/std",
+        "2026-09",
+        Text("the spread over the batch, while reward_std is inside groups", "整批的标准差，而 reward_std 是组内的"),
+    ),
+    Known(
+        "",
+        "actor/clip_fraction",
+        "2026-08",
+        Text("in RLinf a count over action dimensions, divided by samples", "RLinf 中按动作维度和分块计数再除以样本数"),
+    ),
+    Known(
+        "",
+        "actor/approx_kl",
+        "2026-08",
+        Text("in RLinf a sum over action dimensions and chunks", "RLinf 中按动作维度和分块求和"),
+    ),
+    *(Known("", key, "2026-09", Text(text, text)) for key, text in NOT_COMPARABLE.items()),
+)
 
 
 def known_here(run: Columns) -> list[Known]:
@@ -182,8 +243,10 @@ def _product(run: Columns) -> str:
 
 
 SHOWN: dict[str, Callable[[Columns], str]] = {
-    "varying_cap": _varying_cap, "silent_cap": _silent_cap, "product": _product,
-}  # fmt: skip
+    "varying_cap": _varying_cap,
+    "silent_cap": _silent_cap,
+    "product": _product,
+}
 """Test of a known meter on the log that has it: the numbers that show it, or ""."""
 
 

@@ -1,7 +1,7 @@
 """Rules as data: a causal place, the metrics it needs, what it explains, its words, and one small function.
 
-A rule is one file in `rules/`, called after its id. It holds the function under `@rule(...)`, `WORDS` in every
-language, and `fires` and `silent`: a log on which it must speak and the look-alike on which it must not. Nothing else
+A rule is one file in `rules/`, called after its id. It holds the function under `@rule(...)`, `WORDS` in both
+languages, and `fires` and `silent`: a log on which it must speak and the look-alike on which it must not. Nothing else
 names it: the folder is looked through, and the causal order, the words, the tests and `doctor --rules` follow.
 """
 
@@ -13,6 +13,7 @@ from typing import Literal
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Certainty, Change, Fact, Finding, Severity
+from anygrpo.spoken import Text
 
 Result = Finding | Iterable[Finding] | None
 Live = Literal["usual", "at_once", "patient", "never"]
@@ -37,7 +38,7 @@ class Rule:
         replaces: rules that say the same less exactly; dropped when this one weighs.
         live: beside a running loop: "at_once" from a single row, "patient" (the absence of something), "never".
         experiment: key of `experiments.EXPERIMENTS` that decides a suspicion of it; "" where none does.
-        words: language -> title, evidence, cause, prescription, principle, unlike, and "evidence:VARIANT" and so on.
+        words: title, evidence, cause, prescription, principle, unlike, and "evidence:VARIANT" and so on.
     """
 
     id: str
@@ -51,7 +52,7 @@ class Rule:
     live: Live
     check: Callable[[Columns], Result]
     experiment: str = ""
-    words: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    words: dict[str, Text] = field(default_factory=dict[str, Text])
 
     @property
     def place(self) -> tuple[int, int]:
@@ -87,7 +88,7 @@ def rule(
     assert stage in STAGES, f"{stage!r} is no stage of the causal order: {', '.join(STAGES)}"
 
     def register(check: Callable[[Columns], Result]) -> Callable[[Columns], Result]:
-        words: dict[str, dict[str, str]] = check.__globals__["WORDS"]
+        words: dict[str, Text] = check.__globals__["WORDS"]
         id = check.__name__
         RULES[id] = Rule(id, stage, order, certainty, needs, trend, explains, replaces, live, check, experiment, words)
         return check

@@ -10,6 +10,7 @@ from anygrpo.doctor.argument import Autopsy
 from anygrpo.doctor.arms import rates
 from anygrpo.doctor.claims import Answer, Claim
 from anygrpo.doctor.measured import measured
+from anygrpo.spoken import Text
 
 NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?"
 SENTENCE = re.compile(r"[^。！？!?\n；;]+")
@@ -64,8 +65,8 @@ def spoken(a: Autopsy, text: str) -> list[Claim]:
     return [*out, *rate_claims(text)]
 
 
-def claim(said: str, answer: Answer, en: str, zh: str) -> Claim:
-    return Claim(said if len(said) <= 80 else said[:79] + "…", answer, en, zh)
+def claim(said: str, answer: Answer, why: Text) -> Claim:
+    return Claim(said if len(said) <= 80 else said[:79] + "…", answer, why)
 
 
 def first_group(match: re.Match[str]) -> str:
@@ -81,8 +82,10 @@ def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
     return claim(
         said,
         "holds" if same else "fails",
-        f"the spread of the advantages over the queries leaves {live:g} groups with any",
-        f"由优势标准差与查询数推出：有信号的组是 {live:g} 个",
+        Text(
+            f"the spread of the advantages over the queries leaves {live:g} groups with any",
+            f"由优势标准差与查询数推出：有信号的组是 {live:g} 个",
+        ),
     )
 
 
@@ -94,7 +97,7 @@ def all_clamped(a: Autopsy, said: str) -> Claim | None:
         return None
     at = float(first_group(power)) if power else float(clamp or 0)
     edge = f"e^{at:g} = {math.exp(min(at, 700)):.8g}; {name} = {top.value:.8g}"
-    return claim(said, "holds" if clamp is not None and at == clamp else "fails", edge, edge.replace("; ", "；"))
+    return claim(said, "holds" if clamp is not None and at == clamp else "fails", Text(edge, edge.replace("; ", "；")))
 
 
 def nothing_clipped(a: Autopsy, said: str) -> Claim | None:
@@ -103,14 +106,17 @@ def nothing_clipped(a: Autopsy, said: str) -> Claim | None:
     if ratio is None or not all(p.search(said) for p in (CLIP, NONE, BLAMED)):
         return None
     if abs(ratio.value - 1) > max(1e-4, ratio.half):
-        en, zh = f"the mean ratio is {ratio.value:g}: how far single ratios go was not given", "没有给出单个比率的范围"
-        return claim(said, "open", en, f"平均比率为 {ratio.value:g}：{zh}")
+        head = Text(f"the mean ratio is {ratio.value:g}", f"平均比率为 {ratio.value:g}")
+        return claim(said, "open", head + Text(": how far single ratios go was not given", "：没有给出单个比率的范围"))
     return claim(
         said,
         "fails",
-        "the mean ratio is 1: with one update a rollout every ratio is 1 and nothing can be clipped; the gradient is"
-        " there all the same",
-        "平均比率是 1：每个 rollout 只更新一次时比率恒为 1，本来就不会裁剪；梯度照样存在",
+        Text(
+            "the mean ratio is 1: with one update a rollout every ratio is 1 and nothing can be clipped; the "
+            "gradient is"
+            " there all the same",
+            "平均比率是 1：每个 rollout 只更新一次时比率恒为 1，本来就不会裁剪；梯度照样存在",
+        ),
     )
 
 
@@ -120,13 +126,16 @@ def loss_is_zero(a: Autopsy, said: str) -> Claim | None:
     if loss is None or abs(loss.value) > 1e-2 or not LOSS.search(said) or not NOT_LEARNING.search(said):
         return None
     if spread is not None and spread.value <= 1e-9:
-        en, zh = "no reward varies, so no advantage and no gradient", "奖励没有差异，优势为 0，没有梯度"
-        return claim(said, "holds", en, zh)
+        none = Text("no reward varies, so no advantage and no gradient", "奖励没有差异，优势为 0，没有梯度")
+        return claim(said, "holds", none)
     return claim(
         said,
         "fails",
-        "on policy the loss is -mean(advantage) = 0 by construction; its gradient is not. Look at the gradient norm",
-        "同策略时损失等于负的平均优势，必然约为 0，而梯度不为 0；要看梯度范数",
+        Text(
+            "on policy the loss is -mean(advantage) = 0 by construction; its gradient is not. Look at the "
+            "gradient norm",
+            "同策略时损失等于负的平均优势，必然约为 0，而梯度不为 0；要看梯度范数",
+        ),
     )
 
 
@@ -139,8 +148,10 @@ def no_spread(a: Autopsy, said: str) -> Claim | None:
     return claim(
         said,
         "holds" if none else "fails",
-        f"reward std = {spread.value:g}: " + ("every advantage is 0" if none else "advantages are not all 0"),
-        f"奖励标准差 = {spread.value:g}：" + ("所有优势都是 0" if none else "优势不全为 0"),
+        Text(
+            f"reward std = {spread.value:g}: " + ("every advantage is 0" if none else "advantages are not all 0"),
+            f"奖励标准差 = {spread.value:g}：" + ("所有优势都是 0" if none else "优势不全为 0"),
+        ),
     )
 
 
@@ -151,9 +162,12 @@ def entropy_fell(a: Autopsy, said: str) -> Claim | None:
     return claim(
         said,
         "open",
-        "entropy that falls while the reward rises is learning; it is a collapse where the reward gains nothing after"
-        " it and more groups lose their spread: give both over the steps",
-        "奖励上升时熵下降是学习；之后奖励不再上升、无差异的组增多才是坍缩：需要这两条曲线",
+        Text(
+            "entropy that falls while the reward rises is learning; it is a collapse where the reward gains "
+            "nothing after"
+            " it and more groups lose their spread: give both over the steps",
+            "奖励上升时熵下降是学习；之后奖励不再上升、无差异的组增多才是坍缩：需要这两条曲线",
+        ),
     )
 
 
@@ -167,21 +181,27 @@ def sign_of_kl(a: Autopsy, said: str) -> Claim | None:
         return claim(
             said,
             "holds",
-            "r - 1 - log r (k3) and (log r)^2 / 2 (k2) are never negative",
-            "r − 1 − log r（k3）与 (log r)²/2（k2）不可能为负",
+            Text(
+                "r - 1 - log r (k3) and (log r)^2 / 2 (k2) are never negative",
+                "r − 1 − log r（k3）与 (log r)²/2（k2）不可能为负",
+            ),
         )
     if which == "k1":
         return claim(
             said,
             "fails",
-            "a mean of log-ratios (k1) over a few samples may be negative; only its expectation is not",
-            "对数概率比的样本均值（k1）可以为负，只有期望不为负",
+            Text(
+                "a mean of log-ratios (k1) over a few samples may be negative; only its expectation is not",
+                "对数概率比的样本均值（k1）可以为负，只有期望不为负",
+            ),
         )
     return claim(
         said,
         "open",
-        "a mean of log-ratios (k1) may be negative, k3 may not: say which was logged",
-        "k1（对数概率比的均值）可以为负，k3 不会：先说明用的是哪一种估计",
+        Text(
+            "a mean of log-ratios (k1) may be negative, k3 may not: say which was logged",
+            "k1（对数概率比的均值）可以为负，k3 不会：先说明用的是哪一种估计",
+        ),
     )
 
 
@@ -203,7 +223,7 @@ def of_a_group(a: Autopsy, said: str) -> Claim | None:
     fits = any(abs(value.value - x) <= value.half + 1e-6 for pair in both.values() for x in pair)
     en = "; ".join(f"std over {by}: {x:.4g}, {y:.4g}" for by, (x, y) in both.items())
     zh = "；".join(f"标准差除以 {by}：{x:.4g}、{y:.4g}" for by, (x, y) in both.items())
-    return claim(said, "holds" if fits else "fails", en, zh)
+    return claim(said, "holds" if fits else "fails", Text(en, zh))
 
 
 Check = Callable[[Autopsy, str], Claim | None]
@@ -233,7 +253,7 @@ def rate_claims(text: str) -> Iterator[Claim]:
     first, second = shares[::-1] if later or not better else shares
     asked, said = ASKED.search(text), f"{first:.4g} > {second:.4g}"
     if asked is None:
-        yield claim(said, "open", "on how many questions each was measured was not said", "没有说明各用了多少题")
+        yield claim(said, "open", Text("on how many questions each was measured was not said", "没有说明各用了多少题"))
         return
     n = int(asked[1].replace(",", ""))
     result = rates(first, second, n)
@@ -243,8 +263,10 @@ def rate_claims(text: str) -> Iterator[Claim]:
     yield claim(
         f"{said} ({n})",
         answer,
-        f"difference {result['difference']:+.4f}, 95% interval [{low:+.4f}, {high:+.4f}] on {n} questions"
-        + (f"; to show it takes {more} questions a side" if show else ""),
-        f"差 {result['difference']:+.4f}，{n} 题上的 95% 区间 [{low:+.4f}, {high:+.4f}]"
-        + (f"；要看出它每边需要 {more} 题" if show else ""),
+        Text(
+            f"difference {result['difference']:+.4f}, 95% interval [{low:+.4f}, {high:+.4f}] on {n} questions"
+            + (f"; to show it takes {more} questions a side" if show else ""),
+            f"差 {result['difference']:+.4f}，{n} 题上的 95% 区间 [{low:+.4f}, {high:+.4f}]"
+            + (f"；要看出它每边需要 {more} 题" if show else ""),
+        ),
     )

@@ -17,6 +17,7 @@ from typing import Any
 from anygrpo.doctor.log import CONTROL
 from anygrpo.doctor.samples import Sample
 from anygrpo.doctor.series import mean, std
+from anygrpo.spoken import say
 
 REFUSAL = re.compile(r"\bI (?:cannot|can't|am unable|won't)\b|as an AI|无法回答|抱歉，我|作为一个AI", re.I)
 GAMING = re.compile(
@@ -188,22 +189,23 @@ def truth_of(samples: list[Sample]) -> dict[str, float]:
 
 def text_of(found: Study, lang: str = "en") -> str:
     """The study as lines of text."""
-    zh = lang == "zh"
-    head = (
-        f"{found.answers} 条回答，{found.groups} 组；组内重复 {found.duplicates:.1%}"
-        if zh
-        else f"{found.answers} answers in {found.groups} groups; repeated inside a group: {found.duplicates:.1%}"
+    head = say(
+        f"{found.answers} answers in {found.groups} groups; repeated inside a group: {found.duplicates:.1%}",
+        f"{found.answers} 条回答，{found.groups} 组；组内重复 {found.duplicates:.1%}",
+        lang,
     )
     out = [head]
-    word = {"likely": "很可能" if zh else "likely", "ask": "需再测" if zh else "ask"}
+    word = {"likely": say("likely", "很可能", lang), "ask": say("ask", "需再测", lang)}
     for d in found.differences:
-        pair = f"高分 {d.high:.3g}，低分 {d.low:.3g}" if zh else f"high {d.high:.3g}, low {d.low:.3g}"
+        pair = say(f"high {d.high:.3g}, low {d.low:.3g}", f"高分 {d.high:.3g}，低分 {d.low:.3g}", lang)
         out.append(f"[{word[certainty(d.z)]}] {d.name}: {pair} ({d.z:+.1f} se)")
         out += [f"    > {q}" for q in d.quotes]
     for name, (a, b, z) in found.drifts.items():
-        out.append(f"[{word[certainty(z)]}] {'随时间' if zh else 'over time'}: {name} {a:.3g} -> {b:.3g} ({z:+.1f} se)")
+        out.append(
+            f"[{word[certainty(z)]}] {say('over time', '随时间', lang)}: {name} {a:.3g} -> {b:.3g} ({z:+.1f} se)"
+        )
     if found.against_truth:
         out.append(
-            ("对错各自的平均得分: " if zh else "mean score of right and wrong answers: ") + str(found.against_truth)
+            say("mean score of right and wrong answers: ", "对错各自的平均得分：", lang) + str(found.against_truth)
         )
     return "\n".join(out)

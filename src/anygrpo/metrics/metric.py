@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anygrpo.spoken import NOTHING, Text
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -13,21 +15,17 @@ class Metric:
         name: `area/what`; a family ends with "/".
         unit: "1" for pure numbers, "nats", "s", "tokens", "GB", "dB", ...
         normal: the normal range in words that name any dependence on dimension or settings.
-        normal_zh: the same in Chinese.
-        meaning, meaning_zh: one or two sentences.
+        meaning: one or two sentences.
         formula: how it is computed, in plain text.
-        act, act_zh: what to do outside the normal range.
+        act: what to do outside the normal range.
         low, high: the range as numbers where it is one.
     """
 
     name: str
     unit: str
-    meaning: str
-    meaning_zh: str
+    meaning: Text
     formula: str = ""
-    normal: str = ""
-    normal_zh: str = ""
-    act: str = ""
-    act_zh: str = ""
+    normal: Text = NOTHING
+    act: Text = NOTHING
     low: float | None = None
     high: float | None = None

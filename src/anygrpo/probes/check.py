@@ -19,6 +19,7 @@ from anygrpo.probes import attacks, cheats, conformance, groups, idle_settings, 
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 from anygrpo.train.build import new_run
 from anygrpo.train.run import Run
 
@@ -118,7 +119,7 @@ def _before_the_warm_up(outcome: Outcome, subject: Subject) -> Outcome:
     begin, model = subject.planned.begin, getattr(subject.run.recipe.policy, "model", None)
     if outcome.probe not in _OF_THE_WEIGHTS or outcome.status != "serious" or not begin or model:
         return outcome
-    cure = (
+    cure = Text(
         "the {before} steps of the stages before this one have not been taken here: train them, then check with "
         "policy.model = their run",
         "本阶段之前各阶段的 {before} 步在此尚未训练：先训练它们，再以 policy.model = 该运行 检查",
@@ -137,12 +138,12 @@ def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
     random_scorer = subject.outcomes.get("replay_parity")
     if name in _NEEDS_A_SCORER and random_scorer is not None and random_scorer.status == "serious":
         return not_applicable(
-            name, ("mend replay_parity first: scores are random", "先解决 replay_parity:打分是随机的")
+            name, Text("mend replay_parity first: scores are random", "先解决 replay_parity:打分是随机的")
         )
     try:
         return probe(subject)
     except Exception as error:
-        text = ("this probe failed: {error}", "该检查失败：{error}")
+        text = Text("this probe failed: {error}", "该检查失败：{error}")
         return Outcome(name, "serious", text, numbers={"error": f"{type(error).__name__}: {error}"})
 
 

@@ -16,6 +16,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.spoken import Text
 
 KIT = (
     "ratio_one", "replay_parity", "markov_bound", "z2", "time_slices", "state_restored", "reference_kl", "sampling",
@@ -31,7 +32,7 @@ def time_slices(subject: Subject) -> Outcome:
     rows = subject.everything()
     total = rows.old.shape[1]
     if total < 2:
-        return not_applicable("time_slices", ("a sample has one decision", "每个样本只有一个决策"))
+        return not_applicable("time_slices", Text("a sample has one decision", "每个样本只有一个决策"))
     samples = tree_map(lambda x: x.to(subject.device), rows.samples)
     with torch.no_grad():
         whole = subject.policy.evaluate(samples, slice(0, total)).log_probs
@@ -40,14 +41,14 @@ def time_slices(subject: Subject) -> Outcome:
     worst = float((whole - parts).abs()[rows.mask.to(whole.device)].max()) if bool(rows.mask.any()) else 0.0
     numbers = {"worst": worst, "limit": _CLOSE}
     if worst <= _CLOSE or not subject.exact:
-        text = ("in slices of time: {worst:.1e} apart", "按时间分片打分相差 {worst:.1e}")
+        text = Text("in slices of time: {worst:.1e} apart", "按时间分片打分相差 {worst:.1e}")
         return Outcome("time_slices", "ok" if worst <= _CLOSE else "warning", text, numbers=numbers)
-    text = (
+    text = Text(
         "scored in two slices of time, a log-prob differs by {worst:.3g}: a decision's score depends on which others "
         "are asked for",
         "分两段打分时对数概率相差 {worst:.3g}：一个决策的分数取决于同时请求了哪些决策",
     )
-    cure = ("score decision t from what came before t, whatever the slice", "决策 t 的分数只应取决于 t 之前的内容")
+    cure = Text("score decision t from what came before t, whatever the slice", "决策 t 的分数只应取决于 t 之前的内容")
     return Outcome("time_slices", "serious", text, cure, numbers, certainty="certain")
 
 
@@ -66,21 +67,21 @@ def state_restored(subject: Subject) -> Outcome:
     gap = float((subject.score(rows) - before).abs()[rows.mask].max()) if bool(rows.mask.any()) else 0.0
     numbers = {"gap": gap, "moved": moved}
     if gap > _CLOSE and subject.exact:
-        text = (
+        text = Text(
             "after weights were saved, moved and loaded, a log-prob differs by {gap:.3g}: something that scores is not "
             "among the trainable weights",
             "权重保存、移动、再加载之后对数概率相差 {gap:.3g}：参与打分的东西不在可训练权重之中",
         )
-        cure = (
+        cure = Text(
             "hold no copy or cast of the weights beside `trainable()`, or renew it when they change",
             "不要在 `trainable()` 之外另存权重副本，或在权重变化时更新它",
         )
         return Outcome("state_restored", "serious", text, cure, numbers, certainty="certain")
     if moved == 0.0:
-        text = ("moving the trainable weights changed no log-prob", "移动可训练权重后对数概率没有变化")
-        cure = ("let `trainable()` return the weights that score", "让 `trainable()` 返回真正参与打分的权重")
+        text = Text("moving the trainable weights changed no log-prob", "移动可训练权重后对数概率没有变化")
+        cure = Text("let `trainable()` return the weights that score", "让 `trainable()` 返回真正参与打分的权重")
         return Outcome("state_restored", "serious", text, cure, numbers, certainty="certain")
-    text = ("weights saved and loaded score as before ({gap:.1e})", "权重保存再加载后打分不变({gap:.1e})")
+    text = Text("weights saved and loaded score as before ({gap:.1e})", "权重保存再加载后打分不变({gap:.1e})")
     return Outcome("state_restored", "ok", text, numbers=numbers)
 
 

@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.normalisers import ADVANTAGES
-from anygrpo.core.outcome import Outcome, Text, not_applicable
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError
 from anygrpo.families import families, resolve
 from anygrpo.probes.subject import Subject
+from anygrpo.spoken import Text
 
 _ENOUGH_GROUPS, _MORE_ROLLOUTS = 32, 3
-_REPLAYED: Text = ("actions are replayed from storage", "动作来自存储")
+_REPLAYED: Text = Text("actions are replayed from storage", "动作来自存储")
 
 
 def sampling(subject: Subject) -> Outcome:
@@ -30,31 +31,35 @@ def sampling(subject: Subject) -> Outcome:
     same, fixed = _equal(first.samples, again.samples), _equal(first.samples, other.samples)
     numbers = {"same_seed_equal": same, "other_seed_equal": fixed}
     if fixed:
-        text = (
+        text = Text(
             "another seed gives the very same samples: nothing is explored",
             "换随机种子得到完全相同的样本：没有探索",
         )
-        cure = (
+        cure = Text(
             "sample at a temperature above 0, from a generator seeded with the given seed",
             "采样温度须大于 0，并用给定种子",
         )
         return Outcome("sampling", "serious", text, cure, numbers, certainty="certain")
     if not same:
-        text = (
+        text = Text(
             "the same seed gives different samples: a resumed run will differ",
             "同种子得到不同样本：续训不可复现",
         )
         return Outcome(
-            "sampling", "warning", text, ("draw from a generator seeded with `seed`", "用 seed 初始化生成器"), numbers
+            "sampling",
+            "warning",
+            text,
+            Text("draw from a generator seeded with `seed`", "用 seed 初始化生成器"),
+            numbers,
         )
-    text = ("same seed, same samples; another seed, others", "同种子同样本，换种子换样本")
+    text = Text("same seed, same samples; another seed, others", "同种子同样本，换种子换样本")
     return Outcome("sampling", "ok", text, numbers=numbers)
 
 
 def live_groups(subject: Subject) -> Outcome:
     """Share of groups with reward spread, before and after each filter of the stage."""
     if subject.stage.method != "grpo":
-        return not_applicable("live_groups", ("no advantages are compared in this stage", "该阶段不比较优势"))
+        return not_applicable("live_groups", Text("no advantages are compared in this stage", "该阶段不比较优势"))
     rollouts = _rollouts(subject)
     total = sum(r.shape[0] for r in rollouts)
     counts: dict[str, float] = {}
@@ -75,7 +80,7 @@ def live_groups(subject: Subject) -> Outcome:
         "all_worst": worst,
         "trail": ", ".join(f"{n.rsplit('/', 1)[-1]} {v:.0%}" for n, v in counts.items()),
     } | counts
-    text: Text = (
+    text: Text = Text(
         "{live:.0%} of {groups} groups have reward spread ({trail})",
         "{groups} 组中 {live:.0%} 有奖励差异({trail})",
     )
@@ -86,15 +91,17 @@ def live_groups(subject: Subject) -> Outcome:
 
 def _why_dead(numbers: dict[str, Any]) -> Text:
     if numbers["live"] >= 0.25:
-        return ("a filter removes the live groups: loosen it", "过滤器去掉了有差异的组：放宽它")
+        return Text("a filter removes the live groups: loosen it", "过滤器去掉了有差异的组：放宽它")
     if numbers["equal_outputs"] > 0.5:
-        return (
+        return Text(
             "the samples of a group are identical: raise the sampling temperature, check the seed of each sample",
             "同组样本完全相同：提高采样温度，检查每个样本的种子",
         )
     if numbers["all_best"] > numbers["all_worst"]:
-        return ("these prompts are mastered: harder ones, not another rate", "这些提示已掌握：换更难的，而不是调学习率")
-    return (
+        return Text(
+            "these prompts are mastered: harder ones, not another rate", "这些提示已掌握：换更难的，而不是调学习率"
+        )
+    return Text(
         "no sample succeeds: larger groups, easier prompts first, a reward that grades failures, "
         "a supervised stage before",
         "没有样本成功：加大组、先易后难、给失败分级的奖励、先做监督阶段",
@@ -134,7 +141,7 @@ def components(subject: Subject) -> Outcome:
     """Reward components that are constant over every sample: they add an offset, not a signal."""
     parts, valid = subject.rollout.components, subject.rollout.valid
     if not parts or not bool(valid.any()):
-        return not_applicable("components", ("the reward has no named components", "奖励没有命名的成分"))
+        return not_applicable("components", Text("the reward has no named components", "奖励没有命名的成分"))
     rows = []
     for name, part in parts.items():
         x = part[valid & part.isfinite()].double()
@@ -145,10 +152,10 @@ def components(subject: Subject) -> Outcome:
     named = ", ".join(f"{r['component']} = {r['mean']:g}" for r in rows if r["component"] in dead)
     numbers = {"components": len(rows), "dead": named}
     if not dead:
-        text = ("all {components} reward components vary", "{components} 个奖励成分都有变化")
+        text = Text("all {components} reward components vary", "{components} 个奖励成分都有变化")
         return Outcome("components", "ok", text, numbers=numbers, rows=rows)
-    text = ("constant on every sample: {dead}", "在所有样本上为常数：{dead}")
-    cure = (
+    text = Text("constant on every sample: {dead}", "在所有样本上为常数：{dead}")
+    cure = Text(
         "unit-test it on a gold answer: "
         "an unreachable format (prompt does not ask for it, regex too strict), or an offset",
         "用标准答案单测：格式不可达（提示未要求、正则过严），或只是常数偏移",
@@ -163,7 +170,7 @@ def equivalent_settings(subject: Subject) -> Outcome:
     same direction, which Adam (whose steps do not depend on the gradient's scale) turns into the same first update.
     """
     if subject.stage.method != "grpo":
-        return not_applicable("equivalent_settings", ("no advantages in this stage", "该阶段没有优势"))
+        return not_applicable("equivalent_settings", Text("no advantages in this stage", "该阶段没有优势"))
     a = subject.stage.algorithm
     own = a.advantage if isinstance(a.advantage, str) else a.advantage.function  # or a user's
     mine = subject.prepared(subject.rollout).advantages.double()
@@ -176,13 +183,13 @@ def equivalent_settings(subject: Subject) -> Outcome:
         except ConfigError:
             continue  # this data has no components, or G is smaller than k
     if not bool(mine.any()):
-        return not_applicable("equivalent_settings", ("every advantage is 0 on this data", "此数据上优势全为 0"))
+        return not_applicable("equivalent_settings", Text("every advantage is 0 on this data", "此数据上优势全为 0"))
     rows = [{"setting": f"advantage = {n}", "to": own, "relation": _relation(mine, v)} for n, v in values.items()]
     rows += _of_families(subject)
     equal = [r["setting"] for r in rows if r["relation"] == "equal"]
     direction = [r["setting"] for r in rows if r["relation"] == "proportional"]
     numbers = {"advantage": own, "equal": ", ".join(equal) or "-", "direction": ", ".join(direction) or "-"}
-    text = (
+    text = Text(
         "on this data, advantage = {advantage} gives the same gradient as: {equal}; the same direction as: {direction}",
         "在此数据上，advantage = {advantage} 与以下设置梯度相同：{equal}；方向相同：{direction}",
     )
@@ -196,7 +203,7 @@ def sites(subject: Subject) -> Outcome:
         found = resolve(text)(subject) if text else None
         if found is not None:
             return Outcome("sites", **found)
-    return not_applicable("sites", ("this policy has no gates", "该策略没有门控"))
+    return not_applicable("sites", Text("this policy has no gates", "该策略没有门控"))
 
 
 def _relation(a: Tensor, b: Tensor) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.core.outcome import Outcome, Text, not_applicable
+from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import largest_beta
+from anygrpo.spoken import Text
 from anygrpo.train.measure import advantage_metrics
 
 _OUT_OF_REACH = 100.0
@@ -21,13 +22,13 @@ def no_effect(subject: Subject) -> Outcome:
     A setting that was left at its default is not held against the recipe.
     """
     if subject.stage.method != "grpo":
-        return not_applicable("no_effect", ("only GRPO stages have these terms", "只有 GRPO 阶段才有这些项"))
+        return not_applicable("no_effect", Text("only GRPO stages have these terms", "只有 GRPO 阶段才有这些项"))
     numbers: dict[str, Any] = {}
     found = [*_clip(subject, numbers), *_reference(subject), *_norm(subject, numbers), *_signs(subject, numbers)]
     if not found:
-        return Outcome("no_effect", "ok", ("every written term can act", "写出的各项都可能起作用"), numbers=numbers)
-    text = "; ".join(english for english, _ in found), ";".join(chinese for _, chinese in found)
-    cure = (
+        return Outcome("no_effect", "ok", Text("every written term can act", "写出的各项都可能起作用"), numbers=numbers)
+    text = Text("; ".join(one.en for one in found), "；".join(one.zh for one in found))
+    cure = Text(
         "take them out, or make them act: minibatches or epochs above 1 for a clip, beta above 0 for a KL",
         "删去它们，或让它们起作用：要裁剪，minibatches 或 epochs 需大于 1；要 KL,beta 需大于 0",
     )
@@ -42,7 +43,7 @@ def _clip(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
     written = a.model_fields_set & {"clip_low", "clip_high", "dual_clip"}
     if updates > 1 or late or not written:
         return []
-    return [(
+    return [Text(
         "the ratio clip: one update a rollout, so the ratio is 1 when the loss is taken",
         "比值裁剪：每个 rollout 只更新一次，计算损失时比值恒为 1",
     )]  # fmt: skip
@@ -52,7 +53,7 @@ def _reference(subject: Subject) -> list[Text]:
     a = subject.stage.algorithm
     if largest_beta(a) or not a.model_fields_set & {"beta", "kl", "kl_controller"}:
         return []
-    return [("a KL to the reference: beta = 0", "对参考策略的 KL:beta = 0")]
+    return [Text("a KL to the reference: beta = 0", "对参考策略的 KL:beta = 0")]
 
 
 def _norm(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
@@ -66,7 +67,7 @@ def _norm(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
     numbers["limit"] = limit
     if limit < _OUT_OF_REACH * numbers["norm"] or "grad_clip" not in subject.stage.optimizer.model_fields_set:
         return []
-    return [(
+    return [Text(
         "grad_clip = {limit:g}: the gradient's norm is {norm:.2g}",
         "grad_clip = {limit:g}：梯度范数为 {norm:.2g}",
     )]  # fmt: skip
@@ -77,7 +78,7 @@ def _signs(subject: Subject, numbers: dict[str, Any]) -> list[Text]:
     numbers["one_sign"] = share
     if share < _ONE_SIGN:
         return []
-    return [(
+    return [Text(
         "the comparison inside groups: in {one_sign:.0%} of them all advantages have one sign",
         "组内比较：{one_sign:.0%} 的组内优势同号",
     )]  # fmt: skip

@@ -12,6 +12,7 @@ from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.rollout import Batch
 from anygrpo.probes.rate import find_rate
 from anygrpo.probes.subject import Subject
+from anygrpo.spoken import Text
 from anygrpo.train.stages import Numbers
 
 _TERMS = {"policy": "lambda_pg", "supervised": "lambda_supervised", "consistency": "lambda_consistency",
@@ -50,24 +51,24 @@ def trainable(subject: Subject) -> Outcome:
 
 def _moves(numbers: dict[str, Any], rows: list[dict[str, Any]]) -> Outcome:
     if numbers["idle"] == numbers["tensors"]:
-        text = (
+        text = Text(
             "none of the {tensors} trainable tensors receives a gradient from the policy loss",
             "{tensors} 个可训练张量都没有从策略损失得到梯度",
         )
-        cure = (
+        cure = Text(
             "the graph is cut between weights and log-probs: detached log-probs, an adapter that is not active, "
             "requires_grad set on weights that the forward pass does not use",
             "权重与对数概率之间的计算图断开：对数概率被 detach、适配器未启用、前向未使用的权重设了 requires_grad",
         )
         return Outcome("trainable", "serious", text, cure, numbers, rows, "certain")
     if numbers["idle"]:
-        text = (
+        text = Text(
             "{idle} of {tensors} trainable tensors receive no gradient: {idle_names}",
             "{tensors} 个可训练张量中 {idle} 个没有梯度：{idle_names}",
         )
-        cure = ("freeze them, or find what keeps them out of the loss", "冻结它们，或查明为何不进入损失")
+        cure = Text("freeze them, or find what keeps them out of the loss", "冻结它们，或查明为何不进入损失")
         return Outcome("trainable", "warning", text, cure, numbers, rows)
-    text = (
+    text = Text(
         "{weights} weights in {tensors} tensors train ({share:.1%} of the module); two updates at {rate:.1e} move a "
         "module by at most {largest_move:.1e} of itself",
         "{tensors} 个张量共 {weights} 个权重可训练（占模块 {share:.1%}）；"
@@ -94,9 +95,9 @@ def gradient_terms(subject: Subject) -> Outcome:
     Measured after one update, since a KL to the starting policy has no gradient at the start.
     """
     if not len(subject.batch):
-        return not_applicable("gradient_terms", ("no group has reward spread here", "没有奖励有差异的组"))
+        return not_applicable("gradient_terms", Text("no group has reward spread here", "没有奖励有差异的组"))
     if subject.stage.method != "grpo":
-        return not_applicable("gradient_terms", ("this stage has one loss only", "该阶段只有一个损失"))
+        return not_applicable("gradient_terms", Text("this stage has one loss only", "该阶段只有一个损失"))
     active = [t for t, field in _TERMS.items() if getattr(subject.numbers, field)]
     with subject.untouched():
         updater = subject.updater()
@@ -118,27 +119,29 @@ def gradient_terms(subject: Subject) -> Outcome:
 
 def _pulls(numbers: dict[str, Any], norms: dict[str, float], rows: list[dict[str, Any]]) -> Outcome:
     if norms.get("policy") == 0:
-        text = (
+        text = Text(
             "the policy term is switched on and its gradient is exactly 0 ({terms})",
             "策略项已启用，但梯度恰为 0({terms})",
         )
-        cure = (
+        cure = Text(
             "advantages, log-probs or ratios are constant: see ratio_one, live_groups and trainable",
             "优势、对数概率或比值为常数：见 ratio_one、live_groups、trainable",
         )
         return Outcome("gradient_terms", "serious", text, cure, numbers, rows, "certain")
     if numbers["kl_share"] > 1:
-        text = (
+        text = Text(
             "after one update the KL gradient is already {kl_share:.2g} times the policy gradient ({terms})",
             "一次更新后 KL 梯度已是策略梯度的 {kl_share:.2g} 倍({terms})",
         )
-        cure = ("lower algorithm.beta ({beta:g}) to 0.001-0.01", "把 algorithm.beta({beta:g})降到 0.001-0.01")
+        cure = Text("lower algorithm.beta ({beta:g}) to 0.001-0.01", "把 algorithm.beta({beta:g})降到 0.001-0.01")
         return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
     if numbers["dead"]:
-        text = ("weighted terms without any gradient: {dead} ({terms})", "有权重却没有梯度的项：{dead}({terms})")
-        cure = ("find out why, or set the weight to 0", "查明原因，或把权重设为 0")
+        text = Text("weighted terms without any gradient: {dead} ({terms})", "有权重却没有梯度的项：{dead}({terms})")
+        cure = Text("find out why, or set the weight to 0", "查明原因，或把权重设为 0")
         return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
-    return Outcome("gradient_terms", "ok", ("gradient norms: {terms}", "梯度范数：{terms}"), numbers=numbers, rows=rows)
+    return Outcome(
+        "gradient_terms", "ok", Text("gradient norms: {terms}", "梯度范数：{terms}"), numbers=numbers, rows=rows
+    )
 
 
 def _gradient(subject: Subject, updater: Any, batch: Batch, term: str) -> Tensor:
@@ -164,10 +167,12 @@ def steering(subject: Subject) -> Outcome:
     """
     batch = subject.preference
     if subject.stage.method == "supervised":
-        return not_applicable("steering", ("a supervised stage has no advantages", "监督阶段没有优势"))
+        return not_applicable("steering", Text("a supervised stage has no advantages", "监督阶段没有优势"))
     rate = (subject.outcomes.get("learning_rate") or find_rate(subject)).numbers.get("recommended")
     if rate is None or not len(batch):
-        return not_applicable("steering", ("nothing moves the policy: see learning_rate", "策略不动：见 learning_rate"))
+        return not_applicable(
+            "steering", Text("nothing moves the policy: see learning_rate", "策略不动：见 learning_rate")
+        )
     with subject.untouched():
         updater = subject.updater()
         numbers = replace(subject.numbers, beta=0.0, entropy_coef=0.0, lambda_supervised=0.0, lambda_consistency=0.0)
@@ -179,16 +184,16 @@ def steering(subject: Subject) -> Outcome:
         end = _gap(subject, batch)
     values = {"gained": end - start, "rate": rate, "steps": _STEERING_STEPS}
     if end > start:
-        text = (
+        text = Text(
             "a made-up preference is followed: its log-odds rise by {gained:.2g} in {steps} updates at {rate:.1e}",
             "人为偏好得到遵循：{steps} 次更新（学习率 {rate:.1e}）后对数优势升高 {gained:.2g}",
         )
         return Outcome("steering", "ok", text, numbers=values)
-    text = (
+    text = Text(
         "a made-up preference is not followed: its log-odds change by {gained:.2g} in {steps} updates at {rate:.1e}",
         "人为偏好未被遵循：{steps} 次更新（学习率 {rate:.1e}）后对数优势变化 {gained:.2g}",
     )
-    cure = (
+    cure = Text(
         "a sign is wrong, or log-probs do not depend on the weights as the loss believes: see trainable and ratio_one",
         "符号有误，或对数概率与权重的关系不是损失所假定的：见 trainable 与 ratio_one",
     )

@@ -12,6 +12,7 @@ from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.core.task import Scores
 from anygrpo.errors import AnygrpoError
 from anygrpo.probes.subject import Subject
+from anygrpo.spoken import Text
 
 _AT_LEAST, _AT_MOST = 16, 32
 """Prompts whose stored answers are scored."""
@@ -24,11 +25,11 @@ def gold_and_wrong(subject: Subject) -> Outcome:
     try:
         actions, rewards = (s := subject.task.stored(prompts)).actions, s.rewards
     except AnygrpoError as error:
-        return not_applicable("gold_and_wrong", (f"no gold answers: {error.what}", f"没有标准答案：{error.what}"))
+        return not_applicable("gold_and_wrong", Text(f"no gold answers: {error.what}", f"没有标准答案：{error.what}"))
     kept = [p for p in range(len(prompts)) if actions[p]]
     if len(kept) < 2:
         return not_applicable(
-            "gold_and_wrong", ("fewer than two prompts have stored answers", "少于两个提示有存储的答案")
+            "gold_and_wrong", Text("fewer than two prompts have stored answers", "少于两个提示有存储的答案")
         )
     gold = [_best(actions[p], rewards[p] if rewards else None) for p in kept]
     cases: dict[str, list[Any]] = {"gold": gold, "wrong": [*gold[1:], gold[0]]}
@@ -55,21 +56,26 @@ def _compare(scored: dict[str, Scores], exact: bool) -> Outcome:
     numbers: dict[str, Any] = {"prompts": len(scored["gold"].rewards), "listing": listing} | mean
     rank = [name for name in ("wrong", "empty") if name in scored and _not_above(scored["gold"], scored[name], exact)]
     if "wrong" in rank:
-        text = (
+        text = Text(
             "gold answers are not rewarded above other prompts' answers: {listing} (mean of {prompts})",
             "标准答案的奖励不高于别题的答案：{listing}（{prompts} 题平均）",
         )
-        cure = (
+        cure = Text(
             "the reward's sign or its parsing is wrong: score one gold answer by hand",
             "奖励符号或解析有误：手工核对一个标准答案",
         )
         return Outcome("gold_and_wrong", "serious", text, cure, numbers, rows)
     if rank:
-        text = ("an empty answer earns as much as gold: {listing}", "空答案与标准答案同分：{listing}")
+        text = Text("an empty answer earns as much as gold: {listing}", "空答案与标准答案同分：{listing}")
         return Outcome(
-            "gold_and_wrong", "serious", text, ("make an empty answer earn nothing", "空答案不应得分"), numbers, rows
+            "gold_and_wrong",
+            "serious",
+            text,
+            Text("make an empty answer earn nothing", "空答案不应得分"),
+            numbers,
+            rows,
         )
-    text = ("mean reward of {prompts} answers: {listing}", "{prompts} 个答案的平均奖励：{listing}")
+    text = Text("mean reward of {prompts} answers: {listing}", "{prompts} 个答案的平均奖励：{listing}")
     return Outcome("gold_and_wrong", "ok", text, numbers=numbers, rows=rows)
 
 
@@ -83,8 +89,8 @@ def _not_above(gold: Scores, other: Scores, exact: bool) -> bool:
 
 
 def _raises(name: str, error: Exception) -> Outcome:
-    text = ("scoring {name} answers raises {error}", "给 {name} 答案打分时抛出 {error}")
-    cure = (
+    text = Text("scoring {name} answers raises {error}", "给 {name} 答案打分时抛出 {error}")
+    cure = Text(
         "a bad sample must be invalid data with a reason, never an exception",
         "坏样本应为带原因的无效数据，而不是异常",
     )
@@ -121,7 +127,7 @@ def repeatable_reward(subject: Subject) -> Outcome:
     """The same outputs scored twice, on fresh copies of the lists, and the seconds a sample takes."""
     answers = subject.answers
     if not subject.samples_itself:
-        return not_applicable("repeatable_reward", ("rewards are stored", "奖励来自存储"))
+        return not_applicable("repeatable_reward", Text("rewards are stored", "奖励来自存储"))
     began = time.perf_counter()
     first, second = (subject.task.score(list(answers.prompts), [list(r) for r in answers.outputs]) for _ in range(2))
     count = max(1, 2 * sum(map(len, answers.outputs)))
@@ -135,21 +141,23 @@ def repeatable_reward(subject: Subject) -> Outcome:
     reasons = sorted(set(subject.rollout.reasons.values()))
     numbers |= {"invalid": invalid, "reasons": "; ".join(reasons[:3])}
     if invalid > 0.05:
-        text = ("{invalid:.0%} of samples could not be scored: {reasons}", "{invalid:.0%} 的样本无法打分：{reasons}")
-        cure = ("mend the reward for these outputs", "修正对这些输出的打分")
+        text = Text(
+            "{invalid:.0%} of samples could not be scored: {reasons}", "{invalid:.0%} 的样本无法打分：{reasons}"
+        )
+        cure = Text("mend the reward for these outputs", "修正对这些输出的打分")
         return Outcome("repeatable_reward", "serious" if invalid > 0.5 else "warning", text, cure, numbers)
     if numbers["difference"] > 1e-6:
-        text = ("the same outputs scored twice differ by {difference:.3g}", "相同输出两次打分相差 {difference:.3g}")
-        cure = ("remove randomness and state from the reward, or average it", "去掉奖励中的随机性与状态，或取平均")
+        text = Text("the same outputs scored twice differ by {difference:.3g}", "相同输出两次打分相差 {difference:.3g}")
+        cure = Text("remove randomness and state from the reward, or average it", "去掉奖励中的随机性与状态，或取平均")
         return Outcome("repeatable_reward", "warning", text, cure, numbers, certainty="certain")
-    text = ("repeatable; {seconds:.2g} s a sample", "可重复；每样本 {seconds:.2g} 秒")
+    text = Text("repeatable; {seconds:.2g} s a sample", "可重复；每样本 {seconds:.2g} 秒")
     return Outcome("repeatable_reward", "ok", text, numbers=numbers)
 
 
 def truncation(subject: Subject) -> Outcome:
     """Samples cut off at the limit, and end tokens that count as decisions with nothing after them."""
     if not subject.samples_itself:
-        return not_applicable("truncation", ("actions are replayed from storage", "动作来自存储"))
+        return not_applicable("truncation", Text("actions are replayed from storage", "动作来自存储"))
     rollout = subject.rollout
     lengths = rollout.mask.sum(-1)
     cap = int(lengths.max()) if lengths.numel() else 0
@@ -162,20 +170,20 @@ def truncation(subject: Subject) -> Outcome:
     }
     numbers["after_end"] = _after_end(subject)
     if numbers["after_end"]:
-        text = ("{after_end} samples have decisions after an end token", "{after_end} 个样本在结束符之后还有决策")
-        cure = ("mask what follows the end token", "遮住结束符之后的部分")
+        text = Text("{after_end} samples have decisions after an end token", "{after_end} 个样本在结束符之后还有决策")
+        cure = Text("mask what follows the end token", "遮住结束符之后的部分")
         return Outcome("truncation", "serious", text, cure, numbers, certainty="certain")
     if cut <= 0.05:
-        text = (
+        text = Text(
             "{cut:.0%} cut off; mean length {mean:.1f}, longest {cap}",
             "{cut:.0%} 被截断；平均长度 {mean:.1f}，最长 {cap}",
         )
         return Outcome("truncation", "ok", text, numbers=numbers)
-    text = (
+    text = Text(
         "{cut:.0%} of samples are cut off at {cap} decisions before they end by themselves",
         "{cut:.0%} 的样本在 {cap} 个决策处被截断，未能自行结束",
     )
-    cure = (
+    cure = Text(
         "a larger limit (max_new_tokens), or name the end token that the model really uses (policy.eos), or mask cut "
         "samples (filter overlong_mask)",
         "加大上限(max_new_tokens)，或指明模型真正使用的结束符(policy.eos)，或遮掉截断样本（过滤器 overlong_mask）",

@@ -12,6 +12,7 @@ import torch
 from anygrpo.core.outcome import Outcome
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.probes.subject import Subject
+from anygrpo.spoken import Text
 from anygrpo.train.batches import Prepared, weigh
 from anygrpo.train.stages import at
 
@@ -50,7 +51,7 @@ def find_rate(subject: Subject, target: float = TARGET) -> Outcome:
     table = measure(subject, batch, held_out, sorted({*RATES, subject.rate} - {0.0}))
     best = rate_for(table, target)
     if best is None:
-        text = (
+        text = Text(
             "no rate up to {highest:g} moves the policy at all: no gradient reaches it",
             "直到 {highest:g} 的学习率都不能移动策略：没有梯度到达",
         )
@@ -73,24 +74,24 @@ def _verdict(subject: Subject, table: list[Moved], best: float, target: float, m
         "needed_random": math.ceil(0.01 / kl) if kl > 0 else math.inf,
     }  # fmt: skip
     rows = [m.as_row() for m in table]
-    cure = (
+    cure = Text(
         "optimizer.learning_rate = {recommended:.1e} moves {target:g} per update",
         "optimizer.learning_rate = {recommended:.1e} 每次更新移动 {target:g}",
     )
     if kl > _FAR or here.log_ratio > 5:
-        text = (
+        text = Text(
             "one update at {planned:.1e} moves the policy by KL {kl:.2g} (largest log-ratio {log_ratio:.2g}): too far",
             "学习率 {planned:.1e} 的一次更新使策略移动 KL {kl:.2g}（最大对数概率比 {log_ratio:.2g}）：过大",
         )
         return Outcome("learning_rate", "serious" if kl > _TOO_FAR else "warning", text, cure, numbers, rows)
     if reach < _VISIBLE:
-        text = (
+        text = Text(
             "at {planned:.1e} the {updates:.0f} planned updates reach KL {reach:.1e} even if all pull the same way: "
             "the policy cannot change visibly",
             "学习率 {planned:.1e} 时，计划的 {updates:.0f} 次更新即使方向一致也只达 KL {reach:.1e}：策略看不出变化",
         )
         return Outcome("learning_rate", "serious" if reach < _NOTHING else "warning", text, cure, numbers, rows)
-    text = (
+    text = Text(
         "one update at {planned:.1e} moves KL {kl:.1e}; KL 0.01 takes {needed_aligned} (aligned) to {needed_random} "
         "(random) of {updates:.0f} planned updates; {recommended:.1e} would move {target:g} per update",
         "学习率 {planned:.1e} 的一次更新移动 KL {kl:.1e}；达到 KL 0.01 需 {needed_aligned}（同向）至 "

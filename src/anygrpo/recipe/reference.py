@@ -112,7 +112,7 @@ def settings(table: str) -> list[Setting]:
     for name, field in section.model_fields.items():
         if table == "" and name in (*FIXED, "policy", "task", "stages"):
             continue
-        said = sentences.get(name) or (SETTINGS[name][0] if table == "algorithm" and name in SETTINGS else "")
+        said = sentences.get(name) or (SETTINGS[name].en if table == "algorithm" and name in SETTINGS else "")
         said = said or ("Which of these tables it is." if name == "kind" else "")
         default = field.get_default(call_default_factory=True)
         out.append(Setting(table, name, types[name], _shown(default), " ".join(said.split())))

@@ -19,6 +19,7 @@ from anygrpo.files import toml_table
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
+from anygrpo.spoken import table
 
 _FOOTER = "<footer>anygrpo doctor</footer>"
 _SHOWN, _LONGEST = 8, 600
@@ -54,7 +55,7 @@ def run_page(folder: Path, language: str = "en") -> str:
     """
     if not (folder / "metrics.jsonl").is_file():
         raise DataError(f"{folder} holds no run", "give the folder that contains metrics.jsonl")
-    words = WORDS[language]
+    words = table(WORDS, language)
     diagnosis = diagnose_log(read(str(folder)))
     with cut_at(_resumed_rows(folder)):
         body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)

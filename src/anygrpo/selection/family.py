@@ -1,6 +1,7 @@
 """What the selection family brings."""
 
 from anygrpo.families import Family, Kind
+from anygrpo.spoken import Text
 
 _HERE = "anygrpo.selection."
 _SETTINGS = _HERE + "settings:"
@@ -19,7 +20,12 @@ FAMILY = Family(
     cards=("anygrpo.selection.cards:CARDS",),
     metrics=("anygrpo.selection.metrics:METRICS",),
     probes={"equivalent_settings": "anygrpo.selection.probes:reward_modes"},
-    commands={"select": ("anygrpo.selection.commands", "generate and inspect stored demonstrations")},
+    commands={
+        "select": (
+            "anygrpo.selection.commands",
+            Text("generate and inspect stored demonstrations", "生成并查看存储的示例选择"),
+        )
+    },
     export="anygrpo.selection.export:export",
     apply="anygrpo.selection.apply:apply",
     load="anygrpo.selection.opening:opened",

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from anygrpo.spoken import say
+from anygrpo.spoken import Text, say
 
 
 class ProgressLine:
@@ -35,7 +35,7 @@ class ProgressLine:
         parts = [f"{row.get('stage', '')} {step}/{self.total}"]
         shown = {k: v for k, v in row.items() if k not in _UNLESS_ZERO or v}
         parts += [
-            say(*labels).format(*(row[k] for k in keys)) for keys, *labels in _PARTS if all(k in shown for k in keys)
+            label.said().format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in shown for k in keys)
         ]
         if "time/step" in row:
             parts.append(f"{row['time/step']:.1f}s")
@@ -52,16 +52,16 @@ class ProgressLine:
         self.file.flush()
 
 
-_PARTS: list[tuple[tuple[str, ...], str, str]] = [
-    (("reward/mean", "reward/std_within"), "reward {:.3f}±{:.3f}", "奖励 {:.3f}±{:.3f}"),
-    (("groups/live",), "live {:.0%}", "有信号的组 {:.0%}"),
-    (("invalid/share",), "invalid {:.0%}", "无效 {:.0%}"),
-    (("loss/supervised",), "sup {:.4f}", "监督损失 {:.4f}"),
-    (("kl/reference",), "kl {:.4f}", "KL {:.4f}"),
-    (("log_ratio/abs_max",), "|logratio| {:.2g}", "|对数概率比| {:.2g}"),
-    (("clip/low", "clip/high"), "clip {:.1%}/{:.1%}", "裁剪 {:.1%}/{:.1%}"),
-    (("entropy",), "H {:.2f}", "熵 {:.2f}"),
-    (("length/mean",), "len {:.1f}", "长度 {:.1f}"),
+_PARTS: list[tuple[tuple[str, ...], Text]] = [
+    (("reward/mean", "reward/std_within"), Text("reward {:.3f}±{:.3f}", "奖励 {:.3f}±{:.3f}")),
+    (("groups/live",), Text("live {:.0%}", "有信号的组 {:.0%}")),
+    (("invalid/share",), Text("invalid {:.0%}", "无效 {:.0%}")),
+    (("loss/supervised",), Text("sup {:.4f}", "监督损失 {:.4f}")),
+    (("kl/reference",), Text("kl {:.4f}", "KL {:.4f}")),
+    (("log_ratio/abs_max",), Text("|logratio| {:.2g}", "|对数概率比| {:.2g}")),
+    (("clip/low", "clip/high"), Text("clip {:.1%}/{:.1%}", "裁剪 {:.1%}/{:.1%}")),
+    (("entropy",), Text("H {:.2f}", "熵 {:.2f}")),
+    (("length/mean",), Text("len {:.1f}", "长度 {:.1f}")),
 ]
 _UNLESS_ZERO = ("invalid/share",)
 _HELD_OUT = ("eval/accuracy", "eval/reward", "eval/reward_se", "eval/psnr", "eval/ssim", "eval/matching")

@@ -85,7 +85,7 @@ def test_and_in_the_run(hackable):
         [Answer(said("noted: x"))] for _ in "ab"
     ]
     assert hackable.measure(prompts, outputs)["eval/environment_paid"] == 0.5
-    assert environment_paid.WORDS["zh"]["title"]
+    assert environment_paid.WORDS["title"].zh
 
 
 def test_an_honest_reward_is_not_named():

@@ -35,10 +35,7 @@ def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
         "open": list(run.inferred.open),
         "unknown_columns": list(run.unknown),
         "notes": list(run.notes),
-        "meters": [
-            {"column": k.column, "counts": k.counts_zh if lang == "zh" else k.counts, "seen": k.seen}
-            for k in known_here(run)
-        ],
+        "meters": [{"column": k.column, "counts": k.counts.said(lang), "seen": k.seen} for k in known_here(run)],
     }
 
 

@@ -31,7 +31,7 @@ def as_json(autopsy: Autopsy, source: str, lang: str = "en") -> dict[str, Any]:
         "given": {name: m.value for name, m in autopsy.given.items()},
         "unused": list(autopsy.unused),
         "claims": [
-            {"said": c.said, "answer": c.answer, "word": ANSWERS[lang][c.answer], "why": c.why(lang)}
+            {"said": c.said, "answer": c.answer, "word": ANSWERS[c.answer].said(lang), "why": c.why.said(lang)}
             for c in autopsy.claims
         ],
     }
@@ -68,7 +68,9 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
         console.print(Text(f"\n{words['claims']}", style="bold"))
     for claim in autopsy.claims:
         colour = {"holds": "green", "fails": "bold red", "open": "yellow"}[claim.answer]
-        line = Text.assemble((f"  {ANSWERS[lang][claim.answer]}", colour), f"  {claim.said} — {claim.why(lang)}")
+        line = Text.assemble(
+            (f"  {ANSWERS[claim.answer].said(lang)}", colour), f"  {claim.said} — {claim.why.said(lang)}"
+        )
         console.print(line)
     console.print(Text(f"\n{words['inferred']}", style="bold"))
     for name, value in inferred_text(autopsy, lang):
@@ -91,7 +93,7 @@ def page(autopsy: Autopsy, lang: str = "en") -> str:
         *(step(i, finding, lang) for i, finding in enumerate(autopsy.findings, 1)),
     ]
     if autopsy.claims:
-        rows = ((ANSWERS[lang][c.answer], c.said, c.why(lang)) for c in autopsy.claims)
+        rows = ((ANSWERS[c.answer].said(lang), c.said, c.why.said(lang)) for c in autopsy.claims)
         body = "".join(element("tr", "".join(element("td", escape(cell)) for cell in row)) for row in rows)
         out += [element("h2", escape(words["claims"])), element("table", body, "kv")]
     cells = (element("td", escape(name)) + element("td", escape(value)) for name, value in inferred_text(autopsy, lang))

@@ -6,37 +6,27 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, dull, flat
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Advantages are far too small",
-        "evidence": (
-            "The advantages' std is {now}. Normalised in live groups it would be near 1: at most {share:%} of them"
-            " carry a signal, or something scales it down."
-        ),
-        "evidence:shrunk": "The advantages' std fell from {first} to {now}.",
-        "cause": (
-            "A std floor or epsilon as large as the spread, ranks on ties, a later scaling, most groups filtered to"
-            " sameness."
-        ),
-        "prescription": (
-            "Log the live groups after each filter stage; then the floor and the epsilon against the rewards' own"
-            " spread."
-        ),
-        "principle": "z-scores have std near 1 whatever the reward",
-        "unlike": "Dr. GRPO, which is not normalised by design",
-    },
-    "zh": {
-        "title": "优势小得不正常",
-        "evidence": (
-            "优势的标准差是 {now}。在有效的组里归一化后应接近 1：最多只有 {share:%} 带有信号，或者后面又被缩小了。"
-        ),
-        "evidence:shrunk": "优势的标准差从 {first} 降到 {now}。",
-        "cause": "标准差下限或 epsilon 与差异一样大；并列名次；之后的缩放；过滤后组内都一样。",
-        "prescription": "记录每一级过滤之后有信号的组数；再把下限和 epsilon 与奖励自身的差异比较。",
-        "principle": "不论奖励如何，z 分数的标准差约为 1",
-        "unlike": "Dr. GRPO：它本来就不归一化",
-    },
+    "title": Text("Advantages are far too small", "优势小得不正常"),
+    "evidence": Text(
+        "The advantages' std is {now}. Normalised in live groups it would be near 1: at most {share:%} of them"
+        " carry a signal, or something scales it down.",
+        "优势的标准差是 {now}。在有效的组里归一化后应接近 1：最多只有 {share:%} 带有信号，或者后面又被缩小了。",
+    ),
+    "evidence:shrunk": Text("The advantages' std fell from {first} to {now}.", "优势的标准差从 {first} 降到 {now}。"),
+    "cause": Text(
+        "A std floor or epsilon as large as the spread, ranks on ties, a later scaling, most groups filtered to"
+        " sameness.",
+        "标准差下限或 epsilon 与差异一样大；并列名次；之后的缩放；过滤后组内都一样。",
+    ),
+    "prescription": Text(
+        "Log the live groups after each filter stage; then the floor and the epsilon against the rewards' own spread.",
+        "记录每一级过滤之后有信号的组数；再把下限和 epsilon 与奖励自身的差异比较。",
+    ),
+    "principle": Text("z-scores have std near 1 whatever the reward", "不论奖励如何，z 分数的标准差约为 1"),
+    "unlike": Text("Dr. GRPO, which is not normalised by design", "Dr. GRPO：它本来就不归一化"),
 }
 
 

@@ -8,6 +8,7 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, line, wiggle
+from anygrpo.spoken import Text
 
 AUXILIARY = re.compile(
     r"format|xml|tag|style|length|brevity|concise|lang|tone|polite|soft_|strict|bonus|repetition|penalt|markdown|json_valid|int_reward"
@@ -15,24 +16,18 @@ AUXILIARY = re.compile(
 
 
 WORDS = {
-    "en": {
-        "title": "Form improved, substance did not",
-        "evidence": "The reward gained {gain}: {aux} of it from {names}, {main} from {mains}.",
-        "cause": "Auxiliary terms are easier and as heavy as the goal.",
-        "prescription": (
-            "Gate them on the main term (format counts only if the answer is right), or drop them once they are learnt."
-        ),
-        "principle": "the gain split over the parts of the reward",
-        "unlike": "the first 50 rows, where form comes first",
-    },
-    "zh": {
-        "title": "形式变好了，内容没有",
-        "evidence": "奖励增加 {gain}：其中 {aux} 来自 {names}，{main} 来自 {mains}。",
-        "cause": "辅助项更容易，分量却和目标一样重。",
-        "prescription": "用主项做门（答案对了格式才算分），或学会之后去掉辅助项。",
-        "principle": "把收益拆到奖励的各个部分",
-        "unlike": "最初约 50 行：形式总是先学会",
-    },
+    "title": Text("Form improved, substance did not", "形式变好了，内容没有"),
+    "evidence": Text(
+        "The reward gained {gain}: {aux} of it from {names}, {main} from {mains}.",
+        "奖励增加 {gain}：其中 {aux} 来自 {names}，{main} 来自 {mains}。",
+    ),
+    "cause": Text("Auxiliary terms are easier and as heavy as the goal.", "辅助项更容易，分量却和目标一样重。"),
+    "prescription": Text(
+        "Gate them on the main term (format counts only if the answer is right), or drop them once they are learnt.",
+        "用主项做门（答案对了格式才算分），或学会之后去掉辅助项。",
+    ),
+    "principle": Text("the gain split over the parts of the reward", "把收益拆到奖励的各个部分"),
+    "unlike": Text("the first 50 rows, where form comes first", "最初约 50 行：形式总是先学会"),
 }
 
 

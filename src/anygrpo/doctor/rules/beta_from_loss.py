@@ -6,46 +6,41 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import loss_kl_slope
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "beta, read off the loss",
-        "evidence": "loss = {beta} x KL in {count} rows: beta = {beta}.",
-        "evidence:autopsy": (
-            "loss - policy loss = {rest}; divided by KL = {kl} that is {ratio}. Within the rounding of the printed"
-            " numbers: beta = {beta}."
-        ),
-        "evidence:agrees": (
-            "loss - policy loss = {rest}; divided by KL = {kl} that is {ratio}: the stated beta = {beta} within the"
-            " rounding of the printed numbers."
-        ),
-        "evidence:differs": (
-            "loss - policy loss = {rest}; divided by KL = {kl} that is {ratio}, but the stated beta is {beta}:"
-            " another term is in the loss, or another beta in force."
-        ),
-        "prescription:differs": "Compare the resolved configuration with what was written.",
-        "cause": "With advantages of mean 0 the value of the loss is the KL term alone.",
-        "prescription": "",
-        "principle": "mean advantage 0 leaves loss = beta KL",
-        "unlike": "token-normalised losses with unequal lengths, where it does not hold",
-    },
-    "zh": {
-        "title": "从损失读出的 beta",
-        "evidence": "{count} 行里 损失 = {beta} x KL：beta = {beta}。",
-        "evidence:autopsy": "总损失 - 策略损失 = {rest}；除以 KL = {kl} 得 {ratio}。在打印精度之内：beta = {beta}。",
-        "evidence:agrees": (
-            "总损失 - 策略损失 = {rest}；除以 KL = {kl} 得 {ratio}：在打印精度之内就是所写的 beta = {beta}。"
-        ),
-        "evidence:differs": (
-            "总损失 - 策略损失 = {rest}；除以 KL = {kl} 得 {ratio}，而所写的 beta 是"
-            " {beta}：损失里还有别的项，或实际生效的是另一个 beta。"
-        ),
-        "prescription:differs": "把解析后的配置与所写的配置对比。",
-        "cause": "优势均值为 0 时，损失的数值只剩 KL 项。",
-        "prescription": "",
-        "principle": "优势均值为 0，剩下 loss = beta KL",
-        "unlike": "长度不等的token归一化损失：此式不成立",
-    },
+    "title": Text("beta, read off the loss", "从损失读出的 beta"),
+    "evidence": Text(
+        "loss = {beta} x KL in {count} rows: beta = {beta}.", "{count} 行里 损失 = {beta} x KL：beta = {beta}。"
+    ),
+    "evidence:autopsy": Text(
+        "loss - policy loss = {rest}; divided by KL = {kl} that is {ratio}. Within the rounding of the printed"
+        " numbers: beta = {beta}.",
+        "总损失 - 策略损失 = {rest}；除以 KL = {kl} 得 {ratio}。在打印精度之内：beta = {beta}。",
+    ),
+    "evidence:agrees": Text(
+        "loss - policy loss = {rest}; divided by KL = {kl} that is {ratio}: the stated beta = {beta} within the"
+        " rounding of the printed numbers.",
+        "总损失 - 策略损失 = {rest}；除以 KL = {kl} 得 {ratio}：在打印精度之内就是所写的 beta = {beta}。",
+    ),
+    "evidence:differs": Text(
+        "loss - policy loss = {rest}; divided by KL = {kl} that is {ratio}, but the stated beta is {beta}:"
+        " another term is in the loss, or another beta in force.",
+        "总损失 - 策略损失 = {rest}；除以 KL = {kl} 得 {ratio}，而所写的 beta 是"
+        " {beta}：损失里还有别的项，或实际生效的是另一个 beta。",
+    ),
+    "prescription:differs": Text(
+        "Compare the resolved configuration with what was written.", "把解析后的配置与所写的配置对比。"
+    ),
+    "cause": Text(
+        "With advantages of mean 0 the value of the loss is the KL term alone.",
+        "优势均值为 0 时，损失的数值只剩 KL 项。",
+    ),
+    "prescription": Text("", ""),
+    "principle": Text("mean advantage 0 leaves loss = beta KL", "优势均值为 0，剩下 loss = beta KL"),
+    "unlike": Text(
+        "token-normalised losses with unequal lengths, where it does not hold", "长度不等的token归一化损失：此式不成立"
+    ),
 }
 
 

@@ -10,36 +10,33 @@ from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, Value, flat, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The policy's gradient ruins the network around its gates",
-        "evidence": (
-            "The reward fell from {first} to {last}: {ratio} times the spread inside a group at the start ({spread})."
-            " No choice among such draws costs that much, so what lies between gates and output has moved."
-        ),
-        "cause": "Gates whose gradient goes on into the features they read, with no loss that holds the body.",
-        "prescription": (
-            'Go back, then features = "detached" (or gate_features), or train the heads alone (policy.train), or hold'
-            " the body by lambda_supervised = 1. `anygrpo check` measures it before a run (body)."
-        ),
-        "principle": "with the rest fixed, a reward moves within what its draws reach",
-        "unlike": "prompts that became harder: their draws differ as little, but held-out quality stays",
-    },
-    "zh": {
-        "title": "策略梯度破坏了门控之外的网络",
-        "evidence": (
-            "奖励从 {first} 降到 {last}：是开始时组内标准差（{spread}）的 {ratio} 倍。在这样的抽样之间选择，"
-            "代价不会这么大，因此是门控与输出之间的权重变了。"
-        ),
-        "cause": "门控的梯度继续传入其读取的特征，而没有损失约束主体。",
-        "prescription": (
-            '退回，然后用 features = "detached"（或 gate_features），或只训练门控头（policy.train），或用 '
-            "lambda_supervised = 1 约束主体。`anygrpo check` 可在训练前测出（body）。"
-        ),
-        "principle": "其余固定时，奖励只能在抽样所及的范围内变化",
-        "unlike": "提示变难：抽样差异同样小，但留出质量不变",
-    },
+    "title": Text("The policy's gradient ruins the network around its gates", "策略梯度破坏了门控之外的网络"),
+    "evidence": Text(
+        "The reward fell from {first} to {last}: {ratio} times the spread inside a group at the start ({spread})."
+        " No choice among such draws costs that much, so what lies between gates and output has moved.",
+        "奖励从 {first} 降到 {last}：是开始时组内标准差（{spread}）的 {ratio} 倍。在这样的抽样之间选择，"
+        "代价不会这么大，因此是门控与输出之间的权重变了。",
+    ),
+    "cause": Text(
+        "Gates whose gradient goes on into the features they read, with no loss that holds the body.",
+        "门控的梯度继续传入其读取的特征，而没有损失约束主体。",
+    ),
+    "prescription": Text(
+        'Go back, then features = "detached" (or gate_features), or train the heads alone (policy.train), or hold'
+        " the body by lambda_supervised = 1. `anygrpo check` measures it before a run (body).",
+        '退回，然后用 features = "detached"（或 gate_features），或只训练门控头（policy.train），或用 '
+        "lambda_supervised = 1 约束主体。`anygrpo check` 可在训练前测出（body）。",
+    ),
+    "principle": Text(
+        "with the rest fixed, a reward moves within what its draws reach", "其余固定时，奖励只能在抽样所及的范围内变化"
+    ),
+    "unlike": Text(
+        "prompts that became harder: their draws differ as little, but held-out quality stays",
+        "提示变难：抽样差异同样小，但留出质量不变",
+    ),
 }
 FAR = 20.0
 """The worst of any number of draws that one meets lies within some five standard deviations of their mean."""

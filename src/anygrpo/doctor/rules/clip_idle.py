@@ -5,24 +5,23 @@ from __future__ import annotations
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Nothing is ever clipped",
-        "evidence": "{several} updates a batch and a clip fraction of 0 in {count} rows.",
-        "cause": "Old log-probs recomputed after each update, or taken from the wrong place.",
-        "prescription": "Take the old log-probs once, before the first update of a batch.",
-        "principle": "several updates move the ratio",
-        "unlike": "one update a batch, where the ratio is 1",
-    },
-    "zh": {
-        "title": "从来没有裁剪",
-        "evidence": "每批更新 {several} 次，而 {count} 行的裁剪比例都是 0。",
-        "cause": "每次更新后都重算了旧对数概率，或取错了地方。",
-        "prescription": "旧对数概率只在一批的第一次更新之前取一次。",
-        "principle": "多次更新会移动比值",
-        "unlike": "每批只更新一次：比值本来就是 1",
-    },
+    "title": Text("Nothing is ever clipped", "从来没有裁剪"),
+    "evidence": Text(
+        "{several} updates a batch and a clip fraction of 0 in {count} rows.",
+        "每批更新 {several} 次，而 {count} 行的裁剪比例都是 0。",
+    ),
+    "cause": Text(
+        "Old log-probs recomputed after each update, or taken from the wrong place.",
+        "每次更新后都重算了旧对数概率，或取错了地方。",
+    ),
+    "prescription": Text(
+        "Take the old log-probs once, before the first update of a batch.", "旧对数概率只在一批的第一次更新之前取一次。"
+    ),
+    "principle": Text("several updates move the ratio", "多次更新会移动比值"),
+    "unlike": Text("one update a batch, where the ratio is 1", "每批只更新一次：比值本来就是 1"),
 }
 
 

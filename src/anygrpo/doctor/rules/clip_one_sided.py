@@ -5,33 +5,29 @@ from __future__ import annotations
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Only one side is ever clipped",
-        "evidence": (
-            "{share:%} of the decisions are clipped at the {side} bound and {other:%} at the other. Updates move ratios"
-            " both ways; all of them on one side is a shift of the log-probs, or one bound is out of reach."
-        ),
-        "cause": (
-            "Old log-probs from another temperature or mask (all ratios shifted), or a bound set where it is never met."
-        ),
-        "prescription": "Compare old and new log-probs before the first update: their difference must be 0.",
-        "principle": "E[ratio] = 1: what rises is paid for by what falls",
-        "unlike": "a wider upper bound (clip-higher), which is still met at times",
-    },
-    "zh": {
-        "title": "只有一侧被裁剪",
-        "evidence": (
-            "{share:%} 的决策在 {side} 侧被裁剪，另一侧只有 {other:%}。更新会让比率向两边移动；全在一侧，说明"
-            "对数概率整体偏移，"
-            "或有一侧的界限根本碰不到。"
-        ),
-        "cause": "旧的对数概率用了别的温度或掩码（所有比率一起偏移），或某一侧的界限设得碰不到。",
-        "prescription": "在第一次更新之前比较新旧对数概率：差应为 0。",
-        "principle": "E[比率] = 1：有升必有降",
-        "unlike": "放宽上界（clip-higher）：有时仍会碰到",
-    },
+    "title": Text("Only one side is ever clipped", "只有一侧被裁剪"),
+    "evidence": Text(
+        "{share:%} of the decisions are clipped at the {side} bound and {other:%} at the other. Updates move ratios"
+        " both ways; all of them on one side is a shift of the log-probs, or one bound is out of reach.",
+        "{share:%} 的决策在 {side} 侧被裁剪，另一侧只有 {other:%}。更新会让比率向两边移动；全在一侧，说明"
+        "对数概率整体偏移，"
+        "或有一侧的界限根本碰不到。",
+    ),
+    "cause": Text(
+        "Old log-probs from another temperature or mask (all ratios shifted), or a bound set where it is never met.",
+        "旧的对数概率用了别的温度或掩码（所有比率一起偏移），或某一侧的界限设得碰不到。",
+    ),
+    "prescription": Text(
+        "Compare old and new log-probs before the first update: their difference must be 0.",
+        "在第一次更新之前比较新旧对数概率：差应为 0。",
+    ),
+    "principle": Text("E[ratio] = 1: what rises is paid for by what falls", "E[比率] = 1：有升必有降"),
+    "unlike": Text(
+        "a wider upper bound (clip-higher), which is still met at times", "放宽上界（clip-higher）：有时仍会碰到"
+    ),
 }
 
 

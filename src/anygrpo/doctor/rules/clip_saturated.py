@@ -11,49 +11,42 @@ from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean, paired
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Much is clipped",
-        "evidence": "{share:%} of the decisions are clipped in the second half.",
-        "title:narrow": "The clip range is so narrow that only the first update of a rollout counts",
-        "evidence:narrow": (
-            "The clip range is {range}, and {share:%} of the decisions are clipped in the second half: after the first"
-            " of {several} updates nearly every ratio is outside."
-        ),
-        "prescription:narrow": "A clip range of 0.1 to 0.3 for token ratios, or one update a rollout.",
-        "title:inside": "The clip range is so narrow that most of each update is cut off",
-        "prescription:inside": "A clip range of 0.1 to 0.3 for token ratios; only a sequence's (GSPO) is so narrow.",
-        "evidence:inside": (
-            "{share:%} of the decisions are clipped in the second half, and yet the ratios lie so near to 1 that the"
-            " clip range cannot be wider than {range} (the share beyond a distance is at most the mean square over its"
-            " square). Token ratios are usually clipped from 0.2 on."
-        ),
-        "cause": "Too many updates on one batch, or steps too large.",
-        "prescription": "Fewer updates a batch, or a smaller rate.",
-        "principle": "a clipped decision has no gradient",
-        "unlike": "clip fractions that sum over micro-batches",
-    },
-    "zh": {
-        "title": "被裁剪的太多",
-        "evidence": "后半程有 {share:%} 的决策被裁剪。",
-        "title:narrow": "裁剪范围太窄，每个 rollout 只有第一次更新起作用",
-        "evidence:narrow": (
-            "裁剪范围为 {range}，后半程有 {share:%} 的决策被裁剪："
-            "{several} 次更新中，第一次之后几乎所有比值都在范围外。"
-        ),
-        "prescription:narrow": "token 比值的裁剪范围取 0.1 到 0.3，或每个 rollout 只更新一次。",
-        "evidence:inside": (
-            "后半程有 {share:%} 的决策被裁剪，可是比值离 1 很近，裁剪范围不可能宽于 {range}"
-            "（超出某一距离的份额不大于均方除以该距离的平方）。token 比值通常从 0.2 起才裁剪。"
-        ),
-        "title:inside": "裁剪范围太窄，几乎所有更新都被裁掉",
-        "prescription:inside": "token 比值的裁剪范围取 0.1 到 0.3；整条序列的比值（GSPO）本来就该这么窄。",
-        "cause": "同一批数据更新太多次，或步子太大。",
-        "prescription": "每批少更新几次，或降低学习率。",
-        "principle": "被裁剪的决策没有梯度",
-        "unlike": "跨微批求和的裁剪比例",
-    },
+    "title": Text("Much is clipped", "被裁剪的太多"),
+    "evidence": Text("{share:%} of the decisions are clipped in the second half.", "后半程有 {share:%} 的决策被裁剪。"),
+    "title:narrow": Text(
+        "The clip range is so narrow that only the first update of a rollout counts",
+        "裁剪范围太窄，每个 rollout 只有第一次更新起作用",
+    ),
+    "evidence:narrow": Text(
+        "The clip range is {range}, and {share:%} of the decisions are clipped in the second half: after the first"
+        " of {several} updates nearly every ratio is outside.",
+        "裁剪范围为 {range}，后半程有 {share:%} 的决策被裁剪：{several} 次更新中，第一次之后几乎所有比值都在范围外。",
+    ),
+    "prescription:narrow": Text(
+        "A clip range of 0.1 to 0.3 for token ratios, or one update a rollout.",
+        "token 比值的裁剪范围取 0.1 到 0.3，或每个 rollout 只更新一次。",
+    ),
+    "title:inside": Text(
+        "The clip range is so narrow that most of each update is cut off", "裁剪范围太窄，几乎所有更新都被裁掉"
+    ),
+    "prescription:inside": Text(
+        "A clip range of 0.1 to 0.3 for token ratios; only a sequence's (GSPO) is so narrow.",
+        "token 比值的裁剪范围取 0.1 到 0.3；整条序列的比值（GSPO）本来就该这么窄。",
+    ),
+    "evidence:inside": Text(
+        "{share:%} of the decisions are clipped in the second half, and yet the ratios lie so near to 1 that the"
+        " clip range cannot be wider than {range} (the share beyond a distance is at most the mean square over its"
+        " square). Token ratios are usually clipped from 0.2 on.",
+        "后半程有 {share:%} 的决策被裁剪，可是比值离 1 很近，裁剪范围不可能宽于 {range}"
+        "（超出某一距离的份额不大于均方除以该距离的平方）。token 比值通常从 0.2 起才裁剪。",
+    ),
+    "cause": Text("Too many updates on one batch, or steps too large.", "同一批数据更新太多次，或步子太大。"),
+    "prescription": Text("Fewer updates a batch, or a smaller rate.", "每批少更新几次，或降低学习率。"),
+    "principle": Text("a clipped decision has no gradient", "被裁剪的决策没有梯度"),
+    "unlike": Text("clip fractions that sum over micro-batches", "跨微批求和的裁剪比例"),
 }
 
 

@@ -7,24 +7,15 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.synthetic import Case, healthy, wiggle
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The consistency loss rises",
-        "evidence": "{least} at its minimum, {now} now (p = {p}).",
-        "cause": "The other terms pull the features apart.",
-        "prescription": "Lower its weight or schedule it.",
-        "principle": "over its own minimum, p < .01",
-        "unlike": "features that grow in scale",
-    },
-    "zh": {
-        "title": "一致性损失在上升",
-        "evidence": "最低 {least}，现在 {now}（p = {p}）。",
-        "cause": "其他项把特征拉开了。",
-        "prescription": "降低它的权重，或随进度安排。",
-        "principle": "高于自身最小值，p < .01",
-        "unlike": "特征尺度变大",
-    },
+    "title": Text("The consistency loss rises", "一致性损失在上升"),
+    "evidence": Text("{least} at its minimum, {now} now (p = {p}).", "最低 {least}，现在 {now}（p = {p}）。"),
+    "cause": Text("The other terms pull the features apart.", "其他项把特征拉开了。"),
+    "prescription": Text("Lower its weight or schedule it.", "降低它的权重，或随进度安排。"),
+    "principle": Text("over its own minimum, p < .01", "高于自身最小值，p < .01"),
+    "unlike": Text("features that grow in scale", "特征尺度变大"),
 }
 
 

@@ -9,63 +9,50 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "All samples of a prompt get the same reward",
-        "evidence": (
-            "Within groups the reward's std is {within}, between prompts it is {between}; {dead:%} of the groups"
-            " have no spread. What the policy says does not change its score."
-        ),
-        "evidence:counted": (
-            "In all {count} rows every group is without spread: reward std 0, share of groups with equal rewards 1."
-            " With no difference inside a group every advantage is 0, and so is the policy's gradient."
-        ),
-        "evidence:all": "The reward is {value} in all {count} rows.",
-        "evidence:gates": (
-            "Within groups the reward's std is {within}, between prompts it is {between}; {dead:%} of the groups"
-            " have no spread. What the gates are does not change the score."
-        ),
-        "cause:gates": (
-            "The output does not depend on the gates that are sampled (or the weights behind them are 0, as at the"
-            " start), or the gates have collapsed: then the entropy has fallen."
-        ),
-        "prescription:gates": (
-            "Set the gates of one input to both ends of their range: outputs equal, sample other sites"
-            ' (policy.sites) or warm up with drawn gates (policy.supervised_gates = "sampled"); outputs unlike,'
-            " widen the gates (a lower policy.concentration, a smaller rate)."
-        ),
-        "cause": (
-            "The output is ignored, truncated or unparsed; a fixed seed or temperature 0; groups along the wrong axis."
-        ),
-        "prescription": "Print one group: prompts, texts, rewards. Texts equal: sampling. Texts differ: the reward.",
-        "principle": "no spread in a group, no advantage",
-        "unlike": "mastered groups, where prompts do not differ either",
-    },
-    "zh": {
-        "title": "同一提示的所有样本得分相同",
-        "evidence": (
-            "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。策略说什么都不影响得分。"
-        ),
-        "evidence:counted": (
-            "{count} 行里每一组的奖励都没有差异：标准差为 0，零方差组的比例为 1。组内没有差异，优势全为 0，策略的"
-            "梯度也为 0。"
-        ),
-        "evidence:all": "奖励在全部 {count} 行里都是 {value}。",
-        "evidence:gates": (
-            "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。门控取什么值都不影响得分。"
-        ),
-        "cause:gates": "输出不依赖被采样的门控（或其后的权重为 0，如训练刚开始时），或门控已坍缩：此时熵已下降。",
-        "prescription:gates": (
-            "对同一输入把门控设到取值范围的两端：输出相同，就换采样的位置（policy.sites），或用随机门控预热（"
-            "policy.supervised_gates"
-            ' = "sampled"）；输出不同，就放宽门控（更小的 policy.concentration、更小的学习率）。'
-        ),
-        "cause": "输出被忽略、被截断或没有解析；固定种子或温度为 0；分组的轴弄错。",
-        "prescription": "打印一组：提示、文本、奖励。文本相同是采样的问题，文本不同是奖励的问题。",
-        "principle": "组内没有差异就没有优势",
-        "unlike": "已掌握的组：那时提示之间也没有差别",
-    },
+    "title": Text("All samples of a prompt get the same reward", "同一提示的所有样本得分相同"),
+    "evidence": Text(
+        "Within groups the reward's std is {within}, between prompts it is {between}; {dead:%} of the groups"
+        " have no spread. What the policy says does not change its score.",
+        "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。策略说什么都不影响得分。",
+    ),
+    "evidence:counted": Text(
+        "In all {count} rows every group is without spread: reward std 0, share of groups with equal rewards 1."
+        " With no difference inside a group every advantage is 0, and so is the policy's gradient.",
+        "{count} 行里每一组的奖励都没有差异：标准差为 0，零方差组的比例为 1。组内没有差异，优势全为 0，策略的"
+        "梯度也为 0。",
+    ),
+    "evidence:all": Text("The reward is {value} in all {count} rows.", "奖励在全部 {count} 行里都是 {value}。"),
+    "evidence:gates": Text(
+        "Within groups the reward's std is {within}, between prompts it is {between}; {dead:%} of the groups"
+        " have no spread. What the gates are does not change the score.",
+        "组内奖励的标准差是 {within}，提示之间是 {between}；{dead:%} 的组没有差异。门控取什么值都不影响得分。",
+    ),
+    "cause:gates": Text(
+        "The output does not depend on the gates that are sampled (or the weights behind them are 0, as at the"
+        " start), or the gates have collapsed: then the entropy has fallen.",
+        "输出不依赖被采样的门控（或其后的权重为 0，如训练刚开始时），或门控已坍缩：此时熵已下降。",
+    ),
+    "prescription:gates": Text(
+        "Set the gates of one input to both ends of their range: outputs equal, sample other sites"
+        ' (policy.sites) or warm up with drawn gates (policy.supervised_gates = "sampled"); outputs unlike,'
+        " widen the gates (a lower policy.concentration, a smaller rate).",
+        "对同一输入把门控设到取值范围的两端：输出相同，就换采样的位置（policy.sites），或用随机门控预热（"
+        "policy.supervised_gates"
+        ' = "sampled"）；输出不同，就放宽门控（更小的 policy.concentration、更小的学习率）。',
+    ),
+    "cause": Text(
+        "The output is ignored, truncated or unparsed; a fixed seed or temperature 0; groups along the wrong axis.",
+        "输出被忽略、被截断或没有解析；固定种子或温度为 0；分组的轴弄错。",
+    ),
+    "prescription": Text(
+        "Print one group: prompts, texts, rewards. Texts equal: sampling. Texts differ: the reward.",
+        "打印一组：提示、文本、奖励。文本相同是采样的问题，文本不同是奖励的问题。",
+    ),
+    "principle": Text("no spread in a group, no advantage", "组内没有差异就没有优势"),
+    "unlike": Text("mastered groups, where prompts do not differ either", "已掌握的组：那时提示之间也没有差别"),
 }
 
 

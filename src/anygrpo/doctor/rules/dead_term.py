@@ -8,30 +8,32 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "A part of the reward never moves",
-        "evidence": "{count} of {of} parts are constant in every row: {names}.",
-        "evidence:floor": (
-            "{count} of {of} parts are constant in every row, at their floor: {names}. Nobody ever reaches them."
-        ),
-        "evidence:ceiling": "{count} of {of} parts are constant in every row: {names}. They are an offset.",
-        "cause": "A regular expression or prompt that never matches, a condition that always holds.",
-        "prescription": "Unit-test that reward on a gold answer. A constant adds nothing to any advantage.",
-        "principle": "a constant has no gradient",
-        "unlike": "a term that is saturated late, after it has taught something",
-    },
-    "zh": {
-        "title": "奖励有一部分从不变化",
-        "evidence": "{of} 个部分中有 {count} 个在每一行都是常数：{names}。",
-        "evidence:floor": "{of} 个部分中有 {count} 个在每一行都停在下限：{names}。从来没有人够到。",
-        "evidence:ceiling": "{of} 个部分中有 {count} 个在每一行都是常数：{names}。它只是一个偏移。",
-        "cause": "永远匹配不上的正则或提示；总是成立的条件。",
-        "prescription": "用标准答案给这项奖励写单元测试。常数对任何优势都没有贡献。",
-        "principle": "常数没有梯度",
-        "unlike": "教会了东西之后才饱和的项",
-    },
+    "title": Text("A part of the reward never moves", "奖励有一部分从不变化"),
+    "evidence": Text(
+        "{count} of {of} parts are constant in every row: {names}.",
+        "{of} 个部分中有 {count} 个在每一行都是常数：{names}。",
+    ),
+    "evidence:floor": Text(
+        "{count} of {of} parts are constant in every row, at their floor: {names}. Nobody ever reaches them.",
+        "{of} 个部分中有 {count} 个在每一行都停在下限：{names}。从来没有人够到。",
+    ),
+    "evidence:ceiling": Text(
+        "{count} of {of} parts are constant in every row: {names}. They are an offset.",
+        "{of} 个部分中有 {count} 个在每一行都是常数：{names}。它只是一个偏移。",
+    ),
+    "cause": Text(
+        "A regular expression or prompt that never matches, a condition that always holds.",
+        "永远匹配不上的正则或提示；总是成立的条件。",
+    ),
+    "prescription": Text(
+        "Unit-test that reward on a gold answer. A constant adds nothing to any advantage.",
+        "用标准答案给这项奖励写单元测试。常数对任何优势都没有贡献。",
+    ),
+    "principle": Text("a constant has no gradient", "常数没有梯度"),
+    "unlike": Text("a term that is saturated late, after it has taught something", "教会了东西之后才饱和的项"),
 }
 
 

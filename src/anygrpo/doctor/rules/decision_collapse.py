@@ -6,24 +6,21 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.sampling import clip_high
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Texts differ, answers do not",
-        "evidence": "Distinct answers fell from {first} to {answers}; distinct texts: {texts}.",
-        "cause": "All words lead to one guess.",
-        "prescription": "Measure diversity on answers; answer-level temperature, upper clip.",
-        "principle": "different words, one answer",
-        "unlike": "a prompt with one right answer that all have found",
-    },
-    "zh": {
-        "title": "文字各异，答案只有一个",
-        "evidence": "不同答案的比例从 {first} 降到 {answers}；不同文本：{texts}。",
-        "cause": "说法再多也通向同一个猜测。",
-        "prescription": "在答案层面衡量多样性；答案层面的温度；放宽裁剪上界。",
-        "principle": "说法不同，答案只有一个",
-        "unlike": "只有一个正确答案、且大家都找到了",
-    },
+    "title": Text("Texts differ, answers do not", "文字各异，答案只有一个"),
+    "evidence": Text(
+        "Distinct answers fell from {first} to {answers}; distinct texts: {texts}.",
+        "不同答案的比例从 {first} 降到 {answers}；不同文本：{texts}。",
+    ),
+    "cause": Text("All words lead to one guess.", "说法再多也通向同一个猜测。"),
+    "prescription": Text(
+        "Measure diversity on answers; answer-level temperature, upper clip.",
+        "在答案层面衡量多样性；答案层面的温度；放宽裁剪上界。",
+    ),
+    "principle": Text("different words, one answer", "说法不同，答案只有一个"),
+    "unlike": Text("a prompt with one right answer that all have found", "只有一个正确答案、且大家都找到了"),
 }
 
 

@@ -7,34 +7,26 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median, paired
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Difficulty of the prompt drowns the group's signal",
-        "evidence": "{share:%} of the groups have advantages of one sign.",
-        "evidence:bound": (
-            "The mean advantage is {mean} with a std of {std}: in {count} of {of} rows over nine in ten"
-            " samples have one"
-            " sign (Cantelli: at least m^2 / (m^2 + s^2), here {share:%}). With the group's own baseline the mean is 0."
-        ),
-        "cause": "Running (EMA) statistics over prompts in place of statistics of the group.",
-        "prescription": "Normalise inside the group.",
-        "principle": "running statistics mix prompts",
-        "unlike": "a batch of mastered prompts",
-    },
-    "zh": {
-        "title": "提示的难度淹没了组内信号",
-        "evidence": "{share:%} 的组里所有优势同号。",
-        "evidence:bound": (
-            "优势的均值是 {mean}，标准差 {std}：{of} 行中有 {count} 行九成以上的样本同号（坎泰利不等式：至少"
-            " m²/(m²+s²)，"
-            "此处为 {share:%}）。减去组均值后，均值应为 0。"
-        ),
-        "cause": "用了跨提示的滑动（EMA）统计，而不是组内统计。",
-        "prescription": "在组内做归一化。",
-        "principle": "滑动统计把提示混在一起",
-        "unlike": "恰好一批都已掌握的提示",
-    },
+    "title": Text("Difficulty of the prompt drowns the group's signal", "提示的难度淹没了组内信号"),
+    "evidence": Text("{share:%} of the groups have advantages of one sign.", "{share:%} 的组里所有优势同号。"),
+    "evidence:bound": Text(
+        "The mean advantage is {mean} with a std of {std}: in {count} of {of} rows over nine in ten"
+        " samples have one"
+        " sign (Cantelli: at least m^2 / (m^2 + s^2), here {share:%}). With the group's own baseline the mean is 0.",
+        "优势的均值是 {mean}，标准差 {std}：{of} 行中有 {count} 行九成以上的样本同号（坎泰利不等式：至少"
+        " m²/(m²+s²)，"
+        "此处为 {share:%}）。减去组均值后，均值应为 0。",
+    ),
+    "cause": Text(
+        "Running (EMA) statistics over prompts in place of statistics of the group.",
+        "用了跨提示的滑动（EMA）统计，而不是组内统计。",
+    ),
+    "prescription": Text("Normalise inside the group.", "在组内做归一化。"),
+    "principle": Text("running statistics mix prompts", "滑动统计把提示混在一起"),
+    "unlike": Text("a batch of mastered prompts", "恰好一批都已掌握的提示"),
 }
 
 

@@ -6,24 +6,27 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Groups that took too long were thrown away",
-        "evidence": "In {count} of {of} steps groups were older than the bound when finished: {total} in all.",
-        "cause": "Some prompts take longer (long answers, slow tools) than max_staleness updates do.",
-        "prescription": "A larger max_staleness, or less time for a tool and for a conversation.",
-        "principle": "what is left out for its age is not left out at random: long answers are learnt from less",
-        "unlike": "groups that a filter leaves out: they were on time",
-    },
-    "zh": {
-        "title": "耗时过长的组被丢弃",
-        "evidence": "{of} 步中有 {count} 步出现完成时已超过上限的组：共 {total} 组。",
-        "cause": "有些提示（长回答、慢工具）耗时超过 max_staleness 次更新。",
-        "prescription": "增大 max_staleness，或缩短工具与对话的时限。",
-        "principle": "因过旧而丢弃并非随机：长回答被学习得更少",
-        "unlike": "被过滤器去掉的组：它们是按时完成的",
-    },
+    "title": Text("Groups that took too long were thrown away", "耗时过长的组被丢弃"),
+    "evidence": Text(
+        "In {count} of {of} steps groups were older than the bound when finished: {total} in all.",
+        "{of} 步中有 {count} 步出现完成时已超过上限的组：共 {total} 组。",
+    ),
+    "cause": Text(
+        "Some prompts take longer (long answers, slow tools) than max_staleness updates do.",
+        "有些提示（长回答、慢工具）耗时超过 max_staleness 次更新。",
+    ),
+    "prescription": Text(
+        "A larger max_staleness, or less time for a tool and for a conversation.",
+        "增大 max_staleness，或缩短工具与对话的时限。",
+    ),
+    "principle": Text(
+        "what is left out for its age is not left out at random: long answers are learnt from less",
+        "因过旧而丢弃并非随机：长回答被学习得更少",
+    ),
+    "unlike": Text("groups that a filter leaves out: they were on time", "被过滤器去掉的组：它们是按时完成的"),
 }
 
 

@@ -12,38 +12,30 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, dull, evaluated, flat, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Entropy collapsed and nothing was gained since",
-        "evidence": (
-            "Entropy fell from {start} to {end}, below a tenth by row {row}; no gain after that, and dead groups"
-            " went from {dead_first:%} to {dead_last:%}."
-        ),
-        "evidence:alone": (
-            "Entropy fell from {start} to {end}, below a tenth by row {row}; the reward gained nothing after that. How"
-            " many groups are without spread was not logged: log it, it decides."
-        ),
-        "cause": "Upper clip too narrow for rare good answers, rate too high.",
-        "prescription": "Upper clip .28, temperature, KL-Cov or Clip-Cov.",
-        "principle": "sharpening that buys nothing",
-        "unlike": "healthy decay (.58 to .13 with validation doubling)",
-    },
-    "zh": {
-        "title": "熵坍缩，而且之后再无收益",
-        "evidence": (
-            "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后没有收益，无差异的组从 {dead_first:%} 增到"
-            " {dead_last:%}。"
-        ),
-        "evidence:alone": (
-            "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后奖励没有收益。"
-            "无差异的组有多少没有记录：请记录，由它判定。"
-        ),
-        "cause": "裁剪上界对少见的好答案太窄；学习率太大。",
-        "prescription": "裁剪上界取 .28；调温度；KL-Cov 或 Clip-Cov。",
-        "principle": "没有换来收益的尖锐化",
-        "unlike": "健康的下降（.58 到 .13，同时验证翻倍）",
-    },
+    "title": Text("Entropy collapsed and nothing was gained since", "熵坍缩，而且之后再无收益"),
+    "evidence": Text(
+        "Entropy fell from {start} to {end}, below a tenth by row {row}; no gain after that, and dead groups"
+        " went from {dead_first:%} to {dead_last:%}.",
+        "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后没有收益，无差异的组从 {dead_first:%} 增到"
+        " {dead_last:%}。",
+    ),
+    "evidence:alone": Text(
+        "Entropy fell from {start} to {end}, below a tenth by row {row}; the reward gained nothing after that. How"
+        " many groups are without spread was not logged: log it, it decides.",
+        "熵从 {start} 降到 {end}，在第 {row} 行低于十分之一；之后奖励没有收益。"
+        "无差异的组有多少没有记录：请记录，由它判定。",
+    ),
+    "cause": Text(
+        "Upper clip too narrow for rare good answers, rate too high.", "裁剪上界对少见的好答案太窄；学习率太大。"
+    ),
+    "prescription": Text(
+        "Upper clip .28, temperature, KL-Cov or Clip-Cov.", "裁剪上界取 .28；调温度；KL-Cov 或 Clip-Cov。"
+    ),
+    "principle": Text("sharpening that buys nothing", "没有换来收益的尖锐化"),
+    "unlike": Text("healthy decay (.58 to .13 with validation doubling)", "健康的下降（.58 到 .13，同时验证翻倍）"),
 }
 
 

@@ -9,53 +9,47 @@ from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean, median, paired
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The policy dissolves into noise",
-        "evidence": "Entropy rose from its minimum {least} to {now} while the reward went from {before} to {after}.",
-        "title:bonus": "The entropy bonus pulls harder than the reward",
-        "evidence:bonus": (
-            "With an entropy coefficient of {coef} the bonus had {first} times the gradient of the policy term at the"
-            " start, and {middle} times in the median of {count} measurements; the reward went from {before} to"
-            " {after}."
-        ),
-        "title:bonus_alone": "The entropy bonus pulls harder than the reward",
-        "evidence:bonus_alone": (
-            "The entropy term had {first} times the gradient of the policy term at the start, and {middle} times in the"
-            " median of {count} measurements, while the entropy rose; the reward went from {before} to {after}."
-        ),
-        "cause:bonus_alone": "An entropy coefficient made for another reward scale or reduction.",
-        "prescription:bonus_alone": "A coefficient of 0 to 0.01; it should move less than the reward does.",
-        "cause:bonus": "An entropy coefficient made for another reward scale or reduction.",
-        "prescription:bonus": "A coefficient of 0 to 0.01; it should move less than the reward does.",
-        "cause": "An entropy bonus, an upper clip too wide, off-policy noise.",
-        "prescription": "Entropy bonus off, upper clip down.",
-        "principle": "noise, not exploration",
-        "unlike": "exploration, which pays",
-    },
-    "zh": {
-        "title": "熵爆炸：策略趋于随机",
-        "evidence": "熵从最低的 {least} 升到 {now}，奖励从 {before} 变为 {after}。",
-        "title:bonus": "熵奖励的拉力大于奖励本身",
-        "evidence:bonus": (
-            "熵系数为 {coef}：开始时熵项梯度是策略项的 {first} 倍，{count} 次测量的中位数为 {middle} 倍；"
-            "奖励从 {before} 变为 {after}。"
-        ),
-        "title:bonus_alone": "熵奖励的拉力大于奖励本身",
-        "evidence:bonus_alone": (
-            "开始时熵项梯度是策略项的 {first} 倍，{count} 次测量的中位数为 {middle} 倍，而熵在上升；"
-            "奖励从 {before} 变为 {after}。"
-        ),
-        "cause:bonus_alone": "熵系数是按别的奖励尺度或归约方式定的。",
-        "prescription:bonus_alone": "系数取 0 到 0.01；它的作用应小于奖励。",
-        "cause:bonus": "熵系数是按别的奖励尺度或归约方式定的。",
-        "prescription:bonus": "系数取 0 到 0.01；它的作用应小于奖励。",
-        "cause": "熵奖励；裁剪上界太宽；异策略噪声。",
-        "prescription": "关掉熵奖励，收窄裁剪上界。",
-        "principle": "是噪声，不是探索",
-        "unlike": "有回报的探索",
-    },
+    "title": Text("The policy dissolves into noise", "熵爆炸：策略趋于随机"),
+    "evidence": Text(
+        "Entropy rose from its minimum {least} to {now} while the reward went from {before} to {after}.",
+        "熵从最低的 {least} 升到 {now}，奖励从 {before} 变为 {after}。",
+    ),
+    "title:bonus": Text("The entropy bonus pulls harder than the reward", "熵奖励的拉力大于奖励本身"),
+    "evidence:bonus": Text(
+        "With an entropy coefficient of {coef} the bonus had {first} times the gradient of the policy term at the"
+        " start, and {middle} times in the median of {count} measurements; the reward went from {before} to"
+        " {after}.",
+        "熵系数为 {coef}：开始时熵项梯度是策略项的 {first} 倍，{count} 次测量的中位数为 {middle} 倍；"
+        "奖励从 {before} 变为 {after}。",
+    ),
+    "title:bonus_alone": Text("The entropy bonus pulls harder than the reward", "熵奖励的拉力大于奖励本身"),
+    "evidence:bonus_alone": Text(
+        "The entropy term had {first} times the gradient of the policy term at the start, and {middle} times in the"
+        " median of {count} measurements, while the entropy rose; the reward went from {before} to {after}.",
+        "开始时熵项梯度是策略项的 {first} 倍，{count} 次测量的中位数为 {middle} 倍，而熵在上升；"
+        "奖励从 {before} 变为 {after}。",
+    ),
+    "cause:bonus_alone": Text(
+        "An entropy coefficient made for another reward scale or reduction.", "熵系数是按别的奖励尺度或归约方式定的。"
+    ),
+    "prescription:bonus_alone": Text(
+        "A coefficient of 0 to 0.01; it should move less than the reward does.",
+        "系数取 0 到 0.01；它的作用应小于奖励。",
+    ),
+    "cause:bonus": Text(
+        "An entropy coefficient made for another reward scale or reduction.", "熵系数是按别的奖励尺度或归约方式定的。"
+    ),
+    "prescription:bonus": Text(
+        "A coefficient of 0 to 0.01; it should move less than the reward does.",
+        "系数取 0 到 0.01；它的作用应小于奖励。",
+    ),
+    "cause": Text("An entropy bonus, an upper clip too wide, off-policy noise.", "熵奖励；裁剪上界太宽；异策略噪声。"),
+    "prescription": Text("Entropy bonus off, upper clip down.", "关掉熵奖励，收窄裁剪上界。"),
+    "principle": Text("noise, not exploration", "是噪声，不是探索"),
+    "unlike": Text("exploration, which pays", "有回报的探索"),
 }
 
 

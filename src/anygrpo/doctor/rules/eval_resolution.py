@@ -9,26 +9,22 @@ from anygrpo.doctor.evidence.progress import outcomes, rounding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.synthetic import Case, evaluated, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The evaluation cannot show this difference",
-        "evidence": (
-            "{name} changed by {claimed}; {n} questions can show {limit} (2 standard errors of a difference)."
-        ),
-        "cause": "Too few questions.",
-        "prescription": "Ask at least {needed} questions, or compare answers pairwise.",
-        "principle": "2 se of a difference of two rates: 2 sqrt(2 p (1-p) / n)",
-        "unlike": "paired comparison, which needs fewer",
-    },
-    "zh": {
-        "title": "评测显示不出这个差别",
-        "evidence": "{name} 变化 {claimed}；{n} 道题只能显示 {limit}（差的两个标准误）。",
-        "cause": "提示太少。",
-        "prescription": "至少用 {needed} 道题，或逐题配对比较。",
-        "principle": "两个比率之差的两个标准误：2 sqrt(2 p (1-p) / n)",
-        "unlike": "配对比较：需要的更少",
-    },
+    "title": Text("The evaluation cannot show this difference", "评测显示不出这个差别"),
+    "evidence": Text(
+        "{name} changed by {claimed}; {n} questions can show {limit} (2 standard errors of a difference).",
+        "{name} 变化 {claimed}；{n} 道题只能显示 {limit}（差的两个标准误）。",
+    ),
+    "cause": Text("Too few questions.", "提示太少。"),
+    "prescription": Text(
+        "Ask at least {needed} questions, or compare answers pairwise.", "至少用 {needed} 道题，或逐题配对比较。"
+    ),
+    "principle": Text(
+        "2 se of a difference of two rates: 2 sqrt(2 p (1-p) / n)", "两个比率之差的两个标准误：2 sqrt(2 p (1-p) / n)"
+    ),
+    "unlike": Text("paired comparison, which needs fewer", "配对比较：需要的更少"),
 }
 
 

@@ -7,30 +7,25 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean, median
 from anygrpo.doctor.synthetic import Case, spiky
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Gradient spikes that change the policy",
-        "evidence": (
-            "{count} rows above 10 times the rolling median (worst {worst}, median {middle}); after {followed} of"
-            " them reward or KL moved beyond noise."
-        ),
-        "cause": "Outlier batches without gradient clipping.",
-        "prescription": "Clip the gradient norm; lower the rate if spikes stay.",
-        "principle": "one batch out of proportion",
-        "unlike": "a small median absolute deviation: spikes with no consequence are not counted",
-    },
-    "zh": {
-        "title": "改变了策略的梯度尖峰",
-        "evidence": (
-            "{count} 行超过滚动中位数的 10 倍（最大 {worst}，中位数 {middle}）；其中 {followed} 次之后奖励或 KL"
-            " 的变化超出噪声。"
-        ),
-        "cause": "没有梯度裁剪，遇到离群批次。",
-        "prescription": "裁剪梯度范数；尖峰还在就降低学习率。",
-        "principle": "一个批次不成比例",
-        "unlike": "离散度本来就小：没有后果的尖峰不算",
-    },
+    "title": Text("Gradient spikes that change the policy", "改变了策略的梯度尖峰"),
+    "evidence": Text(
+        "{count} rows above 10 times the rolling median (worst {worst}, median {middle}); after {followed} of"
+        " them reward or KL moved beyond noise.",
+        "{count} 行超过滚动中位数的 10 倍（最大 {worst}，中位数 {middle}）；其中 {followed} 次之后奖励或 KL"
+        " 的变化超出噪声。",
+    ),
+    "cause": Text("Outlier batches without gradient clipping.", "没有梯度裁剪，遇到离群批次。"),
+    "prescription": Text(
+        "Clip the gradient norm; lower the rate if spikes stay.", "裁剪梯度范数；尖峰还在就降低学习率。"
+    ),
+    "principle": Text("one batch out of proportion", "一个批次不成比例"),
+    "unlike": Text(
+        "a small median absolute deviation: spikes with no consequence are not counted",
+        "离散度本来就小：没有后果的尖峰不算",
+    ),
 }
 
 

@@ -9,33 +9,26 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, paired
 from anygrpo.doctor.synthetic import Case, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Groups of one: there is no baseline",
-        "evidence": (
-            "In all {count} rows the advantages have the same maximum, minimum and mean as the scores (mean"
-            " advantage {advantage}, mean reward {reward}): nothing was subtracted."
-        ),
-        "cause": "One sample per prompt, or prompts that do not share an id, so that each sample is its own group.",
-        "prescription": (
-            "Sample at least 4, better 8 or 16, per prompt, and check that samples of one prompt carry the same"
-            " group id."
-        ),
-        "principle": "A = r - mean over one sample",
-        "unlike": "Dr. GRPO, which still subtracts the mean",
-    },
-    "zh": {
-        "title": "每组只有一个样本：没有基线",
-        "evidence": (
-            "在全部 {count} 行里，优势的最大、最小和均值都与分数相同（平均优势 {advantage}，平均奖励 {reward}）：什"
-            "么也没有减去。"
-        ),
-        "cause": "每个提示只采一个样本，或提示没有共同的编号，每个样本自成一组。",
-        "prescription": "每个提示至少采 4 个，最好 8 或 16 个，并确认同一提示的样本带有同一个组号。",
-        "principle": "只有一个样本时 A = r - 均值",
-        "unlike": "Dr. GRPO：它仍然减去均值",
-    },
+    "title": Text("Groups of one: there is no baseline", "每组只有一个样本：没有基线"),
+    "evidence": Text(
+        "In all {count} rows the advantages have the same maximum, minimum and mean as the scores (mean"
+        " advantage {advantage}, mean reward {reward}): nothing was subtracted.",
+        "在全部 {count} 行里，优势的最大、最小和均值都与分数相同（平均优势 {advantage}，平均奖励 {reward}）：什"
+        "么也没有减去。",
+    ),
+    "cause": Text(
+        "One sample per prompt, or prompts that do not share an id, so that each sample is its own group.",
+        "每个提示只采一个样本，或提示没有共同的编号，每个样本自成一组。",
+    ),
+    "prescription": Text(
+        "Sample at least 4, better 8 or 16, per prompt, and check that samples of one prompt carry the same group id.",
+        "每个提示至少采 4 个，最好 8 或 16 个，并确认同一提示的样本带有同一个组号。",
+    ),
+    "principle": Text("A = r - mean over one sample", "只有一个样本时 A = r - 均值"),
+    "unlike": Text("Dr. GRPO, which still subtracts the mean", "Dr. GRPO：它仍然减去均值"),
 }
 
 

@@ -7,60 +7,49 @@ from anygrpo.doctor.evidence.advantages import bound, group_from_bound, largest_
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.synthetic import Case, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The group size, read off the advantages",
-        "title:above": "The advantages break the bound of their normaliser",
-        "evidence": (
-            "The largest |advantage| is {top} = (G-1)/sqrt(G) for G = {group}, reached in {count} rows: group std,"
-            " unbiased."
-        ),
-        "evidence:above": (
-            "The largest |advantage| is {top}; with a group of {group} and its own unbiased std it cannot pass {limit}."
-        ),
-        "evidence:loss": (
-            "With every ratio at the clamp R, samples with A > 0 are clipped to a negligible 1 + eps and the others"
-            " give R |A|: policy loss / R = mean of |A| over A < 0, taken over all samples = {share}. A group of G"
-            " = {group} with {convention} std gives exactly that ({wins} of {group} above the mean): G = {group},"
-            " {convention} convention. Larger groups reach this value only with other reward patterns ({others}"
-            " sizes up to 64)."
-        ),
-        "evidence:averaged": (
-            "The logged maximum {top} is averaged the same way: {top} / {std} = {per} is the largest z-score of a"
-            " typical live group, which takes a group of at least {group}."
-        ),
-        "evidence:maximum": "The largest advantage {top} = (G-1)/sqrt(G) for G = {group}: group std, unbiased.",
-        "cause": "A bound of any z-score.",
-        "prescription": "",
-        "prescription:above": (
-            "The normaliser is not what it claims: another axis, a biased std, or another group size."
-        ),
-        "principle": "|z| <= (G-1)/sqrt(G), Samuelson",
-        "unlike": "rank or centred advantages, which have other bounds",
-    },
-    "zh": {
-        "title": "从优势读出的组大小",
-        "title:above": "优势超出了归一化方式的界",
-        "evidence": "最大 |优势| 是 {top} = (G-1)/sqrt(G)，G = {group}，共 {count} 行达到：组内无偏标准差。",
-        "evidence:above": "最大 |优势| 是 {top}；组大小为 {group}、用组内无偏标准差时不可能超过 {limit}。",
-        "evidence:loss": (
-            "所有比值都在钳制值 R 上时，A > 0 的样本被裁剪到可以忽略的 1 + eps，其余的贡献 R |A|：策略损失 / R ="
-            " 所有样本中 A < 0 部分的 |A| 均值 = {share}。组大小 G = {group}、{convention}"
-            " 标准差恰好给出这个值（{group} 个中 {wins} 个高于均值）：G = {group}，{convention} 约定（unbiased"
-            " 无偏，biased 有偏）。更大的组只有在别的奖励组合下才会碰到它（64 以内有 {others} 个）。"
-        ),
-        "evidence:averaged": (
-            "记录的最大值 {top} 也是这样平均的：{top} / {std} = {per}，就是一个典型有效组里最大的 z 分数，这至少需"
-            "要大小为 {group} 的组。"
-        ),
-        "evidence:maximum": "最大优势 {top} = (G-1)/sqrt(G)，G = {group}：组内无偏标准差。",
-        "cause": "这是任何 z 分数的界。",
-        "prescription": "",
-        "prescription:above": "归一化与其名称不符：轴不同、标准差有偏，或组大小不同。",
-        "principle": "|z| <= (G-1)/sqrt(G)（Samuelson）",
-        "unlike": "排名归一化优势或中心化优势：它们的界不同",
-    },
+    "title": Text("The group size, read off the advantages", "从优势读出的组大小"),
+    "title:above": Text("The advantages break the bound of their normaliser", "优势超出了归一化方式的界"),
+    "evidence": Text(
+        "The largest |advantage| is {top} = (G-1)/sqrt(G) for G = {group}, reached in {count} rows: group std,"
+        " unbiased.",
+        "最大 |优势| 是 {top} = (G-1)/sqrt(G)，G = {group}，共 {count} 行达到：组内无偏标准差。",
+    ),
+    "evidence:above": Text(
+        "The largest |advantage| is {top}; with a group of {group} and its own unbiased std it cannot pass {limit}.",
+        "最大 |优势| 是 {top}；组大小为 {group}、用组内无偏标准差时不可能超过 {limit}。",
+    ),
+    "evidence:loss": Text(
+        "With every ratio at the clamp R, samples with A > 0 are clipped to a negligible 1 + eps and the others"
+        " give R |A|: policy loss / R = mean of |A| over A < 0, taken over all samples = {share}. A group of G"
+        " = {group} with {convention} std gives exactly that ({wins} of {group} above the mean): G = {group},"
+        " {convention} convention. Larger groups reach this value only with other reward patterns ({others}"
+        " sizes up to 64).",
+        "所有比值都在钳制值 R 上时，A > 0 的样本被裁剪到可以忽略的 1 + eps，其余的贡献 R |A|：策略损失 / R ="
+        " 所有样本中 A < 0 部分的 |A| 均值 = {share}。组大小 G = {group}、{convention}"
+        " 标准差恰好给出这个值（{group} 个中 {wins} 个高于均值）：G = {group}，{convention} 约定（unbiased"
+        " 无偏，biased 有偏）。更大的组只有在别的奖励组合下才会碰到它（64 以内有 {others} 个）。",
+    ),
+    "evidence:averaged": Text(
+        "The logged maximum {top} is averaged the same way: {top} / {std} = {per} is the largest z-score of a"
+        " typical live group, which takes a group of at least {group}.",
+        "记录的最大值 {top} 也是这样平均的：{top} / {std} = {per}，就是一个典型有效组里最大的 z 分数，这至少需"
+        "要大小为 {group} 的组。",
+    ),
+    "evidence:maximum": Text(
+        "The largest advantage {top} = (G-1)/sqrt(G) for G = {group}: group std, unbiased.",
+        "最大优势 {top} = (G-1)/sqrt(G)，G = {group}：组内无偏标准差。",
+    ),
+    "cause": Text("A bound of any z-score.", "这是任何 z 分数的界。"),
+    "prescription": Text("", ""),
+    "prescription:above": Text(
+        "The normaliser is not what it claims: another axis, a biased std, or another group size.",
+        "归一化与其名称不符：轴不同、标准差有偏，或组大小不同。",
+    ),
+    "principle": Text("|z| <= (G-1)/sqrt(G), Samuelson", "|z| <= (G-1)/sqrt(G)（Samuelson）"),
+    "unlike": Text("rank or centred advantages, which have other bounds", "排名归一化优势或中心化优势：它们的界不同"),
 }
 
 

@@ -9,31 +9,27 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, dull, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "KL ran away and bought no reward",
-        "evidence": (
-            "KL went from {early} early to {late} at the end; the reward gained {gain} (row noise {noise}, MDE {mde})."
-        ),
-        "cause": "Rate too high for this beta, no clipping, a reward that pays for drift.",
-        "prescription": (
-            "Rate divided by 3 to 10, beta times 5 (.01 to .05 mended a public run), and go back to the checkpoint"
-            " before the rise."
-        ),
-        "principle": "drift that buys no reward",
-        "unlike": "lone spikes; growth from near 0 that comes with reward",
-    },
-    "zh": {
-        "title": "KL 失控，却没有换来奖励",
-        "evidence": "KL 从早期的 {early} 涨到末尾的 {late}；奖励只增加 {gain}（逐行噪声 {noise}，MDE {mde}）。",
-        "cause": "学习率相对 beta 太大；没有裁剪；奖励在鼓励漂移。",
-        "prescription": (
-            "学习率除以 3 到 10，beta 乘以 5（某公开训练由 .01 改为 .05 后治好），并回到上涨之前的检查点。"
-        ),
-        "principle": "换不来奖励的漂移",
-        "unlike": "孤立的尖峰；从接近 0 开始、伴随奖励的正常增长",
-    },
+    "title": Text("KL ran away and bought no reward", "KL 失控，却没有换来奖励"),
+    "evidence": Text(
+        "KL went from {early} early to {late} at the end; the reward gained {gain} (row noise {noise}, MDE {mde}).",
+        "KL 从早期的 {early} 涨到末尾的 {late}；奖励只增加 {gain}（逐行噪声 {noise}，MDE {mde}）。",
+    ),
+    "cause": Text(
+        "Rate too high for this beta, no clipping, a reward that pays for drift.",
+        "学习率相对 beta 太大；没有裁剪；奖励在鼓励漂移。",
+    ),
+    "prescription": Text(
+        "Rate divided by 3 to 10, beta times 5 (.01 to .05 mended a public run), and go back to the checkpoint"
+        " before the rise.",
+        "学习率除以 3 到 10，beta 乘以 5（某公开训练由 .01 改为 .05 后治好），并回到上涨之前的检查点。",
+    ),
+    "principle": Text("drift that buys no reward", "换不来奖励的漂移"),
+    "unlike": Text(
+        "lone spikes; growth from near 0 that comes with reward", "孤立的尖峰；从接近 0 开始、伴随奖励的正常增长"
+    ),
 }
 
 

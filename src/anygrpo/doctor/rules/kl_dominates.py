@@ -8,29 +8,30 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median, paired
 from anygrpo.doctor.synthetic import Case, dull, flat
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The KL term holds the policy still",
-        "evidence": "The KL term's gradient is {ratio} times the policy term's (median of {count} rows).",
-        "evidence:held": (
-            "beta = {beta}, KL stands at {kl}, and the reward changed by {gain} (MDE {mde}) though advantages are"
-            " healthy."
-        ),
-        "cause": "beta too large; KL gradients of groups that have no advantage.",
-        "prescription": "beta of .001 to .01, and no KL gradient from dead groups.",
-        "principle": "the larger gradient decides the step",
-        "unlike": "a KL share of 90% of the loss value on policy, which says nothing",
-    },
-    "zh": {
-        "title": "KL 项把策略按住了",
-        "evidence": "KL 项的梯度是策略项的 {ratio} 倍（{count} 行的中位数）。",
-        "evidence:held": "beta = {beta}，KL 停在 {kl}，奖励变化 {gain}（MDE {mde}），而优势是健康的。",
-        "cause": "beta 太大；没有优势的组也在给 KL 梯度。",
-        "prescription": "beta 取 .001 到 .01，并且没有差异的组不给 KL 梯度。",
-        "principle": "更大的梯度决定这一步",
-        "unlike": "同策略时 KL 占损失数值的 90%：那说明不了什么",
-    },
+    "title": Text("The KL term holds the policy still", "KL 项把策略按住了"),
+    "evidence": Text(
+        "The KL term's gradient is {ratio} times the policy term's (median of {count} rows).",
+        "KL 项的梯度是策略项的 {ratio} 倍（{count} 行的中位数）。",
+    ),
+    "evidence:held": Text(
+        "beta = {beta}, KL stands at {kl}, and the reward changed by {gain} (MDE {mde}) though advantages are healthy.",
+        "beta = {beta}，KL 停在 {kl}，奖励变化 {gain}（MDE {mde}），而优势是健康的。",
+    ),
+    "cause": Text(
+        "beta too large; KL gradients of groups that have no advantage.", "beta 太大；没有优势的组也在给 KL 梯度。"
+    ),
+    "prescription": Text(
+        "beta of .001 to .01, and no KL gradient from dead groups.",
+        "beta 取 .001 到 .01，并且没有差异的组不给 KL 梯度。",
+    ),
+    "principle": Text("the larger gradient decides the step", "更大的梯度决定这一步"),
+    "unlike": Text(
+        "a KL share of 90% of the loss value on policy, which says nothing",
+        "同策略时 KL 占损失数值的 90%：那说明不了什么",
+    ),
 }
 
 

@@ -5,24 +5,17 @@ from __future__ import annotations
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, with_rows
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "There is no KL term",
-        "evidence": "KL is exactly 0 in all {count} rows.",
-        "cause": "beta is 0, or no reference was loaded.",
-        "prescription": "",
-        "principle": "a KL to a different policy is not 0 in every row",
-        "unlike": "a policy that does not move, whose KL is small and not 0",
-    },
-    "zh": {
-        "title": "没有 KL 项",
-        "evidence": "KL 在全部 {count} 行里恰好是 0。",
-        "cause": "beta 为 0，或没有加载参考模型。",
-        "prescription": "",
-        "principle": "对另一个策略的 KL 不会每行都是 0",
-        "unlike": "没有移动的策略：它的 KL 很小，但不是 0",
-    },
+    "title": Text("There is no KL term", "没有 KL 项"),
+    "evidence": Text("KL is exactly 0 in all {count} rows.", "KL 在全部 {count} 行里恰好是 0。"),
+    "cause": Text("beta is 0, or no reference was loaded.", "beta 为 0，或没有加载参考模型。"),
+    "prescription": Text("", ""),
+    "principle": Text("a KL to a different policy is not 0 in every row", "对另一个策略的 KL 不会每行都是 0"),
+    "unlike": Text(
+        "a policy that does not move, whose KL is small and not 0", "没有移动的策略：它的 KL 很小，但不是 0"
+    ),
 }
 
 

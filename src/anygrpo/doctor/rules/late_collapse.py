@@ -10,30 +10,25 @@ from anygrpo.doctor.evidence.progress import blocks, held_out_rose, moved, progr
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The run lost what it had learned",
-        "evidence": (
-            "The reward peaked at {peak} (rows {at}-{until}) and the last quarter lies at {last}: {sigmas} standard"
-            " errors ({width}) below, sustained."
-        ),
-        "cause": "Rate too high for this late a stage, entropy gone, drift without an anchor.",
-        "prescription": "Go back to the checkpoint of the peak and go on with half the rate.",
-        "principle": "own peak minus 3 noise sd, sustained",
-        "unlike": "noise around a plateau",
-    },
-    "zh": {
-        "title": "学到的东西又丢了",
-        "evidence": (
-            "奖励在第 {at}-{until} 行达到峰值 {peak}，最后四分之一在 {last}：低 {sigmas}"
-            " 个标准误（{width}），且持续如此。"
-        ),
-        "cause": "到了后期学习率仍太大；熵已耗尽；没有锚的漂移。",
-        "prescription": "回到峰值处的检查点，用一半的学习率继续。",
-        "principle": "低于自身峰值 3 个噪声标准差，且持续",
-        "unlike": "平台上的噪声",
-    },
+    "title": Text("The run lost what it had learned", "学到的东西又丢了"),
+    "evidence": Text(
+        "The reward peaked at {peak} (rows {at}-{until}) and the last quarter lies at {last}: {sigmas} standard"
+        " errors ({width}) below, sustained.",
+        "奖励在第 {at}-{until} 行达到峰值 {peak}，最后四分之一在 {last}：低 {sigmas} 个标准误（{width}），且持续如此。",
+    ),
+    "cause": Text(
+        "Rate too high for this late a stage, entropy gone, drift without an anchor.",
+        "到了后期学习率仍太大；熵已耗尽；没有锚的漂移。",
+    ),
+    "prescription": Text(
+        "Go back to the checkpoint of the peak and go on with half the rate.",
+        "回到峰值处的检查点，用一半的学习率继续。",
+    ),
+    "principle": Text("own peak minus 3 noise sd, sustained", "低于自身峰值 3 个噪声标准差，且持续"),
+    "unlike": Text("noise around a plateau", "平台上的噪声"),
 }
 
 

@@ -6,35 +6,30 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import held_out_rose, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, evaluated, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Answers shrank to a fraction",
-        "title:earned": "Answers became shorter, and earn it",
-        "evidence": (
-            "Mean length went from {first} to {last} ({ratio:%} of its start; reward {gain}) and no held-out result"
-            " confirms that it still works."
-        ),
-        "evidence:earned": (
-            "Mean length went from {first} to {last}, and held-out results or fewer cut-off answers speak for it."
-        ),
-        "cause": "A length penalty, a reward that a short guess can get, per-sequence averaging.",
-        "prescription": "Evaluate held-out accuracy; read samples; drop the length penalty.",
-        "prescription:earned": "",
-        "principle": "shorter than half its start",
-        "unlike": "conciseness that held-out results confirm",
-    },
-    "zh": {
-        "title": "回答缩短到一小截",
-        "title:earned": "回答变短，而且更好",
-        "evidence": "平均长度从 {first} 到 {last}（起点的 {ratio:%}；奖励变化 {gain}），没有留出评测证明它仍然有效。",
-        "evidence:earned": "平均长度从 {first} 到 {last}，留出评测或截断减少说明这是好事。",
-        "cause": "长度惩罚；短猜测也能拿到的奖励；按序列平均。",
-        "prescription": "测留出准确率；读样本；去掉长度惩罚。",
-        "prescription:earned": "",
-        "principle": "短于起点的一半",
-        "unlike": "有留出评测支持的简洁",
-    },
+    "title": Text("Answers shrank to a fraction", "回答缩短到一小截"),
+    "title:earned": Text("Answers became shorter, and earn it", "回答变短，而且更好"),
+    "evidence": Text(
+        "Mean length went from {first} to {last} ({ratio:%} of its start; reward {gain}) and no held-out result"
+        " confirms that it still works.",
+        "平均长度从 {first} 到 {last}（起点的 {ratio:%}；奖励变化 {gain}），没有留出评测证明它仍然有效。",
+    ),
+    "evidence:earned": Text(
+        "Mean length went from {first} to {last}, and held-out results or fewer cut-off answers speak for it.",
+        "平均长度从 {first} 到 {last}，留出评测或截断减少说明这是好事。",
+    ),
+    "cause": Text(
+        "A length penalty, a reward that a short guess can get, per-sequence averaging.",
+        "长度惩罚；短猜测也能拿到的奖励；按序列平均。",
+    ),
+    "prescription": Text(
+        "Evaluate held-out accuracy; read samples; drop the length penalty.", "测留出准确率；读样本；去掉长度惩罚。"
+    ),
+    "prescription:earned": Text("", ""),
+    "principle": Text("shorter than half its start", "短于起点的一半"),
+    "unlike": Text("conciseness that held-out results confirm", "有留出评测支持的简洁"),
 }
 
 

@@ -7,30 +7,29 @@ from anygrpo.doctor.evidence.progress import held_out_rose, progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, dull, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Answers grow without profit",
-        "title:earned": "Answers grow, and earn it",
-        "evidence": "Mean length went from {first} to {last} ({ratio} times) and the reward did not follow.",
-        "evidence:earned": "Mean length went from {first} to {last}, and reward or held-out results rose with it.",
-        "cause": "Per-sequence averaging favours long wrong answers; nothing punishes length.",
-        "prescription": "Token-mean or Dr. GRPO loss, a penalty near the limit.",
-        "prescription:earned": "",
-        "principle": "longer than 1.5 times its start",
-        "unlike": "earned reasoning",
-    },
-    "zh": {
-        "title": "回答变长却没有收益",
-        "title:earned": "回答变长，也换来了成绩",
-        "evidence": "平均长度从 {first} 到 {last}（{ratio} 倍），奖励没有跟上。",
-        "evidence:earned": "平均长度从 {first} 到 {last}，奖励或留出评测也随之上升。",
-        "cause": "按序列平均偏爱又长又错的回答；没有对长度的惩罚。",
-        "prescription": "用 token-mean 或 Dr. GRPO 损失，接近上限时加惩罚。",
-        "prescription:earned": "",
-        "principle": "长于起点的 1.5 倍",
-        "unlike": "换来成绩的推理",
-    },
+    "title": Text("Answers grow without profit", "回答变长却没有收益"),
+    "title:earned": Text("Answers grow, and earn it", "回答变长，也换来了成绩"),
+    "evidence": Text(
+        "Mean length went from {first} to {last} ({ratio} times) and the reward did not follow.",
+        "平均长度从 {first} 到 {last}（{ratio} 倍），奖励没有跟上。",
+    ),
+    "evidence:earned": Text(
+        "Mean length went from {first} to {last}, and reward or held-out results rose with it.",
+        "平均长度从 {first} 到 {last}，奖励或留出评测也随之上升。",
+    ),
+    "cause": Text(
+        "Per-sequence averaging favours long wrong answers; nothing punishes length.",
+        "按序列平均偏爱又长又错的回答；没有对长度的惩罚。",
+    ),
+    "prescription": Text(
+        "Token-mean or Dr. GRPO loss, a penalty near the limit.", "用 token-mean 或 Dr. GRPO 损失，接近上限时加惩罚。"
+    ),
+    "prescription:earned": Text("", ""),
+    "principle": Text("longer than 1.5 times its start", "长于起点的 1.5 倍"),
+    "unlike": Text("earned reasoning", "换来成绩的推理"),
 }
 
 

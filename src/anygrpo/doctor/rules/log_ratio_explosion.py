@@ -10,52 +10,73 @@ from anygrpo.doctor.evidence.groups import dead_share
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 TIERS = ((20.0, "stop", 1e-7, 2.0), (10.0, "high", 5e-7, 1.0), (5.0, "raised", 1e-6, 0.5))
 TIERS_CLIP = 0.2
 """The clip range of the decisions that the tiers are made for."""
 
 WORDS = {
-    "en": {
-        "title": "Log-ratios leave the safe range",
-        "evidence:raised": "max |log-ratio| = {worst} ({count} of {of} rows above 5).",
-        "evidence:high": "max |log-ratio| = {worst} ({count} of {of} rows above 10).",
-        "evidence:stop": "max |log-ratio| = {worst} ({count} of {of} rows above 20).",
-        "evidence:raised_mean": "mean ratios in {count} of {of} rows need a log-ratio above 5 ({worst} at least).",
-        "evidence:high_mean": "mean ratios in {count} of {of} rows need a log-ratio above 10 ({worst} at least).",
-        "evidence:stop_mean": "mean ratios in {count} of {of} rows need a log-ratio above 20 ({worst} at least).",
-        "evidence:raised_unit": "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 5 x {unit}).",
-        "evidence:high_unit": "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 10 x {unit}).",
-        "evidence:stop_unit": "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 20 x {unit}).",
-        "evidence": "max |log-ratio| = {worst}.",
-        "cause": "Steps too large, or samples too old. First exclude a scoring fault and sums over many dimensions.",
-        "prescription": "Lower the rate and raise the KL weight.",
-        "prescription:stop": "Stop, go back to the last healthy checkpoint, and go on slower.",
-        "prescription:stop_mean": "Stop, go back to the last healthy checkpoint, and go on slower.",
-        "prescription:stop_unit": "Stop, go back to the last healthy checkpoint, and go on slower.",
-        "principle": "max |log-ratio| per decision, to the behaviour policy: 5, 10, 20, made for a clip of 0.2",
-        "unlike": "summed log-probs of long samples: the tiers are per decision, to the behaviour policy",
-    },
-    "zh": {
-        "title": "对数概率比离开安全范围",
-        "evidence": "最大 |对数概率比| = {worst}。",
-        "evidence:raised_unit": "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 5 × {unit}）。",
-        "evidence:high_unit": "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 10 × {unit}）。",
-        "evidence:stop_unit": "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 20 × {unit}）。",
-        "evidence:raised": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 5）。",
-        "evidence:high": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 10）。",
-        "evidence:stop": "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 20）。",
-        "evidence:raised_mean": "{of} 行中 {count} 行的平均比值要求对数概率比超过 5（至少有一个 {worst}）。",
-        "evidence:high_mean": "{of} 行中 {count} 行的平均比值要求对数概率比超过 10（至少有一个 {worst}）。",
-        "evidence:stop_mean": "{of} 行中 {count} 行的平均比值要求对数概率比超过 20（至少有一个 {worst}）。",
-        "cause": "步子太大，或样本太旧。先排除打分故障和跨维求和。",
-        "prescription": "降低学习率，加大 KL 权重。",
-        "prescription:stop": "停下，回到最后一个健康的检查点，放慢再走。",
-        "prescription:stop_unit": "停下，回到最后一个健康的检查点，放慢再走。",
-        "prescription:stop_mean": "停下，回到最后一个健康的检查点，放慢再走。",
-        "principle": "每个决策、对行为策略的最大 |对数概率比|：5、10、20，以裁剪 0.2 为准",
-        "unlike": "长样本求和的对数概率：分级是按每个决策、对行为策略而言",
-    },
+    "title": Text("Log-ratios leave the safe range", "对数概率比离开安全范围"),
+    "evidence:raised": Text(
+        "max |log-ratio| = {worst} ({count} of {of} rows above 5).",
+        "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 5）。",
+    ),
+    "evidence:high": Text(
+        "max |log-ratio| = {worst} ({count} of {of} rows above 10).",
+        "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 10）。",
+    ),
+    "evidence:stop": Text(
+        "max |log-ratio| = {worst} ({count} of {of} rows above 20).",
+        "最大 |对数概率比| = {worst}（{of} 行中 {count} 行超过 20）。",
+    ),
+    "evidence:raised_mean": Text(
+        "mean ratios in {count} of {of} rows need a log-ratio above 5 ({worst} at least).",
+        "{of} 行中 {count} 行的平均比值要求对数概率比超过 5（至少有一个 {worst}）。",
+    ),
+    "evidence:high_mean": Text(
+        "mean ratios in {count} of {of} rows need a log-ratio above 10 ({worst} at least).",
+        "{of} 行中 {count} 行的平均比值要求对数概率比超过 10（至少有一个 {worst}）。",
+    ),
+    "evidence:stop_mean": Text(
+        "mean ratios in {count} of {of} rows need a log-ratio above 20 ({worst} at least).",
+        "{of} 行中 {count} 行的平均比值要求对数概率比超过 20（至少有一个 {worst}）。",
+    ),
+    "evidence:raised_unit": Text(
+        "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 5 x {unit}).",
+        "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 5 × {unit}）。",
+    ),
+    "evidence:high_unit": Text(
+        "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 10 x {unit}).",
+        "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 10 × {unit}）。",
+    ),
+    "evidence:stop_unit": Text(
+        "max |log-ratio| = {worst} x {unit} ({count} of {of} rows above 20 x {unit}).",
+        "最大 |对数概率比| = {worst} × {unit}（{of} 行中 {count} 行超过 20 × {unit}）。",
+    ),
+    "evidence": Text("max |log-ratio| = {worst}.", "最大 |对数概率比| = {worst}。"),
+    "cause": Text(
+        "Steps too large, or samples too old. First exclude a scoring fault and sums over many dimensions.",
+        "步子太大，或样本太旧。先排除打分故障和跨维求和。",
+    ),
+    "prescription": Text("Lower the rate and raise the KL weight.", "降低学习率，加大 KL 权重。"),
+    "prescription:stop": Text(
+        "Stop, go back to the last healthy checkpoint, and go on slower.", "停下，回到最后一个健康的检查点，放慢再走。"
+    ),
+    "prescription:stop_mean": Text(
+        "Stop, go back to the last healthy checkpoint, and go on slower.", "停下，回到最后一个健康的检查点，放慢再走。"
+    ),
+    "prescription:stop_unit": Text(
+        "Stop, go back to the last healthy checkpoint, and go on slower.", "停下，回到最后一个健康的检查点，放慢再走。"
+    ),
+    "principle": Text(
+        "max |log-ratio| per decision, to the behaviour policy: 5, 10, 20, made for a clip of 0.2",
+        "每个决策、对行为策略的最大 |对数概率比|：5、10、20，以裁剪 0.2 为准",
+    ),
+    "unlike": Text(
+        "summed log-probs of long samples: the tiers are per decision, to the behaviour policy",
+        "长样本求和的对数概率：分级是按每个决策、对行为策略而言",
+    ),
 }
 
 

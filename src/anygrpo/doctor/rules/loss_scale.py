@@ -8,33 +8,28 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, median
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The loss is far larger than its advantages and ratios allow",
-        "evidence": (
-            "{name} is {size} (median of {count} rows). A mean of ratio x advantage stays below {bound} with the ratios"
-            " and advantages of this log."
-        ),
-        "cause": "A sum in place of a mean (over dimensions, steps or tokens), raw rewards, or another term.",
-        "prescription": (
-            "Divide by what is summed over, or name the terms apart; log the largest advantage and ratio. The gradient"
-            " norm's limit hides the scale, and the KL's weight means nothing beside it."
-        ),
-        "principle": "|mean(ratio x A)| <= max ratio x max |A|",
-        "unlike": "a loss summed over tokens on purpose: its scale is the length",
-    },
-    "zh": {
-        "title": "损失远大于其优势与比值所能给出的值",
-        "evidence": "{name} 为 {size}（{count} 行的中位数）。按本日志的比值和优势，比值 × 优势的均值不会超过 {bound}。",
-        "cause": "用了求和而不是求平均（对维度、步或 token），奖励未归一化，或另有一项。",
-        "prescription": (
-            "除以求和的个数，或把各项分开记录；记录最大优势和最大比值。梯度范数上限掩盖了尺度，"
-            "KL 的权重在它旁边没有意义。"
-        ),
-        "principle": "|均值(比值 × A)| <= 最大比值 × 最大 |A|",
-        "unlike": "有意对 token 求和的损失：其尺度就是长度",
-    },
+    "title": Text("The loss is far larger than its advantages and ratios allow", "损失远大于其优势与比值所能给出的值"),
+    "evidence": Text(
+        "{name} is {size} (median of {count} rows). A mean of ratio x advantage stays below {bound} with the ratios"
+        " and advantages of this log.",
+        "{name} 为 {size}（{count} 行的中位数）。按本日志的比值和优势，比值 × 优势的均值不会超过 {bound}。",
+    ),
+    "cause": Text(
+        "A sum in place of a mean (over dimensions, steps or tokens), raw rewards, or another term.",
+        "用了求和而不是求平均（对维度、步或 token），奖励未归一化，或另有一项。",
+    ),
+    "prescription": Text(
+        "Divide by what is summed over, or name the terms apart; log the largest advantage and ratio. The gradient"
+        " norm's limit hides the scale, and the KL's weight means nothing beside it.",
+        "除以求和的个数，或把各项分开记录；记录最大优势和最大比值。梯度范数上限掩盖了尺度，KL 的权重在它旁边没有意义。",
+    ),
+    "principle": Text("|mean(ratio x A)| <= max ratio x max |A|", "|均值(比值 × A)| <= 最大比值 × 最大 |A|"),
+    "unlike": Text(
+        "a loss summed over tokens on purpose: its scale is the length", "有意对 token 求和的损失：其尺度就是长度"
+    ),
 }
 SLACK = 1000.0
 """Losses summed over a sample's tokens are this much larger than their mean, on purpose."""

@@ -6,30 +6,23 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, flat, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The loss is near 0, and that is no fault",
-        "evidence": (
-            "|loss| is {size} on average over {count} rows while the gradient norm is {grad}. With advantages of mean 0"
-            " and ratios of 1 the loss is 0 (plus beta x KL) whatever its gradient is."
-        ),
-        "cause": "As designed: a group's advantages add up to 0.",
-        "prescription": "Watch reward, KL and gradient norm; the loss says nothing here.",
-        "principle": "sum of A x 1 = 0, while sum of A x grad log p is not",
-        "unlike": "a gradient that is 0 too: then nothing is learned",
-    },
-    "zh": {
-        "title": "损失接近 0，这不是故障",
-        "evidence": (
-            "{count} 行里 |损失| 平均为 {size}，而梯度范数是 {grad}。优势均值为 0、比率为 1 时，损失的数值就是 0（加上"
-            " beta × KL），与梯度的大小无关。"
-        ),
-        "cause": "本来如此：组内优势之和为 0。",
-        "prescription": "看奖励、KL 和梯度范数；损失在这里说明不了什么。",
-        "principle": "Σ A × 1 = 0，而 Σ A × ∇log p 不为 0",
-        "unlike": "梯度也为 0：那才是没有在学",
-    },
+    "title": Text("The loss is near 0, and that is no fault", "损失接近 0，这不是故障"),
+    "evidence": Text(
+        "|loss| is {size} on average over {count} rows while the gradient norm is {grad}. With advantages of mean 0"
+        " and ratios of 1 the loss is 0 (plus beta x KL) whatever its gradient is.",
+        "{count} 行里 |损失| 平均为 {size}，而梯度范数是 {grad}。优势均值为 0、比率为 1 时，损失的数值就是 0（加上"
+        " beta × KL），与梯度的大小无关。",
+    ),
+    "cause": Text("As designed: a group's advantages add up to 0.", "本来如此：组内优势之和为 0。"),
+    "prescription": Text(
+        "Watch reward, KL and gradient norm; the loss says nothing here.",
+        "看奖励、KL 和梯度范数；损失在这里说明不了什么。",
+    ),
+    "principle": Text("sum of A x 1 = 0, while sum of A x grad log p is not", "Σ A × 1 = 0，而 Σ A × ∇log p 不为 0"),
+    "unlike": Text("a gradient that is 0 too: then nothing is learned", "梯度也为 0：那才是没有在学"),
 }
 
 

@@ -7,24 +7,21 @@ from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The policy starts almost deterministic",
-        "evidence": "Entropy is {start} in the first rows: samples of one prompt will be alike.",
-        "cause": "An over-tuned start, or a low temperature.",
-        "prescription": "An earlier checkpoint, a higher temperature, more diverse prompts.",
-        "principle": "no exploration, no spread in a group",
-        "unlike": "a short-answer task, where low entropy per token is natural",
-    },
-    "zh": {
-        "title": "策略一开始就几乎是确定的",
-        "evidence": "最初几行的熵只有 {start}：同一提示的样本会彼此相同。",
-        "cause": "起点训练过头，或温度太低。",
-        "prescription": "用更早的检查点、更高的温度、更多样的提示。",
-        "principle": "没有探索，组内就没有差异",
-        "unlike": "短答案任务：每个token的熵天然就低",
-    },
+    "title": Text("The policy starts almost deterministic", "策略一开始就几乎是确定的"),
+    "evidence": Text(
+        "Entropy is {start} in the first rows: samples of one prompt will be alike.",
+        "最初几行的熵只有 {start}：同一提示的样本会彼此相同。",
+    ),
+    "cause": Text("An over-tuned start, or a low temperature.", "起点训练过头，或温度太低。"),
+    "prescription": Text(
+        "An earlier checkpoint, a higher temperature, more diverse prompts.",
+        "用更早的检查点、更高的温度、更多样的提示。",
+    ),
+    "principle": Text("no exploration, no spread in a group", "没有探索，组内就没有差异"),
+    "unlike": Text("a short-answer task, where low entropy per token is natural", "短答案任务：每个token的熵天然就低"),
 }
 
 

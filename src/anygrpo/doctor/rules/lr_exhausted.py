@@ -9,27 +9,19 @@ from anygrpo.doctor.evidence.progress import blocks, progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Still rising when the rate ran out",
-        "evidence": (
-            "The rate ended at {end} (maximum {top}); the reward still rose from {third} in the third quarter to"
-            " {fourth} in the last."
-        ),
-        "cause": "The schedule was shorter than the task.",
-        "prescription": "A longer schedule.",
-        "principle": "a rate of 0 ends learning, not the task",
-        "unlike": "a plateau",
-    },
-    "zh": {
-        "title": "学习率用完时还在上升",
-        "evidence": "学习率最后是 {end}（最高 {top}）；奖励从第三个四分之一的 {third} 到最后的 {fourth} 仍在上升。",
-        "cause": "日程比任务短。",
-        "prescription": "更长的日程。",
-        "principle": "学习率为 0 结束的是学习，不是任务",
-        "unlike": "平台",
-    },
+    "title": Text("Still rising when the rate ran out", "学习率用完时还在上升"),
+    "evidence": Text(
+        "The rate ended at {end} (maximum {top}); the reward still rose from {third} in the third quarter to"
+        " {fourth} in the last.",
+        "学习率最后是 {end}（最高 {top}）；奖励从第三个四分之一的 {third} 到最后的 {fourth} 仍在上升。",
+    ),
+    "cause": Text("The schedule was shorter than the task.", "日程比任务短。"),
+    "prescription": Text("A longer schedule.", "更长的日程。"),
+    "principle": Text("a rate of 0 ends learning, not the task", "学习率为 0 结束的是学习，不是任务"),
+    "unlike": Text("a plateau", "平台"),
 }
 
 

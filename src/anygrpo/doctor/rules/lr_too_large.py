@@ -11,42 +11,31 @@ from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Steps too large from the start",
-        "evidence": (
-            "In the first third KL went {early}, {half}, {whole}: faster than linear, and the reward fell by {gain}"
-            " (MDE {mde}); also changed: {signs}."
-        ),
-        "title:leap": "The first updates are leaps",
-        "evidence:leap": (
-            "KL to the start is {early} in the first row and {whole} at most three rows later, while the entropy went"
-            " from {before} to {after}; then KL stays around {half}. So few updates of a sound run move a policy by"
-            " hundredths."
-        ),
-        "cause": "Learning rate.",
-        "prescription": "Learning rate divided by 5 to 10.",
-        "principle": "KL faster than linear in the first steps",
-        "unlike": "a sampler mismatch, which is there before the first update",
-    },
-    "zh": {
-        "title": "从一开始步子就太大",
-        "evidence": (
-            "前三分之一里 KL 依次为 {early}、{half}、{whole}：快于线性，而奖励变化 {gain}（MDE"
-            " {mde}）；同时突变的还有：{signs}。"
-        ),
-        "title:leap": "最初几次更新就是大跳",
-        "evidence:leap": (
-            "第一行对起点的 KL 为 {early}，最多三行之后已是 {whole}，熵从 {before} 变到 {after}；"
-            "之后 KL 停在 {half} 左右。"
-            "正常训练里这么几次更新只移动百分之几。"
-        ),
-        "cause": "学习率。",
-        "prescription": "学习率除以 5 到 10。",
-        "principle": "最初几步 KL 快于线性",
-        "unlike": "采样端与训练端不一致：那在第一次更新之前就有",
-    },
+    "title": Text("Steps too large from the start", "从一开始步子就太大"),
+    "evidence": Text(
+        "In the first third KL went {early}, {half}, {whole}: faster than linear, and the reward fell by {gain}"
+        " (MDE {mde}); also changed: {signs}.",
+        "前三分之一里 KL 依次为 {early}、{half}、{whole}：快于线性，而奖励变化 {gain}（MDE"
+        " {mde}）；同时突变的还有：{signs}。",
+    ),
+    "title:leap": Text("The first updates are leaps", "最初几次更新就是大跳"),
+    "evidence:leap": Text(
+        "KL to the start is {early} in the first row and {whole} at most three rows later, while the entropy went"
+        " from {before} to {after}; then KL stays around {half}. So few updates of a sound run move a policy by"
+        " hundredths.",
+        "第一行对起点的 KL 为 {early}，最多三行之后已是 {whole}，熵从 {before} 变到 {after}；"
+        "之后 KL 停在 {half} 左右。"
+        "正常训练里这么几次更新只移动百分之几。",
+    ),
+    "cause": Text("Learning rate.", "学习率。"),
+    "prescription": Text("Learning rate divided by 5 to 10.", "学习率除以 5 到 10。"),
+    "principle": Text("KL faster than linear in the first steps", "最初几步 KL 快于线性"),
+    "unlike": Text(
+        "a sampler mismatch, which is there before the first update", "采样端与训练端不一致：那在第一次更新之前就有"
+    ),
 }
 
 

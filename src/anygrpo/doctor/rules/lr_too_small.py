@@ -9,41 +9,36 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, dull, flat
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The policy has hardly moved",
-        "evidence": (
-            "After {updates} steps KL to the start is {kl}; the reward changed by {gain}, less than the {mde} this"
-            " log could have shown; peak rate {lr}. The gradient is there."
-        ),
-        "evidence:bound": (
-            "After {updates} steps KL to the start is {kl} a token. Over {length} tokens a policy so near to its start"
-            " can differ from it in mean reward by {most} at most (Pinsker); the reward changed by {gain}. Peak rate"
-            " {lr}. The gradient is there."
-        ),
-        "cause": "A rate chosen for full fine-tuning (LoRA wants about 10 times as much), long warm-up, early decay.",
-        "prescription": (
-            "Learning rate times 5 to 10. `anygrpo check` finds the rate that moves a stated KL per update."
-        ),
-        "principle": "a policy that has not moved cannot have learned",
-        "unlike": "starved groups, truncation, stale rollouts: here groups are alive and answers end",
-    },
-    "zh": {
-        "title": "策略几乎没有移动",
-        "evidence": (
-            "{updates} 步之后，对起点的 KL 只有 {kl}；奖励变化 {gain}，小于这份日志能显示的 {mde}；最高学习率 {lr}"
-            "。梯度是有的。"
-        ),
-        "evidence:bound": (
-            "{updates} 步之后，对起点的 KL 每个 token 只有 {kl}。在 {length} 个 token 上，离起点这么近的策略，平均奖励"
-            "至多相差 {most}（Pinsker 不等式）；奖励变化 {gain}。最高学习率 {lr}。梯度是有的。"
-        ),
-        "cause": "用了全参数微调的学习率（LoRA 大约要 10 倍）；预热太长；衰减太早。",
-        "prescription": "学习率乘以 5 到 10。`anygrpo check` 能找出每次更新移动给定 KL 的学习率。",
-        "principle": "没有移动的策略不可能学到东西",
-        "unlike": "组没有信号、截断、样本陈旧：这里组有信号，回答也能结束",
-    },
+    "title": Text("The policy has hardly moved", "策略几乎没有移动"),
+    "evidence": Text(
+        "After {updates} steps KL to the start is {kl}; the reward changed by {gain}, less than the {mde} this"
+        " log could have shown; peak rate {lr}. The gradient is there.",
+        "{updates} 步之后，对起点的 KL 只有 {kl}；奖励变化 {gain}，小于这份日志能显示的 {mde}；最高学习率 {lr}"
+        "。梯度是有的。",
+    ),
+    "evidence:bound": Text(
+        "After {updates} steps KL to the start is {kl} a token. Over {length} tokens a policy so near to its start"
+        " can differ from it in mean reward by {most} at most (Pinsker); the reward changed by {gain}. Peak rate"
+        " {lr}. The gradient is there.",
+        "{updates} 步之后，对起点的 KL 每个 token 只有 {kl}。在 {length} 个 token 上，离起点这么近的策略，平均奖励"
+        "至多相差 {most}（Pinsker 不等式）；奖励变化 {gain}。最高学习率 {lr}。梯度是有的。",
+    ),
+    "cause": Text(
+        "A rate chosen for full fine-tuning (LoRA wants about 10 times as much), long warm-up, early decay.",
+        "用了全参数微调的学习率（LoRA 大约要 10 倍）；预热太长；衰减太早。",
+    ),
+    "prescription": Text(
+        "Learning rate times 5 to 10. `anygrpo check` finds the rate that moves a stated KL per update.",
+        "学习率乘以 5 到 10。`anygrpo check` 能找出每次更新移动给定 KL 的学习率。",
+    ),
+    "principle": Text("a policy that has not moved cannot have learned", "没有移动的策略不可能学到东西"),
+    "unlike": Text(
+        "starved groups, truncation, stale rollouts: here groups are alive and answers end",
+        "组没有信号、截断、样本陈旧：这里组有信号，回答也能结束",
+    ),
 }
 
 

@@ -9,36 +9,27 @@ from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Most groups are already solved",
-        "evidence": (
-            "{share:%} of the groups have no spread in the second half, at a reward of {level}: there is nothing"
-            " left to compare."
-        ),
-        "title:level": "There is little left to gain",
-        "evidence:level": (
-            "The reward stands at {level} (never below {low}) from the start. If 1 is the best there is, most groups"
-            " are right throughout and have nothing to compare; the log does not count them."
-        ),
-        "cause": "The data have become too easy.",
-        "prescription": "Harder prompts, or stop. The learning rate has nothing to do with it.",
-        "principle": "a group without spread has no gradient",
-        "unlike": "a saturated format term; a reward that ignores the output",
-    },
-    "zh": {
-        "title": "大多数组已经全对",
-        "evidence": "后半程有 {share:%} 的组没有差异，奖励水平 {level}：没有可比较的了。",
-        "title:level": "已经没有多少可提升的",
-        "evidence:level": (
-            "奖励从一开始就是 {level}（从未低于 {low}）。如果 1 是最高分，多数组全对，没有可比较的；日志没有统计组。"
-        ),
-        "cause": "数据变得太容易。",
-        "prescription": "换更难的提示，或停止。与学习率无关。",
-        "principle": "没有差异的组没有梯度",
-        "unlike": "饱和的格式项；忽略输出的奖励",
-    },
+    "title": Text("Most groups are already solved", "大多数组已经全对"),
+    "evidence": Text(
+        "{share:%} of the groups have no spread in the second half, at a reward of {level}: there is nothing"
+        " left to compare.",
+        "后半程有 {share:%} 的组没有差异，奖励水平 {level}：没有可比较的了。",
+    ),
+    "title:level": Text("There is little left to gain", "已经没有多少可提升的"),
+    "evidence:level": Text(
+        "The reward stands at {level} (never below {low}) from the start. If 1 is the best there is, most groups"
+        " are right throughout and have nothing to compare; the log does not count them.",
+        "奖励从一开始就是 {level}（从未低于 {low}）。如果 1 是最高分，多数组全对，没有可比较的；日志没有统计组。",
+    ),
+    "cause": Text("The data have become too easy.", "数据变得太容易。"),
+    "prescription": Text(
+        "Harder prompts, or stop. The learning rate has nothing to do with it.", "换更难的提示，或停止。与学习率无关。"
+    ),
+    "principle": Text("a group without spread has no gradient", "没有差异的组没有梯度"),
+    "unlike": Text("a saturated format term; a reward that ignores the output", "饱和的格式项；忽略输出的奖励"),
 }
 
 

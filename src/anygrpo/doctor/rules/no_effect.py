@@ -7,29 +7,27 @@ from typing import Any
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, rule
+from anygrpo.spoken import Text
 
 COMPARED = ("reward/mean", "loss/total", "loss/policy", "kl/reference", "grad_norm/total", "entropy", "length/mean")
 
 WORDS = {
-    "en": {
-        "title": "A setting has no effect",
-        "evidence": (
-            "{other} is equal to this run in {count} common rows (largest difference {largest}), although settings"
-            " differ: {names}."
-        ),
-        "cause": "The flag is parsed and not wired, or two settings give the same gradient.",
-        "prescription": "Compare the resolved configurations, then the gradient of one batch under both.",
-        "principle": "two runs equal to 1e-6",
-        "unlike": "a run compared with itself",
-    },
-    "zh": {
-        "title": "某个设置没有效果",
-        "evidence": "{other} 与本次在 {count} 个共同行上相同（最大差 {largest}），而设置不同：{names}。",
-        "cause": "参数解析了但没有接上，或两种设置给出同样的梯度。",
-        "prescription": "比较解析后的配置，再比较同一批数据在两种设置下的梯度。",
-        "principle": "两次训练在 1e-6 之内相同",
-        "unlike": "与自己比较",
-    },
+    "title": Text("A setting has no effect", "某个设置没有效果"),
+    "evidence": Text(
+        "{other} is equal to this run in {count} common rows (largest difference {largest}), although settings"
+        " differ: {names}.",
+        "{other} 与本次在 {count} 个共同行上相同（最大差 {largest}），而设置不同：{names}。",
+    ),
+    "cause": Text(
+        "The flag is parsed and not wired, or two settings give the same gradient.",
+        "参数解析了但没有接上，或两种设置给出同样的梯度。",
+    ),
+    "prescription": Text(
+        "Compare the resolved configurations, then the gradient of one batch under both.",
+        "比较解析后的配置，再比较同一批数据在两种设置下的梯度。",
+    ),
+    "principle": Text("two runs equal to 1e-6", "两次训练在 1e-6 之内相同"),
+    "unlike": Text("a run compared with itself", "与自己比较"),
 }
 
 

@@ -6,35 +6,24 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import held_out_rose, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, dull, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The reward does not move",
-        "evidence": (
-            "From first to last quarter it changed by {gain}; {count} rows with noise {noise} could have shown"
-            " {mde} (start {first}). The log speaks against: {excluded}."
-        ),
-        "cause": "None of the causes that this log could show.",
-        "prescription": (
-            "Next probe: a toy reward must rise within about 20 steps (`anygrpo check`); then group prints and"
-            " greedy agreement with the start."
-        ),
-        "principle": "gain below what the log could show",
-        "unlike": "a log too short or too noisy to show the gain",
-    },
-    "zh": {
-        "title": "奖励没有变化",
-        "evidence": (
-            "首尾四分之一之间变化 {gain}；{count} 行、噪声 {noise}，本可显示 {mde}（起点"
-            " {first}）。日志不支持的原因：{excluded}。"
-        ),
-        "cause": "不是这份日志能显示的任何一种原因。",
-        "prescription": (
-            "下一个探针：玩具奖励应在约 20 步内上升（`anygrpo check`）；再打印一组，并看与起点的贪心一致率。"
-        ),
-        "principle": "收益小于日志能显示的",
-        "unlike": "日志太短或太吵，显示不出收益",
-    },
+    "title": Text("The reward does not move", "奖励没有变化"),
+    "evidence": Text(
+        "From first to last quarter it changed by {gain}; {count} rows with noise {noise} could have shown"
+        " {mde} (start {first}). The log speaks against: {excluded}.",
+        "首尾四分之一之间变化 {gain}；{count} 行、噪声 {noise}，本可显示 {mde}（起点"
+        " {first}）。日志不支持的原因：{excluded}。",
+    ),
+    "cause": Text("None of the causes that this log could show.", "不是这份日志能显示的任何一种原因。"),
+    "prescription": Text(
+        "Next probe: a toy reward must rise within about 20 steps (`anygrpo check`); then group prints and"
+        " greedy agreement with the start.",
+        "下一个探针：玩具奖励应在约 20 步内上升（`anygrpo check`）；再打印一组，并看与起点的贪心一致率。",
+    ),
+    "principle": Text("gain below what the log could show", "收益小于日志能显示的"),
+    "unlike": Text("a log too short or too noisy to show the gain", "日志太短或太吵，显示不出收益"),
 }
 
 

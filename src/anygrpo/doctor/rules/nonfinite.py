@@ -8,39 +8,32 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, with_rows
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "NaN or infinity in the training numbers",
-        "title:never": "A column that was never computed",
-        "evidence": "{names}: not finite in {count} rows, first in row {first}.",
-        "evidence:never": "{names}: never finite, so never computed.",
-        "cause": (
-            "fp16 overflow, a standard deviation over a group of one, exp of a masked position, a reward that"
-            " returned NaN."
-        ),
-        "prescription": (
-            "Train in bf16, drop groups of one, mask with where before exp (not by multiplying), refuse optimizer"
-            " steps with a non-finite gradient. Some loggers replace a NaN loss by 0: believe the gradient norm."
-        ),
-        "prescription:never": "Nothing to do if that term is switched off.",
-        "principle": "NaN and infinity spread through every later sum",
-        "unlike": "a KL column of NaN because beta is 0; rows that were not logged",
-    },
-    "zh": {
-        "title": "训练数值出现 NaN 或无穷",
-        "title:never": "从未计算过的一列",
-        "evidence": "{names}：有 {count} 行不是有限数，最早在第 {first} 行。",
-        "evidence:never": "{names}：从来不是有限数，说明从未计算。",
-        "cause": "fp16 溢出；对只有一个样本的组求标准差；对被屏蔽位置取 exp；奖励函数返回了 NaN。",
-        "prescription": (
-            "用 bf16 训练；丢弃单样本组；在 exp 之前用 where 屏蔽（不要用乘法）；梯度不是有限数时拒绝更新。有些日志"
-            "把 NaN 损失写成 0：以梯度范数为准。"
-        ),
-        "prescription:never": "如果该项本来就关闭，则无需处理。",
-        "principle": "NaN 与无穷会传进之后的每一个和",
-        "unlike": "beta 为 0 时 KL 列全为 NaN；没有记录的行",
-    },
+    "title": Text("NaN or infinity in the training numbers", "训练数值出现 NaN 或无穷"),
+    "title:never": Text("A column that was never computed", "从未计算过的一列"),
+    "evidence": Text(
+        "{names}: not finite in {count} rows, first in row {first}.",
+        "{names}：有 {count} 行不是有限数，最早在第 {first} 行。",
+    ),
+    "evidence:never": Text("{names}: never finite, so never computed.", "{names}：从来不是有限数，说明从未计算。"),
+    "cause": Text(
+        "fp16 overflow, a standard deviation over a group of one, exp of a masked position, a reward that"
+        " returned NaN.",
+        "fp16 溢出；对只有一个样本的组求标准差；对被屏蔽位置取 exp；奖励函数返回了 NaN。",
+    ),
+    "prescription": Text(
+        "Train in bf16, drop groups of one, mask with where before exp (not by multiplying), refuse optimizer"
+        " steps with a non-finite gradient. Some loggers replace a NaN loss by 0: believe the gradient norm.",
+        "用 bf16 训练；丢弃单样本组；在 exp 之前用 where 屏蔽（不要用乘法）；梯度不是有限数时拒绝更新。有些日志"
+        "把 NaN 损失写成 0：以梯度范数为准。",
+    ),
+    "prescription:never": Text("Nothing to do if that term is switched off.", "如果该项本来就关闭，则无需处理。"),
+    "principle": Text("NaN and infinity spread through every later sum", "NaN 与无穷会传进之后的每一个和"),
+    "unlike": Text(
+        "a KL column of NaN because beta is 0; rows that were not logged", "beta 为 0 时 KL 列全为 NaN；没有记录的行"
+    ),
 }
 
 

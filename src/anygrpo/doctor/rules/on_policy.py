@@ -5,34 +5,27 @@ from __future__ import annotations
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "One update a batch: the ratio is 1",
-        "evidence:clip": (
-            "Nothing is clipped in {count} rows, as it is with one update a batch. Whether the clip range is right"
-            " cannot be seen here."
-        ),
-        "evidence": (
-            "Nothing is clipped and the new policy equals the old in {count} rows. Whether the clip range is right"
-            " cannot be seen here."
-        ),
-        "cause": "As designed.",
-        "prescription": "",
-        "principle": "one update a batch: ratio = 1",
-        "unlike": (
-            "a dead clip; a policy loss near 0 says nothing here, and a KL share of 90% of the loss says nothing either"
-        ),
-    },
-    "zh": {
-        "title": "每批只更新一次：比值为 1",
-        "evidence:clip": "{count} 行里没有裁剪，正如每批只更新一次时那样。裁剪范围是否合适，这里看不到。",
-        "evidence": "{count} 行里没有裁剪，新旧策略相同。裁剪范围是否合适，这里看不到。",
-        "cause": "设计如此。",
-        "prescription": "",
-        "principle": "每批一次更新：比值 = 1",
-        "unlike": "失效的裁剪；此时策略损失接近 0 说明不了什么，KL 占损失 90% 也说明不了什么",
-    },
+    "title": Text("One update a batch: the ratio is 1", "每批只更新一次：比值为 1"),
+    "evidence:clip": Text(
+        "Nothing is clipped in {count} rows, as it is with one update a batch. Whether the clip range is right"
+        " cannot be seen here.",
+        "{count} 行里没有裁剪，正如每批只更新一次时那样。裁剪范围是否合适，这里看不到。",
+    ),
+    "evidence": Text(
+        "Nothing is clipped and the new policy equals the old in {count} rows. Whether the clip range is right"
+        " cannot be seen here.",
+        "{count} 行里没有裁剪，新旧策略相同。裁剪范围是否合适，这里看不到。",
+    ),
+    "cause": Text("As designed.", "设计如此。"),
+    "prescription": Text("", ""),
+    "principle": Text("one update a batch: ratio = 1", "每批一次更新：比值 = 1"),
+    "unlike": Text(
+        "a dead clip; a policy loss near 0 says nothing here, and a KL share of 90% of the loss says nothing either",
+        "失效的裁剪；此时策略损失接近 0 说明不了什么，KL 占损失 90% 也说明不了什么",
+    ),
 }
 
 

@@ -7,30 +7,36 @@ from anygrpo.doctor.evidence.progress import moved, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "What moved first",
-        "evidence": "The reward leaves its level at row {row}; before it: {before}; after it: {after}.",
-        "cause": "What comes first may be the cause; what comes after cannot be.",
-        "prescription": "",
-        "principle": "a consequence does not precede its cause",
-        "unlike": "a common cause behind both",
-    },
-    "zh": {
-        "title": "谁先变了",
-        "evidence": "奖励在第 {row} 行离开原来的水平；在它之前的有：{before}；在它之后的有：{after}。",
-        "cause": "先变的可能是原因；后变的不可能是。",
-        "prescription": "",
-        "principle": "结果不会先于原因",
-        "unlike": "两者背后有共同的原因",
-    },
+    "title": Text("What moved first", "谁先变了"),
+    "evidence": Text(
+        "The reward leaves its level at row {row}; before it: {before}; after it: {after}.",
+        "奖励在第 {row} 行离开原来的水平；在它之前的有：{before}；在它之后的有：{after}。",
+    ),
+    "cause": Text(
+        "What comes first may be the cause; what comes after cannot be.", "先变的可能是原因；后变的不可能是。"
+    ),
+    "prescription": Text("", ""),
+    "principle": Text("a consequence does not precede its cause", "结果不会先于原因"),
+    "unlike": Text("a common cause behind both", "两者背后有共同的原因"),
 }
 WATCHED = (
-    "kl/reference", "entropy", "length/mean", "grad_norm/total", "clip/fraction", "truncated/share",
+    "kl/reference",
+    "entropy",
+    "length/mean",
+    "grad_norm/total",
+    "clip/fraction",
+    "truncated/share",
     "mismatch/log_prob",
-    "kl/rollout", "log_ratio/abs_max", "reward/std_within", "groups/dead", "loss/consistency", "loss/supervised",
-)  # fmt: skip
+    "kl/rollout",
+    "log_ratio/abs_max",
+    "reward/std_within",
+    "groups/dead",
+    "loss/consistency",
+    "loss/supervised",
+)
 
 
 @rule(

@@ -11,27 +11,19 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, evaluated, healthy, wiggle
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "In-domain up, held-out down",
-        "evidence": (
-            "The reward gained {gain} while {name} went from {first} to {last} (standard error of the difference"
-            " {width}); its best was in row {best}."
-        ),
-        "cause": "Too many passes over narrow data.",
-        "prescription": "Stop at the peak, half the rate, beta above 0.",
-        "principle": "in-domain up, held-out down",
-        "unlike": "another template or parser in the evaluation",
-    },
-    "zh": {
-        "title": "域内上升，留出下降",
-        "evidence": "奖励增加 {gain}，而 {name} 从 {first} 到 {last}（差的标准误 {width}）；最好在第 {best} 行。",
-        "cause": "在窄数据上反复训练太多遍。",
-        "prescription": "停在峰值，学习率减半，beta 大于 0。",
-        "principle": "域内上升，留出下降",
-        "unlike": "评测用了别的模板或解析器",
-    },
+    "title": Text("In-domain up, held-out down", "域内上升，留出下降"),
+    "evidence": Text(
+        "The reward gained {gain} while {name} went from {first} to {last} (standard error of the difference"
+        " {width}); its best was in row {best}.",
+        "奖励增加 {gain}，而 {name} 从 {first} 到 {last}（差的标准误 {width}）；最好在第 {best} 行。",
+    ),
+    "cause": Text("Too many passes over narrow data.", "在窄数据上反复训练太多遍。"),
+    "prescription": Text("Stop at the peak, half the rate, beta above 0.", "停在峰值，学习率减半，beta 大于 0。"),
+    "principle": Text("in-domain up, held-out down", "域内上升，留出下降"),
+    "unlike": Text("another template or parser in the evaluation", "评测用了别的模板或解析器"),
 }
 
 

@@ -9,35 +9,29 @@ from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.synthetic import Case, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The reward rose and a part of it fell",
-        "evidence": (
-            "The reward rose from {r_first} to {r_last}; its part {name} went from {first} to {last}"
-            " ({gain}; {mde} could"
-            " be seen), by {lost:%} of its start. Another part pays for it."
-        ),
-        "cause": "The parts pull against each other, and the cheaper one has the larger weight.",
-        "prescription": (
-            "Decide which part is the aim. Gate the others on it (they count only where it is met) or lower"
-            " their weights;"
-            " look at the step where the two part."
-        ),
-        "principle": "a sum may rise while what it was made for falls",
-        "unlike": "a penalty that is paid less, whose fall is a gain",
-    },
-    "zh": {
-        "title": "奖励上升，其中一部分却下降",
-        "evidence": (
-            "奖励从 {r_first} 升到 {r_last}；其中的 {name} 从 {first} 变为 {last}（{gain}；可分辨 {mde}），失去了起点的"
-            " {lost:%}。另一部分替它付了账。"
-        ),
-        "cause": "各部分互相拉扯，较容易的那一部分权重更大。",
-        "prescription": "先定下哪一部分是目标；让其余部分只在目标达成时计分，或降低其权重；看两者分开的那一步。",
-        "principle": "总和可以上升，而真正想要的部分在下降",
-        "unlike": "惩罚项变小：那是好事",
-    },
+    "title": Text("The reward rose and a part of it fell", "奖励上升，其中一部分却下降"),
+    "evidence": Text(
+        "The reward rose from {r_first} to {r_last}; its part {name} went from {first} to {last}"
+        " ({gain}; {mde} could"
+        " be seen), by {lost:%} of its start. Another part pays for it.",
+        "奖励从 {r_first} 升到 {r_last}；其中的 {name} 从 {first} 变为 {last}（{gain}；可分辨 {mde}），失去了起点的"
+        " {lost:%}。另一部分替它付了账。",
+    ),
+    "cause": Text(
+        "The parts pull against each other, and the cheaper one has the larger weight.",
+        "各部分互相拉扯，较容易的那一部分权重更大。",
+    ),
+    "prescription": Text(
+        "Decide which part is the aim. Gate the others on it (they count only where it is met) or lower"
+        " their weights;"
+        " look at the step where the two part.",
+        "先定下哪一部分是目标；让其余部分只在目标达成时计分，或降低其权重；看两者分开的那一步。",
+    ),
+    "principle": Text("a sum may rise while what it was made for falls", "总和可以上升，而真正想要的部分在下降"),
+    "unlike": Text("a penalty that is paid less, whose fall is a gain", "惩罚项变小：那是好事"),
 }
 
 

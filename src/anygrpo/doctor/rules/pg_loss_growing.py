@@ -10,24 +10,18 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, flat, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The off-policy loss grows",
-        "evidence": "|policy loss| went from {start} to {end} while the reward changed by {gain}.",
-        "cause": "Old samples, unbounded negative terms.",
-        "prescription": "Narrower clip, smaller rate, gradient clipping.",
-        "principle": "off-policy terms grow without a bound",
-        "unlike": "the value of the loss on policy, and its sign: harmless",
-    },
-    "zh": {
-        "title": "异策略损失在增长",
-        "evidence": "|策略损失| 从 {start} 涨到 {end}，奖励变化 {gain}。",
-        "cause": "样本太旧，负项没有界。",
-        "prescription": "收窄裁剪范围、降低学习率、裁剪梯度。",
-        "principle": "异策略项的增长没有界",
-        "unlike": "同策略时损失的数值和符号：无害",
-    },
+    "title": Text("The off-policy loss grows", "异策略损失在增长"),
+    "evidence": Text(
+        "|policy loss| went from {start} to {end} while the reward changed by {gain}.",
+        "|策略损失| 从 {start} 涨到 {end}，奖励变化 {gain}。",
+    ),
+    "cause": Text("Old samples, unbounded negative terms.", "样本太旧，负项没有界。"),
+    "prescription": Text("Narrower clip, smaller rate, gradient clipping.", "收窄裁剪范围、降低学习率、裁剪梯度。"),
+    "principle": Text("off-policy terms grow without a bound", "异策略项的增长没有界"),
+    "unlike": Text("the value of the loss on policy, and its sign: harmless", "同策略时损失的数值和符号：无害"),
 }
 
 

@@ -6,27 +6,22 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Noise is normalised into full-sized advantages",
-        "evidence": (
-            "The reward's std is {std}, {share:%} of the range it went through ({span}), but the gradient still has"
-            " {grad:%} of its first size."
-        ),
-        "cause": "Dividing by the std of the group however small it is.",
-        "prescription": "Give a group no advantage where the outcome does not differ, or do not divide by the std.",
-        "principle": "noise divided by its own std has std 1",
-        "unlike": "Dr. GRPO, whose gradient shrinks with the spread",
-    },
-    "zh": {
-        "title": "噪声被归一化成了完整的优势",
-        "evidence": "奖励的标准差是 {std}，只有全程范围 {span} 的 {share:%}，而梯度仍有最初的 {grad:%}。",
-        "cause": "不论组内标准差多小都去除以它。",
-        "prescription": "结果没有差别的组不给优势，或者不除以标准差。",
-        "principle": "噪声除以自身的标准差，标准差总是 1",
-        "unlike": "Dr. GRPO：其梯度随差异一起变小",
-    },
+    "title": Text("Noise is normalised into full-sized advantages", "噪声被归一化成了完整的优势"),
+    "evidence": Text(
+        "The reward's std is {std}, {share:%} of the range it went through ({span}), but the gradient still has"
+        " {grad:%} of its first size.",
+        "奖励的标准差是 {std}，只有全程范围 {span} 的 {share:%}，而梯度仍有最初的 {grad:%}。",
+    ),
+    "cause": Text("Dividing by the std of the group however small it is.", "不论组内标准差多小都去除以它。"),
+    "prescription": Text(
+        "Give a group no advantage where the outcome does not differ, or do not divide by the std.",
+        "结果没有差别的组不给优势，或者不除以标准差。",
+    ),
+    "principle": Text("noise divided by its own std has std 1", "噪声除以自身的标准差，标准差总是 1"),
+    "unlike": Text("Dr. GRPO, whose gradient shrinks with the spread", "Dr. GRPO：其梯度随差异一起变小"),
 }
 
 

@@ -7,47 +7,45 @@ import math
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, dull, flat
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "These cannot be plain rank advantages",
-        "evidence": (
-            "Rank-normalised advantages have std sqrt((n+1)/(3(n-1))) >= {least}; the largest logged is {highest}."
-        ),
-        "evidence:autopsy": (
-            "Plain rank advantages (group size {n}) have std sqrt((n+1)/(3(n-1))) >= {least} in every group; {std}"
-            " cannot come from them. Ties averaged in dead groups, a later scale, another axis or a floor must act:"
-            " look there before tuning anything."
-        ),
-        "title:ask": "Rank advantages with so small a std need ties or dead groups",
-        "evidence:ask": (
-            "Ranks without ties have std >= {least}; the log's largest is {highest}. Equal rewards and"
-            " groups without spread"
-            " lower it; how many there are was not logged."
-        ),
-        "cause": "A later scale, another axis, a floor, or most groups constant.",
-        "prescription": "Print the advantages of one group right after normalising, and again before the loss.",
-        "principle": "std of n distinct ranks scaled to [-1, 1]: sqrt((n+1)/(3(n-1)))",
-        "unlike": "z-scores with a floor",
-    },
-    "zh": {
-        "title": "这不可能是单纯的排名归一化优势",
-        "evidence": "名次归一化的优势标准差为 sqrt((n+1)/(3(n-1))) >= {least}；日志里最大的是 {highest}。",
-        "evidence:autopsy": (
-            "单纯排名归一化优势（组大小 {n}）在每个组里标准差都是 sqrt((n+1)/(3(n-1))) >= {least}；{std} 不可"
-            "能由它得来。"
-            "必有无效组里的并列取平均、之后的缩放、另一个轴或下限在起作用：先查这些，再谈调参。"
-        ),
-        "title:ask": "这么小的标准差，排名归一化优势需要并列或无效组",
-        "evidence:ask": (
-            "没有并列时，名次的标准差 ≥ {least}；日志里最大的是 {highest}。相同的奖励和没有差异的组会让它变小"
-            "；有多少没有记录。"
-        ),
-        "cause": "之后的缩放、另一个轴、下限，或大多数组是常数。",
-        "prescription": "在归一化之后和进入损失之前各打印一组优势。",
-        "principle": "缩放到 [-1, 1] 的 n 个不同名次，标准差为 sqrt((n+1)/(3(n-1)))",
-        "unlike": "带下限的 z 分数",
-    },
+    "title": Text("These cannot be plain rank advantages", "这不可能是单纯的排名归一化优势"),
+    "evidence": Text(
+        "Rank-normalised advantages have std sqrt((n+1)/(3(n-1))) >= {least}; the largest logged is {highest}.",
+        "名次归一化的优势标准差为 sqrt((n+1)/(3(n-1))) >= {least}；日志里最大的是 {highest}。",
+    ),
+    "evidence:autopsy": Text(
+        "Plain rank advantages (group size {n}) have std sqrt((n+1)/(3(n-1))) >= {least} in every group; {std}"
+        " cannot come from them. Ties averaged in dead groups, a later scale, another axis or a floor must act:"
+        " look there before tuning anything.",
+        "单纯排名归一化优势（组大小 {n}）在每个组里标准差都是 sqrt((n+1)/(3(n-1))) >= {least}；{std} 不可"
+        "能由它得来。"
+        "必有无效组里的并列取平均、之后的缩放、另一个轴或下限在起作用：先查这些，再谈调参。",
+    ),
+    "title:ask": Text(
+        "Rank advantages with so small a std need ties or dead groups", "这么小的标准差，排名归一化优势需要并列或无效组"
+    ),
+    "evidence:ask": Text(
+        "Ranks without ties have std >= {least}; the log's largest is {highest}. Equal rewards and"
+        " groups without spread"
+        " lower it; how many there are was not logged.",
+        "没有并列时，名次的标准差 ≥ {least}；日志里最大的是 {highest}。相同的奖励和没有差异的组会让它变小"
+        "；有多少没有记录。",
+    ),
+    "cause": Text(
+        "A later scale, another axis, a floor, or most groups constant.",
+        "之后的缩放、另一个轴、下限，或大多数组是常数。",
+    ),
+    "prescription": Text(
+        "Print the advantages of one group right after normalising, and again before the loss.",
+        "在归一化之后和进入损失之前各打印一组优势。",
+    ),
+    "principle": Text(
+        "std of n distinct ranks scaled to [-1, 1]: sqrt((n+1)/(3(n-1)))",
+        "缩放到 [-1, 1] 的 n 个不同名次，标准差为 sqrt((n+1)/(3(n-1)))",
+    ),
+    "unlike": Text("z-scores with a floor", "带下限的 z 分数"),
 }
 
 

@@ -8,38 +8,33 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median, paired
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Old log-probs are off by a constant",
-        "evidence": (
-            "The mean log-ratio is {offset} in {count} of {of} rows and the mean ratio is {ratio} = e^{offset} within"
-            " {gap}: the ratios hardly differ from one another (their spread is {spread}), they are all the same"
-            " factor. Updates move single decisions, not all of them alike."
-        ),
-        "cause": (
-            "Old log-probs from another temperature, mask or normaliser, a sum in place of a mean, or shifted by one"
-            " position."
-        ),
-        "prescription": (
-            "Recompute the old log-probs with the same temperature and mask as the new ones: before the first update"
-            " every ratio is 1."
-        ),
-        "principle": "log E[r] - E[log r] = 0 only where all ratios are equal (Jensen)",
-        "unlike": "a policy that moved: there the ratios spread",
-    },
-    "zh": {
-        "title": "旧的对数概率差了一个常数",
-        "evidence": (
-            "{of} 行中有 {count} 行，平均对数概率比是 {offset}，而平均比率是 {ratio} = e^{offset}，只差"
-            " {gap}：各个比率彼此几乎"
-            "相同（散布 {spread}），都是同一个倍数。更新改变的是个别决策，不会让全部一起移动。"
-        ),
-        "cause": "旧的对数概率用了别的温度、掩码或归一化，用求和代替了均值，或错了一位。",
-        "prescription": "用与新的对数概率相同的温度和掩码重算旧的：第一次更新之前，每个比率都应为 1。",
-        "principle": "只有所有比率相等时，log E[r] − E[log r] 才为 0（詹森不等式）",
-        "unlike": "策略移动了：那时比率会散开",
-    },
+    "title": Text("Old log-probs are off by a constant", "旧的对数概率差了一个常数"),
+    "evidence": Text(
+        "The mean log-ratio is {offset} in {count} of {of} rows and the mean ratio is {ratio} = e^{offset} within"
+        " {gap}: the ratios hardly differ from one another (their spread is {spread}), they are all the same"
+        " factor. Updates move single decisions, not all of them alike.",
+        "{of} 行中有 {count} 行，平均对数概率比是 {offset}，而平均比率是 {ratio} = e^{offset}，只差"
+        " {gap}：各个比率彼此几乎"
+        "相同（散布 {spread}），都是同一个倍数。更新改变的是个别决策，不会让全部一起移动。",
+    ),
+    "cause": Text(
+        "Old log-probs from another temperature, mask or normaliser, a sum in place of a mean, or shifted by one"
+        " position.",
+        "旧的对数概率用了别的温度、掩码或归一化，用求和代替了均值，或错了一位。",
+    ),
+    "prescription": Text(
+        "Recompute the old log-probs with the same temperature and mask as the new ones: before the first update"
+        " every ratio is 1.",
+        "用与新的对数概率相同的温度和掩码重算旧的：第一次更新之前，每个比率都应为 1。",
+    ),
+    "principle": Text(
+        "log E[r] - E[log r] = 0 only where all ratios are equal (Jensen)",
+        "只有所有比率相等时，log E[r] − E[log r] 才为 0（詹森不等式）",
+    ),
+    "unlike": Text("a policy that moved: there the ratios spread", "策略移动了：那时比率会散开"),
 }
 
 

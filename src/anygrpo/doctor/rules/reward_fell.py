@@ -7,36 +7,28 @@ from anygrpo.doctor.evidence.chains import ROLL_BACK
 from anygrpo.doctor.evidence.progress import held_out_rose, moved, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The reward fell",
-        "evidence": (
-            "From first to last quarter it went from {first} to {last}: {gain}, where {count} rows could"
-            " have shown {mde}."
-        ),
-        "cause": (
-            "Steps too large, a reward or an advantage with the wrong sign, samples scored by another policy, or data"
-            " that became harder."
-        ),
-        "prescription": (
-            "Score a gold and a wrong answer with the reward itself, then a step at a tenth of the rate"
-            " (`anygrpo check`). Go back to the checkpoint from before the fall."
-        ),
-        "principle": "what is optimised should not fall",
-        "unlike": "a curriculum, or noise: the fall is beyond what chance gives",
-    },
-    "zh": {
-        "title": "奖励下降了",
-        "evidence": "从最初四分之一到最后四分之一，奖励从 {first} 变为 {last}：{gain}，而 {count} 行足以看出 {mde}。",
-        "cause": "步子太大，奖励或优势的符号反了，样本由另一个策略打分，或数据变难了。",
-        "prescription": (
-            "用奖励函数给标准答案和错误答案打分，再用十分之一的学习率走一步（`anygrpo check`）。退回到下降之"
-            "前的检查点。"
-        ),
-        "principle": "被优化的量不该下降",
-        "unlike": "课程学习或噪声：这里的下降超出了偶然",
-    },
+    "title": Text("The reward fell", "奖励下降了"),
+    "evidence": Text(
+        "From first to last quarter it went from {first} to {last}: {gain}, where {count} rows could have shown {mde}.",
+        "从最初四分之一到最后四分之一，奖励从 {first} 变为 {last}：{gain}，而 {count} 行足以看出 {mde}。",
+    ),
+    "cause": Text(
+        "Steps too large, a reward or an advantage with the wrong sign, samples scored by another policy, or data"
+        " that became harder.",
+        "步子太大，奖励或优势的符号反了，样本由另一个策略打分，或数据变难了。",
+    ),
+    "prescription": Text(
+        "Score a gold and a wrong answer with the reward itself, then a step at a tenth of the rate"
+        " (`anygrpo check`). Go back to the checkpoint from before the fall.",
+        "用奖励函数给标准答案和错误答案打分，再用十分之一的学习率走一步（`anygrpo check`）。退回到下降之前的检查点。",
+    ),
+    "principle": Text("what is optimised should not fall", "被优化的量不该下降"),
+    "unlike": Text(
+        "a curriculum, or noise: the fall is beyond what chance gives", "课程学习或噪声：这里的下降超出了偶然"
+    ),
 }
 
 

@@ -9,39 +9,31 @@ from anygrpo.doctor.evidence.progress import outcomes, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, correlation, paired
 from anygrpo.doctor.synthetic import Case, evaluated, healthy, line, wiggle
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The reward rose, an independent measure did not",
-        "evidence:measure": (
-            "The trained reward rose from {r_first} to {r_last}; {name}, which is not trained on, went from {first}"
-            " to {last}."
-        ),
-        "evidence:perplexity": (
-            "The trained reward rose from {r_first} to {r_last} while {name} went from {first} to {last}: the texts"
-            " left the language."
-        ),
-        "evidence": "The trained reward rose and {name} did not.",
-        "cause": "The reward can be had without the thing it stands for.",
-        "prescription": (
-            "Read 20 samples of the last step. Mend the verifier, mix the truth into the reward, or stop at the"
-            " step where they part."
-        ),
-        "principle": "a proxy parted from what it stands for",
-        "unlike": "an evaluation with the same reward model: it agrees with the hack",
-    },
-    "zh": {
-        "title": "奖励上升，独立的度量没有",
-        "evidence": "训练的奖励上升，而 {name} 没有。",
-        "evidence:measure": "训练的奖励从 {r_first} 升到 {r_last}；没有参与训练的 {name} 从 {first} 到 {last}。",
-        "evidence:perplexity": (
-            "训练的奖励从 {r_first} 升到 {r_last}，同时 {name} 从 {first} 变为 {last}：文本已经不像语言。"
-        ),
-        "cause": "不做到该做的事也能拿到奖励。",
-        "prescription": "读最后一步的 20 条样本。修补验证器，把真实指标混入奖励，或停在两者分开的那一步。",
-        "principle": "替代指标离开了它所代表的东西",
-        "unlike": "用同一个奖励模型做的评测：它与作弊一致",
-    },
+    "title": Text("The reward rose, an independent measure did not", "奖励上升，独立的度量没有"),
+    "evidence:measure": Text(
+        "The trained reward rose from {r_first} to {r_last}; {name}, which is not trained on, went from {first}"
+        " to {last}.",
+        "训练的奖励从 {r_first} 升到 {r_last}；没有参与训练的 {name} 从 {first} 到 {last}。",
+    ),
+    "evidence:perplexity": Text(
+        "The trained reward rose from {r_first} to {r_last} while {name} went from {first} to {last}: the texts"
+        " left the language.",
+        "训练的奖励从 {r_first} 升到 {r_last}，同时 {name} 从 {first} 变为 {last}：文本已经不像语言。",
+    ),
+    "evidence": Text("The trained reward rose and {name} did not.", "训练的奖励上升，而 {name} 没有。"),
+    "cause": Text("The reward can be had without the thing it stands for.", "不做到该做的事也能拿到奖励。"),
+    "prescription": Text(
+        "Read 20 samples of the last step. Mend the verifier, mix the truth into the reward, or stop at the"
+        " step where they part.",
+        "读最后一步的 20 条样本。修补验证器，把真实指标混入奖励，或停在两者分开的那一步。",
+    ),
+    "principle": Text("a proxy parted from what it stands for", "替代指标离开了它所代表的东西"),
+    "unlike": Text(
+        "an evaluation with the same reward model: it agrees with the hack", "用同一个奖励模型做的评测：它与作弊一致"
+    ),
 }
 
 

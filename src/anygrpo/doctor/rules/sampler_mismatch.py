@@ -10,6 +10,7 @@ from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 MISMATCHED = (
     "log_ratio_explosion",
@@ -35,76 +36,66 @@ OURS = {"scoring_dropout": (True, "false"), "behaviour": ("first", "current")}
 
 
 WORDS = {
-    "en": {
-        "title": "Sampler and trainer disagree on the same tokens",
-        "evidence": "{name} is {value} ({count} of {of} rows outside what the same policy gives).",
-        "title:product": "The logged ratio is a product over tokens",
-        "evidence:product": (
-            "{name} is {value} while one token's log-prob differs by {small} only: the ratio multiplies all"
-            " tokens of an"
-            " answer, and small differences add up. That is rounding, not another policy."
-        ),
-        "prescription:product": "",
-        "title:one_update": "The policy that is scored is not the one that sampled",
-        "evidence:one_update": (
-            "Each rollout gets one update, so its samples are scored by the weights that drew them: every ratio is 1."
-            " Yet {name} is {first} in the first row and {value} in the median, and {count} of {of} rows are above"
-            " 0.01."
-        ),
-        "cause:one_update": (
-            "Dropout or another mode while scoring, another temperature, mask or support than in sampling, rounding in"
-            " another precision."
-        ),
-        "prescription:one_update": (
-            "`anygrpo doctor RUN --confirm` scores samples at learning rate 0 and tells which. Learning rate and beta"
-            " mend nothing here."
-        ),
-        "title:nowhere": "The policy that is scored is not the one that sampled",
-        "evidence:nowhere": (
-            "{name} is {first} in the first row already, and the KL to the start {start} there and {later} four rows"
-            " later. Updates that move a policy so far from what sampled would take it as far from its start."
-        ),
-        "evidence:first": "{name} is {value} in the first row: no policy is that far from its own start.",
-        "cause": (
-            "Temperature, top-p or top-k applied on one side only, constrained decoding, raw log-probs, bf16"
-            " against fp8, MoE routing."
-        ),
-        "prescription": (
-            "Same support and same temperature on both sides; then a truncated importance weight with a cap of 2 to 3."
-        ),
-        "principle": "E[p_trainer/p_sampler] = 1 on the sampler's own samples",
-        "unlike": "staleness (it grows with the updates); long sequences under product ratios",
-    },
-    "zh": {
-        "title": "采样端与训练端对同样的token意见不一",
-        "evidence": "{name} 为 {value}（{of} 行中有 {count} 行超出同一策略应有的范围）。",
-        "title:product": "记录的比值是所有 token 的乘积",
-        "evidence:product": (
-            "{name} 为 {value}，而单个 token 的对数概率只差 {small}：这个比值把整条回答的 token 相乘，小的差"
-            "别累积起来。"
-            "这是舍入误差，不是另一个策略。"
-        ),
-        "prescription:product": "",
-        "title:one_update": "被打分的策略不是采样的策略",
-        "evidence:one_update": (
-            "每个 rollout 只更新一次，样本由抽取它们的同一组权重打分，比值应恒为 1。但 {name} 在第一行就是 {first}，"
-            "中位数 {value}，{of} 行中有 {count} 行超过 0.01。"
-        ),
-        "cause:one_update": "打分时开着 dropout 或模式不同；温度、掩码或支撑集与采样时不同；精度不同。",
-        "prescription:one_update": (
-            "`anygrpo doctor RUN --confirm` 会以学习率 0 打分并指出是哪一个。调学习率或 beta 都无济于事。"
-        ),
-        "title:nowhere": "被打分的策略不是采样的策略",
-        "evidence:nowhere": (
-            "{name} 在第一行就是 {first}，而到起点的 KL 在那里是 {start}，四行之后是 {later}。"
-            "更新若真让策略离采样策略这么远，也会让它离起点一样远。"
-        ),
-        "evidence:first": "{name} 在第一行就是 {value}：没有策略会离自己的起点这么远。",
-        "cause": "温度、top-p 或 top-k 只用在一侧；约束解码；未处理的对数概率；bf16 对 fp8；MoE 路由。",
-        "prescription": "两侧用同样的支撑集和温度；再加截断的重要性权重，上限 2 到 3。",
-        "principle": "在采样者自己的样本上 E[p_trainer/p_sampler] = 1",
-        "unlike": "样本陈旧（会随更新增长）；长序列的连乘比值",
-    },
+    "title": Text("Sampler and trainer disagree on the same tokens", "采样端与训练端对同样的token意见不一"),
+    "evidence": Text(
+        "{name} is {value} ({count} of {of} rows outside what the same policy gives).",
+        "{name} 为 {value}（{of} 行中有 {count} 行超出同一策略应有的范围）。",
+    ),
+    "title:product": Text("The logged ratio is a product over tokens", "记录的比值是所有 token 的乘积"),
+    "evidence:product": Text(
+        "{name} is {value} while one token's log-prob differs by {small} only: the ratio multiplies all"
+        " tokens of an"
+        " answer, and small differences add up. That is rounding, not another policy.",
+        "{name} 为 {value}，而单个 token 的对数概率只差 {small}：这个比值把整条回答的 token 相乘，小的差"
+        "别累积起来。"
+        "这是舍入误差，不是另一个策略。",
+    ),
+    "prescription:product": Text("", ""),
+    "title:one_update": Text("The policy that is scored is not the one that sampled", "被打分的策略不是采样的策略"),
+    "evidence:one_update": Text(
+        "Each rollout gets one update, so its samples are scored by the weights that drew them: every ratio is 1."
+        " Yet {name} is {first} in the first row and {value} in the median, and {count} of {of} rows are above"
+        " 0.01.",
+        "每个 rollout 只更新一次，样本由抽取它们的同一组权重打分，比值应恒为 1。但 {name} 在第一行就是 {first}，"
+        "中位数 {value}，{of} 行中有 {count} 行超过 0.01。",
+    ),
+    "cause:one_update": Text(
+        "Dropout or another mode while scoring, another temperature, mask or support than in sampling, rounding in"
+        " another precision.",
+        "打分时开着 dropout 或模式不同；温度、掩码或支撑集与采样时不同；精度不同。",
+    ),
+    "prescription:one_update": Text(
+        "`anygrpo doctor RUN --confirm` scores samples at learning rate 0 and tells which. Learning rate and beta"
+        " mend nothing here.",
+        "`anygrpo doctor RUN --confirm` 会以学习率 0 打分并指出是哪一个。调学习率或 beta 都无济于事。",
+    ),
+    "title:nowhere": Text("The policy that is scored is not the one that sampled", "被打分的策略不是采样的策略"),
+    "evidence:nowhere": Text(
+        "{name} is {first} in the first row already, and the KL to the start {start} there and {later} four rows"
+        " later. Updates that move a policy so far from what sampled would take it as far from its start.",
+        "{name} 在第一行就是 {first}，而到起点的 KL 在那里是 {start}，四行之后是 {later}。"
+        "更新若真让策略离采样策略这么远，也会让它离起点一样远。",
+    ),
+    "evidence:first": Text(
+        "{name} is {value} in the first row: no policy is that far from its own start.",
+        "{name} 在第一行就是 {value}：没有策略会离自己的起点这么远。",
+    ),
+    "cause": Text(
+        "Temperature, top-p or top-k applied on one side only, constrained decoding, raw log-probs, bf16"
+        " against fp8, MoE routing.",
+        "温度、top-p 或 top-k 只用在一侧；约束解码；未处理的对数概率；bf16 对 fp8；MoE 路由。",
+    ),
+    "prescription": Text(
+        "Same support and same temperature on both sides; then a truncated importance weight with a cap of 2 to 3.",
+        "两侧用同样的支撑集和温度；再加截断的重要性权重，上限 2 到 3。",
+    ),
+    "principle": Text(
+        "E[p_trainer/p_sampler] = 1 on the sampler's own samples", "在采样者自己的样本上 E[p_trainer/p_sampler] = 1"
+    ),
+    "unlike": Text(
+        "staleness (it grows with the updates); long sequences under product ratios",
+        "样本陈旧（会随更新增长）；长序列的连乘比值",
+    ),
 }
 
 

@@ -11,27 +11,25 @@ from anygrpo.doctor.evidence.groups import dead_share
 from anygrpo.doctor.evidence.progress import blocks, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The run learns, away from the reward",
-        "evidence": "The reward falls steadily from {first} to {last} (p = {p}) while KL grows to {kl}.",
-        "cause": "A sign in the loss, the advantage or the reward; a cost used as a reward.",
-        "prescription": (
-            "Unit-test the reward: a gold answer must score above a wrong one; then the sign of one advantage"
-            " against its log-prob's change."
-        ),
-        "principle": "learning, away from the reward",
-        "unlike": "an exploration dip, which comes back",
-    },
-    "zh": {
-        "title": "训练在学，但方向相反",
-        "evidence": "奖励从 {first} 稳步降到 {last}（p = {p}），同时 KL 增长到 {kl}。",
-        "cause": "损失、优势或奖励的符号反了；把代价当成了奖励。",
-        "prescription": "给奖励写单元测试：标准答案必须高于错误答案；再看一个优势的符号与其对数概率的变化是否一致。",
-        "principle": "在学，只是背离奖励",
-        "unlike": "探索期的下降：它会回来",
-    },
+    "title": Text("The run learns, away from the reward", "训练在学，但方向相反"),
+    "evidence": Text(
+        "The reward falls steadily from {first} to {last} (p = {p}) while KL grows to {kl}.",
+        "奖励从 {first} 稳步降到 {last}（p = {p}），同时 KL 增长到 {kl}。",
+    ),
+    "cause": Text(
+        "A sign in the loss, the advantage or the reward; a cost used as a reward.",
+        "损失、优势或奖励的符号反了；把代价当成了奖励。",
+    ),
+    "prescription": Text(
+        "Unit-test the reward: a gold answer must score above a wrong one; then the sign of one advantage"
+        " against its log-prob's change.",
+        "给奖励写单元测试：标准答案必须高于错误答案；再看一个优势的符号与其对数概率的变化是否一致。",
+    ),
+    "principle": Text("learning, away from the reward", "在学，只是背离奖励"),
+    "unlike": Text("an exploration dip, which comes back", "探索期的下降：它会回来"),
 }
 
 

@@ -9,55 +9,43 @@ from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, dull, flat, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The engine may still sample with old weights",
-        "evidence": (
-            "{name} grows from {first} to {last} with the updates while the reward changes by {gain} (MDE {mde})."
-        ),
-        "title:refreshed": "Samples come from older weights than the ones trained",
-        "evidence:refreshed": (
-            "Each rollout gets one update, so every ratio is 1 where the sampler has the newest weights. It was in the"
-            " first row ({name} {first}), and is not any more: {value} in the median of the rest."
-        ),
-        "prescription:refreshed": (
-            "Hand the weights to the sampler after every update, or log old log-probs of the policy that really"
-            " sampled and correct for them. `anygrpo doctor RUN --confirm` samples before and after an update."
-        ),
-        "evidence:start": (
-            "In {count} rows the KL to the policy that sampled is the KL to the start (median ratio {ratio}), and both"
-            " grow to {last}: the samples still come from the first weights."
-        ),
-        "cause": "The adapter or the weights are not sent to the sampling engine.",
-        "prescription": (
-            "Probe: a toy reward (count of one word) must rise within about 20 steps. If it does not, the sampler"
-            " is not the policy being trained."
-        ),
-        "principle": "an engine that keeps the first weights drifts from the trainer",
-        "unlike": "a numerical mismatch, which is there from the first row",
-    },
-    "zh": {
-        "title": "采样引擎可能还在用旧权重",
-        "evidence": "{name} 随更新从 {first} 增到 {last}，而奖励只变化 {gain}（MDE {mde}）。",
-        "title:refreshed": "样本来自比正在训练的更旧的权重",
-        "evidence:refreshed": (
-            "每个 rollout 只更新一次，采样端若用最新权重，比值应恒为 1。第一行如此（{name} 为 {first}），"
-            "之后不再是：其余各行的中位数为 {value}。"
-        ),
-        "prescription:refreshed": (
-            "每次更新后把权重交给采样端，或记录真正采样的策略的旧对数概率并加以校正。"
-            "`anygrpo doctor RUN --confirm` 会在一次更新前后各采样一次。"
-        ),
-        "evidence:start": (
-            "有 {count} 行里，到采样策略的 KL 就等于到起点的 KL（比值的中位数 {ratio}），两者一起升到 {last}："
-            "样本仍来自最初的权重。"
-        ),
-        "cause": "适配器或权重没有送到采样引擎。",
-        "prescription": "探针：一个玩具奖励（数某个词）应在约 20 步内上升；如果不升，采样的不是正在训练的策略。",
-        "principle": "停在旧权重上的引擎会离训练者越来越远",
-        "unlike": "数值误差：它从第一行就在",
-    },
+    "title": Text("The engine may still sample with old weights", "采样引擎可能还在用旧权重"),
+    "evidence": Text(
+        "{name} grows from {first} to {last} with the updates while the reward changes by {gain} (MDE {mde}).",
+        "{name} 随更新从 {first} 增到 {last}，而奖励只变化 {gain}（MDE {mde}）。",
+    ),
+    "title:refreshed": Text("Samples come from older weights than the ones trained", "样本来自比正在训练的更旧的权重"),
+    "evidence:refreshed": Text(
+        "Each rollout gets one update, so every ratio is 1 where the sampler has the newest weights. It was in the"
+        " first row ({name} {first}), and is not any more: {value} in the median of the rest.",
+        "每个 rollout 只更新一次，采样端若用最新权重，比值应恒为 1。第一行如此（{name} 为 {first}），"
+        "之后不再是：其余各行的中位数为 {value}。",
+    ),
+    "prescription:refreshed": Text(
+        "Hand the weights to the sampler after every update, or log old log-probs of the policy that really"
+        " sampled and correct for them. `anygrpo doctor RUN --confirm` samples before and after an update.",
+        "每次更新后把权重交给采样端，或记录真正采样的策略的旧对数概率并加以校正。"
+        "`anygrpo doctor RUN --confirm` 会在一次更新前后各采样一次。",
+    ),
+    "evidence:start": Text(
+        "In {count} rows the KL to the policy that sampled is the KL to the start (median ratio {ratio}), and both"
+        " grow to {last}: the samples still come from the first weights.",
+        "有 {count} 行里，到采样策略的 KL 就等于到起点的 KL（比值的中位数 {ratio}），两者一起升到 {last}："
+        "样本仍来自最初的权重。",
+    ),
+    "cause": Text("The adapter or the weights are not sent to the sampling engine.", "适配器或权重没有送到采样引擎。"),
+    "prescription": Text(
+        "Probe: a toy reward (count of one word) must rise within about 20 steps. If it does not, the sampler"
+        " is not the policy being trained.",
+        "探针：一个玩具奖励（数某个词）应在约 20 步内上升；如果不升，采样的不是正在训练的策略。",
+    ),
+    "principle": Text(
+        "an engine that keeps the first weights drifts from the trainer", "停在旧权重上的引擎会离训练者越来越远"
+    ),
+    "unlike": Text("a numerical mismatch, which is there from the first row", "数值误差：它从第一行就在"),
 }
 
 

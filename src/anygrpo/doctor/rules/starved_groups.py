@@ -10,62 +10,58 @@ from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, dull, flat
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Most groups teach nothing",
-        "evidence": (
-            "{share:%} of the groups have no spread in the second half ({key}), at a reward of {level}: neither"
-            " solved nor solvable, no gradient."
-        ),
-        "evidence:averaged": (
-            "{queries} groups, advantage std {std}. Pooled over all samples the std could not be below {least},"
-            " even with one live group; so the logged number is a mean over groups, {std} = (L/{queries}) x 1 with"
-            " std 1 in a live group and 0 in a dead one. L = {queries} x {std} = {live} (printing allows {low} to"
-            " {high}): about {whole} live groups, {share:%} of all. Every other group had equal rewards and no"
-            " gradient."
-        ),
-        "evidence:pooled": (
-            "{queries} groups, pooled advantage std {std}: L = {live} live groups ({share:%}), since the pooled"
-            " variance is the share of live groups."
-        ),
-        "title:filter": "A filter takes the signal away",
-        "evidence:filter": (
-            "{before:%} of the groups have spread, {after:%} after the filter {filter}: it is the filter that makes"
-            " the groups homogeneous."
-        ),
-        "cause:filter": (
-            "A filter that keeps the samples most alike: top-k by reward keeps the best, and the best are equal."
-        ),
-        "prescription:filter": (
-            "Remove the filter {filter}, or choose what it keeps for contrast (the best and the worst)."
-        ),
-        "cause": "Prompts far too hard, or each prompt always right or always wrong at this group size.",
-        "prescription": "Larger groups, a pass-rate filter, dynamic sampling, or a shaped reward for failures.",
-        "principle": "a group without spread has no gradient",
-        "unlike": "truncation; an estimate from the mean reward (p^G + (1-p)^G is wrong by a factor of two)",
-    },
-    "zh": {
-        "title": "大多数组教不了任何东西",
-        "evidence": "后半程有 {share:%} 的组没有差异（{key}），奖励水平 {level}：既没解决也解不了，没有梯度。",
-        "evidence:averaged": (
-            "{queries} 个组，优势标准差 {std}。如果是对所有样本合并计算，哪怕只有一个有效组，也不会低于"
-            " {least}；所以记录的是各组的平均，{std} = (L/{queries}) x 1（有效组内标准差为 1，无效组为 0）。L ="
-            " {queries} x {std} = {live}（打印精度允许 {low} 到 {high}）：约 {whole} 个有效组，占"
-            " {share:%}。其余的组奖励全相同，没有梯度。"
-        ),
-        "evidence:pooled": (
-            "{queries} 个组，合并的优势标准差 {std}：有效组 L = {live}（{share:%}），因为合并方差就是有效组的比例。"
-        ),
-        "title:filter": "过滤器拿走了信号",
-        "evidence:filter": "有差异的组占 {before:%}，经过过滤器 {filter} 后只剩 {after:%}：是过滤器让组内变得一样。",
-        "cause:filter": "过滤器留下的恰是最相像的样本：按奖励取前 k 个，最好的那些都一样。",
-        "prescription:filter": "去掉过滤器 {filter}，或改为保留对比（最好的与最差的）。",
-        "cause": "提示太难，或在这个组大小下每个提示不是全对就是全错。",
-        "prescription": "加大组；按通过率过滤；动态采样；给失败的样本一个有层次的奖励。",
-        "principle": "没有差异的组没有梯度",
-        "unlike": "截断；由平均奖励估算（p^G + (1-p)^G 会差一倍）",
-    },
+    "title": Text("Most groups teach nothing", "大多数组教不了任何东西"),
+    "evidence": Text(
+        "{share:%} of the groups have no spread in the second half ({key}), at a reward of {level}: neither"
+        " solved nor solvable, no gradient.",
+        "后半程有 {share:%} 的组没有差异（{key}），奖励水平 {level}：既没解决也解不了，没有梯度。",
+    ),
+    "evidence:averaged": Text(
+        "{queries} groups, advantage std {std}. Pooled over all samples the std could not be below {least},"
+        " even with one live group; so the logged number is a mean over groups, {std} = (L/{queries}) x 1 with"
+        " std 1 in a live group and 0 in a dead one. L = {queries} x {std} = {live} (printing allows {low} to"
+        " {high}): about {whole} live groups, {share:%} of all. Every other group had equal rewards and no"
+        " gradient.",
+        "{queries} 个组，优势标准差 {std}。如果是对所有样本合并计算，哪怕只有一个有效组，也不会低于"
+        " {least}；所以记录的是各组的平均，{std} = (L/{queries}) x 1（有效组内标准差为 1，无效组为 0）。L ="
+        " {queries} x {std} = {live}（打印精度允许 {low} 到 {high}）：约 {whole} 个有效组，占"
+        " {share:%}。其余的组奖励全相同，没有梯度。",
+    ),
+    "evidence:pooled": Text(
+        "{queries} groups, pooled advantage std {std}: L = {live} live groups ({share:%}), since the pooled"
+        " variance is the share of live groups.",
+        "{queries} 个组，合并的优势标准差 {std}：有效组 L = {live}（{share:%}），因为合并方差就是有效组的比例。",
+    ),
+    "title:filter": Text("A filter takes the signal away", "过滤器拿走了信号"),
+    "evidence:filter": Text(
+        "{before:%} of the groups have spread, {after:%} after the filter {filter}: it is the filter that makes"
+        " the groups homogeneous.",
+        "有差异的组占 {before:%}，经过过滤器 {filter} 后只剩 {after:%}：是过滤器让组内变得一样。",
+    ),
+    "cause:filter": Text(
+        "A filter that keeps the samples most alike: top-k by reward keeps the best, and the best are equal.",
+        "过滤器留下的恰是最相像的样本：按奖励取前 k 个，最好的那些都一样。",
+    ),
+    "prescription:filter": Text(
+        "Remove the filter {filter}, or choose what it keeps for contrast (the best and the worst).",
+        "去掉过滤器 {filter}，或改为保留对比（最好的与最差的）。",
+    ),
+    "cause": Text(
+        "Prompts far too hard, or each prompt always right or always wrong at this group size.",
+        "提示太难，或在这个组大小下每个提示不是全对就是全错。",
+    ),
+    "prescription": Text(
+        "Larger groups, a pass-rate filter, dynamic sampling, or a shaped reward for failures.",
+        "加大组；按通过率过滤；动态采样；给失败的样本一个有层次的奖励。",
+    ),
+    "principle": Text("a group without spread has no gradient", "没有差异的组没有梯度"),
+    "unlike": Text(
+        "truncation; an estimate from the mean reward (p^G + (1-p)^G is wrong by a factor of two)",
+        "截断；由平均奖励估算（p^G + (1-p)^G 会差一倍）",
+    ),
 }
 
 

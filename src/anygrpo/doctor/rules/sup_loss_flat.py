@@ -9,24 +9,18 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The supervised loss no longer falls",
-        "evidence": "{a} to {b} ({change:%}) over the last 30% of the run while it carries weight.",
-        "cause": "Weight too small against the other terms, or converged.",
-        "prescription": "Raise its weight and warm up on it.",
-        "principle": "a weighted term that does not fall",
-        "unlike": "a converged loss",
-    },
-    "zh": {
-        "title": "监督损失不再下降",
-        "evidence": "最后 30% 里从 {a} 到 {b}（{change:%}），而它仍带权重。",
-        "cause": "相对其他项权重太小，或已收敛。",
-        "prescription": "提高权重，并用它预热。",
-        "principle": "带权重却不下降的一项",
-        "unlike": "已收敛的损失",
-    },
+    "title": Text("The supervised loss no longer falls", "监督损失不再下降"),
+    "evidence": Text(
+        "{a} to {b} ({change:%}) over the last 30% of the run while it carries weight.",
+        "最后 30% 里从 {a} 到 {b}（{change:%}），而它仍带权重。",
+    ),
+    "cause": Text("Weight too small against the other terms, or converged.", "相对其他项权重太小，或已收敛。"),
+    "prescription": Text("Raise its weight and warm up on it.", "提高权重，并用它预热。"),
+    "principle": Text("a weighted term that does not fall", "带权重却不下降的一项"),
+    "unlike": Text("a converged loss", "已收敛的损失"),
 }
 
 

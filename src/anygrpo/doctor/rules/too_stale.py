@@ -8,30 +8,32 @@ from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.rules.sampler_mismatch import LIMITS
 from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, Value, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Samples are too old for the updates made since",
-        "evidence": (
-            "{name} is {old} in the median of the rows whose samples are {age} updates old, and {young} where they are"
-            " the present weights' own ({count} of {of} rows beyond what one policy gives)."
-        ),
-        "cause": "More or larger updates between sampling and training than the importance correction can bridge.",
-        "prescription": "A smaller bound on staleness, fewer updates a step, or a smaller learning rate.",
-        "principle": "the variance of an importance weight grows with the distance of the two policies",
-        "unlike": "a sampler that computes otherwise: its distance is there at age 0 too",
-    },
-    "zh": {
-        "title": "样本相对其后的更新来说太旧",
-        "evidence": (
-            "样本落后 {age} 次更新的各行中 {name} 的中位数为 {old}，而样本来自当前权重时为 {young}"
-            "（{of} 行中有 {count} 行超出同一策略应有的范围）。"
-        ),
-        "cause": "采样与训练之间的更新太多或太大，重要性校正补不回来。",
-        "prescription": "减小陈旧度上限、减少每步更新次数，或降低学习率。",
-        "principle": "重要性权重的方差随两个策略的距离增大",
-        "unlike": "计算方式不同的采样端：陈旧度为 0 时距离也在",
-    },
+    "title": Text("Samples are too old for the updates made since", "样本相对其后的更新来说太旧"),
+    "evidence": Text(
+        "{name} is {old} in the median of the rows whose samples are {age} updates old, and {young} where they are"
+        " the present weights' own ({count} of {of} rows beyond what one policy gives).",
+        "样本落后 {age} 次更新的各行中 {name} 的中位数为 {old}，而样本来自当前权重时为 {young}"
+        "（{of} 行中有 {count} 行超出同一策略应有的范围）。",
+    ),
+    "cause": Text(
+        "More or larger updates between sampling and training than the importance correction can bridge.",
+        "采样与训练之间的更新太多或太大，重要性校正补不回来。",
+    ),
+    "prescription": Text(
+        "A smaller bound on staleness, fewer updates a step, or a smaller learning rate.",
+        "减小陈旧度上限、减少每步更新次数，或降低学习率。",
+    ),
+    "principle": Text(
+        "the variance of an importance weight grows with the distance of the two policies",
+        "重要性权重的方差随两个策略的距离增大",
+    ),
+    "unlike": Text(
+        "a sampler that computes otherwise: its distance is there at age 0 too",
+        "计算方式不同的采样端：陈旧度为 0 时距离也在",
+    ),
 }
 
 

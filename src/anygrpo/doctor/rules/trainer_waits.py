@@ -6,31 +6,22 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The trainer waits for samples",
-        "evidence": (
-            "{share:%} of a step's time is waiting for groups (median), and {ready} groups were finished when it began."
-        ),
-        "cause": "Sampling, tools or rewards are slower than the updates.",
-        "prescription": (
-            "Shorter answers, faster tools and rewards; where tools are waited for, a larger max_staleness lets more"
-            " groups wait at once. Nothing is wrong with what is learnt."
-        ),
-        "principle": "in a pipeline the slower side sets the pace",
-        "unlike": "groups thrown away for their age (queue/dropped)",
-    },
-    "zh": {
-        "title": "训练端在等样本",
-        "evidence": "每步有 {share:%} 的时间在等待各组（中位数），步骤开始时已完成 {ready} 组。",
-        "cause": "采样、工具或奖励比更新慢。",
-        "prescription": (
-            "缩短回答、加快工具和奖励；若是在等工具，增大 max_staleness 可让更多组同时等待。所学内容没有问题。"
-        ),
-        "principle": "流水线的速度由较慢的一侧决定",
-        "unlike": "因过旧而丢弃的组（queue/dropped）",
-    },
+    "title": Text("The trainer waits for samples", "训练端在等样本"),
+    "evidence": Text(
+        "{share:%} of a step's time is waiting for groups (median), and {ready} groups were finished when it began.",
+        "每步有 {share:%} 的时间在等待各组（中位数），步骤开始时已完成 {ready} 组。",
+    ),
+    "cause": Text("Sampling, tools or rewards are slower than the updates.", "采样、工具或奖励比更新慢。"),
+    "prescription": Text(
+        "Shorter answers, faster tools and rewards; where tools are waited for, a larger max_staleness lets more"
+        " groups wait at once. Nothing is wrong with what is learnt.",
+        "缩短回答、加快工具和奖励；若是在等工具，增大 max_staleness 可让更多组同时等待。所学内容没有问题。",
+    ),
+    "principle": Text("in a pipeline the slower side sets the pace", "流水线的速度由较慢的一侧决定"),
+    "unlike": Text("groups thrown away for their age (queue/dropped)", "因过旧而丢弃的组（queue/dropped）"),
 }
 
 

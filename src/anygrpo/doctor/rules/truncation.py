@@ -7,65 +7,57 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, paired
 from anygrpo.doctor.synthetic import Case, flat, healthy, line
+from anygrpo.spoken import Text
 
 LONGER = (Change("max_length", factor=2.0),)
 
 
 WORDS = {
-    "en": {
-        "title": "Answers are cut off",
-        "title:note": "Some answers are cut off",
-        "evidence": (
-            "{share:%} of the samples were cut off in the last quarter (first quarter {first:%}; longest {cap})."
-            " What is cut is scored on what is missing."
-        ),
-        "evidence:eos": (
-            "{share:%} of the samples run into the limit of {cap} and none ends by itself (mean terminated length 0)."
-        ),
-        "evidence:note": "{share:%} of the samples are cut off now, {mean:%} over the whole run.",
-        "title:meter": "The share of cut-off answers counts something else",
-        "evidence:meter": (
-            "{share:%} are called cut off, but answers that were cut are all as long as the limit, and the longest"
-            " answers of those rows are not one number, or the share times the longest passes the mean length ({why})."
-            " It is a share of answers near the batch's longest, say. Not judged."
-        ),
-        "prescription:meter": "",
-        "evidence:cap": "Mean length = longest = {cap} in {count} of {of} rows: everything runs into the limit.",
-        "cause": "The limit is too low, or the end token is never produced or not recognised.",
-        "prescription": "Allow longer answers, or mask the truncated ones out of the loss.",
-        "prescription:eos": (
-            "Read one sample: if its text is finished, a second end-of-sequence id is ignored (ask); if not, the"
-            " limit is too low."
-        ),
-        "prescription:note": "Watch it; it matters above .15.",
-        "principle": "a cut answer is scored on what is missing",
-        "unlike": "an EOS bug: share near 1 though the text is finished",
-    },
-    "zh": {
-        "title": "回答被截断",
-        "title:note": "有些回答被截断",
-        "evidence": (
-            "最后四分之一里有 {share:%} 的样本被截断（最初四分之一 {first:%}；最长 {cap}）。被截断的回答是按缺失的"
-            "部分打分的。"
-        ),
-        "evidence:eos": "{share:%} 的样本撞上 {cap} 的上限，没有一个自己结束（自行结束的平均长度为 0）。",
-        "evidence:note": "现在有 {share:%} 的样本被截断，全程平均 {mean:%}。",
-        "title:meter": "“截断率”统计的是别的东西",
-        "evidence:meter": (
-            "记录说 {share:%} 被截断；但被截断的回答都应与上限一样长，而这些行里最长的回答并不是同一个数，或截断率乘以"
-            "最长长度超过了平均长度（{why}）。它可能是接近本批最长回答的比例。不作判断。"
-        ),
-        "prescription:meter": "",
-        "evidence:cap": "{of} 行中有 {count} 行平均长度 = 最长 = {cap}：全都撞上限。",
-        "cause": "上限太低，或结束符从不产生、或没有被认出。",
-        "prescription": "放宽长度上限，或把被截断的样本从损失中屏蔽。",
-        "prescription:eos": (
-            "读一条样本：如果文字已经写完，说明漏认了第二个结束符（需再测）；如果没写完，就是上限太低。"
-        ),
-        "prescription:note": "留意即可；超过 .15 才要紧。",
-        "principle": "被截断的回答是按缺失的部分打分的",
-        "unlike": "结束符错误：文字已写完而比例接近 1",
-    },
+    "title": Text("Answers are cut off", "回答被截断"),
+    "title:note": Text("Some answers are cut off", "有些回答被截断"),
+    "evidence": Text(
+        "{share:%} of the samples were cut off in the last quarter (first quarter {first:%}; longest {cap})."
+        " What is cut is scored on what is missing.",
+        "最后四分之一里有 {share:%} 的样本被截断（最初四分之一 {first:%}；最长 {cap}）。被截断的回答是按缺失的"
+        "部分打分的。",
+    ),
+    "evidence:eos": Text(
+        "{share:%} of the samples run into the limit of {cap} and none ends by itself (mean terminated length 0).",
+        "{share:%} 的样本撞上 {cap} 的上限，没有一个自己结束（自行结束的平均长度为 0）。",
+    ),
+    "evidence:note": Text(
+        "{share:%} of the samples are cut off now, {mean:%} over the whole run.",
+        "现在有 {share:%} 的样本被截断，全程平均 {mean:%}。",
+    ),
+    "title:meter": Text("The share of cut-off answers counts something else", "“截断率”统计的是别的东西"),
+    "evidence:meter": Text(
+        "{share:%} are called cut off, but answers that were cut are all as long as the limit, and the longest"
+        " answers of those rows are not one number, or the share times the longest passes the mean length ({why})."
+        " It is a share of answers near the batch's longest, say. Not judged.",
+        "记录说 {share:%} 被截断；但被截断的回答都应与上限一样长，而这些行里最长的回答并不是同一个数，或截断率乘以"
+        "最长长度超过了平均长度（{why}）。它可能是接近本批最长回答的比例。不作判断。",
+    ),
+    "prescription:meter": Text("", ""),
+    "evidence:cap": Text(
+        "Mean length = longest = {cap} in {count} of {of} rows: everything runs into the limit.",
+        "{of} 行中有 {count} 行平均长度 = 最长 = {cap}：全都撞上限。",
+    ),
+    "cause": Text(
+        "The limit is too low, or the end token is never produced or not recognised.",
+        "上限太低，或结束符从不产生、或没有被认出。",
+    ),
+    "prescription": Text(
+        "Allow longer answers, or mask the truncated ones out of the loss.",
+        "放宽长度上限，或把被截断的样本从损失中屏蔽。",
+    ),
+    "prescription:eos": Text(
+        "Read one sample: if its text is finished, a second end-of-sequence id is ignored (ask); if not, the"
+        " limit is too low.",
+        "读一条样本：如果文字已经写完，说明漏认了第二个结束符（需再测）；如果没写完，就是上限太低。",
+    ),
+    "prescription:note": Text("Watch it; it matters above .15.", "留意即可；超过 .15 才要紧。"),
+    "principle": Text("a cut answer is scored on what is missing", "被截断的回答是按缺失的部分打分的"),
+    "unlike": Text("an EOS bug: share near 1 though the text is finished", "结束符错误：文字已写完而比例接近 1"),
 }
 
 

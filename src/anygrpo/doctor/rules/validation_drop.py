@@ -10,24 +10,18 @@ from anygrpo.doctor.evidence.progress import outcomes, rose
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, evaluated, healthy, line, with_rows
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Validation fell below its best three times",
-        "evidence": "{name}: best {best} (row {row}), the last three at {last}, each more than 2 x {error} below.",
-        "cause": "Past the useful point.",
-        "prescription": "Early stopping; take the best checkpoint.",
-        "principle": "best minus 2 standard errors, three times",
-        "unlike": "one bad evaluation",
-    },
-    "zh": {
-        "title": "验证三次低于最好成绩",
-        "evidence": "{name}：最好 {best}（第 {row} 行），最近三次在 {last}，每次都低 2 x {error} 以上。",
-        "cause": "已过了有用的点。",
-        "prescription": "早停；取最好的检查点。",
-        "principle": "三次低于最好成绩减两个标准误",
-        "unlike": "一次偶然的差评测",
-    },
+    "title": Text("Validation fell below its best three times", "验证三次低于最好成绩"),
+    "evidence": Text(
+        "{name}: best {best} (row {row}), the last three at {last}, each more than 2 x {error} below.",
+        "{name}：最好 {best}（第 {row} 行），最近三次在 {last}，每次都低 2 x {error} 以上。",
+    ),
+    "cause": Text("Past the useful point.", "已过了有用的点。"),
+    "prescription": Text("Early stopping; take the best checkpoint.", "早停；取最好的检查点。"),
+    "principle": Text("best minus 2 standard errors, three times", "三次低于最好成绩减两个标准误"),
+    "unlike": Text("one bad evaluation", "一次偶然的差评测"),
 }
 
 

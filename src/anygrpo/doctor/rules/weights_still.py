@@ -11,31 +11,27 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, dull, flat, line
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The weights have hardly moved",
-        "evidence": (
-            "{updates} updates together moved the weights by no more than about {path:%} of their length (the sum"
-            " of {key}); the reward changed by {gain}, less than the {mde} this log could have shown; peak rate"
-            " {lr}. The KL does not show it: it was {first} before any update."
-        ),
-        "cause": "A learning rate far too small, or a schedule that ends early.",
-        "prescription": "Learning rate times 5 to 10, once the KL is 0 at the start. `anygrpo check` finds the rate.",
-        "principle": "the way there is no shorter than the distance: |w_n - w_0| <= sum |w_k+1 - w_k|",
-        "unlike": "a policy that moved and did not gain",
-    },
-    "zh": {
-        "title": "权重几乎没有移动",
-        "evidence": (
-            "{updates} 次更新合起来，权重最多移动了自身长度的约 {path:%}（{key} 之和）；奖励变化 {gain}，小于这份日志能"
-            "显示的 {mde}；最高学习率 {lr}。KL 看不出这一点：第一次更新之前它已是 {first}。"
-        ),
-        "cause": "学习率太小，或调度过早结束。",
-        "prescription": "先让起点的 KL 为 0，再把学习率乘以 5 到 10。`anygrpo check` 能找出合适的学习率。",
-        "principle": "路程不短于位移：|w_n - w_0| <= sum |w_k+1 - w_k|",
-        "unlike": "策略动了却没有收益",
-    },
+    "title": Text("The weights have hardly moved", "权重几乎没有移动"),
+    "evidence": Text(
+        "{updates} updates together moved the weights by no more than about {path:%} of their length (the sum"
+        " of {key}); the reward changed by {gain}, less than the {mde} this log could have shown; peak rate"
+        " {lr}. The KL does not show it: it was {first} before any update.",
+        "{updates} 次更新合起来，权重最多移动了自身长度的约 {path:%}（{key} 之和）；奖励变化 {gain}，小于这份日志能"
+        "显示的 {mde}；最高学习率 {lr}。KL 看不出这一点：第一次更新之前它已是 {first}。",
+    ),
+    "cause": Text("A learning rate far too small, or a schedule that ends early.", "学习率太小，或调度过早结束。"),
+    "prescription": Text(
+        "Learning rate times 5 to 10, once the KL is 0 at the start. `anygrpo check` finds the rate.",
+        "先让起点的 KL 为 0，再把学习率乘以 5 到 10。`anygrpo check` 能找出合适的学习率。",
+    ),
+    "principle": Text(
+        "the way there is no shorter than the distance: |w_n - w_0| <= sum |w_k+1 - w_k|",
+        "路程不短于位移：|w_n - w_0| <= sum |w_k+1 - w_k|",
+    ),
+    "unlike": Text("a policy that moved and did not gain", "策略动了却没有收益"),
 }
 
 SHORT = 0.01

@@ -10,68 +10,58 @@ from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.synthetic import Case, flat, healthy
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "The KL reference is not the starting policy",
-        "evidence": (
-            "KL is {first} in the very first row, before any update could have caused it, and then stays in a band"
-            " ({low} to {high}, median {middle}). Against its own start a policy has KL 0."
-        ),
-        "cause": (
-            "An adapter or checkpoint loaded into the policy but not into the reference, another base model,"
-            " another precision or chat template."
-        ),
-        "prescription": (
-            "Load the same weights into the reference as the policy starts from. Raising or lowering beta mends"
-            " nothing here. `anygrpo check` shows the KL before the first update, adapters on and off."
-        ),
-        "principle": "KL to the starting policy is 0 before the first update",
-        "unlike": "a KL blow-up: that one grows; KL averaged over the first 10 steps",
-        "evidence:rate": (
-            "KL is {first} when the learning rates up to there add up to {rate}: no update can have caused it. Then it"
-            " stays in a band ({low} to {high}, median {middle}). Against its own start a policy has KL 0."
-        ),
-        "title:scoring": "The same weights give two answers: a KL before any update",
-        "evidence:scoring": (
-            "In the very first row the KL to the reference is {first} and the KL to the policy that sampled is"
-            " {own}, before any update could have caused them; then the first stays in a band ({low} to {high},"
-            " median {middle}). With equal weights and equal scoring both are 0."
-        ),
-        "cause:scoring": (
-            "Dropout while scoring (or another mode than in sampling), or old log-probs that were not made by the"
-            " policy as it is."
-        ),
-        "prescription:scoring": (
-            "Score in eval mode, and take old log-probs from the policy that samples, anew in each step. The"
-            " learning rate and beta mend nothing here."
-        ),
-    },
-    "zh": {
-        "title": "KL 的参考模型不是训练的起点",
-        "evidence": (
-            "第一行的 KL 就是 {first}，此时还没有任何更新，之后一直停在一个带里（{low} 到 {high}，中位数 {middle}）"
-            "。策略对自己的起点，KL 应为 0。"
-        ),
-        "cause": "适配器或检查点只加载到策略、没有加载到参考模型；基座模型、精度或对话模板不同。",
-        "prescription": (
-            "让参考模型加载与策略起点相同的权重。调大或调小 beta 都无济于事。`anygrpo check` 会给出第一次更新前、适"
-            "配器开与关时的 KL。"
-        ),
-        "principle": "第一次更新之前，对起点的 KL 为 0",
-        "unlike": "KL 失控（那是增长的）；前 10 步平均后的 KL",
-        "evidence:rate": (
-            "学习率累计才 {rate} 时 KL 已是 {first}：更新不可能造成它。之后它一直停在一个带里（{low} 到 {high}，中位数"
-            " {middle}）。策略对自己的起点，KL 应为 0。"
-        ),
-        "title:scoring": "同一组权重给出两个答案：更新之前就有 KL",
-        "evidence:scoring": (
-            "第一行对参考模型的 KL 就是 {first}，对采样策略的 KL 是 {own}，此时还没有任何更新；之后前者一直停在一个"
-            "带里（{low} 到 {high}，中位数 {middle}）。权重相同、打分方式相同时，两者都是 0。"
-        ),
-        "cause:scoring": "打分时开着 dropout（或与采样的模式不同），或旧的对数概率不是当前策略算的。",
-        "prescription:scoring": "用 eval 模式打分，每一步都从采样的策略重新取旧的对数概率。学习率和 beta 都治不了。",
-    },
+    "title": Text("The KL reference is not the starting policy", "KL 的参考模型不是训练的起点"),
+    "evidence": Text(
+        "KL is {first} in the very first row, before any update could have caused it, and then stays in a band"
+        " ({low} to {high}, median {middle}). Against its own start a policy has KL 0.",
+        "第一行的 KL 就是 {first}，此时还没有任何更新，之后一直停在一个带里（{low} 到 {high}，中位数 {middle}）"
+        "。策略对自己的起点，KL 应为 0。",
+    ),
+    "cause": Text(
+        "An adapter or checkpoint loaded into the policy but not into the reference, another base model,"
+        " another precision or chat template.",
+        "适配器或检查点只加载到策略、没有加载到参考模型；基座模型、精度或对话模板不同。",
+    ),
+    "prescription": Text(
+        "Load the same weights into the reference as the policy starts from. Raising or lowering beta mends"
+        " nothing here. `anygrpo check` shows the KL before the first update, adapters on and off.",
+        "让参考模型加载与策略起点相同的权重。调大或调小 beta 都无济于事。`anygrpo check` 会给出第一次更新前、适"
+        "配器开与关时的 KL。",
+    ),
+    "principle": Text("KL to the starting policy is 0 before the first update", "第一次更新之前，对起点的 KL 为 0"),
+    "unlike": Text(
+        "a KL blow-up: that one grows; KL averaged over the first 10 steps",
+        "KL 失控（那是增长的）；前 10 步平均后的 KL",
+    ),
+    "evidence:rate": Text(
+        "KL is {first} when the learning rates up to there add up to {rate}: no update can have caused it. Then it"
+        " stays in a band ({low} to {high}, median {middle}). Against its own start a policy has KL 0.",
+        "学习率累计才 {rate} 时 KL 已是 {first}：更新不可能造成它。之后它一直停在一个带里（{low} 到 {high}，中位数"
+        " {middle}）。策略对自己的起点，KL 应为 0。",
+    ),
+    "title:scoring": Text(
+        "The same weights give two answers: a KL before any update", "同一组权重给出两个答案：更新之前就有 KL"
+    ),
+    "evidence:scoring": Text(
+        "In the very first row the KL to the reference is {first} and the KL to the policy that sampled is"
+        " {own}, before any update could have caused them; then the first stays in a band ({low} to {high},"
+        " median {middle}). With equal weights and equal scoring both are 0.",
+        "第一行对参考模型的 KL 就是 {first}，对采样策略的 KL 是 {own}，此时还没有任何更新；之后前者一直停在一个"
+        "带里（{low} 到 {high}，中位数 {middle}）。权重相同、打分方式相同时，两者都是 0。",
+    ),
+    "cause:scoring": Text(
+        "Dropout while scoring (or another mode than in sampling), or old log-probs that were not made by the"
+        " policy as it is.",
+        "打分时开着 dropout（或与采样的模式不同），或旧的对数概率不是当前策略算的。",
+    ),
+    "prescription:scoring": Text(
+        "Score in eval mode, and take old log-probs from the policy that samples, anew in each step. The"
+        " learning rate and beta mend nothing here.",
+        "用 eval 模式打分，每一步都从采样的策略重新取旧的对数概率。学习率和 beta 都治不了。",
+    ),
 }
 
 

@@ -7,38 +7,34 @@ from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, paired
 from anygrpo.doctor.synthetic import Case, dull, healthy, with_rows
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "Rewards differ, the gradient is zero",
-        "evidence": "The gradient norm is exactly 0 in {count} of the {of} rows whose rewards differ.",
-        "evidence:still": "The weights did not move in {count} of {of} rows with a rate above 0.",
-        "evidence:every": (
-            "The gradient norm is exactly 0 in all {count} rows, although the mean reward moves by {noise} from row to"
-            " row: that every group of every batch lacks spread is hardly possible."
-        ),
-        "cause": (
-            "requires_grad off, log-probs detached, a frozen adapter, bf16 master weights (at rate 1e-6 only 2% of"
-            " them move)."
-        ),
-        "prescription": (
-            "Count the trainable parameters and their change over one step (expect 1e-5 to 1e-3 relative)."
-        ),
-        "principle": "advantages alive, gradient 0",
-        "unlike": "a warm-up row with rate 0",
-    },
-    "zh": {
-        "title": "奖励有差别，梯度却是零",
-        "evidence": "在奖励有差别的 {of} 行中，有 {count} 行梯度范数恰好为 0。",
-        "evidence:still": "在学习率大于 0 的 {of} 行中，有 {count} 行权重没有移动。",
-        "evidence:every": (
-            "全部 {count} 行的梯度范数恰好为 0，而平均奖励逐行变动 {noise}：每一批的每一组都没有差异，几乎不可能。"
-        ),
-        "cause": "requires_grad 关闭；对数概率被 detach；适配器被冻结；bf16 主权重（学习率 1e-6 时只有 2% 会动）。",
-        "prescription": "数一数可训练参数，以及一步之后它们的变化（相对量应在 1e-5 到 1e-3）。",
-        "principle": "优势在，梯度为 0",
-        "unlike": "预热时学习率为 0 的那一行",
-    },
+    "title": Text("Rewards differ, the gradient is zero", "奖励有差别，梯度却是零"),
+    "evidence": Text(
+        "The gradient norm is exactly 0 in {count} of the {of} rows whose rewards differ.",
+        "在奖励有差别的 {of} 行中，有 {count} 行梯度范数恰好为 0。",
+    ),
+    "evidence:still": Text(
+        "The weights did not move in {count} of {of} rows with a rate above 0.",
+        "在学习率大于 0 的 {of} 行中，有 {count} 行权重没有移动。",
+    ),
+    "evidence:every": Text(
+        "The gradient norm is exactly 0 in all {count} rows, although the mean reward moves by {noise} from row to"
+        " row: that every group of every batch lacks spread is hardly possible.",
+        "全部 {count} 行的梯度范数恰好为 0，而平均奖励逐行变动 {noise}：每一批的每一组都没有差异，几乎不可能。",
+    ),
+    "cause": Text(
+        "requires_grad off, log-probs detached, a frozen adapter, bf16 master weights (at rate 1e-6 only 2% of"
+        " them move).",
+        "requires_grad 关闭；对数概率被 detach；适配器被冻结；bf16 主权重（学习率 1e-6 时只有 2% 会动）。",
+    ),
+    "prescription": Text(
+        "Count the trainable parameters and their change over one step (expect 1e-5 to 1e-3 relative).",
+        "数一数可训练参数，以及一步之后它们的变化（相对量应在 1e-5 到 1e-3）。",
+    ),
+    "principle": Text("advantages alive, gradient 0", "优势在，梯度为 0"),
+    "unlike": Text("a warm-up row with rate 0", "预热时学习率为 0 的那一行"),
 }
 
 

@@ -5,41 +5,38 @@ from __future__ import annotations
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, dull, flat
+from anygrpo.spoken import Text
 
 WORDS = {
-    "en": {
-        "title": "These z-scores are not of size 1",
-        "evidence": "Their std is {spread}: with live groups it is 1, so about {share:%} of the groups are alive.",
-        "evidence:floor": (
-            "Their std is {spread} with a floor of {floor}: the rewards themselves spread only {reward}."
-        ),
-        "evidence:autopsy": (
-            "Z-scores of a live group have std 1; {std} means that most groups are constant or that something"
-            " scales afterwards."
-        ),
-        "evidence:autopsy_floor": (
-            "Z-scores have std 1. With a floor of {floor} a std of {std} means that the rewards spread only {std} x"
-            " {floor} = {reward} - if all groups are alive."
-        ),
-        "cause": "A floor above the spread, or constant groups.",
-        "prescription": "Log the share of live groups, and set the floor below the reward's own spread.",
-        "principle": "std of z-scores is 1 but for a floor or constant groups",
-        "unlike": "un-normalised advantages",
-    },
-    "zh": {
-        "title": "这些 z 分数的大小不是 1",
-        "evidence": "标准差是 {spread}：组都有效时应为 1，所以约 {share:%} 的组是有效的。",
-        "evidence:floor": "标准差是 {spread}，下限为 {floor}：奖励自身的差异只有 {reward}。",
-        "evidence:autopsy": "有效组的 z 分数标准差为 1；{std} 说明多数组是常数，或之后还有缩放。",
-        "evidence:autopsy_floor": (
-            "z 分数的标准差为 1。下限为 {floor} 时，标准差 {std} 说明奖励的差异只有 {std} x {floor} ="
-            " {reward}（如果所有组都有效）。"
-        ),
-        "cause": "下限高于差异，或组是常数。",
-        "prescription": "记录有效组的比例，并把下限设到奖励自身差异以下。",
-        "principle": "除非有下限或常数组，z 分数的标准差为 1",
-        "unlike": "未归一化的优势",
-    },
+    "title": Text("These z-scores are not of size 1", "这些 z 分数的大小不是 1"),
+    "evidence": Text(
+        "Their std is {spread}: with live groups it is 1, so about {share:%} of the groups are alive.",
+        "标准差是 {spread}：组都有效时应为 1，所以约 {share:%} 的组是有效的。",
+    ),
+    "evidence:floor": Text(
+        "Their std is {spread} with a floor of {floor}: the rewards themselves spread only {reward}.",
+        "标准差是 {spread}，下限为 {floor}：奖励自身的差异只有 {reward}。",
+    ),
+    "evidence:autopsy": Text(
+        "Z-scores of a live group have std 1; {std} means that most groups are constant or that something"
+        " scales afterwards.",
+        "有效组的 z 分数标准差为 1；{std} 说明多数组是常数，或之后还有缩放。",
+    ),
+    "evidence:autopsy_floor": Text(
+        "Z-scores have std 1. With a floor of {floor} a std of {std} means that the rewards spread only {std} x"
+        " {floor} = {reward} - if all groups are alive.",
+        "z 分数的标准差为 1。下限为 {floor} 时，标准差 {std} 说明奖励的差异只有 {std} x {floor} ="
+        " {reward}（如果所有组都有效）。",
+    ),
+    "cause": Text("A floor above the spread, or constant groups.", "下限高于差异，或组是常数。"),
+    "prescription": Text(
+        "Log the share of live groups, and set the floor below the reward's own spread.",
+        "记录有效组的比例，并把下限设到奖励自身差异以下。",
+    ),
+    "principle": Text(
+        "std of z-scores is 1 but for a floor or constant groups", "除非有下限或常数组，z 分数的标准差为 1"
+    ),
+    "unlike": Text("un-normalised advantages", "未归一化的优势"),
 }
 
 

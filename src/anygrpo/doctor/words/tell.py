@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Fact, Finding
 from anygrpo.doctor.prescriptions import advice
+from anygrpo.doctor.words.shared import ADVICE, AROUND, AUTOPSY, CANNOT, LABELS, VERDICTS
+from anygrpo.spoken import table
 
-LANGUAGES = ("en", "zh")
 Entry = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Book:
-    """All sentences of one language: the shared ones from `en.toml` or `zh.toml`, each rule's from its own file.
+    """All sentences of one language: the shared ones, and each rule's from its own file.
 
     An entry of `rules` has title, evidence, cause, prescription, principle, unlike; "title:VARIANT",
     "evidence:VARIANT" and "prescription:VARIANT" replace the plain ones for a variant. Braces are the finding's facts.
     """
 
-    rows: str
-    steps: str
-    follows: str
+    around: Entry
     verdicts: Entry
     advice: Entry
     labels: Entry
@@ -40,8 +38,16 @@ class Book:
 def book(lang: str) -> Book:
     from anygrpo.doctor.rules import RULES
 
-    text = Path(__file__).with_name(f"{lang}.toml").read_text("utf-8")
-    return Book(**tomllib.loads(text), rules={rule.id: rule.words[lang] for rule in RULES.values()})
+    parts: dict[str, Any] = {
+        "around": AROUND,
+        "verdicts": VERDICTS,
+        "advice": ADVICE,
+        "labels": LABELS,
+        "autopsy": AUTOPSY,
+        "cannot": CANNOT,
+    }
+    rules = {rule.id: table(rule.words, lang) for rule in RULES.values()}
+    return Book(**{name: table(part, lang) for name, part in parts.items()}, rules=rules)
 
 
 @dataclass(frozen=True)
@@ -76,10 +82,10 @@ def tell(finding: Finding, run: Columns | None, lang: str = "en") -> Told:
     if finding.rows:
         steps = run.steps_of(finding.rows) if run else []
         counted = [int(x) for x in steps if float(x).is_integer()]
-        shown = words.steps if steps and len(counted) == len(steps) else words.rows
-        evidence += " " + shown.format(rows=row_text(counted if shown == words.steps else finding.rows))
+        shown = words.around["steps"] if steps and len(counted) == len(steps) else words.around["rows"]
+        evidence += " " + shown.format(rows=row_text(counted if shown == words.around["steps"] else finding.rows))
     if finding.follows:
-        evidence += " " + words.follows.format(rule=words.rules[finding.follows]["title"])
+        evidence += " " + words.around["follows"].format(rule=words.rules[finding.follows]["title"])
     settings = advice(finding, run, words.advice) if run else []
     cure = entry.get(f"prescription:{finding.variant}", entry["prescription"]).format(**facts)
     return Told(

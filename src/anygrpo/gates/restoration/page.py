@@ -5,28 +5,23 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from anygrpo.spoken import Text
+from anygrpo.spoken import table as words_of
+
 _DIGITS = {"psnr": 2, "ssim": 3}
 
 
 _WORDS = {
-    "en": {
-        "gains": "Held-out pictures before and after, with 95% intervals of the paired gain (pictures resampled)",
-        "degradation": "degradation",
-        "held_out": "pictures",
-        "gain": "gain",
-        "all": "all",
-        "before": "before",
-        "after": "after",
-    },
-    "zh": {
-        "gains": "留出图片训练前后对比，配对增益附 95% 区间（按图片重采样）",
-        "degradation": "退化类型",
-        "held_out": "图片数",
-        "gain": "增益",
-        "all": "全部",
-        "before": "之前",
-        "after": "之后",
-    },
+    "gains": Text(
+        "Held-out pictures before and after, with 95% intervals of the paired gain (pictures resampled)",
+        "留出图片训练前后对比，配对增益附 95% 区间（按图片重采样）",
+    ),
+    "degradation": Text("degradation", "退化类型"),
+    "held_out": Text("pictures", "图片数"),
+    "gain": Text("gain", "增益"),
+    "all": Text("all", "全部"),
+    "before": Text("before", "之前"),
+    "after": Text("after", "之后"),
 }
 
 
@@ -36,7 +31,7 @@ def gains(first: list[dict[str, Any]], last: list[dict[str, Any]], language: str
 
     Rows that are invalid in either are left out. Intervals (95%) resample pictures, as everywhere.
     """
-    words = _WORDS[language]
+    words = words_of(_WORDS, language)
     pairs = [(a, b) for a, b in zip(first, last) if _is_picture(a) and a["valid"] and b["valid"]]
     if not pairs:
         return None

@@ -12,6 +12,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.files import toml_table
 from anygrpo.integrations.adopt.moving import Ledger, Line, as_list, shown
 from anygrpo.recipe.load import parse_recipe
+from anygrpo.spoken import Text
 
 _ORDER = ("policy", "policy.lora", "task", "algorithm", "optimizer", "training", "evaluation")
 _TRL_REWARDS: dict[str, dict[str, Any]] = {
@@ -164,15 +165,18 @@ def _key(key: Any) -> str:
     return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else json.dumps(text)
 
 
-_HEADS = {
-    "en": ("have no counterpart", "need none", "defaults of {house} that differ, written out", "to know", "moved"),
-    "zh": ("没有对应设置", "不需要对应设置", "与本项目不同、已写明的 {house} 默认值", "须知", "已转换"),
-}
+_HEADS = (
+    Text("have no counterpart", "没有对应设置"),
+    Text("need none", "不需要对应设置"),
+    Text("defaults of {house} that differ, written out", "与本项目不同、已写明的 {house} 默认值"),
+    Text("to know", "须知"),
+    Text("moved", "已转换"),
+)
 
 
 def account(book: Ledger, language: str) -> str:
     """What happened to each setting, for a reader."""
-    heads = [h.format(house=HOUSES[book.found.house]) for h in _HEADS[language]]
+    heads = [h.said(language).format(house=HOUSES[book.found.house]) for h in _HEADS]
     lost, idle, filled, notes, moved = heads
     ours = [line for line in book.lines if line.theirs and not line.default]
     parts = [f"{moved}: {len(ours)}"]

@@ -9,6 +9,7 @@ from anygrpo.core.outcome import Outcome, not_applicable
 from anygrpo.language.tasks.answer import Answer, Message
 from anygrpo.language.tasks.payment import Paid, inserted_alone, paid_alone
 from anygrpo.language.turns.driver import Turns
+from anygrpo.spoken import Text
 
 PLAYED = 16
 """Prompts that a player plays."""
@@ -21,13 +22,13 @@ def paid_for_environment(subject: Any) -> Outcome:
     name, config = "paid_for_environment", getattr(subject.policy, "config", None)
     tools: tuple[str, ...] = tuple(getattr(config, "tools", ()))
     if getattr(config, "environment", None) is None and not tools:
-        return not_applicable(name, ("there is no environment and no tool", "没有环境，也没有工具"))
+        return not_applicable(name, Text("there is no environment and no tool", "没有环境，也没有工具"))
     prompts, said = inserted_alone(subject.answers.prompts, subject.answers.outputs)
     if tools:
         asked, gold = _gold(subject)
         prompts, said = [*prompts, *asked], [*said, *gold]
     if not prompts:
-        return not_applicable(name, ("no sample had a second turn", "没有样本进入第二轮"))
+        return not_applicable(name, Text("no sample had a second turn", "没有样本进入第二轮"))
     paid = paid_alone(subject.task, prompts, said)
     echo = [tool for tool in tools if echoes(subject.policy, tool)] if tools else []
     return _judged(name, paid, echo)
@@ -35,21 +36,21 @@ def paid_for_environment(subject: Any) -> Outcome:
 
 def _judged(name: str, paid: Paid, echo: list[str]) -> Outcome:
     if not paid.cases:
-        return not_applicable(name, ("no conversation could be scored so", "没有对话可以这样打分"))
+        return not_applicable(name, Text("no conversation could be scored so", "没有对话可以这样打分"))
     numbers: dict[str, Any] = {"paid": paid.paid, "cases": paid.cases, "most": paid.most, "echo": ", ".join(echo)}
     if not paid.paid:
-        text = (
+        text = Text(
             "in {cases} conversations the environment's words alone earn nothing",
             "{cases} 段对话中，环境的话本身不得分",
         )
         return Outcome(name, "ok", text, numbers=numbers)
-    text = (
+    text = Text(
         "in {paid} of {cases} conversations the environment's words alone earn up to {most:.3g}, with a silent policy"
         + ("; the tool {echo} gives back what it is given, so that the policy can write them itself" if echo else ""),
         "{cases} 段对话中有 {paid} 段，策略不说话而环境的话得到至多 {most:.3g} 分"
         + ("；工具 {echo} 会原样返回输入，策略可借此自己写出这些话" if echo else ""),
     )
-    cure = (
+    cure = Text(
         'judge the policy\'s own text (str(output)), or the messages with by = "policy"',
         '只评策略自己的文本（str(output)），或 by = "policy" 的消息',
     )
@@ -90,7 +91,7 @@ def trivial_players(subject: Any) -> Outcome:
     A sample that talks until its tokens end has taken no turn, and earns 0."""
     name, talk = "trivial_players", getattr(subject.policy, "talk", None)
     if talk is None or talk.kind != "class":
-        return not_applicable(name, ("there is no environment of rewards", "没有给出奖励的环境"))
+        return not_applicable(name, Text("there is no environment of rewards", "没有给出奖励的环境"))
     prompts = subject.task.prompts(0, PLAYED)
     shown = _demonstrated(subject, prompts)
     players = PLAYERS | ({"the demonstrations": shown} if shown else {})
@@ -106,31 +107,33 @@ def trivial_players(subject: Any) -> Outcome:
 def _of_players(name: str, means: dict[str, float], best: float, below: list[float], games: int) -> Outcome:
     """The verdict: mean of each player who knows nothing, the best that is known, and games that ended below 0."""
     if not means:
-        return not_applicable(name, ("no game could be played", "没有一局能够进行"))
+        return not_applicable(name, Text("no game could be played", "没有一局能够进行"))
     who = max(means, key=lambda one: means[one])
     numbers: dict[str, Any] = {"best": best, "games": games, "who": who, "most": means[who]} | means
     numbers |= {"below": len(below), "lowest": min(below, default=0.0)}
     rows = [{"player": w, "mean": m} for w, m in means.items()]
     if means[who] > 0 and means[who] >= 0.9 * best:
-        text = (
+        text = Text(
             "a player who is {who} earns {most:.3g} a game; the best known earns {best:.3g}",
             "{who} 的玩家每局得 {most:.3g} 分；已知最好的得 {best:.3g} 分",
         )
-        cure = ("let the environment pay for what only the task's solution does", "让环境只为真正解决任务的行为付分")
+        cure = Text(
+            "let the environment pay for what only the task's solution does", "让环境只为真正解决任务的行为付分"
+        )
         return Outcome(name, "serious", text, cure, numbers, rows)
     if below:
-        text = (
+        text = Text(
             "{below} games that are played end below 0 (down to {lowest:.3g}), and a sample that talks until its "
             "tokens end earns 0: not to play pays more",
             "{below} 局正常进行的游戏得分低于 0（最低 {lowest:.3g}），而一直说到 token 用完的样本得 0 分："
             "不玩反而更划算",
         )
-        cure = (
+        cure = Text(
             "let no game be worth less than 0: pay less for a late success, and nothing for a failure",
             "任何一局都不应低于 0：成功越晚得分越少，失败得 0",
         )
         return Outcome(name, "serious", text, cure, numbers, rows, certainty="certain")
-    text = (
+    text = Text(
         "players who know nothing earn at most {most:.3g} a game ({who}); the best known earns {best:.3g}",
         "一无所知的玩家每局至多得 {most:.3g} 分（{who}）；已知最好的得 {best:.3g} 分",
     )

@@ -20,6 +20,7 @@ from anygrpo.probes.confirm.rewards import gold_and_wrong, then_and_now
 from anygrpo.probes.confirm.sampling import cap_doubled, larger_group
 from anygrpo.probes.confirm.scale import one_batch
 from anygrpo.probes.confirm.scoring import frozen_replay, zero_rate
+from anygrpo.spoken import Text, table
 
 Experiment = Callable[[Ground, str, Finding | None], Trial]
 
@@ -50,11 +51,11 @@ class Confirmed:
     seconds: float
 
     def as_dict(self, lang: str = "en") -> dict[str, Any]:
-        words = RULES[self.rule].words[lang]
+        words = table(RULES[self.rule].words, lang)
         return {
             "rule": self.rule, "title": words.get(f"title:{self.variant}", words["title"]),
             "experiment": self.experiment,
-            "do": EXPERIMENTS[self.experiment].said(lang), "before": self.before, "after": self.trial.verdict,
+            "do": EXPERIMENTS[self.experiment].do.said(lang), "before": self.before, "after": self.trial.verdict,
             "evidence": self.trial.say(lang), "seconds": round(self.seconds, 1),
         }  # fmt: skip
 
@@ -91,7 +92,7 @@ def one(ground: Ground, rule: str, finding: Finding | None) -> Confirmed:
     try:
         trial = by_the_log(ground, rule) or RUNS[name](ground, rule, finding)
     except AnygrpoError as error:
-        trial = Trial("undecided", ("could not be run: {why}", "无法进行：{why}"), {"why": str(error)})
+        trial = Trial("undecided", Text("could not be run: {why}", "无法进行：{why}"), {"why": str(error)})
     before = finding.certainty if finding is not None else "named"
     variant = finding.variant if finding is not None else ""
     return Confirmed(rule, variant, name, before, trial, time.perf_counter() - began)
@@ -101,13 +102,13 @@ def by_the_log(ground: Ground, rule: str) -> Trial | None:
     """Refuted without an experiment, where the log shows that what is suspected is not there to be explained."""
     p, rate = progress(ground.log), ground.log.get("lr")
     if rule in ("no_learning", "lr_too_small") and p is not None and p.rose:
-        text = "the reward rose in the log, from {a:.4g} to {b:.4g}", "日志中奖励从 {a:.4g} 升到 {b:.4g}"
+        text = Text("the reward rose in the log, from {a:.4g} to {b:.4g}", "日志中奖励从 {a:.4g} 升到 {b:.4g}")
         return Trial("refuted", text, {"a": p.reward.first, "b": p.reward.last})
     if rule == "lr_exhausted" and rate and rate.values[-1] > 0.05 * rate.high:
-        text = "the rate ends at {a:.2g} of at most {b:.2g}", "学习率结束时为 {a:.2g}，最大 {b:.2g}"
+        text = Text("the rate ends at {a:.2g} of at most {b:.2g}", "学习率结束时为 {a:.2g}，最大 {b:.2g}")
         return Trial("refuted", text, {"a": rate.values[-1], "b": rate.high})
     wide = ground.log.get("log_ratio/abs_max")
     if rule == "log_ratio_explosion" and wide and wide.high <= TIERS[-1][0]:
-        text = "no log-ratio in the log is above {a:.3g}", "日志中没有超过 {a:.3g} 的对数比值"
+        text = Text("no log-ratio in the log is above {a:.3g}", "日志中没有超过 {a:.3g} 的对数比值")
         return Trial("refuted", text, {"a": wide.high})
     return None

@@ -12,6 +12,7 @@ from anygrpo.doctor.series import Series, mean
 from anygrpo.probes.confirm.ground import Ground, Trial, Verdict
 from anygrpo.probes.rate import find_rate
 from anygrpo.recipe.recipe import Recipe, number
+from anygrpo.spoken import Text
 from anygrpo.train import checkpoint
 
 STEPS = 20
@@ -69,14 +70,15 @@ def two_rates(ground: Ground, rule: str, finding: Finding | None) -> Trial:
     rows = ground.fork(at, steps, rate, plan.beta, recipe)
     ours, theirs = _arm(ground, plan.measure, begin, steps), _series(plan.measure, rows)
     if ours is None or theirs is None:
-        return Trial("undecided", ("{name} is not logged", "没有记录 {name}"), {"name": plan.measure})
+        return Trial("undecided", Text("{name} is not logged", "没有记录 {name}"), {"name": plan.measure})
+    other = _said(plan, rate)
     numbers = _gap(ours, theirs) | {
-        "name": plan.measure, "steps": steps, "begin": begin, "what": _said(plan, rate), "was": _said_zh(plan, rate),
+        "name": plan.measure, "steps": steps, "begin": begin, "what": other.en, "was": other.zh,
     }  # fmt: skip
     verdict = _verdict(plan, numbers, ours)
     if plan.keeps and verdict == "confirmed" and _lost_reward(ground, rows, begin, steps):
         verdict = "refuted"
-    text = (
+    text = Text(
         "{name} over the last half of {steps} steps from step {begin}: {a:.4g} as logged, {b:.4g} with {what}"
         " (difference {gap:+.3g}, standard error {error:.2g})",
         "从第 {begin} 步起 {steps} 步的后半程 {name}：日志为 {a:.4g}，{was}时为 {b:.4g}"
@@ -101,20 +103,14 @@ def _changed(ground: Ground, plan: Plan) -> Recipe | None:
     return ground.changed("algorithm", clip_low=plan.clip, clip_high=plan.clip) if plan.clip else None
 
 
-def _said(plan: Plan, rate: float) -> str:
+def _said(plan: Plan, rate: float) -> Text:
     if plan.clip:
-        return f"a clip range of {plan.clip:g}"
+        return Text(f"a clip range of {plan.clip:g}", f"裁剪范围取 {plan.clip:g} ")
     if plan.without:
-        return f"{plan.without} 0"
-    return f"{plan.beta:g} x beta" if plan.beta != 1 else f"{rate:.3g} x the learning rate"
-
-
-def _said_zh(plan: Plan, rate: float) -> str:
-    if plan.clip:
-        return f"截断范围取 {plan.clip:g} "
-    if plan.without:
-        return f"{plan.without} 为 0 "
-    return f"beta 乘 {plan.beta:g} " if plan.beta != 1 else f"学习率乘 {rate:.3g} "
+        return Text(f"{plan.without} 0", f"{plan.without} 为 0 ")
+    if plan.beta != 1:
+        return Text(f"{plan.beta:g} x beta", f"beta 乘 {plan.beta:g} ")
+    return Text(f"{rate:.3g} x the learning rate", f"学习率乘 {rate:.3g} ")
 
 
 def _where(ground: Ground, finding: Finding | None, plan: Plan) -> tuple[Path | None, int, int]:
@@ -133,7 +129,7 @@ def _where(ground: Ground, finding: Finding | None, plan: Plan) -> tuple[Path | 
 def _too_dear(ground: Ground, steps: int) -> Trial:
     each = ground.seconds_per_step()
     numbers = {"steps": steps, "each": each, "need": math.ceil(each * STEPS), "budget": ground.seconds}
-    text = (
+    text = Text(
         "a step takes {each:.3g} s: {budget:g} s allow {steps}, {need} s are needed (--budget)",
         "每步 {each:.3g} 秒：{budget:g} 秒只够 {steps} 步，需要 {need} 秒（--budget）",
     )
@@ -159,9 +155,9 @@ def _longer(ground: Ground) -> Trial:
     rows, ours = ground.fork(ground.newest, steps, recipe=recipe), _arm(ground, "reward/mean", end - steps, steps)
     theirs = _series("reward/mean", rows)
     if ours is None or theirs is None:
-        return Trial("undecided", ("no reward is logged there", "那里没有记录奖励"))
+        return Trial("undecided", Text("no reward is logged there", "那里没有记录奖励"))
     numbers = _gap(ours, theirs) | {"steps": steps, "rate": rate}
-    text = (
+    text = Text(
         "{steps} more steps at {rate:.2g}: reward {b:.4g}, {a:.4g} at the end of the log (standard error {error:.2g})",
         "以 {rate:.2g} 再走 {steps} 步：奖励 {b:.4g}，日志结尾为 {a:.4g}（标准误 {error:.2g}）",
     )

@@ -36,7 +36,7 @@ class Trial:
     numbers: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def say(self, lang: str) -> str:
-        return self.sentence[lang == "zh"].format(**self.numbers)
+        return self.sentence.said(lang).format(**self.numbers)
 
 
 class Ground:

@@ -16,6 +16,7 @@ from anygrpo.probes.check import probe_stage
 from anygrpo.probes.confirm.ground import Ground, Trial, Verdict
 from anygrpo.probes.payment import gold_and_wrong as payment
 from anygrpo.probes.significance import paired
+from anygrpo.spoken import Text
 from anygrpo.train.evaluation import counted
 
 _PROMPTS = 256
@@ -32,7 +33,7 @@ def gold_and_wrong(ground: Ground, rule: str, finding: Finding | None) -> Trial:
     if rule == "constant_reward":
         return _constant(found, dead)
     if found.status == "not applicable":
-        return Trial("undecided", ("not decided: {en}", "无法判定：{zh}"), _words(found))
+        return Trial("undecided", Text("not decided: {en}", "无法判定：{zh}"), _words(found))
     if rule in ("dead_term", "aux_only_gain"):
         return _part(found, finding)
     return _hack(found, float(own.mean()), float(own.std()) / math.sqrt(max(1, len(own))))
@@ -48,13 +49,13 @@ def _sign(outcomes: list[Outcome]) -> Trial:
     shown = bad or [o for o in outcomes if o.status != "not applicable"]
     words = {"en": "; ".join(o.say("en") for o in shown), "zh": "; ".join(o.say("zh") for o in shown)}
     if not shown:
-        return Trial("undecided", ("neither could be tried", "两项都无法尝试"))
-    return Trial("confirmed" if bad else "refuted", ("{en}", "{zh}"), words)
+        return Trial("undecided", Text("neither could be tried", "两项都无法尝试"))
+    return Trial("confirmed" if bad else "refuted", Text("{en}", "{zh}"), words)
 
 
 def _constant(found: Outcome, dead: float) -> Trial:
     numbers = _words(found) | {"dead": dead}
-    text = (
+    text = Text(
         "{dead:.0%} of the groups of a fresh batch have equal rewards; {en}",
         "新采一批中 {dead:.0%} 的组奖励相同；{zh}",
     )
@@ -68,12 +69,12 @@ def _part(found: Outcome, finding: Finding | None) -> Trial:
     parts = {k.removeprefix("component/") for k in rows.get("gold", {}) if k.startswith("component/")}
     wanted = sorted(p for p in parts if p in named) or sorted(parts)
     if not wanted or "wrong" not in rows:
-        return Trial("undecided", ("not decided: {en}", "无法判定：{zh}"), _words(found))
+        return Trial("undecided", Text("not decided: {en}", "无法判定：{zh}"), _words(found))
     gold = {p: float(rows["gold"][f"component/{p}"]) for p in wanted}
     other = {p: float(rows["wrong"][f"component/{p}"]) for p in wanted}
     same = all(abs(gold[p] - other[p]) <= 1e-9 for p in wanted)
     listing = ", ".join(f"{p} {gold[p]:.3g} | {other[p]:.3g}" for p in wanted)
-    text = (
+    text = Text(
         "on gold | wrong answers: {listing}" + (": it does not tell them apart" if same else ": it tells them apart"),
         "标准 | 错误答案：{listing}" + ("：分不开二者" if same else "：分得开二者"),
     )
@@ -84,7 +85,7 @@ def _hack(found: Outcome, own: float, error: float) -> Trial:
     """Answers that earn more than gold ones are paid for something else; so are wrong ones that earn as much."""
     gold = float(found.numbers.get("gold", math.nan))
     numbers = _words(found) | {"own": own, "gold": gold}
-    text = (
+    text = Text(
         "the policy's own answers earn {own:.3g}, gold ones {gold:.3g}; {en}",
         "策略自己的回答得 {own:.3g}，标准答案得 {gold:.3g}；{zh}",
     )
@@ -99,16 +100,16 @@ def then_and_now(ground: Ground, rule: str, finding: Finding | None) -> Trial:
     """
     best = ground.best if rule in ("validation_drop", "overfitting") else None
     if ground.newest is None:
-        return Trial("undecided", ("no checkpoint is left of this run", "这次运行没有留下检查点"))
+        return Trial("undecided", Text("no checkpoint is left of this run", "这次运行没有留下检查点"))
     before, after = _answers(ground, best), _answers(ground, ground.newest)
     if before is None or after is None:
-        return Trial("undecided", ("the task holds no prompts out", "任务没有留出题目"))
+        return Trial("undecided", Text("the task holds no prompts out", "任务没有留出题目"))
     name = _measure(rule, finding, before)
     a, b = before[name], after[name]
     found = paired(a, b)
     numbers = {"name": name, "a": found.mean_a, "b": found.mean_b, "n": found.n, "low": found.low, "high": found.high,
                "gap": found.difference, "seen": found.detectable}  # fmt: skip
-    text = (
+    text = Text(
         "{name} on {n} held-out prompts: {a:.4g} then, {b:.4g} now; difference {gap:+.3g} [{low:+.3g}, {high:+.3g}]",
         "{n} 道留出题的 {name}：先前 {a:.4g}，现在 {b:.4g}；差 {gap:+.3g} [{low:+.3g}, {high:+.3g}]",
     )

@@ -15,6 +15,7 @@ from anygrpo.errors import AnygrpoError
 from anygrpo.probes.confirm.ground import Ground, Trial, Verdict
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.spoken import Text
 from anygrpo.train.measure import advantage_metrics
 
 _TIMES = 4
@@ -40,29 +41,29 @@ def larger_group(ground: Ground, rule: str, finding: Finding | None) -> Trial:
 
 
 def _of_dead_groups(rule: str, small: Rollout, rises: bool, numbers: dict[str, Any]) -> Trial:
-    head = (
+    head = Text(
         "{live:.0%} of {groups} groups of {size} have reward spread, {more:.0%} of groups of {large}",
         "大小为 {size} 的 {groups} 组中 {live:.0%} 有奖励差异，大小为 {large} 时为 {more:.0%}",
     )
     if numbers["live"] > 1 - _DEAD:
-        return Trial("refuted", (head[0] + ": most have it", head[1] + "：多数有差异"), numbers)
+        return Trial("refuted", head + Text(": most have it", "：多数有差异"), numbers)
     if rule == "mastered_groups":
         values = small.rewards[small.valid]
         top = float(values.max()) if values.numel() else 0.0
         best = (small.rewards.masked_fill(~small.valid, top) >= top).all(1) & ~small.live_groups()
         numbers["best"] = float(best.double().mean())
-        tail = ("; {best:.0%} are all at the best reward", "；{best:.0%} 全在最高奖励")
+        tail = Text("; {best:.0%} are all at the best reward", "；{best:.0%} 全在最高奖励")
         verdict: Verdict = "confirmed" if numbers["best"] > _DEAD and not rises else "refuted"
-        return Trial(verdict, (head[0] + tail[0], head[1] + tail[1]), numbers)
+        return Trial(verdict, head + tail, numbers)
     tail = (
-        (": a larger group mends it", "：加大组可以解决")
+        Text(": a larger group mends it", "：加大组可以解决")
         if rises
-        else (
+        else Text(
             ": not the group's size; look at the reward, the prompts and the filters",
             "：不是组的大小；看奖励、题目与过滤",
         )
     )
-    return Trial("confirmed", (head[0] + tail[0], head[1] + tail[1]), numbers)
+    return Trial("confirmed", head + tail, numbers)
 
 
 def _one_sign(subject: Subject) -> Trial:
@@ -70,7 +71,7 @@ def _one_sign(subject: Subject) -> Trial:
     own = advantage_metrics(subject.prepared(subject.rollout)).get("advantage/one_sign", 0.0)
     grouped = advantage_metrics(subject.prepared(subject.rollout, advantage="zscore")).get("advantage/one_sign", 0.0)
     numbers = {"own": own, "grouped": grouped, "how": subject.stage.algorithm.advantage}
-    text = (
+    text = Text(
         "advantages of one sign in {own:.0%} of the groups under {how}, in {grouped:.0%} normalised in the group",
         "按 {how} 归一化时 {own:.0%} 的组优势同号，组内归一化时为 {grouped:.0%}",
     )
@@ -82,7 +83,7 @@ def _compressed(subject: Subject) -> Trial:
     own = _std(subject.prepared(subject.rollout).advantages, subject.rollout)
     free = _std(subject.prepared(subject.rollout, advantage="zscore", std_floor=0.0).advantages, subject.rollout)
     numbers = {"own": own, "free": free, "how": subject.stage.algorithm.advantage}
-    text = (
+    text = Text(
         "advantages have std {own:.3g} under the recipe, {free:.3g} as z-scores without a floor, on the same rewards",
         "同样的奖励，按配置算出的优势标准差为 {own:.3g}，无下限的 z 分数为 {free:.3g}",
     )
@@ -98,7 +99,7 @@ def _phantom(subject: Subject) -> Trial:
     within = [float(r[v].double().std()) for r, v in zip(rollout.rewards, rollout.valid) if int(v.sum()) > 1]
     spread = sum(within) / len(within) if within else 0.0
     numbers = {"spread": spread, "wide": wide, "size": size}
-    text = (
+    text = Text(
         "rewards differ by {spread:.2g} inside groups, by {wide:.2g} in all, at a size of {size:.2g}",
         "组内奖励相差 {spread:.2g}，总范围 {wide:.2g}，数值大小 {size:.2g}",
     )
@@ -110,7 +111,7 @@ def _alike(subject: Subject) -> Trial:
     outputs = subject.policy.decode(subject.rollout.samples)
     alike = sum(len({repr(o) for o in row}) == 1 for row in outputs) / max(1, len(outputs))
     distinct = sum(len({repr(o) for o in row}) / len(row) for row in outputs) / max(1, len(outputs))
-    text = (
+    text = Text(
         "in {alike:.0%} of the groups all answers are the same; distinct answers a group: {distinct:.0%}",
         "{alike:.0%} 的组内回答完全相同；每组不同的回答占 {distinct:.0%}",
     )
@@ -134,7 +135,7 @@ def cap_doubled(ground: Ground, rule: str, finding: Finding | None) -> Trial:
     """One batch at the present limit and one at twice of it, with the newest weights."""
     doubled, limit = _doubled(ground.recipe)
     if doubled is None:
-        why = ("this policy has no length limit in its recipe", "该策略的配置中没有长度上限")
+        why = Text("this policy has no length limit in its recipe", "该策略的配置中没有长度上限")
         return Trial("undecided", why)
     with ground.subject(ground.newest) as subject:
         short = subject.rollout
@@ -142,7 +143,7 @@ def cap_doubled(ground: Ground, rule: str, finding: Finding | None) -> Trial:
         with ground.subject(ground.newest, doubled) as subject:
             long = subject.rollout
     except (AnygrpoError, RuntimeError, IndexError) as error:
-        why = ("twice the limit cannot be sampled: {error}", "上限加倍后无法采样：{error}")
+        why = Text("twice the limit cannot be sampled: {error}", "上限加倍后无法采样：{error}")
         return Trial("undecided", why, {"error": str(error)[:200]})
     numbers: dict[str, Any] = {"limit": limit, "twice": 2 * limit, "cut": _cut(short), "still": _cut(long),
                                "reward": _reward(short), "more": _reward(long),
@@ -151,20 +152,20 @@ def cap_doubled(ground: Ground, rule: str, finding: Finding | None) -> Trial:
 
 
 def _of_cut(numbers: dict[str, Any]) -> Trial:
-    head = (
+    head = Text(
         "cut off: {cut:.0%} at {limit}, {still:.0%} at {twice}; reward {reward:.3g} and {more:.3g}",
         "截断：上限 {limit} 时 {cut:.0%}，{twice} 时 {still:.0%}；奖励 {reward:.3g} 与 {more:.3g}",
     )
     if numbers["cut"] <= 0.05:
-        return Trial("refuted", (head[0] + ": hardly any is cut", head[1] + "：几乎没有截断"), numbers)
+        return Trial("refuted", head + Text(": hardly any is cut", "：几乎没有截断"), numbers)
     if numbers["still"] < numbers["cut"] / 2:
-        return Trial("confirmed", (head[0] + ": the limit is too short", head[1] + "：上限太短"), numbers)
-    tail = (": they do not end at any length; look at the end token", "：加长也不结束；检查结束符")
-    return Trial("confirmed", (head[0] + tail[0], head[1] + tail[1]), numbers)
+        return Trial("confirmed", head + Text(": the limit is too short", "：上限太短"), numbers)
+    tail = Text(": they do not end at any length; look at the end token", "：加长也不结束；检查结束符")
+    return Trial("confirmed", head + tail, numbers)
 
 
 def _of_length(numbers: dict[str, Any]) -> Trial:
-    text = (
+    text = Text(
         "mean length {length:.3g} at a limit of {limit}, {longer:.3g} at {twice}; reward {reward:.3g} and {more:.3g}",
         "上限 {limit} 时平均长度 {length:.3g}，{twice} 时 {longer:.3g}；奖励 {reward:.3g} 与 {more:.3g}",
     )

@@ -10,6 +10,7 @@ from anygrpo.doctor import Finding
 from anygrpo.probes.confirm.ground import Ground, Trial
 from anygrpo.probes.idle_settings import no_effect
 from anygrpo.probes.subject import Subject
+from anygrpo.spoken import Text
 from anygrpo.train.batches import Prepared, weigh
 
 _SUMMED = 10.0
@@ -35,16 +36,16 @@ def _scale(subject: Subject) -> Trial:
         tally = subject.accumulate(subject.updater(), ones)
     value = abs(float(tally.sums["loss/policy"]))
     numbers: dict[str, Any] = {"value": value, "top": float(advantages.abs().max()) if advantages.numel() else 0.0}
-    text = (
+    text = Text(
         "with every advantage 1 the policy loss is {value:.3g} in size, where a mean is 1; the largest advantage of"
         " this batch is {top:.3g}",
         "所有优势都取 1 时，策略损失的大小为 {value:.3g}（求平均应为 1）；这一批最大的优势为 {top:.3g}",
     )
     if value > _SUMMED:
-        return Trial("confirmed", (text[0] + ": it is a sum", text[1] + "：这是求和"), numbers)
+        return Trial("confirmed", text + Text(": it is a sum", "：这是求和"), numbers)
     if numbers["top"] > _LARGE:
-        tail = ": the advantages are not normalised", "：优势没有归一化"
-        return Trial("confirmed", (text[0] + tail[0], text[1] + tail[1]), numbers)
+        tail = Text(": the advantages are not normalised", "：优势没有归一化")
+        return Trial("confirmed", text + tail, numbers)
     return Trial("refuted", text, numbers)
 
 
@@ -53,5 +54,5 @@ def _idle(subject: Subject) -> Trial:
     outcome = no_effect(subject)
     numbers = {"en": outcome.say("en"), "zh": outcome.say("zh")}
     if outcome.status == "not applicable":
-        return Trial("undecided", ("not decided: {en}", "无法判定：{zh}"), numbers)
-    return Trial("confirmed" if outcome.status == "warning" else "refuted", ("{en}", "{zh}"), numbers)
+        return Trial("undecided", Text("not decided: {en}", "无法判定：{zh}"), numbers)
+    return Trial("confirmed" if outcome.status == "warning" else "refuted", Text("{en}", "{zh}"), numbers)

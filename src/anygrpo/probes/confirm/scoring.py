@@ -10,6 +10,7 @@ from anygrpo.probes import parity
 from anygrpo.probes.check import probe_stage
 from anygrpo.probes.confirm.ground import Ground, Trial, subject_of
 from anygrpo.probes.subject import Subject
+from anygrpo.spoken import Text
 from anygrpo.train.loop import train
 from anygrpo.train.run import Run
 
@@ -34,12 +35,12 @@ def zero_rate(ground: Ground, rule: str, finding: Finding | None) -> Trial:
     said = "; ".join(o.say("en") for o in (bad or outcomes)), "; ".join(o.say("zh") for o in (bad or outcomes))
     numbers = {"en": said[0], "zh": said[1]}
     if not bad and all(o.status == "not applicable" for o in outcomes):
-        return Trial("undecided", ("not decided: {en}", "无法判定：{zh}"), numbers)
+        return Trial("undecided", Text("not decided: {en}", "无法判定：{zh}"), numbers)
     if rule == "log_ratio_explosion":  # the suspicion is that updates did it
-        text = ("at rate 0: {en}. So it was not the updates", "学习率为 0 时：{zh}。所以不是更新造成的")
-        fine = ("at rate 0: {en}. So the updates did it", "学习率为 0 时：{zh}。所以是更新造成的")
+        text = Text("at rate 0: {en}. So it was not the updates", "学习率为 0 时：{zh}。所以不是更新造成的")
+        fine = Text("at rate 0: {en}. So the updates did it", "学习率为 0 时：{zh}。所以是更新造成的")
         return Trial("refuted", text, numbers) if bad else Trial("confirmed", fine, numbers)
-    return Trial("confirmed" if bad else "refuted", ("at rate 0: {en}", "学习率为 0 时：{zh}"), numbers)
+    return Trial("confirmed" if bad else "refuted", Text("at rate 0: {en}", "学习率为 0 时：{zh}"), numbers)
 
 
 def frozen_replay(ground: Ground, rule: str, finding: Finding | None) -> Trial:
@@ -58,12 +59,12 @@ def frozen_replay(ground: Ground, rule: str, finding: Finding | None) -> Trial:
     numbers = {"before": _largest(before), "after": _largest(after), "updates": updates, "moved": moved}
     bad_before, bad_after = (any(o.status in ("serious", "warning") for o in looks) for looks in (before, after))
     if rule == "stale_rollouts" and moved < _VISIBLE and not bad_after:
-        text = (
+        text = Text(
             "{updates} updates moved no log-prob by more than {moved:.1e}: too little to tell",
             "{updates} 次更新移动的对数概率不超过 {moved:.1e}：太少，无从判断",
         )
         return Trial("undecided", text, numbers)
-    text = (
+    text = Text(
         "largest log-ratio of fresh samples: {before:.2g} before any update, {after:.2g} after {updates} updates that"
         " moved log-probs by up to {moved:.2g}",
         "新样本的最大对数比值：更新前 {before:.2g}；{updates} 次更新（对数概率最多移动 {moved:.2g}）后 {after:.2g}",
