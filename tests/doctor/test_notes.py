@@ -58,6 +58,29 @@ def test_a_chinese_note_as_it_is() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("line", "numbers"),
+    [
+        ("current - ref = -94037", {"log_prob_gap": "-94037"}),
+        ("current_log_prob - ref_log_prob = -94,037.5", {"log_prob_gap": "-94037.5"}),
+        ("mean_log_prob_current - mean_log_prob_ref: 12", {"log_prob_gap": "12"}),
+        ("当前-参考差异: -94037", {"log_prob_gap": "-94037"}),
+        ("Reference minus Current difference is 3.5", {"log_prob_gap": "-3.5"}),
+        ("new - old = 0.02", {"mean_log_ratio": "0.02"}),
+        ("旧策略 - 当前策略 = 20", {"mean_log_ratio": "-20"}),
+        ("ref - old = 5", {}),
+        ("mean_log_prob_ref = -5", {"log_prob_ref": "-5"}),
+    ],
+)
+def test_a_difference_of_two_log_probs_is_neither_of_them(line: str, numbers: dict[str, str]) -> None:
+    assert read_note(line).numbers == numbers
+
+
+def test_a_stated_difference_stands_against_the_kl() -> None:
+    assert answers({"log_prob_gap": -94037, "kl": 94037.0})["KL"] == "fails"
+    assert answers({"log_prob_gap": 3.2, "kl": 3.2})["KL"] == "holds"
+
+
 def test_stated_against_inferred() -> None:
     motion = NINE | {"group_size": 4, "beta": 0.1, "mean_log_ratio": -94037}
     found = answers(motion, "优势均值为 0，所以学不到；应降低学习率。KL 项占主导。")

@@ -74,10 +74,15 @@ def stated_beta(a: Autopsy) -> Claim | None:
 
 def kl_is_difference(a: Autopsy) -> Claim | None:
     """log-prob under the current policy minus that under the reference, against the stated KL."""
-    now, ref, kl = (a.given.get(k) for k in ("log_prob_current", "log_prob_ref", "kl"))
-    if now is None or ref is None or kl is None:
+    now, ref, stated, kl = (a.given.get(k) for k in ("log_prob_current", "log_prob_ref", "log_prob_gap", "kl"))
+    if kl is None:
         return None
-    gap, slack = now.value - ref.value, 2 * (now.half + ref.half + kl.half)
+    if now is not None and ref is not None:
+        gap, slack = now.value - ref.value, 2 * (now.half + ref.half + kl.half)
+    elif stated is not None:
+        gap, slack = stated.value, 2 * (stated.half + kl.half)
+    else:
+        return None
     same = abs(gap - kl.value) <= slack
     return Claim(
         f"KL = {kl.value:.8g}",

@@ -15,7 +15,7 @@ DECIMAL = re.compile(r"^\s*[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?\s*$")
 NUMBERS = (
     "mean_ratio", "max_ratio", "mean_log_ratio", "policy_loss", "loss", "kl", "beta", "mean_advantage", "advantage_std",
     "advantage_max", "std_reward", "queries", "group_size", "std_floor", "clamp", "grad_norm", "mean_reward",
-    "log_prob_current", "log_prob_ref", "dimensions",
+    "log_prob_current", "log_prob_ref", "log_prob_gap", "dimensions",
 )  # fmt: skip
 SET = {"beta", "group_size", "queries", "std_floor", "clamp", "dimensions"}
 """Settings: what was set was set so, and no rounding of something else."""

@@ -87,6 +87,23 @@ IDENTIFIER = re.compile(r"(?<![\w/.])([A-Za-z][\w/]{1,40})" + VALUE + NUM + r")(
 """A column's name and its number, as in "adv_max 0.06"."""
 
 
+_LOG_PROB = r"(?:log[_ ]?probs?|logps?|对数概率)"
+_ROLES = {
+    "current": r"current|new|now|policy|pi|π|当前策略|当前|现策略|新策略|新",
+    "reference": r"reference|ref|base|参考策略|参考模型|参考",
+    "behaviour": r"old|behaviou?r|sampler|旧策略|旧|采样策略",
+}
+_SIDE = rf"(?:mean[_ ])?(?:{_LOG_PROB}[_ ]?)?(?P<%s>{'|'.join(_ROLES.values())})(?:[_ 的]?{_LOG_PROB})?(?:平均|均值)?"
+DIFFERENCE = re.compile(
+    rf"(?<![\w\u4e00-\u9fff]){_SIDE % 'a'}\s*(?:[-−–]|minus|减去?)\s*{_SIDE % 'b'}(?:\s*(?:的?差[异值距]?|difference|gap))?"
+    + VALUE + NUM + ")", re.I,
+)  # fmt: skip
+"""One log-prob minus another, as a number: it is neither of the two."""
+_GAPS = {("current", "reference"): ("log_prob_gap", 1), ("reference", "current"): ("log_prob_gap", -1),
+         ("current", "behaviour"): ("mean_log_ratio", 1), ("behaviour", "current"): ("mean_log_ratio", -1)}  # fmt: skip
+"""What a difference of two roles is a number of, and its sign there."""
+
+
 @dataclass
 class Note:
     """What a note holds: autopsy name -> number as it was written, names not known, its claims' sentences."""
@@ -108,6 +125,7 @@ def read_note(text: str) -> Note:
         plain = line.translate(canonical.WIDE).strip()
         if "|" in plain:
             continue
+        plain = differences(plain, note)
         if export := EXPORT.match(plain):
             put(note, export[1], export[2])
         pair = re.match(r"^\W*([A-Za-z_\u4e00-\u9fff][^:=]{0,40}?)[*`]*\s*[:=]\s*(.*)$", plain)
@@ -142,6 +160,18 @@ def put(note: Note, raw: str, value: str) -> None:
         return
     if number(value.replace(",", "")) is not None:
         note.numbers.setdefault(name, value.replace(",", ""))
+
+
+def differences(line: str, note: Note) -> str:
+    """The line without its "current - reference = -94037", which are noted as the differences they are."""
+    for found in DIFFERENCE.finditer(line):
+        roles = tuple(next(r for r, words in _ROLES.items() if re.fullmatch(words, found[side], re.I)) for side in "ab")
+        name, sign = _GAPS.get(roles, ("", 1))
+        value = found[found.re.groups].rstrip(".,").replace(",", "")
+        if name and number(value) is not None:
+            turned = value.removeprefix("-") if value.startswith("-") else "-" + value.removeprefix("+")
+            note.numbers.setdefault(name, value if sign > 0 else turned)
+    return DIFFERENCE.sub(" ", line)
 
 
 def first_number(text: str) -> str | None:
