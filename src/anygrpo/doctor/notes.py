@@ -95,8 +95,8 @@ _ROLES = {
 }
 _SIDE = rf"(?:mean[_ ])?(?:{_LOG_PROB}[_ ]?)?(?P<%s>{'|'.join(_ROLES.values())})(?:[_ 的]?{_LOG_PROB})?(?:平均|均值)?"
 DIFFERENCE = re.compile(
-    rf"(?<![\w\u4e00-\u9fff]){_SIDE % 'a'}\s*(?:[-−–]|minus|减去?)\s*{_SIDE % 'b'}(?:\s*(?:的?差[异值距]?|difference|gap))?"
-    + VALUE + NUM + ")", re.I,
+    rf"(?<![\w\u4e00-\u9fff]){_SIDE % 'a'}\s*(?:[-−–]|minus|减去?)\s*{_SIDE % 'b'}"
+    r"(?:\s*(?:的?差[异值距]?|difference|gap))?" + VALUE + NUM + ")", re.I,
 )  # fmt: skip
 """One log-prob minus another, as a number: it is neither of the two."""
 _GAPS = {("current", "reference"): ("log_prob_gap", 1), ("reference", "current"): ("log_prob_gap", -1),
