@@ -165,13 +165,16 @@ def put(note: Note, raw: str, value: str) -> None:
 def differences(line: str, note: Note) -> str:
     """The line without its "current - reference = -94037", which are noted as the differences they are."""
     for found in DIFFERENCE.finditer(line):
-        roles = tuple(next(r for r, words in _ROLES.items() if re.fullmatch(words, found[side], re.I)) for side in "ab")
-        name, sign = _GAPS.get(roles, ("", 1))
+        name, sign = _GAPS.get((_role(found["a"]), _role(found["b"])), ("", 1))
         value = found[found.re.groups].rstrip(".,").replace(",", "")
         if name and number(value) is not None:
             turned = value.removeprefix("-") if value.startswith("-") else "-" + value.removeprefix("+")
             note.numbers.setdefault(name, value if sign > 0 else turned)
     return DIFFERENCE.sub(" ", line)
+
+
+def _role(word: str) -> str:
+    return next(role for role, words in _ROLES.items() if re.fullmatch(words, word, re.I))
 
 
 def first_number(text: str) -> str | None:
