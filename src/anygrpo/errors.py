@@ -86,9 +86,19 @@ EXTRAS = {
 """Module -> the extra that installs it; a test compares with pyproject.toml."""
 
 
+OWN = ("torch", "transformers", "peft", "numpy", "scipy", "pydantic", "safetensors", "accelerate", "torchmetrics")
+"""What the package itself needs; a light install (pip install --no-deps) is without."""
+
+
 def not_installed(error: ImportError) -> DataError | None:
-    """What to install for a module that is not there; None where the module is none of an extra's."""
-    extra = EXTRAS.get((error.name or "").partition(".")[0])
+    """What to install for a module that is not there; None where the module is none of ours or an extra's."""
+    module = (error.name or "").partition(".")[0]
+    if module in OWN:
+        return DataError(
+            f"this needs {module}, which is not installed",
+            "pip install anygrpo; doctor, autopsy and compare of logs do without",
+        )
+    extra = EXTRAS.get(module)
     if extra is None:
         return None
     return DataError(f"this needs {error.name}, which is not installed", f"pip install 'anygrpo[{extra}]'")

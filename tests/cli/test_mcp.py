@@ -23,6 +23,9 @@ def test_tools_answer_in_plain_data(tmp_path: Path) -> None:
     assert not mcp.compare_rates(0.578, 0.573, 800)["shown"]
     assert len(mcp.compare([str(log), str(log)])["arms"]) == 2
     assert mcp.doctor(str(tmp_path / "none"))["cure"]
+    refused = mcp.check(str(tmp_path / "none.toml"))
+    assert refused["exit_code"] != 0
+    assert "none.toml" in refused["error"]
 
 
 def test_the_command_lists_its_tools(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,6 +59,11 @@ def test_a_log_of_100_megabytes_in_seconds(tmp_path: Path) -> None:
     assert time.process_time() - start < 20
 
 
+def test_what_needs_torch_says_so_where_it_is_absent() -> None:
+    code = "import sys\nsys.modules['torch'] = None\nfrom anygrpo.cli.main import main\nprint(main(['check', 'x.toml']))"
+    assert fresh(code).strip() in ("2", "3")  # no recipe, or no torch: never an internal error
+
+
 def test_the_doctor_works_with_torch_absent(tmp_path: Path) -> None:
     """Every command of the doctor, in a process in which importing torch or numpy fails."""
     log = tmp_path / "a.jsonl"

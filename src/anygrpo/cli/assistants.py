@@ -65,13 +65,13 @@ def check(recipe: str) -> dict[str, Any]:
     """The pre-flight check of a recipe: one batch, a minute, findings in the order in which to act."""
     from anygrpo.cli.main import main
 
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         code = main(["check", recipe, "--json"])
     try:
         return {"exit_code": code, "report": json.loads(out.getvalue())}
     except ValueError:
-        return {"exit_code": code, "report": out.getvalue()[-4000:]}
+        return {"exit_code": code, "report": out.getvalue()[-4000:], "error": errors.getvalue()[-4000:]}
 
 
 def answered(work: Any) -> dict[str, Any]:
