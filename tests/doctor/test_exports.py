@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.doctor import diagnose_log, read
+from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.canonical import concept, scale
 from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.readers.detect import read_all
+from anygrpo.doctor.synthetic import healthy
 
 N = 12
 
@@ -223,3 +224,38 @@ def test_columns_in_a_document_beside_its_settings(tmp_path: Path) -> None:
     run = written(tmp_path, json.dumps(data), "x.json")
     assert values(run, "reward/mean") == [reward(i) for i in range(N)]
     assert run.settings["config.beta"] == 0.04
+
+
+def test_documents_of_other_shapes(tmp_path: Path) -> None:
+    points = [[i, reward(i)] for i in range(N)]
+    shapes = {
+        "a.json": json.dumps({"run": "a", "metrics": [{"name": "reward", "points": points}]}),
+        "b.json": json.dumps({"train/reward": [[1.7e9, *p] for p in points]}),
+        "c.json": json.dumps({str(i): {"reward": reward(i)} for i in range(N)}),
+        "d.jsonl": "\n".join(
+            json.dumps({"step": i, "metrics": [{"name": "reward", "value": reward(i)}, {"name": "kl", "value": 0.01}]})
+            for i in range(N)
+        ),
+        "e.jsonl": "\n".join(
+            json.dumps({"name": name, "step": i, "value": x})
+            for i in range(N)
+            for name, x in (("reward", reward(i)), ("kl", 0.01))
+        ),
+        "f.csv": '"metricName","metricValue","timestamp","step"\n'
+        + "\n".join(f'"train/reward","{reward(i)}","17","{i}"' for i in range(N)),
+        "g.md": "| step | reward ↑ |\n|---:|---:|\n" + "\n".join(f"| {i} | **{reward(i)}** |" for i in range(N)),
+        "h.txt": "\n".join(f"训练到第{i}步时，平均奖励为{reward(i)}，KL散度为0.01。" for i in range(N)),
+        "i.txt": "\n".join(f"[{i:03d}] reward→{reward(i)}  kl→0.01  ent→0.5" for i in range(N)),
+        "j.txt": "\n".join(f"step {i} reward {reward(i)} kl 0.01 grad_norm 0.3" for i in range(N)),
+        "k.txt": "\n".join(
+            f"[0101 10:00 @monitor.py:476] Sim/mean_score: {reward(i)}\n[0101 10:00 @monitor.py:476] kl: 0.01"
+            for i in range(N)
+        ),
+    }
+    for name, text in shapes.items():
+        assert values(written(tmp_path, text, name), "reward/mean") == [reward(i) for i in range(N)], name
+
+
+def test_a_kl_of_zeros_is_no_policy_that_never_moved() -> None:
+    fell = healthy(160, reward=lambda t: 0.3 + 0.6 * t if t < 0.5 else 0.6 - 0.5 * (t - 0.5), kl=0.0)
+    assert "late_collapse" in {f.rule for f in diagnose(fell, format="jsonl").findings if f.severity != "info"}

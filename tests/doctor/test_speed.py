@@ -60,7 +60,8 @@ def test_a_log_of_100_megabytes_in_seconds(tmp_path: Path) -> None:
 
 
 def test_what_needs_torch_says_so_where_it_is_absent() -> None:
-    code = "import sys\nsys.modules['torch'] = None\nfrom anygrpo.cli.main import main\nprint(main(['check', 'x.toml']))"
+    absent = "import sys\nsys.modules['torch'] = None\n"
+    code = absent + "from anygrpo.cli.main import main\nprint(main(['check', 'x.toml']))"
     assert fresh(code).strip() in ("2", "3")  # no recipe, or no torch: never an internal error
 
 

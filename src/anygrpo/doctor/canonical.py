@@ -63,7 +63,7 @@ def normalise(key: str) -> str:
 @lru_cache(maxsize=8192)
 def plain_name(key: str) -> str:
     """A name as the tables write it: lower case, full-width signs and blanks undone, dashes as underscores."""
-    text = re.sub(r"\s*/\s*", "/", key.translate(WIDE).strip().strip("*`'\"").strip())
+    text = re.sub(r"\s*/\s*", "/", key.translate(WIDE).strip().strip("*`'\"↑↓⬆⬇ ").strip())
     return re.sub(r"\s+", "_", text.lower().replace("-", "_"))
 
 

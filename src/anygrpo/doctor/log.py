@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 Row = dict[str, float]
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -111,11 +111,24 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
         if isinstance(value, dict):
             out.update(flatten(value, f"{name}/", depth - 1))
         elif isinstance(value, list):
+            out.update(pairs_of(value))  # type: ignore[reportUnknownArgumentType]
             out.update(list_statistics(name, value))  # type: ignore[reportUnknownArgumentType]
         elif (x := number(value)) is not None:
             out[name] = x
         elif isinstance(value, str) and (of := COUNTER.match(value)) and name.endswith(COUNTED):
             out["step"] = float(of[1])  # ms-swift: "global_step/max_steps": "5/100"
+    return out
+
+
+def pairs_of(values: list[Any]) -> Row:
+    """[{"name": "reward", "value": .4}, ...] as {"reward": .4, ...}; empty for any other list."""
+    out: Row = {}
+    for item in values:
+        found = cast(dict[str, Any], item) if isinstance(item, dict) else {}
+        name, x = found.get("name"), number(found.get("value"))
+        if not isinstance(name, str) or x is None:
+            return {}
+        out[name] = x
     return out
 
 

@@ -233,6 +233,8 @@ CORES: dict[str, str] = {
     "trunc": "truncated/share", "truncated_share": "truncated/share", "clipped_ratio": "truncated/share",
     "training_loss": "loss/total", "train_loss": "loss/total", "pg": "loss/policy", "gn": "grad_norm/total",
     "policy_gradient_loss": "loss/policy",
+    "grouped_rewards_std": "reward/std_within", "total_rewards_std": "reward/std", "mean_score": "reward/mean",
+    "avgr": "reward/mean", "verifiable_reward": "reward/mean", "total_rewards_mean": "reward/mean",
     "zero_std_groups": "groups/dead", "zero_variance_groups": "groups/dead", "mismatch_kl": "kl/rollout",
     "kl_mismatch": "kl/rollout", "response_lengths": "length/mean",
     "frac_zero_std_groups": "groups/dead", "zero_std_frac": "groups/dead", "dead_groups": "groups/dead",

@@ -139,7 +139,7 @@ def moved(run: Columns) -> bool | None:
     A policy that has not moved has learned nothing, so it has lost nothing either.
     """
     kl = run.comparable("kl/reference")
-    if not kl or len(kl) < LONG_ENOUGH:
+    if not kl or len(kl) < LONG_ENOUGH or all(x == 0 for x in kl.values):  # a column of zeros was not measured
         return None
     late = abs(mean(kl.tail(0.5)))
     return not (late < 1e-3 or (late < 0.01 and kl.end < 2 * abs(kl.start)))

@@ -190,6 +190,8 @@ class Scan:
             text = text.translate(WIDE)
         if text[:1] in "-=+" or text.lstrip()[:1] in "-=+":
             self.boxes.line(text)
+        if "→" in text or "为" in text or "是" in text:
+            text = lines.SAID.sub("=", text)
         if ("&" in text or "  " in text) and self.aligned.line(text):
             return
         numbered = bool(NUMBERED.search(text))
@@ -199,7 +201,7 @@ class Scan:
                 return
         else:
             self.blocks.pass_over(text)
-        if not numbered and "|" not in text and "," not in text:
+        if not numbered and "|" not in text and "," not in text and not text[-1:].isdigit():
             return
         lower = text.lower()
         if any(hint in lower for hint in HINTS):

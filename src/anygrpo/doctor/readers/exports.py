@@ -18,7 +18,8 @@ TAG = re.compile(r"^wall[ _]?time,\s*step,\s*value\s*$", re.I)
 OF_RUN = re.compile(r"^run-.*?-?tag-")
 MLFLOW = re.compile(r"^-?\d+ [-+.\deEnaif]+ \d+$", re.I)
 """A line of MLflow's file store: milliseconds, value, step."""
-NAMES, VALUES = {"metric", "name", "tag", "key", "variable", "series"}, {"value", "val", "metric_value"}
+NAMES = {"metric", "name", "tag", "key", "variable", "series", "metricname", "metric_name"}
+VALUES = {"value", "val", "metric_value", "metricvalue"}
 STEPS = {"step", "global_step", "_step", "iteration", "iter", "epoch"}
 MOST = 400
 """Files of one folder that are tried as metrics."""

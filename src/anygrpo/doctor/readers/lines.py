@@ -36,6 +36,11 @@ WIDE_PAIR = re.compile(
     r"(?:^|[|\]])\s*([A-Za-z][\w./]*(?: [A-Za-z][\w./]*){1,4}) = (" + NUMBER + r")(?=\s*(?:\||$))", re.I
 )
 """A name of several words between bars: "| Episode Return = 31.2 |"."""
+PLAIN_PAIRS = re.compile(r"^(?:[A-Za-z_][\w./@\-]*[ \t]+(?:" + NUMBER + r")[ \t]*){2,}$", re.I)
+"""Nothing but names and numbers: "step 5 reward 0.31 kl 0.002"."""
+PLAIN_PAIR = re.compile(r"([A-Za-z_][\w./@\-]*)[ \t]+(" + NUMBER + r")(?=\s|$)", re.I)
+SAID = re.compile(r"(?<=[\w\u4e00-\u9fff)])\s*(?:→|->|恒?为|[都]?是|等于|达到|降到|升到)\s*(?=[-+.\d])")
+"""What stands between a name and its number in a sentence: "平均奖励为0.3", "reward→0.3"."""
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)
 STEP_WORD = re.compile("step|iter|update", re.I)  # a cheap look before the careful one
 COUNTER = re.compile(r"第\s*(\d+)\s*(?:步|轮|次)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
@@ -44,7 +49,7 @@ HELD_OUT = re.compile(r"\b(?:eval(?:uation|uator)?|valid(?:ation)?|val|test(?:in
 LIST_ITEM = re.compile(NUMBER, re.I)
 
 
-FRAMES = str.maketrans(dict.fromkeys("│┃║", "|") | dict.fromkeys("─━═┄┅┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╈╞╡╪╔╗╚╝╠╣╦╩╬", "-"))
+FRAMES = str.maketrans(dict.fromkeys("│┃║", "|") | dict.fromkeys("─━═┄┅╭╮╰╯┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋┡┩╇╈╞╡╪╔╗╚╝╠╣╦╩╬", "-"))
 """Signs of drawn boxes as those of plain ones."""
 
 
@@ -104,6 +109,10 @@ def pair_row(line: str) -> Row:
             if key not in row and not (STEP_WORD.search(key) and STEP.fullmatch(f"{key}=1")):
                 add(row, key, many, one)
                 first = min(first, match.start())
+    if not row and PLAIN_PAIRS.match(line):
+        for match in PLAIN_PAIR.finditer(line):
+            if not STEP.fullmatch(f"{match[1]}=1"):
+                add(row, match[1], "", match[2])
     if not row and ("|" in line or "," in line or ";" in line):
         for match in BLANK_PAIR.finditer(line):
             if match[1] not in row and not STEP.fullmatch(f"{match[1]}=1"):

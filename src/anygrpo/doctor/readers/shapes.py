@@ -25,6 +25,8 @@ PAIR = re.compile(
     + r")(/\d+)?[*`\"']*\s*[,;。]?\s*(?:\([^)]{0,60}\)|[a-zA-Z%]{1,12}(?:/s)?)?\s*$",
     re.I,
 )
+PREFIX = re.compile(r"^\[[^\]]{3,60}\]\s+")
+"""What a logger puts before its text: "[0101 10:00:10 @monitor.py:476] "."""
 COLUMN = re.compile(
     r"^(?:(?:step|epoch|iter(?:ation)?|update|round|第)\s*[:#=_]?\s*)?(\d+)\s*(?:k)?\s*(?:步|轮|epochs?|steps?)?$", re.I
 )
@@ -44,7 +46,7 @@ class Blocks:
         if banner := BANNER.match(text):
             self.begin({"step": float(banner[2])})
             return True
-        pair = PAIR.match(text)
+        pair = PAIR.match(text) or PAIR.match(PREFIX.sub("", text))
         x = number(pair[2]) if pair else None
         if pair is None or x is None:
             self.pass_over(text)
@@ -197,7 +199,7 @@ class Aligned:
     def line(self, text: str) -> bool:
         """Take a line; whether it was a head or a row of numbers under one."""
         latex = text.rstrip().endswith("\\\\")
-        cells = [c.strip() for c in text.rstrip("\\ ").split("&")] if latex else text.split()
+        cells = [c.strip() for c in text.rstrip("\\ ").split("&")] if latex else text.replace("|", " ").split()
         if len(cells) < 2:
             return False
         values = [number(c) for c in cells]
@@ -205,7 +207,7 @@ class Aligned:
             own = values[len(values) - len(self.header) :]
             self.rows.append({("step" if is_step(h) else h): x for h, x in zip(self.header, own) if x is not None})
             return True
-        if len(cells) >= 3 and all(WORD.match(c) for c in cells) and sum(names_outcome(c) for c in cells) >= 2:
+        if len(cells) >= 4 - latex and all(WORD.match(c) for c in cells) and any(map(names_outcome, cells)):
             self.header = cells
             return True
         return False

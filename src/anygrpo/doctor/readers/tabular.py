@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
-from anygrpo.doctor.readers import console, exports, wandb
+from anygrpo.doctor.readers import console, documents, exports, wandb
 from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.errors import DataError
@@ -47,6 +47,8 @@ def from_object(data: dict[str, Any], source: str) -> Log:
         return log
     if "_wandb" in data or "_runtime" in data:
         return wandb.summary(data, source)
+    if rows := documents.rows_of_document(data):
+        return Log(source, "json", rows)
     for value in data.values():  # {"history": [{...}, ...]} under any name
         if isinstance(value, list) and value and isinstance(value[0], dict):
             return Log(source, "json", rows_of(cast(list[Any], value)))
@@ -134,7 +136,7 @@ def read_jsonl(text: Iterable[str], source: str) -> Log:
         bad += not added(rows, skipped, said)  # the last row is always there
     if said and not any(names_outcome(key) for row in rows[:200] for key in row):
         return console.read(said, source)  # each line wraps what a console would have shown
-    log = Log(source, "jsonl", rows, notes=rows.note)
+    log = Log(source, "jsonl", documents.merged(rows), notes=rows.note)
     if bad:
         log.notes.append(f"{bad} lines were not JSON and were left out")
     return log
@@ -149,7 +151,7 @@ def added(rows: Rows, line: str, said: list[str]) -> bool:
     if isinstance(item, dict):
         if len(said) < SAID and (message := message_of(cast(dict[str, Any], item))):
             said.append(message)
-        if row := flatten(item):
+        if row := documents.named(cast(dict[str, Any], item)) or flatten(item):
             rows.append(row)
     return True
 
