@@ -69,7 +69,7 @@ def of_expression(node: ast.expr) -> Iterator[tuple[str, str]]:
         yield "constant", f"({node.value + 1!r})"
     elif isinstance(node, ast.Call):
         for i, keyword in enumerate(node.keywords):
-            if keyword.arg is not None:
+            if keyword.arg is not None and keyword.arg not in _UNSEEN:
                 yield "argument", changed(node, lambda twin, i=i: twin.keywords.pop(i))
 
 
@@ -93,6 +93,11 @@ def is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
+_UNSEEN = ("encoding", "flush", "check")
+"""Keyword arguments that make no difference to a test: UTF-8 is what its files have anyway, screens are buffered as
+they like, and `check` is False where it is not given."""
+
+
 def children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Where changes are looked for: not in errors, annotations, decorators, patterns, what only type checkers read."""
     for field, value in ast.iter_fields(node):
@@ -100,7 +105,8 @@ def children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             continue
         for child in value if isinstance(value, list) else [value]:
             typing = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
-            if isinstance(child, ast.AST) and not isinstance(child, ast.Raise | ast.JoinedStr) and not typing:
+            unseen = isinstance(child, ast.keyword) and child.arg in _UNSEEN
+            if isinstance(child, ast.AST) and not isinstance(child, ast.Raise | ast.JoinedStr) and not typing | unseen:
                 yield field, child
 
 

@@ -77,14 +77,20 @@ def measured(tests: list[str], files: list[str], folders: list[Path], end: float
 
 
 def judges(mutant: Mutant, tests: dict, each: float) -> list[str]:
-    """The tests that touch a mutant's lines (or its module, where none does), its room's first, then the quick ones."""
+    """The tests that touch a mutant's lines, then those that touch its module (what a line says that runs at import is
+    read elsewhere): the module's own files of tests first, then its room's, then the quick ones."""
     lines = set(range(mutant.lines[0], mutant.lines[1] + 1))
     hit = [t for t, e in tests.items() if lines & set(e["lines"].get(mutant.file, []))]
     if pattern := ELSEWHERE.get(Path(mutant.file).name):
         hit += [t for t in tests if t not in hit and Path(t.partition("::")[0]).match(f"{pattern}.py")]
-    hit = hit or [t for t, e in tests.items() if mutant.file in e["lines"]]
-    room = f"tests/{mutant.file.partition('/')[0]}/"
-    hit.sort(key=lambda t: (not t.startswith(room), tests[t]["seconds"]))
+    room, name = f"tests/{mutant.file.partition('/')[0]}/", Path(mutant.file).stem
+
+    def order(test: str) -> tuple[bool, bool, float]:
+        own = test.startswith((f"{room}test_{name}.py", f"{room}test_{name}_"))
+        return not own, not test.startswith(room), tests[test]["seconds"]
+
+    others = sorted({t for t, e in tests.items() if mutant.file in e["lines"]} - set(hit), key=order)
+    hit = sorted(hit, key=order) + others
     spent = itertools.accumulate(tests[t]["seconds"] for t in hit)
     return [t for i, (t, s) in enumerate(zip(hit, spent)) if s <= each or i < 3]
 

@@ -61,9 +61,12 @@ def test_the_tests_that_touch_the_line_judge_its_own_room_first(mutation):
         "tests/room/test_a.py::slow": {"seconds": 5.0, "lines": {"room/a.py": [3, 9]}},
         "tests/room/test_a.py::elsewhere": {"seconds": 0.1, "lines": {"room/a.py": [9]}},
     }
-    assert mutation.judges(mutant, tests, 60) == ["tests/room/test_a.py::slow", "tests/other/test_b.py::quick"]
+    touching = ["tests/room/test_a.py::slow", "tests/room/test_c.py::quick", "tests/other/test_b.py::quick"]
+    tests["tests/room/test_c.py::quick"] = tests["tests/other/test_b.py::quick"]
+    assert mutation.judges(mutant, tests, 60) == [*touching, "tests/room/test_a.py::elsewhere"]
     unseen = mutation.Mutant("room/a.py", "f", "constant", (1, 1), (0, 1), "2")
-    assert len(mutation.judges(unseen, tests, 60)) == 3
+    assert len(mutation.judges(unseen, tests, 60)) == 4
+    assert mutation.judges(unseen, tests, 60)[0] == "tests/room/test_a.py::elsewhere"  # of its module
 
 
 def test_exit_codes_of_pytest(mutation):

@@ -62,7 +62,7 @@ def test_the_largest_group_bounds_it(monkeypatch):
 
 
 def test_no_step_becomes_longer_than_a_minute(monkeypatch):
-    assert cheap(Timed(monkeypatch, lambda g: 29.0 if g < 16 else 31.0)) == 3 * 16
+    assert cheap(Timed(monkeypatch, lambda g: 29.0 if g < 16 else 30.25)) == 3 * 16
     assert cheap(Timed(monkeypatch, lambda g: 30.0)) == 3 * 64
 
 

@@ -289,6 +289,20 @@ def test_a_file_that_would_be_read_has_to_be_in_the_manifest(tmp_path, name):
     assert rewritten(folder, lambda files: files.pop(name)) == [f"{name} is not in manifest.json"]
 
 
+def test_a_checkpoint_without_weights_is_none(tmp_path):
+    folder = made(tmp_path)
+    (folder / "policy.safetensors").unlink()
+    left = ["policy.safetensors is not in manifest.json"]
+    assert rewritten(folder, lambda files: files.pop("policy.safetensors")) == left
+
+
+def test_what_a_process_of_the_same_number_left_is_no_hindrance(tmp_path):
+    left = tmp_path / f".step_00000007.{os.getpid()}"
+    left.mkdir()
+    (left / "old.txt").write_text("x")
+    assert not (made(tmp_path) / "old.txt").exists()
+
+
 def test_names_that_leave_the_folder_are_not_meant(tmp_path):
     folder = made(tmp_path)
     about = {"size": 1, "sha256": "a"}

@@ -202,6 +202,26 @@ def test_where_nothing_is_kept_the_last_draw_is_the_step_and_all_draws_are_count
     assert rollout.discarded.shape[0] == 8
 
 
+def test_a_filters_schedule_counts_from_the_stages_first_step(made):
+    """The second stage keeps groups of spread 1 at its first step, and of 4 at its last."""
+    rise = {"kind": "step", "start": 1.0, "milestones": [2], "factor": 4.0}
+    stages = [{"name": "a", "steps": 2}, {"name": "b", "steps": 4}]
+    asked = {"filters": [{"kind": "minimum_spread", "spread": rise}], "refill": 1}
+    run = made(algorithm={"prompts_per_step": 2, "group_size": 2} | asked, stages=stages)
+    seen = []
+    keeps, collect.kept_groups = (
+        collect.kept_groups,
+        lambda r, stage, numbers: seen.append(numbers) or keeps(r, stage, numbers),
+    )
+    try:
+        for step in (2, 4):
+            run.enter(step)
+            begin(run, run.stages[1], step, run.clock)()
+    finally:
+        collect.kept_groups = keeps
+    assert {n.filters[0][1]["spread"] for n in seen} == {1.0, 4.0}
+
+
 def test_draws_follow_one_another_through_the_steps(made):
     run = made(algorithm=KEEPS | {"refill": 1}, training={"steps": 5})
     for step in range(3):

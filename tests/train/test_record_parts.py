@@ -196,7 +196,7 @@ def test_the_last_fingerprints_that_can_be_read(tmp_path):
         assert record.last_fingerprints(tmp_path) == {}
     (tmp_path / "fingerprints.json").write_text('{"fingerprints": {"a": "1"}}')
     assert record.last_fingerprints(tmp_path) == {"a": "1"}
-    (tmp_path / "resumes.jsonl").write_text('{"step": 1}\nno\n{"fingerprints": {"a": "2"}}\n[]\n{"cut')
+    (tmp_path / "resumes.jsonl").write_bytes(b'{"step": 1}\nno\n{"fingerprints": {"a": "2"}}\n[]\n\xff\n{"cut')
     assert record.last_fingerprints(tmp_path) == {"a": "2"}
     assert len(record.resumes(tmp_path)) == 2
 

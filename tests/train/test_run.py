@@ -286,6 +286,20 @@ def test_a_row_of_numbers(made, monkeypatch):
     assert row["samples/seen"] == 24.0
 
 
+def test_a_short_steps_throughput(made):
+    run = made(algorithm={"prompts_per_step": 2, "group_size": 4})
+    assert recorded(run, 0, _seconds={"update": 0.5})[0]["throughput/decisions_per_s"] == 16.0
+    assert recorded(run, 0, _seconds={})[0]["throughput/decisions_per_s"] == pytest.approx(8e9)
+
+
+def test_what_follows_the_samples_is_told_of_each_step(made):
+    run = made()
+    told = []
+    run.adaptive.follow = lambda stage, every, row: told.append((stage, every.shape, row["step"]))
+    recorded(run, 2)
+    assert told == [(run.stages[0].stage, (8, 8, 1), 2)]
+
+
 def test_what_was_drawn_in_vain_was_drawn(made):
     run = made(algorithm={"prompts_per_step": 2, "group_size": 4})
     planned, numbers = run.enter(0)

@@ -38,6 +38,7 @@ def test_stages_follow_one_another_and_share_a_task():
 
 
 def test_without_working_ahead_nothing_is_sampled_ahead():
+    assert not PlannedStage(stage_of(), BestArm(), 0, 1).sampled_ahead
     assert not planned()[0].sampled_ahead
 
 

@@ -296,6 +296,28 @@ def test_a_term_that_reaches_no_weight_has_no_norm(monkeypatch):
     assert all(p.grad is None for p in updater.parameters)
 
 
+def test_a_rank_with_fewer_blocks_fills_up_with_passes_of_no_gradient(monkeypatch):
+    """So that every rank makes as many collective calls, forward and backward."""
+    policy = Seen(picks=4)
+    updater = Updater(policy, OptimizerConfig())
+    updater.keep_spare(policy.sample([{"x": torch.ones(5)}] * 2, 3, 0))
+    assert updater._spare is None  # whole weights need none
+    updater.sharded = True
+    updater.keep_spare(policy.sample([{"x": torch.ones(5)}] * 2, 3, 0))
+    monkeypatch.setattr(module, "max_over_ranks", lambda x: torch.tensor(3))
+    passes, block = [], object()
+    evaluate = policy.evaluate
+    policy.evaluate = lambda samples, times, want: (
+        passes.append((len(samples["arms"]), times)) or evaluate(samples, times, want)
+    )
+    assert list(updater._filled_up([block], frozenset({"entropy"}))) == [block]
+    assert passes == [(1, slice(0, 4))] * 2
+    assert [float(p.grad.abs().max()) for p in policy.parameters()] == [0.0, 0.0]
+    policy.time_chunk = 3
+    list(updater._filled_up([block, block], frozenset()))
+    assert passes[2:] == [(1, slice(0, 3))]
+
+
 def test_slices_of_time_add_up_too():
     policy = Seen(picks=4)
     policy.time_chunk = 3

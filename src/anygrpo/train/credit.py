@@ -33,7 +33,7 @@ def credited(rollout: Rollout, mask: Tensor, a: AlgorithmConfig, compare: credit
             f'add [[task.rewards]] with kind = "{PAYS}", and no other name',
         )
     exists = credit.existing(rollout.turn, mask, max(paid.shape[-1], int(rollout.turn.max()) + 1))
-    wide = torch.nn.functional.pad(paid, (0, exists.shape[-1] - paid.shape[-1]), value=torch.nan)
+    wide = torch.nn.functional.pad(paid, (0, exists.shape[-1] - paid.shape[-1]))  # 0: nothing was paid
     rewards = credit.by_turn(rollout.rewards, wide, rollout.weights.get(PAYS, 1.0), exists)
     made = chosen("credit", a.credit).function(rewards, exists, compare, a.discount)
     return credit.spread(made, rollout.turn, mask)

@@ -14,7 +14,7 @@ from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.importance import corrected
 from anygrpo.train.interrupt import INTERRUPTED, interruptible
 from anygrpo.train.measure import entropy_estimate
-from anygrpo.train.parallel import gather, total_over_ranks, world_size
+from anygrpo.train.parallel import gather, total_over_ranks
 from anygrpo.train.queue import Queue
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Numbers
@@ -34,7 +34,7 @@ def train(run: Run) -> None:
                     numbers, demonstrations = with_demonstrations(run, planned, numbers)
                 if planned.sampled_ahead:
                     collector.start(planned, step)
-            whole, first = whole_of(rollout) if world_size() > 1 else (rollout, 0)
+            whole, first = whole_of(rollout)
             prepared = prepare(whole, stage, numbers, run.memory)
             run.memory = prepared.memory
             tally, update = Tally(), {}

@@ -74,7 +74,7 @@ def _of_weights(module: nn.Module) -> str:
 def _files(table: Any) -> Iterator[tuple[str, Any]]:
     for key, value in flat(table).items():
         path = value.rpartition(":")[0] if isinstance(value, str) and ".py:" in value else value
-        if isinstance(path, str) and 0 < len(path) < 1000 and key != "folder" and os.path.isfile(path):
+        if isinstance(path, str) and key != "folder" and os.path.isfile(path):
             try:
                 with open(path, "rb") as file:
                     yield key, [os.path.getsize(path), file.read(_BYTES)]
@@ -152,9 +152,10 @@ def _learning_rate(run: Run, before: Recipe) -> list[str]:
     if index >= len(stages):
         return []
     old = stages[index]
-    size = int(getattr(planned.task, "size", 0) or 0)
-    epochs = math.ceil((old.epochs or 0) * size / old.algorithm.prompts_per_step)
-    steps = old.steps if old.steps is not None else max(epochs, 1)
+    steps = old.steps
+    if steps is None:
+        assert old.epochs is not None
+        steps = max(math.ceil(old.epochs * planned.task.size / old.algorithm.prompts_per_step), 1)
     here = run.step - planned.begin
     rates = (
         at(old.optimizer.learning_rate, here, steps),

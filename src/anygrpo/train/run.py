@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ class Run:
 
     def whole_weights(self) -> AbstractContextManager[None]:
         """Inside, passes without gradient need no other rank."""
-        return whole_weights(self.policy) if self.updater.sharded else nullcontext()
+        return whole_weights(self.policy)
 
     def measuring(self, step: int) -> bool:
         """Whether each term's own gradient norm is measured at this step."""

@@ -96,7 +96,7 @@ class Updater:
         With `measure`, each term's own gradient norm is tallied too: "grad_norm/<term>". With several ranks each gives
         its own rows (none, maybe); gradients and tally are sums over all of them.
         """
-        batch = batch if batch.old.device == self.device else batch.to(self.device)
+        batch = batch.to(self.device)
         if demonstrations is not None:
             demonstrations = replace(demonstrations, batch=demonstrations.batch.to(self.device))
         while True:
