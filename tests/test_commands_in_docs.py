@@ -86,3 +86,11 @@ def test_a_command_line_is_understood(page: str, line: str, capsys):
             pytest.fail(f"{page}: {line}\n{error}")
         except AnygrpoError:
             pass
+
+
+NAMED = re.compile(r"(?<![\w/])(?:recipes|examples|scripts|bench|tests|docs)/[\w/.-]+\.(?:toml|py|sh|md|png|txt)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_files_that_a_page_names_are_there(page):
+    assert [name for name in NAMED.findall(page.read_text(encoding="utf-8")) if not (ROOT / name).exists()] == []

@@ -9,7 +9,7 @@ import pytest
 from runs import table, toml_of
 
 from anygrpo.cli.main import main
-from anygrpo.errors import TrainingError
+from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.watch import trial
 from anygrpo.watch.forecast import forecast, seconds_of
@@ -70,7 +70,7 @@ def test_a_trial_takes_the_first_steps_and_the_last_and_leaves_nothing(tmp_path,
 def test_a_trial_that_fails_says_why(tmp_path):
     (tmp_path / "mine.py").write_text("def policy(seed):\n    return 3\n")
     recipe = parse_recipe(table(policy={"kind": "python", "function": f"{tmp_path}/mine.py:policy"}))
-    with pytest.raises(TrainingError, match="returned"):
+    with pytest.raises(ConfigError, match=r"mine\.py:policy"):  # the error of the run itself
         measured(recipe, 3)
 
 

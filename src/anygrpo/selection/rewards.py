@@ -75,6 +75,7 @@ def reward(parts: dict[str, Tensor], config: RewardConfig) -> Tensor:
     """
     if config.mode not in MODES:
         raise ConfigError(f"unknown reward mode {config.mode!r}", suggestion(config.mode, MODES))
+    parts = _one_number(parts, NEEDS[config.mode])
     missing = [name for name in NEEDS[config.mode] if name not in parts]
     if missing:
         possible = sorted(mode for mode, needs in NEEDS.items() if all(n in parts for n in needs))
@@ -83,6 +84,16 @@ def reward(parts: dict[str, Tensor], config: RewardConfig) -> Tensor:
             "modes that these data allow: " + ", ".join(possible),
         )
     return MODES[config.mode](parts, config)
+
+
+def _one_number(parts: dict[str, Tensor], needs: tuple[str, ...]) -> dict[str, Tensor]:
+    """A file's score_list (`info_score`) and the bare number of a judge (`score`) are one thing under two names: a
+    reward that wants one of them takes the other where it is alone."""
+    numbers = ("info_score", "score")
+    if len(needs) == 1 and needs[0] in numbers and needs[0] not in parts:
+        other = numbers[1 - numbers.index(needs[0])]
+        return parts | ({needs[0]: parts[other]} if other in parts else {})
+    return parts
 
 
 def equivalent_modes(parts: dict[str, Tensor], valid: Tensor, tolerance: float = 1e-4) -> list[list[str]]:

@@ -9,6 +9,7 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import parse_recipe
+from anygrpo.spoken import say
 from anygrpo.train import pictures, snapshot
 from anygrpo.train.build import new_run, resumed_run
 from anygrpo.train.loop import train as take_steps
@@ -87,6 +88,9 @@ def go(run: Run, quiet: bool = False) -> None:
         finally:
             run.close()
             finish(run, doctor)
+    if not quiet:
+        path = run.folder.path
+        print(say(f"take it away: anygrpo export {path}", f"带走：anygrpo export {path}"))
 
 
 def _object(made: Any) -> dict[str, str]:

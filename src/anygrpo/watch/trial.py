@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anygrpo.errors import TrainingError
+from anygrpo.errors import AnygrpoError, ConfigError, DataError, TrainingError
 from anygrpo.recipe.load import dump_recipe, load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.spoken import say
@@ -78,7 +78,7 @@ def measured(recipe: Recipe, steps: int) -> Trial:
     """Take at least `steps` steps (2 at least) of each stage, and remove what they leave behind.
 
     Raises:
-        TrainingError: the run cannot start, or fails in its first steps; with what it said.
+        AnygrpoError: the run cannot start, or fails in its first steps: its own error.
     """
     with tempfile.TemporaryDirectory(prefix="anygrpo-trial-") as folder:
         here = Path(folder)
@@ -88,14 +88,23 @@ def measured(recipe: Recipe, steps: int) -> Trial:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         made = here / "trial.json"
         if done.returncode or not made.is_file():
-            said = [line for line in done.stderr.splitlines() if line.strip()]
-            why = said[-1].removeprefix("anygrpo: ") if said else f"exit code {done.returncode}"
-            raise TrainingError(
-                say(f"the trial of a few steps failed: {why}", f"试跑几步失败：{why}"),
-                say("`anygrpo check` says more; --trial 0: no trial", "用 `anygrpo check` 细查；--trial 0：不试跑"),
-            )
+            raise _failed(here / "error.json", done)
         table = json.loads(made.read_text(encoding="utf-8"))
     return Trial(**table | {"stages": [StageTrial(**stage) for stage in table["stages"]]})
+
+
+def _failed(file: Path, done: subprocess.CompletedProcess[str]) -> AnygrpoError:
+    """The error that the run itself would end with; of a process that died without one, its last words."""
+    if file.is_file():
+        said = json.loads(file.read_text(encoding="utf-8"))
+        kind = next((k for k in (ConfigError, DataError, TrainingError) if k.exit_code == said["code"]), TrainingError)
+        return kind(said["what"], said["cure"])
+    words = [line for line in done.stderr.splitlines() if line.strip()]
+    why = words[-1] if words else f"exit code {done.returncode}"
+    return TrainingError(
+        say(f"the trial of a few steps failed: {why}", f"试跑几步失败：{why}"),
+        say("`anygrpo train` shows all of it; --trial 0: no trial", "`anygrpo train` 会显示全部；--trial 0：不试跑"),
+    )
 
 
 class _Taker:
@@ -203,13 +212,12 @@ def _take(folder: Path, steps: int, launched: float) -> Trial:
 
 def main(arguments: list[str]) -> int:
     """`python -m anygrpo.watch.trial FOLDER STEPS LAUNCHED`: FOLDER/recipe.toml -> FOLDER/trial.json."""
-    from anygrpo.errors import AnygrpoError
-
     folder, steps, launched = Path(arguments[0]), int(arguments[1]), float(arguments[2])
     try:
         trial = _take(folder, steps, launched)
     except AnygrpoError as error:
-        print(f"anygrpo: {' '.join(str(error).split())}", file=sys.stderr)
+        said = {"what": error.what, "cure": error.cure, "code": error.exit_code}
+        (folder / "error.json").write_text(json.dumps(said), encoding="utf-8")
         return error.exit_code
     (folder / "trial.json").write_text(json.dumps(asdict(trial)), encoding="utf-8")
     return 0
