@@ -14,7 +14,7 @@ NUMBER = torch.tensor([[0.0, 0.5, 1.0]])
 
 @pytest.mark.parametrize(("mode", "carried"), [("info_score", "score"), ("score", "info_score")])
 def test_a_files_number_and_a_judges_are_one_thing(mode, carried):
-    """A file with score_list alone goes on online against a judge that returns a bare number, and the other way round."""
+    """A file with score_list alone goes on online against a judge that returns a bare number, and back."""
     assert reward({carried: NUMBER}, RewardConfig(mode=mode)).tolist() == NUMBER.tolist()
 
 
