@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from anygrpo.errors import TrainingError
+from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.scoring.builtin import number, repetition
 from anygrpo.scoring.outcome import Elsewhere
 from anygrpo.scoring.reward import Inline, Remote
@@ -217,7 +217,7 @@ def test_a_reward_that_raises_on_everything_stops_a_run_that_has_just_begun(tmp_
         assert stopped.value.exit_code == 4
         assert 'r.py", line 2, in broken' in stopped.value.what
         assert "o.lenght" in stopped.value.what
-        handle = Scorer([of("broken")]).score_async(prompts(""), [["a"]], check=True)
+        handle = Scorer([of("broken")]).score_async(prompts(""), [["a", "b"]], check=True)
         with pytest.raises(TrainingError):
             handle.result()
         watched = Scorer([of("broken", 0.0)])
@@ -232,8 +232,17 @@ def test_a_reward_that_raises_on_everything_stops_a_run_that_has_just_begun(tmp_
 def test_a_reward_of_the_wrong_shape_stops_a_run_too(remote):
     scorer = Scorer([remote("scalar")])
     scorer.score(prompts(""), [["a", "b"]])
-    with pytest.raises(TrainingError, match="wanted a list of 2 numbers"):
+    with pytest.raises(ConfigError, match="wanted a list of 2 numbers"):
         scorer.check()
+
+
+def test_a_reward_that_returns_no_number_at_all_is_its_authors_mistake(tmp_path):
+    (tmp_path / "r.py").write_text("def words(prompts, outputs):\n    return ['good'] * len(outputs)\n")
+    with Pool(1) as pool:
+        scorer = Scorer([Remote("words", 1.0, False, f"{tmp_path}/r.py:words", pool, 9.0)])
+        scorer.score(prompts(""), [["a", "b"]])
+        with pytest.raises(ConfigError, match=r"'words': of all of the first 2 outputs returned 'good' \(str\)"):
+            scorer.check()
 
 
 def test_time_outs_stop_no_run(remote):

@@ -301,8 +301,8 @@ def test_each_value_is_judged_alone():
         None,
         "returned nan",
         "returned inf",
-        "returned '0.5' (str)",
-        "returned '[1]' (list)",
+        {"unfit": "returned '0.5' (str)"},
+        {"unfit": "returned '[1]' (list)"},
     ]
     assert values[7:] == [0.5, 2.0]
     assert verdicts(torch.tensor([0.0, 1.0]), 2) == [0.0, 1.0]
@@ -310,4 +310,4 @@ def test_each_value_is_judged_alone():
         "returned 1e+39, more than float32 holds",
         "returned a number that is too large",
     ]
-    assert verdicts(np.array([[1.0]]), 1) == ["returned '[1.0]' (list)"]
+    assert verdicts(np.array([[1.0]]), 1) == [{"unfit": "returned '[1.0]' (list)"}]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import math
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from anygrpo.core import user_code
-from anygrpo.errors import ConfigError, suggestion
+from anygrpo.errors import AnygrpoError, ConfigError, suggestion
+from anygrpo.scoring.outcome import FirstCall, Raised, Unfit
 
 Outcome = float | str
 """A finite number, or the reason why there is none."""
@@ -26,25 +28,41 @@ class Reward:
     name: str
     weight: float
     function: Callable[[dict[str, list[Any]]], Any]
+    first: FirstCall = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", FirstCall(f"the reward {self.name!r}", "one number (or None) an output"))
 
     def outcomes(self, columns: dict[str, list[Any]], count: int) -> list[Outcome]:
         """One for each output. A call that fails is tried again for each alone, so that a bad one costs only itself.
 
         Raises:
-            ConfigError: another number of rewards than of outputs.
+            ConfigError: another number of rewards than of outputs, or no numbers at all.
+            TrainingError: it raised on every output of its first call.
         """
+        found = self._outcomes(columns, count)
+        self.first.see(found)
+        return found
+
+    def _outcomes(self, columns: dict[str, list[Any]], count: int) -> list[Outcome]:
         try:
             return self._checked(self.function(columns), count)
-        except ConfigError:
+        except AnygrpoError:
             raise
         except Exception as error:
             if count == 1:
-                return [user_code.describe(error)]
+                trace = "".join(traceback.format_exception(error))
+                return [Raised(user_code.describe(error), trace)]
         alone = lambda i: {name: [values[i]] for name, values in columns.items()}  # noqa: E731
-        return [self.outcomes(alone(i), 1)[0] for i in range(count)]
+        return [self._outcomes(alone(i), 1)[0] for i in range(count)]
 
     def _checked(self, values: Any, count: int) -> list[Outcome]:
-        values = values.detach().flatten().tolist() if isinstance(values, Tensor) else list(values)
+        if isinstance(values, Tensor):
+            values = values.detach().flatten().tolist()
+        elif isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+            shown = repr(values)[:60]
+            raise ConfigError(f"the reward {self.name!r} returned {shown}", "one number (or None) an output")
+        values = list(values)
         if len(values) != count:
             raise ConfigError(
                 f"the reward {self.name!r} returned {len(values)} numbers for {count} outputs", "one number an output"
@@ -55,7 +73,10 @@ class Reward:
 def _number(value: Any) -> Outcome:
     if value is None:
         return "no score"
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return Unfit(f"it returned {repr(value)[:60]}")
     return number if math.isfinite(number) and abs(number) < 3e38 else f"the reward is {number}"
 
 

@@ -33,7 +33,8 @@ class WrongShape(Exception):
 
 def verdicts(result: Any, count: int) -> list[Any]:
     """A reward function's return value as `count` verdicts: a finite number, None where the reward does not apply to
-    that output, the reason why a value is neither, or {"raised", "trace"} as it came.
+    that output, the reason why a value is neither, {"unfit": reason} for what is no number at all, or {"raised",
+    "trace"} as it came.
 
     Raises:
         WrongShape: `result` is not a list of `count` values.
@@ -51,13 +52,13 @@ def _verdict(value: Any) -> Any:
     if value is None or (isinstance(value, dict) and "raised" in value):
         return value
     if isinstance(value, str | bytes):
-        return f"returned {_short(value)}"
+        return {"unfit": f"returned {_short(value)}"}
     try:
         number = float(value)  # type: ignore[arg-type]
     except OverflowError:
         return "returned a number that is too large"
     except Exception:
-        return f"returned {_short(value)}"
+        return {"unfit": f"returned {_short(value)}"}
     if not math.isfinite(number):
         return f"returned {number}"
     return number if abs(number) <= FLOAT32_MAX else f"returned {number:g}, more than float32 holds"

@@ -1,6 +1,13 @@
-"""What a reward says of one output."""
+"""What a reward says of one output, and when the fault is the reward's."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.spoken import Text
 
 Outcome = float | str | None
 """A finite number, the reason why there is none, or None: the reward does not apply to that output."""
@@ -20,3 +27,56 @@ class Raised(str):
 class Elsewhere(str):
     """A reason that is no fault of the output's: the machine, a tool or an endpoint failed. In an evaluation such a
     sample is left out; any other without a verdict has the task's lowest reward."""
+
+
+class Unfit(str):
+    """A reason: what the user's function returned is of no kind that is wanted."""
+
+
+def outcome_of(verdict: Any) -> Outcome:
+    """A worker's verdict as an outcome."""
+    if not isinstance(verdict, dict):
+        return verdict
+    return Unfit(verdict["unfit"]) if "unfit" in verdict else Raised(verdict["raised"], verdict["trace"])
+
+
+@dataclass
+class FirstCall:
+    """Whether a function of the user's works at all: no later step mends one that fails on every output of its first
+    call. A bad output is data; a single one says nothing of the function.
+
+    Attributes:
+        name: whose fault it is: "the reward 'smooth' (reward.py:smooth)".
+        wanted: what it has to return.
+    """
+
+    name: str
+    wanted: str
+    worked: bool = False
+
+    def see(self, outcomes: Sequence[Any]) -> None:
+        """What was said of a call's outputs.
+
+        Raises:
+            TrainingError: it raised on all of them; with its traceback.
+            ConfigError: on all of them it returned what is of another kind.
+        """
+        failed = [one for one in outcomes if isinstance(one, Raised | Unfit)]
+        self.worked = self.worked or len(failed) < len(outcomes)
+        if self.worked or len(failed) < 2:
+            return
+        count, raised = len(failed), next((one for one in failed if isinstance(one, Raised)), None)
+        if raised is not None:
+            what = Text(
+                f"{self.name} raised on all of the first {count} outputs: {raised}",
+                f"{self.name} 对最初 {count} 个输出全部抛出异常：{raised}",
+            )
+            trace = "\n" + raised.trace.rstrip()
+            raise TrainingError(what + Text(trace, trace), Text("mend it", "请修正该函数"))
+        raise ConfigError(
+            Text(
+                f"{self.name}: of all of the first {count} outputs {failed[0]}",
+                f"{self.name}：对最初 {count} 个输出全部如此：{failed[0]}",
+            ),
+            Text(f"it has to return {self.wanted}", f"应当返回：{self.wanted}"),
+        )

@@ -13,11 +13,14 @@ from typing import Any, Protocol, runtime_checkable
 from anygrpo.scoring.attacks import Tried
 from anygrpo.scoring.outcome import Outcome as Outcome
 from anygrpo.scoring.outcome import Raised as Raised
+from anygrpo.scoring.outcome import Unfit, outcome_of
 from anygrpo.scoring.workers import Pool, WorkerFailure
 
 
 def reason_of(failure: WorkerFailure) -> str:
     """The failure as an outcome."""
+    if failure.shape:
+        return Unfit(failure.reason)
     return Raised(failure.reason, failure.trace) if failure.trace else failure.reason
 
 
@@ -94,7 +97,7 @@ class Inline:
 
         given = {argument: rows.column(column) for argument, column in self.columns.items()}
         result = verdicts(self.function(rows.prompts, rows.outputs, **given, **self.settings), len(rows))
-        return lambda: result
+        return lambda: [outcome_of(verdict) for verdict in result]
 
 
 @dataclass(frozen=True)

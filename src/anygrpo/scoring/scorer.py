@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from anygrpo.core.task import Scores
-from anygrpo.errors import TrainingError
+from anygrpo.errors import AnygrpoError
 from anygrpo.scoring._worker import FLOAT32_MAX
-from anygrpo.scoring.outcome import Elsewhere, Outcome, Raised
+from anygrpo.scoring.outcome import Elsewhere, FirstCall, Outcome, Raised
 from anygrpo.scoring.reward import Reward, Rows
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class Scorer:
     def __init__(self, rewards: list[Reward]) -> None:
         self.rewards = rewards
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="scorer")
-        self._worked: set[str] = set()
-        self._broken = ""
+        self._first: dict[str, FirstCall] = {}
+        self._broken: AnygrpoError | None = None
 
     def score(self, prompts: list[dict[str, Any]], outputs: list[list[str]]) -> Scores:
         """Rewards [P, G] of P prompts' outputs. Never raises: what fails is invalid, with its reason."""
@@ -64,23 +64,24 @@ class Scorer:
         return self._assemble((len(outputs), max(map(len, outputs), default=0)), texts, outcomes)
 
     def _note(self, reward: Reward, outcomes: list[Outcome]) -> None:
-        raised = [outcome for outcome in outcomes if isinstance(outcome, Raised)]
-        if len(raised) < len(outcomes):
-            self._worked.add(reward.name)
-        elif raised and reward.weight and reward.name not in self._worked:
-            self._broken = (
-                f"the reward {reward.name!r} raised on all of the first {len(raised)} outputs: {raised[0]}\n"
-                f"{raised[0].trace.rstrip()}"
-            )
+        if not reward.weight:
+            return
+        wanted = "one number (or None) an output, or weight = 0 to do without it"
+        first = self._first.setdefault(reward.name, FirstCall(f"the reward {reward.name!r}", wanted))
+        try:
+            first.see(outcomes)
+        except AnygrpoError as error:
+            self._broken = error
 
     def check(self) -> None:
         """No later step mends a reward that is broken.
 
         Raises:
             TrainingError: a reward of non-zero weight raised on every output of its first call; with its traceback.
+            ConfigError: it returned no number for any of them.
         """
-        if self._broken:
-            raise TrainingError(self._broken, "mend the reward, or give it weight = 0 to do without it")
+        if self._broken is not None:
+            raise self._broken
 
     @property
     def lowest(self) -> float | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from anygrpo.scoring import _keeper, _worker
 from anygrpo.scoring.machine import usable_memory
-from anygrpo.scoring.outcome import Outcome, Raised
+from anygrpo.scoring.outcome import Outcome, outcome_of
 
 _HOME = str(Path(_worker.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.scoring import _worker; _worker.main()"
@@ -38,11 +38,11 @@ LOAD_SECONDS = 120.0
 
 class WorkerFailure(Exception):
     """A call that gave no list of verdicts. `retry` says whether fewer rows at once might; `trace` is the traceback
-    where the function itself raised, else ""."""
+    where the function itself raised, else ""; `shape`: it returned no list of as many values."""
 
-    def __init__(self, reason: str, retry: bool = True, trace: str = "") -> None:
+    def __init__(self, reason: str, retry: bool = True, trace: str = "", shape: bool = False) -> None:
         super().__init__(reason)
-        self.reason, self.retry, self.trace = reason, retry, trace
+        self.reason, self.retry, self.trace, self.shape = reason, retry, trace, shape
 
 
 class LoadFailure(WorkerFailure):
@@ -100,8 +100,9 @@ class Worker:
         reply = self._ask(request, timeout)
         self.served, self.resident = self.served + 1, int(reply.get("memory", 0))
         if "error" in reply:
-            raise WorkerFailure(reply["error"], not reply.get("shape", False), reply.get("trace", ""))
-        return [Raised(v["raised"], v["trace"]) if isinstance(v, dict) else v for v in reply["values"]]
+            shape = bool(reply.get("shape"))
+            raise WorkerFailure(reply["error"], not shape, reply.get("trace", ""), shape)
+        return [outcome_of(verdict) for verdict in reply["values"]]
 
     def _is_worn(self) -> bool:
         """Whether it has served its calls, or grown to half of its memory: a reward that leaks is begun anew."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from anygrpo.errors import DataError
+from anygrpo.scoring.outcome import Unfit
 
 Row = dict[str, Any]
 Parts = dict[str, float]
@@ -109,10 +110,10 @@ def parts_of(value: Any) -> Judgement:
     if isinstance(value, dict):
         wrong = {k: v for k, v in value.items() if not isinstance(v, int | float) or not math.isfinite(v)}
         if wrong or not value:
-            return f"the judge returned {wrong or value}, and numbers by name are wanted"
+            return Unfit(f"the judge returned {wrong or value}, and numbers by name are wanted")
         return {str(k): float(v) for k, v in value.items()}
     try:
         number = float(value)
     except (TypeError, ValueError):
-        return f"the judge returned {str(value)[:60]!r}, and a number is wanted"
+        return Unfit(f"the judge returned {str(value)[:60]!r}, and a number is wanted")
     return {"score": number} if math.isfinite(number) else f"the judge returned {number}"
