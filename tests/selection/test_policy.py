@@ -364,3 +364,44 @@ def test_a_bilinear_head_begins_as_a_cosine():
     bilinear.network.load_state_dict(cosine.network.state_dict(), strict=False)
     a, b = (p.sample([prompt(1)], 8, seed=0).log_probs for p in (cosine, bilinear))
     torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("decision", ["sequence", "set"])
+def test_a_whole_selection_is_one_decision(decision):
+    policy = build(config(decision=decision, shots=3), 0)
+    rollout = policy.sample([prompt(1), prompt(2)], 4, 5)
+    assert rollout.shape == (2, 4, 1)
+    assert rollout.mask.shape == (2, 4, 1)
+    assert bool(rollout.mask.all())
+    assert rollout.limit == 1
+    each = policy.pick_log_probs(rows(rollout)).sum(-1).view(2, 4)
+    if decision == "sequence":
+        torch.testing.assert_close(rollout.log_probs[..., 0], each)
+    else:  # any order is as good
+        assert bool((rollout.log_probs[..., 0] > each).all())
+
+
+def test_a_supervised_loss_is_the_mean_over_the_decisions():
+    policy = build(config(shots=3), 0)
+    rollout = policy.sample([prompt(1), prompt(2)], 2, 5)
+    found = policy.evaluate(rows(rollout), ALL, frozenset({"supervised"})).losses["supervised"]
+    torch.testing.assert_close(found, -rollout.log_probs.flatten(0, 1).mean(-1))
+
+
+@pytest.mark.parametrize("decision", ["pick", "sequence"])
+def test_what_was_sampled_for_one_update_is_not_computed_twice(decision, monkeypatch):
+    """With one update a rollout the sampler's graph gives the gradient of the training pass, in picks."""
+    free, kept = (build(config(decision=decision), 0) for _ in range(2))
+    kept.one_update = True
+    a, b = (p.sample([prompt(1), prompt(2)], 3, 5) for p in (free, kept))
+    assert torch.equal(a.log_probs, b.log_probs)
+    assert not b.log_probs.requires_grad
+    gradients = []
+    for policy, rollout in ((free, a), (kept, b)):
+        made = policy.evaluate(rows(rollout), ALL).log_probs
+        (made * torch.arange(1.0, made.numel() + 1).view(made.shape)).sum().backward()
+        gradients.append([p.grad for p in policy.parameters()])
+    for x, y in zip(*gradients):
+        assert (x is None) == (y is None)
+        if x is not None:
+            torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5)

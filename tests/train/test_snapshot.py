@@ -12,6 +12,8 @@ from runs import run_of
 
 from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.rollout import Rollout
+from anygrpo.core.saved import Form
+from anygrpo.core.tensor_files import read_tensors
 from anygrpo.errors import DataError, Interrupted, TrainingError
 from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.build import resumed_run
@@ -239,3 +241,54 @@ def test_a_resumed_run_may_be_given_up_before_its_first_step(run, tmp_path):
         train(again)
     assert checkpoint.newest(again.folder.checkpoints).name == "step_00000003"
     again.close()
+
+
+# --- weights in files of several ranks, written by one
+
+
+def test_a_ranks_share_of_the_weights(tmp_path, monkeypatch):
+    form = Form(metadata={"a": "b"})
+    snapshot._write_share(tmp_path, form, [["x"]], {"x": torch.ones(2)}, 8)
+    assert [f.name for f in tmp_path.iterdir()] == ["policy.safetensors"]
+    assert read_tensors(tmp_path / "policy.safetensors")["x"].tolist() == [1.0, 1.0]
+    snapshot._write_share(tmp_path / "none", form, [["x"]], {}, 8)  # a rank with no share
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "two").mkdir()
+    snapshot._write_share(tmp_path / "two", form, [["x"], ["y"]], {"x": torch.ones(2)}, 16)
+    names = {f.name for f in (tmp_path / "two").iterdir()}
+    assert names == {"policy-00001-of-00002.safetensors", "policy.safetensors.index.json"}
+    monkeypatch.setattr(snapshot, "rank", lambda: 1)
+    monkeypatch.setattr(snapshot, "is_main", lambda: False)
+    (tmp_path / "other").mkdir()
+    snapshot._write_share(tmp_path / "other", form, [["x"], ["y"]], {"y": torch.ones(2)}, 16)
+    assert [f.name for f in (tmp_path / "other").iterdir()] == ["policy-00002-of-00002.safetensors"]
+
+
+def test_weights_in_parts_come_back_whole(run, monkeypatch):
+    """As ranks with shards write them, by one rank of whole tensors."""
+    moved(run)
+    monkeypatch.setattr(snapshot, "is_sharded", lambda tensor: True)
+    monkeypatch.setattr(run.policy, "saved_form", lambda: Form(fixed={"buffer": torch.ones(3)}))
+    snapshot.save(run, best=True)
+    folder = run.folder.checkpoints / "step_00000003"
+    assert not checkpoint.problems(folder)
+    assert (folder / "parts").is_dir()
+    assert set(read_tensors(folder / "policy.safetensors")) == {"weight", "bias", "buffer"}
+    weights = {k: v.clone() for k, v in run.policy.net.state_dict().items()}
+    before = [run.updater.optimizer.state[p]["exp_avg"].clone() for p in run.updater.parameters]
+    with torch.no_grad():
+        run.policy.net.weight.zero_()
+    monkeypatch.undo()
+    snapshot.restore(run, run.folder.checkpoints / "best")
+    assert all(torch.equal(weights[k], v) for k, v in run.policy.net.state_dict().items())
+    after = [run.updater.optimizer.state[p]["exp_avg"] for p in run.updater.parameters]
+    assert all(torch.equal(a, b) for a, b in zip(before, after))
+
+
+def test_parts_that_cannot_be_written_leave_nothing(run, monkeypatch):
+    moved(run)
+    monkeypatch.setattr(snapshot, "is_sharded", lambda tensor: True)
+    monkeypatch.setattr(snapshot.parts, "write", lambda *given: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(OSError, match="full"):
+        snapshot.save(run)
+    assert list(run.folder.checkpoints.iterdir()) == []
