@@ -196,6 +196,11 @@ def test_a_language_model_leaves_applies_and_comes_back(tmp_path, capsys):
         assert main(["apply", source, str(tmp_path / "ask.txt"), "--out", str(out), "--quiet"]) == 0
         answers[name] = [json.loads(line)["outputs"] for line in out.read_text().splitlines()]
     assert len(answers["run"]) == 2
+    assert answers["run"] == answers["merged"] == answers["adapter"]
+    file, out = str(tmp_path / "merged" / "model.safetensors"), tmp_path / "file.jsonl"
+    like = ["--like", str(run / "config.toml"), "--quiet"]
+    assert main(["apply", file, str(tmp_path / "ask.txt"), "--out", str(out), *like]) == 0
+    assert [json.loads(line)["outputs"] for line in out.read_text().splitlines()] == answers["run"]
     capsys.readouterr()
     assert main(["evaluate", str(run), str(tmp_path / "merged"), str(tmp_path / "adapter"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

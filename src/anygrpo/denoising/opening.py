@@ -8,10 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 from anygrpo.denoising.starting import LORA_FILE, start_of
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, DataError
 from anygrpo.families import kind_of, resolve
 
 _FORMATS = ("diffusers_lora", "diffusers_weights", "mdm", "state")
@@ -49,8 +51,19 @@ def _built(kind: type[DenoisingConfig], given: dict[str, Any]) -> DiffusionPolic
 
 
 def _of_a_pipeline(path: Path) -> bool:
-    lora = (path / LORA_FILE).is_file() or (path.is_file() and path.suffix == ".safetensors")
+    lora = (path / LORA_FILE).is_file() or _is_lora(path)
     return (path / "model_index.json").is_file() or (lora and _format(path) is None)
+
+
+def _is_lora(file: Path) -> bool:
+    """Whether a file holds adapters that are not a language model's (those have PEFT's config beside them)."""
+    if not file.is_file() or file.suffix != ".safetensors" or (file.parent / "adapter_config.json").is_file():
+        return False
+    try:
+        with safe_open(file, "pt") as found:  # type: ignore[no-untyped-call]
+            return any("lora" in name for name in found.keys())  # noqa: SIM118
+    except SafetensorError as error:
+        raise DataError(f"{file} cannot be read: {error}", "copy it again") from None
 
 
 def _format(folder: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from anygrpo.language.build import build
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.models.weights import TORCH
 
 _MARKS = ("config.json", "adapter_config.json")
 
@@ -24,7 +26,10 @@ def opened(path: str, like: Any = None, **settings: Any) -> CausalLM | None:
         DataError: a model's name that cannot be had here, or a folder that does not load.
     """
     folder = Path(path)
-    if folder.exists() and not any((folder / mark).is_file() for mark in _MARKS) and folder.suffix != ".gguf":
+    known = (
+        folder.suffix == ".gguf" or any((folder / mark).is_file() for mark in _MARKS) or _of_a_language_model(folder)
+    )
+    if folder.exists() and not known:
         return None
     if not folder.exists() and not _may_be_a_name(path):
         return None
@@ -32,6 +37,18 @@ def opened(path: str, like: Any = None, **settings: Any) -> CausalLM | None:
     own = like.model_dump(exclude_unset=True) if isinstance(like, CausalLMConfig) else {}
     section = CausalLMConfig.model_validate(own | {"kind": "causal_lm", "model": path, "train": train} | settings)
     return build(section, 0)
+
+
+def _of_a_language_model(file: Path) -> bool:
+    """Whether a file of weights lies beside transformers' config of a model, or PEFT's of an adapter."""
+    if not file.is_file() or file.suffix not in (".safetensors", *TORCH):
+        return False
+    if (file.parent / "adapter_config.json").is_file():
+        return True
+    try:
+        return "model_type" in json.loads((file.parent / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
 
 
 def _may_be_a_name(text: str) -> bool:
