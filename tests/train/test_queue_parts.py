@@ -1,0 +1,157 @@
+"""The queue of groups under way, in small: seeds, what is shown, what a new stage gives up."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import wait
+
+import pytest
+import torch
+from runs import run_of
+
+from anygrpo.core.rollout import Rollout
+from anygrpo.train.queue import Queue, oldest
+
+STAGES = [{"name": "a", "steps": 3}, {"name": "b", "steps": 3}]
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    queues = []
+
+    def make(bound=4, stages=STAGES, **algorithm):
+        sizes = {"prompts_per_step": 4, "group_size": 2}
+        run = run_of(
+            tmp_path / f"run{len(queues)}",
+            "--training.max-staleness",
+            str(bound),
+            stages=stages,
+            algorithm=sizes | algorithm,
+        )
+        run.drawn, kind = [], type(run.policy)
+        real = getattr(kind, "real", kind.sample)
+        monkeypatch.setattr(kind, "real", real, raising=False)
+        noted = lambda self, p, n, seed: run.drawn.append((len(p), n, seed)) or real(self, p, n, seed)  # noqa: E731
+        monkeypatch.setattr(kind, "sample", noted)
+        queues.append(Queue(run))
+        return run, queues[-1]
+
+    yield make
+    for queue in queues:
+        queue.close()
+        queue.run.close()
+
+
+def taken(run, queue, step):
+    run.enter(step)
+    return queue.take(run.stages[run.stage_index(step)], step)
+
+
+def test_each_draw_of_a_stage_has_a_seed_of_its_own(made):
+    run, queue = made()
+    rollout = taken(run, queue, 0)
+    queue.close()
+    assert rollout.shape[:2] == (4, 2)
+    expected = {run.seed(place, salt=20) for place in range(4 * 3)}
+    assert {seed for _, _, seed in run.drawn} <= expected | {1}  # by which the copy is tried first
+    assert {run.seed(place, salt=20) for place in range(4)} <= {seed for _, _, seed in run.drawn}
+    assert {(p, n) for p, n, seed in run.drawn if seed in expected} == {(1, 2)}
+    other, second = made()
+    taken(other, second, 3)
+    second.close()
+    seeds = {seed for _, _, seed in other.drawn}
+    assert {other.seed(place, salt=21) for place in range(4)} <= seeds
+    assert not seeds & expected
+
+
+def test_no_more_is_begun_than_the_bound_lets_count(made):
+    run, queue = made(bound=1)
+    taken(run, queue, 0)
+    assert queue._next == 2 * 4
+    run, queue = made(bound=9)
+    taken(run, queue, 0)
+    assert queue._next == 3 * 4  # nor than the stage has steps
+    run, queue = made(bound=4, epochs=2, minibatches=2)
+    taken(run, queue, 0)
+    assert queue._next == 2 * 4  # four updates a step
+
+
+def test_a_step_is_shown_once(made):
+    run, queue = made()
+    shown = []
+    run.show = lambda step, rollout, rows: shown.append((step, rollout.shape[0], len(rows(3))))
+    taken(run, queue, 0)
+    taken(run, queue, 1)
+    assert shown == [(0, 4, 3), (1, 4, 3)]
+
+
+def test_draws_that_refill_are_not_shown(made):
+    filters = [{"kind": "minimum_spread", "spread": 2.0}]  # no group has it
+    run, queue = made(bound=2, filters=filters, refill=2)
+    shown = []
+    run.show = lambda step, rollout, rows: shown.append(step)
+    rollout = taken(run, queue, 0)
+    assert shown == [0]
+    assert rollout.discarded is not None
+    assert rollout.discarded.shape[0] == 8
+
+
+def test_what_waited_at_the_beginning_is_told(made):
+    run, queue = made()
+    first = taken(run, queue, 0)
+    assert first.info["queue/finished"] == 0.0
+    assert first.info["queue/dropped"] == 0.0
+    wait(list(queue._under_way))
+    second = taken(run, queue, 1)
+    assert second.info["queue/finished"] >= 4.0
+
+
+def test_a_new_stage_gives_up_what_the_last_one_began(made):
+    run, queue = made()
+    taken(run, queue, 0)
+    old = queue._threads
+    run.queued = None
+    rollout = taken(run, queue, 3)
+    assert queue._threads is not old
+    with pytest.raises(RuntimeError):
+        old.submit(lambda: None)
+    assert queue._stage is run.stages[1]
+    assert len(rollout.prompt_id) == 4
+    queue.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("sampler") and t.is_alive()]
+
+
+def test_weights_change_before_anybody_samples_on(made):
+    run, queue = made()
+    taken(run, queue, 0)
+    asked = []
+    inside = queue.turnstile.inside
+    queue.turnstile.inside = lambda number: asked.append(number) or inside(number)
+    run.version = 7
+    with torch.no_grad():
+        run.policy.net.weight.fill_(0.5)
+    queue.finish()
+    assert asked == [-1]
+    assert asked[0] < 0  # before every place
+    assert queue.sampler.version == 7
+    assert float(queue.sampler.net.weight[0, 0].detach()) == 0.5
+    assert queue.sampler is not run.policy
+
+
+def test_too_old_groups_are_dropped_and_counted(made):
+    run, queue = made(bound=1)
+    taken(run, queue, 0)
+    wait(list(queue._under_way))
+    run.version = 5
+    queue.finish()
+    rollout = taken(run, queue, 1)
+    assert rollout.info["queue/dropped"] == 4.0
+    assert rollout.version.unique().tolist() == [5]
+
+
+def test_the_oldest_decision_of_those_that_count():
+    mask = torch.tensor([[[True, False], [True, True]]])
+    rollout = Rollout.of({}, torch.zeros(1, 2, 2), mask, version=torch.tensor([[[3, 1], [4, 5]]]))
+    assert oldest(rollout) == 3
+    nothing = Rollout.of({}, torch.zeros(1, 2, 2), mask & False, version=torch.tensor([[[3, 1], [4, 5]]]))
+    assert oldest(nothing) == 5
