@@ -44,3 +44,21 @@ def test_python_blocks_parse_and_their_imports_exist(page, code):
                 assert hasattr(module, name.name), f"{page}: from {node.module} import {name.name}"
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "anygrpo":
             assert hasattr(importlib.import_module("anygrpo"), node.attr), f"{page}: anygrpo.{node.attr}"
+
+
+def test_readmes_python_does_what_it_says(tmp_path, monkeypatch):
+    """With the toy policy and task for the reader's own, and a toy's run where the demo's would lie."""
+    import toys
+    from runs import toml_of
+
+    from anygrpo.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    recipe = toml_of(Path("runs/demo-1"), tmp_path / "r.toml", training={"steps": 2})
+    assert main(["train", str(recipe), "--quiet"]) == 0
+    code = next(code for page, code in blocks() if page == "README.md" and "anygrpo.train" in code)
+    names = {"policy": toys.policy(seed=0), "task": toys.BestArm(seed=0)}
+    exec(code.replace('"steps": 100', '"steps": 3'), names)
+    assert names["run"].step == 3
+    assert names["trained"] is names["policy"]
+    assert type(names["best"]).__name__ == "Bandit"

@@ -90,3 +90,7 @@ def test_every_grid_is_named_by_a_page_or_drawn():
     drawn = {"smollm2_paired", "gains", "first", "full"}  # of docs/pictures, beside the page's own table
     lost = [p for p in (ROOT / "docs" / "data").rglob("*.csv") if p.name not in pages and p.stem not in drawn]
     assert lost == []
+
+
+def test_the_page_of_speed_is_short():
+    assert len((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").splitlines()) <= 250
