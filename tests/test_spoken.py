@@ -8,7 +8,7 @@ import pytest
 
 from anygrpo.cli.main import main
 from anygrpo.recipe.training import DoctorConfig
-from anygrpo.spoken import VARIABLE, current, say
+from anygrpo.spoken import NOTHING, VARIABLE, Text, current, said, say, table
 from anygrpo.watch.progress import ProgressLine
 
 NAMES = (VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG")
@@ -79,3 +79,51 @@ def test_help_and_progress(capsys, monkeypatch):
 def test_a_language_that_there_is_not(capsys):
     assert main(["--lang", "fr", "train"]) == 2
     assert "--lang fr" in capsys.readouterr().err
+
+
+BASE = {"policy": '[policy]\nkind = "causal_lm"\nmodel = "smollm2"\n', "task": '[task]\nkind = "arithmetic"\n'}
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "chinese"),
+    [
+        ("[algorithm]\ngroup_size = 0\n", [], "algorithm.group_size：应"),
+        ('[training]\nsteps = "many"\n', [], "training.steps = 'many' 不是数"),
+        ("[training]\nsteps = 1.5\n", [], "training.steps：应为整数（现为 1.5）"),
+        ("[optimizer]\nlearning_rate = -1\n", [], "optimizer.learning_rate：应不小于 0"),
+        ("[algorithm]\nkl_low = 2.0\nkl_high = 1.0\n", [], "kl_low = 2.0 不小于 kl_high = 1.0"),
+        ('[algorithm]\nobjective = "pppo"\n', [], "不在可选值中\n  -> 是否想写 'ppo'？"),
+        ("[algorithm\n", [], "不是有效的 TOML"),
+        ("", ["--algorithm.beta"], "--algorithm.beta 没有值"),
+        ("", ["--policy.kind", "nothing"], "policy.kind = 'nothing' 不在可选值中"),
+        ("", ["--task.kind", "images"], "缺少 task.path"),
+        ("[[stages]]\nname = 'a'\nsteps = 1\nepochs = 1\n", [], "请只给出其中一个"),
+    ],
+)
+def test_what_a_recipe_does_wrong_is_said_in_chinese(tmp_path, capsys, text, flags, chinese):
+    (tmp_path / "r.toml").write_text("".join(BASE.values()) + text)
+    assert main(["--lang", "zh", "train", str(tmp_path / "r.toml"), "--dry-run", *flags]) == 2
+    assert chinese in capsys.readouterr().err
+
+
+def test_other_errors_in_chinese(tmp_path, capsys):
+    assert main(["--lang", "zh", "train", str(tmp_path / "none.toml")]) == 3
+    assert "没有配方" in capsys.readouterr().err
+    assert main(["--lang", "zh", "doctor", "x.jsonl", "--strange", "1"]) == 2
+    assert "未知的参数" in capsys.readouterr().err
+    (tmp_path / "p.py").write_text("def factory(seed=0):\n    return 3\n")
+    (tmp_path / "r.toml").write_text(
+        f'[policy]\nkind = "python"\nfunction = "{tmp_path}/p.py:factory"\n' + BASE["task"]
+    )
+    assert main(["--lang", "zh", "train", str(tmp_path / "r.toml"), "--folder", str(tmp_path / "run")]) == 2
+    assert "不是 anygrpo.Policy 的子类，且缺少" in capsys.readouterr().err
+    changed = ["--policy.function", f"{tmp_path}/p.py:factroy", "--folder", str(tmp_path / "run")]
+    assert main(["--lang", "zh", "train", str(tmp_path / "r.toml"), *changed]) == 2
+    assert "中没有 'factroy'；是否想写 'factory'？" in capsys.readouterr().err
+
+
+def test_texts_are_read_in_one_language_and_add():
+    both = Text("a {n}", "甲 {n}") + Text("; b", "；乙")
+    assert (both.said("en"), both.said("zh")) == ("a {n}; b", "甲 {n}；乙")
+    assert table({"x": both}, "zh") == {"x": "甲 {n}；乙"}
+    assert (said("plain"), said(NOTHING)) == ("plain", "")

@@ -101,7 +101,10 @@ def not_installed(error: ImportError) -> DataError | None:
     extra = EXTRAS.get(module)
     if extra is None:
         return None
-    return DataError(f"this needs {error.name}, which is not installed", f"pip install 'anygrpo[{extra}]'")
+    return DataError(
+        Text(f"this needs {error.name}, which is not installed", f"需要 {error.name}，但没有安装"),
+        f"pip install 'anygrpo[{extra}]'",
+    )
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -127,7 +127,12 @@ def kind_of(table: str, name: Any) -> Kind:
     known = kinds(table)
     if not isinstance(name, str) or name not in known:
         cure = suggestion(str(name), known) + "; or install the package that brings it"
-        raise ConfigError(f"{table}.kind = {name!r} is not known: no family here has it", cure)
+        raise ConfigError(
+            Text(
+                f"{table}.kind = {name!r} is not known: no family here has it", f"{table}.kind = {name!r} 不在可选值中"
+            ),
+            cure,
+        )
     return known[name]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 DEEPEST = 64
 """Tables in tables, lists in lists: no recipe comes near, and Python's recursion ends far behind."""
@@ -55,7 +56,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return toml_table(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        raise ConfigError(Text(f"{path} is not valid TOML: {error}", f"{path} 不是有效的 TOML：{error}")) from None
 
 
 def refuse_what_is_no_file(named: str) -> None:
@@ -80,4 +81,7 @@ def refuse_what_is_no_file(named: str) -> None:
             except OSError:
                 continue  # a link to nothing; what reads it says so
             if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-                raise DataError(f"{path} is a pipe, a socket or a device", "nothing of a run is one: remove it")
+                raise DataError(
+                    Text(f"{path} is a pipe, a socket or a device", f"{path} 是管道、套接字或设备"),
+                    Text("nothing of a run is one: remove it", "运行文件夹中不应有它：请删除"),
+                )

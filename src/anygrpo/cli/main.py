@@ -159,7 +159,9 @@ def asked_language(arguments: list[str]) -> list[str]:
             continue
         found = value if equals else queue.pop(0) if queue else ""
         if found not in LANGUAGES:
-            raise ConfigError(f"--lang {found} is not known", f"one of {', '.join(LANGUAGES)}")
+            raise ConfigError(
+                Text(f"--lang {found} is not known", f"--lang {found} 不在可选值中"), f"one of {', '.join(LANGUAGES)}"
+            )
         use(found)
     return rest
 
@@ -184,7 +186,10 @@ def _run(argv: Sequence[str] | None) -> int:
             parser.print_help()
             return 0
         if flags and not getattr(known, "takes_flags", False):
-            raise ConfigError(f"unknown arguments {flags}", f"see anygrpo {known.command} --help")
+            raise ConfigError(
+                Text(f"unknown arguments {flags}", f"未知的参数 {flags}"),
+                Text(f"see anygrpo {known.command} --help", f"见 anygrpo {known.command} --help"),
+            )
         known.debug, known.flags = debug, flags
         for word in arguments:
             refuse_what_is_no_file(word)

@@ -13,7 +13,7 @@ from anygrpo.families import family_of, resolve
 from anygrpo.recipe.load import dump_recipe, load_recipe, sources
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.semantics import semantics
-from anygrpo.spoken import say
+from anygrpo.spoken import Text, say
 
 
 def add_parser(commands: Any) -> None:
@@ -41,11 +41,13 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train; exit code 0, or an error's."""
     if (args.recipe is None) == (args.resume is None):
-        raise ConfigError("give either a recipe or --resume FOLDER")
+        raise ConfigError(Text("give either a recipe or --resume FOLDER", "请给出配方或 --resume 文件夹，二者选一"))
     flags = [*args.flags, *(["--doctor.mode", args.doctor] if args.doctor else [])]
     for flag, given in (("--all", args.all), ("--trial", args.trial is not None)):
         if given and not args.dry_run:
-            raise ConfigError(f"{flag} goes with --dry-run", "give both")
+            raise ConfigError(
+                Text(f"{flag} goes with --dry-run", f"{flag} 须与 --dry-run 同用"), Text("give both", "请同时给出")
+            )
     if args.dry_run:
         path = args.recipe or Path(args.resume) / "config.toml"
         recipe = load_recipe(path, flags)

@@ -17,6 +17,7 @@ from anygrpo.core.task import Task
 from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.core.user_code import describe
 from anygrpo.errors import AnygrpoError, ConfigError
+from anygrpo.spoken import Text
 
 _P, _G = 2, 3
 """Prompts and group of the trial: different sizes, so that swapped axes are seen."""
@@ -34,11 +35,20 @@ def instance(made: Any, base: type, where: str) -> None:
     if not isinstance(made, base):
         lacks = f", and lacks {', '.join(missing)}" if missing else ""
         raise ConfigError(
-            f"{where} returned a {name}, which does not derive from anygrpo.{base.__name__}{lacks}",
-            f"write class {name}(anygrpo.{base.__name__}) and define {', '.join(methods)}",
+            Text(
+                f"{where} returned a {name}, which does not derive from anygrpo.{base.__name__}{lacks}",
+                f"{where} 返回了 {name}，它不是 anygrpo.{base.__name__} 的子类{lacks and f'，且缺少 {missing}'}",
+            ),
+            Text(
+                f"write class {name}(anygrpo.{base.__name__}) and define {', '.join(methods)}",
+                f"写成 class {name}(anygrpo.{base.__name__})，并定义 {'、'.join(methods)}",
+            ),
         )
     if missing:
-        raise ConfigError(f"{name} ({where}) has {missing[0]} = None", f"define {', '.join(missing)}")
+        raise ConfigError(
+            Text(f"{name} ({where}) has {missing[0]} = None", f"{name}（{where}）的 {missing[0]} = None"),
+            Text(f"define {', '.join(missing)}", f"请定义 {'、'.join(missing)}"),
+        )
     if isinstance(made, Policy) and not isinstance(module := called(made, "trainable"), nn.Module):
         _wrong(made, "trainable", f"a {type(module).__name__}", "a torch.nn.Module")
 
@@ -51,13 +61,25 @@ def called(by: Any, method: str, *arguments: Any) -> Any:
     """
     function: Callable[..., Any] | None = getattr(by, method, None)
     if not callable(function):
-        raise ConfigError(f"{type(by).__name__}.{method} is {function!r}, not a method", "define it")
+        raise ConfigError(
+            Text(
+                f"{type(by).__name__}.{method} is {function!r}, not a method",
+                f"{type(by).__name__}.{method} 是 {function!r}，不是方法",
+            ),
+            Text("define it", "请定义它"),
+        )
     try:
         return function(*arguments)
     except AnygrpoError:
         raise
     except Exception as error:
-        raise ConfigError(f"{type(by).__name__}.{method} raised {describe(error)}", "mend it") from error
+        raise ConfigError(
+            Text(
+                f"{type(by).__name__}.{method} raised {describe(error)}",
+                f"{type(by).__name__}.{method} 抛出 {describe(error)}",
+            ),
+            Text("mend it", "请修正"),
+        ) from error
 
 
 def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
@@ -175,7 +197,9 @@ def check_task(task: Task, count: int) -> list[Any]:
     if not isinstance(held_out, list):
         _wrong(task, "held_out", f"a {type(held_out).__name__}", "a list (an empty one: nothing is evaluated)")
     if not callable(getattr(task, "score", None)):
-        raise ConfigError(f"{type(task).__name__}.score is {getattr(task, 'score', None)!r}", "define it")
+        raise ConfigError(
+            f"{type(task).__name__}.score is {getattr(task, 'score', None)!r}", Text("define it", "请定义它")
+        )
     return prompts
 
 
@@ -192,4 +216,7 @@ def _type(by: Any, method: str, found: Any, wanted: type) -> None:
 
 
 def _wrong(by: Any, method: str, found: str, wanted: str) -> None:
-    raise ConfigError(f"{type(by).__name__}.{method} returned {found}", f"it has to be {wanted}")
+    name = f"{type(by).__name__}.{method}"
+    raise ConfigError(
+        Text(f"{name} returned {found}", f"{name} 返回了 {found}"), Text(f"it has to be {wanted}", f"应当是 {wanted}")
+    )

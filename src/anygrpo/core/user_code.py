@@ -9,21 +9,36 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import AnygrpoError, ConfigError, DataError, suggestion
+from anygrpo.spoken import Text, say
 
 
 def check(spec: str) -> None:
     """Raises: ConfigError where `spec` is not path.py:name; DataError where there is no such file."""
     path, _, name = spec.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
-        raise ConfigError(f"{spec!r} does not name an object in a file", 'write it as "path.py:name"')
+        raise ConfigError(
+            Text(f"{spec!r} does not name an object in a file", f"{spec!r} 没有指向文件中的对象"),
+            Text('write it as "path.py:name"', '写作 "path.py:名称"'),
+        )
     if not Path(path).is_file():
-        raise DataError(f"no file {path} (for {spec!r}), looked in {Path.cwd()}", "correct the path")
+        raise DataError(
+            Text(
+                f"no file {path} (for {spec!r}), looked in {Path.cwd()}",
+                f"没有文件 {path}（{spec!r}），在 {Path.cwd()} 中查找",
+            ),
+            Text("correct the path", "请改正路径"),
+        )
 
 
 def missing(spec: str, name: str, known: tuple[str, ...]) -> ConfigError:
     """The error for a file that does not define `name`."""
-    hint = suggestion(name, known) if known else "the file defines nothing"
-    return ConfigError(f"{spec.rpartition(':')[0]} has no {name!r}; {hint}", "define it there, or correct the name")
+    hint = suggestion(name, known) if known else say("the file defines nothing", "该文件没有定义任何东西")
+    return ConfigError(
+        Text(
+            f"{spec.rpartition(':')[0]} has no {name!r}; {hint}", f"{spec.rpartition(':')[0]} 中没有 {name!r}；{hint}"
+        ),
+        Text("define it there, or correct the name", "请在其中定义，或改正名称"),
+    )
 
 
 def load(spec: str) -> Any:
@@ -39,9 +54,21 @@ def load(spec: str) -> Any:
     except AttributeError as error:
         if len(error.args) == 3:
             raise missing(spec, error.args[1], tuple(error.args[2])) from None
-        raise ConfigError(f"running {spec.rpartition(':')[0]} failed: {describe(error)}", "mend it") from error
+        raise ConfigError(
+            Text(
+                f"running {spec.rpartition(':')[0]} failed: {describe(error)}",
+                f"运行 {spec.rpartition(':')[0]} 失败：{describe(error)}",
+            ),
+            Text("mend it", "请修正"),
+        ) from error
     except Exception as error:
-        raise ConfigError(f"running {spec.rpartition(':')[0]} failed: {describe(error)}", "mend it") from error
+        raise ConfigError(
+            Text(
+                f"running {spec.rpartition(':')[0]} failed: {describe(error)}",
+                f"运行 {spec.rpartition(':')[0]} 失败：{describe(error)}",
+            ),
+            Text("mend it", "请修正"),
+        ) from error
 
 
 def resolve(target: str) -> Any:
@@ -89,13 +116,19 @@ def made(spec: str, arguments: dict[str, Any], **given: Any) -> Any:
     except TypeError as error:
         inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
         if inside:
-            raise ConfigError(f"{spec} raised {describe(error)}", "mend it") from error
+            raise ConfigError(
+                Text(f"{spec} raised {describe(error)}", f"{spec} 抛出 {describe(error)}"), Text("mend it", "请修正")
+            ) from error
         names = sorted({*given, *arguments})
         words = ", ".join([*(f"{n}={n}" for n in given), "**arguments"])
         cure = f"it is called as {spec.rpartition(':')[2]}({words})"
-        raise ConfigError(f"{spec} cannot be called with {names}: {error}", cure) from error
+        raise ConfigError(
+            Text(f"{spec} cannot be called with {names}: {error}", f"{spec} 不能以 {names} 调用：{error}"), cure
+        ) from error
     except Exception as error:
-        raise ConfigError(f"{spec} raised {describe(error)}", "mend it") from error
+        raise ConfigError(
+            Text(f"{spec} raised {describe(error)}", f"{spec} 抛出 {describe(error)}"), Text("mend it", "请修正")
+        ) from error
 
 
 def describe(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from anygrpo.recipe.section import (
     UserFunction,
     choice_of,
 )
+from anygrpo.spoken import Text
 
 
 def _known_preset(name: str) -> str:
@@ -167,9 +168,19 @@ linearly to -1 (0: off)."
     @model_validator(mode="after")
     def _band_has_width(self) -> AlgorithmConfig:
         if self.kl_low >= self.kl_high:
-            raise ValueError(f"kl_low = {self.kl_low} is not below kl_high = {self.kl_high}")
+            raise ValueError(
+                Text(
+                    f"kl_low = {self.kl_low} is not below kl_high = {self.kl_high}",
+                    f"kl_low = {self.kl_low} 不小于 kl_high = {self.kl_high}",
+                )
+            )
         if self.beta_min > self.beta_max:
-            raise ValueError(f"beta_min = {self.beta_min} is above beta_max = {self.beta_max}")
+            raise ValueError(
+                Text(
+                    f"beta_min = {self.beta_min} is above beta_max = {self.beta_max}",
+                    f"beta_min = {self.beta_min} 大于 beta_max = {self.beta_max}",
+                )
+            )
         if self.kl_controller != "fixed" and not isinstance(self.beta, float):
             raise ValueError(
                 f'beta follows a schedule, and kl_controller = "{self.kl_controller}" moves it: give a number'

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from anygrpo.choices.catalogue import names
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.hints import meant, meant_value
-from anygrpo.spoken import say
+from anygrpo.spoken import Text, say
 
 
 def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") -> ConfigError:
@@ -52,9 +52,46 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
                 lines.append(say(f"unknown key {strangest!r}", f"未知的键 {strangest!r}"))
                 cure = cure or meant(str(strange[0]), _fields(models), root)
         else:
-            value = "" if isinstance(item.get("input"), dict) else f" (found {found!r})"
-            lines.append(f"{where or 'recipe'}: {item['msg'].removeprefix('Value error, ')}{value}")
+            value = "" if isinstance(item.get("input"), dict) else say(f" (found {found!r})", f"（现为 {found!r}）")
+            lines.append(f"{where or say('recipe', '配方')}{say(': ', '：')}{_reason(item)}{value}")
     return ConfigError("; ".join(dict.fromkeys(lines)), cure)
+
+
+_REASONS = {
+    "greater_than": "应大于 {gt}",
+    "greater_than_equal": "应不小于 {ge}",
+    "less_than": "应小于 {lt}",
+    "less_than_equal": "应不大于 {le}",
+    "too_short": "至少要有 {min_length} 项，现有 {actual_length} 项",
+    "too_long": "至多 {max_length} 项，现有 {actual_length} 项",
+    "string_too_short": "文字至少 {min_length} 个字符",
+    "finite_number": "应为有限的数",
+    "int_type": "应为整数",
+    "int_parsing": "应为整数",
+    "int_from_float": "应为整数",
+    "float_type": "应为数",
+    "float_parsing": "应为数",
+    "bool_type": "应为 true 或 false",
+    "bool_parsing": "应为 true 或 false",
+    "string_type": "应为文字",
+    "list_type": "应为列表",
+    "tuple_type": "应为列表",
+    "dict_type": "应为表",
+    "model_type": "应为表",
+    "model_attributes_type": "应为表",
+    "path_type": "应为路径",
+}
+"""The validator's own kinds of refusal, in Chinese: its English words are the library's."""
+
+
+def _reason(item: Any) -> str:
+    """What the validator says; a check of ours may have said it in both languages."""
+    given = item.get("ctx", {})
+    own = given.get("error")
+    if isinstance(own, ValueError) and own.args and isinstance(own.args[0], Text):
+        return own.args[0].said()
+    english = item["msg"].removeprefix("Value error, ")
+    return say(english, _REASONS[item["type"]].format(**given) if item["type"] in _REASONS else english)
 
 
 def _of_the_other_branch(item: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from anygrpo.errors import ConfigError
 from anygrpo.families import kind_of, kinds, resolve
 from anygrpo.recipe.section import Section
+from anygrpo.spoken import Text
 
 
 def section_of(table: str, value: Any) -> type[Section]:
@@ -18,9 +19,16 @@ def section_of(table: str, value: Any) -> type[Section]:
     if isinstance(value, Section):
         return type(value)
     if not isinstance(value, dict):
-        raise ConfigError(f"{table} is missing" if value is None else f"{table} = {value!r} is not a table")
+        raise ConfigError(
+            Text(f"{table} is missing", f"缺少表 {table}")
+            if value is None
+            else Text(f"{table} = {value!r} is not a table", f"{table} = {value!r} 不是表")
+        )
     if "kind" not in value:
-        raise ConfigError(f"{table}.kind is missing", f"it is one of {', '.join(kinds(table))}")
+        raise ConfigError(
+            Text(f"{table}.kind is missing", f"缺少 {table}.kind"),
+            Text(f"it is one of {', '.join(kinds(table))}", f"可选：{'、'.join(kinds(table))}"),
+        )
     found: type[Section] = resolve(kind_of(table, value["kind"]).settings)
     return found
 
@@ -35,6 +43,9 @@ def check_forms(policy: str, task: str) -> None:
     if "any" not in (out, taken) and out != taken:
         fitting = [name for name, kind in kinds("task").items() if kind.form in (out, "any")]
         raise ConfigError(
-            f"policy.kind = {policy!r} puts out {out}, and task.kind = {task!r} takes {taken}",
-            f"tasks for it: {', '.join(fitting)}",
+            Text(
+                f"policy.kind = {policy!r} puts out {out}, and task.kind = {task!r} takes {taken}",
+                f"policy.kind = {policy!r} 输出 {out}，而 task.kind = {task!r} 接收 {taken}",
+            ),
+            Text(f"tasks for it: {', '.join(fitting)}", f"适用的任务：{'、'.join(fitting)}"),
         )

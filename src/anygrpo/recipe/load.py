@@ -16,6 +16,7 @@ from anygrpo.recipe.explain import readable
 from anygrpo.recipe.kinds import check_forms, section_of
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import apply_changes, flat, is_in_run_folder, refuse_own_code
+from anygrpo.spoken import Text
 
 
 def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
@@ -36,7 +37,12 @@ def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
 def _table(path: Path) -> dict[str, Any]:
     """The recipe's table; of a run folder with what resumes changed."""
     if not path.is_file():
-        raise DataError(f"no recipe at {path}", "give the path of a .toml file; examples lie in recipes/")
+        raise DataError(
+            Text(f"no recipe at {path}", f"没有配方 {path}"),
+            Text(
+                "give the path of a .toml file; examples lie in recipes/", "请给出 .toml 文件的路径；示例在 recipes/ 中"
+            ),
+        )
     table = read_toml(path)
     if is_in_run_folder(path):
         apply_changes(table, path.parent)
@@ -106,10 +112,16 @@ def _check_values(value: Any, where: str) -> None:
     elif isinstance(value, list | tuple):
         for inner in value:
             if inner is None:
-                raise ConfigError(f"{where} holds None in a list: {value!r}", "leave it out")
+                raise ConfigError(
+                    Text(f"{where} holds None in a list: {value!r}", f"{where} 的列表中有 None：{value!r}"),
+                    Text("leave it out", "请删去"),
+                )
             _check_values(inner, where)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where} = {value} is not a finite number", "give a number, or leave it out")
+        raise ConfigError(
+            Text(f"{where} = {value} is not a finite number", f"{where} = {value} 不是有限的数"),
+            Text("give a number, or leave it out", "请给出一个数，或删去"),
+        )
 
 
 def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
@@ -118,11 +130,17 @@ def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
     while queue:
         flag = queue.pop(0)
         if not flag.startswith("--"):
-            raise ConfigError(f"unexpected argument {flag!r}", "settings are given as --table.key value")
+            raise ConfigError(
+                Text(f"unexpected argument {flag!r}", f"多余的参数 {flag!r}"),
+                Text("settings are given as --table.key value", "设置写作 --表.键 值"),
+            )
         name, equals, text = flag[2:].partition("=")
         if not equals:
             if not queue:
-                raise ConfigError(f"--{name} has no value", f"--{name} VALUE; --table.key false turns something off")
+                raise ConfigError(
+                    Text(f"--{name} has no value", f"--{name} 没有值"),
+                    f"--{name} VALUE; --table.key false turns something off",
+                )
             text = queue.pop(0)
         _set(table, name.replace("-", "_").split("."), _value(text), flag)
 
@@ -142,16 +160,21 @@ def _set(table: Any, path: list[str], value: Any, flag: str) -> None:
     for key in path[:-1]:
         if isinstance(table, list):
             if not key.isdigit() or int(key) >= len(table):
-                raise ConfigError(f"{flag}: there is no element {key!r}; the list has {len(table)}")
+                raise ConfigError(
+                    Text(
+                        f"{flag}: there is no element {key!r}; the list has {len(table)}",
+                        f"{flag}：没有元素 {key!r}；该列表有 {len(table)} 项",
+                    )
+                )
             table = table[int(key)]
         elif key == "stages" and not isinstance(table.get(key), list):
             raise ConfigError(f"{flag}: the recipe has no [[stages]]", "its length is training.steps")
         else:
             table = table.setdefault(key, {})
         if not isinstance(table, dict | list):
-            raise ConfigError(f"{flag}: {key!r} is a value, not a table")
+            raise ConfigError(Text(f"{flag}: {key!r} is a value, not a table", f"{flag}：{key!r} 是值，不是表"))
     if isinstance(table, list):
-        raise ConfigError(f"{flag}: name the key inside the list's element")
+        raise ConfigError(Text(f"{flag}: name the key inside the list's element", f"{flag}：请写明列表元素中的键"))
     table[path[-1]] = value
 
 

@@ -14,6 +14,7 @@ from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.explain import readable
 from anygrpo.recipe.section import Schedule, Section
 from anygrpo.recipe.training import DoctorConfig, EvaluationConfig, OptimizerConfig, StageConfig, TrainingConfig
+from anygrpo.spoken import Text
 
 P = TypeVar("P", bound=Section)
 T = TypeVar("T", bound=Section)
@@ -60,7 +61,7 @@ class Recipe(Section, Generic[P, T]):
     def _stage_names_differ(self) -> Recipe:
         names = [stage.name for stage in self.stages]
         if len(set(names)) < len(names):
-            raise ValueError(f"stages need different names, found {names}")
+            raise ValueError(Text(f"stages need different names, found {names}", f"各阶段的名称须不同，现为 {names}"))
         return self
 
     def resolved_stages(self) -> list[Stage]:
@@ -78,12 +79,20 @@ class Recipe(Section, Generic[P, T]):
     def _resolve(self, index: int, stage: StageConfig) -> Stage:
         if (stage.steps is None) == (stage.epochs is None):
             raise ConfigError(
-                f"stage {stage.name!r} has steps = {stage.steps} and epochs = {stage.epochs}",
-                "give exactly one of them",
+                Text(
+                    f"stage {stage.name!r} has steps = {stage.steps} and epochs = {stage.epochs}",
+                    f"阶段 {stage.name!r} 的 steps = {stage.steps}，epochs = {stage.epochs}",
+                ),
+                Text("give exactly one of them", "请只给出其中一个"),
             )
         source = stage.source or ("policy" if stage.method == "grpo" else "stored")
         if stage.method != "grpo" and source == "policy":
-            raise ConfigError(f"stage {stage.name!r}: method {stage.method!r} trains on stored actions, not on samples")
+            raise ConfigError(
+                Text(
+                    f"stage {stage.name!r}: method {stage.method!r} trains on stored actions, not on samples",
+                    f"阶段 {stage.name!r}：方法 {stage.method!r} 用存储的动作训练，而不是采样",
+                )
+            )
         at = f"stages.{index}."
         algorithm = _override(self.algorithm, stage.algorithm, at + "algorithm.")
         _check_algorithm(stage.name, stage.method, source, algorithm)
@@ -106,8 +115,15 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
     advantage = card_of("advantage", a.advantage)
     if source == "policy" and a.group_size == 1 and number(a.lambda_pg) and advantage and advantage.baseline == "group":
         raise ConfigError(
-            f'stage {name!r}: group_size = 1 has no baseline with advantage = "{a.advantage}", every advantage is 0',
-            'set algorithm.group_size to 4 or more, or advantage = "overall", "running" or "history"',
+            Text(
+                f'stage {name!r}: group_size = 1 has no baseline with advantage = "{a.advantage}", every advantage '
+                "is 0",
+                f'阶段 {name!r}：group_size = 1 时 advantage = "{a.advantage}" 没有基线，所有优势都是 0',
+            ),
+            Text(
+                'set algorithm.group_size to 4 or more, or advantage = "overall", "running" or "history"',
+                '把 algorithm.group_size 设为 4 以上，或用 advantage = "overall"、"running"、"history"',
+            ),
         )
     if a.overlong_buffer and advantage and (advantage.by_part or a.advantage == "maxrl"):
         why = "compares the parts of a reward" if advantage.by_part else "needs rewards >= 0"
@@ -125,12 +141,21 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
     least = a.smallest_group if a.group_size == "auto" else a.group_size
     if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= least:
         raise ConfigError(
-            f"stage {name!r}: pass_k = {a.pass_k} of a group of {least}: nothing is left to compare",
+            Text(
+                f"stage {name!r}: pass_k = {a.pass_k} of a group of {least}: nothing is left to compare",
+                f"阶段 {name!r}：组大小 {least}，pass_k = {a.pass_k}：没有可比较的样本",
+            ),
             f"set algorithm.pass_k below algorithm.{'smallest_group' if a.group_size == 'auto' else 'group_size'}",
         )
     terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
     if not any(number(getattr(a, term)) for term in terms) and a.kl_controller == "fixed":
-        raise ConfigError(f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained", "set one of them")
+        raise ConfigError(
+            Text(
+                f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained",
+                f"阶段 {name!r}：{'、'.join(terms)} 全为 0，什么也不训练",
+            ),
+            Text("set one of them", "请设定其中一个"),
+        )
 
 
 def _check_ahead(stages: list[Stage], training: TrainingConfig, policy: Section) -> None:

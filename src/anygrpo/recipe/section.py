@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from anygrpo.choices.catalogue import names
+from anygrpo.spoken import Text
 
 
 def _leaves(annotation: Any) -> set[Any]:
@@ -89,7 +90,12 @@ class UserFunction(Section):
     @model_validator(mode="after")
     def _names_a_file(self) -> UserFunction:
         if not is_user_code(self.function):
-            raise ValueError(f'function = "{self.function}" does not name an object in a file: "path.py:function"')
+            raise ValueError(
+                Text(
+                    f'function = "{self.function}" does not name an object in a file: "path.py:function"',
+                    f'function = "{self.function}" 没有指向文件中的对象：应写作 "path.py:名称"',
+                )
+            )
         return self
 
 
@@ -201,12 +207,15 @@ Number = Annotated[float | Schedule, Field(union_mode="left_to_right")]
 
 
 def _within(low: float, high: float | None = None, open_at_low: bool = False) -> Callable[[Any], Any]:
-    span = f"{'above' if open_at_low else 'at least'} {low:g}" + ("" if high is None else f" and at most {high:g}")
+    most = Text("", "") if high is None else Text(f" and at most {high:g}", f"且不大于 {high:g}")
+    least = Text(f"above {low:g}", f"大于 {low:g}") if open_at_low else Text(f"at least {low:g}", f"不小于 {low:g}")
+    span = Text("must be ", "应") + least + most
 
     def check(value: float | Schedule) -> float | Schedule:
         for x in value.extremes() if isinstance(value, Schedule) else (value,):
             if x < low or (open_at_low and x == low) or (high is not None and x > high):
-                raise ValueError(f"must be {span}" + (f", and its schedule reaches {x:g}" if x is not value else ""))
+                reached = Text(f", and its schedule reaches {x:g}", f"，而其调度会到 {x:g}")
+                raise ValueError(span + reached if x is not value else span)
         return value
 
     return check

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, model_validator
 
 from anygrpo.recipe.section import Rate, Section
-from anygrpo.spoken import current
+from anygrpo.spoken import Text, current
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
@@ -63,13 +63,23 @@ class EvaluationConfig(Section):
     @model_validator(mode="after")
     def _enough_samples(self) -> EvaluationConfig:
         if self.pass_samples is not None and self.pass_samples < (self.pass_k or 1):
-            raise ValueError(f"pass_samples = {self.pass_samples} is less than pass_k = {self.pass_k}")
+            raise ValueError(
+                Text(
+                    f"pass_samples = {self.pass_samples} is less than pass_k = {self.pass_k}",
+                    f"pass_samples = {self.pass_samples} 小于 pass_k = {self.pass_k}",
+                )
+            )
         return self
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> EvaluationConfig:
         if self.every is not None and self.every_epochs is not None:
-            raise ValueError(f"every = {self.every} and every_epochs = {self.every_epochs}: give one of them")
+            raise ValueError(
+                Text(
+                    f"every = {self.every} and every_epochs = {self.every_epochs}: give one of them",
+                    f"every = {self.every} 与 every_epochs = {self.every_epochs}：请只给一个",
+                )
+            )
         return self
 
 

@@ -26,6 +26,7 @@ from anygrpo.core import parts, saved
 from anygrpo.core.packing import pack, unpack
 from anygrpo.core.tensor_files import read_json, read_tensors, write_tensors
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 PREFIX = "step_"
 SCHEMA = parts.SCHEMA
@@ -258,11 +259,15 @@ def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
     """
     if wrong := problems(checkpoint):
         raise DataError(
-            f"{checkpoint} is incomplete or damaged: {wrong[0]}", "resume from another checkpoint of the same run"
+            Text(f"{checkpoint} is incomplete or damaged: {wrong[0]}", f"{checkpoint} 不完整或已损坏：{wrong[0]}"),
+            Text("resume from another checkpoint of the same run", "请从同一次运行的另一个检查点继续"),
         )
     packed = read_json(checkpoint / saved.STATE).get("state")
     if not isinstance(packed, dict):
-        raise DataError(f"{checkpoint / saved.STATE} holds no state", "resume from another checkpoint of the same run")
+        raise DataError(
+            Text(f"{checkpoint / saved.STATE} holds no state", f"{checkpoint / saved.STATE} 中没有状态"),
+            Text("resume from another checkpoint of the same run", "请从同一次运行的另一个检查点继续"),
+        )
     tensors = read_tensors(checkpoint / TENSORS) if (checkpoint / TENSORS).is_file() else {}
     state = {key: unpack(value, tensors) for key, value in packed.items()}
     if (updater := state.get("updater")) is not None:

@@ -24,6 +24,7 @@ import torch
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.spoken import Text
 
 SCHEMA = 2
 """Of the run folder. 2: checkpoints without pickle, fingerprints.json, resumes.jsonl, config.toml as it was begun."""
@@ -104,7 +105,11 @@ class RunFolder:
         self._said: set[str] = set()
         if not resume and (path / "metrics.jsonl").exists():
             raise ConfigError(
-                f"{path} already holds a run", f"continue it with --resume {path}, or name another folder"
+                Text(f"{path} already holds a run", f"{path} 中已有一次运行"),
+                Text(
+                    f"continue it with --resume {path}, or name another folder",
+                    f"用 --resume {path} 继续，或换一个文件夹",
+                ),
             )
         with writing(path):
             (path / "samples").mkdir(parents=True, exist_ok=True)
@@ -112,7 +117,10 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ConfigError(f"another process is writing to {path}", "wait for it, or name another folder") from None
+            raise ConfigError(
+                Text(f"another process is writing to {path}", f"另一个进程正在写入 {path}"),
+                Text("wait for it, or name another folder", "等它结束，或换一个文件夹"),
+            ) from None
 
     checkpoints = property(lambda self: self.path / "checkpoints")
     metrics = property(lambda self: self.path / "metrics.jsonl")

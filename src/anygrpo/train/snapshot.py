@@ -18,6 +18,7 @@ from anygrpo.core.rollout import Rollout
 from anygrpo.core.tensor_files import write_tensors
 from anygrpo.core.tree import tree_map
 from anygrpo.errors import DataError, Interrupted
+from anygrpo.spoken import Text
 from anygrpo.train import checkpoint
 from anygrpo.train.folder import cut_after, writing
 from anygrpo.train.interrupt import GraceOver
@@ -117,7 +118,10 @@ def restore(run: Run, path: Path) -> None:
     """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
     weights, state = checkpoint.load(path)
     if lacking := _KEYS - state.keys():
-        raise DataError(f"{path} lacks {sorted(lacking)}", "resume from another checkpoint of the same run")
+        raise DataError(
+            Text(f"{path} lacks {sorted(lacking)}", f"{path} 缺少 {sorted(lacking)}"),
+            Text("resume from another checkpoint of the same run", "请从同一次运行的另一个检查点继续"),
+        )
     module = run.policy.trainable()
     own = state_of(module)
     whole = saved.own_names(weights, saved.library_names(run.policy.saved_names(), own))
