@@ -247,6 +247,15 @@ def test_documents_of_other_shapes(tmp_path: Path) -> None:
         "h.txt": "\n".join(f"训练到第{i}步时，平均奖励为{reward(i)}，KL散度为0.01。" for i in range(N)),
         "i.txt": "\n".join(f"[{i:03d}] reward→{reward(i)}  kl→0.01  ent→0.5" for i in range(N)),
         "j.txt": "\n".join(f"step {i} reward {reward(i)} kl 0.01 grad_norm 0.3" for i in range(N)),
+        "l.txt": "+---+---+---+\n| Step | Reward | KL |\n+---+---+---+\n"
+        + "\n".join(f"| {i} | {reward(i)} | 0.01 |" for i in range(N))
+        + "\n+---+---+---+",
+        "m.txt": "\n".join(
+            f"+--------+\n| training_iteration     {i} |\n| episode_reward_mean     {reward(i)} |\n+--------+"
+            for i in range(N)
+        ),
+        "n.txt": "\n".join(f"global_step={i}, episodic_return=[{reward(i)}]" for i in range(N)),
+        "o.txt": "\n".join(f"Iteration {i}: train reward {reward(i)} ({30 + i}.0%), kl 0.01" for i in range(N)),
         "k.txt": "\n".join(
             f"[0101 10:00 @monitor.py:476] Sim/mean_score: {reward(i)}\n[0101 10:00 @monitor.py:476] kl: 0.01"
             for i in range(N)
@@ -259,3 +268,20 @@ def test_documents_of_other_shapes(tmp_path: Path) -> None:
 def test_a_kl_of_zeros_is_no_policy_that_never_moved() -> None:
     fell = healthy(160, reward=lambda t: 0.3 + 0.6 * t if t < 0.5 else 0.6 - 0.5 * (t - 0.5), kl=0.0)
     assert "late_collapse" in {f.rule for f in diagnose(fell, format="jsonl").findings if f.severity != "info"}
+
+
+def test_the_step_before_a_printed_dict_and_a_dict_with_one_evaluation(tmp_path: Path) -> None:
+    lines = [f"Global step {5 * i}: {{'reward': {reward(i)}, 'kl': 0.01}}" for i in range(N)]
+    lines += [f"global_step {5 * i}, metrics: {{'eval_math_pass1': 0.4, 'eval_n': 8}}" for i in (1, 2)]
+    run = written(tmp_path, "\n".join(lines))
+    assert list(run.steps.values())[:3] == [0.0, 5.0, 10.0]
+    assert run.evals["math_pass1"].values == (0.4, 0.4)
+
+
+def test_a_pasted_blow_up_of_nine_rows(tmp_path: Path) -> None:
+    kl, rewards = (0.002, 0.8, 2.5, 7.9, 15, 31, 55, 80, 99), (0.51, 0.5, 0.44, 0.31, 0.12, 0.05, 0.04, 0.03, 0.03)
+    text = "\n".join(f"step {10 * i}: reward={r}, kl={k}" for i, (r, k) in enumerate(zip(rewards, kl), 1))
+    (tmp_path / "x.txt").write_text(text)
+    first = diagnose_log(read(tmp_path / "x.txt")).first
+    assert first is not None
+    assert first.rule == "kl_blowup"

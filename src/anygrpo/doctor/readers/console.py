@@ -85,10 +85,10 @@ class Scan:
         if self.open_dict:
             self.wrapped(i, text)
         elif (at := text.find("{'")) >= 0 or (at := text.find('{"')) >= 0:
-            self.dictionary(i, text[at:])
+            self.dictionary(i, text[at:], text[:at])
         elif "step:" in text and " - " in text and (row := lines.verl_row(text)):
             self.added(self.verl, row)
-        elif "\t" not in text and ("|" in text or self.markdown.header) and self.framed(text):
+        elif "\t" not in text and ("|" in text or self.markdown.header or text[:1] == "+") and self.framed(text):
             pass
         elif ("':" in text or '":' in text) and lines.FRAGMENT.match(text):
             self.fragment(lines.dict_row(text))
@@ -143,14 +143,18 @@ class Scan:
             return True
         return False
 
-    def dictionary(self, i: int, text: str) -> None:
+    def dictionary(self, i: int, text: str, before: str = "") -> None:
+        """A printed dict; `before`: what the line says ahead of it, perhaps the step."""
         end = text.rfind("}")
         if end < 0:
             if "':" in text or '":' in text:
                 self.open_dict = [text]
             return
         if self.dicts.wanted(text):
-            self.keep(i, lines.dict_row(text[: end + 1]))
+            row = lines.dict_row(text[: end + 1])
+            if row and "step" not in row and (named := lines.STEP.search(before)):
+                row["step"] = float(named[1])
+            self.keep(i, row)
         else:
             self.dicts.skip()
 

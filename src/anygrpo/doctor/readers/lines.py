@@ -28,7 +28,7 @@ COLON_PAIR = re.compile(
 BLANK_PAIR = re.compile(
     r"(?:^|[|,;\]]|(?<=\d):)\s*([A-Za-z_\u4e00-\u9fff][\w./@\-]*(?: [A-Za-z_][\w./@\-]*){0,2}?)\s*?\s("
     + NUMBER
-    + r")(?=\s*(?:[|,;。]|$))",
+    + r")(?=\s*(?:[|,;。(]|$))",
     re.I,
 )
 """Name, blank, number, between bars or commas: "| rew 0.31 | kl 0.004 |", "奖励 0.398, KL 0.0041"."""
@@ -129,6 +129,7 @@ def pair_row(line: str) -> Row:
 
 def add(row: Row, key: str, many: str, one: str) -> None:
     if many:
-        row.update(list_statistics(key, [number(x) for x in LIST_ITEM.findall(many)]))
+        values = [number(x) for x in LIST_ITEM.findall(many)]
+        row.update({key: values[0]} if len(values) == 1 and values[0] is not None else list_statistics(key, values))
     elif (x := number(one)) is not None:
         row[key] = x

@@ -14,6 +14,10 @@ RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)+\|?\s*$|^\s*\|\s
 """The second line of a Markdown table."""
 FRAME = re.compile(r"^\s*[-=+]{5,}\s*$")
 BOX = re.compile(r"^\s*\|\s*([^|]+?)\s*\|\s*([^|]*?)\s*\|\s*$")
+CELL = re.compile(r"^\s*\|\s*([A-Za-z_][\w./]*)\s{2,}(" + lines.NUMBER + r")\s*\|\s*$", re.I)
+"""A name and its number in one frame: "| episode_reward_mean      63.1 |"."""
+PLUS = re.compile(r"^\s*\+[-=+]{3,}\+\s*$")
+"""A rule of a table drawn with plus signs."""
 BANNER = re.compile(
     r"^\W*(?:(?:training|train)\s+)?(step|iter(?:ation)?|update|epoch|round|第)\s*[:#=]?\s*(\d+)\s*(?:/\s*\d+)?\s*"
     r"(?:步|轮|次)?\W*$",
@@ -85,7 +89,7 @@ class Boxes:
         if FRAME.match(text):
             self.close()
             return False
-        cells = BOX.match(text)
+        cells = BOX.match(text) or CELL.match(text)
         if cells is None:
             return False
         name, value = cells[1], cells[2]
@@ -114,6 +118,11 @@ class Markdown:
     body: list[list[str]] = field(default_factory=list[list[str]])
 
     def line(self, text: str) -> bool:
+        if PLUS.match(text) and not self.header and "|" in self.before:
+            cells = cells_of(self.before)
+            if len(cells) > 2 and not any(number(c) is not None for c in cells):
+                self.header = cells
+            return bool(self.header)
         if "|" not in text:
             if self.header:
                 self.close()

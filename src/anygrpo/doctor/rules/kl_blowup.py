@@ -43,14 +43,14 @@ WORDS = {
     explains=("kl_far", *COLLAPSES, "grad_spikes", "length_explosion", "lr_too_large"),
 )
 def kl_blowup(run: Columns) -> Result:
-    """The last KL is over 8 times its own early median and over .5, and the reward gained less than it fluctuates."""
+    """The last KL is over .5 and 8 times its own early median (30 in under 16 rows); the reward gained but noise."""
     p, kl = progress(run), run.comparable("kl/reference")
-    if not p or not kl or len(kl) < 16:
+    if not p or not kl or len(kl) < 8:
         return None
     early, late = median(kl.values[: max(3, len(kl) // 10)]), median(kl.values[-kl.edge :])
     if (
         late <= 0.5
-        or late <= 8 * max(early, 1e-12)
+        or late <= (8 if len(kl) >= 16 else 30) * max(early, 1e-12)
         or p.reward.gain > max(p.reward.mde, p.reward.noise)
         or held_out_rose(run)
     ):
