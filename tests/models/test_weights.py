@@ -180,3 +180,12 @@ def test_any_prefix_beside_any_other_table_fits_whole(words: list[str], others: 
 def test_tables_are_named_by_their_place() -> None:
     found = tables({"a": {"b": {"w": torch.zeros(1)}}, "w": torch.zeros(1), "n": 3, "optimizer": {"state": {0: {}}}})
     assert list(found) == ["", "a.b"]
+
+
+def test_a_table_in_a_list_is_found_and_long_lists_are_not_searched(tmp_path: Path) -> None:
+    """(step, {"state_dict": ...}), as some trainers save it."""
+    module = net()
+    report = load(module, saved((3, {"state_dict": filled("module.")}), tmp_path / "x.pt"))
+    assert (report.loaded, report.table) == (TENSORS, "1.state_dict")
+    assert float(module.body.weight.detach().min()) == 7.0
+    assert tables([{"w": torch.zeros(1)}] * 17) == {}

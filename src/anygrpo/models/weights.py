@@ -26,6 +26,8 @@ log = logging.getLogger("anygrpo")
 TORCH = (".pt", ".pth", ".ckpt", ".bin", ".th", ".tar", ".pkl")
 NAMES = ("model.safetensors", "diffusion_pytorch_model.safetensors", "pytorch_model.bin", "adapter_model.safetensors")
 DEPTH = 4
+MANY = 16
+"""Items of the longest list in which a table is looked for."""
 
 
 def load(module: nn.Module, path: str | Path, strict: bool = True, table: str | None = None) -> LoadReport:
@@ -148,6 +150,8 @@ def _tables(content: Any, place: str, depth: int) -> Iterator[tuple[str, dict[st
             yield place, found
             return
         content = content.state
+    if isinstance(content, list | tuple) and len(content) <= MANY:
+        content = {str(i): value for i, value in enumerate(content)}
     if not isinstance(content, Mapping) or depth == 0:
         return
     found = {k: x for k, x in content.items() if isinstance(k, str) and isinstance(x, Tensor)}
