@@ -75,3 +75,9 @@ def test_a_recipe_that_does_not_repeat_is_found_out(tmp_path, monkeypatch, capsy
     assert main(["chaos", str(recipe)]) == 4
     assert "does not repeat itself even undisturbed" in capsys.readouterr().out
     assert os.environ["PYTHONPATH"] == SUPPORT
+
+
+def test_a_run_that_does_not_repeat_itself_is_refused(tmp_path, capsys):
+    recipe = toml_of(tmp_path / "run", tmp_path / "recipe.toml", training={"steps": 4, "max_staleness": 1})
+    assert main(["chaos", str(recipe)]) == 2
+    assert "does not repeat itself" in capsys.readouterr().err

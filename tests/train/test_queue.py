@@ -259,9 +259,11 @@ def test_a_roll_back_forgets_what_later_weights_drew(tmp_path, monkeypatch):
     assert [row["step"] for row in rows_of(run)] == list(range(8))
 
 
-def test_it_learns(tmp_path):
+def test_it_learns_and_says_that_it_does_not_repeat_itself(tmp_path, capsys):
     run = finished(tmp_path / "run", 2, "--training.steps", "60", "--algorithm.importance", "truncate")
     assert read_rows(run.folder.metrics)[0][-1]["eval/reward"] > 0.7
+    assert "does not repeat itself" in capsys.readouterr().err
+    assert "does not repeat itself" in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_stages_do_not_reach_into_one_another(tmp_path):

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anygrpo.errors import TrainingError
+from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.scratch import Scratch
 from anygrpo.spoken import LANGUAGES, Text, current, say
 
@@ -114,7 +114,14 @@ class Trial:
 
         from anygrpo.recipe.load import load_recipe, plain_table
 
-        table = plain_table(load_recipe(self.recipe, self.flags))
+        recipe = load_recipe(self.recipe, self.flags)
+        if recipe.training.max_staleness:
+            raise ConfigError(
+                f"training.max_staleness = {recipe.training.max_staleness}: such a run does not repeat itself, and no "
+                "blow could be told from none",
+                "try the recipe with --training.max-staleness 0",
+            )
+        table = plain_table(recipe)
         parts = table.get("stages") or [table["training"]]
         for part in parts:
             part["steps"] = steps if part.get("steps") in (None, "none") else min(steps, part["steps"])

@@ -10,6 +10,7 @@ clock: such a run does not repeat itself.
 from __future__ import annotations
 
 import json
+import sys
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -73,6 +74,9 @@ class Queue(Collector):
         self._step = 0
         self._batch: tuple[int, list[Any]] = -1, []
         run.queue = self
+        said = f"asynchronous rollouts (max_staleness = {self.bound}): this run does not repeat itself exactly"
+        run.folder.log(said)
+        print(said, file=sys.stderr, flush=True)
 
     # -- the loop's side ---------------------------------------------------------------------------------------------
 

@@ -57,11 +57,16 @@ class Forgets(Guess):
         made = await super().get_prompt_messages(state)
         return made[-1:] if state["trajectory"] else made
 
+def best(completions, **kwargs):
+    return [float(len(c)) for c in completions]
+
 def load_environment(game="tools"):
     data = Dataset.from_list([{"question": f"{i} + {i}?", "answer": str(2 * i)} for i in range(1, 9)])
     if game == "tools":
         rubric = vf.Rubric(funcs=[right])
         return vf.ToolEnv(tools=[add], dataset=data, rubric=rubric, max_turns=4, system_prompt="Use the tool.")
+    if game == "group":
+        return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[best]))
     if game == "single":
         return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[right]))
     return (Forgets if game == "forgets" else Guess)(dataset=data, rubric=vf.Rubric(funcs=[won]), max_turns=5)
@@ -172,6 +177,14 @@ def test_an_environment_that_rewrites_the_conversation_is_refused(name):
 def test_an_environment_that_does_not_load_is_said_before_the_first_step(name):
     sessions = Sessions((), "verifiers", TurnsConfig(arguments={"id": name, "arguments": {"gaem": "x"}}))
     with pytest.raises(ConfigError, match="gaem"):
+        sessions.check()
+    sessions.close()
+
+
+@classic
+def test_a_rubric_that_compares_a_group_is_refused(name):
+    sessions = Sessions((), "verifiers", TurnsConfig(arguments={"id": name, "arguments": {"game": "group"}}))
+    with pytest.raises(ConfigError, match="compares the samples of a group"):
         sessions.check()
     sessions.close()
 

@@ -8,6 +8,7 @@ of the package's interfaces are known: the classic one (`load_environment`, befo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -136,7 +137,18 @@ def loaded(id: str, arguments: str) -> Classic | Tasks:
     """
     given = json.loads(arguments)
     root = importlib.import_module("verifiers")
-    return Classic(root, id, given) if hasattr(root, "load_environment") else Tasks(id, given)
+    return Classic(root, id, given) if _is_classic(root, id) else Tasks(id, given)
+
+
+def _is_classic(root: Any, id: str) -> bool:
+    """Whether the environment's module has `load_environment`; from 0.2 to 0.3 the package has both interfaces."""
+    name = id.partition("@")[0].rpartition("/")[2].replace("-", "_")
+    if not hasattr(root, "load_environment"):
+        return False
+    with contextlib.suppress(ModuleNotFoundError):  # of the older ones
+        if importlib.util.find_spec(f"verifiers.v1.tasksets.{name.lower()}"):
+            return False
+    return hasattr(importlib.import_module(name), "load_environment")
 
 
 class Classic:
@@ -145,6 +157,8 @@ class Classic:
     def __init__(self, package: Any, id: str, arguments: dict[str, Any]) -> None:
         self.package = package
         self.environment: Any = package.load_environment(id, **arguments)
+        if getattr(self.environment, "requires_group_rollouts", False):
+            raise ValueError("its rubric compares the samples of a group, and here each is played by itself")
 
     def rows(self, split: str) -> Iterator[dict[str, Any]]:
         """The data's rows; `prompt` are messages."""
