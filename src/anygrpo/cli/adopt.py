@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, current, say
 
 _OWN = {"--out": "adopted.toml", "--lang": ""}
 
@@ -17,9 +17,15 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "adopt",
         help="a TRL script, a verl or ms-swift command, as a recipe",
-        description="Reads a TRL GRPOConfig script (never run), a TRL YAML, a verl command line, shell script or YAML "
-        "of overrides; writes a recipe with the same meaning, and says what has no counterpart. What follows the "
-        "script's name are its own arguments. Ours: --out FILE (adopted.toml), --force (overwrite), --lang zh, --json.",
+        description=say(
+            "Reads a TRL GRPOConfig script (never run), a TRL YAML, a verl command line, shell script or YAML "
+            "of overrides; writes a recipe with the same meaning, and says what has no counterpart. What follows the "
+            "script's name are its own arguments. Ours: --out FILE (adopted.toml), --force (overwrite), --lang "
+            "zh, --json.",
+            "读取 TRL 的 GRPOConfig 脚本（不会执行）、TRL 的 YAML、verl 命令行、shell 脚本或 YAML 覆盖项；"
+            "写出含义相同的配方，并说明哪些没有对应项。脚本名之后是它自己的参数。本命令的参数：--out "
+            "FILE（adopted.toml）、--force（覆盖）、--lang zh、--json。",
+        ),
     )
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT_OR_ARGS")
     parser.set_defaults(takes_words=True)

@@ -9,29 +9,77 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import plain
+from anygrpo.spoken import say
 
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "apply",
         help="use a trained policy: answers, picks, images, motions, restored pictures",
-        description="RUN is a run folder, a checkpoint, an export or a base model. What is there already is kept.",
+        description=say(
+            "RUN is a run folder, a checkpoint, an export or a base model. What is there already is kept.",
+            "RUN 是运行文件夹、检查点、导出或基座模型。已有的结果会保留。",
+        ),
     )
-    parser.add_argument("run", help="a run folder, a checkpoint, an export, or a base model")
-    parser.add_argument("input", nargs="+", help="files or folders, or a text itself")
-    parser.add_argument("--out", type=Path, required=True, help="a file (.jsonl) or a folder, as the family writes")
-    parser.add_argument("--checkpoint", default="best", help="of a run: best, last, or a step")
-    parser.add_argument("--seed", type=int, help="draw from this seed; without it the policy's likeliest output")
-    parser.add_argument("--samples", type=int, help="answers a prompt, where they are drawn (language)")
-    parser.add_argument("--draws", type=int, help="results a picture with drawn gates (restoration)")
-    parser.add_argument("--candidates", metavar="FILE", help="what a selector picks from, as the queries in INPUT")
-    parser.add_argument("--pool", type=int, help="a query's nearest so many candidates (selection; 0: all)")
-    parser.add_argument("--embedding", help="of a selector's texts: minilm, or as in training")
-    parser.add_argument("--trust", action="store_true", help="run Python code that lies in an export's folder")
-    parser.add_argument("--like", metavar="RECIPE", help="use an export or a base model as this recipe says")
-    parser.add_argument("--device", help="default as in the recipe")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--json", action="store_true", help="print the rows")
+    parser.add_argument(
+        "run", help=say("a run folder, a checkpoint, an export, or a base model", "运行文件夹、检查点、导出或基座模型")
+    )
+    parser.add_argument("input", nargs="+", help=say("files or folders, or a text itself", "文件或文件夹，或一段文字"))
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help=say("a file (.jsonl) or a folder, as the family writes", "文件（.jsonl）或文件夹，视策略所属的族而定"),
+    )
+    parser.add_argument(
+        "--checkpoint", default="best", help=say("of a run: best, last, or a step", "对运行文件夹：best、last 或某一步")
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help=say(
+            "draw from this seed; without it the policy's likeliest output", "用这个种子抽样；不给则取策略最可能的输出"
+        ),
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        help=say("answers a prompt, where they are drawn (language)", "抽样时每个提示的回答数（语言）"),
+    )
+    parser.add_argument(
+        "--draws",
+        type=int,
+        help=say("results a picture with drawn gates (restoration)", "抽取门时每张图片的结果数（复原）"),
+    )
+    parser.add_argument(
+        "--candidates",
+        metavar="FILE",
+        help=say("what a selector picks from, as the queries in INPUT", "选择器挑选的候选，与 INPUT 中的查询同类"),
+    )
+    parser.add_argument(
+        "--pool",
+        type=int,
+        help=say(
+            "a query's nearest so many candidates (selection; 0: all)", "每个查询最近的这么多候选（选择；0：全部）"
+        ),
+    )
+    parser.add_argument(
+        "--embedding",
+        help=say("of a selector's texts: minilm, or as in training", "选择器的文本：minilm，或与训练时相同"),
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help=say("run Python code that lies in an export's folder", "运行导出文件夹中的 Python 代码"),
+    )
+    parser.add_argument(
+        "--like",
+        metavar="RECIPE",
+        help=say("use an export or a base model as this recipe says", "按此配方使用导出或基座模型"),
+    )
+    parser.add_argument("--device", help=say("default as in the recipe", "默认与配方相同"))
+    parser.add_argument("--quiet", action="store_true", help=say("no progress", "不显示进度"))
+    parser.add_argument("--json", action="store_true", help=say("print the rows", "打印各行"))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,29 +9,40 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
-HELP = "what a few logged numbers prove: group size, clamp, beta, live groups"
+HELP = Text(
+    "what a few logged numbers prove: group size, clamp, beta, live groups",
+    "由几个记录的数值证明什么：组大小、钳制、beta、有信号的组",
+)
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Register the command; one flag per number."""
     from anygrpo.doctor.measured import NORMALISERS, NUMBERS
 
-    parser: argparse.ArgumentParser = subparsers.add_parser("autopsy", help=HELP, description=HELP)
+    parser: argparse.ArgumentParser = subparsers.add_parser("autopsy", help=HELP.said(), description=HELP.said())
     parser.add_argument(
         "numbers",
         nargs="?",
         metavar="FILE",
-        help="a JSON object of numbers, or a note: prose, tables, bullets, shell exports; beside or instead of flags",
+        help=say(
+            "a JSON object of numbers, or a note: prose, tables, bullets, shell exports; beside or instead of flags",
+            "数值的 JSON 对象，或一段笔记：文字、表格、列表、shell 导出；可代替参数或与之同用",
+        ),
     )
     for name in NUMBERS:
         parser.add_argument(f"--{name.replace('_', '-')}", dest=f"n_{name}", metavar="X", default=None)
     parser.add_argument(
-        "--normaliser", dest="n_normaliser", metavar="NAME", help=f"stated normaliser: {', '.join(NORMALISERS)}"
+        "--normaliser",
+        dest="n_normaliser",
+        metavar="NAME",
+        help=say(f"stated normaliser: {', '.join(NORMALISERS)}", f"所声明的归一化：{'、'.join(NORMALISERS)}"),
     )
-    parser.add_argument("--json", action="store_true", help="machine form on standard output")
-    parser.add_argument("--html", metavar="FILE", help="write the argument as a page")
+    parser.add_argument(
+        "--json", action="store_true", help=say("machine form on standard output", "在标准输出上给出机器可读的形式")
+    )
+    parser.add_argument("--html", metavar="FILE", help=say("write the argument as a page", "把论证写成一页"))
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.set_defaults(run=run)
     return parser

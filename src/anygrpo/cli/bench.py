@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import say
 
 CASES = "short, long, reply, gpu-short, gpu-long, ragged, reason, tiny, tiny-ragged"
 
@@ -15,53 +16,94 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "bench",
         help="speed, side by side with peers",
-        description="Runs both sides in alternation, in separate processes, and checks that they did the same work.",
+        description=say(
+            "Runs both sides in alternation, in separate processes, and checks that they did the same work.",
+            "在独立进程中交替运行两方，并核对它们做了同样的工作。",
+        ),
     )
     whats = parser.add_subparsers(dest="what", required=True)
     helps = {
-        "llm": "a language model's step beside TRL's GRPOTrainer",
-        "floor": "what the machine's matmul and copy rates allow",
+        "llm": say("a language model's step beside TRL's GRPOTrainer", "语言模型的一步，与 TRL 的 GRPOTrainer 并排"),
+        "floor": say("what the machine's matmul and copy rates allow", "机器的矩阵乘法和复制速度所允许的下限"),
     }
     for what, text in helps.items():
         one = whats.add_parser(what, help=text, description=text)
-        one.add_argument("--case", action="append", help=f"{CASES}; may be repeated")
+        one.add_argument("--case", action="append", help=say(f"{CASES}; may be repeated", f"{CASES}；可重复给出"))
         one.add_argument("--json", action="store_true")
         if what == "llm":
             add_comparison(one, ("trl", "trl-vllm"))
             one.add_argument(
-                "--peer-rows", type=int, help="rows in one of the peer's micro-batches, in place of the case's"
+                "--peer-rows",
+                type=int,
+                help=say(
+                    "rows in one of the peer's micro-batches, in place of the case's",
+                    "对方一个微批的行数，代替用例中的值",
+                ),
             )
-            one.add_argument("--peer-precision", default="", help="oneDNN's fp32_precision for the peer")
+            one.add_argument(
+                "--peer-precision",
+                default="",
+                help=say("oneDNN's fp32_precision for the peer", "对方的 oneDNN fp32_precision"),
+            )
         _add_model(one)
     _add_learn(whats)
 
 
 def _add_learn(whats: Any) -> None:
-    text = "seconds of training until held-out accuracy, beside TRL with the recipe's own settings"
+    text = say(
+        "seconds of training until held-out accuracy, beside TRL with the recipe's own settings",
+        "训练到某个留出集正确率所需的秒数，与使用配方同样设置的 TRL 并排",
+    )
     one = whats.add_parser("learn", help=text, description=text)
-    one.add_argument("--recipe", default="recipes/llm/demo.toml", help="a language model's adapters by GRPO")
+    one.add_argument(
+        "--recipe",
+        default="recipes/llm/demo.toml",
+        help=say("a language model's adapters by GRPO", "用 GRPO 训练语言模型的适配器"),
+    )
     one.add_argument("--vs", choices=("trl", "none"), default="trl")
     one.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     one.add_argument("--steps", type=int, default=48)
-    one.add_argument("--every", type=int, default=4, help="steps between two looks at the held-out answers")
-    one.add_argument("--until", type=float, default=0.7, help="the accuracy whose seconds are told")
-    one.add_argument("--threads", type=int, default=2, help="CPU threads of both sides")
+    one.add_argument(
+        "--every",
+        type=int,
+        default=4,
+        help=say("steps between two looks at the held-out answers", "两次查看留出集回答之间的步数"),
+    )
+    one.add_argument(
+        "--until", type=float, default=0.7, help=say("the accuracy whose seconds are told", "要报告到达秒数的正确率")
+    )
+    one.add_argument("--threads", type=int, default=2, help=say("CPU threads of both sides", "双方的 CPU 线程数"))
     one.add_argument("--json", action="store_true")
 
 
 def add_comparison(one: argparse.ArgumentParser, peers: tuple[str, ...]) -> None:
     """How two sides are compared; the first peer where none is named."""
     one.add_argument("--vs", choices=(*peers, "none"), default=peers[0])
-    one.add_argument("--rounds", type=int, default=2, help="alternations")
-    one.add_argument("--steps", type=int, default=2, help="optimizer steps in a process; the first is warm-up")
-    one.add_argument("--threads", type=int, default=1, help="CPU threads of both sides")
-    one.add_argument("--no-gradient", action="store_true", help="do not compare the gradients of one step")
+    one.add_argument("--rounds", type=int, default=2, help=say("alternations", "交替次数"))
+    one.add_argument(
+        "--steps",
+        type=int,
+        default=2,
+        help=say("optimizer steps in a process; the first is warm-up", "每个进程的优化器步数；第一步为预热"),
+    )
+    one.add_argument("--threads", type=int, default=1, help=say("CPU threads of both sides", "双方的 CPU 线程数"))
+    one.add_argument(
+        "--no-gradient", action="store_true", help=say("do not compare the gradients of one step", "不比较一步的梯度")
+    )
 
 
 def _add_model(one: argparse.ArgumentParser) -> None:
     one.add_argument("--dtype", choices=("float32", "bfloat16"))
-    one.add_argument("--model", help="in place of the case's: a folder, Hub name or shape:NAME (random weights)")
-    one.add_argument("--prompts", type=int, help="prompts a step, in place of the case's")
+    one.add_argument(
+        "--model",
+        help=say(
+            "in place of the case's: a folder, Hub name or shape:NAME (random weights)",
+            "代替用例中的模型：文件夹、Hub 名称或 shape:NAME（随机权重）",
+        ),
+    )
+    one.add_argument(
+        "--prompts", type=int, help=say("prompts a step, in place of the case's", "每步的提示数，代替用例中的值")
+    )
 
 
 def run(args: argparse.Namespace) -> int:

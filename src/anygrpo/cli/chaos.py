@@ -44,11 +44,24 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "chaos",
         help="kill, cut and fill the disk of your own recipe's run: is the resumed run the same?",
-        description="Runs a few steps undisturbed, then under each blow, in a folder that goes afterwards.",
+        description=say(
+            "Runs a few steps undisturbed, then under each blow, in a folder that goes afterwards.",
+            "先不受干扰地运行几步，再在每次打击下运行；所用文件夹事后删除。",
+        ),
     )
-    parser.add_argument("recipe", help="a .toml file")
-    parser.add_argument("--steps", type=int, default=6, help="steps of each stage (more where they are quick)")
-    parser.add_argument("--minutes", type=float, default=10.0, help="begin no blow after this time")
+    parser.add_argument("recipe", help=say("a .toml file", ".toml 文件"))
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=6,
+        help=say("steps of each stage (more where they are quick)", "每个阶段的步数（步很快时会更多）"),
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=10.0,
+        help=say("begin no blow after this time", "超过这个时间后不再开始新的打击"),
+    )
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)

@@ -16,16 +16,40 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "check",
         help="test a recipe in a minute, before it runs",
-        description="Probes the recipe's real policy, data and rewards. Exit code 5 on a serious fault.",
+        description=say(
+            "Probes the recipe's real policy, data and rewards. Exit code 5 on a serious fault.",
+            "用配方真实的策略、数据和奖励做检查。有严重问题时退出码为 5。",
+        ),
     )
-    parser.add_argument("recipe", help="a .toml file, or path.py:factory of a policy of your own; settings as flags")
-    parser.add_argument("--task", metavar="PATH.PY:CLASS", help="the task that a policy of your own is tried on")
-    parser.add_argument("--prompts", metavar="PATH.PY:NAME", help="prompts to try it on, where there is no task")
-    parser.add_argument("--stage", help="which stage; default: the first that samples")
     parser.add_argument(
-        "--kl-per-update", type=float, default=1e-3, help="KL that the recommended rate moves in one update"
+        "recipe",
+        help=say(
+            "a .toml file, or path.py:factory of a policy of your own; settings as flags",
+            ".toml 文件，或你自己的策略 path.py:factory；设置作为参数给出",
+        ),
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="time for the probes, roughly")
+    parser.add_argument(
+        "--task",
+        metavar="PATH.PY:CLASS",
+        help=say("the task that a policy of your own is tried on", "用来试你自己策略的任务"),
+    )
+    parser.add_argument(
+        "--prompts",
+        metavar="PATH.PY:NAME",
+        help=say("prompts to try it on, where there is no task", "没有任务时用来试的提示"),
+    )
+    parser.add_argument(
+        "--stage", help=say("which stage; default: the first that samples", "哪个阶段；默认：第一个抽样的阶段")
+    )
+    parser.add_argument(
+        "--kl-per-update",
+        type=float,
+        default=1e-3,
+        help=say("KL that the recommended rate moves in one update", "推荐的学习率在一次更新中移动的 KL"),
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help=say("time for the probes, roughly", "检查的大致用时")
+    )
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)

@@ -15,27 +15,53 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "compare",
         help="did the policy change, and did the result?",
-        description="Pairs the held-out answers of two runs, prompt by prompt, and compares their weights.",
+        description=say(
+            "Pairs the held-out answers of two runs, prompt by prompt, and compares their weights.",
+            "逐个提示配对两次运行的留出集回答，并比较权重。",
+        ),
     )
     parser.add_argument(
         "runs",
         nargs="*",
         metavar="RUN",
-        help="two run folders; the runs of two recipes over their seeds (A/* B/*); or logs of any framework",
+        help=say(
+            "two run folders; the runs of two recipes over their seeds (A/* B/*); or logs of any framework",
+            "两个运行文件夹；两个配方各自多个种子的运行（A/* B/*）；或任何框架的日志",
+        ),
     )
     parser.add_argument(
         "--arm",
         action="append",
         default=[],
         metavar="NAME=GLOB",
-        help="logs that are seeds of one arm; else they are found by wandb groups, settings, names or folders",
+        help=say(
+            "logs that are seeds of one arm; else they are found by wandb groups, settings, names or folders",
+            "属于同一组的多个种子的日志；否则按 wandb 组、设置、名称或文件夹归组",
+        ),
     )
-    parser.add_argument("--a", type=float, dest="rate_a", metavar="X", help="a rate, as .578: no runs needed")
-    parser.add_argument("--b", type=float, dest="rate_b", metavar="X", help="the rate to compare it with")
-    parser.add_argument("--n", type=int, metavar="N", help="questions that each rate was measured on")
-    parser.add_argument("--noise", metavar="RUN", help="A with another seed: what chance alone changes")
     parser.add_argument(
-        "--weights", choices=("newest", "best", "none"), default="newest", help="checkpoints to compare"
+        "--a",
+        type=float,
+        dest="rate_a",
+        metavar="X",
+        help=say("a rate, as .578: no runs needed", "比例，如 .578：不需要运行"),
+    )
+    parser.add_argument(
+        "--b", type=float, dest="rate_b", metavar="X", help=say("the rate to compare it with", "与之比较的比例")
+    )
+    parser.add_argument(
+        "--n", type=int, metavar="N", help=say("questions that each rate was measured on", "每个比例所依据的题数")
+    )
+    parser.add_argument(
+        "--noise",
+        metavar="RUN",
+        help=say("A with another seed: what chance alone changes", "换了种子的 A：仅由偶然造成的变化"),
+    )
+    parser.add_argument(
+        "--weights",
+        choices=("newest", "best", "none"),
+        default="newest",
+        help=say("checkpoints to compare", "要比较的检查点"),
     )
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")

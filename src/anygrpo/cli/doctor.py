@@ -9,25 +9,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.errors import ConfigError, DoctorObjection
-from anygrpo.spoken import LANGUAGES, current, say
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
 if TYPE_CHECKING:
     from anygrpo.doctor import Diagnosis
 
-HELP = "diagnose a training log: trainer_state.json, console output, event files, tables, run folders"
+HELP = Text(
+    "diagnose a training log: trainer_state.json, console output, event files, tables, run folders",
+    "诊断训练日志：trainer_state.json、控制台输出、事件文件、表格、运行文件夹",
+)
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser("doctor", help=HELP, description=HELP)
+    parser: argparse.ArgumentParser = subparsers.add_parser("doctor", help=HELP.said(), description=HELP.said())
     parser.add_argument(
         "paths",
         nargs="*",
         metavar="PATH",
-        help="log file or folder, or - for standard input; several are also compared",
+        help=say(
+            "log file or folder, or - for standard input; several are also compared",
+            "日志文件或文件夹，- 表示标准输入；给多个时还会互相比较",
+        ),
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="settings of the run: recipe, TRL arguments, verl YAML, shell line"
+        "--config",
+        metavar="FILE",
+        help=say(
+            "settings of the run: recipe, TRL arguments, verl YAML, shell line",
+            "运行的设置：配方、TRL 参数、verl YAML、shell 行",
+        ),
     )
     parser.add_argument(
         "--map",
@@ -35,27 +46,82 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         default=[],
         metavar="NAME=KEY|FILE",
         dest="mapping",
-        help="name a column, as reward=my/key, or give a map that --save-map wrote",
-    )
-    parser.add_argument("--save-map", metavar="FILE", help="write which column was read as what, for --map")
-    parser.add_argument("--rules", action="store_true", help="list every rule, in causal order, and stop")
-    parser.add_argument("--plan", action="store_true", help="list the experiment that decides each suspicion")
-    parser.add_argument("--confirm", action="store_true", help="run those experiments on a run folder of ours")
-    parser.add_argument(
-        "--suspect", action="append", default=[], metavar="RULE", help="with --confirm: try this rule, suspected or not"
+        help=say(
+            "name a column, as reward=my/key, or give a map that --save-map wrote",
+            "指定列名，如 reward=my/key，或给出 --save-map 写下的对应表",
+        ),
     )
     parser.add_argument(
-        "--budget", type=float, default=60.0, metavar="S", help="with --confirm: seconds for each experiment, roughly"
+        "--save-map",
+        metavar="FILE",
+        help=say("write which column was read as what, for --map", "写下哪一列被读作什么，供 --map 使用"),
     )
-    parser.add_argument("--samples", metavar="PATH", help="read what was written: completions tables, rollout dumps")
-    parser.add_argument("--follow", action="store_true", help="watch one growing log until it ends or Ctrl-C")
-    parser.add_argument("--on-serious", metavar="COMMAND", help="with --follow: run this once for each serious finding")
-    parser.add_argument("--every", type=float, default=10.0, metavar="S", help="with --follow: seconds between looks")
-    parser.add_argument("--json", action="store_true", help="machine form on standard output")
-    parser.add_argument("--html", metavar="FILE", help="write a self-contained report")
-    parser.add_argument("--lang", choices=LANGUAGES, default=current(), help="language of the sentences")
     parser.add_argument(
-        "--fail-on", choices=("warning", "serious"), help="exit 5 on a finding of at least this severity"
+        "--rules",
+        action="store_true",
+        help=say("list every rule, in causal order, and stop", "按因果顺序列出所有规则，然后停止"),
+    )
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help=say("list the experiment that decides each suspicion", "列出判定每个怀疑的实验"),
+    )
+    parser.add_argument(
+        "--confirm",
+        action="store_true",
+        help=say("run those experiments on a run folder of ours", "在本工具的运行文件夹上做这些实验"),
+    )
+    parser.add_argument(
+        "--suspect",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help=say("with --confirm: try this rule, suspected or not", "与 --confirm 同用：试这条规则，不论是否被怀疑"),
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help=say("with --confirm: seconds for each experiment, roughly", "与 --confirm 同用：每个实验大约的秒数"),
+    )
+    parser.add_argument(
+        "--samples",
+        metavar="PATH",
+        help=say(
+            "read what was written: completions tables, rollout dumps", "阅读写下的内容：completions 表、rollout 转储"
+        ),
+    )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help=say("watch one growing log until it ends or Ctrl-C", "跟踪一个正在增长的日志，直到结束或 Ctrl-C"),
+    )
+    parser.add_argument(
+        "--on-serious",
+        metavar="COMMAND",
+        help=say(
+            "with --follow: run this once for each serious finding", "与 --follow 同用：每个严重发现运行一次这条命令"
+        ),
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help=say("with --follow: seconds between looks", "与 --follow 同用：两次查看之间的秒数"),
+    )
+    parser.add_argument(
+        "--json", action="store_true", help=say("machine form on standard output", "在标准输出上给出机器可读的形式")
+    )
+    parser.add_argument("--html", metavar="FILE", help=say("write a self-contained report", "写一份自足的报告"))
+    parser.add_argument(
+        "--lang", choices=LANGUAGES, default=current(), help=say("language of the sentences", "句子的语言")
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=("warning", "serious"),
+        help=say("exit 5 on a finding of at least this severity", "有不低于此严重程度的发现时，退出码为 5"),
     )
     parser.set_defaults(run=run)
     return parser

@@ -8,24 +8,65 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import say
 
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "evaluate",
         help="held-out measures of a run, an export or a base model, with intervals",
-        description="Of two (before, after) also the gain on the same prompts. Intervals are over prompts.",
+        description=say(
+            "Of two (before, after) also the gain on the same prompts. Intervals are over prompts.",
+            "给两个（训练前、训练后）时还给出相同提示上的增益。区间针对提示。",
+        ),
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, a checkpoint, an export or a base model")
-    parser.add_argument("--task", metavar="RECIPE", help="measure on this recipe's task; default: the first run's")
-    parser.add_argument("--held-out", metavar="FILE", help="held-out prompts of a text task")
-    parser.add_argument("--prompts", type=int, help="at most so many; default: as the recipe's [evaluation] says")
-    parser.add_argument("--samples", type=int, default=1, help="also so many drawn answers: mean, best, pass@k")
-    parser.add_argument("--k", type=int, help="pass@k of the samples; default 1 and all of them")
-    parser.add_argument("--checkpoint", default="best", help="of a run: best, last, or a step")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep a row a prompt here, a file for each RUN")
-    parser.add_argument("--trust", action="store_true", help="run Python code that lies in an export's folder")
-    parser.add_argument("--device", help="default as in the recipe")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help=say("a run folder, a checkpoint, an export or a base model", "运行文件夹、检查点、导出或基座模型"),
+    )
+    parser.add_argument(
+        "--task",
+        metavar="RECIPE",
+        help=say(
+            "measure on this recipe's task; default: the first run's", "用这个配方的任务来测；默认：第一个运行的任务"
+        ),
+    )
+    parser.add_argument(
+        "--held-out", metavar="FILE", help=say("held-out prompts of a text task", "文本任务的留出集提示")
+    )
+    parser.add_argument(
+        "--prompts",
+        type=int,
+        help=say(
+            "at most so many; default: as the recipe's [evaluation] says", "最多这么多个；默认按配方的 [evaluation]"
+        ),
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=1,
+        help=say("also so many drawn answers: mean, best, pass@k", "另外抽样这么多个回答：平均、最好、pass@k"),
+    )
+    parser.add_argument(
+        "--k", type=int, help=say("pass@k of the samples; default 1 and all of them", "样本的 pass@k；默认 1 和全部")
+    )
+    parser.add_argument(
+        "--checkpoint", default="best", help=say("of a run: best, last, or a step", "对运行文件夹：best、last 或某一步")
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help=say("keep a row a prompt here, a file for each RUN", "在此保存每个提示一行，每个 RUN 一个文件"),
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help=say("run Python code that lies in an export's folder", "运行导出文件夹中的 Python 代码"),
+    )
+    parser.add_argument("--device", help=say("default as in the recipe", "默认与配方相同"))
     parser.add_argument("--json", action="store_true")
 
 

@@ -16,7 +16,7 @@ from anygrpo.metrics.metric import Metric
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.schema import words_of
 from anygrpo.recipe.section import Schedule
-from anygrpo.spoken import LANGUAGES, Text, current
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
 _WORDS = {
     "formula": Text("formula", "公式"),
@@ -44,9 +44,16 @@ def add_parser(commands: Any) -> None:
         help="what a choice, a preset, a reward, a metric or a setting of the algorithm is",
         description="anygrpo explain | anygrpo explain gspo | explain reduction | explain ssim | explain clip/high",
     )
-    parser.add_argument("word", nargs="?", help="a choice or a kind of them, a preset, a reward, a metric, a setting")
+    parser.add_argument(
+        "word",
+        nargs="?",
+        help=say(
+            "a choice or a kind of them, a preset, a reward, a metric, a setting",
+            "选项或选项的种类、预设、奖励、指标、设置",
+        ),
+    )
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help=say("as JSON", "输出 JSON"))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,18 +7,43 @@ import json
 from pathlib import Path
 from typing import Any
 
+from anygrpo.spoken import say
+
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "export",
         help="write a trained policy in its library's own form, certified",
-        description="What was written is loaded by the plain library in a process of its own and compared.",
+        description=say(
+            "What was written is loaded by the plain library in a process of its own and compared.",
+            "写出的内容由原库在独立进程中加载并比对。",
+        ),
     )
-    parser.add_argument("run", help="a run folder, or a checkpoint's folder")
-    parser.add_argument("--checkpoint", default="best", help="best, last, or a step; default best")
-    parser.add_argument("--to", type=Path, metavar="FOLDER", help="default: export/ in the run folder")
-    parser.add_argument("--format", help="the family's word for a format (language: peft, merged, full)")
-    parser.add_argument("--device", help="where the policy computes meanwhile; default as in the recipe")
+    parser.add_argument("run", help=say("a run folder, or a checkpoint's folder", "运行文件夹，或检查点文件夹"))
+    parser.add_argument(
+        "--checkpoint",
+        default="best",
+        help=say("best, last, or a step; default best", "best、last 或某一步；默认 best"),
+    )
+    parser.add_argument(
+        "--to",
+        type=Path,
+        metavar="FOLDER",
+        help=say("default: export/ in the run folder", "默认：运行文件夹中的 export/"),
+    )
+    parser.add_argument(
+        "--format",
+        help=say(
+            "the family's word for a format (language: peft, merged, full)",
+            "策略所属的族对格式的称呼（语言：peft、merged、full）",
+        ),
+    )
+    parser.add_argument(
+        "--device",
+        help=say(
+            "where the policy computes meanwhile; default as in the recipe", "期间策略在哪个设备上计算；默认与配方相同"
+        ),
+    )
     parser.add_argument("--json", action="store_true")
 
 

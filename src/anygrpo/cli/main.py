@@ -15,7 +15,6 @@ from typing import Any
 
 from anygrpo import __version__
 from anygrpo.cli.ending import Ended, cleaned_up
-from anygrpo.cli.help_zh import CHINESE as CHINESE_HELP
 from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
@@ -71,33 +70,34 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--lang", choices=LANGUAGES, help=words)
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.add_argument("--debug", action="store_true", help=say("show tracebacks", "显示完整的错误追踪"))
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    own: dict[str, str] = {}
     for name, help_text in known_commands().items():
         if name == wanted:
-            module = module_of(name)
-            module.add_parser(commands)
-            own = getattr(module, "CHINESE", {})
+            module_of(name).add_parser(commands)
         else:
             commands.add_parser(name, help=help_text)
     if current() == "zh":
-        _in_chinese(parser, CHINESE_HELP | own)
+        _in_chinese(parser)
     return parser
 
 
-def _in_chinese(parser: argparse.ArgumentParser, words: dict[str, str]) -> None:
-    """Everything that `--help` of a parser and of its commands prints, where `words` has it."""
-    parser.description = words.get(parser.description or "", parser.description)
+_ARGPARSE = {
+    "show this help message and exit": "显示本帮助并退出",
+    "show program's version number and exit": "显示版本号并退出",
+}
+"""What argparse itself writes, which no call of ours can say in two languages."""
+
+
+def _in_chinese(parser: argparse.ArgumentParser) -> None:
+    """argparse's own words in the help of a parser and of its commands."""
     for group, name in zip(parser._action_groups, ("位置参数", "选项")):
         group.title = name
     for action in parser._actions:
-        action.help = words.get(action.help or "", action.help)
+        action.help = _ARGPARSE.get(action.help or "", action.help)
         if isinstance(action, argparse._SubParsersAction):
-            for choice in action._choices_actions:
-                choice.help = words.get(choice.help or "", choice.help)
             for inner in action.choices.values():
-                _in_chinese(inner, words)
+                _in_chinese(inner)
 
 
 def _options(parser: argparse.ArgumentParser) -> set[str]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-HELP = "an MCP server: doctor, autopsy, compare and check for assistants"
+from anygrpo.spoken import Text, say
+
+HELP = Text(
+    "an MCP server: doctor, autopsy, compare and check for assistants",
+    "供助手使用的 MCP 服务器：doctor、autopsy、compare 和 check",
+)
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser("mcp", help=HELP, description=HELP)
-    parser.add_argument("--list", action="store_true", help="name the tools and stop")
+    parser: argparse.ArgumentParser = subparsers.add_parser("mcp", help=HELP.said(), description=HELP.said())
+    parser.add_argument("--list", action="store_true", help=say("name the tools and stop", "列出工具名称，然后停止"))
     parser.set_defaults(run=run)
     return parser
 

@@ -6,13 +6,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from anygrpo.spoken import LANGUAGES, current
+from anygrpo.spoken import LANGUAGES, current, say
 
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("report", help="a run folder as one HTML file")
-    parser.add_argument("run", help="run folder")
-    parser.add_argument("--output", help="where to write; default: report.html in the run folder")
+    parser.add_argument("run", help=say("run folder", "运行文件夹"))
+    parser.add_argument(
+        "--output",
+        help=say(
+            "where to write; default: report.html in the run folder", "写到哪里；默认：运行文件夹中的 report.html"
+        ),
+    )
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
 
 

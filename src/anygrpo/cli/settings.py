@@ -10,6 +10,7 @@ from typing import Any
 
 from anygrpo.recipe.editors import recipe_schema
 from anygrpo.recipe.reference import Setting, named, settings, tables
+from anygrpo.spoken import say
 
 
 def add_parser(commands: Any) -> None:
@@ -19,9 +20,20 @@ def add_parser(commands: Any) -> None:
         description="anygrpo settings | settings algorithm | settings causal_lm | settings rewards.judge | "
         "settings learning_rate",
     )
-    parser.add_argument("table", nargs="?", help="a table (its name, or the end of it), or a key; none: all tables")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--json-schema", action="store_true", help="a JSON schema of recipes, for editors")
+    parser.add_argument(
+        "table",
+        nargs="?",
+        help=say(
+            "a table (its name, or the end of it), or a key; none: all tables",
+            "表（其名称，或名称的末段）或键；不给：所有表",
+        ),
+    )
+    parser.add_argument("--json", action="store_true", help=say("as JSON", "输出 JSON"))
+    parser.add_argument(
+        "--json-schema",
+        action="store_true",
+        help=say("a JSON schema of recipes, for editors", "配方的 JSON schema，供编辑器使用"),
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,17 +10,24 @@ from typing import Any
 
 from anygrpo.files import read_toml
 from anygrpo.recipe.load import load_recipe
+from anygrpo.spoken import say
 
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "sweep",
         help="search settings, with intervals",
-        description="Continues where it stopped. The same command started twice works on one study together.",
+        description=say(
+            "Continues where it stopped. The same command started twice works on one study together.",
+            "从停下的地方继续。同一命令启动两次，会共同完成同一项搜索。",
+        ),
     )
-    parser.add_argument("recipe", help="a .toml file; its settings can be given as flags too")
-    parser.add_argument("--space", required=True, help="a .toml file: what to vary")
-    parser.add_argument("--folder", type=Path, help="default: sweeps/<recipe's name>")
+    parser.add_argument(
+        "recipe",
+        help=say("a .toml file; its settings can be given as flags too", ".toml 文件；其中的设置也可作为参数给出"),
+    )
+    parser.add_argument("--space", required=True, help=say("a .toml file: what to vary", ".toml 文件：要变动什么"))
+    parser.add_argument("--folder", type=Path, help=say("default: sweeps/<recipe's name>", "默认：sweeps/<配方名>"))
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(takes_flags=True)
 

@@ -20,21 +20,44 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "train",
         help="train a policy from a recipe",
-        description="Settings of the recipe can be given as flags: --algorithm.clip-high 0.28",
+        description=say(
+            "Settings of the recipe can be given as flags: --algorithm.clip-high 0.28",
+            "配方中的设置可以作为参数给出：--algorithm.clip-high 0.28",
+        ),
     )
-    parser.add_argument("recipe", nargs="?", help="a .toml file")
-    parser.add_argument("--resume", metavar="FOLDER", help="continue this run from its newest complete checkpoint")
-    parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and what follows from it")
-    parser.add_argument("--all", action="store_true", help="with --dry-run: every value, its source, and a forecast")
+    parser.add_argument("recipe", nargs="?", help=say("a .toml file", ".toml 文件"))
+    parser.add_argument(
+        "--resume",
+        metavar="FOLDER",
+        help=say("continue this run from its newest complete checkpoint", "从最近的完整检查点继续这次运行"),
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help=say("print the resolved recipe and what follows from it", "打印完整的配方及其推论"),
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help=say(
+            "with --dry-run: every value, its source, and a forecast", "与 --dry-run 同用：每个值、来源，以及预测"
+        ),
+    )
     parser.add_argument(
         "--trial",
         type=int,
         metavar="STEPS",
-        help="with --dry-run: forecast hours, memory and disk from this many real steps of each stage at least "
-        "(3 with --all; 0: none)",
+        help=say(
+            "with --dry-run: forecast hours, memory and disk from this many real steps of each stage at least "
+            "(3 with --all; 0: none)",
+            "与 --dry-run 同用：每个阶段至少实际运行这么多步，据此预测时间、内存和磁盘（与 --all 同用时为 3；0："
+            "不试跑）",
+        ),
     )
-    parser.add_argument("--doctor", choices=("off", "watch", "act"), help="the live doctor's mode")
-    parser.add_argument("--quiet", action="store_true", help="no progress line")
+    parser.add_argument(
+        "--doctor", choices=("off", "watch", "act"), help=say("the live doctor's mode", "实时诊断器的模式")
+    )
+    parser.add_argument("--quiet", action="store_true", help=say("no progress line", "不显示进度行"))
     parser.set_defaults(takes_flags=True)
 
 

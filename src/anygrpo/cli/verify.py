@@ -27,9 +27,12 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "verify",
         help="what of a run folder is whole",
-        description="Checks each checkpoint's SHA-256, the recipe and the logs. Exit code 3: something is damaged.",
+        description=say(
+            "Checks each checkpoint's SHA-256, the recipe and the logs. Exit code 3: something is damaged.",
+            "检查每个检查点的 SHA-256、配方和日志。退出码 3：有内容损坏。",
+        ),
     )
-    parser.add_argument("folder", help="run folder, or a checkpoint's folder")
+    parser.add_argument("folder", help=say("run folder, or a checkpoint's folder", "运行文件夹，或检查点文件夹"))
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
 

@@ -8,49 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.selection.commands_zh import CHINESE
+from anygrpo.selection.commands_flags import add_parser
 
-__all__ = ["CHINESE", "add_parser", "run"]
+__all__ = ["add_parser", "run"]
 
 _BATCH = 64
-
-
-def add_parser(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("select", help="generate and inspect stored demonstrations")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    generate = actions.add_parser("generate", help="write scored candidates: beams, samples, random, retrieved")
-    generate.add_argument("source", help="a recipe (its policy as it starts), or a run folder (its best checkpoint)")
-    generate.add_argument("--out", required=True, type=Path)
-    generate.add_argument("--queries", type=int, default=800)
-    generate.add_argument("--beams", type=int, default=5)
-    generate.add_argument("--samples", default="1.0:2,1.3:2", help="temperature:count, ...")
-    generate.add_argument("--random", type=int, default=1)
-    generate.add_argument("--retrieved", type=int, default=5)
-    generate.add_argument("--layout", choices=("pool", "fixed", "legacy"), default="pool")
-    generate.add_argument("--seed", type=int, default=0)
-    inspect = actions.add_parser("inspect", help="quality of a file of stored candidates")
-    inspect.add_argument("file", type=Path)
-    inspect.add_argument("--mode", default="hard_plus_soft", help="reward mode")
-    inspect.add_argument("--index", choices=("auto", "global", "local"), default="auto")
-    inspect.add_argument("--min-score-when-wrong", type=float, default=0.0)
-    inspect.add_argument("--fallback", choices=("skip", "keep"), default="skip", help="rows judged by a stand-in")
-    evaluate = actions.add_parser("evaluate", help="a run's policy beside its start and the baselines, paired")
-    evaluate.add_argument("run", type=Path, nargs="+", help="run folders that differ in their seed")
-    evaluate.add_argument("--split", choices=("validation", "test"), help="demonstrations: which queries")
-    evaluate.add_argument("--queries", type=int, help="held-out queries")
-    evaluate.add_argument("--shots", type=int, help="picks of the greedy decoder, 4 say, whatever training used")
-    evaluate.add_argument("--oracle-sets", type=int, default=600, help="sets of a size tried for a query; 0: no oracle")
-    plan = actions.add_parser("plan", help="which selections to score next, so that a file decides a comparison")
-    plan.add_argument("run", type=Path, help="run folder, trained from stored candidates")
-    plan.add_argument("--against", default="start", help="start, nearest, or another run folder")
-    plan.add_argument("--difference", type=float, default=0.05, help="in accuracy: what shall be told from 0")
-    plan.add_argument("--out", type=Path, help="write them as a file to be scored")
-    plan.add_argument("--calls", type=int, help="at most this many of them; as many as decide where left out")
-    from anygrpo.selection import commands_files
-
-    for one in (inspect, evaluate, plan, *commands_files.add_parsers(actions)):
-        one.add_argument("--json", action="store_true")
-    parser.set_defaults(takes_flags=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,27 +8,77 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from anygrpo.spoken import say
+
 
 def add_parsers(actions: Any) -> list[argparse.ArgumentParser]:
-    fit = actions.add_parser("fit", help="a file of scored selections -> a portable selector, compared with retrieval")
+    fit = actions.add_parser(
+        "fit",
+        help=say(
+            "a file of scored selections -> a portable selector, compared with retrieval",
+            "由打分的选择文件得到可携带的选择器，并与检索比较",
+        ),
+    )
     fit.add_argument("file", type=Path)
     fit.add_argument(
-        "--queries", required=True, type=Path, help="embeddings (.npz .npy .pt .parquet) or JSONL of texts"
+        "--queries",
+        required=True,
+        type=Path,
+        help=say(
+            "embeddings (.npz .npy .pt .parquet) or JSONL of texts", "嵌入（.npz .npy .pt .parquet）或 JSONL 文本"
+        ),
     )
     fit.add_argument("--candidates", required=True, type=Path)
-    fit.add_argument("--scorer", help="path.py:judge or a TOML file with [scorer]: then GRPO against it follows")
-    fit.add_argument("--out", required=True, type=Path, help="folder for selector/, run/ and recipe.toml")
-    fit.add_argument("--embedding", default="minilm", help="for JSONL: minilm, ngrams, a path or Hub name")
-    fit.add_argument("--mode", help="reward mode; the richest that the file allows where left out")
-    pick = actions.add_parser("pick", help="a selector's picks for queries")
-    pick.add_argument("selector", type=Path, help="folder that select fit or export wrote")
+    fit.add_argument(
+        "--scorer",
+        help=say(
+            "path.py:judge or a TOML file with [scorer]: then GRPO against it follows",
+            "path.py:judge 或含 [scorer] 的 TOML 文件：随后据此做 GRPO",
+        ),
+    )
+    fit.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        help=say("folder for selector/, run/ and recipe.toml", "存放 selector/、run/ 和 recipe.toml 的文件夹"),
+    )
+    fit.add_argument(
+        "--embedding",
+        default="minilm",
+        help=say("for JSONL: minilm, ngrams, a path or Hub name", "对 JSONL：minilm、ngrams、路径或 Hub 名称"),
+    )
+    fit.add_argument(
+        "--mode",
+        help=say(
+            "reward mode; the richest that the file allows where left out", "奖励方式；不给则取文件所允许的最丰富的一种"
+        ),
+    )
+    pick = actions.add_parser("pick", help=say("a selector's picks for queries", "选择器为各查询挑选的示例"))
+    pick.add_argument(
+        "selector", type=Path, help=say("folder that select fit or export wrote", "select fit 或 export 写出的文件夹")
+    )
     pick.add_argument("--queries", required=True, type=Path)
     pick.add_argument("--candidates", required=True, type=Path)
     pick.add_argument("--out", required=True, type=Path, help="JSONL")
-    pick.add_argument("--pool", type=int, help="nearest candidates that a query chooses among; 0: all")
-    pick.add_argument("--ids", choices=("one", "two"), default="two", help="one: a query is not its own candidate")
-    pick.add_argument("--embedding", help="for JSONL; as in training where left out")
-    pick.add_argument("--seed", type=int, help="draw from the probabilities; the likeliest picks where left out")
+    pick.add_argument(
+        "--pool",
+        type=int,
+        help=say("nearest candidates that a query chooses among; 0: all", "每个查询从最近的这么多候选中挑选；0：全部"),
+    )
+    pick.add_argument(
+        "--ids",
+        choices=("one", "two"),
+        default="two",
+        help=say("one: a query is not its own candidate", "one：查询不能是自己的候选"),
+    )
+    pick.add_argument(
+        "--embedding", help=say("for JSONL; as in training where left out", "对 JSONL；不给则与训练时相同")
+    )
+    pick.add_argument(
+        "--seed",
+        type=int,
+        help=say("draw from the probabilities; the likeliest picks where left out", "按概率抽取；不给则取最可能的挑选"),
+    )
     return [fit, pick]
 
 
