@@ -23,6 +23,7 @@ CASES = (
     # std .0063 over 640 queries: 640 x .0063 = 4.03 groups of std 1
     ("共 640 个查询，优势标准差 0.0063，最大优势 0.0072。只有 4 组有信号。", "4 组", "holds"),
     ("共 640 个查询，优势标准差 0.0063，最大优势 0.0072。大约有 200 组有信号。", "200 组", "fails"),
+    ("共 128 个提示，优势标准差 0.0156，最大优势 0.018。有效组数为 2。", "有效组数", "holds"),
     ("320 queries, adv_std 0.05, adv_max 0.06. 16 groups are live.", "16 groups", "holds"),
     # se = sqrt((.578 x .422 + .573 x .427) / 800) = .0247 > .005 / 1.96
     ("方法 A 准确率 57.8%，方法 B 准确率 57.3%，验证集共 800 题。A 比 B 更好。", "0.578 > 0.573", "open"),
@@ -52,6 +53,12 @@ CASES = (
 @pytest.mark.parametrize(("text", "said", "answer"), CASES)
 def test_a_claim_in_words(text: str, said: str, answer: str) -> None:
     assert [c.answer for c in claims(text) if said in c.said] == [answer]
+
+
+def test_a_weight_that_is_only_stated_is_no_cure() -> None:
+    numbers = "平均比率 485165216，策略损失 171531792，组大小 4。"
+    assert len(claims(numbers + "KL 系数是 0.1。")) == 1
+    assert [c.answer for c in claims(numbers + "应该把 KL 系数加大到 1。")] == ["fails", "fails"]
 
 
 def test_settings_are_exact_and_measures_are_rounded() -> None:

@@ -25,6 +25,14 @@ BLAME = (
 """Words that make a number of a note a complaint."""
 
 
+KNOB = r"learning[_ ]rate|\blr\b|学习率|\bKL\b|\bbeta\b|KL[_ ]?(?:beta|权重|系数)"
+TURNED = (
+    r"降低|减小|调小|减半|缩小|降到|改小|提高|增大|加大|调大|增加|过大|太大|过高|太高|过小|太小|不足|lower|reduc|decreas|smaller|halve"
+    r"|increas|raise|larger|higher|more|too (?:large|high|small|low)"
+)
+"""What is turned, and how: a cure that a note proposes or a cause that it names."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One claim: what was said, the answer, and why."""
@@ -166,7 +174,7 @@ def advantage_zero(a: Autopsy, text: str) -> Claim | None:
 
 def rate_or_kl_mends(a: Autopsy, text: str) -> Claim | None:
     impossible = any(f.rule in ("markov_bound", "saturated_clamp") and f.severity == "serious" for f in a.findings)
-    if not impossible or not speaks(text, r"learning[_ ]rate|\blr\b|学习率|KL[_ ]?(?:beta|权重|系数)|降低|减小|增大"):
+    if not impossible or not any(speaks(s, KNOB) and speaks(s, TURNED) for s in re.split(r"[。！？!?\n；;]", text)):
         return None
     return Claim(
         "a smaller rate or more KL mends it / 调小学习率或加大 KL 就能解决",
