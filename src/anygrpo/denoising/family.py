@@ -22,6 +22,7 @@ FAMILY = Family(
     cards=("anygrpo.denoising.cards:CARDS",),
     metrics=("anygrpo.denoising.metrics:METRICS",),
     probes={"cheats": "anygrpo.denoising.motion.cheats:cheats"},
+    memory="anygrpo.denoising.memory:report",
     export="anygrpo.denoising.export:export",
     apply="anygrpo.denoising.apply:apply",
     load="anygrpo.denoising.opening:opened",

@@ -46,6 +46,13 @@ class LoraConfig(Section):
     "Names of linear layers (suffixes), or all linear layers inside attention and feed-forward blocks."
 
 
+OWN_CLIPS = {
+    "sum": "0.2", "centred": "0.025", "mean": "0.025 / sqrt(D)", "guard": "0.025 / sqrt(D)",
+    "squared_error": "0.0025 / sqrt(D)",
+}  # fmt: skip
+"""Event reduction -> its clip range where a recipe gives none, in words."""
+
+
 class DenoisingConfig(Section):
     """How a denoiser is sampled and scored. Shared by `diffusion` and `motion`."""
 
@@ -110,6 +117,13 @@ class DenoisingConfig(Section):
     "auto: the first GPU where there is one."
     faults: FaultsConfig = FaultsConfig()
     "`[policy.faults]`: known faults of published code, to reproduce them."
+
+    language_peers = False
+
+    @property
+    def own_clip(self) -> str:
+        """By the event reduction; D dimensions (`anygrpo.denoising.gaussian.REDUCTIONS`)."""
+        return "1" if self.loss != "steps" else OWN_CLIPS[self.event_reduction]
 
     @model_validator(mode="after")
     def _trained_weights_are_fine_enough(self) -> DenoisingConfig:

@@ -40,8 +40,15 @@ class Section(BaseModel):
 
     limit_key: ClassVar[str | None] = None
     "Of a policy: the key that says how many decisions a sample may have."
+    language_peers: ClassVar[bool] = True
+    "Of a policy: whether trainers of language models have settings of the same meaning."
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @property
+    def own_clip(self) -> str:
+        """Of a policy: the clip range it has by itself, in words."""
+        return "0.2 unless it has one"
 
     @model_validator(mode="before")
     @classmethod

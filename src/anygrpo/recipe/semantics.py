@@ -25,7 +25,7 @@ def semantics(stage: Stage, policy: Section) -> list[tuple[str, str]]:
     limit = None if key is None else getattr(policy, key)
     lines = [("denominator", _denominator(stage, limit, key)), ("rows", _rows(stage))]
     if stage.method == "grpo":
-        lines += [("KL", _kl(a)), ("entropy", _entropy(a)), ("clip", _clip(a))]
+        lines += [("KL", _kl(a)), ("entropy", _entropy(a)), ("clip", _clip(a, policy.own_clip))]
     if a.refill and stage.source == "policy" and stage.method == "grpo":
         lines.append(("refill", _refill(a)))
     if a.overlong_buffer:
@@ -34,7 +34,7 @@ def semantics(stage: Stage, policy: Section) -> list[tuple[str, str]]:
         )
     if unread := written_and_unread(stage):
         lines.append(("read by nothing", ", ".join(unread)))
-    if stage.method == "grpo":
+    if stage.method == "grpo" and policy.language_peers:
         lines += _nearest(TRL, trl(a, stage.optimizer)) + _nearest(VERL, verl(a))
     return lines
 
@@ -98,11 +98,11 @@ def _refill(a: AlgorithmConfig) -> str:
     return "; ".join(filter(None, (f"up to {a.refill} further draws for groups that {', '.join(replaced)} name", gone)))
 
 
-def _clip(a: AlgorithmConfig) -> str:
+def _clip(a: AlgorithmConfig, own: str) -> str:
     card = card_of("objective", a.objective)
     if card is not None and "clip_low" not in card.settings:
         return f"none: {a.objective} has no clip"
-    side = lambda value: "the policy type's own (0.2 unless it has one)" if value is None else _moves(value)  # noqa: E731
+    side = lambda value: f"the policy type's own ({own})" if value is None else _moves(value)  # noqa: E731
     text = f"ratios from 1 - {side(a.clip_low)} to 1 + {side(a.clip_high)}"
     text += "" if a.dual_clip is None else f", dual {a.dual_clip:g}"
     once = a.epochs * a.minibatches == 1

@@ -57,10 +57,16 @@ def build(config: MDMPolicyConfig, seed: int) -> DiffusionPolicy:
         null={"dropped": torch.ones(1, dtype=torch.bool)},
         valid=lambda condition: condition["frames"][..., None],
     )
-    if config.lora is not None and config.lora.targets == "attention_and_feedforward":
-        config = config.model_copy(update={"lora": config.lora.model_copy(update={"targets": TARGETS})})
+    config = targeted(config)
     table = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level)
     return DiffusionPolicy(parts, table, config, seed)
+
+
+def targeted(config: MDMPolicyConfig) -> MDMPolicyConfig:
+    """With MDM's own names of the layers that adapters go to, where the recipe names none."""
+    if config.lora is None or config.lora.targets != "attention_and_feedforward":
+        return config
+    return config.model_copy(update={"lora": config.lora.model_copy(update={"targets": TARGETS})})
 
 
 def _network(config: MDMPolicyConfig, seed: int) -> tuple[nn.Module, int, int]:
