@@ -103,3 +103,19 @@ def test_a_stage_may_change_the_preset(tmp_path, capsys):
     recipe = toml_of(tmp_path / "run", tmp_path / "recipe.toml", algorithm=algorithm, stages=stages)
     assert main(["train", str(recipe), "--dry-run"]) == 0
     assert '# b: preset "gspo" sets {"clip_low": 0.0003' in capsys.readouterr().out.replace('"objective": "gspo", ', "")
+
+
+@pytest.mark.parametrize(
+    ("command", "word", "answer"),
+    [
+        ("explain", "clip_epsilon", "algorithm.clip_low and algorithm.clip_high"),
+        ("explain", "KL_BETA", "algorithm.beta"),
+        ("explain", "zscor", "did you mean 'zscore'?"),
+        ("explain", "nothing_of_this", "anygrpo explain lists"),
+        ("settings", "causal_ml", "did you mean 'causal_lm'?"),
+        ("settings", "kl_beta", "algorithm.beta"),
+    ],
+)
+def test_an_unknown_word_is_answered_by_its_meaning(command, word, answer, capsys):
+    assert main([command, word]) == 2
+    assert answer in capsys.readouterr().err

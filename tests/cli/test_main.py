@@ -80,3 +80,10 @@ def test_errors_have_their_codes_and_no_traceback(tmp_path, capsys, arguments, c
 def test_no_command_prints_help(capsys):
     assert main([]) == 0
     assert "doctor" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_answered_with_the_one_that_was_meant(capsys):
+    assert main(["tran", "r.toml"]) == 2
+    assert "did you mean 'train'?" in capsys.readouterr().err
+    assert main(["fly"]) == 2
+    assert "anygrpo --help lists" in capsys.readouterr().err

@@ -9,11 +9,12 @@ from typing import Any
 from anygrpo.choices.card import KINDS, Card, Preset
 from anygrpo.choices.catalogue import CARDS, PRESETS
 from anygrpo.choices.settings import SETTINGS
-from anygrpo.errors import ConfigError, suggestion
+from anygrpo.errors import ConfigError
 from anygrpo.families import families, resolve
 from anygrpo.metrics.catalogue import CATALOGUE
 from anygrpo.metrics.metric import Metric
 from anygrpo.recipe.algorithm import AlgorithmConfig
+from anygrpo.recipe.hints import meant
 from anygrpo.recipe.schema import words_of
 from anygrpo.recipe.section import Schedule
 from anygrpo.spoken import LANGUAGES, Text, current, say
@@ -89,7 +90,8 @@ def explained(word: str | None, lang: str = "en") -> list[dict[str, Any]]:
     out += [_of_metric(metric, lang) for name, metric in CATALOGUE.items() if name.rpartition("/")[2] == word]
     if not out:
         raise ConfigError(
-            f"{word!r} is no choice, preset, reward, metric or key of [algorithm]", suggestion(word, known())
+            f"{word!r} is no choice, preset, reward, metric or key of [algorithm]",
+            meant(word, known(), listing="anygrpo explain"),
         )
     return out
 

@@ -179,6 +179,13 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         arguments = asked_language(arguments)
         wanted = next((a for a in arguments if not a.startswith("-")), None)
+        if wanted is not None and wanted not in known_commands():
+            from anygrpo.recipe.hints import meant  # loads pydantic
+
+            raise ConfigError(
+                Text(f"there is no command {wanted!r}", f"没有命令 {wanted!r}"),
+                meant(wanted, known_commands(), listing="anygrpo --help"),
+            )
         parser = build_parser(wanted)
         arguments, flags = split_flags(parser, wanted, arguments)
         known = parser.parse_args(arguments)

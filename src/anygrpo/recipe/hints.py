@@ -18,8 +18,14 @@ from anygrpo.spoken import say
 FEW = 12
 
 
-def meant(key: str, known: Collection[str], root: type[BaseModel] | None = None) -> str:
-    """What to say of an unknown `key` of a table whose keys are `known`, in a recipe of the class `root`."""
+def meant(
+    key: str, known: Collection[str], root: type[BaseModel] | None = None, listing: str = "anygrpo settings"
+) -> str:
+    """What to say of an unknown `key` of a table whose keys are `known`, in a recipe of the class `root`.
+
+    Args:
+        listing: the command that shows all that is known.
+    """
     key = key.lower()
     if key in known:
         return say(f"keys are written small: {key!r}", f"键用小写：{key!r}")
@@ -43,7 +49,7 @@ def meant(key: str, known: Collection[str], root: type[BaseModel] | None = None)
         return say("remove it", "请删去")
     if len(known) <= FEW:
         return say("known: ", "可用：") + ", ".join(sorted(known))
-    return say("anygrpo settings lists what there is", "anygrpo settings 列出所有键")
+    return say(f"{listing} lists what there is", f"{listing} 列出全部")
 
 
 def meant_value(key: str, value: str, allowed: Collection[str]) -> str:

@@ -134,7 +134,8 @@ def named(word: str) -> list[Setting]:
     found = [one for name in ends for one in settings(name)]
     found = found or [one for one in every() if one.name == key and (not table or one.table.endswith(table))]
     if not found:
-        known = {one.name for one in every()} | set(tables())
+        ends_of = {name.rpartition(".")[2] for name in tables()}
+        known = {one.name for one in every()} | set(tables()) | ends_of
         raise ConfigError(f"there is no table or setting {word!r}", meant(word, known))
     return found
 
