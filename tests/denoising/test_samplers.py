@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler
@@ -13,6 +14,7 @@ from anygrpo.denoising.levels import NFT_STRENGTH
 from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.transitions import Table, _cps_row, _ddim_row, _flow_row, flow_transitions
+from anygrpo.denoising.window import window_start
 
 # one number: level .8 -> .7, x = .3, velocity -.5, unit noise
 PUBLISHED = {
@@ -189,6 +191,22 @@ def test_a_window_that_moves_with_the_updates():
         p.version = version
         starts.append(int(p.sample(["a"], 2, seed=version).samples["steps"][0, 0, 0]))
     assert starts == [1, 1, 2, 3, 1]
+
+
+@pytest.mark.parametrize(("moves", "stride", "every"), [("progressive", 2, 4), ("decaying", 1, 5), ("decaying", 3, 25)])
+def test_a_window_moves_as_the_published_states_do(moves, stride, every):
+    """Against a machine that counts iterations at a place, moves on and rolls back, as MixGRPO's does."""
+    given = {"steps": 30, "window": 4, "window_starts": (0, 20), "window_moves": moves, "window_stride": stride}
+    config = DiffusionPolicyConfig(function="a.py:b", window_every=every, **given)
+    place, count = 0, 0
+    for updates in range(700):
+        assert window_start(config, updates, 0) == place, updates
+        count += 1
+        wanted = every if moves == "progressive" else np.ceil(every * np.exp(-0.1 * max(0, place - 13)))
+        if count >= wanted:
+            place, count = place + stride, 0
+        if place > 20:
+            place, count = 0, 0
 
 
 def test_held_out_samples_are_of_the_averaged_weights():

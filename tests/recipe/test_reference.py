@@ -51,7 +51,7 @@ def test_a_key_has_its_range_and_default():
 
 def test_sentences_in_several_pieces_are_one():
     (moves,) = [one for one in EVERY if (one.table, one.name) == ("policy.diffusion", "window_moves")]
-    assert moves.sentence.endswith("back to the first at the end.")
+    assert moves.sentence.endswith("at later places.")
 
 
 def test_an_unknown_word_is_answered():

@@ -36,6 +36,7 @@ from anygrpo.denoising.settings import DenoisingConfig
 from anygrpo.denoising.stored import denoising_loss, replay_outputs
 from anygrpo.denoising.trajectory import denoise
 from anygrpo.denoising.transitions import Transitions
+from anygrpo.denoising.window import window_start
 from anygrpo.errors import ConfigError
 
 
@@ -97,7 +98,7 @@ class DiffusionPolicy(Policy):
         """P x G trajectories; T = the stochastic steps."""
         if self.config.loss != "steps":
             return sample_levels(self, prompts, group_size, seed)
-        start = self._window_start(seed)
+        start = window_start(self.config, self.version, seed)
         kept = range(start, start + (self.config.window or self.transitions.stochastic()))
         generator = torch.Generator(self.device).manual_seed(seed)
         size = (len(prompts) * group_size, *self.parts.shape)
@@ -107,12 +108,6 @@ class DiffusionPolicy(Policy):
         rollout = self.rollout(self.condition_rows(prompts, group_size), draw, kept, shape, together)
         rollout.info.update(log_prob_info(self, rollout.samples))
         return rollout
-
-    def _window_start(self, seed: int) -> int:
-        low, high = self.config.window_starts
-        if self.config.window_moves == "progressive":
-            return low + self.version // self.config.window_every % (high - low + 1)
-        return low + int(torch.randint(high - low + 1, (1,), generator=torch.Generator().manual_seed(seed)))
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One sample a prompt, a function of the prompt's "seed" (its position where it has none), by the sampler that
