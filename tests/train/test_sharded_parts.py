@@ -103,6 +103,13 @@ def test_blocks_may_compute_in_another_type(monkeypatch):
     assert (more["mp_policy"].param_dtype, more["mp_policy"].reduce_dtype) == (torch.bfloat16, torch.float32)
 
 
+def test_what_cannot_be_sharded_is_refused_before_anything_is(monkeypatch):
+    policy = Stack(torch.bfloat16)
+    with pytest.raises(ConfigError, match="trained blocks hold"):
+        sharding(monkeypatch, policy, fsdp())
+    assert policy.told == []
+
+
 # --- what is refused
 
 
