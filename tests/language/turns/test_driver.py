@@ -177,10 +177,13 @@ def test_a_crash_is_an_invalid_sample_with_its_reason(place, word, why):
 
 
 def test_reset_that_fails_and_reset_that_differs(place):
-    made = policy([["1"], ["1"]], environment=f"{place}:Guess")
-    rollout = made.sample([{"prompt": "guess"}], 2, seed=0)  # no column "number"
-    assert not bool(rollout.valid.any())
+    made = policy([["1"], ["1"], ["7"], ["7"]], environment=f"{place}:Guess")
+    rows = [{"prompt": "guess"}, {"prompt": "guess", "number": 7}]  # no column "number" in the first
+    rollout = made.sample(rows, 2, seed=0)
+    assert rollout.valid.tolist() == [[False, False], [True, True]]
     assert "reset failed: KeyError" in rollout.reasons[(0, 1)]
+    with pytest.raises(TrainingError, match=r"raised on all of the first 2 outputs.*reset failed: KeyError"):
+        policy([["1"], ["1"]], environment=f"{place}:Guess").sample(rows[:1], 2, seed=0)
     with pytest.raises(TrainingError, match="begin differently"):
         policy([["1"], ["1"]], environment=f"{place}:Random").sample([{"prompt": "guess"}], 2, seed=0)
 

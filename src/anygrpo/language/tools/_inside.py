@@ -18,12 +18,14 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from anygrpo.core.user_code import describe, resolve
 from anygrpo.scoring import _keeper
 from anygrpo.scoring._worker import frame, receive
+from anygrpo.scoring.signatures import LONGEST_TRACE
 
 OURS = "anygrpo.language.tools."
 """Where environments of ours are, which may read what all samples share before they are forked (`load_once`)."""
@@ -143,7 +145,7 @@ class Sample:
         try:
             return getattr(self, f"do_{request['op']}")(request)
         except BaseException as error:  # sys.exit() in an environment is a failed step
-            return {"error": describe(error)}
+            return {"error": describe(error), "trace": "".join(traceback.format_exception(error))[-LONGEST_TRACE:]}
 
     def do_reset(self, request: dict[str, Any]) -> dict[str, Any]:
         """A new environment: its messages, and schemas of its tools."""

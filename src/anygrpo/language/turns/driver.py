@@ -19,6 +19,7 @@ from anygrpo.language.tools.schema import check_schemas
 from anygrpo.language.tools.sessions import wait_for
 from anygrpo.language.turns.held import Held, call_of, said_by_environment
 from anygrpo.language.turns.talk import Talk
+from anygrpo.scoring.outcome import Raised, Unfit
 
 _GLANCE = 0.5
 """Seconds after which whoever waits looks whether it still should."""
@@ -73,12 +74,12 @@ class Turns:
         """(messages, tools) of a reset environment, None where it failed."""
         answer = self._waited(one)
         if "error" in answer:
-            self._end(one, f"environment: reset failed: {answer['error']}")
+            self._end(one, _why(answer, "environment: reset failed: "))
             return None
         try:
             tools = check_schemas(answer["tools"], f"{self.talk.config.environment} reset")
         except ConfigError as error:
-            self._end(one, f"environment: {error.what}")
+            self._end(one, Unfit(f"environment: {error.what}"))
             return None
         one.own = frozenset(tool["function"]["name"] for tool in tools if tool["function"]["name"] in answer["run"])
         return answer["messages"], tools
@@ -171,7 +172,7 @@ class Turns:
 
     def _spoken(self, one: Held, answer: dict[str, Any]) -> None:
         if "error" in answer:
-            return self._end(one, f"environment: {answer['error']}")
+            return self._end(one, _why(answer, "environment: "))
         reward = answer.get("reward")
         if reward is not None and not math.isfinite(reward):
             return self._end(one, f"environment: it gave a reward of {reward}")
@@ -182,7 +183,8 @@ class Turns:
             try:
                 one.said += said_by_environment(given)
             except TrainingError as error:
-                return self._end(one, f"environment: {error.what}")
+                return self._end(one, Unfit(f"environment: {error.what}"))
+        one.heard = True
         over = answer["done"] or one.turns >= self.talk.config.max_turns or not one.said
         return self._over(one) if over else self._put(one)
 
@@ -270,7 +272,12 @@ class Turns:
             self.close(one)
 
     def finish(self, made: Generation) -> list[Held]:
-        """Every row's conversation, with what a turn that was cut off had said."""
+        """Every row's conversation, with what a turn that was cut off had said.
+
+        Raises:
+            TrainingError, ConfigError: the environment failed in every one of its first conversations.
+        """
+        self.talk.first.see([one.fault for one in self.held if one.fault or one.heard])
         for one, row, length in zip(self.held, made.ids.tolist(), made.lengths.tolist()):
             ids = row[:length]
             self.close(one)
@@ -278,3 +285,9 @@ class Turns:
                 one.messages = [*one.messages, {**self.talk.message(ids[one.seen :]), "by": "policy"}]
                 one.rewards.append(self._unpaid)
         return self.held
+
+
+def _why(answer: dict[str, Any], head: str) -> str:
+    """The fault of a reply: with its traceback where the environment itself raised."""
+    reason = head + str(answer["error"])
+    return Raised(reason, answer["trace"]) if "trace" in answer else reason

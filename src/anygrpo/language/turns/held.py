@@ -25,6 +25,7 @@ class Held:
         seen: tokens of the completion that these messages hold.
         rewards: of each turn of the policy: 0 where the environment gave none, None where there is none that pays.
         fault: why the sample is invalid, or "".
+        heard: the environment has answered a turn.
         calls, failed: of tools, so far.
     """
 
@@ -35,6 +36,7 @@ class Held:
     seen: int = 0
     rewards: list[float | None] = field(default_factory=list)
     fault: str = ""
+    heard: bool = False
     calls: int = 0
     failed: int = 0
     own: frozenset[str] = frozenset()

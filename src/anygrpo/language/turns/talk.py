@@ -10,12 +10,14 @@ from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tools.formats import READERS, Read, found
 from anygrpo.language.tools.schema import schemas_of
 from anygrpo.language.tools.sessions import Sessions
+from anygrpo.scoring.outcome import FirstCall
 
 
 class Talk:
     """Attributes:
     sessions: where tools and environment run. schemas: of the recipe's tools.
     kind: "class" or "function" of the environment, None where there is none.
+    first: whether the environment works at all.
     format: how calls are written; None where there are no tools.
     """
 
@@ -23,6 +25,7 @@ class Talk:
         self.config, self.prompts, self.turns = config, prompts, config.turns
         self.sessions = Sessions(config.tools, config.environment, config.turns)
         self.kind = self.sessions.check()
+        self.first = FirstCall(f"the environment {config.environment}", "a message or None (docs/turns.md)")
         self.schemas = schemas_of(config.tools)
         self.names = {one["function"]["name"] for one in self.schemas}
         self.format: str | None = None
