@@ -51,6 +51,7 @@ def test_a_run_by_hand():
 
 def test_a_trial_takes_the_first_steps_and_the_last_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("WORLD_SIZE", "8")  # as for the memory of a rank of eight
     stages = [{"name": "a", "steps": 4000}, {"name": "b", "steps": 2}]
     doctor = {"mode": "act"}  # which must not steer
     recipe = parse_recipe(table(tmp_path / "run", stages=stages, evaluation={"every": 500}, doctor=doctor))

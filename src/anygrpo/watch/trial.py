@@ -26,6 +26,9 @@ from anygrpo.spoken import say
 LEAST_SECONDS = 10.0
 """Short steps are repeated for this long in each stage: three of them would measure nothing but noise."""
 
+RANKS = frozenset({"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+"""Variables of torchrun, which the one process of a trial must not see: a dry run for eight ranks sets WORLD_SIZE."""
+
 
 @dataclass
 class StageTrial:
@@ -85,7 +88,8 @@ def measured(recipe: Recipe, steps: int) -> Trial:
         table = recipe.model_copy(update={"folder": str(here / "run")})
         (here / "recipe.toml").write_text(dump_recipe(table), encoding="utf-8")
         words = [sys.executable, "-m", "anygrpo.watch.trial", str(here), str(steps), repr(time.time())]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        alone = {key: value for key, value in os.environ.items() if key not in RANKS}
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=alone)
         made = here / "trial.json"
         if done.returncode or not made.is_file():
             raise _failed(here / "error.json", done)
