@@ -11,6 +11,7 @@ from toys import Bandit, BestArm
 from anygrpo.core.task import Scores, Success
 from anygrpo.errors import DataError
 from anygrpo.export.evaluating import _sampled, measured
+from anygrpo.recipe.training import EvaluationConfig
 
 
 class Lossy(BestArm):
@@ -36,13 +37,13 @@ class Lossy(BestArm):
 
 
 def opened():
-    return SimpleNamespace(policy=Bandit(0), source="x")
+    return SimpleNamespace(policy=Bandit(0), source="x", recipe=None, step=None)
 
 
 def test_what_the_machine_lost_is_in_no_mean():
     """First prompt: 1, 0 and two lost: mean .5, best 1, pass@1 1/2, pass@2 1. Second: all right. Third: nothing."""
     task = Lossy([[1.0, None, 0.0, None], [1.0] * 4, [None] * 4])
-    found = _sampled(opened(), task, None, 4, 2)
+    found = _sampled(opened(), task, EvaluationConfig(), 4, 2)
     assert found["n"] == 4
     assert found["mean"]["mean"] == pytest.approx(0.75)
     assert found["best"]["mean"] == 1.0
@@ -59,13 +60,13 @@ def test_an_unscorable_sample_is_the_worst_of_all_prompts():
             broken = made.rewards == 9.0
             return Scores(made.rewards, valid=~broken)
 
-    found = _sampled(opened(), Worst([[9.0, 1.0]] + [[1.0, 1.0]] * 40 + [[-4.0, 1.0]]), None, 2, None)
+    found = _sampled(opened(), Worst([[9.0, 1.0]] + [[1.0, 1.0]] * 40 + [[-4.0, 1.0]]), EvaluationConfig(), 2, None)
     assert found["mean"]["mean"] == pytest.approx((-1.5 + 40 + -1.5) / 42)  # -4, though it is of another chunk
     assert found["best"]["mean"] == 1.0
 
 
 def test_nothing_left_is_said(tmp_path):
     with pytest.raises(DataError, match="no sample could be scored, through no fault"):
-        _sampled(opened(), Lossy([[None] * 4] * 2), None, 4, None)
+        _sampled(opened(), Lossy([[None] * 4] * 2), EvaluationConfig(), 4, None)
     with pytest.raises(DataError, match="no answer could be scored, through no fault"):
-        measured(opened(), Lossy([[1.0] * 4] * 2, greedy=None), None, 1, None, tmp_path / "rows.jsonl")
+        measured(opened(), Lossy([[1.0] * 4] * 2, greedy=None), EvaluationConfig(), 1, None, tmp_path / "rows.jsonl")

@@ -97,7 +97,7 @@ def test_units_become_groups():
     assert torch.equal(made.rewards, n * 10.0)
     assert torch.equal(made.valid, there & (n != 3))
     assert torch.equal(made.ended, n % 3 > 0)
-    assert torch.equal(made.version, n + 100)
+    assert torch.equal(made.version, (n + 100)[..., None].expand(3, 4, 3))  # of each decision
     assert torch.equal(made.components["hit"], n * 0.5)
     logs = torch.where(there[..., None], -(n[..., None] + torch.tensor([0.0, 0.1, 0.2])), 0.0)
     torch.testing.assert_close(made.log_probs, logs)
