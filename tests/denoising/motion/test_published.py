@@ -15,6 +15,7 @@ from anygrpo.denoising.motion.dataset import load, parse_line
 from anygrpo.denoising.motion.humanml import encode
 from anygrpo.denoising.motion.measures import matching_distance, multimodality, r_precision, repeated, spread
 from anygrpo.denoising.motion.physical import floating, jitter, penetration, skating_ratio
+from anygrpo.denoising.motion.pictures import draw
 from anygrpo.denoising.motion.settings import MDMPolicyConfig
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import parse_recipe
@@ -107,6 +108,26 @@ def test_the_task_pays_for_joints_and_takes_functions(folder, tmp_path):
     (tmp_path / "deaf.py").write_text("def deaf(prompts):\n    return [0.0 for _ in prompts]\n")
     with pytest.raises(ConfigError, match="does not take 'motions'"):
         task_of(folder, rewards=[{"function": f"{tmp_path}/deaf.py:deaf"}])
+
+
+def test_kits_joints_are_drawn_by_number(tmp_path):
+    """251 numbers, 21 joints: nothing of HumanML3D's body is asked for."""
+    (tmp_path / "new_joint_vecs").mkdir()
+    (tmp_path / "texts").mkdir()
+    np.save(tmp_path / "new_joint_vecs/a.npy", np.random.default_rng(0).normal(size=(30, 251)).astype(np.float32))
+    (tmp_path / "texts/a.txt").write_text("he goes#he/PRON go/VERB#0.0#0.0\n")
+    for name, value in (("Mean", 0.0), ("Std", 1.0)):
+        np.save(tmp_path / f"{name}.npy", np.full(251, value, np.float32))
+    (tmp_path / "train.txt").write_text("a\n")
+    (tmp_path / "r.py").write_text("def r(motions):\n    return [float(m.shape[1]) for m in motions]\n")
+    task = task_of(tmp_path, rewards=[{"function": f"{tmp_path}/r.py:r"}], held_out_split="train")
+    prompts = task.prompts(0, 1)
+    motion = task.stored(prompts).actions[0][0]
+    assert task.score(prompts, [[motion]]).rewards.tolist() == [[21.0]]
+    assert len(task.bones) == 20
+    strip, gif = draw("he goes", {"": task.places(motion)}, task.bones, task.fps, tmp_path / "out")
+    assert strip.stat().st_size > 0
+    assert gif.stat().st_size > 0
 
 
 # -- measures ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,11 @@ CELL_WIDTH, CELL_HEIGHT, METRE = 110, 200, 80
 LEFT, RIGHT, TRUNK, FLOOR = (38, 98, 176), (204, 92, 28), (70, 70, 70), (205, 205, 205)
 
 
+def root(places: Places) -> Tensor:
+    """[L, 3] of the pelvis; of the first joint where joints have numbers."""
+    return places["pelvis"] if "pelvis" in places else next(iter(places.values()))
+
+
 def draw(title: str, motions: dict[str, Places], bones: Bones, fps: float, stem: Path) -> list[Path]:
     """`stem`.png: one row a motion, poses evenly spaced in time; `stem`.gif: the motions side by side, in real time.
 
@@ -35,7 +40,7 @@ def draw(title: str, motions: dict[str, Places], bones: Bones, fps: float, stem:
 def _project(places: Places, frame: int) -> dict[str, tuple[float, float]]:
     """Seen from the side, a little turned and centred on the pelvis: pixels right of the cell's middle, up from the
     floor."""
-    centre = places["pelvis"][frame]
+    centre = root(places)[frame]
     out = {}
     for joint, track in places.items():
         x, y, z = (track[frame] - centre * torch.tensor([1.0, 0.0, 1.0])).tolist()
@@ -50,8 +55,10 @@ def _skeleton(canvas: Any, places: Places, bones: Bones, frame: int, left: int, 
     for a, b in bones:
         colour = LEFT if b.startswith("l_") else RIGHT if b.startswith("r_") else TRUNK
         canvas.line([at[a], at[b]], fill=colour, width=3)
-    x, y = at["head"] if "head" in at else at["neck"]
-    canvas.ellipse([x - 6, y - 14, x + 6, y - 2], outline=TRUNK, width=2)
+    top = next((j for j in ("head", "neck") if j in at), None)  # joints by number have none
+    if top is not None:
+        x, y = at[top]
+        canvas.ellipse([x - 6, y - 14, x + 6, y - 2], outline=TRUNK, width=2)
 
 
 def _canvas(width: int, height: int) -> tuple[Any, Any]:
@@ -67,7 +74,7 @@ def _strip(title: str, motions: dict[str, Places], bones: Bones) -> Any:
     for row, (label, places) in enumerate(motions.items()):
         floor = 24 + CELL_HEIGHT * (row + 1) - 24
         write(canvas, (8, floor - CELL_HEIGHT // 2), label)
-        count = len(places["pelvis"])
+        count = len(root(places))
         for i in range(POSES):
             _skeleton(canvas, places, bones, round(i * (count - 1) / (POSES - 1)), 70 + i * CELL_WIDTH, floor)
     return image
@@ -75,13 +82,13 @@ def _strip(title: str, motions: dict[str, Places], bones: Bones) -> Any:
 
 def _frames(title: str, motions: dict[str, Places], bones: Bones) -> list[Any]:
     width, images = 2 * CELL_WIDTH, []
-    longest = max(len(p["pelvis"]) for p in motions.values())
+    longest = max(len(root(p)) for p in motions.values())
     for frame in range(longest):
         image, canvas = _canvas(width * len(motions), CELL_HEIGHT + 40)
         write(canvas, (8, 6), title)
         for i, (label, places) in enumerate(motions.items()):
             write(canvas, (i * width + 8, 22), label)
-            now = min(frame, len(places["pelvis"]) - 1)
+            now = min(frame, len(root(places)) - 1)
             _skeleton(canvas, places, bones, now, i * width + CELL_WIDTH // 2, CELL_HEIGHT + 16)
         images.append(image)
     return images

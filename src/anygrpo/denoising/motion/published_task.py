@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from anygrpo.errors import ConfigError
 
 Prompt = dict[str, Any]
 COLUMNS = {"motions", "prompts", "features", "fps", "tokens"}
+_KIT_CHAINS = ((0, 11, 12, 13, 14, 15), (0, 16, 17, 18, 19, 20), (0, 1, 2, 3, 4), (3, 5, 6, 7), (3, 8, 9, 10))
+KIT_BONES = tuple((str(a), str(b)) for chain in _KIT_CHAINS for a, b in pairwise(chain))
+"""KIT-ML's 21 joints by number: two legs, the spine, two arms."""
 _BUILT_IN = {
     "skating": lambda body, fps: rewards.skating(body, fps),
     "floating": lambda body, fps: rewards.floating(body, fps),
@@ -70,7 +74,8 @@ class PublishedMotionTask(Task):
     ) -> None:
         self.config, self.seed, self.train, self.kept = config, seed, train, kept
         self.rewards, self.evaluator, self.size = parts, evaluator, len(train.items)
-        self.scaler, self.fps, self.bones = train.scaler, train.kind.fps, LAYOUTS["humanml"].bones
+        self.scaler, self.fps = train.scaler, train.kind.fps
+        self.bones = LAYOUTS["humanml"].bones if train.kind.size == 263 else KIT_BONES
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         """Items in an order of their own each epoch, each with one of its captions; a third of them one unit of four
