@@ -315,6 +315,7 @@ def test_a_sampler_that_is_held_works_beside(made, holds, line, threads):
     collector.start(run.stages[0], 0)
     collector.finish()
     assert where[0].startswith("ahead") == threads
+    assert run.drawn[-1][2] == run.seed(1, salt=10)  # of the step to come
     assert "release" in held
     assert run.ahead is not None
     if threads:
