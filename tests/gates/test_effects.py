@@ -74,7 +74,7 @@ def test_what_is_told(language: int) -> None:
     assert every["status"] == "serious"
     fine = told(list(rows(256, sites=("rate", "bright")).values()))
     assert fine["status"] == "ok"
-    assert "bright" in fine["sentence"][language].format(**fine["numbers"])
+    assert "bright" in fine["sentence"].said(("en", "zh")[language]).format(**fine["numbers"])
 
 
 def test_gates_that_a_trained_network_gains_nothing_by_are_named() -> None:
