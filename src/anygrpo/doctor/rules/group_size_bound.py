@@ -86,6 +86,8 @@ def group_size_bound(run: Columns) -> Result:
     on_it = [r for r, x in zip(largest.rows, largest.values) if inferred and abs(x - top) <= 2e-3 * top]
     if inferred is None or len(on_it) < max(2, len(largest) // 20):
         return None
+    same = sum(abs(x - top) <= 1e-5 * top for x in largest.values)  # chance comes near a bound, not to one point of it
+    sure = sure if same >= 3 else "likely"
     return finding("group_size_bound", "info", on_it, certainty=sure, top=top, group=inferred, count=len(on_it))
 
 
