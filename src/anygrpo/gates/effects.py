@@ -22,6 +22,56 @@ UNCHANGED = 1e-7
 """Largest change of an output that is rounding: below, the site's value reaches nothing."""
 
 
+_DEAD: dict[str, Any] = {
+    "status": "warning",
+    "sentence": Text(
+        "dead gates: {dead}. No drawn value changes the output of these prompts",
+        "失效门控：{dead}。在这些样本上，任何取值都不改变输出",
+    ),
+    "cure": Text(
+        "look at what its value goes through: a rounding that gives 0 at this size of crop (h // 128 x rate), "
+        "a factor of 0, a branch that is not taken; or leave it out of policy.sites",
+        "查看取值之后的计算：该裁剪尺寸下取整为 0（h // 128 × rate）、乘以 0、未执行的分支；或从 policy.sites 去掉",
+    ),
+    "certainty": "certain",
+}
+
+_IDLE: dict[str, Any] = {
+    "status": "warning",
+    "sentence": Text(
+        "gates that change the output and not the reward: {idle}",
+        "改变输出但不改变奖励的门控：{idle}",
+    ),
+    "cure": Text(
+        "a wider distribution (spread, concentration), or a reward that sees what they change",
+        "更宽的分布（spread、concentration），或能反映其变化的奖励",
+    ),
+}
+
+_LITTLE: dict[str, Any] = {
+    "status": "warning",
+    "sentence": Text(
+        "little to choose: the best of the draws is worth {headroom:+.2g} reward, while pictures differ by "
+        "{between:.2g} (output in /255: {names}); z-scores will make a full step of it all the same",
+        "几乎没有可选：抽样中最好的只值 {headroom:+.2g} 奖励，而图像之间相差 {between:.2g}"
+        "（输出变化，/255：{names}）；z 分数仍会把它放大成完整的一步",
+    ),
+    "cure": Text(
+        "gates at another place, or wider (spread, concentration); a warm-up that draws them, so that the body "
+        "obeys; or supervision alone",
+        "换门控位置或加宽分布（spread、concentration）；用抽样门控预热，使主体服从门控；或只用监督",
+    ),
+}
+
+_FINE: dict[str, Any] = {
+    "status": "ok",
+    "sentence": Text(
+        "all {sites} gates act (output in /255: {names}); best draws gain most with {best}: {headroom:+.3g} reward",
+        "全部 {sites} 个门控有效（输出变化，/255：{names}）；抽样最优增益最大的是 {best}：奖励 {headroom:+.3g}",
+    ),
+}
+
+
 def effects(
     policy: StochasticPolicy, task: Any, prompts: list[Any], draws: int = 8, seed: int = 0
 ) -> list[dict[str, Any]]:
@@ -96,58 +146,12 @@ def told(rows: list[dict[str, Any]], trained: bool = False) -> dict[str, Any]:
         "names": ", ".join(f"{r['site']} {r['effect']:.2g}" for r in sites),
     }
     if dead:
-        return {
-            "status": "serious" if len(dead) == len(sites) else "warning",
-            "sentence": Text(
-                "dead gates: {dead}. No drawn value changes the output of these prompts",
-                "失效门控：{dead}。在这些样本上，任何取值都不改变输出",
-            ),
-            "cure": Text(
-                "look at what its value goes through: a rounding that gives 0 at this size of crop (h // 128 x rate), "
-                "a factor of 0, a branch that is not taken; or leave it out of policy.sites",
-                "查看取值之后的计算：该裁剪尺寸下取整为 0（h // 128 × rate）、乘以 0、未执行的分支；"
-                "或从 policy.sites 去掉",
-            ),
-            "numbers": numbers,
-            "certainty": "certain",
-        }
+        return _DEAD | {"status": "serious" if len(dead) == len(sites) else "warning", "numbers": numbers}
     if idle:
-        return {
-            "status": "warning",
-            "sentence": Text(
-                "gates that change the output and not the reward: {idle}",
-                "改变输出但不改变奖励的门控：{idle}",
-            ),
-            "cure": Text(
-                "a wider distribution (spread, concentration), or a reward that sees what they change",
-                "更宽的分布（spread、concentration），或能反映其变化的奖励",
-            ),
-            "numbers": numbers,
-        }
+        return _IDLE | {"numbers": numbers}
     if trained and numbers["headroom"] < LITTLE * best["between"]:
-        return {
-            "status": "warning",
-            "sentence": Text(
-                "little to choose: the best of the draws is worth {headroom:+.2g} reward, while pictures differ by "
-                "{between:.2g} (output in /255: {names}); z-scores will make a full step of it all the same",
-                "几乎没有可选：抽样中最好的只值 {headroom:+.2g} 奖励，而图像之间相差 {between:.2g}"
-                "（输出变化，/255：{names}）；z 分数仍会把它放大成完整的一步",
-            ),
-            "cure": Text(
-                "gates at another place, or wider (spread, concentration); a warm-up that draws them, so that the body "
-                "obeys; or supervision alone",
-                "换门控位置或加宽分布（spread、concentration）；用抽样门控预热，使主体服从门控；或只用监督",
-            ),
-            "numbers": numbers,
-        }
-    return {
-        "status": "ok",
-        "sentence": Text(
-            "all {sites} gates act (output in /255: {names}); best draws gain most with {best}: {headroom:+.3g} reward",
-            "全部 {sites} 个门控有效（输出变化，/255：{names}）；抽样最优增益最大的是 {best}：奖励 {headroom:+.3g}",
-        ),
-        "numbers": numbers,
-    }
+        return _LITTLE | {"numbers": numbers}
+    return _FINE | {"numbers": numbers}
 
 
 def probe(subject: Any) -> dict[str, Any] | None:
