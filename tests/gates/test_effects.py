@@ -64,8 +64,8 @@ def test_numbers_by_hand() -> None:
     assert rows(64)["all"]["effect"] == pytest.approx(found["effect"], rel=0.5)
 
 
-@pytest.mark.parametrize("language", [0, 1])
-def test_what_is_told(language: int) -> None:
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_is_told(language: str) -> None:
     said = told(list(rows(64).values()))
     assert said["status"] == "warning"
     assert said["certainty"] == "certain"
@@ -82,7 +82,7 @@ def test_gates_that_a_trained_network_gains_nothing_by_are_named() -> None:
            "dead": False, "between": 0.12}  # fmt: skip
     said = told([row], trained=True)
     assert said["status"] == "warning"
-    for language in (0, 1):
+    for language in ("en", "zh"):
         assert "0.0006" in said["sentence"].said(("en", "zh")[language]).format(**said["numbers"])
     assert told([row])["status"] == "ok"  # before a warm-up nothing can be said
     assert told([row | {"headroom": 0.01}], trained=True)["status"] == "ok"
