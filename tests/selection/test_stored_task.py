@@ -185,6 +185,7 @@ def test_the_file_feeds_training_and_answers_for_what_it_holds(files):
     scores = t.score(prompts, [[(0, 1), (3, 2), (0, 5)]] * 4)
     assert scores.rewards[:, 0].tolist() == [float(int(p["id"][1:]) % 2) for p in prompts]
     assert scores.valid.tolist() == [[True, True, False]] * 4  # (3, 2) is (2, 3) as a set; (0, 5) is unknown
+    assert scores.faults.tolist() == [[False, False, True]] * 4  # unknown is not wrong
     assert "not among the stored candidates" in scores.reasons[0, 2]
     assert t.measure(prompts, [[(0, 1)], [(0, 5)], [(0, 1)], [(0, 1)]])["eval/in_support"] == 0.75
 

@@ -149,8 +149,9 @@ OTHERS = {
     "critic", "value", "vf", "ref", "reference", "reward_model", "rm", "timing", "timings", "timers", "perf", "time",
     "system", "hardware", "memory", "gpu", "throughput", "target", "old", "data", "env_runner_group", "eval",
     "evaluation", "val", "validation", "test", "advantage", "advantages", "returns", "groups", "length", "lengths",
+    "kept", "stored", "offline", "lambda", "mismatch",
 }  # fmt: skip
-"""Headings under which "mean", "kl" or "entropy" are not the policy's."""
+"""Headings under which "mean", "kl" or "entropy" are not the policy's, or not of all that was sampled."""
 UNDERSCORED = {
     name.replace("/", "_"): concept
     for concept, known in NAMES.items()

@@ -69,7 +69,8 @@ def _sound(answers: Answers, run: Path) -> Answers:
         raise DataError(
             f"{run}: {answers.faults:.1%} of the held-out answers were not scored through no fault of theirs "
             f"(at most {MOST_FAULTS:.0%})",
-            "evaluate again when the machine, tool or endpoint works",
+            "evaluate again when the machine, tool or endpoint works; what an offline file does not hold is unknown: "
+            "see `anygrpo select evaluate`",
         )
     return answers
 
