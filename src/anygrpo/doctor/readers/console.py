@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
+from anygrpo.doctor.readers.outcomes import same_kind, with_outcomes
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows, special
 
@@ -270,11 +270,6 @@ def read(text: Iterable[str], source: str) -> Log:
     return log
 
 
-def with_outcomes(rows: list[Row]) -> list[Row]:
-    """Rows with anything in them that training measures; empty where no row has."""
-    return [row for row in rows if any(names_outcome(key) for key in row)]
-
-
 def free_rows(scan: Scan, blocks: list[Row]) -> list[Row]:
     """Of blocks, lines of pairs and lines with a single number: what most rows of training are in."""
     pairs = same_kind(scan.pairs)
@@ -282,24 +277,6 @@ def free_rows(scan: Scan, blocks: list[Row]) -> list[Row]:
     if len(blocks) > len(training) // 2 and blocks:
         return blocks
     return pairs if training or not scan.singles else [*same_kind(scan.singles), *pairs]
-
-
-def same_kind(rows: list[Row]) -> list[Row]:
-    """Of lines with different sets of names, those that share most names with the commonest set, and evaluations."""
-    if not rows:
-        return []
-    signatures = Counter(frozenset(row) for row in rows)
-    training = {s: c for s, c in signatures.items() if not all(k.startswith("eval_") or k == "step" for k in s)}
-    if not training:
-        return rows
-    main = max(training, key=lambda s: (training[s] * sum(1 for k in s if names_outcome(k)), len(s)))
-    kept: list[Row] = []
-    for row in rows:
-        own = set(row) - {"step"}
-        held_out = all(k.startswith("eval_") for k in own)
-        if (held_out or len(own & main) * 2 >= len(main - {"step"})) and (not kept or kept[-1] != row):
-            kept.append(row)
-    return kept
 
 
 def ending(scan: Scan) -> Ending | None:
