@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from anygrpo.algorithm import advantages
+from anygrpo.algorithm.statistics import RunningState
 from anygrpo.gates.restoration.build import build as build_task
 from anygrpo.gates.restorer.build import build as build_restorer
 from anygrpo.gates.settings import RestorationConfig, RestorerConfig
@@ -87,7 +88,7 @@ def test_as_published_its_clip_never_acts_and_its_kl_is_none(tmp_path: Path) -> 
 def test_running_statistics_give_most_groups_one_sign_and_z_scores_none() -> None:
     task = build_task(RestorationConfig(picture_size=64, patch=24, crops=4), 0)
     policy = build_restorer(RestorerConfig(width=4, concentration=300.0, device="cpu"), 0)  # narrow gates
-    state = advantages.RunningState(decay=0.9)
+    state = RunningState(decay=0.9)
     one_sign = {"running": 0.0, "zscore": 0.0}
     for step in range(3):
         prompts = task.prompts(step, 12)
