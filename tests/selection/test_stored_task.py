@@ -190,6 +190,15 @@ def test_the_file_feeds_training_and_answers_for_what_it_holds(files):
     assert t.measure(prompts, [[(0, 1)], [(0, 5)], [(0, 1)], [(0, 1)]])["eval/in_support"] == 0.75
 
 
+def test_scores_alone_choose_no_checkpoint_before_enough_of_them_are_known(files):
+    few, enough = (task(files, min_judged=least) for least in (3, 2))
+    picks = [[(0, 1)], [(0, 5)], [(0, 1)], [(0, 5)]]
+    for t, decides in ((few, 0.0), (enough, 1.0)):
+        t.parts = [name for name in t.parts if name != "correct"]  # a file of scores
+        row = t.measure(t.prompts(0, 4), picks)
+        assert (row["eval/judged"], row["eval/in_support"], row["eval/decides"]) == (2.0, 0.5, decides)
+
+
 def test_positive_queries_and_the_quality_filter(files):
     assert {q["id"] for q in task(files, queries="positive").prompts(0, 4)} <= {"q1", "q3", "q5", "q7", "q9"}
     kept = task(files, min_score_when_wrong=0.3)

@@ -113,7 +113,9 @@ class StoredCandidates(SelectionTask):
             return super().measure(prompts, outputs)
         if "correct" not in self.parts:
             found = torch.isfinite(next(iter(self.judge(prompts, _first(outputs, self.shots)).values())))
-            return {"eval/in_support": float(found.float().mean()), "eval/judged": float(found.sum())}
+            known = float(found.sum())
+            decides = float(known >= self.config.min_judged)
+            return {"eval/in_support": float(found.float().mean()), "eval/judged": known, "eval/decides": decides}
         start = torch.tensor([self._start.get(p["id"], torch.nan) for p in prompts])
         return judged_row(self._correct(prompts, outputs), start, self.config.min_judged)
 
