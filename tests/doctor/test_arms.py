@@ -59,6 +59,17 @@ def of(source: str, **settings: Any) -> Columns:
         (["t.csv: grpo-1", "t.csv: grpo-2", "t.csv: ppo-1", "t.csv: ppo-2"], ["grpo", "ppo"], "names"),
         (["one.log", "two.log"], ["one", "two"], "each run by itself"),
         (["lr_1e-6.log", "lr_1e-7.log"], ["lr_1e-6", "lr_1e-7"], "each run by itself"),
+        (
+            [f"{a}_seed{i}.jsonl" for a in ("kl0.04", "kl0.1", "clip0.2", "clip0.28") for i in (1, 2)],
+            ["kl0.04", "kl0.1", "clip0.2", "clip0.28"],
+            "names",
+        ),
+        (["seed1_kl0.04", "seed2_kl0.04", "seed1_kl0.1", "seed2_kl0.1"], ["kl0.04", "kl0.1"], "names"),
+        (["kl0.04/1", "kl0.04/2", "kl0.1/1", "kl0.1/2"], ["kl0.04", "kl0.1"], "names"),
+        (["a/kl-0.04", "b/kl-0.04", "a/kl-0.1", "b/kl-0.1"], ["a", "b"], "folders"),
+        (["kl0.04.log", "kl0.1.log", "kl1.5"], ["kl0.04", "kl0.1", "kl1.5"], "each run by itself"),
+        (["x.1.log", "x.2.log", "y.1.log", "y.2.log"], ["x", "y"], "names"),
+        (["x-1.log.1", "x-2.log.gz", "y-1.jsonl.12", "y-2.out.gz"], ["x", "y"], "names"),
     ],
 )
 def test_arms_are_found_by_names_and_folders(sources: list[str], arms_found: list[str], how: str) -> None:

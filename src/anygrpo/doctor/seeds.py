@@ -16,12 +16,16 @@ Arms = dict[str, list[int]]
 STAMP = re.compile(r"[-_. ]?(?:19|20)\d{2}-?\d{2}-?\d{2}(?:[-_T ]?\d{2}[-:h]?\d{2}(?:[-:m]?\d{2})?)?")
 SEEDS = (
     re.compile(r"(?<![a-z])(?:random[-_]?)?(?:seed|sd|s|rep|repeat|trial|run|fold)[-_=]?\d+(?![a-z0-9])", re.I),
-    re.compile(r"(?:^|(?<![0-9]e)[-_. ])\d+$"),
+    re.compile(r"(?:^|(?<![0-9]e)[-_ ]|(?<![0-9])\.)\d+$"),
 )
-"""What marks a seed in a name, surest first: "seed3", "s3", "run_3"; a number at the end of a name ("1e-6" is none)."""
+"""What marks a seed in a name, surest first: "seed3", "s3", "run_3"; a number at its end ("1e-6" and "0.04" are none).
+"""
 APART = ("seed", "name", "group", "id", "dir", "path", "folder", "time", "host", "port", "rank", "step", "job_type")
 """Settings that may differ between the seeds of one arm."""
-SUFFIX = re.compile(r"\.(?:jsonl?|csv|tsv|log|out|txt|wandb|md|ya?ml|gz|zst|bz2|xz|\d{1,3})$", re.I)
+SUFFIX = re.compile(
+    r"\.(?:(?:jsonl?|log|out|txt)\.\d{1,3}|jsonl?|csv|tsv|log|out|txt|wandb|md|ya?ml|gz|zst|bz2|xz)$", re.I
+)
+"""Endings of files, "log.1" of a rotated log among them. A number alone is none: "kl0.04"."""
 
 
 def grouped(runs: Sequence[Columns], stated: Sequence[str] = ()) -> tuple[Arms, str]:
