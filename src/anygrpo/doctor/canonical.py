@@ -24,6 +24,15 @@ NOT_PARTS = {
     "count", "total", "avg", "overall", "raw", "last", "best", "rolling", "scale", "weight", "baseline", "running",
     "threshold", "ema", "global", "step", "iter", "time", "timestamp",
 }  # fmt: skip
+SETTING_WORDS = {
+    "temperature", "lr", "alpha", "beta", "gamma", "coef", "coeff", "batch", "target", "latency", "tokens", "seconds",
+    "timeout", "workers",
+} | NOT_PARTS  # fmt: skip
+ENDS_OF_SETTINGS = {
+    "lr", "coef", "coeff", "alpha", "gamma", "temperature", "latency", "seconds", "timeout", "weight", "scale",
+    "threshold",
+}  # fmt: skip
+"""Words behind "reward_" that make it a setting or a clock of the scoring, not a part of the reward."""
 SECTION = re.compile(
     r"^(?:tokens?|stats|sampling|generation|gen|completions?|responses?|answers|policy|rl|algo|opt|optim|optimizer)/"
 )
@@ -106,7 +115,7 @@ def concept(key: str) -> tuple[str, int] | None:
     if found := WORDS_METRIC.get(name) or WORDS_METRIC.get(plain_name(key)):
         return found, 55
     if match := COMPONENT.match(name):
-        return part(match[1], match[2] == "std")
+        return None if name.startswith("reward/") and sets_scoring(match[1]) else part(match[1], match[2] == "std")
     tokens = words_of(WRAPPERS.sub("", key.strip()))
     kept = [t for t in tokens if t not in MEANS]
     core = "_".join(kept)
@@ -120,6 +129,8 @@ def concept(key: str) -> tuple[str, int] | None:
         return found, 95
     if match := BARE_COMPONENT.match(name):
         groups = match.groups()
+        if groups[3] and sets_scoring(groups[3]):
+            return None
         return part(groups[0] or groups[3], "std" in groups)
     if (bare := SECTION.sub("", name)) != name and (found := concept(bare)):
         return found[0], found[1] + 100
@@ -136,20 +147,28 @@ def under_headings(name: str) -> tuple[str, int] | None:
         return found, 110
     heads = name.split("/")
     for i in range(1, len(heads)):
-        if heads[i - 1] in OTHERS:
+        if of_another(heads[i - 1]):
             return None
         rest = "/".join(heads[i:])
         found = EXACT.get(rest, (CORES.get(rest) or WORDS_METRIC.get(rest), 0))[0]
-        if found and not found.startswith("eval/"):
+        if found and not found.startswith("eval/") and not ("loss" in heads[i - 1] and found.startswith("reward/")):
             return found, 120 + i
     return None
 
 
+def of_another(heading: str) -> bool:
+    """Whether a heading, or a word of it ("critic_model", "timing_s", "q_net"), speaks of something else."""
+    return heading in OTHERS or "reward_model" in heading or bool(OTHERS & set(words_of(heading)))
+
+
 OTHERS = {
     "critic", "value", "vf", "ref", "reference", "reward_model", "rm", "timing", "timings", "timers", "perf", "time",
-    "system", "hardware", "memory", "gpu", "throughput", "target", "old", "data", "env_runner_group", "eval",
+    "system", "hardware", "memory", "gpu", "throughput", "old", "data", "env_runner_group", "eval",
     "evaluation", "val", "validation", "test", "advantage", "advantages", "returns", "groups", "length", "lengths",
-    "kept", "stored", "offline", "lambda", "mismatch",
+    "kept", "stored", "offline", "lambda", "mismatch", "teacher", "disc", "discriminator", "baseline", "router", "moe",
+    "latent", "vae", "world", "prompt", "prompts", "input", "inputs", "query", "queries", "adam", "optimizer", "config",
+    "hparams", "args", "grad", "grads", "coef", "coefs", "coeff", "coeffs", "weight", "weights", "count", "counts",
+    "init", "dev", "holdout", "ood", "critics", "target", "targets", "q", "values", "previous", "frozen",
 }  # fmt: skip
 """Headings under which "mean", "kl" or "entropy" are not the policy's, or not of all that was sampled."""
 UNDERSCORED = {
@@ -176,6 +195,15 @@ def part(name: str, spread: bool) -> tuple[str, int] | None:
     if name in PREFERENCE or name in NOT_PARTS or pieces <= NOT_PARTS or "group_std" in name:
         return None
     return f"reward/{'component_std' if spread else 'component'}/{name}", 0
+
+
+def sets_scoring(name: str) -> bool:
+    """Whether what stands behind "reward_" is a setting or a clock ("batch_size", "model_lr"): no part of a reward.
+
+    "clip" alone may be a score of pictures; only its numbers tell (`columns.choose`).
+    """
+    pieces = re.split(r"[/_]", name.replace("batch_size", "batch"))
+    return pieces[-1] in ENDS_OF_SETTINGS or (set(pieces) <= SETTING_WORDS | {"clip"} and pieces != ["clip"])
 
 
 def label(key: str) -> str:

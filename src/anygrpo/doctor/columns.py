@@ -16,6 +16,7 @@ from anygrpo.doctor.meters import SHARES, Broken, broken, rename_batch_std
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
 from anygrpo.doctor.order import without_replaced
 from anygrpo.doctor.series import Series, median
+from anygrpo.doctor.settings import concept_of
 from anygrpo.errors import ConfigError, suggestion
 
 
@@ -125,6 +126,8 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
     rows, notes = without_replaced(log.rows)
     keys = {key for _, row in rows for key in row}
     columns = choose(rows, keys, mapping or {})
+    written = settings_of(rows, {k: v for k, v in columns.items() if v not in (mapping or {}).values()})
+    columns = {name: key for name, key in columns.items() if key not in written}
     training = [(i, row) for i, row in rows if trains(row, columns)]
     inferred = infer(training or rows, columns)
     if inferred.columns:
@@ -147,7 +150,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         rows=len(training),
         series=series,
         steps=steps,
-        settings={**log.settings, **(settings or {})},
+        settings={**of_columns(written), **log.settings, **(settings or {})},
         ending=log.ending,
         notes=log.notes + notes,
         preference=any(canonical.normalise(k) in ("rewards/chosen", "rewards/margins") for k in keys),
@@ -200,6 +203,29 @@ def choose(rows: list[tuple[int, Row]], keys: set[str], mapping: dict[str, str])
     for name, key in mapping.items():
         columns[SHORT.get(name, name)] = key
     return columns
+
+
+def settings_of(rows: list[tuple[int, Row]], columns: dict[str, str]) -> dict[str, float]:
+    """column -> its one value, of columns that hold a setting of the clip beside the measurements.
+
+    verl's "clip_ratio_low" is .2 in every row. A measured share is not the same number, other than 0, in each row;
+    nor is a CLIP score ("reward_clip").
+    """
+    out: dict[str, float] = {}
+    for name, key in columns.items():
+        last = canonical.plain_name(key).rpartition("/")[2]
+        of_clip = name.startswith("clip/") and concept_of(last) in ("clip", "clip_high")
+        if of_clip or last in ("reward_clip", "clip_reward"):
+            values = [row[key] for _, row in rows if key in row]
+            if len(values) > 1 and 0 < values[0] < 1 and len(set(values)) == 1:
+                out[key] = values[0]
+    return out
+
+
+def of_columns(written: dict[str, float]) -> dict[str, Any]:
+    """concept -> value of settings that stood in columns."""
+    named = ((concept_of(canonical.plain_name(key).rpartition("/")[2]), x) for key, x in sorted(written.items()))
+    return {concept: x for concept, x in named if concept}
 
 
 def trains(row: Row, columns: dict[str, str]) -> bool:
