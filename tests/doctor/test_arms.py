@@ -88,6 +88,56 @@ def test_groups_and_settings_come_before_names_and_what_is_stated_before_all() -
         grouped(runs, ["u"] * 4)
 
 
+@pytest.mark.parametrize(
+    ("key", "one", "two"),
+    [
+        ("group_size", 4, 16),
+        ("lora_rank", 8, 64),
+        ("model_name_or_path", "a/small", "a/large"),
+        ("data_path", "math", "code"),
+        ("actor_rollout_ref.model.path", "small", "large"),
+        ("dataset.name", "math", "code"),
+        ("trainer.max_steps", 100, 200),
+        ("warmup_time", 1, 2),
+        ("reward_group", "strict", "loose"),
+    ],
+)
+def test_settings_whose_names_hold_a_word_of_places_still_part_arms(key: str, one: Any, two: Any) -> None:
+    apart = [
+        {
+            "seed": 1,
+            "data_seed": 7,
+            "run_name": "p",
+            "output_dir": "o/p",
+            "port": 1,
+            "wandb.name": "p",
+            "local_rank": 0,
+        },
+        {
+            "seed": 2,
+            "data_seed": 8,
+            "run_name": "q",
+            "output_dir": "o/q",
+            "port": 2,
+            "wandb.name": "q",
+            "local_rank": 1,
+        },
+    ]
+    runs = [of(f"{c}.log", lr=1e-6, **row, **{key: x}) for c, row, x in zip("pqrs", apart * 2, (one, one, two, two))]
+    assert grouped(runs) == ({f"{key}={one}": [0, 1], f"{key}={two}": [2, 3]}, "settings")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["trainer.experiment_name", "trainer.default_local_dir", "logging_dir", "args.seed", "env.random_seed", "group"]
+    + ["MASTER_PORT", "hostname", "run_id", "job_type", "--output-dir", "checkpoint_dir", "name", "start_time", "id"],
+)
+def test_settings_that_tell_one_run_from_another_part_no_arms(key: str) -> None:
+    common = {"seed": 1, "model": "m", "beta": 0.0}
+    runs = [of(f"{c}.log", **common, lr=lr, **{key: c}) for c, lr in zip("pqrs", (1e-6, 1e-6, 5e-6, 5e-6))]
+    assert grouped(runs) == ({"lr=1e-06": [0, 1], "lr=5e-06": [2, 3]}, "settings")
+
+
 def test_student_against_tables() -> None:
     for freedom, level, value in ((1, 0.975, 12.7062), (4, 0.975, 2.77645), (9, 0.995, 3.24984), (30, 0.8, 0.85377)):
         assert t_quantile(freedom, level) == pytest.approx(value, rel=1e-5)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.settings import concept_of
 from anygrpo.errors import ConfigError
 
 Arms = dict[str, list[int]]
@@ -20,8 +21,19 @@ SEEDS = (
 )
 """What marks a seed in a name, surest first: "seed3", "s3", "run_3"; a number at its end ("1e-6" and "0.04" are none).
 """
-APART = ("seed", "name", "group", "id", "dir", "path", "folder", "time", "host", "port", "rank", "step", "job_type")
-"""Settings that may differ between the seeds of one arm."""
+OF_RUN = "run|exp|experiment|job|trial|session|wandb|tracker|hydra|tensorboard|tb|log|logger|logging"
+PLACE = f"{OF_RUN}|output|out|save|checkpoints?|ckpt|work|working|results?|cache|local|root|tmp|temp|dump|default"
+APART = re.compile(
+    r"(?:[a-z0-9]+_)*seeds?|[a-z]+seed|seed_(?:everything|offset|id)"
+    rf"|(?:(?:{OF_RUN}|project|display|version)_)+(?:name|group|id|tags?|notes)|hub_model_id|job_type|entity"
+    rf"|(?:(?:{PLACE})_)+(?:dir|directory|folder|root|path|file)|(?:log|save|output|out)_to"
+    r"|(?:hostname|host|ip|port|(?:master|main_process|node|server|vllm|head)_(?:\w+_)?(?:host|ip|addr|port))"
+    r"|(?:(?:local|node|global|machine)_)?rank|process_id|pid|uuid|global_step|current_step"
+    r"|(?:start|end|begin|created|launch)?_?(?:time|timestamp|date|datetime|at)"
+)
+"""Last parts of settings that may differ between the seeds of one arm: its seeds, names, places, machines, times."""
+BARE = re.compile(r"name|group|id|tags?|notes|dir|directory|folder|path|step")
+"""Last parts that are the run's own where they stand alone or below one of OF_RUN: "wandb.name", not "model.name"."""
 SUFFIX = re.compile(
     r"\.(?:(?:jsonl?|log|out|txt)\.\d{1,3}|jsonl?|csv|tsv|log|out|txt|wandb|md|ya?ml|gz|zst|bz2|xz)$", re.I
 )
@@ -72,12 +84,19 @@ def of_settings(runs: Sequence[Columns]) -> list[str] | None:
     """Runs whose recorded settings differ in nothing but seed, names, places and times are one arm."""
     if not all(any("seed" in key for key in run.settings) and len(run.settings) >= 4 for run in runs):
         return None
-    kept = [
-        {k: v for k, v in run.settings.items() if not any(word in re.split(r"[._]", k.lower()) for word in APART)}
-        for run in runs
-    ]
+    kept = [{k: v for k, v in run.settings.items() if not of_one_run(k)} for run in runs]
     differ = sorted({k for row in kept for k in row if len({repr(other.get(k)) for other in kept}) > 1})
     return [", ".join(f"{k}={row.get(k)}" for k in differ) for row in kept] if differ else None
+
+
+def of_one_run(key: str) -> bool:
+    """Whether a setting may differ between the seeds of one arm. What the doctor knows as a setting may not."""
+    if concept_of(key) is not None:
+        return False
+    *above, last = re.split(r"[./]", key.strip().lstrip("-").replace("-", "_").lower())
+    if BARE.fullmatch(last):
+        return not above or re.fullmatch(OF_RUN, above[-1]) is not None
+    return APART.fullmatch(last) is not None
 
 
 def parts_of(sources: Sequence[str]) -> list[list[str]]:
