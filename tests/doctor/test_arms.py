@@ -129,8 +129,23 @@ def test_settings_whose_names_hold_a_word_of_places_still_part_arms(key: str, on
 
 @pytest.mark.parametrize(
     "key",
-    ["trainer.experiment_name", "trainer.default_local_dir", "logging_dir", "args.seed", "env.random_seed", "group"]
-    + ["MASTER_PORT", "hostname", "run_id", "job_type", "--output-dir", "checkpoint_dir", "name", "start_time", "id"],
+    [
+        "trainer.experiment_name",
+        "trainer.default_local_dir",
+        "logging_dir",
+        "args.seed",
+        "env.random_seed",
+        "group",
+        "MASTER_PORT",
+        "name",
+        "hostname",
+        "run_id",
+        "job_type",
+        "--output-dir",
+        "checkpoint_dir",
+        "start_time",
+        "id",
+    ],
 )
 def test_settings_that_tell_one_run_from_another_part_no_arms(key: str) -> None:
     common = {"seed": 1, "model": "m", "beta": 0.0}
