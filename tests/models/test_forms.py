@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from anygrpo.errors import DataError
-from anygrpo.models.loading import load_model
+from anygrpo.models.loading import end_ids, load_model
 
 IDS = torch.arange(3, 20)[None]
 
@@ -103,6 +104,20 @@ def test_an_adapter_of_more_layers_than_the_base_is_refused(base, tmp_path):
         load_model(str(tmp_path / "a"))
 
 
+@pytest.mark.parametrize("safe", [True, False], ids=["safetensors", "bin"])
+def test_what_a_trainer_left_beside_an_adapter_is_not_read_for_it(base, tmp_path, safe):
+    """Its own file is taken, whatever else lies there: the whole model's weights, moments, arguments."""
+    wanted = adapter(base, tmp_path / "a")
+    file = tmp_path / "a" / "adapter_model.safetensors"
+    if not safe:
+        torch.save(load_file(file), file.with_suffix(".bin"))
+        file.unlink()
+    for name in ("training_args.bin", "optimizer.pt", "pytorch_model.bin"):
+        torch.save(state_of(base), tmp_path / "a" / name)
+    save_file({"weight": torch.ones(2)}, tmp_path / "a" / "model.safetensors")
+    assert torch.allclose(says(load_model(str(tmp_path / "a"))), wanted, atol=1e-5)
+
+
 def config_of(folder: Path, **changed) -> None:
     file = folder / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changed))
@@ -172,3 +187,35 @@ def test_a_file_beside_its_config(base, plain, tmp_path, form):
     shutil.copy(base / "config.json", tmp_path)
     assert torch.equal(says(load_model(str(file))), plain)
     assert torch.equal(says(load_model(str(tmp_path))), plain)
+
+
+def test_a_file_ends_where_its_folder_says(base, tmp_path):
+    """The folder's generation config names end tokens that its config does not."""
+    for name in ("plain", "file"):
+        (tmp_path / name).mkdir()
+        shutil.copy(base / "config.json", tmp_path / name)
+        GenerationConfig(eos_token_id=[7, 9]).save_pretrained(tmp_path / name)
+    shutil.copy(base / "model.safetensors", tmp_path / "plain")
+    torch.save(state_of(base), tmp_path / "file" / "last.ckpt")
+    says_end = SimpleNamespace(eos_token_id=3)
+    ends = [end_ids(load_model(str(tmp_path / name)), says_end) for name in ("plain", "file")]
+    assert ends == [(2, 3, 7, 9), (2, 3, 7, 9)]
+    (tmp_path / "file" / "generation_config.json").write_text("{")
+    with pytest.raises(DataError, match="generation_config"):
+        load_model(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("form", ["file", "wrapped", "adapter"])
+def test_loading_moves_no_random_numbers_of_the_caller(base, tmp_path, form):
+    if form == "adapter":
+        adapter(base, tmp_path)
+    else:
+        shutil.copy(base / "config.json", tmp_path)
+        state = {"module." + k: v.clone() for k, v in state_of(base).items() if k != "lm_head.weight"}
+        if form == "file":
+            torch.save(state, tmp_path / "x.pt")
+        else:
+            save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    before = torch.random.get_rng_state()
+    load_model(str(tmp_path))
+    assert torch.equal(torch.random.get_rng_state(), before)

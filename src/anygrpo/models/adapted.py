@@ -48,7 +48,7 @@ def _checked(adapted: Any, folder: Path, name: str) -> None:
     """
     import peft
 
-    found = weights.tables(weights.read(folder))
+    found = weights.tables(weights.read(_file(folder)))
     best = max(found.values(), key=len, default={})
     missing, unexpected = _left(adapted, best)
     if not (missing or unexpected):
@@ -63,6 +63,14 @@ def _checked(adapted: Any, folder: Path, name: str) -> None:
         f"the adapter in {folder} does not fit {name!r}: its file holds {what}",
         "give the file that its trainer wrote for this base, or correct target_modules in its adapter_config.json",
     )
+
+
+def _file(folder: Path) -> Path:
+    """The file that PEFT loads, whatever else a trainer left beside it; the folder where it has another name."""
+    from peft.utils import SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
+
+    files = (folder / SAFETENSORS_WEIGHTS_NAME, folder / WEIGHTS_NAME)
+    return next((file for file in files if file.is_file()), folder)
 
 
 def _left(adapted: Any, state: dict[str, Tensor]) -> tuple[list[str], list[str]]:

@@ -73,6 +73,7 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
+@torch.random.fork_rng([])  # what a library draws on the way, and the file replaces, moves no numbers of the caller
 def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu", quantize: str = "none") -> nn.Module:
     """The causal language model in eval mode, all weights of one type.
 
@@ -108,16 +109,19 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
 
 
 def of_file(folder: str, file: Path) -> nn.Module:
-    """The network of a folder's config.json, float32, with the weights of a file in any form.
+    """The network of a folder's config.json, float32, with the weights of a file in any form, and the folder's
+    generation_config.json, which may name further end tokens.
 
     Raises:
         DataError: they do not fit; the report says what is missing, unexpected or of another shape.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     try:
         with quiet():
             model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+            if (Path(folder) / "generation_config.json").is_file():
+                model.generation_config = GenerationConfig.from_pretrained(folder)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise _not_found("config", folder, error) from None
     weights.fill(model, file)
