@@ -19,9 +19,9 @@ class Bandit(Policy):
 
     provides = frozenset({"entropy", "kl"})
 
-    def __init__(self, seed: int = 0, picks: int = 1, temperature: float = 1.0) -> None:
+    def __init__(self, seed: int = 0, picks: int = 1, temperature: float = 1.0, bias: bool = True) -> None:
         torch.manual_seed(seed)
-        self.net = nn.Linear(ARMS, ARMS)
+        self.net = nn.Linear(ARMS, ARMS, bias=bias)
         self.picks, self.temperature = picks, temperature
         self._start = {k: v.clone() for k, v in state_of(self.net).items()}
 

@@ -60,6 +60,15 @@ def test_prompts_count_from_the_stages_first_step(made):
     assert run.asked == [(1, 8)]
 
 
+def test_a_rank_without_prompts_draws_one_and_keeps_no_group(made, monkeypatch):
+    run = made(algorithm={"prompts_per_step": 3, "group_size": 4})
+    monkeypatch.setattr(collect, "share", lambda every: every[:0])
+    rollout = sampled(run)
+    assert run.drawn == [(1, 4, run.seed(0, salt=10))]
+    assert rollout.shape == (0, 4, 1)
+    assert rollout.rewards.shape == (0, 4)
+
+
 def test_chunks_of_prompts_in_turn(made):
     run = made(algorithm={"prompts_per_step": 5, "group_size": 2}, training={"sample_chunk": 2})
     shown = []

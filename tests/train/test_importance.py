@@ -13,7 +13,7 @@ from runs import run_of
 
 from anygrpo.metrics.catalogue import describe
 from anygrpo.train import parallel
-from anygrpo.train.batches import minibatches, own_part, prepare, weigh
+from anygrpo.train.batches import minibatches, own_part, prepare, weigh, with_reference
 from anygrpo.train.collect import begin, whole_of
 from anygrpo.train.folder import read_rows
 from anygrpo.train.importance import corrected
@@ -87,8 +87,6 @@ def test_the_sampled_kl_is_weighted(tmp_path):
 
 
 def ready_moved(folder, shift, *flags):
-    from anygrpo.train.batches import with_reference
-
     run = run_of(folder, "--policy.arguments", "{picks = 2}", *flags)
     planned, numbers = run.enter(0)
     with torch.no_grad():
@@ -112,6 +110,21 @@ def test_a_whole_run_logs_what_it_corrected(tmp_path):
     assert rows[1]["mismatch/ratio_max"] == pytest.approx(1, abs=1e-5)
     assert all(describe(name) for name in NAMES | {"kl/rollout", "staleness"})
     assert rows[-1]["eval/reward"] > rows[0]["eval/reward"] + 0.15
+
+
+def test_a_policy_of_one_trained_tensor(tmp_path):
+    """Nothing looks for a second one: not the reference's log-probs, nor the old policy's."""
+    flags = ["--policy.arguments", "{picks = 2, bias = false}", "--algorithm.importance", "truncate"]
+    _, _, batch = ready(tmp_path / "one", torch.zeros(2), *flags)
+    run = run_of(tmp_path / "run", *flags, "--algorithm.beta", "0.1", "--training.steps", "2")
+    assert len(run.policy.parameters()) == 1
+    ref = with_reference(run.policy, batch, 16).ref
+    torch.testing.assert_close(ref, batch.old)  # the reference is the start
+    train(run)
+    run.close()
+    rows = read_rows(run.folder.metrics)[0]
+    assert len(rows) == 2
+    assert rows[1].keys() >= NAMES | {"kl/reference"}
 
 
 def two_ranks(folder):

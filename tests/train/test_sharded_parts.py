@@ -95,6 +95,12 @@ def test_gradients_of_blocks_are_summed(monkeypatch):
     assert policy.told == [None]
 
 
+def test_one_trained_tensor_is_enough(monkeypatch):
+    policy = Stack()
+    policy.net = nn.ModuleList([nn.Linear(8, 8, bias=False)])
+    assert sharding(monkeypatch, policy, fsdp()) == [(policy.net[0], ("cpu", (2,)), {}), 1.0, True]
+
+
 def test_blocks_may_compute_in_another_type(monkeypatch):
     policy = Stack()
     calls = sharding(monkeypatch, policy, fsdp(fsdp_dtype="bfloat16"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +53,20 @@ def test_sizes_follow_what_is_known():
     ).algorithm
     assert book.sizes([1, 2], a) == [4, 8]  # the first always passes
     assert book.sizes([2, 1], a) == [8, 4]
+
+
+@pytest.mark.parametrize("reward", [0.9, 0.3, 0.7])
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_rewards_that_float32_rounds_give_equal_sizes(reward, seed):
+    """Sums of their squares leave a little spread; it is not taken for something to learn."""
+    a = stage_of(
+        group_size="auto", samples_per_step=32, smallest_group=2, largest_group=16, prompts_per_step=4
+    ).algorithm
+    book, rng = PromptBook(), random.Random(seed)
+    for _ in range(40):
+        keys, n = rng.sample(range(1, 13), 4), rng.choice([2, 4, 6, 8, 12, 16])
+        book.learn(seen(keys, [[reward] * n] * 4))
+        assert book.sizes(rng.sample(range(1, 13), 4), a) == [8] * 4
 
 
 def test_the_books_state_is_plain():
