@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log
-from anygrpo.doctor.readers import console, exports, notebook, tabular, tensorboard, wandb
+from anygrpo.doctor.readers import console, exports, long, notebook, tabular, tensorboard, wandb
 from anygrpo.doctor.readers.beside import add_settings
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
@@ -27,7 +28,16 @@ def read_all(path: str | Path) -> list[Log]:
     where = Path(path)
     if where.is_file() and (found := exports.tables_of_runs(where, str(path))):
         return found
+    if where.is_dir() and not of_trainer(where):
+        found = exports.folder_of_tags(where, str(path))
+        if len(found) > 1 and any(measures(log) for log in found):
+            return found
     return [read(path)]
+
+
+def measures(log: Log) -> bool:
+    """Whether any column is one of training."""
+    return any(names_outcome(key) for row in log.rows[:50] for key in row)
 
 
 def read(path: str | Path) -> Log:
@@ -143,25 +153,34 @@ def settings_of(path: Path) -> dict[str, Any]:
         return {}
 
 
-def folder(path: Path, source: str) -> Log:
-    """A run folder, a checkpoint, a folder of checkpoints, a TensorBoard or wandb folder."""
-    if (metrics := path / "metrics.jsonl").is_file():
-        log = file(metrics, source)
-        if (path / "config.toml").is_file():
-            log.format = "run-folder"
-            log.settings |= settings_of(path / "config.toml")
-        return log
-    if (state := path / "trainer_state.json").is_file():
-        return file(state, source)
+def of_trainer(path: Path) -> list[Path]:
+    """The log that a trainer keeps in its folder: metrics.jsonl, trainer_state.json (the newest), event files."""
+    for name in ("metrics.jsonl", "trainer_state.json"):
+        if (path / name).is_file():
+            return [path / name]
     checkpoints = [(int(m[1]), p) for p in path.iterdir() if (m := CHECKPOINT.search(p.name)) and p.is_dir()]
     for _, checkpoint in sorted(checkpoints, reverse=True):
         if (state := checkpoint / "trainer_state.json").is_file():
-            return file(state, source)
-    events = sorted(path.rglob("*tfevents*"), key=lambda p: p.name)
-    if events:
-        return joined([file(p, source) for p in events], source)
-    if tags := exports.folder_of_tags(path, source):
-        return tags
+            return [state]
+    return sorted(path.rglob("*tfevents*"), key=lambda p: p.name)
+
+
+def folder(path: Path, source: str) -> Log:
+    """A run folder, a checkpoint, a folder of checkpoints, a TensorBoard or wandb folder, a folder of exports."""
+    kept = of_trainer(path)
+    if kept and "tfevents" in kept[0].name:
+        return joined([file(p, source) for p in kept], source)
+    if kept:
+        log = file(kept[0], source)
+        if kept[0].name == "metrics.jsonl" and (path / "config.toml").is_file():
+            log.format = "run-folder"
+            log.settings |= settings_of(path / "config.toml")
+        return log
+    tags = exports.folder_of_tags(path, source)
+    if any(measures(log) for log in tags):
+        if len(tags) > 1:
+            raise long.several(source, [log.source.removeprefix(f"{source}: ") for log in tags])
+        return tags[0]
     for pattern in (
         "*.wandb",
         "files/wandb-summary.json",
@@ -180,8 +199,10 @@ def folder(path: Path, source: str) -> Log:
                     log.notes += [left] if left else []
             except DataError:
                 continue
-            if log.rows:
+            if log.rows and not (tags and log.format == "exported-tags"):
                 return log
+    if len(tags) == 1:  # of names that nobody knows: --map says what they are
+        return tags[0]
     raise DataError(f"{source}: no log found in this folder", "give the file itself")
 
 

@@ -60,8 +60,13 @@ def name_in(item: Json) -> str:
 
 
 def named(item: Json) -> Row:
-    """{"name": "reward", "step": 3, "value": .4} as {"step": 3, "reward": .4}; empty for anything else."""
+    """{"name": "reward", "step": 3, "value": .4} as {"step": 3, "reward": .4}; empty for anything else.
+
+    A row of metrics may hold a name (of the run) and a value (of a critic) too: it is read whole.
+    """
     name = name_in(item)
+    if not name or any(names_outcome(key) for key in flatten(item)):
+        return {}
     value = next((x for k in VALUES if (x := number(item.get(k))) is not None), None)
     step = number(item.get("step", item.get("global_step")))
     return {"step": step, name: value} if name and value is not None and step is not None else {}

@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from anygrpo.doctor.canonical import names_outcome
+from anygrpo.doctor.canonical import concept, names_outcome
 from anygrpo.doctor.log import Log, Row, number
+from anygrpo.doctor.readers import long
 from anygrpo.doctor.readers.source import encoding_of, lines
 
 TAG = re.compile(r"^wall[ _]?time,\s*step,\s*value\s*$", re.I)
 """The head of TensorBoard's "download as CSV": one tag a file, the tag in the file's name."""
-OF_RUN = re.compile(r"^run-.*?-?tag-")
+OF_RUN = re.compile(r"^run-(?P<run>.*?)-?tag-")
 MLFLOW = re.compile(r"^-?\d+ [-+.\deEnaif]+ \d+$", re.I)
 """A line of MLflow's file store: milliseconds, value, step."""
-NAMES = {"metric", "name", "tag", "key", "variable", "series", "metricname", "metric_name"}
-VALUES = {"value", "val", "metric_value", "metricvalue"}
-STEPS = {"step", "global_step", "_step", "iteration", "iter", "epoch"}
+WANDB, SWANLAB = r"^(?P<run>.+?) - (?P<metric>.+)$", r"^(?P<metric>[^-]+)-(?P<run>.+)$"
+"""A run and a metric in a column's name."""
 MOST = 400
 """Files of one folder that are tried as metrics."""
 
@@ -59,36 +59,36 @@ def labelled(label: str, pairs: Iterable[tuple[str, str]]) -> list[Row]:
     return [{"step": step, label: value} for step, value in found if step is not None and value is not None]
 
 
-def folder_of_tags(path: Path, source: str) -> Log | None:
-    """A folder with one file a metric, joined by step; None where it is none. MLflow's names are paths in metrics/."""
-    by_step: dict[float, Row] = {}
-    tags = 0
+def folder_of_tags(path: Path, source: str) -> list[Log]:
+    """The runs of a folder with one file a metric, each joined by step; empty where it is none.
+
+    The run is in the file's name (TensorBoard), else in its folder (MLflow: RUN/metrics/NAME); files are parted by it
+    only where a metric comes twice, since writers of one run may bear names of their own.
+    """
     base = path / "metrics" if (path / "metrics").is_dir() else path
+    files: list[tuple[str, str, list[Row]]] = []
     for file in sorted(p for p in base.rglob("*") if p.is_file())[:MOST]:
-        name = file.name if file.suffix in (".csv", ".json") else str(file.relative_to(base))
-        rows = one_tag(file, name)
-        tags += bool(rows)
-        for row in rows or ():
-            by_step.setdefault(row["step"], {}).update(row)
-    if not tags:
-        return None
-    return Log(source, "exported-tags", [by_step[s] for s in sorted(by_step)], notes=[f"{tags} metrics, one file each"])
-
-
-def long_table(names: list[str], body: Iterable[list[str]]) -> list[Row] | None:
-    """Rows of a table with one number a line (step, metric, value); None where the header is another."""
-    lower = [n.strip().lower() for n in names]
-    places = [next((i for i, n in enumerate(lower) if n in kind), None) for kind in (STEPS, NAMES, VALUES)]
-    if len(names) > 6 or None in places:
-        return None
-    step, name, value = cast(list[int], places)
-    by_step: dict[float, Row] = {}
-    for cells in body:
-        if len(cells) == len(names):
-            at, x = number(cells[step]), number(cells[value])
-            if at is not None and x is not None:
-                by_step.setdefault(at, {"step": at})[cells[name].strip()] = x
-    return [by_step[s] for s in sorted(by_step)]
+        where = file.relative_to(base).as_posix()
+        name = file.name if file.suffix in (".csv", ".json") else where.rpartition("metrics/")[2]
+        if rows := one_tag(file, name):
+            of_run = OF_RUN.match(file.stem)
+            run = (of_run["run"] if of_run else "") or where.removesuffix(name).rstrip("/").removesuffix("/metrics")
+            files.append((run, next(key for key in rows[0] if key != "step"), rows))
+    twice = len({tag for _, tag, _ in files}) < len(files)
+    runs: dict[str, dict[float, Row]] = {}
+    for run, _, rows in files:
+        steps = runs.setdefault(run if twice else "", {})
+        for row in rows:
+            steps.setdefault(row["step"], {}).update(row)
+    return [
+        Log(
+            f"{source}: {run}" if len(runs) > 1 else source,
+            "exported-tags",
+            [steps[s] for s in sorted(steps)],
+            notes=[f"{sum(own == run or not twice for own, _, _ in files)} metrics, one file each"],
+        )
+        for run, steps in runs.items()
+    ]
 
 
 def runs_of(names: list[str]) -> dict[str, dict[str, str]]:
@@ -96,16 +96,24 @@ def runs_of(names: list[str]) -> dict[str, dict[str, str]]:
 
     Empty for a table of one run whose columns have no run in their names.
     """
-    for pattern in (r"^(?P<run>.+?) - (?P<metric>.+)$", r"^(?P<metric>[^-]+)-(?P<run>.+)$"):
+    for pattern in (WANDB, SWANLAB):
         found = [(n, m) for n in names if (m := re.match(pattern, n)) and not n.endswith(("__MIN", "__MAX"))]
         runs: dict[str, dict[str, str]] = {}
         for name, match in found:
             if names_outcome(match["metric"]) and not match["run"].endswith("_timestamp"):
                 runs.setdefault(match["run"], {})[name] = match["metric"]
         whole = sum(names_outcome(n) and not re.match(pattern, n) for n in names)
-        if runs and not whole and (" - " in pattern or not any(names_outcome(run) for run in runs)):
+        if runs and not whole and (pattern == WANDB or all_named_alike(runs)):
             return runs
     return {}
+
+
+def all_named_alike(runs: dict[str, dict[str, str]]) -> bool:
+    """Whether "reward-a", "reward-b" are a metric of runs, not "reward-mean", "kl-ref" with dashes of their own."""
+    if any(names_outcome(run) for run in runs) or len({frozenset(own.values()) for own in runs.values()}) > 1:
+        return False
+    whole = [found[0] for own in runs.values() for name in own if (found := concept(name))]
+    return all(name.startswith("reward/component") for name in whole)
 
 
 def tables_of_runs(path: Path, source: str) -> list[Log]:
@@ -120,11 +128,12 @@ def tables_of_runs(path: Path, source: str) -> list[Log]:
     try:
         table = csv.reader(lines(path, encoding))
         names = [cell.strip().lstrip("\ufeff") for cell in next(table, list[str]())]
-        runs = runs_of(names)
-        if len(runs) < 2 or not any(n.lower() in STEPS for n in names):
+        if (found := long.long_table(names, table)) is not None:
+            return found.logs(source) if len(found.runs) > 1 else []
+        runs, step = runs_of(names), long.place([n.lower() for n in names], long.STEPS)
+        if len(runs) < 2 or step is None:
             return []
         logs = {run: Log(f"{source}: {run}", "csv") for run in runs}
-        step = next(i for i, n in enumerate(names) if n.lower() in STEPS)
         for cells in table:
             numbers = dict(zip(names, map(number, cells)))
             for run, columns in runs.items():

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
-from anygrpo.doctor.readers import console, documents, exports, wandb
+from anygrpo.doctor.readers import console, documents, exports, long, wandb
 from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.errors import DataError
@@ -182,8 +182,8 @@ def read_csv(text: Iterable[str], source: str, head: str) -> Log:
         if len(set(names)) < len(names) - sum(bool(EXPORT.search(n)) for n in names):
             names = header
         body = [cells for _, cells in zip(range(64), table)]
-        if (found := exports.long_table(names, chain(body, table))) is not None:
-            return Log(source, "csv", found)
+        if (found := long.long_table(names, chain(body, table))) is not None:
+            return found.only(source)
         if len(runs := exports.runs_of(header)) == 1:
             names = [next(iter(runs.values())).get(name, name) for name in header]
         if turned := metrics_as_rows(names, body):
