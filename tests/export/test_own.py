@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from runs import TOYS, toml_of
 
 import anygrpo
 from anygrpo.cli.main import main
+from anygrpo.core.policy import Policy
 from anygrpo.core.tree import Shared
 from anygrpo.errors import ConfigError
 from anygrpo.export import own
+from anygrpo.export.exporting import export
 
 HEAD = f"import os, sys\nsys.path.insert(0, {str(TOYS.parent)!r})\nimport torch\nfrom toys import Bandit as Base\n"
 UNSEEDED = (
@@ -66,10 +69,53 @@ def test_what_the_weights_do_not_hold_is_refused_and_taken_away(tmp_path, capsys
 
 def test_samples_that_no_file_holds_are_said_not_to_be_compared(tmp_path, capsys):
     run = trained(tmp_path, LISTED)
+    capsys.readouterr()
     assert main(["export", str(run)]) == 0
     found = json.loads((run / "export" / "export.json").read_text())
     assert found["compared"] is False
     assert "list" in found["why"]
+    assert capsys.readouterr().out.splitlines()[-1] == f"not compared: {found['why']}"
+    assert found["why"] in (run / "export" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("broken", ["drawn", "certify"])
+def test_whatever_fails_leaves_no_export_that_was_not_tried(tmp_path, monkeypatch, broken):
+    """An error of the policy's own code, or of the machine: neither is a refusal."""
+    run = trained(tmp_path, "class Own(Base):\n    pass\n")
+
+    def fails(*given):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(own, broken, fails)
+    with pytest.raises(RuntimeError, match="no room"):
+        export(anygrpo.load(run), run / "export")
+    assert list((run / "export").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "apart"),
+    [
+        ([[50000], [7]], [[50003], [7]], 1),  # within 1e-4 of each other as real numbers
+        ([[2**53], [7]], [[2**53 + 1], [8]], 2),
+        ([[50000.0], [7.0]], [[50003.0], [7.1]], 1),
+        ([[True], [False]], [[True], [True]], 1),
+        ([[50000], [7]], [[50000.0], [7.0]], 2),
+        ([[1, 2], [3, 4]], [[1], [3]], 2),
+        ([[1.0], [float("nan")]], [[1.0], [float("nan")]], 0),
+    ],
+)
+def test_token_ids_are_compared_exactly(here, there, apart):
+    assert own._rows_apart(*(own._greedy(Fixed(x), [0, 1]) for x in (there, here)), rows=2) == apart
+
+
+class Fixed(Policy):
+    def __init__(self, samples):
+        self.made = torch.tensor(samples)
+
+    def greedy(self, prompts):
+        return SimpleNamespace(samples={"ids": self.made})
+
+    decode = evaluate = reference = sample = trainable = None
 
 
 def test_weights_of_another_shape_are_refused_by_name(tmp_path):

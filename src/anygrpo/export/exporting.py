@@ -12,7 +12,7 @@ import torch
 
 from anygrpo import __version__
 from anygrpo.core.intervals import of_prompts, t_quantile
-from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.errors import ConfigError
 from anygrpo.export import own
 from anygrpo.export.opened import Opened
 from anygrpo.export.own import RECIPE
@@ -38,27 +38,35 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
             raise ConfigError(f"policies of the {opened.family.name} family have one format", "leave --format out")
         given["format"] = form
     files: list[Path] = list(write(opened.policy, folder, **given))
+    if opened.family.export is not None:
+        return _described(opened, folder, files)
+    try:
+        files = _described(opened, folder, files)
+        return [*files, _certified(opened, folder)]
+    except BaseException:  # also what the policy's own code raises: no export stays that was not tried
+        for file in {*files, folder / "README.md", folder / RECIPE, folder / own.CERTIFICATE}:
+            file.unlink(missing_ok=True)
+        raise
+
+
+def _described(opened: Opened, folder: Path, files: list[Path]) -> list[Path]:
+    """The files with the card, and the recipe."""
     card = folder / "README.md"
     written = card.read_text(encoding="utf-8").rstrip() + "\n\n" if card.is_file() else _head(opened)
     card.write_text(written + "\n".join(_measured(opened)), encoding="utf-8")
     if opened.recipe is not None:
         (folder / RECIPE).write_text(dump_recipe(opened.recipe), encoding="utf-8")
         files.append(folder / RECIPE)
-    files = [*files, card] if card not in files else files
-    if opened.family.export is None:
-        files.append(_certified(opened, folder, files))
-    return files
+    return [*files, card] if card not in files else files
 
 
-def _certified(opened: Opened, folder: Path, files: list[Path]) -> Path:
-    """The certificate of a policy of the user's own, which is opened with the recipe beside it; the files are taken
-    away where it is refused."""
-    try:
-        own.certify(opened.policy, opened.recipe, folder)
-    except TrainingError:
-        for file in files:
-            file.unlink(missing_ok=True)
-        raise
+def _certified(opened: Opened, folder: Path) -> Path:
+    """The certificate of a policy of the user's own, which is opened with the recipe beside it; the card says where
+    nothing was compared."""
+    found = own.certify(opened.policy, opened.recipe, folder)
+    if not found["compared"]:
+        with (folder / "README.md").open("a", encoding="utf-8") as card:
+            card.write(f"\n## Not compared\n\nNothing shows that these files say what the run says: {found['why']}\n")
     return folder / own.CERTIFICATE
 
 

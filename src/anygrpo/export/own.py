@@ -32,6 +32,8 @@ RECIPE = "recipe.toml"
 PROMPTS, GROUP = 8, 2
 TOLERANCE = 1e-4
 """Largest difference of a decision's log-probability, in nats."""
+WHOLE, REAL = "greedy/whole", "greedy/real"
+"""Tables of greedy outputs: token ids and picks are compared exactly."""
 
 
 def write(policy: Policy, folder: Path) -> list[Path]:
@@ -93,8 +95,7 @@ def _compared(policy: Policy, recipe: Recipe[Any, Any] | None, folder: Path) -> 
     away = _largest((there["log_probs"] - rows.log_probs)[rows.mask])
     out = {"compared": True, "prompts": rows.prompts, "decisions": int(rows.mask.sum()), "log_probs": away}
     if rows.greedy is not None:
-        other = there.get("greedy")
-        out["other_greedy"] = rows.prompts if other is None else _rows_apart(other, rows.greedy)
+        out["other_greedy"] = _rows_apart(there, rows.greedy, rows.prompts)
     if not away <= TOLERANCE:
         _refuse(f"opened in a process of its own, the export's log-probabilities differ by {away:.3g} nats")
     if out.get("other_greedy"):
@@ -126,14 +127,15 @@ class Drawn:
     Attributes:
         form: of the samples' tree, as JSON; its tensors are numbers into `tensors`.
         log_probs, mask: [N, T].
-        greedy: [P, n] float64: all numbers of each prompt's greedy sample; None for a policy without a greedy mode.
+        greedy: all numbers of each prompt's greedy sample, `WHOLE` [P, n] int64 and `REAL` [P, m] float64; None for a
+            policy without a greedy mode.
     """
 
     form: Any
     tensors: dict[str, Tensor]
     log_probs: Tensor
     mask: Tensor
-    greedy: Tensor | None
+    greedy: dict[str, Tensor] | None
     prompts: int
 
 
@@ -153,19 +155,29 @@ def drawn(policy: Policy, prompts: list[Any]) -> Drawn:
     return Drawn(form, tensors, log_probs, mask, _greedy(policy, prompts), len(prompts))
 
 
-def _greedy(policy: Policy, prompts: list[Any]) -> Tensor | None:
+def _greedy(policy: Policy, prompts: list[Any]) -> dict[str, Tensor] | None:
     if type(policy).greedy is Policy.greedy:
         return None
     tensors: dict[str, Tensor] = {}
     _packed(policy.greedy(prompts).samples, tensors)
-    rows = [x.flatten(1).double() for x in tensors.values() if x.dim() and len(x) == len(prompts)]
-    return torch.cat(rows, 1) if rows else None
+    rows = [x.flatten(1) for x in tensors.values() if x.dim() and len(x) == len(prompts)]
+    real = [x.double() for x in rows if x.is_floating_point()]
+    whole = [x.long() for x in rows if not x.is_floating_point()]
+    return {name: torch.cat(found, 1) for name, found in ((WHOLE, whole), (REAL, real)) if found} or None
 
 
-def _rows_apart(there: Tensor, here: Tensor) -> int:
-    if there.shape != here.shape:
-        return len(here)
-    return int((~torch.isclose(there, here, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)).any(1).sum())
+def _rows_apart(there: dict[str, Tensor], here: dict[str, Tensor], rows: int) -> int:
+    """Rows that differ: whole numbers (tokens, picks) at all, real ones by more than `TOLERANCE`."""
+    apart = torch.zeros(rows, dtype=torch.bool)
+    for name in (WHOLE, REAL):
+        other, own = there.get(name), here.get(name)
+        if other is None or own is None or other.shape != own.shape:
+            apart |= other is not own
+        elif name == WHOLE:
+            apart |= (other != own).any(1)
+        else:
+            apart |= ~torch.isclose(other, own, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True).all(1)
+    return int(apart.sum())
 
 
 def _largest(difference: Tensor) -> float:
@@ -209,7 +221,7 @@ def main(job: dict[str, Any]) -> None:
     samples = tree_map(lambda x: x.to(device), _unpacked(job["form"], load_file(job["rows"])))
     made = {"log_probs": policy.evaluate(samples, slice(0, job["decisions"])).log_probs.float().cpu()}
     greedy = _greedy(policy, _prompts(recipe))
-    save_file(made if greedy is None else made | {"greedy": greedy}, job["made"])
+    save_file(made | (greedy or {}), job["made"])
 
 
 if __name__ == "__main__":
