@@ -54,6 +54,25 @@ def test_the_selection_run(top: str) -> None:
     assert starved.facts["live"] == pytest.approx(4.032)
 
 
+@pytest.mark.parametrize(("std", "size"), [(".378", 8), (".27", 15), (".6", None), (".57", 8)])
+def test_binary_rewards_alone_give_ranks_a_small_std(std: str, size: int | None) -> None:
+    """One right of 8: ranks 1 and 7 x (-1/7), std sqrt((1 + 7/49) / 8) = 1/sqrt(7) = .378, in every group."""
+    found = examine({"advantage_std": std, "normaliser": "rank", "group_size": size})
+    assert [(f.severity, f.certainty) for f in found.findings if f.rule == "rank_std"] in ([("warning", "ask")], [])
+    assert {c.answer for c in found.claims} == {"open"}
+
+
+def test_below_the_bound_with_ties_groups_are_dead_or_a_scale_acts() -> None:
+    """G = 8 and .189 = .378 / 2: half of the groups, averaged, have no spread at least."""
+    found = next(
+        f
+        for f in examine({"advantage_std": ".18898", "normaliser": "rank", "group_size": 8}).findings
+        if f.rule == "rank_std"
+    )
+    assert (found.severity, found.certainty) == ("warning", "certain")
+    assert found.facts["dead"] == pytest.approx(0.5, abs=1e-4)
+
+
 def test_plain_ranks_cannot_have_that_std() -> None:
     assert said({"advantage_std": ".0063", "normaliser": "rank", "group_size": 5})["rank_std"] == "serious"
     assert "rank_std" not in said({"advantage_std": ".7071", "normaliser": "rank", "group_size": 5})

@@ -168,9 +168,8 @@ def test_the_tables_of_notebooks_and_pages(tmp_path: Path) -> None:
         run = columns(tmp_path / name)
         assert values(run, "reward/mean") == [reward(i) for i in range(N)]
         assert values(run, "reward/std_within") == [0.0] * N
-    first = diagnose_log(read(tmp_path / "x.html")).first
-    assert first is not None
-    assert (first.rule, first.certainty) == ("constant_reward", "certain")  # no spread at all, no group counted
+    # The reward rises and no group was counted: a std of 0 is that of one sample a row.
+    assert "constant_reward" not in {f.rule for f in diagnose_log(read(tmp_path / "x.html")).findings}
 
 
 def test_unknown_names_are_no_proof_of_another_kind_of_training(tmp_path: Path) -> None:

@@ -54,6 +54,36 @@ def test_log_ratios_of_a_policy_that_clips_at_less_are_in_its_own_unit(value: fl
         assert found.facts["unit"] == pytest.approx(0.125, rel=0.1)
 
 
+def found_of(rule: str, data: list[dict[str, float]], **config: Any) -> tuple[str, str] | None:
+    found = next((f for f in diagnose(data, config, format="jsonl").findings if f.rule == rule), None)
+    return found and (found.severity, found.certainty)
+
+
+def test_no_spread_is_certain_only_where_groups_were_counted() -> None:
+    """One sample a row has a std of 0 as well; where the reward rises something was learnt from."""
+    from anygrpo.doctor.synthetic import wiggle
+
+    bare = [{k: v for k, v in row.items() if k != "frac_reward_zero_std"} for row in dull(reward_std=0.0)]
+    rising = [{k: v for k, v in row.items() if k != "frac_reward_zero_std"} for row in healthy(reward_std=0.0)]
+    counted = dull(reward=wiggle(0.5, 0.1), reward_std=0.0, frac_reward_zero_std=1.0)
+    assert found_of("constant_reward", bare) == ("serious", "likely")
+    assert found_of("constant_reward", bare, group_size=1) is None
+    assert found_of("constant_reward", counted) == ("serious", "certain")
+    assert found_of("constant_reward", counted, normaliser="running") == ("serious", "likely")
+    assert {f.rule for f in diagnose(rising, format="jsonl").findings if f.severity == "serious"} == set()
+
+
+def test_no_baseline_is_certain_only_with_both_extremes() -> None:
+    full = FIRES["group_of_one"][0]
+    mean = [{k: v for k, v in row.items() if not k.endswith(("/max", "/min"))} for row in full]
+    upper = [{k: v for k, v in row.items() if not k.endswith("/min")} for row in full]
+    assert found_of("group_of_one", full) == ("serious", "certain")
+    assert found_of("group_of_one", mean) == ("serious", "likely")
+    assert found_of("group_of_one", upper) == ("serious", "likely")
+    changes = [f.changes for f in diagnose(full, {"group_size": 8}).findings if f.rule == "group_of_one"]
+    assert changes == [()]
+
+
 def test_every_rule_has_both_cases() -> None:
     assert set(FIRES) == set(SILENT) == set(RULES) - ELSEWHERE
 

@@ -81,16 +81,28 @@ def group_from_maximum(a: Autopsy, top: Measured) -> None:
         a.say("group_size_bound", "info", "maximum", top=top.value, group=fits[0])
 
 
+def std_of_ranks(a: Autopsy, spread: Measured, group: Measured | None) -> None:
+    """Ranks without ties have sqrt((n + 1) / (3 (n - 1))), with ties averaged at least 1 / sqrt(n - 1): one sample
+    against n - 1 equal ones. A share d of dead groups leaves at most 1 - d of it (averaged; sqrt(1 - d) pooled, the
+    larger, so std / tied of the groups live at most)."""
+    n = group.value if group and group.value > 1 else None
+    least = math.sqrt((n + 1) / (3 * (n - 1))) if n else 1 / math.sqrt(3)
+    tied = 1 / math.sqrt(n - 1) if n else 0.0
+    if spread.high < 0.98 * tied:
+        dead = 1 - spread.high / tied
+        weight = "serious" if dead >= 0.9 else "warning"
+        a.say("rank_std", weight, "autopsy", std=spread.value, least=tied, n=int(n or 0), dead=dead)
+    elif spread.high < 0.98 * least:
+        a.say("rank_std", "warning", "ask", "ask", highest=spread.value, least=least)
+
+
 def stated_normaliser(a: Autopsy) -> None:
     """Whether the stated normaliser can give the stated std at all."""
     spread, group = a.given.get("advantage_std"), a.given.get("group_size")
     if spread is None:
         return
     if a.normaliser == "rank":
-        n = group.value if group and group.value > 1 else None
-        least = math.sqrt((n + 1) / (3 * (n - 1))) if n else 1 / math.sqrt(3)
-        if spread.high < 0.98 * least:
-            a.say("rank_std", "serious", "autopsy", std=spread.value, least=least, n=int(n) if n else "≥ 2")
+        std_of_ranks(a, spread, group)
     elif a.normaliser == "zscore" and spread.high < 0.5:
         floor = a.given.get("std_floor")
         if floor is not None and floor.value > 0:

@@ -143,14 +143,20 @@ def rank_of_std(a: Autopsy) -> Claim | None:
     spread = a.given.get("advantage_std")
     if a.normaliser != "rank" or spread is None:
         return None
-    least = 1 / math.sqrt(3)
-    possible = spread.high >= least
+    size = a.given.get("group_size")
+    least, said = 1 / math.sqrt(3), f"{spread.value:g}"
+    en = f"ranks in [-1, 1] without ties have std >= {least:.3f} in a live group"
+    zh = f"[-1, 1] 上没有并列的名次在有效组内标准差 ≥ {least:.3f}"
+    if size is not None and size.value > 1:
+        tied = 1 / math.sqrt(size.value - 1)
+        en += f", with ties >= 1/sqrt(n-1) = {tied:.3f}"
+        zh += f"，有并列时 ≥ 1/sqrt(n-1) = {tied:.3f}"
     return Claim(
         "rank-normalised advantages / 排名归一化优势",
-        "open" if possible else "fails",
+        "open",
         Text(
-            f"ranks in [-1, 1] have std >= {least:.3f} in a live group; {spread.value:g} was logged",
-            f"[-1, 1] 上的名次在有效组内标准差 ≥ {least:.3f}；记录的是 {spread.value:g}",
+            f"{en}; {said} was logged: below that, groups without spread or a later scale; their share was not given",
+            f"{zh}；记录的是 {said}：更小就需要没有差异的组或之后的缩放，而没有给出这些组的比例",
         ),
     )
 

@@ -128,14 +128,21 @@ def loss_is_zero(a: Autopsy, said: str) -> Claim | None:
     if spread is not None and spread.value <= 1e-9:
         none = Text("no reward varies, so no advantage and no gradient", "奖励没有差异，优势为 0，没有梯度")
         return claim(said, "holds", none)
+    grad = a.given.get("grad_norm")
+    if grad is not None and grad.value <= 1e-9:
+        return claim(said, "holds", Text("the gradient norm is 0: no update at all", "梯度范数为 0：没有任何更新"))
+    en = "on policy the loss is -mean(advantage) = 0 by construction, whatever its gradient"
+    zh = "同策略时损失等于负的平均优势，必然约为 0，与梯度无关"
+    if grad is None:
+        return claim(
+            said,
+            "open",
+            Text(f"{en}: the gradient norm was not given, and it decides", f"{zh}；没有给出梯度范数，由它决定"),
+        )
     return claim(
         said,
         "fails",
-        Text(
-            "on policy the loss is -mean(advantage) = 0 by construction; its gradient is not. Look at the "
-            "gradient norm",
-            "同策略时损失等于负的平均优势，必然约为 0，而梯度不为 0；要看梯度范数",
-        ),
+        Text(f"{en}; the gradient norm is {grad.value:g}, not 0", f"{zh}；梯度范数是 {grad.value:g}，不为 0"),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import NOTHING_FLOWS
 from anygrpo.doctor.evidence.groups import near_ceiling
-from anygrpo.doctor.findings import Change
+from anygrpo.doctor.evidence.progress import Progress
+from anygrpo.doctor.findings import Certainty, Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
@@ -23,6 +26,13 @@ WORDS = {
         " With no difference inside a group every advantage is 0, and so is the policy's gradient.",
         "{count} 行里每一组的奖励都没有差异：标准差为 0，零方差组的比例为 1。组内没有差异，优势全为 0，策略的"
         "梯度也为 0。",
+    ),
+    "evidence:uncounted": Text(
+        "The reward's std is 0 in all {count} rows and its mean did not rise. Taken within groups, that is no spread in"
+        " any group and no advantage; a std over one sample a row would be 0 as well, and the share of groups without"
+        " spread was not logged.",
+        "{count} 行里奖励的标准差全为 0，均值也没有上升。若是组内的标准差，则任何组都没有差异，优势全为 0；若每行"
+        "只有一个样本，标准差也会是 0，而零方差组的比例没有记录。",
     ),
     "evidence:all": Text("The reward is {value} in all {count} rows.", "奖励在全部 {count} 行里都是 {value}。"),
     "evidence:gates": Text(
@@ -55,6 +65,9 @@ WORDS = {
     "unlike": Text("mastered groups, where prompts do not differ either", "已掌握的组：那时提示之间也没有差别"),
 }
 
+OTHER_BASELINES = re.compile(r"overall|running|history|batch|ema|gae|reinforce|remax", re.I)
+"""Estimators whose baseline reaches beyond the group."""
+
 
 @rule(
     stage="groups",
@@ -69,9 +82,12 @@ def constant_reward(run: Columns) -> Result:
     """Samples of one prompt all score alike though prompts do not: the sample is not what is being scored."""
     reward, within, dead = run.get("reward/mean"), run.get("reward/std_within"), run.get("groups/dead")
     assert reward
-    counted = dead is None or all(x >= 1 for x in dead.values)
-    if within and counted and within.high <= 1e-9 and not near_ceiling(run):
-        return proved(run, reward, within)
+    if within and within.high <= 1e-9 and not near_ceiling(run):
+        if dead is not None and all(x >= 1 for x in dead.values):
+            return proved(run, reward, within, "likely" if other_baseline(run) else "certain")
+        if dead is None:  # a std over one sample a row is 0 too, and where the reward rises groups had some spread
+            alone = run.settings.get("group_size") == 1 or Progress(reward).rose
+            return None if alone else proved(run, reward, within, "likely", "uncounted")
     if len(reward) < 4:
         return None
     if reward.constant and not (dead and dead.mean < 0.9) and not (within and within.high > 1e-6):
@@ -107,15 +123,26 @@ def between_spread(run: Columns) -> float:
     return reward.noise if reward and len(reward) >= 8 else 0.0
 
 
-def proved(run: Columns, reward: Series, within: Series) -> Result:
-    """Every group counted, none with any spread: no advantage, whatever the reason. One row is enough to say so."""
+def other_baseline(run: Columns) -> bool:
+    """Whether groups without spread may have advantages: a baseline beyond the group, or a spread that was logged."""
+    spread = run.get("advantage/std")
+    return (
+        bool(spread and spread.high > 1e-6)
+        or OTHER_BASELINES.search(str(run.settings.get("normaliser", ""))) is not None
+    )
+
+
+def proved(
+    run: Columns, reward: Series, within: Series, certainty: Certainty = "certain", variant: str = "counted"
+) -> Result:
+    """No group with any spread: no advantage, whatever the reason. Counted, one row is enough to say so."""
     gates = run.get("restoration/gate_edge_share") is not None
     return finding(
         "constant_reward",
         "serious",
         within.rows,
-        variant="gates" if gates else "counted",
-        certainty="certain",
+        variant="gates" if gates else variant,
+        certainty=certainty,
         value=reward.mean,
         count=len(within),
         within=within.mean,

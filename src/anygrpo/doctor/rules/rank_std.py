@@ -15,13 +15,16 @@ WORDS = {
         "Rank-normalised advantages have std sqrt((n+1)/(3(n-1))) >= {least}; the largest logged is {highest}.",
         "名次归一化的优势标准差为 sqrt((n+1)/(3(n-1))) >= {least}；日志里最大的是 {highest}。",
     ),
+    "title:autopsy": Text(
+        "So small a std of rank advantages needs dead groups or a later scale",
+        "这么小的标准差，排名归一化优势必有无效组或之后的缩放",
+    ),
     "evidence:autopsy": Text(
-        "Plain rank advantages (group size {n}) have std sqrt((n+1)/(3(n-1))) >= {least} in every group; {std}"
-        " cannot come from them. Ties averaged in dead groups, a later scale, another axis or a floor must act:"
-        " look there before tuning anything.",
-        "单纯排名归一化优势（组大小 {n}）在每个组里标准差都是 sqrt((n+1)/(3(n-1))) >= {least}；{std} 不可"
-        "能由它得来。"
-        "必有无效组里的并列取平均、之后的缩放、另一个轴或下限在起作用：先查这些，再谈调参。",
+        "Ranks in groups of {n}, ties averaged, have std >= 1/sqrt(n-1) = {least} in every group with any spread; {std}"
+        " was logged. Then at least {dead:%} of the groups have no spread, or a later scale, another axis or a floor"
+        " acts: look there before tuning anything.",
+        "每组 {n} 个样本、并列取平均时，有差异的组里名次的标准差 >= 1/sqrt(n-1) = {least}；记录的是 {std}。因此至少"
+        " {dead:%} 的组没有差异，或有之后的缩放、另一个轴或下限在起作用：先查这些，再谈调参。",
     ),
     "title:ask": Text(
         "Rank advantages with so small a std need ties or dead groups", "这么小的标准差，排名归一化优势需要并列或无效组"
