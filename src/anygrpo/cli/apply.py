@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from anygrpo.cli.opening import add_checkpoint, add_trust
 from anygrpo.errors import plain
 from anygrpo.spoken import say
 
@@ -31,9 +32,7 @@ def add_parser(commands: Any) -> None:
         required=True,
         help=say("a file (.jsonl) or a folder, as the family writes", "文件（.jsonl）或文件夹，视策略所属的族而定"),
     )
-    parser.add_argument(
-        "--checkpoint", default="best", help=say("of a run: best, last, or a step", "对运行文件夹：best、last 或某一步")
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "--seed",
         type=int,
@@ -67,17 +66,12 @@ def add_parser(commands: Any) -> None:
         "--embedding",
         help=say("of a selector's texts: minilm, or as in training", "选择器的文本：minilm，或与训练时相同"),
     )
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help=say("run Python code that lies in an export's folder", "运行导出文件夹中的 Python 代码"),
-    )
+    add_trust(parser)
     parser.add_argument(
         "--like",
         metavar="RECIPE",
         help=say("use an export or a base model as this recipe says", "按此配方使用导出或基座模型"),
     )
-    parser.add_argument("--device", help=say("default as in the recipe", "默认与配方相同"))
     parser.add_argument("--quiet", action="store_true", help=say("no progress", "不显示进度"))
     parser.add_argument("--json", action="store_true", help=say("print the rows", "打印各行"))
 

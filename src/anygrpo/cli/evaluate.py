@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from anygrpo.cli.opening import add_checkpoint, add_trust
 from anygrpo.scratch import Scratch
 from anygrpo.spoken import say
 
@@ -52,21 +53,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--k", type=int, help=say("pass@k of the samples; default 1 and all of them", "样本的 pass@k；默认 1 和全部")
     )
-    parser.add_argument(
-        "--checkpoint", default="best", help=say("of a run: best, last, or a step", "对运行文件夹：best、last 或某一步")
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
         help=say("keep a row a prompt here, a file for each RUN", "在此保存每个提示一行，每个 RUN 一个文件"),
     )
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help=say("run Python code that lies in an export's folder", "运行导出文件夹中的 Python 代码"),
-    )
-    parser.add_argument("--device", help=say("default as in the recipe", "默认与配方相同"))
+    add_trust(parser)
     parser.add_argument("--json", action="store_true")
 
 

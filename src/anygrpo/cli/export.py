@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from anygrpo.cli.opening import add_checkpoint
 from anygrpo.spoken import say
 
 
@@ -21,11 +22,7 @@ def add_parser(commands: Any) -> None:
         ),
     )
     parser.add_argument("run", help=say("a run folder, or a checkpoint's folder", "运行文件夹，或检查点文件夹"))
-    parser.add_argument(
-        "--checkpoint",
-        default="best",
-        help=say("best, last, or a step; default best", "best、last 或某一步；默认 best"),
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "--to",
         type=Path,
@@ -37,12 +34,6 @@ def add_parser(commands: Any) -> None:
         help=say(
             "the family's word for a format (language: peft, merged, full)",
             "策略所属的族对格式的称呼（语言：peft、merged、full）",
-        ),
-    )
-    parser.add_argument(
-        "--device",
-        help=say(
-            "where the policy computes meanwhile; default as in the recipe", "期间策略在哪个设备上计算；默认与配方相同"
         ),
     )
     parser.add_argument("--json", action="store_true")

@@ -217,19 +217,24 @@ def _run(argv: Sequence[str] | None) -> int:
     except Exception as error:
         if debug:
             raise
-        missing = not_installed(error) if isinstance(error, ImportError) else None
-        if missing is not None:
-            print(f"anygrpo: {missing}", file=sys.stderr)
-            return missing.exit_code
-        if (where := users_place(error)) is not None:
-            what, cure = where, say("mend it there", "请在那里修正")
-        else:
-            what, cure = say("internal error", "内部错误"), say("run again with --debug", "请加 --debug 再运行一次")
-        print(f"anygrpo: {what}: {type(error).__name__}: {error}\n  -> {cure}", file=sys.stderr)
-        return ConfigError.exit_code if where is not None else 1
+        return _unexpected(error)
     finally:  # of a Python program that calls this
         os.environ.pop(VARIABLE, None)
         os.environ.update({} if before is None else {VARIABLE: before})
+
+
+def _unexpected(error: Exception) -> int:
+    """Say what is not one of our errors: a package that is not installed, a fault in the user's code, or in ours."""
+    missing = not_installed(error) if isinstance(error, ImportError) else None
+    if missing is not None:
+        print(f"anygrpo: {missing}", file=sys.stderr)
+        return missing.exit_code
+    if (where := users_place(error)) is not None:
+        what, cure = where, say("mend it there", "请在那里修正")
+    else:
+        what, cure = say("internal error", "内部错误"), say("run again with --debug", "请加 --debug 再运行一次")
+    print(f"anygrpo: {what}: {type(error).__name__}: {error}\n  -> {cure}", file=sys.stderr)
+    return ConfigError.exit_code if where is not None else 1
 
 
 if __name__ == "__main__":

@@ -70,6 +70,16 @@ def _number(value: Any) -> bool:
 
 
 def _loss(book: Ledger) -> None:
+    _advantage(book)
+    _objective(book)
+    _reduction(book)
+    _kl(book)
+    book.put("algorithm.entropy_coef", float(book.get(A + "entropy_coeff") or 0.0), A + "entropy_coeff")
+    _groups(book)
+    _correction(book)
+
+
+def _advantage(book: Ledger) -> None:
     name = str(book.get("algorithm.adv_estimator"))
     advantage = ESTIMATORS.get(name)
     alone = int(book.get(R + "n")) == 1
@@ -87,6 +97,9 @@ def _loss(book: Ledger) -> None:
     book.put("algorithm.advantage", advantage, "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo")
     if advantage in ("zscore", "best_gap"):
         book.put("algorithm.epsilon", 1e-6, "algorithm.adv_estimator")
+
+
+def _objective(book: Ledger) -> None:
     mode = str(book.get(A + "policy_loss.loss_mode"))
     objective = {"vanilla": "ppo", "gspo": "gspo", "sapo": "sapo", "cispo": "cispo", "gpg": "reinforce"}.get(mode)
     if objective is None:
@@ -104,9 +117,10 @@ def _loss(book: Ledger) -> None:
     if objective == "sapo":
         book.put("algorithm.tau_positive", float(book.get(A + "tau_pos")), A + "tau_pos")
         book.put("algorithm.tau_negative", float(book.get(A + "tau_neg")), A + "tau_neg")
-    _reduction(book)
-    _kl(book)
-    book.put("algorithm.entropy_coef", float(book.get(A + "entropy_coeff") or 0.0), A + "entropy_coeff")
+
+
+def _groups(book: Ledger) -> None:
+    """Overlong answers, and groups drawn again."""
     if book.get(OVERLONG + "enable"):
         book.put("algorithm.overlong_buffer", int(book.get(OVERLONG + "len") or 0), OVERLONG + "len")
         if float(book.get(OVERLONG + "penalty_factor") or 1.0) != 1.0:
@@ -116,6 +130,9 @@ def _loss(book: Ledger) -> None:
         draws = int(book.get("algorithm.filter_groups.max_num_gen_batches") or 10)
         book.put("algorithm.refill", max(draws - 1, 1), "algorithm.filter_groups.enable")
     book.needless("groups are compared by their reward", "algorithm.filter_groups.")
+
+
+def _correction(book: Ledger) -> None:
     correct = book.get("algorithm.rollout_correction.rollout_is")
     if correct in ("token", "sequence"):
         book.put("algorithm.importance", "truncate", "algorithm.rollout_correction.rollout_is")
