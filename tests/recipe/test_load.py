@@ -194,3 +194,10 @@ def test_numbers_that_nothing_can_be_done_with_are_refused_in_one_sentence(flags
 )
 def test_numbers_that_can_be_meant_are_taken(flags):
     parsed(*flags)
+
+
+def test_a_history_holds_more_than_a_group():
+    with pytest.raises(ConfigError, match="history_size = 16 holds no past beside groups of 32"):
+        parse_recipe(table(algorithm={"advantage": "history", "group_size": 32}))
+    parse_recipe(table(algorithm={"advantage": "history", "group_size": 32, "history_size": 128}))
+    parse_recipe(table(algorithm={"advantage": "zscore", "group_size": 32}))

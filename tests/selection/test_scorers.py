@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.scorer_settings import ModelScorerConfig, PythonScorerConfig
 from anygrpo.selection.scorers.build import build
+from anygrpo.selection.scorers.python import FromPython
 from anygrpo.selection.scorers.scorer import Kept, Shown, parts_of
 from anygrpo.selection.scorers.template import Template, compared, plain, truths
 
@@ -68,12 +70,26 @@ def test_a_budget_ends_with_a_reason_and_counts_new_calls_alone(tmp_path):
         ({"correct": 0, "gt_prob": 0.25}, {"correct": 0.0, "gt_prob": 0.25}),
         (None, "the judge returned None"),
         (float("nan"), "the judge returned nan"),
+        ({"score": np.float32(0.5)}, {"score": 0.5}),
+        ({"score": float("nan")}, "the judge returned {'score': nan}"),
+        ({"score": "good"}, "the judge returned {'score': 'good'}, and numbers by name are wanted"),
         ("good", "the judge returned 'good', and a number is wanted"),
         ({}, "the judge returned {}, and numbers by name are wanted"),
     ],
 )
 def test_what_a_judge_may_return(value, parts):
     assert parts_of(value) == parts
+
+
+def test_what_is_asked_again_of_a_judge_that_worked_does_not_end_the_run(tmp_path):
+    file = tmp_path / "judge.py"
+    file.write_text("def judge(query, demonstrations):\n    return 1.0 if len(demonstrations) == 1 else 1 / 0\n")
+    config = PythonScorerConfig(kind="python", function=f"{file}:judge")
+    asked = [shown(ROWS[0]), shown(*ROWS), shown(*reversed(ROWS))]
+    first = Kept(FromPython(config), tmp_path / "j.sqlite").judge(asked)
+    again = Kept(FromPython(config), tmp_path / "j.sqlite").judge(asked)  # the two that failed alone are asked
+    assert first == again
+    assert [isinstance(one, dict) for one in again] == [True, False, False]
 
 
 # --- a function of one's own ---------------------------------------------------------------------------------

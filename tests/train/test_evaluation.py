@@ -275,11 +275,19 @@ def test_seeds_of_held_out_chunks_are_fixed():
 
 
 def test_the_metric_that_decides_has_to_be_measured():
-    check_metric({"eval/reward": 1.0, "eval/own": 2.0, "eval/invalid": 0.0}, "eval/own")
-    check_metric({"eval/own": 2.0}, "eval/other")  # nothing was scored: nothing is said
-    check_metric({"eval/reward": 0.0, "eval/invalid": 1.0}, "eval/other")
+    by = lambda metric, **more: EvaluationConfig(metric=metric, **more)  # noqa: E731
+    check_metric({"eval/reward": 1.0, "eval/own": 2.0, "eval/invalid": 0.0}, by("eval/own"))
+    check_metric({"eval/own": 2.0}, by("eval/other"))  # nothing was scored: nothing is said
+    check_metric({"eval/reward": 0.0, "eval/invalid": 1.0}, by("eval/other"))
     with pytest.raises(ConfigError, match="'eval/oth' is not measured"):
-        check_metric({"eval/reward": 1.0, "eval/other": 1.0, "eval/invalid": 0.9}, "eval/oth")
+        check_metric({"eval/reward": 1.0, "eval/other": 1.0, "eval/invalid": 0.9}, by("eval/oth"))
+
+
+def test_a_pass_at_k_lost_by_the_machine_is_no_metric_that_the_task_lacks():
+    row = {"eval/reward": 1.0, "eval/invalid": 0.0}
+    check_metric(row, EvaluationConfig(metric="eval/pass_at_4", pass_k=4))
+    with pytest.raises(ConfigError, match="pass_at_4"):
+        check_metric(row, EvaluationConfig(metric="eval/pass_at_4", pass_k=8))
 
 
 def test_outputs_come_to_the_host_whatever_they_are():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from runs import table, toml_of
@@ -66,6 +67,21 @@ def test_a_trial_takes_the_first_steps_and_the_last_and_leaves_nothing(tmp_path,
     assert 0.1 < found.memory_gb < 4
     assert found.start > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoints_that_the_loop_writes_are_no_part_of_a_step(monkeypatch):
+    """Steps of 1 s that end at 11, 12 and 13.5 s: the second is a new best, and .5 s went into its checkpoint."""
+    clock = [10.0]
+    stage, of = SimpleNamespace(end=100), lambda step: 0
+    run = SimpleNamespace(stages=[stage], stage_index=of, measuring=of, best_step=-1, step=0)
+    monkeypatch.setattr(trial, "_planned", lambda run, planned: StageTrial(100, 4, 0, 0))
+    monkeypatch.setattr(trial, "_seconds_of_a_checkpoint", lambda run: 0.5)
+    monkeypatch.setattr(trial, "time", SimpleNamespace(time=lambda: clock[0]))
+    taker = trial._Taker(run, 3)
+    for step, (now, best) in enumerate([(11.0, -1), (12.0, 1), (13.5, 1)]):
+        clock[0], run.best_step = now, best
+        taker({"step": step, "time/step": 1.0}, run)
+    assert taker.stages[0].seconds == [1.0, 1.0, 1.0]
 
 
 def test_a_trial_that_fails_says_why(tmp_path):

@@ -92,7 +92,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
-    lines = [row["source"], f"  reward {_interval(row['reward'])} over {row['numbers']['eval/prompts']:.0f} prompts"]
+    judged, prompts = row["judged"], round(row["numbers"]["eval/prompts"])
+    over = f"{judged} prompts" if judged == prompts else f"{judged} of {prompts} prompts, the others unscored"
+    lines = [row["source"], f"  reward {_interval(row['reward'])} over {over}"]
     hidden = ("eval/prompts", "eval/reward", "eval/reward_se")
     lines += [f"  {name[5:]} {value:.4g}" for name, value in row["numbers"].items() if name not in hidden]
     for name, value in row.get("samples", {}).items():

@@ -41,12 +41,15 @@ class Reward:
             TrainingError: it raised on every output of its first call.
         """
         found = self._outcomes(columns, count)
-        self.first.see(found)
+        if self.weight:  # one that is only watched stops nothing
+            self.first.see(found)
         return found
 
     def _outcomes(self, columns: dict[str, list[Any]], count: int) -> list[Outcome]:
         try:
-            return self._checked(self.function(columns), count)
+            found = self._checked(self.function(columns), count)
+            if count == 1 or not all(isinstance(one, Unfit) for one in found):
+                return found
         except AnygrpoError:
             raise
         except Exception as error:
@@ -60,8 +63,7 @@ class Reward:
         if isinstance(values, Tensor):
             values = values.detach().flatten().tolist()
         elif isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
-            shown = repr(values)[:60]
-            raise ConfigError(f"the reward {self.name!r} returned {shown}", "one number (or None) an output")
+            return [Unfit(f"it returned {repr(values)[:60]}")] * count
         values = list(values)
         if len(values) != count:
             raise ConfigError(

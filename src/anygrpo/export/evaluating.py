@@ -21,6 +21,8 @@ from anygrpo.recipe.training import EvaluationConfig
 from anygrpo.train.evaluation import HELD_OUT, counted, evaluate, faults_of, scored, step_seed, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 
+SEE_TO = "see to the judge or the tool; what an offline file does not hold is unknown: `anygrpo select evaluate`"
+
 
 def recipe_of(runs: list[str], named: str | None) -> Recipe[Any, Any] | None:
     """The recipe whose task is measured and whose settings exports and base models are used with: the one named, else
@@ -87,8 +89,9 @@ def measured(
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     rewards = torch.tensor([row["reward"] for row in rows if not row.get("fault")], dtype=torch.float64)
     if not len(rewards):
-        raise DataError("no answer could be scored, through no fault of the answers", "see to the judge or the tool")
-    out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "reward": asdict(of_prompts(rewards))}
+        raise DataError("no answer could be scored, through no fault of the answers", SEE_TO)
+    reward = asdict(of_prompts(rewards))
+    out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "judged": len(rewards), "reward": reward}
     if samples > 1:
         out["samples"] = _sampled(opened, task, config, samples, k)
     return out
@@ -110,7 +113,7 @@ def _sampled(opened: Opened, task: Task, config: EvaluationConfig, samples: int,
     table = counted(Scores(rewards, valid=valid), task)
     some = judged.any(1)  # a prompt whose every sample failed through no fault of its own is left out
     if not bool(some.any()):
-        raise DataError("no sample could be scored, through no fault of the answers", "see to the judge or the tool")
+        raise DataError("no sample could be scored, through no fault of the answers", SEE_TO)
     mean = (table * judged).sum(1)[some] / judged.sum(1)[some]
     out: dict[str, Any] = {
         "n": samples,

@@ -250,8 +250,9 @@ METRICS: tuple[Metric, ...] = (
         "groups/own_past",
         "1",
         Text(
-            "Share of groups compared with their prompt's own past (advantage = history); the others with the batch.",
-            "以提示自身历史为基准的组的比例（advantage = history）；其余以整个批次为基准。",
+            "Share of groups compared with their prompt's own last rewards, this step's among them (advantage ="
+            " history); the others with the batch.",
+            "以提示自身最近的奖励（含本步）为基准的组的比例（advantage = history）；其余以整个批次为基准。",
         ),
         "groups whose prompt has history_least rewards / P",
         Text("1 once each prompt has come back", "每个提示重现后为 1"),

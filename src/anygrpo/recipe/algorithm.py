@@ -163,6 +163,11 @@ linearly to -1 (0: off)."
             raise ValueError(
                 f"history_least = {self.history_least} rewards are never kept: history_size is {self.history_size}"
             )
+        most = self.largest_group if self.group_size == "auto" else self.group_size
+        if self.advantage == "history" and self.history_size <= most:
+            raise ValueError(
+                f"history_size = {self.history_size} holds no past beside groups of {most}: set it to {4 * most}, say"
+            )
         return self
 
     @model_validator(mode="after")

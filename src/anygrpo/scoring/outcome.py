@@ -62,8 +62,8 @@ class FirstCall:
             ConfigError: on all of them it returned what is of another kind.
         """
         failed = [one for one in outcomes if isinstance(one, Raised | Unfit)]
-        self.worked = self.worked or len(failed) < len(outcomes)
-        if self.worked or len(failed) < 2:
+        self.worked = self.worked or any(one == "" or not isinstance(one, str) for one in outcomes)
+        if self.worked or len(failed) < max(2, len(outcomes)):  # what failed elsewhere says nothing of the function
             return
         count, raised = len(failed), next((one for one in failed if isinstance(one, Raised)), None)
         if raised is not None:

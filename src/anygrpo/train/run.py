@@ -231,9 +231,9 @@ class Run:
         value = row.get(settings.metric)
         if value is None:
             if task is self.stages[-1].task:  # earlier stages may have tasks that do not measure it
-                check_metric(row, settings.metric)
+                check_metric(row, settings)
             return row
-        if row.get("eval/faults", 0.0) > MOST_FAULTS:
+        if "eval/decides" not in row and row.get("eval/faults", 0.0) > MOST_FAULTS:
             self.folder.log(
                 f"step {step}: {row['eval/faults']:.1%} of the held-out answers went unscored; none is called best"
             )
@@ -262,7 +262,7 @@ class Run:
             task, config = self.stages[-1].task, self.recipe.evaluation
             with whole_weights(self.policy):
                 row = evaluate(self.policy, task, config, self.seed(0, salt=HELD_OUT), self._results(0))
-            check_metric(row, config.metric)
+            check_metric(row, config)
             if row:
                 self.emit({"step": -1, "stage": "start", **row})
 

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 from anygrpo.errors import AnygrpoError, ConfigError, DataError, TrainingError
 from anygrpo.recipe.load import dump_recipe, load_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.scratch import Scratch
 from anygrpo.spoken import say
 
 LEAST_SECONDS = 10.0
@@ -83,8 +83,7 @@ def measured(recipe: Recipe, steps: int) -> Trial:
     Raises:
         AnygrpoError: the run cannot start, or fails in its first steps: its own error.
     """
-    with tempfile.TemporaryDirectory(prefix="anygrpo-trial-") as folder:
-        here = Path(folder)
+    with Scratch("trial") as here:
         table = recipe.model_copy(update={"folder": str(here / "run")})
         (here / "recipe.toml").write_text(dump_recipe(table), encoding="utf-8")
         words = [sys.executable, "-m", "anygrpo.watch.trial", str(here), str(steps), repr(time.time())]
@@ -119,6 +118,7 @@ class _Taker:
         self.began = self.last = time.time()
         self.start = self.checkpoint = 0.0
         self.evaluations: list[float] = []
+        self.new_best = False
         self.stages = [_planned(run, planned) for planned in run.stages]
 
     def __call__(self, row: dict[str, Any], run: Any) -> None:
@@ -129,7 +129,9 @@ class _Taker:
         planned, stage = run.stages[index], self.stages[index]
         evaluated = row.get("time/evaluate", 0.0)
         first = not any(s.seconds for s in self.stages)
-        seconds = row["time/step"] - evaluated if first else now - self.last - evaluated
+        saved = self.checkpoint if self.new_best else 0.0  # of the step before, after its row
+        self.new_best = run.best_step == step
+        seconds = row["time/step"] - evaluated if first else max(now - self.last - evaluated - saved, 0.0)
         if first:
             self.start = now - row["time/step"]
         stage.seconds.append(seconds)
@@ -182,9 +184,8 @@ def _take(folder: Path, steps: int, launched: float) -> Trial:
     from anygrpo.watch.session import go
 
     recipe = load_recipe(folder / "recipe.toml")
-    alone: dict[str, Any] = {
-        "training": recipe.training.model_copy(update={"sinks": ()})
-    }  # a tracker shows runs, not trials
+    # A tracker shows runs, not trials; the cost of a checkpoint is measured by itself.
+    alone: dict[str, Any] = {"training": recipe.training.model_copy(update={"sinks": (), "checkpoint_every": 10**9})}
     if recipe.doctor.mode == "act":
         alone["doctor"] = recipe.doctor.model_copy(update={"mode": "watch"})  # it would steer what is measured
     run = new_run(recipe.model_copy(update=alone))

@@ -49,7 +49,7 @@ mode = "off"
     [
         ("[image.brightness for image in images]", 4, ["raised on all of the first", 'r.py", line 2, in bright']),
         ("['good' for _ in images]", 2, ["the reward 'bright'", "it returned 'good'", "one number"]),
-        ("0.5", 2, ["the reward 'bright' returned 0.5", "one number"]),
+        ("0.5", 2, ["the reward 'bright'", "it returned 0.5", "one number"]),
         ("[1.0]", 2, ["the reward 'bright' returned 1 numbers"]),
     ],
 )

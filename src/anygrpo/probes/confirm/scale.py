@@ -29,9 +29,12 @@ def one_batch(ground: Ground, rule: str, finding: Finding | None) -> Trial:
 def _scale(subject: Subject) -> Trial:
     """With every advantage 1 and ratios near 1, a mean is -1; a sum is as much larger as it has terms."""
     rollout = subject.small
-    advantages = subject.prepared().advantages
+    prepared = subject.prepared()
+    advantages = prepared.advantages
     mask = rollout.mask & rollout.valid[..., None]
-    ones = subject.ready(weigh(Prepared(rollout, torch.ones_like(rollout.rewards), mask, {}), subject.stage))
+    ones = subject.ready(
+        weigh(Prepared(rollout, torch.ones_like(rollout.rewards), mask, {}, limit=prepared.limit), subject.stage)
+    )
     with subject.untouched():
         tally = subject.accumulate(subject.updater(), ones)
     value = abs(float(tally.sums["loss/policy"]))

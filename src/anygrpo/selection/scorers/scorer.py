@@ -71,6 +71,8 @@ class Kept:
         missing = {key: one for key, one in zip(keys, shown) if key not in known}
         left = math.inf if self.budget is None else max(0, self.budget - self.computed)
         ask = list(missing)[: len(missing) if left == math.inf else int(left)]
+        if known and (first := getattr(self.scorer, "first", None)) is not None:
+            first.worked = True  # what is asked again failed before; the function is not at fault
         fresh = dict(zip(ask, self.scorer.judge([missing[key] for key in ask]))) if ask else {}
         self.asked, self.computed = self.asked + len(shown), self.computed + len(ask)
         self._write({key: parts for key, parts in fresh.items() if isinstance(parts, dict)})
@@ -108,12 +110,18 @@ def parts_of(value: Any) -> Judgement:
     if isinstance(value, bool):
         return {"correct": float(value), "score": float(value)}
     if isinstance(value, dict):
-        wrong = {k: v for k, v in value.items() if not isinstance(v, int | float) or not math.isfinite(v)}
-        if wrong or not value:
-            return Unfit(f"the judge returned {wrong or value}, and numbers by name are wanted")
-        return {str(k): float(v) for k, v in value.items()}
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+        parts = {str(name): _number(part) for name, part in value.items()}
+        if not parts or None in parts.values():
+            return Unfit(f"the judge returned {str(value)[:200]}, and numbers by name are wanted")
+    elif (number := _number(value)) is None:
         return Unfit(f"the judge returned {str(value)[:60]!r}, and a number is wanted")
-    return {"score": number} if math.isfinite(number) else f"the judge returned {number}"
+    else:
+        parts = {"score": number}
+    return parts if all(map(math.isfinite, parts.values())) else f"the judge returned {str(value)[:200]}"
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
