@@ -110,8 +110,8 @@ def parts_of(value: Any) -> Judgement:
     if isinstance(value, bool):
         return {"correct": float(value), "score": float(value)}
     if isinstance(value, dict):
-        parts = {str(name): _number(part) for name, part in value.items()}
-        if not parts or None in parts.values():
+        parts = {str(name): number for name, part in value.items() if (number := _number(part)) is not None}
+        if not parts or len(parts) < len(value):
             return Unfit(f"the judge returned {str(value)[:200]}, and numbers by name are wanted")
     elif (number := _number(value)) is None:
         return Unfit(f"the judge returned {str(value)[:60]!r}, and a number is wanted")
