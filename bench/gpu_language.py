@@ -268,6 +268,11 @@ def main() -> int:
     args, more = parser.parse_known_args()
     began = time.monotonic()
     sys.path.insert(0, str(ROOT / "src"))
+    here = list(dict.fromkeys(job.recipe for job in jobs(args.part, args.out, more)))
+    if unknown := [name for name in args.only or () if name not in here]:
+        parser.error(
+            f"--only {' '.join(unknown)}: here `--part {args.part}` has {', '.join(here)} (code: with bubblewrap)"
+        )
     from anygrpo.models.smollm2 import smollm2_path
     from anygrpo.scratch import for_this_process
 
