@@ -121,6 +121,44 @@ def test_a_new_stage_gives_up_what_the_last_one_began(made):
     assert not [t for t in threading.enumerate() if t.name.startswith("sampler") and t.is_alive()]
 
 
+@pytest.mark.parametrize("refill", [0, 2])
+def test_a_run_that_had_no_queue_goes_on_with_the_prompts_that_follow(made, refill):
+    run, queue = made(refill=refill, filters=[{"kind": "minimum_spread", "spread": 0.0}])
+    run.enter(0)
+    run.draws, asked = 5, []  # more than steps, where it refills
+    task = run.stages[0].task
+    real = task.prompts
+    task.prompts = lambda step, count: asked.append((step, count)) or real(step, count)
+    taken(run, queue, 2)
+    assert next(step for step, count in asked if count == 4) == (5 if refill else 2)
+
+
+@pytest.mark.parametrize("where", ["in its thread", "in the trainer's"])
+def test_a_group_that_failed_does_not_cost_a_checkpoint(made, where):
+    run, queue = made()
+    taken(run, queue, 0)
+    wait(list(queue._under_way))
+    queue._gather()
+    assert len(queue.finished) == 8
+    queue.finished.clear()  # as if trained on
+    task = run.stages[0].task
+
+    def broken(*_):
+        raise RuntimeError("tool broke")
+
+    if where == "in its thread":
+        queue.sampler.sample = broken
+    else:
+        task.score_async, task.score = None, broken
+    queue._submit(run.stages[0], 12)
+    wait(list(queue._under_way))
+    state = queue.state()
+    assert state["begun"] == [12]  # a resumed run draws it again
+    assert state["finished"] == []
+    with pytest.raises(RuntimeError, match="tool broke"):
+        taken(run, queue, 1)
+
+
 def test_weights_change_before_anybody_samples_on(made):
     run, queue = made()
     taken(run, queue, 0)

@@ -113,11 +113,12 @@ class Queue(Collector):
         self._threads, self._under_way, self.finished = None, {}, []
 
     def state(self) -> dict[str, Any] | None:
-        """Everything finished, and which draws were begun and were not. Waits for groups that only a reward keeps."""
+        """Everything finished, and which draws were begun and were not. Waits for groups that only a reward keeps. One
+        that failed counts as begun: a checkpoint is not lost by it, the next step raises, a resumed run draws anew."""
         if self._stage is None:
             return self.run.queued
         wait([future for future, work in self._under_way.items() if work.sampled])
-        self._gather()
+        self._gather(failed_stay=True)
         made = [{"place": g.place, "rollout": _on_host(g.rollout), "row": _plain(g.row)} for g in self.finished]
         begun = sorted(work.place for work in self._under_way.values())
         return {"stage": self._stage.begin, "next": self._next, "begun": begun, "finished": made}
@@ -158,11 +159,17 @@ class Queue(Collector):
         assert self._threads is not None
         self._under_way[self._threads.submit(self._work, planned, work)] = work
 
-    def _gather(self) -> None:
-        """Take what is done to the finished groups, and drop what is too old by now."""
+    def _gather(self, failed_stay: bool = False) -> None:
+        """Take what is done to the finished groups, and drop what is too old by now. What failed raises, or stays under
+        way."""
         for future in [f for f in self._under_way if f.done()]:
-            drawn, work = future.result(), self._under_way.pop(future)
-            self.finished.append(self._scored(drawn, work))
+            try:
+                self.finished.append(self._scored(future.result(), self._under_way[future]))
+            except Exception:
+                if not failed_stay:
+                    raise
+            else:
+                del self._under_way[future]
         fresh = [g for g in self.finished if self.run.version - oldest(g.rollout) <= self.bound]
         self._dropped += len(self.finished) - len(fresh)
         self.finished = fresh
@@ -197,7 +204,8 @@ class Queue(Collector):
         run = self.run
         self.forget()
         held, run.queued = run.queued, None
-        self._next, self._batch = 0, (-1, [])
+        draws = run.draws if planned.refills else self._step - planned.begin  # where no queue made those before
+        self._next, self._batch = draws * planned.stage.algorithm.prompts_per_step, (-1, [])
         self.turnstile = Turnstile()
         with torch.no_grad():
             self.sampler: Policy = run.policy.copied(planned.task.prompts(0, 1))
