@@ -81,3 +81,70 @@ def test_usage_errors(sick: str, tmp_path: Path) -> None:
         call(str(tmp_path / "none.log"))
     with pytest.raises(ConfigError):
         call(sick, "--json", "--html", str(tmp_path / "no" / "where.html"))
+
+
+@pytest.fixture
+def other(sick: str, tmp_path: Path) -> str:
+    path = tmp_path / "other.jsonl"
+    path.write_text(Path(sick).read_text().replace('"reward"', '"score"'))
+    return str(path)
+
+
+def test_a_column_that_is_not_there_is_named_with_the_nearest(sick: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match=r"no column 'rewrd'[\s\S]*'reward'"):
+        call(sick, "--json", "--map", "reward=rewrd")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_column_of_one_of_several_logs_leaves_the_others_as_they_were(
+    sick: str, other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(sick, other, "--json", "--map", "reward=score") == 0
+    assert [d["findings"][0]["rule"] for d in json.loads(capsys.readouterr().out)] == ["truncation"] * 2
+
+
+def test_a_saved_map_needs_one_of_its_columns(sick: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "map.json"
+    assert call(sick, "--json", "--save-map", str(saved)) == 0
+    assert call(sick, "--json", "--map", str(saved)) == 0
+    saved.write_text(json.dumps({"reward/mean": "goodness", "kl/reference": "distance"}))
+    with pytest.raises(ConfigError, match="none of its columns"):
+        call(sick, "--json", "--map", str(saved))
+
+
+def test_one_map_of_several_logs_says_where_they_differ(sick: str, other: str, tmp_path: Path) -> None:
+    saved = tmp_path / "map.json"
+    with pytest.raises(ConfigError, match=r"reward/mean is 'reward' .* and 'score'"):
+        call(sick, other, "--json", "--save-map", str(saved))
+    assert not saved.exists()
+    assert call(sick, sick, "--json", "--save-map", str(saved)) == 0
+    assert json.loads(saved.read_text())["reward/mean"] == "reward"
+
+
+def test_plan_writes_the_page_and_objects(sick: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    with pytest.raises(DoctorObjection):
+        call(sick, "--plan", "--html", str(report), "--fail-on", "serious")
+    assert report.read_text("utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["LOG", "--follow", "--json", "--html", "x.html"], "--follow makes no use of --json, --html"),
+        (["LOG", "--follow", "--fail-on", "serious"], "--follow makes no use of --fail-on"),
+        (["LOG", "LOG", "--follow"], "--follow watches one"),
+        (["-", "--follow"], "--follow watches one"),
+        (["LOG", "--samples", "here"], "--samples makes no use of PATH"),
+        (["--samples", "here", "--plan"], "--samples makes no use of --plan"),
+        (["LOG", "--rules"], "--rules makes no use of PATH"),
+        (["LOG", "--confirm", "--map", "reward=reward"], "--confirm makes no use of --map"),
+        (["LOG", "--suspect", "stale_rollouts", "--html", "x.html"], "--confirm makes no use of --html"),
+        (["LOG", "--every", "3"], "--every without --follow"),
+        (["LOG", "--on-serious", "true"], "--on-serious without --follow"),
+        (["LOG", "--budget", "3"], "--budget without --confirm"),
+    ],
+)
+def test_a_flag_that_would_be_ignored_is_refused(sick: str, words: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        call(*(sick if word == "LOG" else word for word in words))

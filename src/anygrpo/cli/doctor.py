@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anygrpo.errors import ConfigError, DoctorObjection
+from anygrpo.cli.modes import mode_of
+from anygrpo.errors import ConfigError, DataError, DoctorObjection
 from anygrpo.spoken import LANGUAGES, Text, current, say
 
 if TYPE_CHECKING:
@@ -81,7 +82,6 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--budget",
         type=float,
-        default=60.0,
         metavar="S",
         help=say("with --confirm: seconds for each experiment, roughly", "与 --confirm 同用：每个实验大约的秒数"),
     )
@@ -107,7 +107,6 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--every",
         type=float,
-        default=10.0,
         metavar="S",
         help=say("with --follow: seconds between looks", "与 --follow 同用：两次查看之间的秒数"),
     )
@@ -133,83 +132,88 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         DataError: a path that holds no log.
     """
-    from anygrpo.doctor import diagnose_log
-    from anygrpo.doctor.configs import read_settings
-    from anygrpo.doctor.pair import compared
-    from anygrpo.doctor.readers import read_all
-
-    if args.rules:
+    mode = mode_of(args)
+    if mode == "rules":
         return list_rules(args.lang, args.json)
-    if args.samples:
+    if mode == "samples":
         return show_samples(args)
     if not args.paths:
         raise ConfigError("no log given", "give a log file or folder, or - for standard input")
-    if args.confirm or args.suspect:
+    if mode == "confirm":
         return show_confirmed(args)
-    mapping = parse_mapping(args.mapping)
+    return show_followed(args) if mode == "follow" else show_diagnoses(args)
+
+
+def show_diagnoses(args: argparse.Namespace) -> int:
+    """Each log's findings, or with --plan its experiments."""
+    from anygrpo.doctor import diagnose_log
+    from anygrpo.doctor.configs import read_settings
+    from anygrpo.doctor.maps import of_all, parse_mapping
+    from anygrpo.doctor.pair import compared
+    from anygrpo.doctor.readers import read_all
+
+    found = parse_mapping(args.mapping)
     settings = read_settings(args.config) if args.config else None
-    if args.follow:
-        from anygrpo.doctor.follow import follow
-
-        return follow(args.paths[0], mapping, settings, args.lang, args.on_serious, args.every)
-    diagnoses = compared([diagnose_log(log, mapping, settings) for path in args.paths for log in read_all(path)])
+    logs = [log for path in args.paths for log in read_all(path)]
+    found.check(logs)
+    diagnoses = compared([diagnose_log(log, found.names, settings) for log in logs])
     if args.save_map:
-        write(args.save_map, json.dumps(diagnoses[0].run.map(), ensure_ascii=False, indent=2) + "\n", "--save-map")
-    if args.plan:
-        return show_plan(diagnoses, args.lang, args.json)
-    if args.json:
-        from anygrpo.doctor.render.as_json import as_json
-
-        found = [as_json(d, args.lang) for d in diagnoses]
-        print(json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False, indent=2))
-    else:
-        from rich.console import Console
-
-        from anygrpo.doctor.render.terminal import show
-
-        console = Console(file=sys.stdout)
-        for diagnosis in diagnoses:
-            show(diagnosis, console, args.lang)
+        text = json.dumps(of_all([d.run.map() for d in diagnoses]), ensure_ascii=False, indent=2)
+        write(args.save_map, text + "\n", "--save-map")
     if args.html:
         from anygrpo.doctor.render.page import page
 
         write(args.html, page(diagnoses, args.lang))
+    if args.plan:
+        show_plan(diagnoses, args.lang, args.json)
+    else:
+        show_found(diagnoses, args.lang, args.json)
     return objection(diagnoses, args.fail_on)
 
 
-def parse_mapping(pairs: list[str]) -> dict[str, str]:
-    """["reward=my/key", "saved.json"] as a dict.
+def show_found(diagnoses: list[Diagnosis], lang: str, as_machine: bool) -> None:
+    """The findings, for a person or a machine."""
+    if as_machine:
+        from anygrpo.doctor.render.as_json import as_json
 
-    Raises:
-        ConfigError: neither a pair nor a file that holds a map, or a name that is none of ours.
-    """
-    from anygrpo.doctor.columns import known_name
+        found = [as_json(d, lang) for d in diagnoses]
+        print(json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False, indent=2))
+        return
+    from rich.console import Console
 
-    out: dict[str, str] = {}
-    for pair in pairs:
-        if Path(pair).is_file():
-            out |= {known_name(name): key for name, key in saved_map(pair).items()}
-            continue
-        name, sign, key = pair.partition("=")
-        if not sign or not name or not key:
-            raise ConfigError(f"--map {pair!r} is not NAME=KEY", "write it as --map reward=my/key")
-        out[known_name(name)] = key
-    return out
+    from anygrpo.doctor.render.terminal import show
+
+    console = Console(file=sys.stdout)
+    for diagnosis in diagnoses:
+        show(diagnosis, console, lang)
 
 
-def saved_map(path: str) -> dict[str, str]:
-    """A map that --save-map wrote.
+def show_followed(args: argparse.Namespace) -> int:
+    """Watch one growing log."""
+    from anygrpo.doctor.configs import read_settings
+    from anygrpo.doctor.follow import follow
+    from anygrpo.doctor.maps import parse_mapping
+    from anygrpo.doctor.readers import read_all
 
-    Raises:
-        ConfigError: it holds none.
-    """
-    try:
-        found: Any = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--map {path}: {str(error)[:100]}", "give a file that --save-map wrote") from None
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found.values()):
-        raise ConfigError(f"--map {path}: not a map of names to columns", 'write {"reward/mean": "my/key"}')
-    return found
+    if len(args.paths) != 1 or args.paths[0] == "-":
+        raise ConfigError(
+            Text(
+                f"--follow watches one file or folder, not {args.paths}",
+                f"--follow 只跟踪一个文件或文件夹，而不是 {args.paths}",
+            ),
+            Text("start one for each log", "每个日志各启动一个"),
+        )
+    found = parse_mapping(args.mapping)
+    settings = read_settings(args.config) if args.config else None
+    if args.mapping:
+        try:
+            found.check(read_all(args.paths[0]))
+        except ConfigError as error:  # the column may come later
+            print(f"{error.what}; {error.cure}", file=sys.stderr)
+        except DataError:
+            pass
+    every = 10.0 if args.every is None else args.every
+    return follow(args.paths[0], found.names, settings, args.lang, args.on_serious, every)
 
 
 def list_rules(lang: str, as_json: bool) -> int:
@@ -217,32 +221,22 @@ def list_rules(lang: str, as_json: bool) -> int:
     from anygrpo.doctor.rules import RULES
 
     rows = [
-        {
-            "rule": r.id,
-            "stage": r.stage,
-            "kind": r.certainty,
-            "says": r.words["title"].said(lang),
-            "unlike": r.words["unlike"].said(lang),
-        }
+        {"rule": r.id, "stage": r.stage, "kind": r.certainty}
+        | {"says": r.words["title"].said(lang), "unlike": r.words["unlike"].said(lang)}
         for r in RULES.values()
     ]
-    if as_json:
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
-    else:
-        print("\n".join(f"{r['stage']:10} {r['rule']:22} {r['kind']:8} {r['says']}" for r in rows))
+    table = "\n".join(f"{r['stage']:10} {r['rule']:22} {r['kind']:8} {r['says']}" for r in rows)
+    print(json.dumps(rows, ensure_ascii=False, indent=2) if as_json else table)
     return 0
 
 
-def show_plan(diagnoses: list[Diagnosis], lang: str, as_json: bool) -> int:
+def show_plan(diagnoses: list[Diagnosis], lang: str, as_json: bool) -> None:
     """Per suspicion the experiment that decides it."""
     from anygrpo.doctor.experiments import plan
 
     rows = [{"source": d.run.source} | row for d in diagnoses for row in plan(d.findings, lang)]
-    if as_json:
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
-    else:
-        print("\n".join(f"{r['rule']}: {r['do']} -> {r['confirms']}" for r in rows))
-    return 0
+    table = "\n".join(f"{r['rule']}: {r['do']} -> {r['confirms']}" for r in rows)
+    print(json.dumps(rows, ensure_ascii=False, indent=2) if as_json else table)
 
 
 def show_confirmed(args: argparse.Namespace) -> int:
@@ -251,7 +245,10 @@ def show_confirmed(args: argparse.Namespace) -> int:
 
     if len(args.paths) != 1:
         raise ConfigError(f"--confirm takes one run folder, not {len(args.paths)}", "give one after the other")
-    found = [c.as_dict(args.lang) for c in confirm(Path(args.paths[0]), args.budget, args.suspect)]
+    found = [
+        c.as_dict(args.lang)
+        for c in confirm(Path(args.paths[0]), 60.0 if args.budget is None else args.budget, args.suspect)
+    ]
     if args.json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0

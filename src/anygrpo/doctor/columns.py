@@ -120,7 +120,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
     """Translate a log.
 
     Args:
-        mapping: canonical or short name -> the log's own name, from --map; it wins over recognition.
+        mapping: canonical or short name -> the log's own name, from --map; wins over recognition where the log has it.
         settings: concept -> value from --config; wins over what the log itself says.
     """
     rows, notes = without_replaced(log.rows)
@@ -200,8 +200,7 @@ def choose(rows: list[tuple[int, Row]], keys: set[str], mapping: dict[str, str])
     for name, options in candidates.items():
         most = max(counts[key] for _, key in options)
         columns[name] = min(o for o in options if counts[o[1]] * 2 >= most)[1]
-    for name, key in mapping.items():
-        columns[SHORT.get(name, name)] = key
+    columns |= {SHORT.get(name, name): key for name, key in mapping.items() if key in keys}
     return columns
 
 
