@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,34 @@ def test_a_half_point_on_800_questions_is_not_shown() -> None:
     assert rates(0.6, 0.4, 800)["shown"]
     with pytest.raises(ConfigError):
         rates(57.8, 57.3, 800)
+
+
+@pytest.mark.parametrize(("a", "b", "n", "p"), [(1, 0, 1, 1), (1, 0, 2, 1 / 3), (1, 0, 4, 2 / 70), (3, 1, 4, 34 / 70)])
+def test_exact_p_by_hand(a: int, b: int, n: int, p: float) -> None:
+    """All right ones on one side: 2 of C(2n, n) ways. The lady who tasted tea, 3 of 4: 2 x 17 / 70."""
+    share = (a / n, b / n) if a > 1 else (a, b)
+    found = rates(*share, n)
+    assert found["p"] == pytest.approx(p)
+    assert rates(*reversed(share), n)["p"] == pytest.approx(p)
+    assert found["shown"] == (p < 0.05)
+
+
+def test_intervals_of_extreme_rates_have_a_width() -> None:
+    """Wilson of 10/10 is [1 / (1 + 3.8415 / 10), 1] = [.7225, 1]; 1 - 0: 1 - hypot(.2775, .2775) = .6075."""
+    assert rates(1, 0, 10)["interval"] == [pytest.approx(0.6075, abs=1e-4), pytest.approx(1.0)]
+    low, high = rates(1, 1, 5)["interval"]
+    assert low == pytest.approx(-high)
+    assert high == pytest.approx(0.4345, abs=1e-3)
+    assert rates(0, 0, 5)["p"] == 1
+    wide = rates(0.3, 0.2, 10**7)
+    assert wide["p"] == 0
+    assert wide["interval"] == [pytest.approx(0.1 - 1.96 * 1.924e-4, abs=1e-6), pytest.approx(0.1003771, abs=1e-6)]
+
+
+def test_equal_rates_of_few_questions_are_told_apart_in_at_most_one_of_twenty() -> None:
+    rng = random.Random(3)
+    drawn = [sum(rng.random() < 0.9 for _ in range(12)) / 12 for _ in range(4000)]
+    assert sum(rates(a, b, 12)["shown"] for a, b in zip(drawn[::2], drawn[1::2])) <= 100
 
 
 def test_runs_that_part_half_way_are_told_apart_there() -> None:
@@ -238,3 +267,34 @@ def test_a_table_with_a_column_a_run_is_compared_by_itself(tmp_path: Path, capsy
     (tmp_path / "x.csv").write_text("Step,a - train/reward,b - train/reward\n" + "\n".join(lines))
     assert main(["compare", str(tmp_path / "x.csv")]) == 0
     assert "differs" in capsys.readouterr().out
+
+
+def test_arms_over_rows_are_named_beside_arms_over_seeds() -> None:
+    """A single run against A's single run covers rows, three runs against it cover seeds."""
+    a, b = runs_of_seeds(0.1, 4)
+    text = arms_text(arms([a[0], *b, a[1]], ["A", "B", "B", "B", "C"]))
+    assert "the intervals of C cover the noise of rows, not of seeds" in text
+    assert "seeds: run" not in arms_text(arms([*a, *b], ["A"] * 3 + ["B"] * 3))
+    assert "区间只覆盖" in arms_text(arms([a[0], b[0]], ["A", "B"]), "zh")
+
+
+@pytest.mark.parametrize("flags", [["--noise", "x"], ["--weights", "best"], ["--weights", "newest"], ["--n", "800"]])
+def test_flags_that_logs_do_not_use_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        write(tmp_path / name, 0.4)
+    assert main(["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), *flags]) == 2
+    assert flags[0] in capsys.readouterr().err
+    assert main(["compare", "--a", ".5", "--b", ".4", "--n", "10", *(["x"] if flags[0] == "--n" else flags)]) == 2
+    assert main(["compare", "--a", ".5", "--b", ".4", "--n", "10"]) == 0
+
+
+def test_columns_are_compared_without_judging_each_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged(_: Columns) -> None:
+        raise AssertionError("a rule ran")
+
+    monkeypatch.setattr(sys.modules["anygrpo.doctor.diagnose"], "judge", judged)
+    for name in ("a.jsonl", "b.jsonl"):
+        write(tmp_path / name, 0.4)
+    assert main(["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]) == 0

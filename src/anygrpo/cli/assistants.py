@@ -47,11 +47,11 @@ def compare(paths: list[str]) -> dict[str, Any]:
 
     Logs that are seeds of one arm are taken together: by wandb's groups, settings, names or folders.
     """
-    from anygrpo.doctor import diagnose_log
     from anygrpo.doctor.arms import arms
+    from anygrpo.doctor.diagnose import columns_of
     from anygrpo.doctor.readers import read_all
 
-    return answered(lambda: arms([diagnose_log(log).run for path in paths for log in read_all(path)]))
+    return answered(lambda: arms([columns_of(log) for path in paths for log in read_all(path)]))
 
 
 def compare_rates(a: float, b: float, n: int) -> dict[str, Any]:

@@ -60,8 +60,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--weights",
         choices=("newest", "best", "none"),
-        default="newest",
-        help=say("checkpoints to compare", "要比较的检查点"),
+        help=say("checkpoints to compare (newest)", "要比较的检查点（newest）"),
     )
     parser.add_argument("--lang", choices=LANGUAGES, default=current())
     parser.add_argument("--json", action="store_true")
@@ -81,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
     if len(args.runs) != 2:
         return _recipes([Path(run) for run in args.runs], args)
+    refuse(args, Text("two runs", "两次运行"), ("n",))
     a, b = map(Path, args.runs)
     noise = Path(args.noise) if args.noise else None
     report: dict[str, Any] = {"a": str(a), "b": str(b), "settings": compare.settings_that_differ(a, b), "left_out": {}}
@@ -89,10 +89,11 @@ def run(args: argparse.Namespace) -> int:
         "results": lambda: compare.results(a, b),
         "agreement": lambda: compare.greedy_agreement(a, b, noise),
     }
-    if args.weights != "none":
+    weights = args.weights or "newest"
+    if weights != "none":
         from anygrpo.probes.policies import compare_weights
 
-        parts["policy"] = lambda: compare_weights(a, b, args.weights)
+        parts["policy"] = lambda: compare_weights(a, b, weights)
     for name, part in parts.items():
         try:
             report[name] = part()
@@ -105,8 +106,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def refuse(args: argparse.Namespace, what: Text, flags: tuple[str, ...]) -> None:
+    """No flag is parsed and ignored.
+
+    Raises:
+        ConfigError: a flag was given that this comparison has no use for.
+    """
+    given = [f for f in flags if getattr(args, f) not in (None, [])]
+    if not given:
+        return
+    names = ", ".join("RUN" if f == "runs" else f"--{f}" for f in given)
+    uses = Text(
+        "--noise and --weights belong to two run folders, --n to --a and --b, RUN and --arm to runs and logs",
+        "--noise 和 --weights 用于两个运行文件夹，--n 用于 --a 和 --b，RUN 和 --arm 用于运行和日志",
+    )
+    raise ConfigError(
+        Text(f"a comparison of {what.en} does not use {names}", f"比较{what.zh}用不到 {names}"),
+        Text(f"leave {names} out: {uses.en}", f"去掉 {names}：{uses.zh}"),
+    )
+
+
 def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
     """Two recipes over their seeds."""
+    refuse(args, Text("recipes over seeds", "多个种子的配方"), ("n", "noise", "weights"))
     from anygrpo.probes import compare
 
     found = compare.recipes(runs)
@@ -162,6 +184,7 @@ def two_rates(args: argparse.Namespace) -> int:
 
     if args.rate_a is None or args.rate_b is None or args.n is None:
         raise ConfigError("two rates need --a, --b and --n", "as in: anygrpo compare --a .578 --b .573 --n 800")
+    refuse(args, Text("two rates", "两个比例"), ("runs", "arm", "noise", "weights"))
     found = rates(args.rate_a, args.rate_b, args.n)
     print(json.dumps(found, indent=2) if args.json else rates_text(found, args.lang))
     return 0
@@ -171,20 +194,21 @@ def logs(args: argparse.Namespace) -> int:
     """Logs of any framework side by side, seeds of one arm together: what each difference is worth, where they part.
 
     Raises:
-        ConfigError: fewer than two runs.
+        ConfigError: fewer than two runs, or a flag of another comparison.
     """
-    from anygrpo.doctor import diagnose_log
     from anygrpo.doctor.arms import arms, arms_text
+    from anygrpo.doctor.diagnose import columns_of
     from anygrpo.doctor.readers import read_all
     from anygrpo.doctor.seeds import stated_arms
 
+    refuse(args, Text("logs", "日志"), ("n", "noise", "weights"))
     runs, labels = [], list[str]()
     for label, path in [("", run) for run in args.runs] + stated_arms(args.arm):
         try:
             found = read_all(path)
         except DataError as error:
             raise DataError(f"{path} holds no run: {error.what}", "give run folders or logs") from None
-        runs += [diagnose_log(log).run for log in found]
+        runs += [columns_of(log) for log in found]
         labels += [label or str(path)] * len(found)
     if len(runs) < 2:
         raise ConfigError("compare needs two runs", "give RUN_A RUN_B, or bare rates: --a .578 --b .573 --n 800")

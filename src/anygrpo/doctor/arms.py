@@ -9,7 +9,8 @@ from typing import Any
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import outcomes
 from anygrpo.doctor.seeds import grouped
-from anygrpo.doctor.series import Series, mean, normal_tail, std
+from anygrpo.doctor.series import Series, mean, std
+from anygrpo.doctor.shares import fisher, newcombe
 from anygrpo.doctor.student import t_quantile
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text, say
@@ -26,7 +27,10 @@ MEASURES = (
 
 
 def rates(a: float, b: float, n: int) -> dict[str, Any]:
-    """Two shares of right answers, each on n questions, unpaired.
+    """Two shares of right answers, each on n questions, unpaired: Newcombe's interval and Fisher's exact p.
+
+    Shown is a difference that both show. Fisher's counts are the shares of n to the nearest answer; `standard_error` is
+    sqrt((a (1 - a) + b (1 - b)) / n), which is 0 at shares of 0 and 1 and decides nothing.
 
     Raises:
         ConfigError: no share, or no question.
@@ -35,15 +39,16 @@ def rates(a: float, b: float, n: int) -> dict[str, Any]:
         raise ConfigError(f"rates {a:g} and {b:g} on {n} questions", "give shares from 0 to 1 and n of at least 1")
     error = math.sqrt((a * (1 - a) + b * (1 - b)) / n)
     gap = a - b
-    z = gap / error if error else math.inf if gap else 0.0
     middle = (a + b) / 2
+    low, high = newcombe(a, b, n)
+    p = fisher(round(a * n), round(b * n), n)
     needed = math.ceil(2 * middle * (1 - middle) * (2.8 / gap) ** 2) if gap else None
     return {
         "difference": gap,
         "standard_error": error,
-        "interval": [gap - 1.96 * error, gap + 1.96 * error],
-        "p": 2 * normal_tail(abs(z)) if math.isfinite(z) else 0.0,
-        "shown": abs(z) > 1.96,
+        "interval": [low, high],
+        "p": p,
+        "shown": p < 0.05 and not low <= 0 <= high,
         "questions_needed": needed,
         "n": n,
     }
@@ -224,16 +229,26 @@ def arms_text(found: dict[str, Any], lang: str = "en") -> str:
         out.append(f"{chr(65 + i)} = {arm['arm']}: {runs}")
     for name, sides in found["measures"].items():
         out.append(f"{name}: " + "; ".join(side_text(chr(65 + i), side, lang) for i, side in enumerate(sides)))
-    covers = {side.get("covers") for sides in found["measures"].values() for side in sides[1:]}
-    if covers == {"rows"}:
+    if which := over_rows(found["measures"]):
         out.append(
             say(
-                "the intervals cover the noise of rows, not of seeds: run three seeds or more of each",
-                "区间只覆盖各行的噪声，不覆盖随机种子：每组跑三个以上种子",
+                f"the intervals of {', '.join(which)} cover the noise of rows, not of seeds: run three seeds or more of"
+                " each",
+                f"{'、'.join(which)} 的区间只覆盖各行的噪声，不覆盖随机种子：每组跑三个以上种子",
                 lang,
             )
         )
     return "\n".join(out)
+
+
+def over_rows(measures: dict[str, Any]) -> list[str]:
+    """The arms whose intervals cover rows only; with the measures, where others of the arm cover seeds."""
+    out: list[str] = []
+    for i in range(1, max(map(len, measures.values()), default=1)):
+        rows = [name for name, sides in measures.items() if sides[i]["covers"] == "rows"]
+        if rows:
+            out.append(chr(65 + i) + ("" if len(rows) == len(measures) else f" ({', '.join(rows)})"))
+    return out
 
 
 def side_text(letter: str, side: dict[str, Any], lang: str) -> str:

@@ -37,7 +37,12 @@ class Diagnosis:
 
 def diagnose_log(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Diagnosis:
     """Judge one log. `mapping`: our name -> column; `settings`: concept -> value, from --config."""
-    return judge(build(log, mapping, {**from_header(log.head), **(settings or {})}))
+    return judge(columns_of(log, mapping, settings))
+
+
+def columns_of(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, Any] | None = None) -> Columns:
+    """A log's columns, without judging it: the settings printed in its head count, those of `settings` win."""
+    return build(log, mapping, {**from_header(log.head), **(settings or {})})
 
 
 def diagnose(
