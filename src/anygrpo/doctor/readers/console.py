@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
-from anygrpo.doctor.readers.outcomes import same_kind, with_outcomes
+from anygrpo.doctor.readers.outcomes import chosen, same_kind, with_outcomes
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows, special
 
@@ -251,19 +251,18 @@ def read(text: Iterable[str], source: str) -> Log:
     blocks = with_outcomes(scan.blocks.rows)
     tables = [row for kind in (scan.table, scan.markdown.rows, scan.aligned.rows) for row in with_outcomes(kind)]
     fragments = [row for row in with_outcomes(scan.fragments) if len(row) > 1]
-    if scan.verl:
-        log.format, log.rows = "verl-console", scan.verl
-    elif scan.dicts:
-        log.format = "trl-console" if any("learning_rate" in r or "grad_norm" in r for r in scan.dicts) else "console"
-        log.rows = scan.dicts
-    elif boxes := with_outcomes(scan.boxes.rows):
-        log.format, log.rows = "sb3-console", boxes
-    elif fragments:
-        log.format, log.rows = "fragment", fragments
-    elif tables:
-        log.format, log.rows = "table", tables
-    else:
-        log.rows = free_rows(scan, [row for row in blocks if len(row) - ("step" in row) > 1])
+    printed = "trl-console" if any("learning_rate" in r or "grad_norm" in r for r in scan.dicts) else "console"
+    free = free_rows(scan, [row for row in blocks if len(row) - ("step" in row) > 1])
+    log.format, log.rows = chosen(
+        [
+            ("verl-console", scan.verl),
+            (printed, scan.dicts),
+            ("sb3-console", with_outcomes(scan.boxes.rows)),
+            ("fragment", fragments),
+            ("table", tables),
+            ("console", free),
+        ]
+    )
     log.ending = ending(scan)
     log.notes = [note for rows in (scan.dicts, scan.verl, scan.pairs) for note in rows.note]
     log.head = scan.head

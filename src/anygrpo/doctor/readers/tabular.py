@@ -13,6 +13,7 @@ from typing import Any, cast
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
 from anygrpo.doctor.readers import console, documents, exports, long, wandb
+from anygrpo.doctor.readers.outcomes import main_list, with_outcomes
 from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.errors import DataError
@@ -49,9 +50,8 @@ def from_object(data: dict[str, Any], source: str) -> Log:
         return wandb.summary(data, source)
     if rows := documents.rows_of_document(data):
         return Log(source, "json", rows)
-    for value in data.values():  # {"history": [{...}, ...]} under any name
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            return Log(source, "json", rows_of(cast(list[Any], value)))
+    if lists := lists_of_rows(data):  # {"history": [{...}, ...]} under any name
+        return Log(source, "json", main_list(lists))
     columns = {k: cast(list[Any], v) for k, v in data.items() if isinstance(v, list) and v}
     if columns:
         return Log(source, "json", rows_of_columns(columns))
@@ -65,6 +65,20 @@ def from_object(data: dict[str, Any], source: str) -> Log:
             )
     row = flatten(data)
     return Log(source, "json", [row] if row else [])
+
+
+def lists_of_rows(data: dict[str, Any], depth: int = 2) -> list[tuple[str, list[Row]]]:
+    """(name, rows) of the lists of objects in a document, those of its inner objects behind its own."""
+    out: list[tuple[str, list[Row]]] = []
+    for name, value in data.items():
+        items = cast(list[Any], value) if isinstance(value, list) else []
+        if items and isinstance(items[0], dict):
+            out.append((name, rows_of(items)))
+    for name, value in data.items() if depth > 1 else ():
+        if isinstance(value, dict):
+            inner = lists_of_rows(cast(dict[str, Any], value), depth - 1)
+            out += [(f"{name}_{under}", rows) for under, rows in inner if with_outcomes(rows)]
+    return out
 
 
 def rows_of(items: list[Any]) -> list[Row]:
