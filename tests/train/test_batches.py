@@ -154,6 +154,11 @@ def test_groups_without_spread_that_learn_are_not_refilled(advantage):
     assert kept_groups(rollout, asked, numbers_of(asked)).tolist() == [False, True, False]
 
 
+def test_history_refuses_groups_whose_prompt_nobody_knows():
+    with pytest.raises(ConfigError, match="1 of 2 groups do not say of which prompt"):
+        prepared_of(rollout_of([[0.0, 1.0], [1.0, 0.0]], prompt_id=torch.tensor([7, 0])), advantage="history")
+
+
 def test_components_weigh_as_the_task_and_the_recipe_say():
     parts = {"a": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([[1.0, 0.0]])}
     rollout = rollout_of([[1.0, 1.0]], components=parts, weights={"a": 3.0, "b": 1.0})

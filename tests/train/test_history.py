@@ -50,6 +50,31 @@ def test_its_keys_act(tmp_path, more):
     assert max(row["advantage/abs_max"] for row in rows if "advantage/abs_max" in row) > 0
 
 
+@pytest.mark.parametrize("more", [{"max_staleness": 2}, {"off_policy_steps": 1}])
+def test_samples_made_ahead_have_their_own_prompts_past(tmp_path, more):
+    run = run_of(tmp_path / "run", task=TASK, algorithm=OWN, training={"checkpoint_every": 1, "steps": 6, **more})
+    train(run)
+    run.close()
+    assert sorted(run.memory.rewards) == sorted(number_of(p) for s in (0, 1) for p in run.stages[0].task.prompts(s, 4))
+
+
+def test_stored_answers_have_their_own_prompts_past(tmp_path):
+    run, _ = finished(run_of(tmp_path / "run", task=TASK, algorithm=OWN, stages=[STORED], training={}))
+    assert sorted(run.memory.rewards) == sorted(number_of(p) for s in (0, 1) for p in run.stages[0].task.prompts(s, 4))
+
+
+STORED = {"name": "s", "method": "grpo", "source": "stored", "steps": 3}
+
+
+@pytest.mark.parametrize("ahead", [{"max_staleness": 2}, {"off_policy_steps": 1}])
+def test_it_may_be_switched_on_at_a_resume(tmp_path, ahead):
+    training = {"checkpoint_every": 1, "steps": 6, **ahead}
+    cut_after(run_of(tmp_path / "run", task=TASK, algorithm=OWN | {"advantage": "zscore"}, training=training), 3)
+    again, rows = finished(resumed_run(tmp_path / "run", ["--algorithm.advantage", "history"]))
+    assert len([row for row in rows if row["step"] >= 0]) == 6
+    assert 0 not in again.memory.rewards
+
+
 def test_what_could_never_fill_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="history_least = 20 rewards are never kept"):
         new(tmp_path / "a", history_least=20)

@@ -204,7 +204,7 @@ def test_a_stop_loses_no_finished_group(tmp_path):
     places = {one["place"] for one in state["finished"]}
     assert places.isdisjoint(state["begun"])
     trained = 4 * 8
-    assert len(places) + len(state["begun"]) + trained + dropped(run) == state["next"]
+    assert len(places) + len(state["begun"]) + trained + dropped(run) + state["dropped"] == state["next"]
     again = resumed_run(tmp_path / "run")
     taken, prepare = [], loop.prepare
     try:

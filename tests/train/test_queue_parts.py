@@ -187,6 +187,46 @@ def test_too_old_groups_are_dropped_and_counted(made):
     assert rollout.version.unique().tolist() == [5]
 
 
+def test_what_a_checkpoint_drops_is_counted_in_the_next_row(made):
+    run, queue = made(bound=1)
+    taken(run, queue, 0)
+    wait(list(queue._under_way))
+    run.version = 5
+    queue.finish()
+    state = queue.state()
+    assert state["finished"] == []
+    rollout = taken(run, queue, 1)
+    assert rollout.info["queue/dropped"] == 4.0
+    queue.forget()
+    run.queued = state | {"next": 4}  # a run that resumes there counts them too
+    assert taken(run, queue, 1).info["queue/dropped"] == 4.0
+
+
+def test_groups_follow_one_another_as_they_were_finished(made):
+    run, queue = made(stages=[{"name": "a", "steps": 30}])
+    run.enter(0)
+    queue._begin(run.stages[0])
+    task, last = run.stages[0].task, threading.Event()
+
+    class Late:
+        def __init__(self, scores, first):
+            self.scores, self.first = scores, first
+
+        def result(self):
+            assert not self.first or last.wait(20)
+            return self.scores
+
+    first_of_all = task.prompts(0, 4)[0]["x"]
+    is_first = lambda prompt: torch.equal(prompt["x"], first_of_all)  # noqa: E731
+    task.score_async = lambda prompts, outputs: Late(task.score(prompts, outputs), is_first(prompts[0]))
+    first, second = (queue._submit(run.stages[0], place) or list(queue._under_way)[-1] for place in (0, 1))
+    second.result()
+    last.set()
+    wait([first])
+    queue._gather()
+    assert [group.place for group in queue.finished] == [1, 0]
+
+
 def test_the_oldest_decision_of_those_that_count():
     mask = torch.tensor([[[True, False], [True, True]]])
     rollout = Rollout.of({}, torch.zeros(1, 2, 2), mask, version=torch.tensor([[[3, 1], [4, 5]]]))

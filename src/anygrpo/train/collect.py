@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from anygrpo.core.rollout import Rollout
-from anygrpo.core.task import Pending, Scores
+from anygrpo.core.task import Pending, Scores, Task
 from anygrpo.train.batches import kept_groups
 from anygrpo.train.parallel import gather, most_over_ranks, rank, rank_seed, share, world_size
 from anygrpo.train.run import Run
@@ -140,13 +140,13 @@ def begin_once(
     stage, task = planned.stage, planned.task
     every: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
     prompts, seed, version = share(every), rank_seed(seed), run.version
-    some, keys, spread = prompts or every[:1], None, None
+    some, spread = prompts or every[:1], None
     a = stage.algorithm
+    numbered = a.group_size == "auto" or a.advantage == "history" or run.recipe.training.samples_ahead
+    keys = numbers_of(task, every) if numbered else None  # ahead: a resumed run may need them at once
     if stage.source == "stored":
         chunks = [_replayed(run, planned, some, seed, clock)]
     else:
-        if a.group_size == "auto" or a.advantage == "history":
-            keys = [number_of(task.identity(prompt)) for prompt in every]
         if keys is not None and a.group_size == "auto":
             sizes = run.adaptive.book.sizes(keys, a)
             spread = Spread(share(sizes) or sizes[:1], a.smallest_group, max(sizes))
@@ -158,16 +158,21 @@ def begin_once(
         rollout = _joined(chunks, clock)
         if not prompts:
             return rollout.groups(torch.zeros(1, dtype=torch.bool))
+        if keys is not None:
+            rollout = replace(rollout, prompt_id=torch.tensor(share(keys)))
         if stage.source == "stored":
             return rollout
         if shown is not None:
             outputs = [row for chunk in chunks for row in chunk.outputs]
             run.show(shown, rollout, lambda most: rows_shown(run.policy, prompts[:most], outputs[:most], rollout))
-        if keys is not None:
-            rollout = replace(rollout, prompt_id=torch.tensor(share(keys)))
         return rollout.of_version(version)
 
     return finish
+
+
+def numbers_of(task: Task, prompts: list[Any]) -> list[int]:
+    """What account is kept of each prompt by."""
+    return [number_of(task.identity(prompt)) for prompt in prompts]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ clock: such a run does not repeat itself.
 from __future__ import annotations
 
 import json
+import math
 import sys
+import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +24,7 @@ from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
 from anygrpo.core.tree import tree_map
 from anygrpo.core.turnstile import Turnstile
-from anygrpo.train.collect import Collector, joined, refilled, staleness
+from anygrpo.train.collect import Collector, joined, numbers_of, refilled, staleness
 from anygrpo.train.run import Run
 from anygrpo.train.shown import rows_shown
 from anygrpo.train.stages import PlannedStage
@@ -45,11 +47,12 @@ class Group:
 
 @dataclass
 class Work:
-    """A group under way; `sampled` once only its reward is waited for."""
+    """A group under way; `sampled` once only its reward is waited for; `finished`: when its thread was done."""
 
     place: int
     prompt: Any
     sampled: bool = False
+    finished: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,13 @@ class Queue(Collector):
     def take(self, planned: PlannedStage, step: int) -> Rollout:
         if not planned.sampled_ahead:
             return super().take(planned, step)
-        self._step, self._dropped = step, 0
+        self._step = step
         if self._stage is not planned:
             self._begin(planned)
         draw = lambda attempt: self._draw(planned, shown=attempt == 0)  # noqa: E731
         rollout = refilled(self.run, planned, step, draw) if planned.refills else draw(0)
-        return replace(rollout, info=rollout.info | self._numbers(rollout))
+        numbers, self._dropped = self._numbers(rollout), 0
+        return replace(rollout, info=rollout.info | numbers)
 
     def start(self, planned: PlannedStage, step: int) -> None:
         """The threads are at work already."""
@@ -113,15 +117,17 @@ class Queue(Collector):
         self._threads, self._under_way, self.finished = None, {}, []
 
     def state(self) -> dict[str, Any] | None:
-        """Everything finished, and which draws were begun and were not. Waits for groups that only a reward keeps. One
-        that failed counts as begun: a checkpoint is not lost by it, the next step raises, a resumed run draws anew."""
+        """What is finished, what was dropped since the last row, which draws were begun and are not finished. Waits for
+        groups that only a reward keeps. One that failed counts as begun: it costs no checkpoint, the next step raises,
+        and a resumed run draws it again."""
         if self._stage is None:
             return self.run.queued
         wait([future for future, work in self._under_way.items() if work.sampled])
         self._gather(failed_stay=True)
         made = [{"place": g.place, "rollout": _on_host(g.rollout), "row": _plain(g.row)} for g in self.finished]
         begun = sorted(work.place for work in self._under_way.values())
-        return {"stage": self._stage.begin, "next": self._next, "begun": begun, "finished": made}
+        counts = {"stage": self._stage.begin, "next": self._next, "dropped": self._dropped}
+        return counts | {"begun": begun, "finished": made}
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
@@ -152,17 +158,21 @@ class Queue(Collector):
             self._next += 1
 
     def _submit(self, planned: PlannedStage, place: int) -> None:
+        work = Work(place, self._prompt(planned, place))
+        assert self._threads is not None
+        self._under_way[self._threads.submit(self._work, planned, work)] = work
+
+    def _prompt(self, planned: PlannedStage, place: int) -> Any:
         size = planned.stage.algorithm.prompts_per_step
         if self._batch[0] != place // size:
             self._batch = place // size, planned.task.prompts(place // size, size)
-        work = Work(place, self._batch[1][place % size])
-        assert self._threads is not None
-        self._under_way[self._threads.submit(self._work, planned, work)] = work
+        return self._batch[1][place % size]
 
     def _gather(self, failed_stay: bool = False) -> None:
         """Take what is done to the finished groups, and drop what is too old by now. What failed raises, or stays under
         way."""
-        for future in [f for f in self._under_way if f.done()]:
+        done = [(work.finished, future) for future, work in self._under_way.items() if future.done()]
+        for _, future in sorted(done, key=lambda one: one[0]):
             try:
                 self.finished.append(self._scored(future.result(), self._under_way[future]))
             except Exception:
@@ -184,7 +194,9 @@ class Queue(Collector):
         rollout = drawn.rollout.scored(scores, type(task).__name__)
         info = {name: value for name, value in rollout.info.items() if not name.startswith("time/")}  # not the step's
         row = rows_shown(self.sampler, [work.prompt], drawn.outputs, rollout)[0]
-        return Group(work.place, replace(rollout, info=info), row)
+        return Group(
+            work.place, replace(rollout, info=info, prompt_id=torch.tensor(numbers_of(task, [work.prompt]))), row
+        )
 
     def _numbers(self, rollout: Rollout) -> dict[str, float]:
         newest = rollout.version.masked_fill(~rollout.mask, -1).amax(-1, keepdim=True)
@@ -206,6 +218,7 @@ class Queue(Collector):
         held, run.queued = run.queued, None
         draws = run.draws if planned.refills else self._step - planned.begin  # where no queue made those before
         self._next, self._batch = draws * planned.stage.algorithm.prompts_per_step, (-1, [])
+        self._dropped = 0
         self.turnstile = Turnstile()
         with torch.no_grad():
             self.sampler: Policy = run.policy.copied(planned.task.prompts(0, 1))
@@ -214,10 +227,14 @@ class Queue(Collector):
         self._threads, self._stage = ThreadPoolExecutor(THREADS, thread_name_prefix="sampler"), planned
         if held is None or held["stage"] != planned.begin:
             return
-        self._next = held["next"]
-        self.finished = [Group(one["place"], one["rollout"], one["row"]) for one in held["finished"]]
+        self._next, self._dropped = held["next"], held.get("dropped", 0)
+        self.finished = [self._restored(planned, one) for one in held["finished"]]
         for place in held["begun"]:
             self._submit(planned, place)
+
+    def _restored(self, planned: PlannedStage, one: dict[str, Any]) -> Group:
+        keys = numbers_of(planned.task, [self._prompt(planned, one["place"])])
+        return Group(one["place"], replace(one["rollout"], prompt_id=torch.tensor(keys)), one["row"])
 
     def _hand_over(self, step: int) -> None:
         run = self.run
@@ -243,7 +260,9 @@ class Queue(Collector):
             rollout = rollout.on_host()
             scores = beside([work.prompt], outputs) if beside else None
         work.sampled = True
-        return Drawn(rollout, outputs, scores.result() if isinstance(scores, Pending) else scores)
+        drawn = Drawn(rollout, outputs, scores.result() if isinstance(scores, Pending) else scores)
+        work.finished = time.monotonic()
+        return drawn
 
 
 def oldest(rollout: Rollout) -> int:
