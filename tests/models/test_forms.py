@@ -11,9 +11,10 @@ import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from anygrpo.errors import DataError
+from anygrpo.models import loading
 from anygrpo.models.loading import end_ids, load_model
 
 IDS = torch.arange(3, 20)[None]
@@ -219,3 +220,28 @@ def test_loading_moves_no_random_numbers_of_the_caller(base, tmp_path, form):
     before = torch.random.get_rng_state()
     load_model(str(tmp_path))
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("form", ["file", "adapter", "random"])
+def test_what_cannot_be_quantised_is_refused_and_not_loaded_whole(base, tmp_path, form):
+    """It would take four times the memory that was asked for, without a word."""
+    if form == "adapter":
+        adapter(base, tmp_path)
+    else:
+        config = json.loads((base / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config | ({"random_weights": 0} if form == "random" else {})))
+    if form == "file":
+        torch.save(state_of(base), tmp_path / "x.pt")
+    with pytest.raises(DataError, match=r"quantize = '4bit'(?s:.*)save_pretrained"):
+        load_model(str(tmp_path), quantize="4bit")
+
+
+def test_quantised_weights_are_not_made_at_random(base, tmp_path, monkeypatch):
+    """bitsandbytes quantises in transformers' own loading, which has no place for these names."""
+    model = LlamaForCausalLM.from_pretrained(base)
+    model.is_quantized = True
+    monkeypatch.setattr(loading, "_bits", lambda *given: None)
+    told = {"missing_keys": {"model.norm.weight"}, "unexpected_keys": {"module.model.norm.weight"}}
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda *args, **given: (model, told))
+    with pytest.raises(DataError, match=r"no name of theirs(?s:.*)model\.norm\.weight"):
+        load_model(str(base), quantize="4bit")

@@ -94,6 +94,8 @@ class CausalLM(Policy):
         return self._generate(prompts, group_size, seed, greedy=False)
 
     def check_prompts(self, prompts: list[Any]) -> None:
+        if self.talk is not None:
+            self.talk.check(prompts)
         self.prompts.check(prompts, self.config.max_new_tokens)
 
     def greedy(self, prompts: list[Any]) -> Rollout:

@@ -79,14 +79,19 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
 
     Args:
         name: see `origin`; an adapter is merged in float32 and cast once.
-        quantize: "4bit" or "8bit": frozen weights held so by bitsandbytes.
+        quantize: "4bit" or "8bit": frozen weights held so by bitsandbytes; of a model's folder or Hub name alone.
 
     Raises:
-        DataError: not found, not a causal language model, or quantised by a package that is not there.
+        DataError: not found, not a causal language model, quantised by a package that is not there, or to be quantised
+            where only a model's folder can be.
     """
     from transformers import AutoModelForCausalLM
 
     found = origin(name)
+    if quantize != "none" and (found.kind != "plain" or random_seed(name) is not None):
+        what = {"file": "a file of weights", "plain": "a folder of random weights"}.get(found.kind, "adapters or a run")
+        cure = "set quantize = none, or write it as a model's folder first (anygrpo export RUN --format merged, or "
+        raise DataError(f"quantize = {quantize!r}, and {name!r} is {what}", cure + "save_pretrained) and name that")
     if found.kind == "file":
         return of_file(found.base, found.folder).to(device=device, dtype=dtype).eval()
     if found.kind != "plain":
@@ -101,9 +106,13 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
             model, told = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, **said)  # type: ignore[misc]
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise _not_found("model", name, error) from None
+    lacking = sorted(told["missing_keys"])
     if getattr(model, "is_quantized", False):
+        if lacking and quantize != "none":
+            what = f"{len(lacking)} weights of {name!r} are in its files under no name of theirs ({', '.join(lacking[:3])})"
+            raise DataError(f"quantize = {quantize!r}, and {what}", "load it without quantize and save_pretrained it")
         return model.eval()
-    if lacking := sorted(told["missing_keys"]):
+    if lacking:
         _mend(model, name, lacking, sorted(told["unexpected_keys"]))
     return model.to(device=device, dtype=dtype).eval()
 

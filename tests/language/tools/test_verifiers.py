@@ -4,12 +4,14 @@ import importlib.util
 import json
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from anygrpo.errors import ConfigError
 from anygrpo.language.tools.sessions import Sessions
 from anygrpo.language.tools.settings import TurnsConfig
+from anygrpo.language.tools.verifiers import check_rows, earned
 
 HERE = importlib.util.find_spec("verifiers") is not None
 CLASSIC = HERE and importlib.util.find_spec("verifiers.rubrics") is not None
@@ -182,6 +184,14 @@ def test_an_environment_that_does_not_load_is_said_before_the_first_step(name):
 
 
 @classic
+def test_the_environments_own_evaluation_data_cannot_be_played_for_the_tasks_rows(name):
+    sessions = Sessions((), "verifiers", TurnsConfig(arguments={"id": name, "split": "eval"}))
+    with pytest.raises(ConfigError, match="split"):
+        sessions.check()
+    sessions.close()
+
+
+@classic
 def test_a_rubric_that_compares_a_group_is_refused(name):
     sessions = Sessions((), "verifiers", TurnsConfig(arguments={"id": name, "arguments": {"game": "group"}}))
     with pytest.raises(ConfigError, match="compares the samples of a group"):
@@ -205,18 +215,12 @@ def test_its_data_is_a_task(name):
     task.close()
 
 
-@classic
-def test_a_run_plays_it(name, tmp_path):
+def recipe_of(name, tmp_path, **asked):
     from talking import model, tokenizer
-
-    from anygrpo.recipe.load import parse_recipe
-    from anygrpo.train.build import new_run
-    from anygrpo.train.folder import read_rows
-    from anygrpo.train.loop import train
 
     model().save_pretrained(tmp_path / "model")
     tokenizer().save_pretrained(tmp_path / "model")
-    recipe = {
+    return {
         "folder": str(tmp_path / "run"),
         "policy": {
             "kind": "causal_lm", "model": str(tmp_path / "model"), "train": "all", "device": "cpu", "threads": 1,
@@ -224,12 +228,31 @@ def test_a_run_plays_it(name, tmp_path):
             "eos": list(range(20, 60)),
             "turns": {"arguments": {"id": name, "arguments": {"game": "single"}}, "timeout": 60},
         },
-        "task": {"kind": "verifiers", "id": name, "arguments": {"game": "single"}, "held_out_share": 0.25},
+        "task": {"kind": "verifiers", "id": name, "arguments": {"game": "single"}, "held_out_share": 0.25} | asked,
         "algorithm": {"prompts_per_step": 2, "group_size": 2},
         "training": {"steps": 1, "gradient_norms_every": 0, "samples_every": 1},
         "doctor": {"mode": "off"},
     }  # fmt: skip
-    run = new_run(parse_recipe(recipe))
+
+
+@classic
+def test_a_run_that_asks_other_rows_than_it_plays_is_refused(name, tmp_path):
+    from anygrpo.recipe.load import parse_recipe
+    from anygrpo.train.build import new_run
+
+    recipe = recipe_of(name, tmp_path, arguments={"game": "guess"})
+    with pytest.raises(ConfigError, match=r'"guess"(?s:.*)"single"(?s:.*)plays(?s:.*)same id and arguments'):
+        new_run(parse_recipe(recipe))
+
+
+@classic
+def test_a_run_plays_it(name, tmp_path):
+    from anygrpo.recipe.load import parse_recipe
+    from anygrpo.train.build import new_run
+    from anygrpo.train.folder import read_rows
+    from anygrpo.train.loop import train
+
+    run = new_run(parse_recipe(recipe_of(name, tmp_path)))
     train(run)
     run.close()
     row = read_rows(run.folder.metrics)[0][-1]
@@ -245,6 +268,39 @@ def test_a_taskset_is_played_by_its_own_harness(name):
     assert [(m["role"], m["content"]) for m in first["messages"]] == [("system", "Answer."), ("user", "2 + 2?")]
     assert said(one, "it is 4") == {"messages": None, "reward": 1.0, "done": True}
     sessions.close()
+
+
+@pytest.mark.parametrize(
+    ("agents", "reward"),
+    [([(True, 0.5), (False, 1.0)], 0.5), ([(True, 0.5), (True, 0.25)], 0.75), ([(False, 0.5), (False, 1.0)], 1.5)],
+)
+def test_a_judges_reward_is_not_the_policys(agents, reward):
+    traces = [SimpleNamespace(agent=SimpleNamespace(trainable=kind), reward=paid) for kind, paid in agents]
+    assert earned(traces) == reward
+
+
+PLAYS = {"id": "sums", "arguments": {"level": 2}}
+
+
+@pytest.mark.parametrize(
+    ("row", "given"),
+    [
+        ({"example": 1, "verifiers": PLAYS}, PLAYS),
+        ({"example": 1, "verifiers": {"id": "sums", "arguments": {}}}, {"id": "sums"}),
+        ({"example": 1}, PLAYS),  # of the user's own file: nothing is said of it
+        ("a prompt", PLAYS),
+    ],
+)
+def test_rows_of_the_environment_that_plays(row, given):
+    check_rows([row], given)
+
+
+@pytest.mark.parametrize(
+    "asks", [{"id": "others", "arguments": {"level": 2}}, {"id": "sums", "arguments": {"level": 3}}]
+)
+def test_rows_of_another_environment_are_refused(asks):
+    with pytest.raises(ConfigError, match=r"are of the verifiers environment(?s:.*)'sums' \{\"level\": 2\} plays them"):
+        check_rows([{"example": 0, "verifiers": PLAYS}, {"example": 0, "verifiers": asks}], PLAYS)
 
 
 def test_without_the_package_it_is_said():

@@ -10,18 +10,19 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.language.task_settings import VerifiersTaskConfig
 from anygrpo.language.tasks.jsonl import share_of
 from anygrpo.language.tasks.text import Prompt, TextTask
-from anygrpo.language.tools.verifiers import loaded
+from anygrpo.language.tools.verifiers import SOURCE, loaded
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.settings import EnvironmentRewardConfig
 
 
 class Verifiers(TextTask):
-    """Rows by their place in the environment's training data, `example`; a share, chosen by a hash of the prompt,
-    is held out."""
+    """Rows by their place in the environment's training data, `example`, and whose data these are, `SOURCE`; a share,
+    chosen by a hash of the prompt, is held out."""
 
     def __init__(self, config: VerifiersTaskConfig, seed: int) -> None:
         super().__init__(config, seed)
-        rows = [_row(i, row) for i, row in enumerate(_rows(config))]
+        source = {"id": config.id, "arguments": config.arguments}
+        rows = [_row(i, row) | {SOURCE: source} for i, row in enumerate(_rows(config))]
         asked = [share_of(row["prompt"]) for row in rows]  # equal prompts stay on one side
         limit = sorted(asked)[max(1, round(config.held_out_share * len(rows))) - 1] if rows else 0.0
         self._held_out = [row for row, share in zip(rows, asked) if share <= limit][: config.held_out]
@@ -42,7 +43,7 @@ class Verifiers(TextTask):
 
 def _rows(config: VerifiersTaskConfig) -> list[dict[str, Any]]:
     try:
-        return list(loaded(config.id, json.dumps(config.arguments, sort_keys=True)).rows("train"))
+        return list(loaded(config.id, json.dumps(config.arguments, sort_keys=True)).rows())
     except ModuleNotFoundError as error:
         if error.name == "verifiers":
             raise  # with the extra that installs it

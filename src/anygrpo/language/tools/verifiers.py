@@ -18,12 +18,40 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from anygrpo.errors import ConfigError
 from anygrpo.language.tools.endpoint import Asked, Endpoint
 
 _KEY = "ANYGRPO_POLICY"
 """The variable whose value the package sends as a key; it is not looked at."""
 
+SOURCE = "verifiers"
+"""Column of a row: {id, arguments} of the environment whose data its `example` is a place in."""
+
 Message = dict[str, Any]
+
+
+def check_rows(rows: list[Any], given: dict[str, Any]) -> None:
+    """What is asked and what is played must be rows of the same data.
+
+    Args:
+        given: the recipe's turns.arguments.
+
+    Raises:
+        ConfigError: rows of another environment, or of one with other arguments.
+    """
+    plays = {"id": given.get("id"), "arguments": given.get("arguments") or {}}
+    for row in rows:
+        asks = row.get(SOURCE, plays) if isinstance(row, dict) else plays
+        if asks != plays:
+            raise ConfigError(
+                f"the task's rows are of the verifiers environment {_named(asks)}, but {_named(plays)} plays them: "
+                "row by row something else would be played than is asked",
+                "give policy.turns.arguments the same id and arguments as the task",
+            )
+
+
+def _named(source: dict[str, Any]) -> str:
+    return f"{source['id']!r} {json.dumps(source['arguments'], ensure_ascii=False, sort_keys=True)}"
 
 
 class Verifiers:
@@ -33,18 +61,17 @@ class Verifiers:
         id: of the environment, as the package loads it: an installed package's name, or a module's.
         arguments: classic: of its `load_environment`. Tasksets: the environment's table ({taskset = {...}, agent =
             {...}}); an agent without a harness of its own only talks and calls the task's tools ("null").
-        split: classic: "train", or "eval" for the environment's own evaluation data.
     """
 
-    def __init__(self, id: str, arguments: dict[str, Any] | None = None, split: str = "train") -> None:
-        self.id, self.arguments, self.split = id, arguments or {}, split
+    def __init__(self, id: str, arguments: dict[str, Any] | None = None) -> None:
+        self.id, self.arguments = id, arguments or {}
         self.endpoint = Endpoint()
         self.seen: list[Message] = []
         self.asked: Asked | None = None
         self.tools: list[Any] | None = None
 
     @classmethod
-    def load_once(cls, id: str, arguments: dict[str, Any] | None = None, split: str = "train") -> None:
+    def load_once(cls, id: str, arguments: dict[str, Any] | None = None) -> None:
         """In the process that samples are forked from: data and code are read once."""
         loaded(id, json.dumps(arguments or {}, sort_keys=True))
 
@@ -53,7 +80,7 @@ class Verifiers:
         os.environ.setdefault(_KEY, "policy")
         await self.endpoint.open()
         source = loaded(self.id, json.dumps(self.arguments, sort_keys=True))
-        self.running = asyncio.ensure_future(source.played(int(row["example"]), self.split, self.endpoint.url))
+        self.running = asyncio.ensure_future(source.played(int(row["example"]), self.endpoint.url))
         messages = await self._next()
         if messages is None:
             await self._reward()
@@ -160,18 +187,15 @@ class Classic:
         if getattr(self.environment, "requires_group_rollouts", False):
             raise ValueError("its rubric compares the samples of a group, and here each is played by itself")
 
-    def rows(self, split: str) -> Iterator[dict[str, Any]]:
-        """The data's rows; `prompt` are messages."""
-        yield from self._data(split)
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The training data's rows; `prompt` are messages."""
+        yield from self.environment.get_dataset()
 
-    def _data(self, split: str) -> Any:
-        return self.environment.get_eval_dataset() if split == "eval" else self.environment.get_dataset()
-
-    async def played(self, example: int, split: str, url: str) -> float:
-        """The reward of one rollout, in which the model at `url` plays."""
+    async def played(self, example: int, url: str) -> float:
+        """The reward of one rollout of row `example`, in which the model at `url` plays."""
         config = importlib.import_module("verifiers.types").ClientConfig
         client = config(api_base_url=url, api_key_var=_KEY, max_retries=0)
-        row = self._data(split)[example]
+        row = self.environment.get_dataset()[example]
         made = await self.environment.run_rollout(row, client, "policy", {})
         if made.get("error"):
             raise RuntimeError(f"its rollout failed: {made['error']}")
@@ -188,12 +212,12 @@ class Tasks:
             table["agent"] = {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}} | table.get("agent", {})
         self.environment: Any = loaders.load_environment(loaders.resolve_env_config(table))
 
-    def rows(self, split: str) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[dict[str, Any]]:
         """The tasks' data, of tasksets without an end at most `MOST`."""
         yield from (task.data.model_dump(mode="json") for task in islice(iter(self.environment.taskset), MOST))
 
-    async def played(self, example: int, split: str, url: str) -> float:
-        """As `Classic.played`; of several agents the sum of what trainable ones earned."""
+    async def played(self, example: int, url: str) -> float:
+        """As `Classic.played`; of several agents see `earned`."""
         v1 = importlib.import_module("verifiers.v1")
         task = next(islice(iter(self.environment.taskset), example, None))
         model = v1.ModelContext(model="policy", client=v1.EvalClientConfig(base_url=url, api_key_var=_KEY))
@@ -202,7 +226,14 @@ class Tasks:
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         if errors:
             raise RuntimeError(f"its episode failed: {errors[0].type}: {errors[0].message}")
-        return float(sum(trace.reward for trace in episode.traces))
+        return earned(episode.traces)
+
+
+def earned(traces: list[Any]) -> float:
+    """What the agents of an episode earned together: those that are trained, or all where none is. A judge or a user
+    that the environment plays itself earns nothing for the policy (the package counts so too)."""
+    trained = [trace for trace in traces if trace.agent.trainable]
+    return float(sum(trace.reward for trace in trained or traces))
 
 
 MOST = 100_000

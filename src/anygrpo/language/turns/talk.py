@@ -10,6 +10,7 @@ from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tools.formats import READERS, Read, found
 from anygrpo.language.tools.schema import schemas_of
 from anygrpo.language.tools.sessions import Sessions
+from anygrpo.language.tools.verifiers import check_rows
 from anygrpo.scoring.outcome import FirstCall
 
 
@@ -41,6 +42,11 @@ class Talk:
             ConfigError: tools or an environment that cannot be loaded; a call format that is not known.
         """
         return Talk(config, prompts) if config.tools or config.environment is not None else None
+
+    def check(self, prompts: list[Any]) -> None:
+        """Raises: ConfigError where the environment would play other rows than these."""
+        if self.config.environment == "verifiers":
+            check_rows(prompts, self.turns.arguments)
 
     def _format(self) -> str:
         """As named, or as the template writes a call; hermes where it knows none."""
