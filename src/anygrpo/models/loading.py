@@ -109,7 +109,7 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     lacking = sorted(told["missing_keys"])
     if getattr(model, "is_quantized", False):
         if lacking and quantize != "none":
-            what = f"{len(lacking)} weights of {name!r} are in its files under no name of theirs ({', '.join(lacking[:3])})"
+            what = f"{len(lacking)} weights of {name!r} are not in its files ({', '.join(lacking[:3])})"
             raise DataError(f"quantize = {quantize!r}, and {what}", "load it without quantize and save_pretrained it")
         return model.eval()
     if lacking:
