@@ -305,7 +305,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_policy_samples_beside_its_updates(tmp_path, kind):
+def test_every_kind_of_policy_samples_beside_its_updates_and_resumes(tmp_path, kind):
     options, task = KINDS[kind]
     run = run_of(
         tmp_path / "run",
@@ -318,9 +318,15 @@ def test_every_kind_of_policy_samples_beside_its_updates(tmp_path, kind):
         evaluation={"at_start": False},
         optimizer={"learning_rate": 1e-3},
     )
+    run.observers.append(lambda row, run: run.stop("half-way") if row["step"] == 1 else None)
+    train(run)
+    run.close()
+    run = resumed_run(tmp_path / "run")
+    assert run.queued["finished"] or run.queued["begun"]
     train(run)
     run.close()
     rows = rows_of(run)
+    assert len(rows) == 4
     assert rows[0]["kl/rollout"] == pytest.approx(0, abs=1e-5)
     assert all(row["staleness/max"] <= 2 for row in rows)
 

@@ -227,6 +227,22 @@ def test_groups_follow_one_another_as_they_were_finished(made):
     assert [group.place for group in queue.finished] == [1, 0]
 
 
+def test_what_a_checkpoint_held_is_where_new_samples_are(made):
+    run, queue = made()
+    taken(run, queue, 0)
+    wait(list(queue._under_way))
+    state = queue.state()
+    assert [one["devices"] for one in state["finished"]] == [{"x": "cpu", "arms": "cpu"}] * 8
+    for one in state["finished"]:
+        one["devices"]["x"] = "cuda"
+    run.updater.device, run.queued = torch.device("meta"), state | {"begun": []}
+    queue._begin(run.stages[0])
+    run.updater.device = torch.device("cpu")
+    assert [(g.rollout.samples["x"].device.type, g.rollout.samples["arms"].device.type) for g in queue.finished] == [
+        ("meta", "cpu")
+    ] * 8
+
+
 def test_the_oldest_decision_of_those_that_count():
     mask = torch.tensor([[[True, False], [True, True]]])
     rollout = Rollout.of({}, torch.zeros(1, 2, 2), mask, version=torch.tensor([[[3, 1], [4, 5]]]))

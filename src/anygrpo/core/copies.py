@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anygrpo.core.digest import digest
 from anygrpo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ def own_copy(policy: Policy, prompts: list[Any]) -> Policy:
     """A deep copy of a policy, tried: it samples the same, by weights that are not the policy's.
 
     Raises:
-        ConfigError: it cannot be copied, or what is copied is not all that samples (a hook holds on to the original).
+        ConfigError: it cannot be copied, it does not repeat itself, or what is copied is not all that samples (a hook
+            holds on to the original).
     """
     what, cure = (
         f"{type(policy).__name__} cannot be copied to sample beside its updates",
@@ -28,14 +30,25 @@ def own_copy(policy: Policy, prompts: list[Any]) -> Policy:
         made = copy.deepcopy(policy)
     except Exception as error:  # whatever a user's class makes of it
         raise ConfigError(f"{what}: {type(error).__name__}: {error}", cure) from error
-    drawn = lambda one: one.sample(prompts[:1], 2, seed=1).log_probs  # noqa: E731
     with torch.random.fork_rng(devices=[]):
-        before = drawn(policy)
-        if not torch.equal(before, drawn(made)):
+        before = _drawn(policy, prompts)
+        if before != _drawn(policy, prompts):
+            raise ConfigError(f"{what}: it does not repeat itself from a seed", _REPEATS)
+        if before != _drawn(made, prompts):
             raise ConfigError(f"{what}: the copy samples otherwise from the same seed", cure)
         for p in made.parameters():
             p.add_(0.1 * torch.randn_like(p))
-        if not torch.equal(before, drawn(policy)) or torch.equal(before, drawn(made)):
+        if before != _drawn(policy, prompts) or before == _drawn(made, prompts):
             raise ConfigError(f"{what}: the copy samples with the original's weights", cure)
     made.follow(policy)
     return made
+
+
+_REPEATS = "draw all that sample() draws at random by its seed alone, or set training.max_staleness = 0"
+
+
+def _drawn(policy: Policy, prompts: list[Any]) -> str:
+    """What it draws from a fixed seed. Of the samples too: where noise is drawn and shifted by the weights, log-probs
+    are the noise's own, whatever the weights."""
+    made = policy.sample(prompts[:1], 2, seed=1)
+    return digest((made.samples, made.log_probs))

@@ -59,6 +59,25 @@ def tree_map2(fn: Callable[[Tensor, Tensor], Tensor], a: Tree, b: Tree) -> Tree:
     return fn(a, b) if isinstance(a, Tensor) else a
 
 
+def devices(tree: Tree) -> Tree:
+    """The kind of device ("cuda") of every tensor leaf, those of a shared one by name."""
+    if isinstance(tree, dict):
+        return {key: devices(value) for key, value in tree.items()}
+    if isinstance(tree, Shared):
+        return {"values": devices(tree.values), "index": tree.index.device.type}
+    return tree.device.type if isinstance(tree, Tensor) else None
+
+
+def placed(tree: Tree, where: Tree, device: torch.device) -> Tree:
+    """A tree that has been on the CPU, back on `device` leaf by leaf: those that `where` (of `devices`) had elsewhere
+    than on a CPU."""
+    if isinstance(tree, dict):
+        return {key: placed(value, where[key], device) for key, value in tree.items()}
+    if isinstance(tree, Shared):
+        return Shared(placed(tree.values, where["values"], device), placed(tree.index, where["index"], device))
+    return tree.to(device) if isinstance(tree, Tensor) and where != "cpu" else tree
+
+
 def grown(x: Tensor, like: Tensor) -> Tensor:
     """`x` padded with zeros at the end of every dimension but the first, up to the larger size of the two."""
     pads = [n for i in range(x.dim() - 1, 0, -1) for n in (0, max(0, like.shape[i] - x.shape[i]))]

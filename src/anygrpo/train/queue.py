@@ -22,7 +22,7 @@ import torch
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
-from anygrpo.core.tree import tree_map
+from anygrpo.core.tree import devices, placed, tree_map
 from anygrpo.core.turnstile import Turnstile
 from anygrpo.train.collect import Collector, joined, numbers_of, refilled, staleness
 from anygrpo.train.run import Run
@@ -124,7 +124,7 @@ class Queue(Collector):
             return self.run.queued
         wait([future for future, work in self._under_way.items() if work.sampled])
         self._gather(failed_stay=True)
-        made = [{"place": g.place, "rollout": _on_host(g.rollout), "row": _plain(g.row)} for g in self.finished]
+        made = [_kept(group) for group in self.finished]
         begun = sorted(work.place for work in self._under_way.values())
         counts = {"stage": self._stage.begin, "next": self._next, "dropped": self._dropped}
         return counts | {"begun": begun, "finished": made}
@@ -234,7 +234,10 @@ class Queue(Collector):
 
     def _restored(self, planned: PlannedStage, one: dict[str, Any]) -> Group:
         keys = numbers_of(planned.task, [self._prompt(planned, one["place"])])
-        return Group(one["place"], replace(one["rollout"], prompt_id=torch.tensor(keys)), one["row"])
+        rollout = replace(one["rollout"], prompt_id=torch.tensor(keys))
+        if "devices" in one:  # beside new ones they must be where those are
+            rollout = replace(rollout, samples=placed(rollout.samples, one["devices"], self.run.updater.device))
+        return Group(one["place"], rollout, one["row"])
 
     def _hand_over(self, step: int) -> None:
         run = self.run
@@ -276,5 +279,8 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(row, default=str))
 
 
-def _on_host(rollout: Rollout) -> Rollout:
-    return replace(rollout.on_host(), samples=tree_map(lambda x: x.cpu(), rollout.samples))
+def _kept(group: Group) -> dict[str, Any]:
+    """As a checkpoint has it: on the CPU, with where its samples were."""
+    rollout = group.rollout.on_host()
+    held = replace(rollout, samples=tree_map(lambda x: x.cpu(), rollout.samples))
+    return {"place": group.place, "rollout": held, "devices": devices(rollout.samples), "row": _plain(group.row)}
