@@ -43,6 +43,8 @@ from anygrpo.doctor.synthetic import healthy
         "losses/rewards",
         "train/teacher_model/kl",
         "learners/critic_net/grad_norm",
+        "queue/length",
+        "fps/reward",
     ],
 )
 def test_a_heading_of_another_model_or_a_clock_lends_no_meaning(key: str) -> None:
@@ -53,6 +55,7 @@ def test_a_heading_of_another_model_or_a_clock_lends_no_meaning(key: str) -> Non
     ("key", "name"),
     [
         ("losses/approx_kl", "kl/behaviour"),
+        ("actor_critic/entropy", "entropy"),
         ("agent/entropy", "entropy"),
         ("learner/policy_0/grad_norm", "grad_norm/total"),
     ],

@@ -128,3 +128,37 @@ def test_a_row_with_a_name_and_a_value_keeps_its_metrics(tmp_path: Path) -> None
     run = build(read(tmp_path / "x.jsonl"))
     assert values(run, "reward/mean") == [reward(i) for i in range(N)]
     assert values(run, "kl/reference") == [0.01] * N
+
+
+def test_rows_of_two_runs_under_each_other(tmp_path: Path) -> None:
+    table(tmp_path, "run,step,reward,kl", lambda i: f"a,{i},{reward(i)},0.01\nb,{i},{reward(i) / 2},0.02", "wide.csv")
+    table(
+        tmp_path,
+        "run\tstep\tmetric\tvalue",
+        lambda i: f"a\t{i}\treward\t{reward(i)}\nb\t{i}\treward\t{reward(i) / 2}",
+        "long.tsv",
+    )
+    pairs = [(run, i, reward(i) * part) for i in range(N) for run, part in (("a", 1.0), ("b", 0.5))]
+    wide = [json.dumps({"run": run, "step": i, "reward": x, "kl": 0.01}) for run, i, x in pairs]
+    (tmp_path / "wide.jsonl").write_text("\n".join(wide))
+    long = [json.dumps({"run": run, "step": i, "metric": "reward", "value": x}) for run, i, x in pairs]
+    (tmp_path / "long.jsonl").write_text("\n".join(long))
+    for name in ("wide.csv", "long.tsv", "wide.jsonl", "long.jsonl"):
+        logs = read_all(tmp_path / name)
+        assert [log.source.rsplit(": ", 1)[1] for log in logs] == ["a", "b"], name
+        assert [values(build(log), "reward/mean") for log in logs] == [
+            [reward(i) for i in range(N)],
+            [reward(i) / 2 for i in range(N)],
+        ], name
+
+
+def test_a_seed_of_its_own_each_step_and_a_table_of_samples_are_one_run(tmp_path: Path) -> None:
+    seeds = table(tmp_path, "seed,step,reward", lambda i: f"{i % 3},{i},{reward(i)}", "seeds.csv")
+    samples = table(tmp_path, "seed,step,reward", lambda i: f"1,{i},0.1\n1,{i},0.2\n2,{i},0.3\n2,{i},0.4", "rows.csv")
+    assert [len(read_all(path)) for path in (seeds, samples)] == [1, 1]
+
+
+def test_runs_that_logged_unlike_metrics(tmp_path: Path) -> None:
+    path = table(tmp_path, "step,reward-a,reward-b,kl-a", lambda i: f"{i},{reward(i)},0.5,0.01")
+    first, second = map(build, read_all(path))
+    assert (values(first, "kl/reference"), second.get("kl/reference")) == ([0.01] * N, None)

@@ -158,6 +158,7 @@ def under_headings(name: str) -> tuple[str, int] | None:
 
 def of_another(heading: str) -> bool:
     """Whether a heading, or a word of it ("critic_model", "timing_s", "q_net"), speaks of something else."""
+    heading = heading.replace("actor_critic", "actor")
     return heading in OTHERS or "reward_model" in heading or bool(OTHERS & set(words_of(heading)))
 
 
@@ -169,6 +170,7 @@ OTHERS = {
     "latent", "vae", "world", "prompt", "prompts", "input", "inputs", "query", "queries", "adam", "optimizer", "config",
     "hparams", "args", "grad", "grads", "coef", "coefs", "coeff", "coeffs", "weight", "weights", "count", "counts",
     "init", "dev", "holdout", "ood", "critics", "target", "targets", "q", "values", "previous", "frozen",
+    "fps", "queue", "cache", "hidden",
 }  # fmt: skip
 """Headings under which "mean", "kl" or "entropy" are not the policy's, or not of all that was sampled."""
 UNDERSCORED = {

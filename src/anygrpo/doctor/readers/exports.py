@@ -110,36 +110,61 @@ def runs_of(names: list[str]) -> dict[str, dict[str, str]]:
 
 def all_named_alike(runs: dict[str, dict[str, str]]) -> bool:
     """Whether "reward-a", "reward-b" are a metric of runs, not "reward-mean", "kl-ref" with dashes of their own."""
-    if any(names_outcome(run) for run in runs) or len({frozenset(own.values()) for own in runs.values()}) > 1:
+    if any(names_outcome(run) for run in runs) or not all_share_one(runs):
         return False
     whole = [found[0] for own in runs.values() for name in own if (found := concept(name))]
     return all(name.startswith("reward/component") for name in whole)
 
 
+def all_share_one(runs: dict[str, dict[str, str]]) -> bool:
+    """Whether any metric is in each of the runs."""
+    first, *others = (frozenset(own.values()) for own in runs.values())
+    return bool(first.intersection(*others))
+
+
 def tables_of_runs(path: Path, source: str) -> list[Log]:
-    """The runs of a table that has one column a run and a metric; empty where it has not two of them."""
+    """The runs of a table of several: a column a run and a metric, or a column with the run's name; else empty."""
     with path.open("rb") as handle:
         head = handle.read(1 << 16)
     encoding = encoding_of(head)
     text = head.decode(encoding, "ignore").lstrip("\ufeff")
     first = text.split("\n", 1)[0]
-    if "," not in first or text[:1] in "{[":
+    if text[:1] == "{":
+        return long.objects_of_runs(lines(path, encoding), first, source)
+    mark = max(",\t;", key=first.count)
+    if mark not in first or text[:1] == "[":
         return []
     try:
-        table = csv.reader(lines(path, encoding))
+        table = csv.reader((line.replace("\0", "") for line in lines(path, encoding)), delimiter=mark)
         names = [cell.strip().lstrip("\ufeff") for cell in next(table, list[str]())]
         if (found := long.long_table(names, table)) is not None:
             return found.logs(source) if len(found.runs) > 1 else []
-        runs, step = runs_of(names), long.place([n.lower() for n in names], long.STEPS)
-        if len(runs) < 2 or step is None:
+        lower = [n.lower() for n in names]
+        step, run = long.place(lower, long.STEPS), long.place(lower, long.RUNS)
+        if step is not None and (runs := runs_of(names)) and len(runs) > 1:
+            return columns_of_runs(names, step, runs, table, source)
+        if step is None or run is None or not any(map(names_outcome, names)):
             return []
-        logs = {run: Log(f"{source}: {run}", "csv") for run in runs}
-        for cells in table:
-            numbers = dict(zip(names, map(number, cells)))
-            for run, columns in runs.items():
-                row = {metric: x for name, metric in columns.items() if (x := numbers.get(name)) is not None}
-                if row and (at := number(cells[step])) is not None:
-                    logs[run].rows.append({"step": at, **row})
+        cells = (c for c in table if len(c) == len(names))
+        return long.apart(
+            ((c[run], {n: x for n, v in zip(names, c) if (x := number(v)) is not None}) for c in cells),
+            names[step],
+            "csv",
+            source,
+        )
     except csv.Error:
         return []
+
+
+def columns_of_runs(
+    names: list[str], step: int, runs: dict[str, dict[str, str]], table: Iterable[list[str]], source: str
+) -> list[Log]:
+    """One log a run of a table that has a column a run and a metric."""
+    logs = {run: Log(f"{source}: {run}", "csv") for run in runs}
+    for cells in table:
+        numbers = dict(zip(names, map(number, cells)))
+        for run, columns in runs.items():
+            row = {metric: x for name, metric in columns.items() if (x := numbers.get(name)) is not None}
+            if row and (at := number(cells[step])) is not None:
+                logs[run].rows.append({"step": at, **row})
     return [log for log in logs.values() if log.rows]

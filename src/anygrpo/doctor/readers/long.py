@@ -1,11 +1,15 @@
-"""Tables with one number a line: step, metric, value; the run, the split or a time may stand beside them."""
+"""Tables with one number a line (step, metric, value), and rows of several runs under each other, named by a column."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
-from anygrpo.doctor.log import Log, Row, number
+from anygrpo.doctor.log import Log, Row, flatten, number
+from anygrpo.doctor.readers import documents
+from anygrpo.doctor.readers.source import Rows
 from anygrpo.errors import DataError
 
 STEPS = ("step", "global_step", "_step", "iteration", "iter", "epoch")
@@ -14,6 +18,8 @@ VALUES = ("value", "val", "metric_value", "metricvalue")
 SPLITS = ("split", "phase", "mode", "subset")
 RUNS = ("run", "run_id", "run_name", "run_uuid", "seed", "experiment", "trial", "name")
 TIMES = ("time", "date", "created")
+MOST, ONCE = 64, 0.9
+"""Runs of one file; the share of a run's rows that have a step of their own (a resume repeats some)."""
 WIDEST = 6
 """Columns of the widest table that is taken for one."""
 
@@ -83,9 +89,9 @@ def long_table(names: Sequence[str], body: Iterable[list[str]]) -> Long | None:
         name = cells[metric].strip() if split is None else f"{cells[split].strip()}/{cells[metric].strip()}"
         out.twice += name in row
         row[name] = x
-    apart = overlap(list(runs.values()))
+    several_runs = overlap(list(runs.values()))
     for run, steps in runs.items():
-        out.runs.setdefault(run if apart else "", []).extend(steps.values())
+        out.runs.setdefault(run if several_runs else "", []).extend(steps.values())
     out.runs = {run: joined(rows) for run, rows in out.runs.items()}
     return out
 
@@ -108,3 +114,43 @@ def joined(rows: list[Row]) -> list[Row]:
     for row in rows:
         by_step.setdefault(row["step"], {}).update(row)
     return [by_step[at] for at in sorted(by_step)]
+
+
+def objects_of_runs(text: Iterable[str], first: str, source: str) -> list[Log]:
+    """The runs of one object a line, where a key of each names its run; empty for any other, seen at the first line."""
+    example = parsed(first)
+    run, step = place(list(example), RUNS[:-1]), place(list(example), STEPS)
+    if run is None or step is None:
+        return []
+    name, at = list(example)[run], list(example)[step]
+    items = (item for line in text if (item := parsed(line)))
+    return apart(((str(i.get(name, "")), documents.named(i) or flatten(i)) for i in items), at, "jsonl", source)
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """The object on a line; empty where there is none."""
+    try:
+        found: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+
+
+def apart(rows: Iterable[tuple[str, Row]], step: str, kind: str, source: str) -> list[Log]:
+    """One log a run of (run, row); empty unless the runs share steps that are each run's own (nearly) once.
+
+    A seed that changes from step to step, or a table of samples, is none.
+    """
+    runs: dict[str, Rows] = {}
+    for run, row in rows:
+        if "step" not in row and step in row:
+            row = {"step": row[step]} | row
+        if "step" in row:
+            runs.setdefault(run.strip(), Rows()).append(row)
+        if len(runs) > MOST:
+            return []
+    logs = [Log(f"{source}: {run}", kind, documents.merged(found), notes=found.note) for run, found in runs.items()]
+    steps = [[row["step"] for row in log.rows] for log in logs]
+    shared = len({x for own in steps for x in own}) < sum(len(set(own)) for own in steps)
+    once = all(len(set(own)) >= ONCE * len(own) and len(own) > 1 for own in steps)
+    return logs if len(logs) > 1 and shared and once else []
