@@ -141,6 +141,7 @@ def test_plan_writes_the_page_and_objects(sick: str, tmp_path: Path) -> None:
         (["LOG", "--confirm", "--map", "reward=reward"], "--confirm makes no use of --map"),
         (["LOG", "--suspect", "stale_rollouts", "--html", "x.html"], "--confirm makes no use of --html"),
         (["LOG", "--every", "3"], "--every without --follow"),
+        (["LOG", "--every", "0"], "--every without --follow"),
         (["LOG", "--on-serious", "true"], "--on-serious without --follow"),
         (["LOG", "--budget", "3"], "--budget without --confirm"),
     ],
@@ -148,3 +149,18 @@ def test_plan_writes_the_page_and_objects(sick: str, tmp_path: Path) -> None:
 def test_a_flag_that_would_be_ignored_is_refused(sick: str, words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         call(*(sick if word == "LOG" else word for word in words))
+
+
+def test_several_runs_in_one_file_are_not_followed_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("run,step,metric,value\n" + "\n".join(f"{r},{i},reward,0.{i}" for i in range(9) for r in "ab"))
+    with pytest.raises(DataError, match="2 runs"):
+        call(str(path), "--follow")
+
+
+def test_a_map_of_a_followed_log_may_be_early(
+    sick: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("anygrpo.doctor.follow.follow", lambda *args: 0)
+    assert call(sick, "--follow", "--map", "reward=rewrd") == 0
+    assert "no column 'rewrd'; did you mean 'reward'?" in capsys.readouterr().err

@@ -194,6 +194,7 @@ def show_followed(args: argparse.Namespace) -> int:
     from anygrpo.doctor.follow import follow
     from anygrpo.doctor.maps import parse_mapping
     from anygrpo.doctor.readers import read_all
+    from anygrpo.doctor.readers.long import several
 
     if len(args.paths) != 1 or args.paths[0] == "-":
         raise ConfigError(
@@ -205,13 +206,16 @@ def show_followed(args: argparse.Namespace) -> int:
         )
     found = parse_mapping(args.mapping)
     settings = read_settings(args.config) if args.config else None
-    if args.mapping:
-        try:
-            found.check(read_all(args.paths[0]))
-        except ConfigError as error:  # the column may come later
-            print(f"{error.what}; {error.cure}", file=sys.stderr)
-        except DataError:
-            pass
+    try:
+        logs = read_all(args.paths[0])
+    except DataError:  # not there yet, or half a line
+        logs = []
+    if len(logs) > 1:
+        raise several(args.paths[0], [log.source.removeprefix(f"{args.paths[0]}: ") for log in logs])
+    try:
+        found.check(logs)
+    except ConfigError as error:  # the column may come later
+        print(f"{error.what}; {error.cure}", file=sys.stderr)
     every = 10.0 if args.every is None else args.every
     return follow(args.paths[0], found.names, settings, args.lang, args.on_serious, every)
 
@@ -245,10 +249,8 @@ def show_confirmed(args: argparse.Namespace) -> int:
 
     if len(args.paths) != 1:
         raise ConfigError(f"--confirm takes one run folder, not {len(args.paths)}", "give one after the other")
-    found = [
-        c.as_dict(args.lang)
-        for c in confirm(Path(args.paths[0]), 60.0 if args.budget is None else args.budget, args.suspect)
-    ]
+    budget = 60.0 if args.budget is None else args.budget
+    found = [c.as_dict(args.lang) for c in confirm(Path(args.paths[0]), budget, args.suspect)]
     if args.json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0

@@ -25,7 +25,9 @@ def mode_of(args: argparse.Namespace) -> str:
     Raises:
         ConfigError: a flag was given that this mode would not use.
     """
-    given = [name for name in FLAGS if getattr(args, name) not in (None, False, [])]
+    given = [
+        name for name in FLAGS if (value := getattr(args, name)) is not None and value is not False and value != []
+    ]
     mode = next((m for m in TAKES if m in given), "confirm" if "suspect" in given else "")
     if unused := [name for name in given if name != mode and name not in TAKES[mode]]:
         named = ", ".join(flag(name) for name in unused)
