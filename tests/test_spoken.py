@@ -7,6 +7,10 @@ import os
 import pytest
 
 from anygrpo.cli.main import main
+from anygrpo.denoising.image.task import read_prompts
+from anygrpo.errors import DataError
+from anygrpo.language.tasks.data import read_rows
+from anygrpo.models.loading import load_tokenizer
 from anygrpo.recipe.training import DoctorConfig
 from anygrpo.spoken import NOTHING, VARIABLE, Text, current, said, say, table
 from anygrpo.watch.progress import ProgressLine
@@ -120,6 +124,44 @@ def test_other_errors_in_chinese(tmp_path, capsys):
     changed = ["--policy.function", f"{tmp_path}/p.py:factroy", "--folder", str(tmp_path / "run")]
     assert main(["--lang", "zh", "train", str(tmp_path / "r.toml"), *changed]) == 2
     assert "中没有 'factroy'；是否想写 'factory'？" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "chinese"),
+    [
+        ("train --resume none", "none 中没有可继续的运行记录"),
+        ("doctor none", "none：没有这个文件或文件夹"),
+        ("doctor log.jsonl --config none", "none：无法读取（没有这个文件）"),
+        ("doctor log.jsonl --samples none", "none：没有这个文件或文件夹"),
+        ("autopsy none", "none：无法读取（没有这个文件）"),
+        ("select inspect none", "none 处没有存好的候选"),
+        ("verify none", "none 中既没有运行记录也没有检查点"),
+        ("report none", "none 中没有运行记录"),
+        ("compare none other", "none 中没有运行记录：none：没有这个文件或文件夹"),
+        ("compare log.jsonl", "compare 需要两次运行"),
+        ("sweep r.toml --space none", "没有搜索空间文件 none"),
+        ("explain strange", "不是选项、预设、奖励、指标"),
+    ],
+)
+def test_what_is_missing_is_said_in_chinese(tmp_path, monkeypatch, capsys, words, chinese):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.jsonl").write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 1}\n')
+    (tmp_path / "r.toml").write_text("".join(BASE.values()))
+    assert main(["--lang", "zh", *words.split()]) in (2, 3)
+    told = capsys.readouterr().err.split("\n  -> ")
+    assert chinese in told[0]
+    assert any(ord(c) > 0x3000 for c in told[1]) or words.startswith("explain")
+
+
+def test_a_missing_data_file_is_said_in_chinese(monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, "zh")
+    for path, told in (("none.jsonl", "没有数据文件 none.jsonl，查找位置"), (str(tmp_path), "中没有数据：没有 ")):
+        with pytest.raises(DataError, match=told):
+            read_rows(path, "prompt")
+    with pytest.raises(DataError, match="没有提示文件"):
+        read_prompts("none.jsonl", "prompt")
+    with pytest.raises(DataError, match=r"中没有 config\.json"):
+        load_tokenizer(str(tmp_path / "none"))
 
 
 def test_texts_are_read_in_one_language_and_add():

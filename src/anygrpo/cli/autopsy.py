@@ -95,7 +95,11 @@ def read_numbers(path: str) -> tuple[dict[str, Any], str]:
         text = Path(path).read_text("utf-8", "replace")
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read ({error.strerror})", "give a JSON object of numbers or a note"
+            Text(
+                f"{path}: cannot be read ({error.strerror})",
+                f"{path}：无法读取（{'没有这个文件' if isinstance(error, FileNotFoundError) else error.strerror}）",
+            ),
+            Text("give a JSON object of numbers or a note", "请给出数字的 JSON 对象，或一份记录"),
         ) from None
     try:
         data: Any = json.loads(text, parse_float=str, parse_int=str)

@@ -10,6 +10,10 @@ from typing import Any
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
 from anygrpo.spoken import LANGUAGES, Text, current, say
 
+TWO = Text("compare needs two runs", "compare 需要两次运行")
+RATES = "--a .578 --b .573 --n 800"
+GIVE = Text(f"give RUN_A RUN_B, or bare rates: {RATES}", f"请给出 RUN_A RUN_B，或只给比率：{RATES}")
+
 
 def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -73,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.arm:
         return logs(args)
     if len(args.runs) < 2 and not (args.runs and Path(args.runs[0]).is_file()):
-        raise ConfigError("compare needs two runs", "give RUN_A RUN_B, or bare rates: --a .578 --b .573 --n 800")
+        raise ConfigError(TWO, GIVE)
     if any(not (Path(path) / "config.toml").is_file() for path in args.runs):
         return logs(args)
     from anygrpo.probes import compare
@@ -207,11 +211,12 @@ def logs(args: argparse.Namespace) -> int:
         try:
             found = read_all(path)
         except DataError as error:
-            raise DataError(f"{path} holds no run: {error.what}", "give run folders or logs") from None
+            what = Text(f"{path} holds no run: {error.what}", f"{path} 中没有运行记录：{error.what}")
+            raise DataError(what, Text("give run folders or logs", "请给出运行文件夹或日志")) from None
         runs += [columns_of(log) for log in found]
         labels += [label or str(path)] * len(found)
     if len(runs) < 2:
-        raise ConfigError("compare needs two runs", "give RUN_A RUN_B, or bare rates: --a .578 --b .573 --n 800")
+        raise ConfigError(TWO, GIVE)
     compared = arms(runs, labels if args.arm else ())
     print(json.dumps(compared, ensure_ascii=False, indent=2) if args.json else arms_text(compared, args.lang))
     return 0

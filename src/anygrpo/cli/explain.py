@@ -90,7 +90,10 @@ def explained(word: str | None, lang: str = "en") -> list[dict[str, Any]]:
     out += [_of_metric(metric, lang) for name, metric in CATALOGUE.items() if name.rpartition("/")[2] == word]
     if not out:
         raise ConfigError(
-            f"{word!r} is no choice, preset, reward, metric or key of [algorithm]",
+            Text(
+                f"{word!r} is no choice, preset, reward, metric or key of [algorithm]",
+                f"{word!r} 不是选项、预设、奖励、指标，也不是 [algorithm] 的键",
+            ),
             meant(word, known(), listing="anygrpo explain"),
         )
     return out

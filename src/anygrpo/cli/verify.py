@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import AnygrpoError, DataError, plain
-from anygrpo.spoken import LANGUAGES, current, say
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,10 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.folder)
     parts = list(examine(folder))
     if not parts:
-        raise DataError(f"{folder} holds neither a run nor a checkpoint", "give the folder that contains config.toml")
+        raise DataError(
+            Text(f"{folder} holds neither a run nor a checkpoint", f"{folder} 中既没有运行记录也没有检查点"),
+            Text("give the folder that contains config.toml", "请给出含有 config.toml 的文件夹"),
+        )
     goes_on = resumes_at(folder)
     if args.json:
         print(json.dumps({"parts": [asdict(p) for p in parts], "resumes_at": goes_on}, ensure_ascii=False, indent=2))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from anygrpo.core import parts
 from anygrpo.core.tensor_files import read_json, read_tensors
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 WHOLE = "policy.safetensors"
 STATE = "state.json"
@@ -73,7 +74,13 @@ def read_weights(path: Path) -> Any:
             return dict(weights(path))
         path = path / WHOLE
     if not path.is_file():
-        raise DataError(f"no weights at {path}", "give a file of weights, a checkpoint's folder or a run's folder")
+        raise DataError(
+            Text(f"no weights at {path}", f"{path} 处没有权重"),
+            Text(
+                "give a file of weights, a checkpoint's folder or a run's folder",
+                "请给出权重文件、检查点文件夹或运行文件夹",
+            ),
+        )
     if path.suffix == ".safetensors":
         return read_tensors(path)
     try:

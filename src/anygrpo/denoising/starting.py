@@ -27,6 +27,7 @@ from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError
 from anygrpo.files import read_toml
 from anygrpo.models import weights
+from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
 LORA_FILE = "pytorch_lora_weights.safetensors"
@@ -93,7 +94,10 @@ def _checkpoint(path: Path) -> Path:
     for place in places:
         if holds_weights(place):
             return place
-    raise DataError(f"{path} holds no checkpoint", "let the run write one, or name another")
+    raise DataError(
+        Text(f"{path} holds no checkpoint", f"{path} 中没有检查点"),
+        Text("let the run write one, or name another", "请让运行写出一个，或指定另一个"),
+    )
 
 
 def _exported(folder: Path) -> Path:

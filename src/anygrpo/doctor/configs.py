@@ -12,6 +12,7 @@ from anygrpo.doctor.log import number
 from anygrpo.doctor.settings import ALIASES, SETTINGS, concept_of, concepts_of
 from anygrpo.errors import DataError
 from anygrpo.files import toml_table
+from anygrpo.spoken import Text
 
 PAIR = re.compile(
     r"""(?:^|[\s,({\[+])(?:--)?['"]?([A-Za-z_][\w.\-]*)['"]?(?:\s*[=:]\s*|\s+)['"]?([^\s,'"(){}\[\]\\]+)""", re.M
@@ -31,7 +32,11 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         text = where.read_text("utf-8", "replace")
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read ({error.strerror})", "give the file that holds the run's settings"
+            Text(
+                f"{path}: cannot be read ({error.strerror})",
+                f"{path}：无法读取（{'没有这个文件' if isinstance(error, FileNotFoundError) else error.strerror}）",
+            ),
+            Text("give the file that holds the run's settings", "请给出写有训练设置的文件"),
         ) from None
     flat = parse(text, where.suffix)
     found = {k: v for k, v in concepts_of(flat).items() if k in ALIASES or k in SETTINGS} | of_our_recipe(flat)

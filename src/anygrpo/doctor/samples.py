@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from anygrpo.doctor.log import number
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 PROMPT = ("prompt", "input", "question", "query", "prompts")
 TEXT = ("completion", "output", "response", "text", "completions", "answer", "generated")
@@ -42,7 +43,10 @@ def read_samples(path: str | Path) -> list[Sample]:
     """
     where = Path(path)
     if not where.exists():
-        raise DataError(f"{path}: no such file or folder", "give a folder of samples or a completions table")
+        raise DataError(
+            Text(f"{path}: no such file or folder", f"{path}：没有这个文件或文件夹"),
+            Text("give a folder of samples or a completions table", "请给出样本文件夹或回答的表格"),
+        )
     folder = where / "samples" if (where / "samples").is_dir() else where
     files = sorted(p for p in folder.rglob("*") if p.suffix in READERS) if folder.is_dir() else [folder]
     rows = (one for file in files for row in rows_of(file) for one in spread_out(row | {"__file": file.stem}))

@@ -16,6 +16,7 @@ from anygrpo.families import Family, families, family_of, resolve
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import refuse_own_code
+from anygrpo.spoken import Text
 from anygrpo.train import checkpoint
 
 
@@ -95,7 +96,11 @@ def load(
         if (policy := act(str(path), like, **settings, **more)) is not None:
             return Opened(policy, str(path), family, recipe)
     raise DataError(
-        f"{path} holds nothing that can be opened", "give a run folder, a checkpoint, an export, or a model's name"
+        Text(f"{path} holds nothing that can be opened", f"{path} 中没有可打开的内容"),
+        Text(
+            "give a run folder, a checkpoint, an export, or a model's name",
+            "请给出运行文件夹、检查点、导出，或模型名称",
+        ),
     )
 
 

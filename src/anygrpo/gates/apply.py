@@ -17,6 +17,7 @@ from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.restoration.reading import SUFFIXES, load
 from anygrpo.gates.restoration.writing import like, save, suffix_for
 from anygrpo.gates.tiles import OVERLAP, TILE, decide, places, restore
+from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
 RECORD = "applied.jsonl"
@@ -100,7 +101,7 @@ def _files(inputs: list[Path], out: Path) -> Iterator[tuple[Path, Path]]:
         elif item.is_file():
             yield item, Path(item.name)
         else:
-            raise DataError(f"{item} does not exist", "correct the path")
+            raise DataError(Text(f"{item} does not exist", f"{item} 不存在"), Text("correct the path", "请改正路径"))
 
 
 def _targets(files: list[tuple[Path, Path]]) -> Iterator[tuple[Path, Path]]:

@@ -12,6 +12,7 @@ from anygrpo.errors import DataError
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.tasks.data import FILES, read_rows
+from anygrpo.spoken import Text
 
 Progress = Callable[[int, int], None]
 """Called with (prompts done, prompts in all)."""
@@ -65,7 +66,10 @@ def read_inputs(inputs: Any, prompt_column: str) -> list[Any]:
         if file.suffix in FILES or file.is_dir():
             return [row for _, row in read_rows(str(file), prompt_column)]
         if not file.is_file():
-            raise DataError(f"no file {file}, looked in {Path.cwd()}", "correct the path")
+            raise DataError(
+                Text(f"no file {file}, looked in {Path.cwd()}", f"没有文件 {file}，查找位置 {Path.cwd()}"),
+                Text("correct the path", "请改正路径"),
+            )
         try:
             lines = file.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ from anygrpo.errors import DataError
 from anygrpo.models import weights
 from anygrpo.models.origin import added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,10 @@ def resolve(name: str) -> str:
         return name
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
-        raise DataError(f"model = {name!r}: no config.json in {folder}", "name a folder saved by save_pretrained")
+        raise DataError(
+            Text(f"model = {name!r}: no config.json in {folder}", f"model = {name!r}：{folder} 中没有 config.json"),
+            Text("name a folder saved by save_pretrained", "请给出由 save_pretrained 保存的文件夹"),
+        )
     return str(folder)
 
 
@@ -221,5 +225,6 @@ def context_length(model: nn.Module) -> int | None:
 def _not_found(what: str, name: str, error: Exception) -> DataError:
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return DataError(
-        f"cannot load the {what} of {name!r}: {first}", "check the name, the network, or give a local folder"
+        Text(f"cannot load the {what} of {name!r}: {first}", f"无法载入 {name!r} 的 {what}：{first}"),
+        Text("check the name, the network, or give a local folder", "请检查名称与网络，或给出本地文件夹"),
     )

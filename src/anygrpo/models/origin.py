@@ -16,6 +16,7 @@ from anygrpo.errors import DataError
 from anygrpo.files import read_toml
 from anygrpo.models.adapted import with_adapter
 from anygrpo.models.weights import TORCH
+from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
 
@@ -114,7 +115,10 @@ def _of_run(run: Path, folder: Path) -> Origin:
     places = [folder / "checkpoints" / "best", *sorted(folder.glob("checkpoints/step_*")), folder]
     steps = [place for place in places if holds_weights(place)]
     if not steps:
-        raise DataError(f"{folder} holds no checkpoint", "let the run write one, or name another")
+        raise DataError(
+            Text(f"{folder} holds no checkpoint", f"{folder} 中没有检查点"),
+            Text("let the run write one, or name another", "请让运行写出一个，或指定另一个"),
+        )
     return Origin("state", policy["model"], steps[-1], {"rank": 16, "alpha": 32.0} | policy.get("lora", {}))
 
 

@@ -20,6 +20,7 @@ from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError, suggestion
 from anygrpo.models.matching import LoadReport, averaged, fit
 from anygrpo.models.unpickled import Husk, read_torch
+from anygrpo.spoken import Text
 
 __all__ = ["LoadReport", "load", "matched", "read", "tables"]
 log = logging.getLogger("anygrpo")
@@ -86,7 +87,7 @@ def read(path: str | Path) -> Any:
     """
     path = Path(path).expanduser()
     if not path.exists():
-        raise DataError(f"checkpoint {path} does not exist")
+        raise DataError(Text(f"checkpoint {path} does not exist", f"检查点 {path} 不存在"))
     if path.is_dir():
         if holds_weights(path) or (path / "checkpoints").exists():
             return read_weights(path)

@@ -17,6 +17,7 @@ from anygrpo.doctor.pair import no_effect
 from anygrpo.errors import DataError
 from anygrpo.files import toml_table
 from anygrpo.probes.significance import mcnemar, paired
+from anygrpo.spoken import Text
 from anygrpo.train.run import MOST_FAULTS
 
 _JUDGES = ("correct", "accuracy", "exact", "math_verify", "number", "score")
@@ -89,7 +90,13 @@ def settings_that_differ(a: Path, b: Path) -> list[dict[str, Any]]:
 def _settings(run: Path) -> dict[str, Any]:
     file = run / "config.toml"
     if not file.is_file():
-        raise DataError(f"{run} holds no run", "give a folder that contains config.toml and metrics.jsonl")
+        raise DataError(
+            Text(f"{run} holds no run", f"{run} 中没有运行记录"),
+            Text(
+                "give a folder that contains config.toml and metrics.jsonl",
+                "请给出含有 config.toml 和 metrics.jsonl 的文件夹",
+            ),
+        )
     try:
         return dotted(toml_table(file.read_text(encoding="utf-8")))
     except ValueError as error:  # not TOML, not UTF-8

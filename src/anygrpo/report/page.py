@@ -19,7 +19,7 @@ from anygrpo.files import toml_table
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
-from anygrpo.spoken import table
+from anygrpo.spoken import Text, table
 
 _FOOTER = "<footer>anygrpo doctor</footer>"
 _SHOWN, _LONGEST = 8, 600
@@ -54,7 +54,10 @@ def run_page(folder: Path, language: str = "en") -> str:
         DataError: no run there.
     """
     if not (folder / "metrics.jsonl").is_file():
-        raise DataError(f"{folder} holds no run", "give the folder that contains metrics.jsonl")
+        raise DataError(
+            Text(f"{folder} holds no run", f"{folder} 中没有运行记录"),
+            Text("give the folder that contains metrics.jsonl", "请给出含有 metrics.jsonl 的文件夹"),
+        )
     words = table(WORDS, language)
     diagnosis = diagnose_log(read(str(folder)))
     with cut_at(_resumed_rows(folder)):

@@ -20,6 +20,7 @@ from anygrpo.errors import DataError
 from anygrpo.selection import pointers
 from anygrpo.selection.parts import NAMES, candidate_of, check_score
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
+from anygrpo.spoken import Text
 
 _OF_A_QUERY = {"pointer_candidates", "candidate_pool_ids", "id_list", "score_list", "query"}
 
@@ -86,7 +87,10 @@ def write_stored(path: str | Path, queries: list[StoredQuery], layout: str = "po
 
 def _load(path: Path) -> Any:
     if not path.is_file():
-        raise DataError(f"no stored candidates at {path}", "anygrpo select generate writes such a file")
+        raise DataError(
+            Text(f"no stored candidates at {path}", f"{path} 处没有存好的候选"),
+            Text("anygrpo select generate writes such a file", "anygrpo select generate 会写出这样的文件"),
+        )
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) < len(pairs):

@@ -21,6 +21,7 @@ from anygrpo.recipe.explain import readable
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.section import Section
+from anygrpo.spoken import Text
 from anygrpo.sweep.results import Result, results, trial_folder
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -83,7 +84,10 @@ def read_space(path: str | Path) -> Space:
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"no space at {path}", "recipes/selection/space.toml is an example")
+        raise DataError(
+            Text(f"no space at {path}", f"没有搜索空间文件 {path}"),
+            Text("recipes/selection/space.toml is an example", "recipes/selection/space.toml 是示例"),
+        )
     try:
         return Space.model_validate(read_toml(path))
     except ValidationError as error:

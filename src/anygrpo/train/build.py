@@ -16,6 +16,7 @@ from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.spoken import Text
 from anygrpo.train import record, snapshot
 from anygrpo.train.budget import with_measured
 from anygrpo.train.demonstrations import check_demonstrations
@@ -51,7 +52,10 @@ def resumed_run(path: Path, flags: Sequence[str] = (), policy: Policy | None = N
         DataError: no run there.
     """
     if not (path / "config.toml").is_file():
-        raise DataError(f"{path} holds no run to continue", "give the folder that contains config.toml")
+        raise DataError(
+            Text(f"{path} holds no run to continue", f"{path} 中没有可继续的运行记录"),
+            Text("give the folder that contains config.toml", "请给出含有 config.toml 的文件夹"),
+        )
     before, recipe = load_recipe(path / "config.toml"), load_recipe(path / "config.toml", flags)
     run, prints = _assemble(recipe, folder_of(path, resume=True), policy, task)
     newest = snapshot.newest(run.folder.checkpoints)

@@ -15,6 +15,7 @@ from anygrpo.denoising.image.rewards import build_rewards
 from anygrpo.denoising.image.settings import ImageTaskConfig
 from anygrpo.denoising.outcomes import Reward
 from anygrpo.errors import DataError, suggestion
+from anygrpo.spoken import Text
 
 Prompt = dict[str, Any]
 
@@ -52,7 +53,10 @@ def read_prompts(path: str, column: str) -> list[Prompt]:
     """
     file = Path(path)
     if not file.is_file():
-        raise DataError(f"no prompt file {path}, looked in {Path.cwd()}", "correct task.path")
+        raise DataError(
+            Text(f"no prompt file {path}, looked in {Path.cwd()}", f"没有提示文件 {path}，查找位置 {Path.cwd()}"),
+            Text("correct task.path", "请改正 task.path"),
+        )
     rows: dict[str, Prompt] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
         if line.strip():

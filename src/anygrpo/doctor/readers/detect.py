@@ -13,6 +13,7 @@ from anygrpo.doctor.readers import console, exports, long, notebook, tabular, te
 from anygrpo.doctor.readers.beside import add_settings
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 BY_HEAD = (tensorboard, wandb)
 """Readers of a form of their own, known by the file's first bytes: `looks_like(head)`, `read(path, source) -> Log`."""
@@ -54,7 +55,11 @@ def read(path: str | Path) -> Log:
             log = folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix, name)
     except OSError as error:
         raise DataError(
-            f"{source}: cannot be read ({error.strerror or error})", "check the path and its rights"
+            Text(
+                f"{source}: cannot be read ({error.strerror or error})",
+                f"{source}：无法读取（{error.strerror or error}）",
+            ),
+            Text("check the path and its rights", "请检查路径及其权限"),
         ) from None
     log.notes += [left] if left else []
     return log if log.format == "run-folder" or log.settings or source == "-" else add_settings(log, Path(path))

@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 from anygrpo.doctor.log import Row
 from anygrpo.errors import DataError
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 Unpacker = Callable[[IO[bytes]], IO[bytes]]
 GZIP, ZSTD, BZIP2, XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
@@ -45,7 +46,10 @@ def at_hand(path: str | Path) -> Generator[tuple[Path, str, str | None]]:
             yield file, "standard input", left
         return
     if not where.exists():
-        raise DataError(f"{path}: no such file or folder", "give a log file, a checkpoint or a run folder")
+        raise DataError(
+            Text(f"{path}: no such file or folder", f"{path}：没有这个文件或文件夹"),
+            Text("give a log file, a checkpoint or a run folder", "请给出日志文件、检查点或运行文件夹"),
+        )
     unpack = None if where.is_dir() else unpacker_of(where)
     if unpack is None:
         yield where, where.name, None

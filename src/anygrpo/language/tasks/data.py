@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.spoken import Text
 
 Row = tuple[int, dict[str, Any]]
 """(line or row number from 1, the object with its prompt under "prompt")."""
@@ -59,7 +60,10 @@ def _objects(path: str, split: str, subset: str | None) -> Iterator[tuple[int, A
     elif path.count("/") == 1 and not path.startswith((".", "/", "~")) and _form(file) not in FILES:
         yield from enumerate(_hub(path, split, subset), 1)
     else:
-        raise DataError(f"no data file {path}, looked in {Path.cwd()}", "correct task.path")
+        raise DataError(
+            Text(f"no data file {path}, looked in {Path.cwd()}", f"没有数据文件 {path}，查找位置 {Path.cwd()}"),
+            Text("correct task.path", "请改正 task.path"),
+        )
 
 
 def _folder(folder: Path, split: str, subset: str | None) -> Iterator[tuple[int, Any]]:
@@ -71,7 +75,13 @@ def _folder(folder: Path, split: str, subset: str | None) -> Iterator[tuple[int,
     files = sorted(f for f in folder.rglob("*") if _form(f) in FILES and f.is_file())
     named = [f for f in files if split in f.stem]
     if not files:
-        raise DataError(f"{folder} holds no data: no {', '.join(FILES)} and no saved data set", "correct task.path")
+        raise DataError(
+            Text(
+                f"{folder} holds no data: no {', '.join(FILES)} and no saved data set",
+                f"{folder} 中没有数据：没有 {', '.join(FILES)}，也没有保存的数据集",
+            ),
+            Text("correct task.path", "请改正 task.path"),
+        )
     count = 0
     for file in named or files:
         for _, value in _file(file, str(file), split):
