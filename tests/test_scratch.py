@@ -42,14 +42,16 @@ def test_it_goes_at_the_end_of_a_block_and_with_its_object(place):
 def test_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays(place):
     code = "import time\nfrom anygrpo.scratch import Scratch\ns = Scratch('check')\nprint(s.path, flush=True)\n"
     code += "time.sleep(60)"
-    two = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    folders = [process.stdout.readline().strip() for process in two]
-    two[0].kill()
-    two[0].wait()
-    others = [place / "anygrpo-mine", place / "anygrpo-check-abcdefgh.tmp.bak", place / "tmpabcdefgh"]
-    for folder in others:
-        folder.mkdir()
+    two = []
     try:
+        for _ in range(2):
+            two.append(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True))
+        folders = [process.stdout.readline().strip() for process in two]
+        two[0].kill()
+        two[0].wait()
+        others = [place / "anygrpo-mine", place / "anygrpo-check-abcdefgh.tmp.bak", place / "tmpabcdefgh"]
+        for folder in others:
+            folder.mkdir()
         sweep()
         assert os.path.isdir(folders[0])  # so young that it may not have been locked yet
         for folder in [*folders, *others]:
@@ -59,8 +61,10 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays(place
         assert os.path.isdir(folders[1])
         assert all(folder.is_dir() for folder in others)
     finally:
-        two[1].kill()
-        two[1].wait()
+        for process in two:
+            process.kill()
+            process.wait()
+            process.stdout.close()
 
 
 def test_a_forked_child_does_not_take_its_parents_folder_along(place):
@@ -125,11 +129,15 @@ def test_a_command_that_is_ended_leaves_nothing(place, tmp_path, number):
         [sys.executable, "-m", "anygrpo", "check", str(recipe)], stderr=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": support},
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not list(place.iterdir()) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.05)
-    assert list(place.iterdir()), process.communicate()
-    process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    try:
+        deadline = time.monotonic() + 60
+        while not list(place.iterdir()) and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.05)
+        assert list(place.iterdir()), process.poll() is not None and process.communicate()[1]
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 128 + number, said
     assert list(place.iterdir()) == []

@@ -132,7 +132,7 @@ def test_other_errors_in_chinese(tmp_path, capsys):
         ("train --resume none", "none 中没有可继续的运行记录"),
         ("doctor none", "none：没有这个文件或文件夹"),
         ("doctor log.jsonl --config none", "none：无法读取（没有这个文件）"),
-        ("doctor log.jsonl --samples none", "none：没有这个文件或文件夹"),
+        ("doctor --samples none", "none：没有这个文件或文件夹"),
         ("autopsy none", "none：无法读取（没有这个文件）"),
         ("select inspect none", "none 处没有存好的候选"),
         ("verify none", "none 中既没有运行记录也没有检查点"),

@@ -12,7 +12,7 @@ import pytest
 
 from anygrpo.cli.main import main
 from anygrpo.doctor import diagnose
-from anygrpo.doctor.arms import against, arms, arms_text, rates, rates_text, welch
+from anygrpo.doctor.arms import against, arms, arms_text, rates, rates_text, seeds_needed, welch
 from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.seeds import grouped
@@ -224,12 +224,33 @@ def test_over_seeds_equal_arms_are_told_apart_in_one_of_twenty() -> None:
     assert rows_wrong > 100
 
 
-def test_more_seeds_that_would_show_the_difference() -> None:
-    a, b = runs_of_seeds(0.02, 5)
-    found = arms([*a, *b], ["a"] * 3 + ["b"] * 3)["measures"]["reward/mean"][1]
-    assert found["shown"] == (found["interval"][0] > 0 or found["interval"][1] < 0)
-    assert found["resolution"] > 0
-    assert found["seeds_needed"] is None or found["seeds_needed"] >= 2
+def test_seeds_needed_by_hand() -> None:
+    """A deviation of .02. 17 seeds: t(32) has 2.0369 and .8530, and 2.8899 x .02 x sqrt(2 / 17) = .01982, under .02;
+    16 seeds: t(30) has 2.0423 and .8538, and 2.8961 x .02 x sqrt(2 / 16) = .02048, over it."""
+    levels = [0.38, 0.40, 0.42]
+    assert seeds_needed(0.02, [levels] * 2, 1) == 17
+    assert seeds_needed(-0.02, [levels] * 2, 1) == 17
+    assert seeds_needed(0.02, [levels, [0.9]], 1) == 17  # one run alone has no spread
+    assert seeds_needed(0.02, [levels] * 2, 3) == 23  # three pairs at once
+    assert seeds_needed(1e-6, [levels] * 2, 1) is None
+
+
+def test_a_difference_that_three_seeds_do_not_show() -> None:
+    """.02 with an error of .02 x sqrt(2 / 3) = .01633 and t(4) = 2.7764: the interval reaches .0453 to both sides."""
+    runs = [
+        build(Log(f"{level}", "jsonl", [{"step": float(i), "reward": level} for i in range(40)]))
+        for level in (0.38, 0.40, 0.42, 0.40, 0.42, 0.44)
+    ]
+    compared = arms(runs, ["a"] * 3 + ["b"] * 3)
+    found = compared["measures"]["reward/mean"][1]
+    assert found["interval"] == pytest.approx([0.02 - 0.04534, 0.02 + 0.04534], abs=1e-5)
+    assert found["shown"] is False
+    assert found["resolution"] == pytest.approx(0.01633 * (2.77645 + 0.94096), rel=1e-3)
+    assert found["seeds_needed"] == 17
+    assert "seeds needed 17" in arms_text(compared, "en")
+
+
+def test_far_arms_need_few_seeds() -> None:
     a, b = runs_of_seeds(0.3, 6)
     far = arms([*a, *b], ["a"] * 3 + ["b"] * 3)["measures"]["reward/mean"][1]
     assert far["shown"]
