@@ -153,6 +153,26 @@ def test_what_is_missing_is_said_in_chinese(tmp_path, monkeypatch, capsys, words
     assert any(ord(c) > 0x3000 for c in told[1]) or words.startswith("explain")
 
 
+@pytest.mark.parametrize(
+    ("words", "chinese"),
+    [
+        ("apply run x", "缺少参数：--out"),
+        ("doctor x --config", "参数 --config 需要一个值"),
+        ("compare a b --n many", "参数 --n 应为整数，而不是 'many'"),
+        ("compare a b --a many", "参数 --a 应为数，而不是 'many'"),
+        ("bench strange", "不能是 'strange'（可选："),
+    ],
+)
+def test_arguments_that_a_command_lacks_are_refused_in_chinese(capsys, words, chinese):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--lang", "zh", *words.split()])
+    assert chinese in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["--lang", "en", *words.split()])
+    assert "error: " in (told := capsys.readouterr().err)
+    assert told.isascii()
+
+
 def test_a_missing_data_file_is_said_in_chinese(monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, "zh")
     for path, told in (("none.jsonl", "没有数据文件 none.jsonl，查找位置"), (str(tmp_path), "中没有数据：没有 ")):

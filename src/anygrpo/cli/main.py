@@ -6,12 +6,13 @@ import argparse
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from anygrpo import __version__
 from anygrpo.cli.ending import Ended, cleaned_up
@@ -64,7 +65,7 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     what = say(
         "GRPO for any policy, and a doctor for any training run.", "适用于任何策略的 GRPO，以及任何训练过程的诊断器。"
     )
-    parser = argparse.ArgumentParser(prog="anygrpo", description=what)
+    parser = _Parser(prog="anygrpo", description=what)
     words = say(
         "language: en or zh (else ANYGRPO_LANG, else the locale)", "语言：en 或 zh（否则按 ANYGRPO_LANG、再按系统区域）"
     )
@@ -87,6 +88,30 @@ _ARGPARSE = {
     "show program's version number and exit": "显示版本号并退出",
 }
 """What argparse itself writes, which no call of ours can say in two languages."""
+
+
+_REFUSALS = (
+    ("the following arguments are required: (.*)", r"缺少参数：\1"),
+    ("one of the arguments (.*) is required", r"以下参数须给出一个：\1"),
+    ("argument (.*?): expected one argument", r"参数 \1 需要一个值"),
+    ("argument (.*?): expected at least one argument", r"参数 \1 至少需要一个值"),
+    ("argument (.*?): expected (\\d+) arguments", r"参数 \1 需要 \2 个值"),
+    ("argument (.*?): invalid choice: (.*) \\(choose from (.*)\\)", r"参数 \1 不能是 \2（可选：\3）"),
+    ("argument (.*?): invalid int value: (.*)", r"参数 \1 应为整数，而不是 \2"),
+    ("argument (.*?): invalid float value: (.*)", r"参数 \1 应为数，而不是 \2"),
+    ("argument (.*?): not allowed with argument (.*)", r"参数 \1 不能与 \2 同时给出"),
+)
+"""What argparse refuses with, and its Chinese."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose refusals speak the language in use. Commands' parsers are of the same class."""
+
+    def error(self, message: str) -> NoReturn:
+        if current() == "zh":
+            found = ((re.fullmatch(english, message, re.DOTALL), chinese) for english, chinese in _REFUSALS)
+            message = next((match.expand(chinese) for match, chinese in found if match), message)
+        super().error(message)
 
 
 def _in_chinese(parser: argparse.ArgumentParser) -> None:
