@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,14 @@ def refuse_what_is_no_file(named: str) -> None:
                     Text(f"{path} is a pipe, a socket or a device", f"{path} 是管道、套接字或设备"),
                     Text("nothing of a run is one: remove it", "运行文件夹中不应有它：请删除"),
                 )
+
+
+@contextlib.contextmanager
+def whole_or_none(files: Iterable[Path]) -> Iterator[None]:
+    """Whatever fails within, an interrupt too, takes `files` away: for what must not stay unless it was tried."""
+    try:
+        yield
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise

@@ -131,6 +131,19 @@ def test_a_state_dict_that_gives_other_numbers_does_not_leave(tmp_path, monkeypa
     assert not (tmp_path / "out" / "denoiser.safetensors").exists()
 
 
+def test_an_error_of_the_machine_leaves_no_export_that_was_not_compared(tmp_path, monkeypatch):
+    small = {"features": 47, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 5}
+    policy = motion.build(MotionPolicyConfig(**small), 0)
+
+    def fails(*given):
+        raise OSError("no room")
+
+    monkeypatch.setattr(exporting.anew, "compare", fails)
+    with pytest.raises(OSError, match="no room"):
+        export(policy, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_prompts_become_png_and_an_interrupted_call_goes_on(pipes, tmp_path):
     policy = policy_of(pipes, "sd15")
     seen = []

@@ -79,6 +79,15 @@ def test_an_export_that_loads_as_something_else_is_no_export(tmp_path: Path) -> 
         certify(tmp_path)
 
 
+def test_a_network_that_gives_other_numbers_elsewhere_leaves_nothing(tmp_path: Path) -> None:
+    """A hook decides its output, which no file of weights holds."""
+    policy = adair()
+    policy.network.get_submodule("output").register_forward_hook(lambda module, given, y: y + 1.0)
+    with pytest.raises(DataError, match="away from its own"):
+        export(policy, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_load_py_is_a_command(tmp_path: Path) -> None:
     export(adair(), tmp_path)
     done = subprocess.run([sys.executable, str(tmp_path / "load.py")], capture_output=True, text=True, check=True)

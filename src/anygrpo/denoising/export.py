@@ -29,6 +29,7 @@ from anygrpo.denoising.call import record_call
 from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
 from anygrpo.denoising.starting import LORA_FILE, start_of
 from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.files import whole_or_none
 from anygrpo.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -55,10 +56,12 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
     form = form_of(policy)
     files = _WRITERS[form](policy, folder)
     about: dict[str, Any] = {"format": form, "files": [str(f.relative_to(folder)) for f in files]}
-    if certify:
-        about["compared"] = _anew(policy, files) if form == "state" else _certified(policy, folder, form, files)
-    (folder / "export.json").write_text(json.dumps(about, indent=2))
-    return [*files, folder / "export.json"]
+    written = [*files, folder / "export.json"]
+    with whole_or_none(written):
+        if certify:
+            about["compared"] = _anew(policy, files) if form == "state" else _certified(policy, folder, form, files)
+        (folder / "export.json").write_text(json.dumps(about, indent=2))
+    return written
 
 
 def form_of(policy: DiffusionPolicy) -> str:
@@ -149,7 +152,7 @@ def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Pat
 
     Raises:
         TrainingError: it differs by more than TOLERANCE (half precision: twice what that precision itself changes), or
-            changes nothing where training did. The files are taken away.
+            changes nothing where training did.
     """
     moved = _moved(policy)
     with Scratch("export") as place:
@@ -157,8 +160,6 @@ def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Pat
     allowed = max(TOLERANCE * found["size"], 2 * found["dtype"] if policy.config.dtype == "bfloat16" else 0.0)
     if found["to_training"] <= allowed and (found["to_base"] > 0 or not moved):
         return found
-    for file in files:
-        file.unlink(missing_ok=True)
     raise TrainingError(
         f"the export, loaded by itself, differs from the training pass by {found['to_training']:.3g} (allowed "
         f"{allowed:.3g}) and from its base by {found['to_base']:.3g}: it was taken away",
@@ -171,7 +172,7 @@ def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
     the largest output is allowed: there is no float32 pass here to measure the type's own error by.
 
     Raises:
-        TrainingError: it does not load there, or gives other numbers. The file is taken away.
+        TrainingError: it does not load there, or gives other numbers.
     """
     config: Any = policy.config
     if config.kind == "diffusion" and not getattr(config, "function", None):
@@ -181,8 +182,6 @@ def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
     allowed = 0.05 if config.dtype == "bfloat16" else TOLERANCE
     if not isinstance(found, str) and found["to_training"] <= allowed * found["size"]:
         return found
-    for file in files:
-        file.unlink(missing_ok=True)
     if isinstance(found, str):
         raise TrainingError(f"the network made anew does not load the export: {found}", "it was taken away")
     raise TrainingError(
@@ -224,7 +223,5 @@ def _fresh_process(
     )  # fmt: skip
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no output"]
-        for file in files:
-            file.unlink(missing_ok=True)
         raise TrainingError(f"the plain library does not load the export: {said[-1]}", "it was taken away")
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -17,6 +17,7 @@ from anygrpo.export import own
 from anygrpo.export.opened import Opened
 from anygrpo.export.own import RECIPE
 from anygrpo.families import resolve
+from anygrpo.files import whole_or_none
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.train.folder import read_rows
 
@@ -40,13 +41,9 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
     files: list[Path] = list(write(opened.policy, folder, **given))
     if opened.family.export is not None:
         return _described(opened, folder, files)
-    try:
+    with whole_or_none([*files, folder / "README.md", folder / RECIPE, folder / own.CERTIFICATE]):
         files = _described(opened, folder, files)
         return [*files, _certified(opened, folder)]
-    except BaseException:  # also what the policy's own code raises: no export stays that was not tried
-        for file in {*files, folder / "README.md", folder / RECIPE, folder / own.CERTIFICATE}:
-            file.unlink(missing_ok=True)
-        raise
 
 
 def _described(opened: Opened, folder: Path, files: list[Path]) -> list[Path]:

@@ -21,11 +21,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.files import whole_or_none
 from anygrpo.gates.choosing import deterministic
 from anygrpo.gates.distributions import base_of
 from anygrpo.gates.policy import StochasticPolicy
 
 SCHEMA = 1
+FILES = (
+    "model.safetensors", "sites.json", "network.py", "example.safetensors", "load.py", "certificate.json",
+)  # fmt: skip
 SIDE = 64
 CLOSE = 1e-4
 """Largest difference to the example, of its largest number: other machines sum in another order."""
@@ -82,12 +86,20 @@ def export(policy: StochasticPolicy, folder: Path, example: list[Tensor] | None 
     Raises:
         ConfigError: the policy was made in Python, and nothing says how to make its network again; or `folder` has
             files of something else.
-        DataError: what was written does not load, or gives other numbers.
+        DataError: what was written does not load, or gives other numbers; it is taken away.
     """
     source = _source(policy)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "sites.json").is_file():
         raise ConfigError(f"{folder} has files of something else", "name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
+    with whole_or_none(folder / name for name in FILES):
+        _write(policy, folder, source, example)
+        certificate = certify(folder)
+        (folder / "certificate.json").write_text(json.dumps(certificate, indent=2), encoding="utf-8")
+    return sorted(file for file in folder.iterdir() if file.is_file())
+
+
+def _write(policy: StochasticPolicy, folder: Path, source: dict[str, Any], example: list[Tensor] | None) -> None:
     g = torch.Generator().manual_seed(0)
     rows = example or [torch.rand(1, 3, SIDE, SIDE, generator=g) for _ in policy.inputs]
     rows = [x.to(policy.device) for x in rows]
@@ -105,9 +117,6 @@ def export(policy: StochasticPolicy, folder: Path, example: list[Tensor] | None 
         shutil.copyfile(path, folder / "network.py")
         make = OWN.format(name=name)
     (folder / "load.py").write_text(LOADER.format(make=make), encoding="utf-8")
-    certificate = certify(folder)
-    (folder / "certificate.json").write_text(json.dumps(certificate, indent=2), encoding="utf-8")
-    return sorted(file for file in folder.iterdir() if file.is_file())
 
 
 def certify(folder: Path) -> dict[str, Any]:
