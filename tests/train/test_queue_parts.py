@@ -10,7 +10,10 @@ import torch
 from runs import run_of
 
 from anygrpo.core.rollout import Rollout
-from anygrpo.train.queue import Queue, oldest
+from anygrpo.train import group as group_module
+from anygrpo.train.group import oldest
+from anygrpo.train.queue import Queue
+from anygrpo.train.shown import rows_shown
 
 STAGES = [{"name": "a", "steps": 3}, {"name": "b", "steps": 3}]
 
@@ -19,12 +22,14 @@ STAGES = [{"name": "a", "steps": 3}, {"name": "b", "steps": 3}]
 def made(tmp_path, monkeypatch):
     queues = []
 
-    def make(bound=4, stages=STAGES, **algorithm):
+    def make(bound=4, stages=STAGES, samples_every=10, **algorithm):
         sizes = {"prompts_per_step": 4, "group_size": 2}
         run = run_of(
             tmp_path / f"run{len(queues)}",
             "--training.max-staleness",
             str(bound),
+            "--training.samples-every",
+            str(samples_every),
             stages=stages,
             algorithm=sizes | algorithm,
         )
@@ -241,6 +246,31 @@ def test_what_a_checkpoint_held_is_where_new_samples_are(made):
     assert [(g.rollout.samples["x"].device.type, g.rollout.samples["arms"].device.type) for g in queue.finished] == [
         ("meta", "cpu")
     ] * 8
+
+
+@pytest.mark.parametrize(("every", "shown", "kept"), [(0, 0, []), (2, 4, [4, 5, 6, 7]), (3, 4, [])])
+def test_rows_are_made_for_pages_alone(made, monkeypatch, every, shown, kept):
+    """By hand: of 12 groups step 0 takes 4, step 1 at the latest the next 4, step 2 the last. Every second step has a
+    page: a checkpoint between 0 and 1 needs the last four's rows."""
+    calls = []
+    monkeypatch.setattr(group_module, "rows_shown", lambda *given: calls.append(given[1]) or rows_shown(*given))
+    run, queue = made(samples_every=every)
+    taken(run, queue, 0)
+    assert len(calls) == shown  # samples_kept
+    wait(list(queue._under_way))
+    state = queue.state()
+    assert [i for i, one in enumerate(state["finished"]) if one["row"] is not None] == kept
+    assert len(calls) == shown + len(kept)
+    if not every:
+        assert all(group.outputs is None for group in queue.finished)
+    run.queued = state
+    queue.forget()
+    taken(run, queue, 1)
+    taken(run, queue, 2)
+    assert len(calls) == shown + len(kept)  # a checkpoint's rows are not made again
+    pages = sorted(path.name for path in (run.folder.path / "samples").glob("*.jsonl"))
+    assert pages == [f"step_{step:08d}.jsonl" for step in range(3) if every and step % every == 0]
+    assert all(len((run.folder.path / "samples" / name).read_text().splitlines()) == 4 for name in pages)
 
 
 def test_the_oldest_decision_of_those_that_count():

@@ -9,7 +9,6 @@ clock: such a run does not repeat itself.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -22,11 +21,10 @@ import torch
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
-from anygrpo.core.tree import devices, placed, tree_map
 from anygrpo.core.turnstile import Turnstile
 from anygrpo.train.collect import Collector, joined, numbers_of, refilled, staleness
+from anygrpo.train.group import Group, kept, oldest, page, restored
 from anygrpo.train.run import Run
-from anygrpo.train.shown import rows_shown
 from anygrpo.train.stages import PlannedStage
 
 THREADS = 64
@@ -34,15 +32,6 @@ THREADS = 64
 
 _TRAINER = -1
 """Its number at the turnstile: weights change before anybody samples on."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """One prompt's samples. `place`: which draw of the stage it is. `row`: as samples/step_*.jsonl shows it."""
-
-    place: int
-    rollout: Rollout
-    row: dict[str, Any]
 
 
 @dataclass
@@ -124,7 +113,7 @@ class Queue(Collector):
             return self.run.queued
         wait([future for future, work in self._under_way.items() if work.sampled])
         self._gather(failed_stay=True)
-        made = [_kept(group) for group in self.finished]
+        made = [kept(g, g.shown(self.sampler) if self._paged(i) else None) for i, g in enumerate(self.finished)]
         begun = sorted(work.place for work in self._under_way.values())
         counts = {"stage": self._stage.begin, "next": self._next, "dropped": self._dropped}
         return counts | {"begun": begun, "finished": made}
@@ -146,7 +135,7 @@ class Queue(Collector):
         groups, self.finished = self.finished[:count], self.finished[count:]
         rollout = joined([group.rollout for group in groups])
         if shown:
-            run.show(self._step, rollout, lambda most: [group.row for group in groups[:most]])
+            run.show(self._step, rollout, lambda most: page(self.sampler, groups, most))
         return rollout
 
     def _fill(self, planned: PlannedStage) -> None:
@@ -193,10 +182,17 @@ class Queue(Collector):
                 scores = task.score([work.prompt], drawn.outputs)
         rollout = drawn.rollout.scored(scores, type(task).__name__)
         info = {name: value for name, value in rollout.info.items() if not name.startswith("time/")}  # not the step's
-        row = rows_shown(self.sampler, [work.prompt], drawn.outputs, rollout)[0]
+        rollout = replace(rollout, info=info, prompt_id=torch.tensor(numbers_of(task, [work.prompt])))
         return Group(
-            work.place, replace(rollout, info=info, prompt_id=torch.tensor(numbers_of(task, [work.prompt]))), row
+            work.place, work.prompt, rollout, drawn.outputs if self.run.recipe.training.samples_every else None
         )
+
+    def _paged(self, index: int) -> bool:
+        """Whether a page is due until the step that takes the finished group number `index`, at the latest."""
+        assert self._stage is not None
+        every, following = self.run.recipe.training.samples_every, self._step + 1
+        latest = following + index // self._stage.stage.algorithm.prompts_per_step
+        return bool(every) and latest // every * every >= following
 
     def _numbers(self, rollout: Rollout) -> dict[str, float]:
         newest = rollout.version.masked_fill(~rollout.mask, -1).amax(-1, keepdim=True)
@@ -228,16 +224,12 @@ class Queue(Collector):
         if held is None or held["stage"] != planned.begin:
             return
         self._next, self._dropped = held["next"], held.get("dropped", 0)
-        self.finished = [self._restored(planned, one) for one in held["finished"]]
+        self.finished = [
+            restored(one, planned.task, self._prompt(planned, one["place"]), run.updater.device)
+            for one in held["finished"]
+        ]
         for place in held["begun"]:
             self._submit(planned, place)
-
-    def _restored(self, planned: PlannedStage, one: dict[str, Any]) -> Group:
-        keys = numbers_of(planned.task, [self._prompt(planned, one["place"])])
-        rollout = replace(one["rollout"], prompt_id=torch.tensor(keys))
-        if "devices" in one:  # beside new ones they must be where those are
-            rollout = replace(rollout, samples=placed(rollout.samples, one["devices"], self.run.updater.device))
-        return Group(one["place"], rollout, one["row"])
 
     def _hand_over(self, step: int) -> None:
         run = self.run
@@ -266,21 +258,3 @@ class Queue(Collector):
         drawn = Drawn(rollout, outputs, scores.result() if isinstance(scores, Pending) else scores)
         work.finished = time.monotonic()
         return drawn
-
-
-def oldest(rollout: Rollout) -> int:
-    """The version of the oldest weights that drew a decision of it."""
-    drawn = rollout.version[rollout.mask]
-    return int(drawn.min()) if drawn.numel() else int(rollout.version.max())
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """As a checkpoint can hold it."""
-    return json.loads(json.dumps(row, default=str))
-
-
-def _kept(group: Group) -> dict[str, Any]:
-    """As a checkpoint has it: on the CPU, with where its samples were."""
-    rollout = group.rollout.on_host()
-    held = replace(rollout, samples=tree_map(lambda x: x.cpu(), rollout.samples))
-    return {"place": group.place, "rollout": held, "devices": devices(rollout.samples), "row": _plain(group.row)}
