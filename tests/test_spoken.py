@@ -12,6 +12,8 @@ from anygrpo.errors import DataError
 from anygrpo.language.tasks.data import read_rows
 from anygrpo.models.loading import load_tokenizer
 from anygrpo.recipe.training import DoctorConfig
+from anygrpo.selection.demonstrations import read_examples
+from anygrpo.selection.tables import read_table
 from anygrpo.spoken import NOTHING, VARIABLE, Text, current, said, say, table
 from anygrpo.watch.progress import ProgressLine
 
@@ -140,6 +142,8 @@ def test_other_errors_in_chinese(tmp_path, capsys):
         ("compare none other", "none 中没有运行记录：none：没有这个文件或文件夹"),
         ("compare log.jsonl", "compare 需要两次运行"),
         ("sweep r.toml --space none", "没有搜索空间文件 none"),
+        ("adopt none.yaml", "none.yaml 无法读取"),
+        ("adopt none.sh", "none.sh 无法读取"),
         ("explain strange", "不是选项、预设、奖励、指标"),
     ],
 )
@@ -150,7 +154,7 @@ def test_what_is_missing_is_said_in_chinese(tmp_path, monkeypatch, capsys, words
     assert main(["--lang", "zh", *words.split()]) in (2, 3)
     told = capsys.readouterr().err.split("\n  -> ")
     assert chinese in told[0]
-    assert any(ord(c) > 0x3000 for c in told[1]) or words.startswith("explain")
+    assert words.startswith(("explain", "adopt")) or any(ord(c) > 0x3000 for c in told[1])
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,10 @@ def test_a_missing_data_file_is_said_in_chinese(monkeypatch, tmp_path):
             read_rows(path, "prompt")
     with pytest.raises(DataError, match="没有提示文件"):
         read_prompts("none.jsonl", "prompt")
+    with pytest.raises(DataError, match="处没有特征"):
+        read_table("none.npz")
+    with pytest.raises(DataError, match="处没有示例"):
+        read_examples(str(tmp_path / "none.jsonl"), ("a", "b"))
     with pytest.raises(DataError, match=r"中没有 config\.json"):
         load_tokenizer(str(tmp_path / "none"))
 

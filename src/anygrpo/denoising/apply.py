@@ -15,6 +15,7 @@ from anygrpo.core.applied import OF, made_by
 from anygrpo.core.build import build_task
 from anygrpo.denoising.image.pictures import is_picture, to_image
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -93,7 +94,10 @@ def _of_file(file: Path) -> list[Any]:
         lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
         return [json.loads(line) for line in lines] if file.suffix in (".jsonl", ".json") else lines
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read: {error}", "a .txt file of prompts, or .jsonl of objects") from None
+        raise DataError(
+            Text(f"{file} cannot be read: {error}", f"{file} 无法读取：{error}"),
+            Text("a .txt file of prompts, or .jsonl of objects", "应为提示的 .txt 文件，或对象的 .jsonl 文件"),
+        ) from None
 
 
 def _task_of(recipe: Any) -> Any:

@@ -72,7 +72,13 @@ def start_of(name: str | None, kind: str) -> Start:
     if kind == "diffusion" and (path.suffix == ".safetensors" or (path / LORA_FILE).is_file()):
         return Start(_named_base(path), (Added(path / LORA_FILE if path.is_dir() else path),))
     if kind == "motion" and not path.exists():
-        raise DataError(f"no weights at {path}", "train them first: anygrpo train recipes/motion/supervised.toml")
+        raise DataError(
+            Text(f"no weights at {path}", f"{path} 处没有权重"),
+            Text(
+                "train them first: anygrpo train recipes/motion/supervised.toml",
+                "请先训练：anygrpo train recipes/motion/supervised.toml",
+            ),
+        )
     return Start(name) if kind != "motion" else Start(None, (Added(path),))
 
 

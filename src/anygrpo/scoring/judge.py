@@ -19,6 +19,7 @@ from anygrpo.scoring.messages import Messages, json_object, user
 from anygrpo.scoring.outcome import Elsewhere, Outcome, Raised
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.settings import JudgeRewardConfig
+from anygrpo.spoken import Text
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,11 @@ class Judge:
         if config.template is not None:
             if not Path(config.template).is_file():
                 raise DataError(
-                    f"no template {config.template}, looked in {Path.cwd()}", "correct the judge's template"
+                    Text(
+                        f"no template {config.template}, looked in {Path.cwd()}",
+                        f"没有模板 {config.template}，查找位置 {Path.cwd()}",
+                    ),
+                    Text("correct the judge's template", "请改正评判的模板"),
                 )
             template = Path(config.template).read_text(encoding="utf-8")
         _check(template, config, columns)

@@ -9,6 +9,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.commands_flags import add_parser
+from anygrpo.spoken import Text
 
 __all__ = ["add_parser", "run"]
 
@@ -208,7 +209,7 @@ def load(
         best = path / "checkpoints" / "best"
         weights = best if best.is_dir() else checkpoint.newest(path / "checkpoints")
         if weights is None:
-            raise DataError(f"{path} holds no complete checkpoint")
+            raise DataError(Text(f"{path} holds no complete checkpoint", f"{path} 中没有完整的检查点"))
         load_state(policy.trainable(), checkpoint.load(weights)[0])
     section = recipe.resolved_stages()[-1].task
     if judge_alone:

@@ -19,6 +19,7 @@ from anygrpo.selection.scorers.scorer import Shown
 from anygrpo.selection.scorers.template import Template
 from anygrpo.selection.settings import DemonstrationsConfig
 from anygrpo.selection.task import Prompt, Selection, SelectionTask, nearest
+from anygrpo.spoken import Text
 
 
 class Demonstrations(SelectionTask):
@@ -116,8 +117,9 @@ def read_examples(data: str, labels: tuple[str, ...]) -> list[Example]:
     if not data.endswith(".jsonl"):
         path = cache_folder() / "sentiment" / f"{data}.jsonl"
     if not path.is_file():
-        cure = "python scripts/fetch_sentiment.py" if path.parent.name == "sentiment" else "check task.path"
-        raise DataError(f"no examples at {path}", cure)
+        fetched = path.parent.name == "sentiment"
+        cure = "python scripts/fetch_sentiment.py" if fetched else Text("check task.path", "请检查 task.path")
+        raise DataError(Text(f"no examples at {path}", f"{path} 处没有示例"), cure)
     examples = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

@@ -22,6 +22,7 @@ from anygrpo.selection.build import build
 from anygrpo.selection.certificate import certify
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.settings import SelectorConfig
+from anygrpo.spoken import Text
 
 WEIGHTS, SETTINGS, COMPARED, VERSION = "selector.safetensors", "selector.json", "export.json", 1
 
@@ -86,7 +87,11 @@ def _read(folder: Path) -> dict[str, Any]:
     file = folder / SETTINGS
     if not file.is_file() or not (folder / WEIGHTS).is_file():
         raise DataError(
-            f"{folder} holds no selector: {SETTINGS} and {WEIGHTS} are wanted", "anygrpo select fit writes them"
+            Text(
+                f"{folder} holds no selector: {SETTINGS} and {WEIGHTS} are wanted",
+                f"{folder} 中没有选择器：需要 {SETTINGS} 和 {WEIGHTS}",
+            ),
+            Text("anygrpo select fit writes them", "anygrpo select fit 会写出它们"),
         )
     try:
         table = json.loads(file.read_text(encoding="utf-8"))

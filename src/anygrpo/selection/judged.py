@@ -20,6 +20,7 @@ from anygrpo.selection.scorers import build
 from anygrpo.selection.scorers.scorer import Row, Shown
 from anygrpo.selection.tables import Table, read_table
 from anygrpo.selection.task import Prompt, Selection, SelectionTask, nearest
+from anygrpo.spoken import Text
 
 _SPLIT = 0
 
@@ -137,7 +138,13 @@ def read_rows(path: str) -> dict[str, Row]:
     """
     file = Path(path)
     if not file.is_file():
-        raise DataError(f"no rows at {path}", 'JSONL with "id", "question" or "text", "answer" or "label", "image"')
+        raise DataError(
+            Text(f"no rows at {path}", f"{path} 处没有数据"),
+            Text(
+                'JSONL with "id", "question" or "text", "answer" or "label", "image"',
+                '应为含 "id"、"question" 或 "text"、"answer" 或 "label"、"image" 的 JSONL',
+            ),
+        )
     text = file.read_text(encoding="utf-8")
     try:
         rows = (

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 _ID_COLUMNS = ("id", "ids", "query_id", "candidate_id", "index", "text")
 _VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "features")
@@ -63,7 +64,12 @@ def read_table(path: str | Path) -> Table:
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"no features at {path}", "a table of ids and embeddings: " + ", ".join(_FORMATS))
+        raise DataError(
+            Text(f"no features at {path}", f"{path} 处没有特征"),
+            Text(
+                "a table of ids and embeddings: " + ", ".join(_FORMATS), "应为 id 与嵌入的表格：" + ", ".join(_FORMATS)
+            ),
+        )
     readers = {".npz": _npz, ".npy": _npy, ".pt": _torch, ".pth": _torch, ".parquet": _parquet}
     if path.suffix not in readers:
         raise DataError(

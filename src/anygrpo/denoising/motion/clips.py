@@ -13,6 +13,7 @@ from anygrpo.denoising.motion import bvh
 from anygrpo.denoising.motion.skeleton import INDEX, MIRROR, axis_matrix, forward_kinematics, quaternion_matrix
 from anygrpo.errors import DataError
 from anygrpo.files import cache_folder
+from anygrpo.spoken import Text
 
 CMU_FOLDER = Path("/usr/share/assimp/models/BVH")
 
@@ -61,12 +62,21 @@ def load_clips(folder: Path, fps: float, cmu: bool = False) -> list[Clip]:
     """
     files = sorted(folder.glob("*.txt"))
     if not files:
-        raise DataError(f"no motion clips in {folder}", "python scripts/fetch_motion.py")
+        raise DataError(
+            Text(f"no motion clips in {folder}", f"{folder} 中没有动作片段"),
+            "python scripts/fetch_motion.py",
+        )
     clips = [read_deepmimic(f) for f in files if f.stem in ACTIONS]
     if cmu:
         found = sorted(CMU_FOLDER.glob("*.bvh"))
         if not found:
-            raise DataError(f"no BVH clips in {CMU_FOLDER}", "apt-get install assimp-testmodels, or task.cmu = false")
+            raise DataError(
+                Text(f"no BVH clips in {CMU_FOLDER}", f"{CMU_FOLDER} 中没有 BVH 片段"),
+                Text(
+                    "apt-get install assimp-testmodels, or task.cmu = false",
+                    "apt-get install assimp-testmodels，或 task.cmu = false",
+                ),
+            )
         clips += [_read_cmu(f) for f in found if f.stem in ACTIONS]
     return [resample(c, fps) for c in clips]
 

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.models.unpickled import read_torch
+from anygrpo.spoken import Text
 
 DEFAULTS: dict[str, Any] = {
     "arch": "trans_enc", "text_encoder_type": "clip", "layers": 8, "latent_dim": 512, "cond_mask_prob": 0.1,
@@ -191,7 +192,10 @@ def load(model: Path, network: MDM, arguments: Arguments, prefer_average: bool =
         ConfigError: tensors are missing, unexpected, or of another shape; all are named.
     """
     if not model.is_file():
-        raise DataError(f"no checkpoint {model}", "a file model*.pt of MDM")
+        raise DataError(
+            Text(f"no checkpoint {model}", f"没有检查点 {model}"),
+            Text("a file model*.pt of MDM", "应为 MDM 的 model*.pt 文件"),
+        )
     state = read_torch(model)
     said = "weights"
     if prefer_average and isinstance(state.get("model_avg"), Mapping):

@@ -25,6 +25,7 @@ from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.starting import add, start_of
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 TEXT_TOKENS = 22
 """MDM cuts captions to 20 tokens and the two ends."""
@@ -127,7 +128,13 @@ def text_encoder(name: str) -> Callable[[list[str]], Tensor]:
     if path.is_dir():
         return _once(_clip(name))
     if not path.is_file():
-        raise DataError(f"no text vectors at {name}", "a .safetensors file, path.py:function, or a CLIP folder")
+        raise DataError(
+            Text(f"no text vectors at {name}", f"{name} 处没有文本向量"),
+            Text(
+                "a .safetensors file, path.py:function, or a CLIP folder",
+                "应为 .safetensors 文件、path.py:函数，或 CLIP 文件夹",
+            ),
+        )
     known = vectors(path)
 
     def look_up(captions: list[str]) -> Tensor:

@@ -13,6 +13,7 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.gates.restoration.listing import Entry, Form, Part, entries, forms_of
 from anygrpo.gates.restoration.reading import read, reduced, size_of
 from anygrpo.gates.restoration.settings import FolderConfig
+from anygrpo.spoken import Text
 
 SHIPPED = {
     "skimage": (
@@ -88,7 +89,7 @@ def _forms(config: FolderConfig, root: Path, scale: int) -> tuple[Form, ...]:
     assert config.clean is not None
     for text in filter(None, [config.clean, config.degraded]):
         if "{" not in text and not (root / Path(text).expanduser()).is_dir():
-            raise DataError(f"folder {root / text} does not exist")
+            raise DataError(Text(f"folder {root / text} does not exist", f"文件夹 {root / text} 不存在"))
     as_template = lambda text: text if "{" in text else f"{text.rstrip('/')}/{{id}}.*"  # noqa: E731
     degraded = as_template(config.degraded) if config.degraded is not None else None
     return (Form(as_template(config.clean), degraded, scene=config.scene),)

@@ -8,6 +8,7 @@ from typing import Any
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.integrations.adopt import script, swift, trl, verl, words
 from anygrpo.integrations.adopt.moving import Found, Ledger
+from anygrpo.spoken import Text
 
 _VERL = ("actor_rollout_ref.", "data.train_batch_size", "algorithm.adv_estimator", "data.train_files")
 
@@ -40,7 +41,9 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        raise DataError(
+            Text(f"{path} cannot be read: {error.strerror}", f"{path} 无法读取：{error.strerror}")
+        ) from None
 
 
 def _of_shell(text: str, name: str, more: list[str]) -> Found:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 _NAME = re.compile(r"\$\{(\w+)(?::?[-=]([^{}]*))?\}|\$(\w+)")
 _ASSIGNED = re.compile(r"^\s*(?:export\s+|readonly\s+|local\s+)?([A-Za-z_]\w*)=(.*)$", re.DOTALL)
@@ -185,7 +186,10 @@ def of_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError("reading YAML needs the package pyyaml", "pip install pyyaml") from None
     try:
         table = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except OSError as error:
+        what = Text(f"{path} cannot be read: {error.strerror}", f"{path} 无法读取：{error.strerror}")
+        raise DataError(what) from None
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise DataError(f"{path} is not YAML that can be read: {str(error).splitlines()[0]}") from None
     if not isinstance(table, dict):
         raise DataError(f"{path} holds no table of settings", "give a file of `key: value` lines")

@@ -10,6 +10,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.scorers.scorer import ANSWERS, Parts, Row, Shown
+from anygrpo.spoken import Text
 
 IMAGE = "<image>"
 DEFAULT = (
@@ -29,7 +30,10 @@ class Template:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         if path is not None and not Path(path).is_file():
-            raise DataError(f"no prompt template at {path}", "scorer.template is a file")
+            raise DataError(
+                Text(f"no prompt template at {path}", f"{path} 处没有提示模板"),
+                Text("scorer.template is a file", "scorer.template 应是一个文件"),
+            )
         self.text = DEFAULT if path is None else Path(path).read_text(encoding="utf-8")
         self.path, self.instruction, self.labels = path or "the built-in template", instruction, labels
         undefined = StrictUndefined if path is not None else None
