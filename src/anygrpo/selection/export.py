@@ -17,7 +17,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from anygrpo.errors import DataError, TrainingError
+from anygrpo.errors import DataError
+from anygrpo.files import whole_or_none
 from anygrpo.selection.build import build
 from anygrpo.selection.certificate import certify
 from anygrpo.selection.policy import SelectorPolicy
@@ -47,12 +48,8 @@ def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Pat
     text = json.dumps({"version": VERSION, "policy": section, "about": about}, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(text, encoding="utf-8")
     files = [folder / WEIGHTS, folder / SETTINGS]
-    try:
+    with whole_or_none(files):
         compared = certify(policy, folder)
-    except TrainingError:
-        for file in files:
-            file.unlink()
-        raise
     (folder / COMPARED).write_text(json.dumps({"format": "selector", "compared": compared}, indent=2), encoding="utf-8")
     return [*files, folder / COMPARED]
 
