@@ -134,8 +134,6 @@ def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memo
     )
     # a card's name, since some normalisers need more than their function (moving statistics)
     name = advantage.function if advantage.card is None else advantage.name
-    if name == "history":
-        _check_numbered(rollout.prompt_id)
     result = advantages.compute(name, rollout.rewards, filtered.counted, options)
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
     if isinstance(result.memory, PromptHistory) and len(rollout.prompt_id):
@@ -146,16 +144,6 @@ def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memo
     if a.credit != "outcome":
         values = credited(rollout, mask, a, lambda x, valid: advantages.compute(name, x, valid, options).values)
     return Prepared(rollout, values, mask, counts, memory=result.memory)
-
-
-def _check_numbered(prompt_id: Tensor) -> None:
-    unknown = int((prompt_id == 0).sum())
-    if unknown:
-        raise ConfigError(
-            f'advantage = "history", and {unknown} of {len(prompt_id)} groups do not say of which prompt they are: '
-            "one history would serve them all",
-            "give Rollout.prompt_id, or take another advantage",
-        )
 
 
 def _kept(memory: Memory | None, kind: type[_M]) -> _M:
