@@ -145,16 +145,10 @@ def history(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     (with ddof 0 and epsilon 1e-6, as published). A group of one has a baseline here; it lags behind the policy.
 
     Raises:
-        ConfigError: the prompts' numbers are not given, or one is 0, which stands for an unknown prompt.
+        ConfigError: the prompts' numbers are not given.
     """
     if o.prompts is None:
         raise ConfigError('advantage = "history" needs the prompts\' numbers', "give AdvantageOptions.prompts")
-    if unknown := int((o.prompts == 0).sum()):
-        raise ConfigError(
-            f'advantage = "history", and {unknown} of {len(o.prompts)} groups do not say of which prompt they are: '
-            "one history would serve them all",
-            "give Rollout.prompt_id, or take another advantage",
-        )
     past, held = o.history.rows(o.prompts, x)
     enough = held.sum(1) >= o.history_least
     own = _divide(x - group_mean(past, held), group_std(past, held, o.ddof), o)

@@ -134,6 +134,12 @@ def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memo
     )
     # a card's name, since some normalisers need more than their function (moving statistics)
     name = advantage.function if advantage.card is None else advantage.name
+    if name == "history" and (unknown := int((rollout.prompt_id == 0).sum())):
+        raise ConfigError(
+            f'advantage = "history", and {unknown} of {len(rollout.prompt_id)} groups do not say of which prompt they '
+            "are: one history would serve them all",
+            "give Rollout.prompt_id, or take another advantage",
+        )
     result = advantages.compute(name, rollout.rewards, filtered.counted, options)
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
     if isinstance(result.memory, PromptHistory) and len(rollout.prompt_id):
