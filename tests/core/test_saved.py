@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from anygrpo.core import parts, saved
+from anygrpo.core import saved, saved_parts
 from anygrpo.core.policy import state_of
 from anygrpo.core.tensor_files import write_tensors
 from anygrpo.denoising.motion import policy as motion
@@ -17,11 +17,11 @@ SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 1, "heads": 2, "ste
 
 def sharded(folder, tensors):
     folder.mkdir(parents=True)
-    shares = parts.dealt({name: x.numel() for name, x in tensors.items()}, 2)
+    shares = saved_parts.dealt({name: x.numel() for name, x in tensors.items()}, 2)
     for i, names in enumerate(shares):
-        write_tensors(folder / parts.shard_name(saved.WHOLE, i, 2), {name: tensors[name] for name in names})
-    parts.write_index(folder, saved.WHOLE, shares, 0)
-    parts.write(folder, {"w": {"exp_avg": torch.zeros(3)}})
+        write_tensors(folder / saved_parts.shard_name(saved.WHOLE, i, 2), {name: tensors[name] for name in names})
+    saved_parts.write_index(folder, saved.WHOLE, shares, 0)
+    saved_parts.write(folder, {"w": {"exp_avg": torch.zeros(3)}})
 
 
 def test_a_motion_policy_starts_from_a_sharded_checkpoint_as_from_a_whole_one(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from anygrpo.core import parts, saved
+from anygrpo.core import saved, saved_parts
 from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.tensor_files import NAMES, read_tensors, write_tensors
 from anygrpo.errors import ConfigError, DataError
@@ -39,7 +39,7 @@ WHOLE = torch.arange(15.0).view(5, 3)
 def written(folder, cuts=((0, 2), (2, 4), (4, 5), (5, 5))):
     for rank, (begin, end) in enumerate(cuts):
         moments = {"w": {"exp_avg": Shard(WHOLE, begin, end), "step": torch.ones(2)}}
-        parts.write(folder, moments, rank)
+        saved_parts.write(folder, moments, rank)
     return folder
 
 
@@ -49,7 +49,7 @@ def test_pieces_become_whole_tensors_and_are_numbered(tmp_path):
         "0": [[12.0, 13.0, 14.0]]
     }
     assert len(load_file(folder / "parts" / "rank_00000.safetensors")) == 2  # what all hold whole, the first writes
-    read = dict(parts.moments(folder)["w"])
+    read = dict(saved_parts.moments(folder)["w"])
     assert torch.equal(read["exp_avg"], WHOLE)
     assert torch.equal(read["step"], torch.ones(2))
 
@@ -66,13 +66,13 @@ def test_parts_of_older_checkpoints_hold_weights_by_name(tmp_path):
 
 def test_whole_weights_are_dealt_by_size_and_found_by_the_index(tmp_path):
     tensors = {"a": torch.ones(6), "b": torch.ones(4) * 2, "c": torch.ones(3) * 3}
-    shares = parts.dealt({n: x.numel() for n, x in tensors.items()}, 2)
+    shares = saved_parts.dealt({n: x.numel() for n, x in tensors.items()}, 2)
     assert shares == [["a"], ["b", "c"]]
-    assert parts.dealt({"a": 1, "b": 1}, 2, split=False) == [["a", "b"], []]
+    assert saved_parts.dealt({"a": 1, "b": 1}, 2, split=False) == [["a", "b"], []]
     for i, names in enumerate(shares):
-        name = parts.shard_name("model.safetensors", i, 2)
+        name = saved_parts.shard_name("model.safetensors", i, 2)
         write_tensors(tmp_path / name, {n: tensors[n] for n in names})
-    parts.write_index(tmp_path, "model.safetensors", shares, 52)
+    saved_parts.write_index(tmp_path, "model.safetensors", shares, 52)
     (tmp_path / "state.json").write_text('{"weights": "model.safetensors"}')
     read = saved.weights(tmp_path)
     assert {n: x.tolist() for n, x in read.items()} == {n: x.tolist() for n, x in tensors.items()}
@@ -106,7 +106,7 @@ def test_a_numbered_file_whose_header_names_other_tensors_is_refused(tmp_path, s
 
 def test_a_missing_rank_is_said(tmp_path):
     with pytest.raises(DataError, match="pieces of w/exp_avg are missing"):
-        parts.moments(written(tmp_path, ((0, 2), (2, 4))))["w"]["exp_avg"]
+        saved_parts.moments(written(tmp_path, ((0, 2), (2, 4))))["w"]["exp_avg"]
 
 
 @pytest.mark.parametrize("about", [None, [], {"shape": [5, 3], "offset": [4, 0], "size": [2, 3]},
@@ -115,7 +115,7 @@ def test_a_malformed_index_is_said(tmp_path, about):
     folder = written(tmp_path)
     (folder / "parts" / "rank_00000.json").write_text(json.dumps({"schema": 2, "tensors": {"moment/w/exp_avg": about}}))
     with pytest.raises(DataError):
-        parts.moments(folder)["w"]["exp_avg"]
+        saved_parts.moments(folder)["w"]["exp_avg"]
 
 
 def test_weights_load_by_own_and_by_library_names():

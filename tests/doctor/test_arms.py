@@ -16,7 +16,7 @@ from anygrpo.doctor.arms import against, arms, arms_text, rates, rates_text, see
 from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.seeds import grouped
-from anygrpo.doctor.student import t_quantile
+from anygrpo.doctor.student_t import t_quantile
 from anygrpo.doctor.synthetic import healthy, line
 from anygrpo.errors import ConfigError
 

@@ -8,7 +8,7 @@ import pytest
 
 from anygrpo.doctor.autopsy import examine
 from anygrpo.doctor.evidence.advantages import bound, group_from_bound
-from anygrpo.doctor.measured import float32_step, measured, simplest
+from anygrpo.doctor.printed import float32_step, measured, simplest
 from anygrpo.errors import ConfigError
 
 MOTION = {

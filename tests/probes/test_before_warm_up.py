@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anygrpo.core.outcome import Outcome
+from anygrpo.core.probe_outcome import Outcome
 from anygrpo.probes.check import _before_the_warm_up
 from anygrpo.spoken import Text
 

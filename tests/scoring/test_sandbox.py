@@ -14,7 +14,7 @@ import pytest
 from anygrpo.errors import ConfigError
 from anygrpo.scoring import sandbox, seccomp
 from anygrpo.scoring.sandbox import Limits, run
-from anygrpo.scoring.watch import descendants
+from anygrpo.scoring.usage import descendants
 
 WORKS = sandbox.refusal() is None
 needs_sandbox = pytest.mark.skipif(not WORKS, reason="no sandbox on this machine")

@@ -10,8 +10,8 @@ import torch
 from runs import run_of
 
 from anygrpo.core.rollout import Rollout
-from anygrpo.train import group as group_module
-from anygrpo.train.group import oldest
+from anygrpo.train import kept_groups as group_module
+from anygrpo.train.kept_groups import oldest
 from anygrpo.train.queue import Queue
 from anygrpo.train.shown import rows_shown
 

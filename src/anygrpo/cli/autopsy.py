@@ -19,7 +19,7 @@ HELP = Text(
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Register the command; one flag per number."""
-    from anygrpo.doctor.measured import NORMALISERS, NUMBERS
+    from anygrpo.doctor.printed import NORMALISERS, NUMBERS
 
     parser: argparse.ArgumentParser = subparsers.add_parser("autopsy", help=HELP.said(), description=HELP.said())
     parser.add_argument(

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anygrpo.cli.comparison import sentences, told_settings
+from anygrpo.cli.compare_sentences import sentences, told_settings
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
 from anygrpo.spoken import LANGUAGES, Text, current, say
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core import parts
+from anygrpo.core import saved_parts
 from anygrpo.core.tensor_files import read_json, read_tensors
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.spoken import Text
@@ -51,13 +51,13 @@ def whole(folder: Path) -> Path | None:
         names += [said] if isinstance(said, str) and said == Path(said).name else []
     except DataError:
         pass
-    found = (folder / (name + ending) for name in names for ending in ("", parts.INDEX))
+    found = (folder / (name + ending) for name in names for ending in ("", saved_parts.INDEX))
     return next((file for file in found if file.is_file()), None)
 
 
 def holds_weights(folder: Path) -> bool:
     """Whether a folder is a checkpoint's, sharded or not."""
-    return (folder / parts.FOLDER).is_dir() or whole(folder) is not None
+    return (folder / saved_parts.FOLDER).is_dir() or whole(folder) is not None
 
 
 def read_weights(path: Path) -> Any:
@@ -113,17 +113,17 @@ def weights(folder: Path) -> Mapping[str, Tensor]:
     """The weights in a checkpoint folder by the policy's own names (its state says which those are)."""
     found: Mapping[str, Tensor]
     file = whole(folder)
-    if file is None and (folder / parts.FOLDER).is_dir():
-        found = parts.Parts(folder, parts.WEIGHT)  # older checkpoints
-    elif file is not None and file.name.endswith(parts.INDEX):
-        found = parts.Shards(file)
+    if file is None and (folder / saved_parts.FOLDER).is_dir():
+        found = saved_parts.Parts(folder, saved_parts.WEIGHT)  # older checkpoints
+    elif file is not None and file.name.endswith(saved_parts.INDEX):
+        found = saved_parts.Shards(file)
     else:
         found = read_tensors(file or folder / WHOLE)
     state = read_json(folder / STATE) if (folder / STATE).is_file() else {}
     names, fixed = state.get("names"), state.get("fixed")
     names, fixed = names if isinstance(names, dict) else {}, fixed if isinstance(fixed, list) else []
     back = {library: own for own, library in names.items() if isinstance(library, str)}
-    return parts.Renamed(found, {back.get(name, name): name for name in found if name not in fixed})
+    return saved_parts.Renamed(found, {back.get(name, name): name for name in found if name not in fixed})
 
 
 def fixed_of(module: nn.Module, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:

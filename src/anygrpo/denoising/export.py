@@ -218,7 +218,7 @@ def _fresh_process(
         job["left_out"] = list(left_out(pipeline, adapter_class(pipeline)))
     (place / "job.json").write_text(json.dumps(job))
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("plain.py")), str(place / "job.json")],
+        [sys.executable, str(Path(__file__).with_name("certificate.py")), str(place / "job.json")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:

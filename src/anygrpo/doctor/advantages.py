@@ -6,7 +6,7 @@ import math
 
 from anygrpo.doctor.argument import Autopsy
 from anygrpo.doctor.evidence.advantages import bound
-from anygrpo.doctor.measured import Measured
+from anygrpo.doctor.printed import Measured
 
 
 def size_of_advantages(a: Autopsy) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anygrpo.doctor.findings import Certainty, Fact, Finding, Severity
-from anygrpo.doctor.measured import Measured
+from anygrpo.doctor.printed import Measured
 
 if TYPE_CHECKING:
     from anygrpo.doctor.claims import Claim

@@ -11,7 +11,7 @@ from anygrpo.doctor.evidence.progress import outcomes
 from anygrpo.doctor.seeds import grouped
 from anygrpo.doctor.series import Series, mean, std
 from anygrpo.doctor.shares import fisher, newcombe
-from anygrpo.doctor.student import t_quantile
+from anygrpo.doctor.student_t import t_quantile
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text, say
 

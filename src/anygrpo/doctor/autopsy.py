@@ -13,7 +13,7 @@ from typing import Any
 from anygrpo.doctor.advantages import size_of_advantages, stated_normaliser
 from anygrpo.doctor.argument import Autopsy
 from anygrpo.doctor.claims import judge_claims
-from anygrpo.doctor.measured import Measured, accept, float32_step, simplest
+from anygrpo.doctor.printed import Measured, accept, float32_step, simplest
 from anygrpo.doctor.sentences import spoken
 from anygrpo.errors import ConfigError
 

@@ -12,7 +12,7 @@ from typing import Any
 from anygrpo.doctor import canonical
 from anygrpo.doctor.inference import Inferred, infer
 from anygrpo.doctor.log import Ending, Log, Row
-from anygrpo.doctor.meters import SHARES, Broken, broken, rename_batch_std
+from anygrpo.doctor.miscounts import SHARES, Broken, broken, rename_batch_std
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
 from anygrpo.doctor.order import without_replaced
 from anygrpo.doctor.series import Series, median

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from anygrpo.doctor.argument import Autopsy
 from anygrpo.doctor.arms import rates
 from anygrpo.doctor.claims import Answer, Claim
-from anygrpo.doctor.measured import measured
+from anygrpo.doctor.printed import measured
 from anygrpo.spoken import Text
 
 NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.gates.choosing import Drawing, deterministic, replaying
 from anygrpo.gates.effects import UNCHANGED
 from anygrpo.gates.policy import StochasticPolicy

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.language.card import model_card
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Targets
 from anygrpo.language.compute.mirror import bind, mirror
+from anygrpo.language.export_page import model_card
 from anygrpo.language.files import adapter_config, generation_config
 from anygrpo.language.generation import Support
 from anygrpo.language.policy import CausalLM

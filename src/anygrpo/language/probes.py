@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.spoken import Text
 
 SHOWN = 5

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from anygrpo.families import families, resolve
-from anygrpo.metrics import advantages, groups, losses, offpolicy, runs, updates
+from anygrpo.metrics import advantages, groups, losses, runs, stale_samples, updates
 from anygrpo.metrics.metric import Metric
 
-_SHARED = (groups, advantages, offpolicy, runs, updates, losses)
+_SHARED = (groups, advantages, stale_samples, runs, updates, losses)
 
 
 def _gathered() -> dict[str, Metric]:

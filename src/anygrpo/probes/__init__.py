@@ -5,7 +5,7 @@ They are built from the training loop's own functions, so what they measure is w
 
 from __future__ import annotations
 
-from anygrpo.core.outcome import Outcome
+from anygrpo.core.probe_outcome import Outcome
 from anygrpo.probes.check import PROBES, check, probe_stage
 from anygrpo.probes.subject import Subject
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.probes.subject import Subject
 from anygrpo.scoring.attacks import beyond, weak
 from anygrpo.spoken import Text

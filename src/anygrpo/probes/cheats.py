@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.families import family_of, resolve
 from anygrpo.probes.subject import Subject
 from anygrpo.spoken import Text

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.families import family_of, resolve

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.algorithm.normalisers import ADVANTAGES
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.core.rollout import Batch
 from anygrpo.probes.subject import Subject
 from anygrpo.spoken import Text

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.core.task import Scores
 from anygrpo.errors import AnygrpoError
 from anygrpo.probes.subject import Subject

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.outcome import Outcome
+from anygrpo.core.probe_outcome import Outcome
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.probes.subject import Subject
 from anygrpo.spoken import Text

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.outcome import Outcome
 from anygrpo.core.policy import Policy
+from anygrpo.core.probe_outcome import Outcome
 from anygrpo.core.rollout import Batch, Evaluation, Rollout
 from anygrpo.recipe.recipe import number
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.files import read_toml, toml_table
-from anygrpo.recipe.explain import readable
 from anygrpo.recipe.kinds import check_forms, section_of
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.refusals import readable
 from anygrpo.recipe.written import apply_changes, flat, is_in_run_folder, refuse_own_code
 from anygrpo.spoken import Text
 

@@ -11,7 +11,7 @@ from anygrpo.choices.catalogue import card_of
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.adaptive import AdaptiveTemperature
 from anygrpo.recipe.algorithm import AlgorithmConfig
-from anygrpo.recipe.explain import readable
+from anygrpo.recipe.refusals import readable
 from anygrpo.recipe.section import Schedule, Section
 from anygrpo.recipe.training import DoctorConfig, EvaluationConfig, OptimizerConfig, StageConfig, TrainingConfig
 from anygrpo.spoken import Text

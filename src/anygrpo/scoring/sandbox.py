@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 from anygrpo.errors import ConfigError
 from anygrpo.scoring import _inside, _plain, _tester, seccomp, visible
-from anygrpo.scoring.watch import Watch, memory_kills
+from anygrpo.scoring.usage import Watch, memory_kills
 
 MEGABYTE = 1 << 20
 START_SECONDS = 60.0

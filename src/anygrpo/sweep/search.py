@@ -17,9 +17,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
 from anygrpo.files import read_toml
-from anygrpo.recipe.explain import readable
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.recipe.refusals import readable
 from anygrpo.recipe.section import Section
 from anygrpo.spoken import Text
 from anygrpo.sweep.results import Result, results, trial_folder

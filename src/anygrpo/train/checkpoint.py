@@ -4,7 +4,7 @@ A checkpoint folder `step_00000100` holds policy.safetensors (trainable weights 
 alone under LoRA; under the library's own file name, with what it reads beside, where `Policy.saved_form` says so),
 optimizer.safetensors (moments), state.json (controllers, counters; schema 2) with state.safetensors (its tensors), and
 manifest.json (size and SHA-256 of each file). Where weights are sharded, they lie in a file a rank with the library's
-index, and the folder parts/ holds the moments (`anygrpo.core.parts`). Files that are no weights are numbered, so that
+index, and parts/ holds the moments (`anygrpo.core.saved_parts`). Files that are no weights are numbered, so that
 no library takes them for any (`anygrpo.core.tensor_files`).
 """
 
@@ -22,14 +22,14 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from anygrpo.core import parts, saved
+from anygrpo.core import saved, saved_parts
 from anygrpo.core.packing import pack, unpack
 from anygrpo.core.tensor_files import read_json, read_tensors, write_tensors
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
 PREFIX = "step_"
-SCHEMA = parts.SCHEMA
+SCHEMA = saved_parts.SCHEMA
 MANIFEST, OPTIMIZER, TENSORS = "manifest.json", "optimizer.safetensors", "state.safetensors"
 _NAME = re.compile(PREFIX + r"\d{8}")
 
@@ -186,12 +186,12 @@ def _read(checkpoint: Path) -> set[str]:
     Raises:
         DataError: the weights' index is malformed.
     """
-    weights, pieces = saved.whole(checkpoint), [*checkpoint.glob(f"{parts.FOLDER}/rank_*")]
+    weights, pieces = saved.whole(checkpoint), [*checkpoint.glob(f"{saved_parts.FOLDER}/rank_*")]
     names = {saved.STATE, *(name for name in (OPTIMIZER, TENSORS) if (checkpoint / name).exists())}
     names |= {f.relative_to(checkpoint).as_posix() for f in pieces}
     if weights is None:
         return names if pieces else names | {saved.WHOLE}
-    files = parts.shards(weights).values() if weights.name.endswith(parts.INDEX) else ()
+    files = saved_parts.shards(weights).values() if weights.name.endswith(saved_parts.INDEX) else ()
     return names | {weights.name, *(f.name for f in files)}
 
 
@@ -211,7 +211,7 @@ def _damage(checkpoint: Path, name: str, about: Any) -> str | None:
         if path.suffix == ".safetensors":
             with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
                 file.keys()
-        if path.suffix == ".json" and (name == saved.STATE or name.startswith(parts.FOLDER + "/")):
+        if path.suffix == ".json" and (name == saved.STATE or name.startswith(saved_parts.FOLDER + "/")):
             schema = read_json(path).get("schema")
             if schema != SCHEMA:
                 return f"has schema {schema}; this version reads {SCHEMA}"
@@ -278,8 +278,8 @@ def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
 
 
 def _moments(checkpoint: Path) -> Mapping[str, Mapping[str, Tensor]]:
-    if (checkpoint / parts.FOLDER).is_dir():
-        return parts.moments(checkpoint)
+    if (checkpoint / saved_parts.FOLDER).is_dir():
+        return saved_parts.moments(checkpoint)
     made: dict[str, dict[str, Tensor]] = {}
     for full, value in read_tensors(checkpoint / OPTIMIZER).items():
         name, _, key = full.rpartition("/")

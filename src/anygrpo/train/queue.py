@@ -23,7 +23,7 @@ from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
 from anygrpo.core.turnstile import Turnstile
 from anygrpo.train.collect import Collector, joined, numbers_of, refilled, staleness
-from anygrpo.train.group import Group, kept, oldest, page, restored
+from anygrpo.train.kept_groups import Group, kept, oldest, page, restored
 from anygrpo.train.run import Run
 from anygrpo.train.stages import PlannedStage
 

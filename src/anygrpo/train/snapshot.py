@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core import parts, saved
+from anygrpo.core import saved, saved_parts
 from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.tensor_files import write_tensors
@@ -75,13 +75,13 @@ def _save_parts(
     form = run.policy.saved_form()
     weights = weights | dict(form.fixed)
     sizes = {name: w.numel() * w.element_size() for name, w in weights.items()}
-    shares = [one for one in parts.dealt(sizes, world_size(), form.split and not form.numbered) if one]
+    shares = [one for one in saved_parts.dealt(sizes, world_size(), form.split and not form.numbered) if one]
     mine = whole_of(weights, shares[rank()] if rank() < len(shares) else ())
     temporary = from_main(checkpoint.begin(run.folder.checkpoints, step) if is_main() else None)
     assert temporary is not None
     try:
         together(lambda: _write_share(temporary, form, shares, mine, sum(sizes.values())))
-        together(lambda: parts.write(temporary, moments, rank()))
+        together(lambda: saved_parts.write(temporary, moments, rank()))
         together(lambda: checkpoint.finish(temporary, step, state, keep, best, names, form) if is_main() else None)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -91,10 +91,10 @@ def _save_parts(
 def _write_share(folder: Path, form: saved.Form, shares: list[list[str]], mine: dict[str, Tensor], size: int) -> None:
     """This rank's file of weights; rank 0 also says which file holds which, where there are several."""
     if mine:
-        file = form.file if len(shares) == 1 else parts.shard_name(form.file, rank(), len(shares))
+        file = form.file if len(shares) == 1 else saved_parts.shard_name(form.file, rank(), len(shares))
         write_tensors(folder / file, mine, form.metadata, form.numbered)
     if is_main() and len(shares) > 1:
-        parts.write_index(folder, form.file, shares, size)
+        saved_parts.write_index(folder, form.file, shares, size)
 
 
 def together(act: Callable[[], object]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anygrpo.core.device import device_of
 from anygrpo.denoising.image.settings import ClipRewardConfig, FunctionImageRewardConfig
-from anygrpo.denoising.outcomes import Reward, users
+from anygrpo.denoising.output_rewards import Reward, users
 from anygrpo.errors import ConfigError, DataError
 
 

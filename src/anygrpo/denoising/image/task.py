@@ -13,7 +13,7 @@ from torch import Tensor
 from anygrpo.core.task import Scores, Task, epoch_indices
 from anygrpo.denoising.image.rewards import build_rewards
 from anygrpo.denoising.image.settings import ImageTaskConfig
-from anygrpo.denoising.outcomes import Reward
+from anygrpo.denoising.output_rewards import Reward
 from anygrpo.errors import DataError, suggestion
 from anygrpo.spoken import Text
 

@@ -18,7 +18,7 @@ from anygrpo.denoising.motion.humanml import recover
 from anygrpo.denoising.motion.physical import physical
 from anygrpo.denoising.motion.settings import HumanML3DTaskConfig
 from anygrpo.denoising.motion.skeleton import JOINTS
-from anygrpo.denoising.outcomes import Reward, users
+from anygrpo.denoising.output_rewards import Reward, users
 from anygrpo.errors import ConfigError
 
 Prompt = dict[str, Any]

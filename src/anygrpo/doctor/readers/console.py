@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
 from anygrpo.doctor.readers import lines
-from anygrpo.doctor.readers.outcomes import chosen, same_kind, with_outcomes
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows, special
+from anygrpo.doctor.readers.training_rows import chosen, same_kind, with_outcomes
 
 HINTS = (
     "rew", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad", "奖励", "损失", "得分", "优势", "熵",

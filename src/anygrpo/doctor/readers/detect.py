@@ -9,7 +9,7 @@ from typing import Any
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log
-from anygrpo.doctor.readers import console, exports, long, notebook, tabular, tensorboard, wandb
+from anygrpo.doctor.readers import console, long, notebook, tabular, tensorboard, tracker_tables, wandb
 from anygrpo.doctor.readers.beside import add_settings
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
@@ -27,10 +27,10 @@ def read_all(path: str | Path) -> list[Log]:
         DataError: as `read`.
     """
     where = Path(path)
-    if where.is_file() and (found := exports.tables_of_runs(where, str(path))):
+    if where.is_file() and (found := tracker_tables.tables_of_runs(where, str(path))):
         return found
     if where.is_dir() and not of_trainer(where):
-        found = exports.folder_of_tags(where, str(path))
+        found = tracker_tables.folder_of_tags(where, str(path))
         if len(found) > 1 and any(measures(log) for log in found):
             return found
     return [read(path)]
@@ -82,7 +82,7 @@ def content(path: Path, source: str, suffix: str | None, name: str) -> Log:
     encoding = encoding_of(head)
     start = head.decode(encoding, "ignore").lstrip("\ufeff \t\r\n")
     suffix = path.suffix if suffix is None else suffix
-    if (rows := exports.one_tag(path, name or path.name)) is not None:
+    if (rows := tracker_tables.one_tag(path, name or path.name)) is not None:
         return Log(source, "exported-tags", rows)
     if notebook.is_page(start):
         return console.read(notebook.html_lines(path.read_text(encoding, "replace")), source)
@@ -181,7 +181,7 @@ def folder(path: Path, source: str) -> Log:
             log.format = "run-folder"
             log.settings |= settings_of(path / "config.toml")
         return log
-    tags = exports.folder_of_tags(path, source)
+    tags = tracker_tables.folder_of_tags(path, source)
     if any(measures(log) for log in tags):
         if len(tags) > 1:
             raise long.several(source, [log.source.removeprefix(f"{source}: ") for log in tags])

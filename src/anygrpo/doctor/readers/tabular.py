@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
-from anygrpo.doctor.readers import console, documents, exports, long, wandb
-from anygrpo.doctor.readers.outcomes import main_list, with_outcomes
+from anygrpo.doctor.readers import console, documents, long, tracker_tables, wandb
 from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
+from anygrpo.doctor.readers.training_rows import main_list, with_outcomes
 from anygrpo.errors import DataError
 
 STATE_SETTINGS = ("max_steps", "logging_steps", "num_train_epochs", "train_batch_size", "global_step")
@@ -198,7 +198,7 @@ def read_csv(text: Iterable[str], source: str, head: str) -> Log:
         body = [cells for _, cells in zip(range(64), table)]
         if (found := long.long_table(names, chain(body, table))) is not None:
             return found.only(source)
-        if len(runs := exports.runs_of(header)) == 1:
+        if len(runs := tracker_tables.runs_of(header)) == 1:
             names = [next(iter(runs.values())).get(name, name) for name in header]
         if turned := metrics_as_rows(names, body):
             return Log(source, "csv", turned)

@@ -15,7 +15,7 @@ from typing import Any
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
-from anygrpo.doctor.meters import known_here
+from anygrpo.doctor.miscounts import known_here
 from anygrpo.doctor.words import tell
 from anygrpo.doctor.words.tell import book
 

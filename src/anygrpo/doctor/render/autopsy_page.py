@@ -11,7 +11,7 @@ from rich.text import Text
 from anygrpo.doctor.argument import Autopsy
 from anygrpo.doctor.claims import ANSWERS
 from anygrpo.doctor.findings import Finding, verdict
-from anygrpo.doctor.measured import NUMBERS
+from anygrpo.doctor.printed import NUMBERS
 from anygrpo.doctor.render.as_json import finding_json
 from anygrpo.doctor.render.style import document, element, prose
 from anygrpo.doctor.words import tell

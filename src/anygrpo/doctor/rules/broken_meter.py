@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.meters import SHOWN, known_here
+from anygrpo.doctor.miscounts import SHOWN, known_here
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, flat, healthy
 from anygrpo.spoken import Text

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language.engine.external import Likely
-from anygrpo.language.engine.talks import Said, Talks, side_by_side
+from anygrpo.language.engine.requests import Said, Talks, side_by_side
 from anygrpo.language.engine.vllm_limits import check_settings, check_version, installed, lora_size
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig

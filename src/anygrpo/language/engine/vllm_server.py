@@ -25,7 +25,7 @@ from torch import Tensor
 
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.engine.external import Likely
-from anygrpo.language.engine.talks import Said, Talks, one_after_another
+from anygrpo.language.engine.requests import Said, Talks, one_after_another
 from anygrpo.language.engine.vllm import generation, parameters, prompt_seed
 from anygrpo.language.engine.vllm_limits import check_settings, check_version
 from anygrpo.language.generation import Generation, Sampling, Turn

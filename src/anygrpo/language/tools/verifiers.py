@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from anygrpo.errors import ConfigError
-from anygrpo.language.tools.endpoint import Asked, Endpoint
+from anygrpo.language.tools.chat_server import Asked, Endpoint
 
 _KEY = "ANYGRPO_POLICY"
 """The variable whose value the package sends as a key; it is not looked at."""

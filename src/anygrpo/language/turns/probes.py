@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anygrpo.core.outcome import Outcome, not_applicable
+from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.language.tasks.answer import Answer, Message
 from anygrpo.language.tasks.payment import Paid, inserted_alone, paid_alone
 from anygrpo.language.turns.driver import Turns

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from anygrpo.core.outcome import Text
+from anygrpo.core.probe_outcome import Text
 from anygrpo.doctor import Diagnosis, Finding, diagnose_log, read
 from anygrpo.doctor.columns import Columns
 from anygrpo.errors import DataError

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.outcome import Outcome
 from anygrpo.core.policy import Policy
+from anygrpo.core.probe_outcome import Outcome
 from anygrpo.core.task import Scores, Task
 from anygrpo.doctor import Finding
 from anygrpo.probes.check import probe_stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.core.outcome import Outcome
+from anygrpo.core.probe_outcome import Outcome
 from anygrpo.doctor import Finding
 from anygrpo.probes import parity
 from anygrpo.probes.check import probe_stage

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from anygrpo.language.tools.endpoint import Endpoint
+from anygrpo.language.tools.chat_server import Endpoint
 
 CALL = {"id": "call_0", "type": "function", "function": {"name": "add", "arguments": "{}"}}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anygrpo.denoising.outcomes import Reward
+from anygrpo.denoising.output_rewards import Reward
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.scoring.outcome import Raised, Unfit
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_vllm_server import Answers, engine, server  # noqa: F401
 
-from anygrpo.language.engine.talks import Talks, one_after_another, side_by_side
+from anygrpo.language.engine.requests import Talks, one_after_another, side_by_side
 from anygrpo.language.generation import Reply, Sampling, Support
 
 PLAIN = Sampling(Support(eos_ids=(1,), min_new_tokens=2), max_new_tokens=12)

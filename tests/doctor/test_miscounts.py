@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anygrpo.doctor import diagnose
-from anygrpo.doctor.meters import KNOWN, SHOWN, broken
+from anygrpo.doctor.miscounts import KNOWN, SHOWN, broken
 from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.synthetic import Rows, flat, healthy, line
