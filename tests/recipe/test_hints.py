@@ -7,9 +7,11 @@ import pytest
 from anygrpo.choices.catalogue import names
 from anygrpo.choices.presets import PRESETS
 from anygrpo.errors import ConfigError
+from anygrpo.recipe import trl_keys, verl_keys
 from anygrpo.recipe.hints import slips
 from anygrpo.recipe.load import apply_flags, parse_recipe
-from anygrpo.recipe.other_words import HERE, OURS, TWO, VALUES
+from anygrpo.recipe.other_values import VALUES
+from anygrpo.recipe.other_words import HERE, OURS, TWO
 from anygrpo.recipe.reference import every
 
 POLICIES = {
@@ -98,16 +100,64 @@ ASKED = [
     ("optimizer", "warmup", 'kind = "cosine"'),
     ("training", "batch_size", "algorithm.prompts_per_step"),
     ("algorithm", "adaptive_margin", "anygrpo settings lists what there is"),
+    ("algorithm", "seed", "another table: seed (at the top)"),
+    ("policy", "functon", "did you mean 'function'? (policy.python.function"),
+    ("", "grpo_group_size", "algorithm.group_size"),
+    ("", "kl_penalty", "algorithm.beta is the weight of the KL; algorithm.kl is its estimator"),
+    ("", "use_liger_kernel", "no key: how work is laid on the machine"),
+    ("", "top_entropy_quantile", "no key: the loss is over all decisions"),
+    ("", "mean_ratio", "a measure, no setting"),
 ]
 
 
 @pytest.mark.parametrize(("table", "key", "answer"), ASKED)
 def test_an_unknown_key_is_answered_by_its_meaning(table, key, answer):
     recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"])}
-    recipe |= {table: {key: 1}} if table else {key: 1}
+    recipe |= {table: recipe.get(table, {}) | {key: 1}} if table else {key: 1}
     with pytest.raises(ConfigError) as caught:
         parse_recipe(recipe)
     assert answer in str(caught.value)
+
+
+IN_TABLES = [
+    ("actor_rollout_ref.rollout.n", "algorithm.group_size"),
+    ("actor_rollout_ref.actor.optim.lr", "optimizer.learning_rate"),
+    ("actor_rollout_ref.actor.clip_ratio", "algorithm.clip_low and algorithm.clip_high"),
+    ("actor_rollout_ref.actor.grad_clip", "optimizer.grad_clip"),
+    ("actor_rollout_ref.model.path", "policy.model"),
+    ("actor_rollout_ref.rollout.mode", "no key: how work is laid"),  # not doctor.mode
+    ("critic.optim.lr", "no critic"),  # not the policy's rate
+    ("critic.model.path", "no critic"),
+    ("data.train_files", "task.path"),
+    ("trainer.total_epochs", "[[stages]] epochs"),
+    ("algorithm.kl_ctrl.kl_coef", "algorithm.beta"),
+    ("reward_model.path", 'kind = "reward_model"'),
+]
+
+
+@pytest.mark.parametrize(("flag", "answer"), IN_TABLES)
+def test_another_librarys_tables_are_answered_by_the_setting_inside(flag, answer):
+    recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"])}
+    apply_flags(recipe, [f"--{flag}", "1"])
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    assert answer in caught.value.cure
+    assert f"unknown key '{flag}'" in caught.value.what
+
+
+def test_every_setting_of_trl_and_verl_is_answered():
+    """By ours, or by why there is none: never by a list of what else there is."""
+    tables = (trl_keys.DEFAULTS, trl_keys.MACHINE, trl_keys.SAID, trl_keys.ABSENT)
+    tables += (verl_keys.DEFAULTS, verl_keys.MACHINE, verl_keys.SAID, verl_keys.ABSENT)
+    unanswered = []
+    for word in dict.fromkeys(word + "x" if word.endswith(".") else word for table in tables for word in table):
+        recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"])}
+        apply_flags(recipe, [f"--{word}", "1"])
+        with pytest.raises(ConfigError) as caught:
+            parse_recipe(recipe)
+        if caught.value.cure.startswith("known:") or "lists what there is" in caught.value.cure:
+            unanswered.append(word)
+    assert unanswered == []
 
 
 def test_a_slip_in_function_names_function():

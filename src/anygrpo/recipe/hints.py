@@ -7,19 +7,28 @@ written almost like a key is taken for a slip.
 from __future__ import annotations
 
 import typing
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 
-from anygrpo.recipe.other_words import HERE, OURS, TWO, VALUES
+from anygrpo.families import kinds, resolve
+from anygrpo.recipe.no_counterpart import no_counterpart
+from anygrpo.recipe.other_values import VALUES
+from anygrpo.recipe.other_words import HERE, OURS, TWO
 from anygrpo.spoken import say
 
 FEW = 12
+PLAIN = ("betas", "seed", "device", "system")
+"""Keys of one word that mean the same in every library."""
 
 
 def meant(
-    key: str, known: Collection[str], root: type[BaseModel] | None = None, listing: str = "anygrpo settings"
+    key: str,
+    known: Collection[str],
+    root: type[BaseModel] | None = None,
+    listing: str = "anygrpo settings",
 ) -> str:
     """What to say of an unknown `key` of a table whose keys are `known`, in a recipe of the class `root`.
 
@@ -33,23 +42,60 @@ def meant(
     if ours is not None:
         return say(f"it is called {ours!r} here", f"这里叫 {ours!r}")
     places = _places(root) if root is not None else {}
-    if key in TWO and root is not None and "algorithm" in known:  # at the top: as other libraries' flags are given
+    if (
+        key in TWO and root is not None and ("algorithm" in known or key not in places)
+    ):  # at the top: as other libraries' flags are given
         return TWO[key]
     if key in places:
         there = " or ".join(places[key])
         return say(f"it belongs to another table: {there}", f"它属于另一张表：{there}")
-    if key in OURS:
-        return say(f"here that is {OURS[key]}", f"这里是 {OURS[key]}")
-    for words in (known, places):
+    if foreign := _of_another_library(key):
+        return foreign
+    everywhere = _everywhere() if root is not None else {}
+    for words in (known, places, everywhere):
         close = min(words, key=lambda word: (slips(key, word), word), default="")
         if close and slips(key, close) <= (1 if len(key) < 8 else 2):
-            where = "" if words is known else f" ({' or '.join(places[close])})"
+            where = "" if words is known else _there(places.get(close) or everywhere[close])
             return say(f"did you mean {close!r}?", f"是否想写 {close!r}？") + where
     if not known:
         return say("remove it", "请删去")
     if len(known) <= FEW:
         return say("known: ", "可用：") + ", ".join(sorted(known))
     return say(f"{listing} lists what there is", f"{listing} 列出全部")
+
+
+def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> tuple[str, str]:
+    """Of a whole table that is not known here (verl's `actor_rollout_ref.rollout.n`): its first setting, dotted, and
+    what that is here ("" where it is not known)."""
+    path, value = [key.lower()], dict(table)
+    while isinstance(value, dict) and value:
+        name, value = next(iter(value.items()))
+        path.append(str(name).lower())
+    dotted = ".".join(path)
+    if whole := no_counterpart("critic" if "critic" in path else dotted):
+        return dotted, whole.said()
+    for start in range(len(path)):  # the longest end that means something: rollout_n before n
+        word = "_".join(path[start:])
+        if foreign := TWO.get(word) or _of_another_library(word):
+            return dotted, foreign
+        places = _places(root).get(word) if "_" in word or word in PLAIN else None
+        if places:
+            return dotted, say(f"here that is {places[0]}", f"这里是 {places[0]}")
+    return dotted, ""
+
+
+def _of_another_library(key: str) -> str:
+    key = key if key in OURS else key.removeprefix("grpo_")  # as one of the papers' codes names all its settings
+    if key in OURS:
+        return say(f"here that is {OURS[key]}", f"这里是 {OURS[key]}")
+    none = no_counterpart(key)
+    return none.said() if none else ""
+
+
+def _there(tables: Sequence[str]) -> str:
+    """The first few places of a key, in brackets."""
+    more = ", ..." if len(tables) > 2 else ""
+    return say(f" ({' or '.join(tables[:2])}{more})", f"（{' 或 '.join(tables[:2])}{more}）")
 
 
 def meant_value(key: str, value: str, allowed: Collection[str]) -> str:
@@ -78,12 +124,30 @@ def slips(a: str, b: str) -> int:
 
 def _places(root: type[BaseModel]) -> dict[str, list[str]]:
     """Key -> where the tables of this recipe have it, dotted."""
-    out: dict[str, list[str]] = {}
+    out: dict[str, list[str]] = {name: [f"{name} (at the top)"] for name in ("seed", "folder")}
     for name in ("algorithm", "optimizer", "training", "evaluation", "doctor", "policy", "task"):
         field = root.model_fields.get(name)
         for section in _models(field.annotation) if field is not None else ():
             for key in section.model_fields.keys() - {"kind"}:
                 out.setdefault(key, []).append(f"{name}.{key}")
+    return out
+
+
+@cache
+def _everywhere() -> dict[str, list[str]]:
+    """Key -> where the sections of all kinds of policy and task have it, tables inside them too."""
+    out: dict[str, list[str]] = {}
+    for table in ("policy", "task"):
+        queue = [(f"{table}.{kind}", resolve(known.settings)) for kind, known in kinds(table).items()]
+        seen: set[type[BaseModel]] = set()
+        while queue:
+            place, section = queue.pop(0)
+            if section in seen:
+                continue
+            seen.add(section)
+            for key, field in section.model_fields.items():
+                out.setdefault(key, []).append(f"{place}.{key}")
+                queue += [(f"{place}.{key}", inner) for inner in _models(field.annotation)]
     return out
 
 

@@ -1,10 +1,7 @@
-"""Words of other libraries, and what means the same here: of keys (`HERE`, `OURS`, `TWO`) and of choices (`VALUES`).
-Torch-free."""
+"""Words of other libraries, and what means the same here: of keys (`HERE`, `OURS`, `TWO`).
+Of choices: `recipe/other_values.py`. What has no counterpart: `recipe/no_counterpart.py`. Torch-free."""
 
 from __future__ import annotations
-
-from anygrpo.choices.catalogue import names
-from anygrpo.choices.presets import PRESETS
 
 HERE: dict[str, tuple[str, ...]] = {
     "adapter": ("lora",),
@@ -50,22 +47,56 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("clip_ratio_low", "epsilon_low", "cliprange_low"), "algorithm.clip_low"),
     **dict.fromkeys(("clip_ratio_high", "epsilon_high", "cliprange_high"), "algorithm.clip_high"),
     **dict.fromkeys(("clip_ratio_c", "delta"), "algorithm.dual_clip"),
-    **dict.fromkeys(("num_generations", "rollout_n", "n_samples_per_prompt", "generations"), "algorithm.group_size"),
-    **dict.fromkeys(("ppo_epochs", "num_iterations", "update_epochs"), "algorithm.epochs"),
-    **dict.fromkeys(("num_mini_batch", "num_minibatches", "steps_per_generation"), "algorithm.minibatches"),
-    **dict.fromkeys(("adv_estimator", "advantage_estimator", "scale_rewards", "normalize"), "algorithm.advantage"),
-    **dict.fromkeys(("loss_type", "policy_loss", "loss_mode"), "algorithm.objective and algorithm.reduction"),
+    **dict.fromkeys(
+        (
+            "num_generations",
+            "rollout_n",
+            "n_samples_per_prompt",
+            "generations",
+            "num_return_sequences",
+            "grpo_group_size",
+        ),
+        "algorithm.group_size",
+    ),
+    **dict.fromkeys(
+        ("ppo_epochs", "num_iterations", "update_epochs", "num_inner_epochs", "max_epochs"), "algorithm.epochs"
+    ),
+    **dict.fromkeys(
+        ("num_mini_batch", "num_minibatches", "steps_per_generation", "ppo_mini_batch_size"), "algorithm.minibatches"
+    ),
+    **dict.fromkeys(
+        (
+            "adv_estimator",
+            "advantage_estimator",
+            "scale_rewards",
+            "normalize",
+            "norm_adv_by_std_in_grpo",
+            "advantage_normalization",
+        ),
+        "algorithm.advantage",
+    ),
+    **dict.fromkeys(
+        ("loss_type", "policy_loss", "loss_mode", "importance_sampling_level"),
+        "algorithm.objective and algorithm.reduction",
+    ),
     **dict.fromkeys(("loss_agg_mode", "loss_aggregation"), "algorithm.reduction"),
     **dict.fromkeys(("entropy", "entropy_coeff", "ent_coef", "entropy_bonus"), "algorithm.entropy_coef"),
-    **dict.fromkeys(("kl_estimator", "kl_loss_type", "kl_penalty"), "algorithm.kl"),
+    **dict.fromkeys(("kl_estimator", "kl_loss_type"), "algorithm.kl"),
     **dict.fromkeys(("kl_ctrl", "kl_ctrl_type"), "algorithm.kl_controller"),
     **dict.fromkeys(("tis_cap", "vllm_importance_sampling_cap"), "algorithm.importance_cap"),
     **dict.fromkeys(("reward_weights",), "algorithm.component_weights, or weight in [[task.rewards]]"),
-    **dict.fromkeys(("lr", "actor_lr", "step_size", "rl_lr", "grpo_lr"), "optimizer.learning_rate"),
+    **dict.fromkeys(
+        ("lr", "actor_lr", "actor_learning_rate", "optim_lr", "step_size", "rl_lr", "grpo_lr"),
+        "optimizer.learning_rate",
+    ),
     **dict.fromkeys(("lambda_sup", "lambda_sft", "supervised_weight"), "algorithm.lambda_supervised"),
     **dict.fromkeys(("use_rank_advantage",), 'algorithm.advantage = "rank"'),
     **dict.fromkeys(("require_positive_query",), 'task.queries = "positive"'),
-    **dict.fromkeys(("reward_alpha", "reward_beta"), "task.reward.alpha and task.reward.beta (legacy modes)"),
+    **dict.fromkeys(
+        ("reward_alpha", "reward_beta", "correctness"),
+        'task.reward = { mode = "legacy", alpha = 0.2, beta = 1.0 }: of the beam score and of correctness',
+    ),
+    **dict.fromkeys(("beam_score",), 'task.reward = { mode = "legacy", alpha = 0.2 }: its weight'),
     **dict.fromkeys(("shot_num", "num_shots"), "policy.shots, and task.shots for what counts"),
     **dict.fromkeys(("max_grad_norm", "grad_norm", "clip_grad", "gradient_clip"), "optimizer.grad_clip"),
     **dict.fromkeys(("adam_beta1", "adam_beta2", "beta1", "beta2"), "optimizer.betas"),
@@ -75,41 +106,172 @@ OURS: dict[str, str] = {
         ("warmup", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "lr_scheduler", "lr_schedule"),
         'a schedule: optimizer.learning_rate = { kind = "cosine", start = 1e-5, warmup = 10 }',
     ),
-    **dict.fromkeys(("max_steps", "total_steps", "total_training_steps"), "training.steps"),
-    **dict.fromkeys(("num_train_epochs", "total_epochs"), "epochs of a stage: [[stages]] epochs = 1"),
-    **dict.fromkeys(("per_device_train_batch_size", "micro_batch_size"), "training.rows_per_block"),
+    **dict.fromkeys(
+        ("max_steps", "total_steps", "total_training_steps", "num_train_steps", "num_steps", "iterations", "max_iters"),
+        "training.steps",
+    ),
+    **dict.fromkeys(
+        ("num_train_epochs", "total_epochs", "num_epochs", "num_episodes", "n_epochs"),
+        "epochs of a stage: [[stages]] epochs = 1",
+    ),
+    **dict.fromkeys(
+        (
+            "per_device_train_batch_size",
+            "micro_batch_size",
+            "micro_train_batch_size",
+            "ppo_micro_batch_size",
+            "ppo_micro_batch_size_per_gpu",
+            "train_micro_batch_size",
+        ),
+        "training.rows_per_block",
+    ),
     **dict.fromkeys(("train_batch_size", "rollout_batch_size"), "algorithm.prompts_per_step (prompts, not samples)"),
     **dict.fromkeys(("save_steps", "save_freq", "save_every"), "training.checkpoint_every"),
-    **dict.fromkeys(("save_total_limit", "max_checkpoints"), "training.keep_checkpoints"),
-    **dict.fromkeys(("report_to", "logger"), "training.sinks"),
+    **dict.fromkeys(
+        ("save_total_limit", "max_checkpoints", "max_ckpt_num", "max_actor_ckpt_to_keep"), "training.keep_checkpoints"
+    ),
+    **dict.fromkeys(("report_to", "logger", "use_wandb", "use_tensorboard"), "training.sinks"),
     **dict.fromkeys(("resume", "resume_from", "resume_from_checkpoint"), "anygrpo train --resume FOLDER"),
     **dict.fromkeys(
         ("gpus", "num_gpus", "n_gpus", "n_gpus_per_node"), "torchrun --nproc-per-node 2 -m anygrpo train ..."
     ),
     **dict.fromkeys(("bf16", "fp16"), 'policy.dtype = "bfloat16"'),
     **dict.fromkeys(("lora_rank", "lora_r"), "policy.lora.rank"),
+    **dict.fromkeys(("lora_target_modules",), "policy.lora.targets"),
+    **dict.fromkeys(
+        ("train_type", "tuner_type", "use_peft", "peft_type", "finetuning_type"),
+        "policy.train, and the table policy.lora",
+    ),
+    **dict.fromkeys(("rlhf_type", "stage", "trainer_type"), "algorithm.preset, or algorithm.objective"),
+    **dict.fromkeys(
+        ("pretrain", "base_model", "ckpt", "model_path", "model_name_or_path", "actor_model"), "policy.model"
+    ),
+    **dict.fromkeys(
+        ("tensor_parallel_size", "vllm_tensor_parallel_size", "fsdp", "deepspeed", "zero_stage"),
+        "training.parallel, and torchrun",
+    ),
+    **dict.fromkeys(
+        ("log_completions", "num_completions_to_print", "log_samples"),
+        "training.samples_every and training.samples_kept",
+    ),
+    **dict.fromkeys(
+        ("warmup_epochs", "grpo_start_epoch", "rl_start_epoch", "start_epoch", "sup_epochs", "warmup_phase"),
+        "a stage with its own length: [[stages]]",
+    ),
+    **dict.fromkeys(("reward_alpha_psnr", "psnr_weight"), "task.w_psnr"),
+    **dict.fromkeys(("ssim_weight",), "task.w_ssim"),
     **dict.fromkeys(("gradient_accumulation_steps",), "training.rows_per_block (any value gives the same gradient)"),
     **dict.fromkeys(
         ("batch_size", "mini_batch_size"),
         "algorithm.prompts_per_step times algorithm.group_size; for memory training.rows_per_block",
     ),
+    **dict.fromkeys(("multi_objective_aggregation",), 'algorithm.advantage = "gdpo"'),
+    **dict.fromkeys(("sapo_temperature_pos", "tau_pos"), "algorithm.tau_positive"),
+    **dict.fromkeys(("sapo_temperature_neg", "tau_neg"), "algorithm.tau_negative"),
+    **dict.fromkeys(("vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_url"), "policy.engine_url"),
     **dict.fromkeys(
-        ("gae_lambda", "lam", "vf_coef", "value_loss_coef"),
-        "nothing: there is no critic; advantages come from the group",
+        ("vllm_importance_sampling_correction", "vllm_importance_sampling_mode", "rollout_is", "rollout_rs"),
+        "algorithm.importance",
     ),
+    **dict.fromkeys(
+        ("vllm_importance_sampling_clip_max", "rollout_is_threshold", "rollout_importance_sampling_threshold"),
+        "algorithm.importance_cap",
+    ),
+    **dict.fromkeys(("lora_alpha",), "policy.lora.alpha"),
+    **dict.fromkeys(("target_modules",), "policy.lora.targets"),
+    **dict.fromkeys(("eval_strategy", "evaluation_strategy"), "evaluation.every"),
+    **dict.fromkeys(("val_before_train", "eval_on_start"), "evaluation.at_start"),
+    **dict.fromkeys(
+        ("val_files", "eval_dataset", "val_data", "eval_data"), "task.held_out_share, or task.held_out_path"
+    ),
+    **dict.fromkeys(("generation_batch_size",), "algorithm.prompts_per_step times algorithm.group_size"),
+    **dict.fromkeys(("prompt_key", "input_key", "prompt_column_name"), "task.prompt_column"),
+    **dict.fromkeys(("label_key", "answer_key", "reward_fn_key"), "task.answer_column"),
+    **dict.fromkeys(("apply_chat_template_kwargs",), "policy.chat_template_kwargs"),
+    **dict.fromkeys(("loss_scale_factor",), "algorithm.horizon"),
+    **dict.fromkeys(
+        ("lr_warmup_steps", "lr_warmup_steps_ratio", "min_lr_ratio", "warmup_style"),
+        'a schedule: optimizer.learning_rate = { kind = "cosine", start = 1e-5, warmup = 10 }',
+    ),
+    **dict.fromkeys(
+        ("enable_gradient_checkpointing", "gradient_checkpointing_enable"), "policy.gradient_checkpointing"
+    ),
+    **dict.fromkeys(("nnodes", "num_processes", "num_nodes"), "torchrun --nnodes 2 -m anygrpo train ..."),
+    **dict.fromkeys(
+        ("dynamic_sample", "dynamic_sampling", "dynamic_filtering", "filter_groups_enable"), "algorithm.refill"
+    ),
+    **dict.fromkeys(("overlong_buffer_cfg_enable", "overlong_buffer_cfg_penalty_factor"), "algorithm.overlong_buffer"),
+    **dict.fromkeys(("multi_turn_enable",), "policy.tools, policy.environment and policy.max_turns"),
+    **dict.fromkeys(("num_samples_per_prompt", "samples_per_prompt", "num_samples"), "algorithm.group_size"),
+    **dict.fromkeys(("use_kl_estimator_k3",), 'algorithm.kl = "k3"'),
+    **dict.fromkeys(
+        ("quantization", "quant_method", "bnb_4bit_quant_type", "load_in_4bit", "load_in_8bit", "quant_bits"),
+        "policy.quantize",
+    ),
+    **dict.fromkeys(("stop_words",), "policy.stop"),
+    **dict.fromkeys(("apply_chat_template", "chat_template"), "policy.chat_template"),
+    **dict.fromkeys(
+        ("reward_model_path", "reward_model_enable", "reward_model"),
+        '[[task.rewards]] kind = "reward_model"',
+    ),
+    **dict.fromkeys(("max_len",), "policy.max_new_tokens"),
     **dict.fromkeys(("gamma",), "algorithm.discount (of turns; there is no critic)"),
-    **dict.fromkeys(("output_dir", "logging_dir", "run_dir"), "folder"),
-    **dict.fromkeys(("run_name", "experiment_name"), "name"),
-    **dict.fromkeys(("eval_steps", "eval_every", "test_freq"), "evaluation.every"),
+    **dict.fromkeys(
+        ("output_dir", "logging_dir", "run_dir", "save_path", "save_dir", "ckpt_path", "default_local_dir"), "folder"
+    ),
+    **dict.fromkeys(("run_name", "experiment_name", "exp_name"), "name"),
+    **dict.fromkeys(
+        ("eval_steps", "eval_every", "eval_freq", "eval_interval", "test_freq", "val_interval"), "evaluation.every"
+    ),
     **dict.fromkeys(("metric_for_best_model",), "evaluation.metric"),
     **dict.fromkeys(("early_stopping_patience",), "evaluation.patience"),
-    **dict.fromkeys(("max_completion_length", "max_response_length", "max_tokens"), "policy.max_new_tokens"),
-    **dict.fromkeys(("reward_funcs", "reward_functions", "reward_fn"), "[[task.rewards]]"),
-    **dict.fromkeys(("dataset", "dataset_name", "train_files"), "task.path"),
-    **dict.fromkeys(("use_vllm",), 'policy.engine = "vllm"'),
-    **dict.fromkeys(("num_inference_steps", "sample_num_steps"), "policy.steps"),
-    **dict.fromkeys(("guidance_scale", "sample_guidance_scale"), "policy.guidance"),
-    **dict.fromkeys(("mask_truncated_completions", "overlong_filtering"), 'algorithm.filters = ["overlong_mask"]'),
+    **dict.fromkeys(
+        (
+            "max_completion_length",
+            "max_response_length",
+            "max_tokens",
+            "generate_max_len",
+            "response_length",
+            "max_output_length",
+        ),
+        "policy.max_new_tokens",
+    ),
+    **dict.fromkeys(
+        (
+            "reward_funcs",
+            "reward_functions",
+            "reward_fn",
+            "reward_func",
+            "reward_function",
+            "remote_rm_url",
+            "external_plugins",
+            "reward_pretrain",
+            "custom_reward_function",
+            "length_reward",
+            "coherence_reward",
+        ),
+        "[[task.rewards]]",
+    ),
+    **dict.fromkeys(
+        (
+            "dataset",
+            "dataset_name",
+            "train_files",
+            "train_file",
+            "train_data",
+            "prompt_data",
+            "data_path",
+            "data_dir",
+            "dataset_path",
+        ),
+        "task.path",
+    ),
+    **dict.fromkeys(("use_vllm", "vllm_mode", "vllm_num_engines", "rollout_name"), 'policy.engine = "vllm"'),
+    **dict.fromkeys(("num_inference_steps", "sample_num_steps", "diffusion_steps", "denoising_steps"), "policy.steps"),
+    **dict.fromkeys(("guidance_scale", "sample_guidance_scale", "guidance_param", "cfg_scale"), "policy.guidance"),
+    **dict.fromkeys(
+        ("mask_truncated_completions", "overlong_filtering", "overlong_filter"), 'algorithm.filters = ["overlong_mask"]'
+    ),
 }
 """A word of TRL, verl, OpenRLHF, diffusers ... -> what means the same here."""
 
@@ -118,37 +280,8 @@ TWO: dict[str, str] = {
     "algorithm.epsilon is added to a standard deviation",
     "epochs": "epochs of a stage ([[stages]] epochs = 1) are passes over the prompts; "
     "algorithm.epochs those over a rollout",
+    "kl_penalty": "algorithm.beta is the weight of the KL; algorithm.kl is its estimator",
     "temperature": "algorithm.temperature or policy.temperature, of samples; "
     "algorithm.rce_temperature weighs stored rewards",
 }
 """A key of ours that elsewhere means something else: what is said where it is given without its table."""
-
-VALUES: dict[str, dict[str, str]] = {
-    "objective": {
-        **{name: f'algorithm.preset = "{name}"' for name in PRESETS if name not in names("objective")},
-        **dict.fromkeys(("dpo", "ipo", "kto"), "nothing: they learn from pairs; demonstrations are a supervised stage"),
-        **dict.fromkeys(("vanilla", "clip", "ppo_clip", "bnpo"), '"ppo"'),
-        **dict.fromkeys(("gspo_token", "gspo-token"), '"gspo"'),
-        **dict.fromkeys(("reinforce++", "pg", "policy_gradient"), '"reinforce"'),
-    },
-    "advantage": {
-        **dict.fromkeys(("group", "grpo", "z", "std"), '"zscore"'),
-        **dict.fromkeys(("none", "mean", "dr_grpo", "center", "centered", "mean_only"), '"centred"'),
-        **dict.fromkeys(("rloo", "loo"), '"leave_one_out"'),
-        **dict.fromkeys(("reinforce_plus_plus",), '"batch"'),
-        **dict.fromkeys(("gae",), 'nothing: there is no critic; "zscore" compares within the group'),
-    },
-    "kl": {
-        **dict.fromkeys(("low_var_kl", "schulman", "unbiased"), '"k3"'),
-        **dict.fromkeys(("kl", "kl1", "naive"), '"k1"'),
-        **dict.fromkeys(("kl3", "low_var"), '"k3"'),
-        **dict.fromkeys(("mse", "squared"), '"k2"'),
-        **dict.fromkeys(("full", "analytic"), '"exact"'),
-    },
-    "reduction": {
-        **dict.fromkeys(("token-mean", "dapo"), '"token_mean"'),
-        **dict.fromkeys(("seq-mean-token-mean", "grpo"), '"sequence_mean"'),
-        **dict.fromkeys(("seq-mean-token-sum-norm", "dr_grpo"), '"constant"'),
-    },
-}
-"""Key -> another library's word for a choice -> ours."""

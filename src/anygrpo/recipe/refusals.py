@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from anygrpo.choices.catalogue import names
 from anygrpo.errors import ConfigError
-from anygrpo.recipe.hints import meant, meant_value
+from anygrpo.recipe.hints import meant, meant_inside, meant_value
 from anygrpo.spoken import Text, say
 
 
@@ -26,9 +26,12 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
         where = (prefix + ".".join(keys)).rstrip(".")
         found = _found(item)
         if item["type"] == "extra_forbidden":
-            known = _fields(models)
+            known, table, inner = _fields(models), item.get("input"), ""
+            if isinstance(table, dict) and keys[-1] not in known:
+                dotted, inner = meant_inside(keys[-1], table, root)
+                where = prefix + ".".join([*keys[:-1], dotted]) if inner else where
             lines.append(say(f"unknown key {where!r}", f"未知的键 {where!r}"))
-            cure = cure or meant(keys[-1], known, root)
+            cure = cure or inner or meant(keys[-1], known, root)
         elif item["type"] in ("union_tag_invalid", "literal_error"):
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
             lines.append(say(f"{where} = {found!r} is not known", f"{where} = {found!r} 不在可选值中"))

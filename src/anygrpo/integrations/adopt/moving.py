@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.kinds import section_of
 from anygrpo.recipe.training import EvaluationConfig, OptimizerConfig, TrainingConfig
+from anygrpo.spoken import Text, said
 
 
 @cache
@@ -113,23 +114,23 @@ class Ledger:
         given = self.given(*theirs)
         if not given and _same(value, default_of(path)):
             return
-        said = ", ".join(f"{key} = {shown(self.found.given.get(key, self.defaults.get(key)))}" for key in theirs)
+        words = ", ".join(f"{key} = {shown(self.found.given.get(key, self.defaults.get(key)))}" for key in theirs)
         if isinstance(value, str) and "$" in value:
             self.notes.append(f"{path} = {value}: a variable in it is known only in the shell")
         self.lines = [line for line in self.lines if line.path != path]
-        self.lines.append(Line(path, value, said, bool(theirs) and not given))
+        self.lines.append(Line(path, value, words, bool(theirs) and not given))
 
     def say(self, path: str, value: Any, theirs: str) -> None:
         """Write `path = value`, which something other than a setting of theirs means."""
         self.lines = [line for line in self.lines if line.path != path]
         self.lines.append(Line(path, value, theirs, False))
 
-    def no_counterpart(self, why: str, *keys: str) -> None:
+    def no_counterpart(self, why: str | Text, *keys: str) -> None:
         """Their settings that nothing here means; of no account where the value is their default."""
         for key in keys:
             self._used.add(key)
             if self.given(key) and not _same(self.found.given[key], self.defaults.get(key)):
-                self.lost.append((key, self.found.given[key], why))
+                self.lost.append((key, self.found.given[key], said(why)))
 
     def needless(self, why: str, *prefixes: str) -> None:
         """Their settings that need no counterpart: a key, or all below "prefix."."""

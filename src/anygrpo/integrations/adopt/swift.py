@@ -6,7 +6,7 @@ from typing import Any
 
 from anygrpo.integrations.adopt import trl
 from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
-from anygrpo.integrations.adopt.trl_keys import DEFAULTS
+from anygrpo.recipe.trl_keys import DEFAULTS
 
 _NAMES = {
     "model": "model_name_or_path", "lora_rank": "lora_r", "target_modules": "lora_target_modules",

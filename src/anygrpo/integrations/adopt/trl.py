@@ -7,7 +7,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
-from anygrpo.integrations.adopt.trl_keys import ABSENT, DEFAULTS, MACHINE, SAID
+from anygrpo.recipe.trl_keys import ABSENT, DEFAULTS, MACHINE, SAID
 
 
 def move(found: Found, defaults: dict[str, Any] = DEFAULTS, machine: tuple[str, ...] = ()) -> Ledger:

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
-from anygrpo.integrations.adopt.verl_keys import (
+from anygrpo.integrations.adopt.verl_loss import loss
+from anygrpo.recipe.verl_keys import (
     ABSENT,
     DEFAULTS,
     KWARGS,
@@ -17,7 +18,6 @@ from anygrpo.integrations.adopt.verl_keys import (
     O,
     R,
 )
-from anygrpo.integrations.adopt.verl_loss import loss
 
 
 def move(found: Found) -> Ledger:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.integrations.adopt.moving import Ledger
-from anygrpo.integrations.adopt.verl_keys import (
+from anygrpo.recipe.verl_keys import (
     ESTIMATORS,
     OVERLONG,
     A,

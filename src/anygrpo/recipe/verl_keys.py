@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from anygrpo.spoken import Text
+
 A, R, M = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout.", "actor_rollout_ref.model."
 O = A + "optim."  # noqa: E741
 KWARGS = "data.apply_chat_template_kwargs"
@@ -62,20 +64,27 @@ SAID = (
     "reward_model.reward_kwargs.max_resp_len", "reward_model.reward_manager", "data.seed", "data.trust_remote_code",
 )  # fmt: skip
 ABSENT = {
-    "data.image_key": "prompts are texts: pictures are refused by row",
-    "data.video_key": "prompts are texts",
-    A + "freeze_vision_tower": "there is no vision tower",
-    M + "lora_adapter_path": "policy.model may be the adapter's folder: it is merged into its base",
-    M + "exclude_modules": "policy.lora.targets names what is adapted",
-    "data.gen_batch_size": "a draw is of prompts_per_step prompts; refill draws again",
-    "data.custom_cls.path": "a task of your own: docs/use.md",
-    "data.custom_cls.name": "see data.custom_cls.path",
-    "data.sampler.class_path": "prompts are drawn by (seed, step)",
-    "data.sampler.class_name": "prompts are drawn by (seed, step)",
-    "algorithm.use_pf_ppo": "samples are not drawn again by their reward",
-    M + "trust_remote_code": "code from a model's repository is not run",
-    A + "router_replay.mode": "the router's choices are computed anew",
-    "trainer.resume_from_path": "give policy.model, or --resume of a run of ours",
+    "data.image_key": Text("prompts are texts: pictures are refused by row", "提示是文字：带图片的行会被拒绝"),
+    "data.video_key": Text("prompts are texts", "提示是文字"),
+    A + "freeze_vision_tower": Text("there is no vision tower", "没有视觉塔"),
+    M + "lora_adapter_path": Text(
+        "policy.model may be the adapter's folder: it is merged into its base",
+        "policy.model 可以是适配器的文件夹：它会并入基座模型",
+    ),
+    M + "exclude_modules": Text("policy.lora.targets names what is adapted", "policy.lora.targets 写明哪些层带适配器"),
+    "data.gen_batch_size": Text(
+        "a draw is of prompts_per_step prompts; refill draws again", "每次取 prompts_per_step 个提示；refill 会再取"
+    ),
+    "data.custom_cls.path": Text("a task of your own: docs/policies.md", "自己的任务：docs/policies.md"),
+    "data.custom_cls.name": Text("a task of your own: docs/policies.md", "自己的任务：docs/policies.md"),
+    "data.sampler.class_path": Text("prompts are drawn by (seed, step)", "提示由（种子，步）决定"),
+    "data.sampler.class_name": Text("prompts are drawn by (seed, step)", "提示由（种子，步）决定"),
+    "algorithm.use_pf_ppo": Text("samples are not drawn again by their reward", "不按奖励重新抽取样本"),
+    M + "trust_remote_code": Text("code from a model's repository is not run", "不运行模型仓库里的代码"),
+    A + "router_replay.mode": Text("the router's choices are computed anew", "路由的选择会重新计算"),
+    "trainer.resume_from_path": Text(
+        "give policy.model, or --resume of a run of ours", "请给 policy.model，或对这里的运行用 --resume"
+    ),
 }
 ESTIMATORS = {
     "grpo": "zscore", "rloo": "leave_one_out", "rloo_vectorized": "leave_one_out", "reinforce_plus_plus": "overall",
