@@ -175,7 +175,7 @@ def test_every_word_of_another_library_leads_to_a_key_that_exists():
         *((f"={word}", text) for table in VALUES.values() for word, text in table.items()),
     ]
     for word, answer in told:
-        assert word not in HERE
+        assert word not in HERE or answer.rpartition(".")[2] in HERE[word]
         for target in re.findall(r"(?:algorithm|optimizer|training|evaluation|policy|task)\.\w+", answer):
             assert target in ours, (word, target)
     assert {target for targets in HERE.values() for target in targets} <= {one.name for one in every()}

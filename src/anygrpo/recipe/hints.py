@@ -49,7 +49,7 @@ def meant(
     if key in places:
         there = " or ".join(places[key])
         return say(f"it belongs to another table: {there}", f"它属于另一张表：{there}")
-    if foreign := _of_another_library(key):
+    if foreign := _of_another_library(key, places):
         return foreign
     everywhere = _everywhere() if root is not None else {}
     for words in (known, places, everywhere):
@@ -76,7 +76,7 @@ def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> t
         return dotted, whole.said()
     for start in range(len(path)):  # the longest end that means something: rollout_n before n
         word = "_".join(path[start:])
-        if foreign := TWO.get(word) or _of_another_library(word):
+        if foreign := TWO.get(word) or _of_another_library(word, _places(root)):
             return dotted, foreign
         places = _places(root).get(word) if "_" in word or word in PLAIN else None
         if places:
@@ -84,10 +84,12 @@ def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> t
     return dotted, ""
 
 
-def _of_another_library(key: str) -> str:
+def _of_another_library(key: str, places: Mapping[str, Sequence[str]]) -> str:
     key = key if key in OURS else key.removeprefix("grpo_")  # as one of the papers' codes names all its settings
     if key in OURS:
         return say(f"here that is {OURS[key]}", f"这里是 {OURS[key]}")
+    if there := next((places[name] for name in HERE.get(key, ()) if name in places), None):
+        return say(f"here that is {there[0]}", f"这里是 {there[0]}")
     none = no_counterpart(key)
     return none.said() if none else ""
 

@@ -107,7 +107,7 @@ OURS: dict[str, str] = {
         'a schedule: optimizer.learning_rate = { kind = "cosine", start = 1e-5, warmup = 10 }',
     ),
     **dict.fromkeys(
-        ("max_steps", "total_steps", "total_training_steps", "num_train_steps", "num_steps", "iterations", "max_iters"),
+        ("max_steps", "total_steps", "total_training_steps", "num_train_steps", "iterations", "max_iters"),
         "training.steps",
     ),
     **dict.fromkeys(
@@ -143,9 +143,7 @@ OURS: dict[str, str] = {
         "policy.train, and the table policy.lora",
     ),
     **dict.fromkeys(("rlhf_type", "stage", "trainer_type"), "algorithm.preset, or algorithm.objective"),
-    **dict.fromkeys(
-        ("pretrain", "base_model", "ckpt", "model_path", "model_name_or_path", "actor_model"), "policy.model"
-    ),
+    **dict.fromkeys(("pretrain", "base_model", "ckpt", "actor_model"), "policy.model"),
     **dict.fromkeys(
         ("tensor_parallel_size", "vllm_tensor_parallel_size", "fsdp", "deepspeed", "zero_stage"),
         "training.parallel, and torchrun",
