@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src/anygrpo")
+CUT = 1000
+"""In place of an exit code: time was up for all."""
 
 
 class Quick:
@@ -93,12 +95,13 @@ class Job:
     limit: float
 
 
-def work(jobs: Iterator[Job], folders: list[Path], end: float) -> None:
-    """Run jobs, one a copy at a time, until there is none or time is up. An exit code of None: ended for its time."""
+def work(jobs: Iterator[Job], folders: list[Path], end: float, rest: float = 0.0) -> None:
+    """Run jobs, one a copy at a time, until there is none or time is up; none begins in the last `rest` seconds. An
+    exit code of None: ended for its time; `CUT`: for everybody's."""
     context = multiprocessing.get_context("fork")
     free, running = list(folders), {}
     while True:
-        while free and time.monotonic() < end and (job := next(jobs, None)) is not None:
+        while free and time.monotonic() < end - rest and (job := next(jobs, None)) is not None:
             folder = free.pop()
             process = context.Process(target=pytest_in, args=(folder, *job.body(folder)))
             process.start()
@@ -112,12 +115,11 @@ def work(jobs: Iterator[Job], folders: list[Path], end: float) -> None:
                 continue
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # what its tests started too
-            code = None if process.is_alive() else process.exitcode
+            code = process.exitcode if not process.is_alive() else None if time.monotonic() < end else CUT
             process.join()
             del running[folder]
             free.append(folder)
-            if not late or time.monotonic() < end:
-                job.done(folder, code)
+            job.done(folder, code)
 
 
 def copies(count: int, where: Path) -> list[Path]:

@@ -8,8 +8,12 @@ A mutant is one change: another comparison, arithmetic or boolean operator, anot
 turned round, `return None`, a keyword argument or a statement left away. What raises errors, strings, annotations and
 f-strings stay. First every test is run once (`--measure` seconds at most), which tells the lines that it touches and
 its time; a mutant is judged by the tests that touch its lines, those of its own room first, then by time, as many as
-fit into `--each` seconds, and stands as killed when one fails or the time is three times over. Modules take turns, with
-mutants in an order drawn by `--seed`, so that whenever `--seconds` are over each module has the same share.
+fit into `--each` seconds, and stands as killed when one fails or the time is three times over.
+
+Mutants of all modules are judged in one order drawn by `--seed`: whatever was reached when `--seconds` are over is a
+random sample of all that exist, and the interval printed (Wilson, 95%) is of the share of all. Survivors take longest:
+no mutant begins in the last `REST` seconds, and what is unfinished then counts as alive. A sample whose survivors have had
+tests written says nothing more of the rest: take another seed.
 
 What no test can notice, or none should, is listed with its reason in scripts/explained_mutants.toml and counted apart;
 an entry that no longer fits the source ends everything before it begins.
@@ -23,6 +27,7 @@ import argparse
 import hashlib
 import itertools
 import json
+import math
 import random
 import tempfile
 import time
@@ -30,9 +35,11 @@ from collections import Counter, defaultdict
 from dataclasses import asdict
 from pathlib import Path
 
-from mutant_runs import ROOT, SOURCE, Job, Lines, Quick, copies, prepare, work
+from mutant_runs import CUT, ROOT, SOURCE, Job, Lines, Quick, copies, prepare, work
 from mutants import Explained, Mutant, difference, explained, mutants, stale
 
+REST = 25.0
+"""Seconds at the end in which no mutant begins."""
 EXPLAINED = ROOT / "scripts/explained_mutants.toml"
 
 TARGETS = {
@@ -67,7 +74,10 @@ def measured(tests: list[str], files: list[str], folders: list[Path], end: float
                 together.update(json.loads(answer.read_text()))
                 answer.unlink()
             else:
-                print(f"  not measured: {path.relative_to(ROOT)} ({'no time' if code is None else code})", flush=True)
+                print(
+                    f"  not measured: {path.relative_to(ROOT)} ({'no time' if code in (None, CUT) else code})",
+                    flush=True,
+                )
 
         name = str(path.relative_to(ROOT))
         return Job(lambda folder: ([name], lambda: Lines(files), folder / "answer.json"), done, limit=1e9)
@@ -95,18 +105,15 @@ def judges(mutant: Mutant, tests: dict, each: float) -> list[str]:
     return [t for i, (t, s) in enumerate(zip(hit, spent)) if s <= each or i < 3]
 
 
-def turns(files: list[str], count: int, seed: int) -> list[Mutant]:
-    """`count` mutants of every module (all where it has fewer), drawn by the seed; modules take turns."""
-    drawn = []
-    for file in files:
-        every = mutants(file, (ROOT / SOURCE / file).read_bytes())
-        drawn.append(random.Random(f"{seed} {file}").sample(every, min(count, len(every))))
-    return [m for row in itertools.zip_longest(*drawn) for m in row if m is not None]
+def drawn(files: list[str], seed: int) -> list[Mutant]:
+    """All mutants of these modules, in an order drawn by the seed."""
+    every = [m for file in files for m in mutants(file, (ROOT / SOURCE / file).read_bytes())]
+    return random.Random(seed).sample(every, len(every))
 
 
 def survivors(path: Path) -> list[Mutant]:
     """Of earlier results: the mutants that lived, found again by what they are though lines may have moved."""
-    old = Counter(tuple(r[k] for k in KEY) for r in json.loads(path.read_text()) if r["verdict"] == "survived")
+    old = {tuple(r[k] for k in KEY) for r in json.loads(path.read_text()) if r["verdict"] in ("survived", "unfinished")}
     files = sorted({key[0] for key in old})
     every = [m for f in files for m in mutants(f, (ROOT / SOURCE / f).read_bytes())]
     return [m for m in every if (m.file, m.where, m.kind, m.text) in old]
@@ -116,8 +123,8 @@ KEY = ("file", "where", "kind", "text")
 
 
 def verdict(code: int | None) -> str:
-    if code == 0:
-        return "survived"
+    if code in (0, CUT):
+        return "unfinished" if code else "survived"
     return "timeout" if code is None else "killed" if code in (1, 2) or code < 0 else "not judged"
 
 
@@ -157,11 +164,25 @@ def judged(
 
         return Job(body, done, limit=3 * sum(tests[t]["seconds"] for t in names if t in tests) + options.grace)
 
-    work(map(job, chosen), folders, end)
+    work(map(job, chosen), folders, end, REST)
     return results
 
 
-def report(results: list[dict], drawn: int) -> None:
+def wilson(caught: int, of: int) -> tuple[float, float]:
+    """The 95% interval of a share (Wilson 1927) seen in `of` drawn at random."""
+    z2, share = 1.96**2, caught / of
+    middle, half = share + z2 / (2 * of), math.sqrt(z2 * (share * (1 - share) / of + z2 / (4 * of**2)))
+    return (middle - half) / (1 + z2 / of), (middle + half) / (1 + z2 / of)
+
+
+def shown(caught: int, of: int) -> str:
+    if not of:
+        return ""
+    low, high = wilson(caught, of)
+    return f"({caught / of:.1%}, 95% interval {low:.1%} to {high:.1%})"
+
+
+def report(results: list[dict], exist: int) -> None:
     by_module: dict[str, Counter] = defaultdict(Counter)
     for r in results:
         by_module[r["file"]][r["verdict"]] += 1
@@ -169,9 +190,9 @@ def report(results: list[dict], drawn: int) -> None:
         print(f"{file:32} {dict(count)}")
     count = Counter(r["verdict"] for r in results)
     caught, of = count["killed"] + count["timeout"], len(results) - count["not judged"]
-    print(f"{caught} of {of} judged mutants killed ({caught / max(of, 1):.1%}); {drawn} drawn; {dict(count)}")
+    print(f"{caught} of {of} judged mutants killed {shown(caught, of)}; {exist} exist; {dict(count)}")
     other = of - count["explained"]
-    print(f"without {count['explained']} explained survivors: {caught} of {other} ({caught / max(other, 1):.1%})")
+    print(f"without {count['explained']} explained survivors: {caught} of {other} {shown(caught, other)}")
 
 
 def main() -> None:
@@ -184,7 +205,7 @@ def main() -> None:
     )
     parser.add_argument("--each", type=float, default=30, help="seconds of tests a mutant")
     parser.add_argument("--grace", type=float, default=30, help="seconds more before a mutant counts as endless")
-    parser.add_argument("--mutants", type=int, default=10**6, help="at most so many a module")
+    parser.add_argument("--mutants", type=int, default=10**6, help="at most so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", nargs="*", default=[], help="judge by these alone, unmeasured")
     parser.add_argument(
@@ -198,15 +219,15 @@ def main() -> None:
     end = time.monotonic() + options.seconds
     patterns = [p for t in options.targets for p in TARGETS.get(t, [t])]
     files = sorted(str(f.relative_to(ROOT / SOURCE)) for p in patterns for f in (ROOT / SOURCE).glob(p))
-    chosen = survivors(options.again) if options.again else turns(files, options.mutants, options.seed)
+    every = survivors(options.again) if options.again else drawn(files, options.seed)
     prepare()
     with tempfile.TemporaryDirectory(prefix="mutation") as name:
         folders = copies(options.jobs, Path(name))
         tests = known(options, files, folders, min(end, time.monotonic() + options.measure))
-        results = judged(chosen, tests, options, folders, end)
+        results = judged(every[: options.mutants], tests, options, folders, end)
     if options.results:
         options.results.write_text(json.dumps(results, indent=1))
-    report(results, len(chosen))
+    report(results, len(every))
 
 
 def known(options: argparse.Namespace, files: list[str], folders: list[Path], end: float) -> dict:

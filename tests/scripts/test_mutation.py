@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ def test_the_tests_that_touch_the_line_judge_its_own_room_first(mutation):
 
 def test_exit_codes_of_pytest(mutation):
     codes = {0: "survived", 1: "killed", 2: "killed", -11: "killed", None: "timeout", 4: "not judged", 5: "not judged"}
+    codes[mutation.CUT] = "unfinished"
     assert {code: mutation.verdict(code) for code in codes} == codes
 
 
@@ -85,11 +87,44 @@ def test_survivors_that_are_explained_are_counted_apart(mutation, tmp_path, caps
     assert verdicts == {"(a <= b)": "explained", "return None": "survived"}
     same = mutation.mutants("room/a.py", source)
     assert [mutation.with_reason("killed", m, source, reasons) for m in same] == ["killed", "killed"]
-    rows = [{"file": "room/a.py", "verdict": v} for v in ("killed", "explained", "survived", "not judged")]
-    mutation.report(rows, 4)
+    verdicts = ("killed", "explained", "survived", "unfinished", "not judged")
+    mutation.report([{"file": "room/a.py", "verdict": v} for v in verdicts], 9)
     said = capsys.readouterr().out
-    assert "1 of 3 judged mutants killed (33.3%)" in said
-    assert "without 1 explained survivors: 1 of 2 (50.0%)" in said
+    assert "1 of 4 judged mutants killed (25.0%, 95% interval 4.6% to 69.9%); 9 exist" in said
+    assert "without 1 explained survivors: 1 of 3 (33.3%" in said
+
+
+def test_the_interval_is_wilsons(mutation):
+    assert mutation.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998, method 3
+    assert mutation.wilson(20, 20) == pytest.approx((0.8389, 1.0), abs=5e-5)
+
+
+def test_mutants_of_all_modules_come_in_one_order_of_the_seed(mutation):
+    files = ["train/shown.py", "train/trackers.py", "train/pictures.py"]
+    first, again, other = (mutation.drawn(files, seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert set(first) == set(other)
+    assert len(set(first)) == len(first)
+    assert len({m.file for m in first[:12]}) > 1  # not a module after the other
+
+
+def test_what_is_under_way_when_time_is_up_is_told(mutation, tmp_path):
+    """Nothing begins in the rest; who still runs at the end has neither passed nor failed."""
+    told = []
+
+    def job(name: str) -> object:
+        body = lambda folder: (["--co", "-p", "no:cacheprovider", str(tmp_path / name)], Slow)  # noqa: E731
+        return mutation.Job(body, lambda folder, code: told.append((name, code)), limit=60.0)
+
+    class Slow:
+        def pytest_configure(self, config) -> None:
+            time.sleep(30)
+
+    (tmp_path / "copy").mkdir()
+    end = time.monotonic() + 1.5
+    mutation.work(iter([job("first"), job("second")]), [tmp_path / "copy"], end, rest=1.0)
+    assert told == [("first", mutation.CUT)]
+    assert time.monotonic() < end + 10
 
 
 def test_an_explanation_goes_stale_with_its_line(mutation, tmp_path):
