@@ -12,8 +12,8 @@ fit into `--each` seconds, and stands as killed when one fails or the time is th
 
 Mutants of all modules are judged in one order drawn by `--seed`: whatever was reached when `--seconds` are over is a
 random sample of all that exist, and the interval printed (Wilson, 95%) is of the share of all. Survivors take longest:
-no mutant begins in the last `REST` seconds, and what is unfinished then counts as alive. A sample whose survivors have had
-tests written says nothing more of the rest: take another seed.
+no mutant begins in the last `REST` seconds, and what is unfinished then counts as alive. A sample whose survivors got
+tests says nothing more of the rest: take another seed.
 
 What no test can notice, or none should, is listed with its reason in scripts/explained_mutants.toml and counted apart;
 an entry that no longer fits the source ends everything before it begins.

@@ -77,6 +77,8 @@ def test_what_a_refill_replaces():
     spread = {"filters": [{"kind": "drop_constant"}, {"kind": "minimum_spread", "spread": 0.5}], "refill": 1}
     only = card(algorithm=spread | {"advantage": "running", "prompts_per_step": 4, "group_size": 4})["refill"]
     assert only == "up to 1 further draws for groups that minimum_spread name"
+    turns = card("--algorithm.refill", "3", "--algorithm.credit", "turns")["refill"]
+    assert turns.endswith('with credit = "turns" groups without spread learn too')
 
 
 def test_what_is_written_and_read_by_nothing():

@@ -115,11 +115,11 @@ def test_the_limit_is_the_policys_or_the_width_where_all_are_full():
 def test_the_overlong_penalty_is_in_the_rewards_of_the_step():
     """Buffer 2 of 4: no penalty up to 2 decisions, -1/2 at 3, -1 at 4."""
     rollout = rollout_of([[5.0, 5.0, 5.0]], [[2, 3, 4]], wide=4, limit=4)
-    made, _ = prepared_of(rollout, overlong_buffer=2)
-    assert made.rollout.rewards.tolist() == [[5.0, 4.5, 4.0]]
-    assert made.advantages[0, 0] > 0 > made.advantages[0, 2]
-    plain, _ = prepared_of(rollout)
-    assert plain.rollout.rewards.tolist() == [[5.0] * 3]
+    made, _ = prepared_of(rollout, overlong_buffer=2, advantage="centred")
+    assert made.advantages.tolist() == [[0.5, 0.0, -0.5]]
+    assert made.rollout.rewards.tolist() == [[5.0] * 3]  # numbers about what is kept are of the task's rewards
+    plain, _ = prepared_of(rollout, advantage="centred")
+    assert plain.advantages.tolist() == [[0.0] * 3]
     with pytest.raises(ConfigError, match="overlong_buffer = 2, but the policy does not say"):
         prepared_of(replace(rollout, limit=None), overlong_buffer=2)
 
@@ -141,6 +141,19 @@ def test_parts_that_cancel_in_the_total_keep_their_group():
         assert kept_groups(rollout, stage, numbers_of(stage)).tolist() == [kept]
     stage = stage_of(advantage="components", filters=({"kind": "minimum_spread", "spread": 0.5},))
     assert kept_groups(rollout, stage, numbers_of(stage)).tolist() == [False]  # a filter that was asked for acts
+
+
+def test_turns_that_cancel_in_the_total_keep_their_group():
+    """Both samples earn 1, one in its first turn and one in its second: their turns differ, and teach."""
+    turn = torch.tensor([[[0, 0, 1], [0, 0, 1]]], dtype=torch.int16)
+    paid = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    total = torch.tensor([[1.0, 1.0]])
+    rollout = rollout_of(total.tolist(), turn=turn, turn_rewards=paid, components={"environment": total})
+    for credit, kept in (("outcome", False), ("turns", True), ("process", True)):
+        stage = stage_of(credit=credit, advantage="centred", filters=({"kind": "drop_constant"},))
+        assert kept_groups(rollout, stage, numbers_of(stage)).tolist() == [kept]
+        advantages = prepare(rollout, stage, numbers_of(stage), None).advantages
+        assert bool((advantages != 0).any()) == kept
 
 
 @pytest.mark.parametrize("advantage", ["overall", "running", "history"])

@@ -14,7 +14,7 @@ from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
 from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.train import measure
-from anygrpo.train.batches import Prepared
+from anygrpo.train.batches import Prepared, prepare
 from anygrpo.train.stages import numbers_at
 from anygrpo.train.terms import Tally
 
@@ -165,6 +165,23 @@ def test_a_row_says_what_was_kept_only_where_that_is_less():
     less = row_of(stage(), prepared_of(drawn, torch.zeros(3, 3), keeps & bools([0, 1, 0])[:, None, None]), drawn)
     assert less["kept/reward/mean"] == 2.0
     assert less["reward/mean"] == pytest.approx(8 / 7)
+
+
+def test_groups_are_counted_live_among_all_that_were_drawn():
+    """A refill kept two live groups of five drawn; with an overlong penalty the lengths of a third make spread."""
+    rewards = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+    mask = torch.arange(4) < torch.tensor([[4, 4], [4, 4], [2, 4], [4, 4], [4, 4]])[..., None]
+    drawn = Rollout.of({}, torch.zeros(5, 2, 4), mask, rewards=rewards, limit=4)
+    for buffer, live in ((0, 2 / 5), (2, 3 / 5)):
+        filled = stage()
+        filled = replace(filled, algorithm=filled.algorithm.model_copy(update={"overlong_buffer": buffer}))
+        kept = prepare(drawn.groups(torch.arange(5) < 2), filled, numbers_at(filled, 0, 1), None)
+        row = row_of(filled, kept, drawn)
+        assert kept.counts["groups/live"] == 1.0
+        assert row["groups/live"] == live
+        assert row["kept/groups/live"] == row["groups/live_after/drop_constant"] == 1.0
+        assert row["kept/reward/mean"] == 0.5
+        assert row["reward/mean"] == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize("method", ["supervised", "rce"])

@@ -15,7 +15,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
 from anygrpo.recipe.training import OptimizerConfig
-from anygrpo.train.batches import minibatches, needed_rows, prepare, weigh, with_reference
+from anygrpo.train.batches import minibatches, needed_rows, penalised, prepare, weigh, with_reference
 from anygrpo.train.collect import begin
 from anygrpo.train.evaluation import held_out_seed
 from anygrpo.train.folder import read_rows
@@ -161,16 +161,15 @@ def test_without_a_limit_the_longest_sample_does_not_stand_for_it():
 def test_an_overlong_buffer_is_measured_from_the_limit():
     """Limit 24, buffer 8: of the lengths 5, 10, 15, 20 the last alone is penalised, by (20 - 16) / 8."""
     stage = stage_of(overlong_buffer=8)
-    prepared = prepare(ragged(24), stage, numbers_at(stage, 0, 10), None)
-    assert prepared.rollout.rewards.tolist() == [[0, 1, 0, 0.5], [0, 1, 0, 1]]
-    far = prepare(ragged(256), stage, numbers_at(stage, 0, 10), None)
-    assert far.rollout.rewards.tolist() == [[0, 1, 0, 1], [0, 1, 0, 1]]
+    assert penalised(ragged(24), stage).rewards.tolist() == [[0, 1, 0, 0.5], [0, 1, 0, 1]]
+    assert penalised(ragged(256), stage).rewards.tolist() == [[0, 1, 0, 1], [0, 1, 0, 1]]
 
 
-@pytest.mark.parametrize("advantage", ["components", "gdpo", "maxrl"])
-def test_an_overlong_buffer_that_cannot_act_is_refused(tmp_path, advantage):
-    with pytest.raises(ConfigError, match="the penalty cannot act"):
-        run_of(tmp_path, "--algorithm.overlong-buffer", "2", "--algorithm.advantage", advantage)
+@pytest.mark.parametrize("flag", ["advantage components", "advantage gdpo", "advantage maxrl", "credit parts"])
+def test_an_overlong_buffer_that_cannot_act_is_refused(tmp_path, flag):
+    key, value = flag.split()
+    with pytest.raises(ConfigError, match=f'{key} = "{value}" .* the penalty cannot act'):
+        run_of(tmp_path, "--algorithm.overlong-buffer", "2", f"--algorithm.{key}", value)
 
 
 def test_rollouts_keep_their_limit():

@@ -6,13 +6,13 @@ Simulated coverage of the nominal 95% (20,000 draws each, `python -m anygrpo.cor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-_RESAMPLES = 4_000
+_RESAMPLES, _BLOCK = 4_000, 500
 _POWER = 0.841621
 """z of 80% power."""
 
@@ -187,14 +187,21 @@ def arms(a: Tensor, b: Tensor) -> Arms:
 
 def hierarchical(a: Tensor, b: Tensor, seed: int = 0) -> tuple[float, float]:
     """95% percentile bootstrap of mean(b) - mean(a), values [seeds, prompts]: seeds of each side and the prompts that
-    both share are drawn anew."""
+    both share are drawn anew. (Of a mean of ten it is 9% too narrow: it covers less than `arms`.)"""
     generator = torch.Generator().manual_seed(seed)
-    draw: Callable[[int], Tensor] = lambda n: torch.randint(n, (n,), generator=generator)  # noqa: E731
+
+    def drawn(n: int) -> Tensor:
+        """[_BLOCK, n]: how often each of n was drawn, as a share."""
+        which = torch.randint(n, (_BLOCK, n), generator=generator)
+        return torch.zeros(_BLOCK, n, dtype=torch.float64).scatter_add_(
+            1, which, torch.full(which.shape, 1 / n).double()
+        )
+
     gaps = []
-    for _ in range(_RESAMPLES):
-        prompts = draw(a.shape[1])
-        gaps.append(b[draw(len(b))][:, prompts].mean() - a[draw(len(a))][:, prompts].mean())
-    low, high = torch.quantile(torch.stack(gaps).double(), torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    for _ in range(_RESAMPLES // _BLOCK):
+        prompts = drawn(a.shape[1])
+        gaps.append((drawn(len(b)) @ b.double() * prompts).sum(1) - (drawn(len(a)) @ a.double() * prompts).sum(1))
+    low, high = torch.quantile(torch.cat(gaps), torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     return low, high
 
 
@@ -213,14 +220,18 @@ def coverage(draws: int = 20_000, seed: int = 0) -> list[dict[str, float | str]]
         found = [rate(_passes(n, share, each, generator)) for _ in range(draws // 4)]
         held = sum(_holds(x, share) for x in found)
         rows.append({"what": f"rate {share} over {n} prompts, {each} samples each", "coverage": held / (draws // 4)})
-    for seeds in (3, 5):
-        held = 0
+    for seeds in (3, 5, 10):
+        held = drawn = 0
         for _ in range(draws // 4):
             easy = normal(1, 60)
             a, b = (0.5 * normal(seeds, 1) + 0.5 * easy * s + normal(seeds, 60) for s in (1.0, 1.2))
             found = arms(a, b)
             held += found.low <= 0 <= found.high
+            if seeds >= 10:
+                low, high = hierarchical(a, b)
+                drawn += low <= 0 <= high
         rows.append({"what": f"two recipes, {seeds} seeds each, 60 prompts", "coverage": held / (draws // 4)})
+    rows.append({"what": "the same 10 seeds each, bootstrap over both", "coverage": drawn / (draws // 4)})
     return rows
 
 

@@ -125,12 +125,14 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
                 '把 algorithm.group_size 设为 4 以上，或用 advantage = "overall"、"running"、"history"',
             ),
         )
-    if a.overlong_buffer and advantage and (advantage.by_part or a.advantage == "maxrl"):
-        why = "compares the parts of a reward" if advantage.by_part else "needs rewards >= 0"
+    by_part = advantage is not None and advantage.by_part
+    if a.overlong_buffer and (by_part or a.advantage == "maxrl" or a.credit == "parts"):
+        by = f'advantage = "{a.advantage}"' if by_part or a.advantage == "maxrl" else 'credit = "parts"'
+        why = "needs rewards >= 0" if a.advantage == "maxrl" else "compares the parts of a reward"
         raise ConfigError(
-            f"stage {name!r}: overlong_buffer = {a.overlong_buffer} lowers the total reward, and advantage = "
-            f'"{a.advantage}" {why}: the penalty cannot act',
-            "set overlong_buffer = 0 (a length reward can be a part of its own), or another advantage",
+            f"stage {name!r}: overlong_buffer = {a.overlong_buffer} lowers the total reward, and {by} {why}: the "
+            "penalty cannot act",
+            "set overlong_buffer = 0 (a length reward can be a part of its own), or choose another",
         )
     if a.credit != "outcome" and advantage and (advantage.by_part or a.advantage in ("running", "history")):
         why = "compares the parts of a reward" if advantage.by_part else "has one mean for all turns"

@@ -89,10 +89,12 @@ def _entropy(a: AlgorithmConfig) -> str:
 def _refill(a: AlgorithmConfig) -> str:
     kinds = [f.kind for f in a.filters]
     card = card_of("advantage", a.advantage)
-    learn = card is not None and (card.by_part or card.baseline != "group")  # see train.batches
+    others = card is not None and (card.by_part or card.baseline != "group")  # see train.batches
+    learn = others or a.credit != "outcome"
     replaced = [kind for kind in kinds if not (learn and kind == "drop_constant")]
     if not replaced:
-        why = f'; with advantage = "{a.advantage}" groups without spread learn too' if "drop_constant" in kinds else ""
+        by = f'advantage = "{a.advantage}"' if others else f'credit = "{a.credit}"'
+        why = f"; with {by} groups without spread learn too" if "drop_constant" in kinds else ""
         return f"nothing to replace: no filter takes groups out{why}"
     gone = "groups without spread leave, and their KL and entropy with them" if "drop_constant" in replaced else ""
     return "; ".join(filter(None, (f"up to {a.refill} further draws for groups that {', '.join(replaced)} name", gone)))

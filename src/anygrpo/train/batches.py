@@ -30,7 +30,7 @@ class Prepared:
     """All rows of a rollout with their advantages, before they are split.
 
     Attributes:
-        rollout: with filters applied (some groups gone).
+        rollout: with filters applied (some groups gone); its rewards are the task's, without any penalty.
         advantages: [P, G], or [P, G, T] where turns have their own.
         mask: [P, G, T] decisions that count in the loss.
         counts: live groups after each filter, and what each dropped, by metric name.
@@ -92,8 +92,8 @@ def _limit(rollout: Rollout) -> int | None:
     return rollout.limit if rollout.limit is not None else rollout.shape[2] if full else None
 
 
-def _penalised(rollout: Rollout, stage: Stage) -> Rollout:
-    """With the soft overlong penalty in its rewards, where the recipe asks for it."""
+def penalised(rollout: Rollout, stage: Stage) -> Rollout:
+    """With the soft overlong penalty in its rewards, where the recipe asks for it: what filters and advantages see."""
     buffer, limit = stage.algorithm.overlong_buffer, _limit(rollout)
     if not buffer:
         return rollout
@@ -109,14 +109,14 @@ def _penalised(rollout: Rollout, stage: Stage) -> Rollout:
 def _filtered(rollout: Rollout, stage: Stage, numbers: Numbers) -> filters.Filtered:
     groups = filters.Groups(rollout.rewards, rollout.valid, rollout.ended, rollout.components)
     card = chosen("advantage", stage.algorithm.advantage).card
-    # A group whose total has no spread teaches all the same where parts are compared, or other rows than the group's.
-    idle = card is None or (card.baseline == "group" and not card.by_part)
+    # A group whose total has no spread teaches all the same where parts or turns are compared, or rows of others.
+    idle = stage.algorithm.credit == "outcome" and (card is None or (card.baseline == "group" and not card.by_part))
     return filters.apply(groups, [f for f in numbers.filters if idle or f[0] not in filters.NEUTRAL])
 
 
 def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memory | None) -> Prepared:
-    a = stage.algorithm
-    rollout = _penalised(rollout, stage)
+    a, given = stage.algorithm, rollout.rewards
+    rollout = penalised(rollout, stage)
     advantage = chosen("advantage", a.advantage)
     filtered = _filtered(rollout, stage, numbers)
     options = advantages.AdvantageOptions(
@@ -149,7 +149,7 @@ def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memo
     values = result.values
     if a.credit != "outcome":
         values = credited(rollout, mask, a, lambda x, valid: advantages.compute(name, x, valid, options).values)
-    return Prepared(rollout, values, mask, counts, memory=result.memory)
+    return Prepared(replace(rollout, rewards=given), values, mask, counts, memory=result.memory)
 
 
 def _kept(memory: Memory | None, kind: type[_M]) -> _M:
@@ -159,7 +159,7 @@ def _kept(memory: Memory | None, kind: type[_M]) -> _M:
 
 def kept_groups(rollout: Rollout, stage: Stage, numbers: Numbers) -> Tensor:
     """[P] bool: groups of which the stage's filters keep a sample, by the rewards that a step would train on."""
-    return _filtered(_penalised(rollout, stage), stage, numbers).keep.any(1)
+    return _filtered(penalised(rollout, stage), stage, numbers).keep.any(1)
 
 
 def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:

@@ -14,7 +14,7 @@ from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.recipe.recipe import Stage
-from anygrpo.train.batches import Prepared
+from anygrpo.train.batches import Prepared, penalised
 from anygrpo.train.parallel import sum_over_ranks
 from anygrpo.train.stages import Numbers
 from anygrpo.train.terms import Tally
@@ -30,6 +30,10 @@ def step_metrics(
     if stage.source != "policy":
         sampled = of_stored_actions(sampled, imitated=stage.method == "supervised")
     advantages = advantage_metrics(prepared) if stage.method == "grpo" else {}
+    if "groups/live" in advantages:  # of all that was drawn, though `prepared` knows what a refill kept
+        rewards = penalised(replace(drawn, limit=prepared.limit), stage).rewards
+        live = filters.live_groups(rewards, drawn.valid)
+        advantages["groups/live"] = float(live.sum()) / max(drawn.shape[0], 1)
     return sampled | advantages | weights_of_terms(numbers) | update
 
 
