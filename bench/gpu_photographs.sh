@@ -1,77 +1,64 @@
 #!/usr/bin/env bash
 # Does a choice of experts by GRPO beat its rivals for the same time on photographs that nobody tuned on?
 #   python scripts/photographs.py fetch --to data/photographs           # once; needs apt
-#   bash bench/gpu_photographs.sh explore OUT 240      # settings: variants of one seed beside each other, on the validation set
-#   bash bench/gpu_photographs.sh train OUT 240        # arms x seeds, a core each; seconds an arm; validation set
-#   bash bench/gpu_photographs.sh test OUT 240         # opens the sealed photographs (once), measures what was trained
-#   OPEN=1 bash bench/gpu_photographs.sh all OUT 240   # train, then test; without OPEN=1 the test set stays sealed
-# Arms, each from nothing for the same time (CPU time of a process on a core of its own; GPU: wall time beside two others):
-#   fixed   one expert, supervised: what a network without gates is
-#   mean    a mixture of all experts, supervised, with its gradient; used with one expert
-#   drawn   experts drawn, supervised
-#   ours    drawn, then the best of the draws supervised (experts part), GRPO on the router, then supervision of what it draws
-# MORE, GPU_MORE: further words for every arm alike of either size ("--patch 32 --prompts 32 --loss l1=1,ssim=0.2").
-# oracle: the best expert for each picture, by its reward. CPU: width 12. GPU=1 adds width 32 on a GPU, three processes more.
+#   bash bench/gpu_photographs.sh OUT 230            # trains all arms (seconds of CPU time an arm), measures on validation
+#   OPEN=1 COMMIT=... bash bench/gpu_photographs.sh OUT 230    # then, if ours leads there, opens the sealed test set, once
+# 16 cores: three starts of all arms and three more of those that share a warm-up; GPU=1: width 24, three starts, GPU_SECONDS
+# an arm, beside them. MEASURE: the device that measures (its arithmetic in float32). Arms: bench/photographs_arms.py.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-what="$1" out="$2" seconds="${3:-240}"
-seeds="${SEEDS:-0 1 2}" python="${PYTHON:-python}" data="${PICTURES:-data/photographs}"
-export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
-set -f
-ours="supervised/sampled:.25+supervised/best:.3+grpo:.15+supervised/sampled@sharpness=4:.3"
-arms=(scratch_fixed=supervised/mean@experts=1 scratch_mean=supervised/mean scratch_drawn=supervised/sampled
-  "scratch_ours=${OURS:-$ours}")
-all="--network experts --pictures $data --patch ${PATCH:-64} --crops 3 --w-psnr .5 --rate 3e-3 --further-rate 1e-3 --taught-of 6
-  --grpo-patch 96 --grpo-rate 2e-2 --entropy .3 --train router.* --measure greedy --seconds 0"
-cpu="$all --width ${WIDTH:-12} --prompts 8 --grpo-prompts 8 --probe 8 --warm $seconds ${MORE:-}"
-gpu="$all --width ${GPU_WIDTH:-32} --prompts 32 --grpo-prompts 16 --probe 30 --rows 256 --device ${DEVICE:-cuda}
-  --warm ${GPU_SECONDS:-55} ${GPU_MORE:-}"
-core=0 jobs=()
-start() { # words of a comparison, folder, log, arms ... : a process on the next core
-  local words="$1" folder="$2" log="$3"
-  shift 3
-  mkdir -p "$folder"
-  taskset -c "$((core++ % $(nproc)))" "$python" bench/restoration.py $words --out "$folder" --arms "$@" > "$folder/$log.txt" 2>&1 &
-  jobs+=($!)
-}
-tables() { # size words more : of what was measured
-  "$python" bench/restoration.py $2 $3 --device cpu --out "$out/$1" --only $seeds --pieces 0 --arms "${arms[@]}" \
-    > "$out/$1/table${3##* }.txt" 2>&1
-  echo "== $1"; cat "$out/$1/table${3##* }.txt"
-}
-measure() { # more words : every arm of every seed, side by side
-  core=0 jobs=()
-  for seed in $seeds; do
-    for arm in "${arms[@]}"; do start "$cpu $1 --only $seed" "$out/cpu" "${1##* }$seed-${arm%%=*}" "$arm"; done
+out="$1" seconds="${2:-230}" began=$(date +%s)
+python="${PYTHON:-python}" data="${PICTURES:-data/photographs}" measure="${MEASURE:-cpu}"
+read -r -a first <<< "${SEEDS:-10 11 12}"
+read -r -a more <<< "${MORE_SEEDS-13 14 15}"
+export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 PYTORCH_NVML_BASED_CUDA_CHECK=1
+# the allocator keeps its pages: new ones are dear on virtual machines
+export MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=67108864
+shared=(warm mean nogrpo ours)
+large=(--width 24 --patch 64 --prompts 32 --rows 256 --grpo-prompts 16)
+now() { echo "$(($(date +%s) - began)) s: $*"; }
+mkdir -p "$out"
+words=(--pictures "$data" --warm "$seconds")
+nice "$python" bench/photographs_arms.py "${words[@]}" --out "$out/cpu" --only "${first[@]}" > "$out/cpu.txt" 2>&1 &
+[ ${#more[@]} = 0 ] || nice "$python" bench/photographs_arms.py "${words[@]}" --out "$out/cpu" --only "${more[@]}" \
+  --arms "${shared[@]}" > "$out/cpu_more.txt" 2>&1 &
+[ "${GPU:-0}" != 1 ] || timeout "${GPU_LIMIT:-370}" "$python" bench/photographs_arms.py --pictures "$data" "${large[@]}" \
+  --warm "${GPU_SECONDS:-85}" --device cuda --out "$out/gpu" --only "${first[@]}" --arms "${shared[@]}" fixed > "$out/gpu.txt" 2>&1 &
+wait
+now trained
+table() { # which set: starts beside each other, then the table of all
+  local seed size jobs=()
+  for seed in "${first[@]}" "${more[@]}"; do
+    "$python" bench/photographs_table.py "${words[@]}" --device "$measure" --out "$out/cpu" --test-on "$1" --only "$seed" \
+      > "$out/one_$seed.txt" 2>&1 &
+    jobs+=($!)
   done
-  if [ "${GPU:-0}" = 1 ]; then
-    for seed in $seeds; do start "$gpu $1 --only $seed" "$out/gpu" "${1##* }$seed" "${arms[@]}"; done
-  fi
-  wait "${jobs[@]}"
-  tables cpu "$cpu" "$1"
-  [ "${GPU:-0}" != 1 ] || tables gpu "$gpu" "$1"
-}
-if [ "$what" = explore ]; then
-  while IFS='|' read -r name words arm; do
-    [ -z "$name" ] || start "$cpu $words --only ${seeds%% *}" "$out/$name" log "scratch_${arm}"
-  done < "${VARIANTS:?a file of lines NAME|further words|ARM=PLAN}"
-  wait "${jobs[@]}"
-fi
-case "$what" in train | all) measure "" ;; esac
-[ "$what" != all ] || [ "${OPEN:-0}" = 1 ] || { echo "trained; the test set stays sealed (OPEN=1 opens it)"; what=train; }
-case "$what" in test | all)
-  for seed in $seeds; do
-    for arm in "${arms[@]}"; do
-      for size in cpu $([ "${GPU:-0}" != 1 ] || echo gpu); do
-        [ -e "$out/$size/seed$seed/${arm%%=*}/network.pt" ] || { echo "not trained: $size $seed $arm; not opened"; exit 1; }
-      done
-    done
+  [ "${GPU:-0}" != 1 ] || for seed in "${first[@]}"; do
+    "$python" bench/photographs_table.py "${words[@]}" "${large[@]}" --device "$measure" --out "$out/gpu" --test-on "$1" \
+      --only "$seed" > "$out/one_gpu_$seed.txt" 2>&1 &
+    jobs+=($!)
   done
-  set +f
-  "$python" scripts/photographs.py open --to "$data" --weights "$out"/*/seed*/scratch_*/network.pt ${COMMIT:+--commit $COMMIT} || exit 1
-  set -f
-  cp "$data/opened.json" "$out"
-  measure "--test-on test"
-esac
-grep -rhs --include "*.txt" " steps in " "$out"
-find "$out" \( -name probe -o -name run -o -name "part[0-9]" \) -type d -prune -exec rm -rf {} +
+  wait "${jobs[@]}"
+  "$python" bench/photographs_table.py "${words[@]}" --out "$out/cpu" --test-on "$1" --pieces 0 --only "${first[@]}" "${more[@]}" \
+    > "$out/cpu_$1.txt" 2>&1
+  [ "${GPU:-0}" != 1 ] || "$python" bench/photographs_table.py "${words[@]}" "${large[@]}" --out "$out/gpu" --test-on "$1" \
+    --pieces 0 --only "${first[@]}" > "$out/gpu_$1.txt" 2>&1
+  for size in cpu gpu; do [ ! -e "$out/${size}_$1.txt" ] || { echo "== $size $1"; cat "$out/${size}_$1.txt"; }; done
+}
+table validation
+now validated
+[ "${OPEN:-0}" = 1 ] || exit 0
+for seed in "${first[@]}"; do
+  for arm in mean nogrpo ours fixed drawn; do
+    [ -e "$out/cpu/seed$seed/$arm/time.json" ] || { echo "not trained: $seed $arm; the test set stays sealed"; exit 1; }
+  done
+done
+"$python" - "$out/cpu/summary_validation.json" << 'P' || { echo "ours does not lead; the test set stays sealed"; exit 1; }
+import json, sys
+rows = {k: v["all"] for k, v in json.load(open(sys.argv[1])).items() if "soft" not in k and "oracle" not in k}
+sys.exit(not all(r["psnr"][1] > 0 and r["ssim"][1] > 0 for r in rows.values()))
+P
+"$python" scripts/photographs.py open --to "$data" --weights "$out"/*/seed*/*/network.pt ${COMMIT:+--commit "$COMMIT"} || exit 1
+cp "$data/opened.json" "$out"
+table test
+now tested

@@ -19,12 +19,13 @@ def quality(policy: Any, task: Any, rollout: Any) -> dict[str, list[list[float]]
 def evaluated(policy: Any, task: Any, best_of: int, measure: str = "all") -> dict[str, Any]:
     """Quality of the deterministic mode; of fixed gates; of G samples' mean and best by the reward (an upper bound: it
     reads the clean picture); and of the soft mixture where the deterministic mode is a hard choice. `measure` "greedy":
-    of the deterministic mode and, where one choice is made for a picture, of the best one."""
-    if measure == "greedy":
-        found = {k: [row[0] for row in x] for k, x in quality(policy, task, policy.greedy(task.held_out())).items()}
-        return {"greedy": found} | ({"oracle": oracle(policy, task)} if policy.mode == "mode" else {})
+    of the deterministic mode and, where one choice is made for a picture, of the best one and of the mixture."""
     held = task.held_out()
     first = lambda x: {k: [row[0] for row in rows] for k, rows in x.items()}  # noqa: E731
+    soft = lambda: first(quality(policy, task, policy.rollout_with(held, 1, lambda name, d: middle(d, "mean"))))  # noqa: E731
+    if measure == "greedy":
+        kinds = {"greedy": first(quality(policy, task, policy.greedy(held)))}
+        return kinds | ({"oracle": oracle(policy, task), "soft": soft()} if policy.mode == "mode" else {})
     many = quality(policy, task, policy.sample(held, best_of, 1))
     pick = [max(range(best_of), key=row.__getitem__) for row in many["reward"]]
     kinds = {
@@ -34,7 +35,7 @@ def evaluated(policy: Any, task: Any, best_of: int, measure: str = "all") -> dic
         "best": {k: [row[i] for row, i in zip(x, pick)] for k, x in many.items()},
     }
     if policy.mode == "mode":
-        kinds["soft"] = first(quality(policy, task, policy.rollout_with(held, 1, lambda name, d: middle(d, "mean"))))
+        kinds["soft"] = soft()
     return kinds
 
 
