@@ -46,7 +46,7 @@ def line(length: float, angle: float) -> Tensor:
     """A normalised motion kernel: a line of `length` pixels at `angle` radians through the centre."""
     radius = math.ceil(length / 2)
     side = 2 * radius + 1
-    kernel = torch.zeros(side + 2, side + 2)
+    kernel = np.zeros((side + 2, side + 2), np.float32)  # as a tensor each of some hundred sums costs ten times as much
     points = max(2, 4 * radius + 1)
     for t in torch.linspace(-length / 2, length / 2, points).tolist():
         y, x = 1 + radius + t * math.sin(angle), 1 + radius + t * math.cos(angle)
@@ -54,7 +54,8 @@ def line(length: float, angle: float) -> Tensor:
         for dy, wy in ((0, y0 + 1 - y), (1, y - y0)):
             for dx, wx in ((0, x0 + 1 - x), (1, x - x0)):
                 kernel[y0 + dy, x0 + dx] += wy * wx
-    return kernel / kernel.sum()
+    made = torch.from_numpy(kernel)
+    return made / made.sum()
 
 
 def noise(x: Tensor, strength: float, g: Generator) -> Tensor:
