@@ -95,8 +95,11 @@ def not_installed(error: ImportError) -> DataError | None:
     module = (error.name or "").partition(".")[0]
     if module in OWN:
         return DataError(
-            f"this needs {module}, which is not installed",
-            "pip install anygrpo; doctor, autopsy and compare of logs do without",
+            Text(f"this needs {module}, which is not installed", f"需要 {module}，但没有安装"),
+            Text(
+                "pip install anygrpo; doctor, autopsy and compare of logs do without",
+                "pip install anygrpo；诊断日志的 doctor、autopsy 和 compare 不需要它",
+            ),
         )
     extra = EXTRAS.get(module)
     if extra is None:

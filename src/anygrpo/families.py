@@ -97,12 +97,22 @@ def families() -> tuple[Family, ...]:
     for point in metadata.entry_points(group=GROUP):
         family = resolve(point.value)
         if not isinstance(family, Family):
-            raise ConfigError(f"entry point {point.name} of {GROUP}: {point.value} is a {type(family).__name__}")
+            raise ConfigError(
+                Text(
+                    f"entry point {point.name} of {GROUP}: {point.value} is a {type(family).__name__}",
+                    f"{GROUP} 的入口 {point.name}：{point.value} 是 {type(family).__name__}",
+                )
+            )
         found.append(family)
     for what in ("policies", "tasks"):
         kinds = [kind for family in found for kind in getattr(family, what)]
         if twice := {kind for kind in kinds if kinds.count(kind) > 1}:
-            raise ConfigError(f"two families have {what} of kind {sorted(twice)}", "uninstall one of them")
+            raise ConfigError(
+                Text(
+                    f"two families have {what} of kind {sorted(twice)}", f"两个族都有 kind 为 {sorted(twice)} 的 {what}"
+                ),
+                Text("uninstall one of them", "请卸载其中一个"),
+            )
     return tuple(found)
 
 

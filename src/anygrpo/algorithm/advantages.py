@@ -19,6 +19,7 @@ from torch import Tensor
 from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART, AdvantageOptions, Normaliser, rank, weighted_parts
 from anygrpo.algorithm.statistics import Memory, is_constant
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,14 @@ def compute(
         AnygrpoError: shapes that do not agree.
     """
     if isinstance(name, str) and name not in ADVANTAGES:
-        raise ConfigError(f"unknown advantage {name!r}", suggestion(name, ADVANTAGES))
+        raise ConfigError(Text(f"unknown advantage {name!r}", f"未知的优势 {name!r}"), suggestion(name, ADVANTAGES))
     if rewards.dim() != 2 or rewards.shape != valid.shape:
-        raise AnygrpoError(f"rewards {tuple(rewards.shape)} and valid {tuple(valid.shape)} must both be [P, G]")
+        raise AnygrpoError(
+            Text(
+                f"rewards {tuple(rewards.shape)} and valid {tuple(valid.shape)} must both be [P, G]",
+                f"奖励 {tuple(rewards.shape)} 与 valid {tuple(valid.shape)} 都应为 [P, G]",
+            )
+        )
     o = options or AdvantageOptions()
     valid = valid.bool() & torch.isfinite(rewards)
     x = torch.where(valid, rewards.double(), 0.0)
@@ -87,7 +93,10 @@ def reward_weights(
         ConfigError: temperature <= 0.
     """
     if temperature <= 0:
-        raise ConfigError(f"RCE temperature {temperature}", "give a temperature > 0 (or top_one)")
+        raise ConfigError(
+            Text(f"RCE temperature {temperature}", f"RCE 的温度为 {temperature}"),
+            Text("give a temperature > 0 (or top_one)", "请给出大于 0 的温度（或 top_one）"),
+        )
     valid = valid.bool() & torch.isfinite(rewards)
     scores = rank(rewards.double(), valid, AdvantageOptions()) if ranked else rewards.double()
     scores = torch.where(valid, scores, -math.inf)

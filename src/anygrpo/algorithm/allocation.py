@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,14 @@ def sizes(spreads: Sequence[float], budget: int, unit: int, largest: int) -> lis
     """
     if budget < unit * len(spreads):
         raise ConfigError(
-            f"{budget} samples a step for {len(spreads)} prompts and groups of at least {unit}",
-            f"samples_per_step has to be {unit * len(spreads)} or more",
+            Text(
+                f"{budget} samples a step for {len(spreads)} prompts and groups of at least {unit}",
+                f"每步 {budget} 个样本，却有 {len(spreads)} 个提示，每组至少 {unit} 个",
+            ),
+            Text(
+                f"samples_per_step has to be {unit * len(spreads)} or more",
+                f"samples_per_step 应不小于 {unit * len(spreads)}",
+            ),
         )
     made = [unit] * len(spreads)
     most = largest // unit * unit

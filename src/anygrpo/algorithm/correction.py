@@ -22,6 +22,7 @@ from torch import Tensor
 
 from anygrpo.algorithm.objectives import log_ratio, ratio_stats
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,14 @@ def importance_correction(
     rule = RULES.get(mode) if isinstance(mode, str) else mode
     if cap < 1 or rule is None or level not in ("decision", "sequence"):
         raise ConfigError(
-            f"correction with cap {cap}, mode {mode!r}, level {level!r}",
-            'cap >= 1, mode "truncate" or "mask", level "decision" or "sequence"',
+            Text(
+                f"correction with cap {cap}, mode {mode!r}, level {level!r}",
+                f"修正的上限为 {cap}，方式为 {mode!r}，层级为 {level!r}",
+            ),
+            Text(
+                'cap >= 1, mode "truncate" or "mask", level "decision" or "sequence"',
+                "应满足 cap >= 1，mode 为 “truncate” 或 “mask”，level 为 “decision” 或 “sequence”",
+            ),
         )
     logs = log_ratio(old.detach(), behaviour, mask)
     used = logs.sum(1, keepdim=True).expand_as(logs) if level == "sequence" else logs

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from anygrpo.algorithm.statistics import TOLERANCE, is_constant
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,10 @@ def drop_constant(groups: Groups) -> Tensor:
 def pass_rate_band(groups: Groups, *, low: float, high: float, threshold: float = 0.5) -> Tensor:
     """Groups whose share of valid samples with reward >= threshold lies in [low, high]."""
     if not 0 <= low <= high <= 1:
-        raise ConfigError(f"pass-rate band [{low}, {high}]", "need 0 <= low <= high <= 1")
+        raise ConfigError(
+            Text(f"pass-rate band [{low}, {high}]", f"通过率区间 [{low}, {high}]"),
+            Text("need 0 <= low <= high <= 1", "应满足 0 <= low <= high <= 1"),
+        )
     n = groups.valid.sum(1)
     rate = ((groups.rewards >= threshold) & groups.valid).sum(1).double() / n.clamp(min=1)
     return _whole((rate >= low) & (rate <= high), groups)
@@ -78,7 +82,10 @@ def pass_rate_band(groups: Groups, *, low: float, high: float, threshold: float 
 def component_at_least(groups: Groups, *, component: str, threshold: float) -> Tensor:
     """Groups where some valid sample reaches `threshold` in one reward part (say `correct` >= 1), not in their sum."""
     if component not in groups.components:
-        raise ConfigError(f"no reward component {component!r}", suggestion(component, groups.components))
+        raise ConfigError(
+            Text(f"no reward component {component!r}", f"没有奖励分量 {component!r}"),
+            suggestion(component, groups.components),
+        )
     return _whole(((groups.components[component] >= threshold) & groups.valid).any(1), groups)
 
 
@@ -100,7 +107,10 @@ def top_k_by_reward(groups: Groups, *, k: int) -> Tensor:
     Makes groups homogeneous: watch "groups/live_after/top_k_by_reward".
     """
     if k < 2:
-        raise ConfigError(f"top-k by reward with k = {k}", "a group needs at least 2 samples to be compared")
+        raise ConfigError(
+            Text(f"top-k by reward with k = {k}", f"按奖励取前 k 个，k = {k}"),
+            Text("a group needs at least 2 samples to be compared", "一组至少要有 2 个样本才能比较"),
+        )
     ordered = torch.where(groups.valid, groups.rewards.double(), -torch.inf)
     best = ordered.sort(stable=True, descending=True).indices[:, :k]
     return torch.zeros_like(groups.valid).scatter(1, best, True) & groups.valid
@@ -113,7 +123,10 @@ def best_and_worst(groups: Groups, *, k: int) -> Tensor:
     those of the kept samples.
     """
     if k < 1:
-        raise ConfigError(f"best and worst by reward with k = {k}", "one of each at least")
+        raise ConfigError(
+            Text(f"best and worst by reward with k = {k}", f"按奖励取最好与最差，k = {k}"),
+            Text("one of each at least", "至少各一个"),
+        )
     rewards = groups.rewards.double()
     down = torch.where(groups.valid, rewards, -torch.inf).sort(stable=True, descending=True).indices[:, :k]
     up = torch.where(groups.valid, rewards, torch.inf).sort(stable=True).indices[:, :k]
@@ -134,7 +147,10 @@ def soft_overlong_penalty(lengths: Tensor, max_length: int, buffer: int) -> Tens
         ConfigError: not 0 < buffer <= max_length.
     """
     if not 0 < buffer <= max_length:
-        raise ConfigError(f"overlong buffer {buffer} of {max_length}", "need 0 < buffer <= max_length")
+        raise ConfigError(
+            Text(f"overlong buffer {buffer} of {max_length}", f"超长缓冲 {buffer}，长度上限 {max_length}"),
+            Text("need 0 < buffer <= max_length", "应满足 0 < buffer <= max_length"),
+        )
     return -((lengths.float() - (max_length - buffer)) / buffer).clamp(0.0, 1.0)
 
 
@@ -167,12 +183,15 @@ def apply(groups: Groups, chain: Sequence[tuple[str | Filter, Mapping[str, Any]]
     counts = {"groups/live": int(live.sum()) / total}
     for given, settings in chain:
         if isinstance(given, str) and given not in FILTERS:
-            raise ConfigError(f"unknown filter {given!r}", suggestion(given, FILTERS))
+            raise ConfigError(Text(f"unknown filter {given!r}", f"未知的过滤器 {given!r}"), suggestion(given, FILTERS))
         run, name = (FILTERS[given], given) if isinstance(given, str) else (given, given.__name__)
         try:
             keep = run(groups, **settings)
         except TypeError as error:
-            raise ConfigError(f"filter {name!r}: {error}", "see docs/algorithm.md for its settings") from error
+            raise ConfigError(
+                Text(f"filter {name!r}: {error}", f"过滤器 {name!r}：{error}"),
+                Text("see docs/algorithm.md for its settings", "它的设置见 docs/algorithm.md"),
+            ) from error
         if name in NEUTRAL:
             dropped = dropped | ~keep
         else:

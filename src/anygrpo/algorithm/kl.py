@@ -20,6 +20,7 @@ from torch import Tensor
 
 from anygrpo.algorithm.objectives import log_ratio
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 GUARD = 20.0
 """Largest exponent that is taken; what lies beyond is marked in `KL.guarded`."""
@@ -71,7 +72,9 @@ def estimate(kind: str, new: Tensor, ref: Tensor, old: Tensor | None, mask: Tens
         ConfigError: an unknown kind.
     """
     if kind not in ESTIMATORS:
-        raise ConfigError(f"unknown KL estimator {kind!r}", suggestion(kind, ESTIMATORS))
+        raise ConfigError(
+            Text(f"unknown KL estimator {kind!r}", f"未知的 KL 估计 {kind!r}"), suggestion(kind, ESTIMATORS)
+        )
     difference = log_ratio(new.detach(), ref, mask)
     value = ESTIMATORS[kind](difference)
     far = mask & (difference < -GUARD) if kind == "k3" else torch.zeros_like(mask)
@@ -155,7 +158,10 @@ class AdaptiveKL:
 
     def __post_init__(self) -> None:
         if self.target <= 0 or self.horizon <= 0:
-            raise ConfigError(f"KL target {self.target}, horizon {self.horizon}", "both must be > 0")
+            raise ConfigError(
+                Text(f"KL target {self.target}, horizon {self.horizon}", f"KL 目标 {self.target}，时域 {self.horizon}"),
+                Text("both must be > 0", "两者都应大于 0"),
+            )
         _check_limits(self.minimum, self.maximum)
 
 
@@ -172,13 +178,22 @@ class BandKL:
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high or self.factor <= 1:
-            raise ConfigError(f"KL band [{self.low}, {self.high}], factor {self.factor}", "low <= high, factor > 1")
+            raise ConfigError(
+                Text(
+                    f"KL band [{self.low}, {self.high}], factor {self.factor}",
+                    f"KL 区间 [{self.low}, {self.high}]，系数 {self.factor}",
+                ),
+                Text("low <= high, factor > 1", "应满足 low <= high，factor > 1"),
+            )
         _check_limits(self.minimum, self.maximum)
 
 
 def _check_limits(minimum: float, maximum: float) -> None:
     if not 0 < minimum <= maximum:
-        raise ConfigError(f"KL weight within [{minimum}, {maximum}]", "need 0 < minimum <= maximum: 0 stays 0 for ever")
+        raise ConfigError(
+            Text(f"KL weight within [{minimum}, {maximum}]", f"KL 权重的范围为 [{minimum}, {maximum}]"),
+            Text("need 0 < minimum <= maximum: 0 stays 0 for ever", "应满足 0 < minimum <= maximum：0 会永远是 0"),
+        )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from anygrpo.algorithm.statistics import TOLERANCE, PromptHistory, RunningState, group_mean, group_std, is_constant
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,10 @@ def history(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
         ConfigError: the prompts' numbers are not given.
     """
     if o.prompts is None:
-        raise ConfigError('advantage = "history" needs the prompts\' numbers', "give AdvantageOptions.prompts")
+        raise ConfigError(
+            Text('advantage = "history" needs the prompts\' numbers', 'advantage = "history" 需要提示的编号'),
+            Text("give AdvantageOptions.prompts", "请给出 AdvantageOptions.prompts"),
+        )
     past, held = o.history.rows(o.prompts, x)
     enough = held.sum(1) >= o.history_least
     own = _divide(x - group_mean(past, held), group_std(past, held, o.ddof), o)
@@ -162,9 +166,17 @@ def components(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     A part that is not finite for a sample takes that sample out of that part alone.
     """
     if not o.components:
-        raise ConfigError("this advantage needs reward components and the task gives none", 'use advantage = "zscore"')
+        raise ConfigError(
+            Text(
+                "this advantage needs reward components and the task gives none", "这种优势需要奖励分量，而任务没有给出"
+            ),
+            Text('use advantage = "zscore"', '请用 advantage = "zscore"'),
+        )
     if unknown := sorted(o.component_weights.keys() - o.components.keys()):
-        raise ConfigError(f"component weight for {unknown[0]!r}", suggestion(unknown[0], o.components))
+        raise ConfigError(
+            Text(f"component weight for {unknown[0]!r}", f"分量 {unknown[0]!r} 的权重"),
+            suggestion(unknown[0], o.components),
+        )
     total = torch.zeros_like(x)
     for name, part in weighted_parts(o).items():
         usable = valid & torch.isfinite(part)
@@ -193,7 +205,13 @@ def maxrl(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
         ConfigError: a negative reward, for which the formula has no meaning.
     """
     if bool((x < 0).any()):
-        raise ConfigError(f'advantage "maxrl" needs rewards >= 0, got {float(x.min()):.4g}', 'use "zscore"')
+        raise ConfigError(
+            Text(
+                f'advantage "maxrl" needs rewards >= 0, got {float(x.min()):.4g}',
+                f'优势 "maxrl" 需要不小于 0 的奖励，现有 {float(x.min()):.4g}',
+            ),
+            Text('use "zscore"', '请用 "zscore"'),
+        )
     mean = group_mean(x, valid) + o.epsilon
     return centred(x, valid, o) / torch.where(mean > 0, mean, 1.0)
 
@@ -219,7 +237,10 @@ def pass_at_k(x: Tensor, valid: Tensor, o: AdvantageOptions) -> Tensor:
     """
     group = x.shape[1]
     if not 1 <= o.k < group:
-        raise ConfigError(f"pass_at_k with k = {o.k} and groups of {group}", "choose 1 <= k < group_size")
+        raise ConfigError(
+            Text(f"pass_at_k with k = {o.k} and groups of {group}", f"pass_at_k 的 k = {o.k}，每组 {group} 个"),
+            Text("choose 1 <= k < group_size", "请取 1 <= k < group_size"),
+        )
     rewards = [[float(r) for r in row] for row in x.cpu()]
     usable = [[bool(u) for u in row] for row in valid.cpu()]
     each = [[_pass_at_k_one(r, u, i, o.k) for i in range(group)] for r, u in zip(rewards, usable)]

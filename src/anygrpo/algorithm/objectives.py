@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import AnygrpoError, ConfigError
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,25 @@ class ClipSettings:
 
     def __post_init__(self) -> None:
         if self.low < 0 or self.high < 0:
-            raise ConfigError(f"clip range low = {self.low}, high = {self.high}", "both must be >= 0")
+            raise ConfigError(
+                Text(
+                    f"clip range low = {self.low}, high = {self.high}", f"裁剪范围 low = {self.low}，high = {self.high}"
+                ),
+                Text("both must be >= 0", "两者都应不小于 0"),
+            )
         if self.dual is not None and self.dual <= 1:
-            raise ConfigError(f"dual clip {self.dual}", "it must be greater than 1 (3 is usual)")
+            raise ConfigError(
+                Text(f"dual clip {self.dual}", f"dual clip 为 {self.dual}"),
+                Text("it must be greater than 1 (3 is usual)", "应大于 1（常用 3）"),
+            )
         if self.tau_positive <= 0 or self.tau_negative <= 0:
-            raise ConfigError(f"SAPO tau {self.tau_positive}, {self.tau_negative}", "both must be > 0")
+            raise ConfigError(
+                Text(
+                    f"SAPO tau {self.tau_positive}, {self.tau_negative}",
+                    f"SAPO 的 tau 为 {self.tau_positive}、{self.tau_negative}",
+                ),
+                Text("both must be > 0", "两者都应大于 0"),
+            )
 
 
 @dataclass(frozen=True)
@@ -73,7 +88,12 @@ def log_ratio(new: Tensor, old: Tensor, mask: Tensor) -> Tensor:
         AnygrpoError: shapes that differ.
     """
     if not new.shape == old.shape == mask.shape:
-        raise AnygrpoError(f"log-probs {tuple(new.shape)}, old {tuple(old.shape)}, mask {tuple(mask.shape)} differ")
+        raise AnygrpoError(
+            Text(
+                f"log-probs {tuple(new.shape)}, old {tuple(old.shape)}, mask {tuple(mask.shape)} differ",
+                f"对数概率 {tuple(new.shape)}、旧的 {tuple(old.shape)} 与掩码 {tuple(mask.shape)} 形状不同",
+            )
+        )
     return torch.where(mask, new, 0.0) - torch.where(mask, old, 0.0)
 
 
@@ -128,8 +148,14 @@ def _credit(advantages: Tensor, mask: Tensor) -> Tensor:
     n, t = mask.shape
     if advantages.shape != (n, 1) and advantages.shape != (n, t):
         raise AnygrpoError(
-            f"advantages {tuple(advantages.shape)} for {n} rows of {t} decisions",
-            f"give [n, 1] = [{n}, 1] (one a row: advantages[:, None]) or [n, t] = [{n}, {t}]",
+            Text(
+                f"advantages {tuple(advantages.shape)} for {n} rows of {t} decisions",
+                f"{n} 行、每行 {t} 次决策，优势却是 {tuple(advantages.shape)}",
+            ),
+            Text(
+                f"give [n, 1] = [{n}, 1] (one a row: advantages[:, None]) or [n, t] = [{n}, {t}]",
+                f"请给出 [n, 1] = [{n}, 1]（每行一个：advantages[:, None]）或 [n, t] = [{n}, {t}]",
+            ),
         )
     return advantages
 
@@ -213,7 +239,10 @@ def rce(new: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, settings: Cl
         ConfigError: a negative weight, which would push a candidate's probability to 0.
     """
     if bool((advantages < 0).any()):
-        raise ConfigError(f"RCE with a weight of {float(advantages.min()):.4g}", "use reward_weights, not advantages")
+        raise ConfigError(
+            Text(f"RCE with a weight of {float(advantages.min()):.4g}", f"RCE 的权重为 {float(advantages.min()):.4g}"),
+            Text("use reward_weights, not advantages", "请用 reward_weights，而不是优势"),
+        )
     return plain(-_credit(advantages, mask) * new, mask)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 Shape = Callable[[float, float, float], float]
 """(start, end, progress in (0, 1)) -> value."""
@@ -38,9 +39,14 @@ def value_at(
         ConfigError: an unknown kind, steps < 1, an exponential through 0, or a function's value that is not finite.
     """
     if isinstance(kind, str) and kind not in SHAPES and kind not in ("constant", "step"):
-        raise ConfigError(f"unknown schedule {kind!r}", suggestion(kind, [*SHAPES, "constant", "step"]))
+        raise ConfigError(
+            Text(f"unknown schedule {kind!r}", f"未知的调度 {kind!r}"), suggestion(kind, [*SHAPES, "constant", "step"])
+        )
     if steps < 1 or warmup < 0:
-        raise ConfigError(f"schedule over {steps} steps with {warmup} of warm-up", "need steps >= 1, warmup >= 0")
+        raise ConfigError(
+            Text(f"schedule over {steps} steps with {warmup} of warm-up", f"调度共 {steps} 步，预热 {warmup} 步"),
+            Text("need steps >= 1, warmup >= 0", "应满足 steps >= 1，warmup >= 0"),
+        )
     if step < warmup:
         return start * (step + 1) / warmup
     if kind == "constant":
@@ -57,7 +63,13 @@ def value_at(
     value = float(shape(start, end, (step - first) / (last - first)))
     if not math.isfinite(value) or (value < 0 <= min(start, end)):
         name = kind if isinstance(kind, str) else kind.__name__
-        raise ConfigError(f"schedule {name!r} from {start} to {end} gives {value} at step {step}", "keep it in range")
+        raise ConfigError(
+            Text(
+                f"schedule {name!r} from {start} to {end} gives {value} at step {step}",
+                f"调度 {name!r}（从 {start} 到 {end}）在第 {step} 步给出 {value}",
+            ),
+            Text("keep it in range", "请使它保持在范围内"),
+        )
     return value
 
 
@@ -71,7 +83,10 @@ def _cosine(start: float, end: float, progress: float) -> float:
 
 def _exponential(start: float, end: float, progress: float) -> float:
     if start * end <= 0:
-        raise ConfigError(f"exponential schedule from {start} to {end}", "both must be of one sign and not 0")
+        raise ConfigError(
+            Text(f"exponential schedule from {start} to {end}", f"指数调度从 {start} 到 {end}"),
+            Text("both must be of one sign and not 0", "两者应同号且不为 0"),
+        )
     return start * (end / start) ** progress
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,11 @@ class AdaptiveTemperature:
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.start <= self.high:
             raise ConfigError(
-                f"adaptive temperature: low = {self.low}, start = {self.start}, high = {self.high}",
-                "need 0 < low <= start <= high",
+                Text(
+                    f"adaptive temperature: low = {self.low}, start = {self.start}, high = {self.high}",
+                    f"自适应温度：low = {self.low}，start = {self.start}，high = {self.high}",
+                ),
+                Text("need 0 < low <= start <= high", "应满足 0 < low <= start <= high"),
             )
 
 

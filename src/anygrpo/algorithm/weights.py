@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
+from anygrpo.spoken import Text
 
 Totals = dict[str, Tensor]
 
@@ -70,7 +71,9 @@ def loss_weights(
         AnygrpoError: shapes that do not agree.
     """
     if isinstance(reduction, str) and reduction not in REDUCTIONS:
-        raise ConfigError(f"unknown reduction {reduction!r}", suggestion(reduction, REDUCTIONS))
+        raise ConfigError(
+            Text(f"unknown reduction {reduction!r}", f"未知的归约方式 {reduction!r}"), suggestion(reduction, REDUCTIONS)
+        )
     used = _used(mask, valid)
     sums = totals if totals is not None else counts(mask, valid, prompt_ids)
     divisor = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
@@ -91,7 +94,12 @@ def _distinct(ids: Tensor) -> Tensor:
 
 def _used(mask: Tensor, valid: Tensor) -> Tensor:
     if mask.dim() != 2 or valid.shape != mask.shape[:1]:
-        raise AnygrpoError(f"mask {tuple(mask.shape)} must be [N, T] and valid {tuple(valid.shape)} must be [N]")
+        raise AnygrpoError(
+            Text(
+                f"mask {tuple(mask.shape)} must be [N, T] and valid {tuple(valid.shape)} must be [N]",
+                f"掩码 {tuple(mask.shape)} 应为 [N, T]，valid {tuple(valid.shape)} 应为 [N]",
+            )
+        )
     return mask & valid[:, None]
 
 
@@ -108,7 +116,10 @@ def sequence_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor |
 def prompt_mean(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None) -> Tensor:
     """Prompts x decisions of the own prompt."""
     if ids is None:
-        raise ConfigError('reduction "prompt_mean" without prompt ids', "give the prompt of each row")
+        raise ConfigError(
+            Text('reduction "prompt_mean" without prompt ids', '归约 "prompt_mean" 没有提示编号'),
+            Text("give the prompt of each row", "请给出每行所属的提示"),
+        )
     same = ids[:, None] == ids[None, :]  # [N, N]
     return sums["prompts"] * (same * used.sum(1)).sum(1, keepdim=True)
 
@@ -117,8 +128,11 @@ def constant(used: Tensor, sums: Totals, horizon: int | None, ids: Tensor | None
     """Valid rows x horizon."""
     if horizon is None or horizon <= 0:
         raise ConfigError(
-            f'reduction "constant" with horizon = {horizon}',
-            "give the length that counts as 1, > 0 (algorithm.horizon, or the limit of the policy's rollouts)",
+            Text(f'reduction "constant" with horizon = {horizon}', f'归约 "constant" 的 horizon = {horizon}'),
+            Text(
+                "give the length that counts as 1, > 0 (algorithm.horizon, or the limit of the policy's rollouts)",
+                "请给出按 1 计的长度，大于 0（algorithm.horizon，或策略的采样上限）",
+            ),
         )
     return sums["rows"] * horizon
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ CASES = {
 def case_named(name: str, **changes: Any) -> Case:
     """A case, with the fields that are given (not None) in place of its own."""
     if name not in CASES:
-        raise ConfigError(f"no benchmark case {name!r}", suggestion(name, CASES))
+        raise ConfigError(Text(f"no benchmark case {name!r}", f"没有基准用例 {name!r}"), suggestion(name, CASES))
     return replace(CASES[name], **{key: value for key, value in changes.items() if value is not None})
 
 
@@ -145,7 +146,7 @@ def model_folder(name: str, scratch: Path, saved: bool = True) -> str:
         return resolve(name)
     shape = name.removeprefix("shape:")
     if shape not in _SHAPES:
-        raise ConfigError(f"no model shape {shape!r}", suggestion(shape, _SHAPES))
+        raise ConfigError(Text(f"no model shape {shape!r}", f"没有模型规格 {shape!r}"), suggestion(shape, _SHAPES))
     folder = scratch / shape
     if not (folder / "config.json").is_file():
         _describe(_SHAPES[shape], folder)

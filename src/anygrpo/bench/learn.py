@@ -10,6 +10,7 @@ from typing import Any
 
 from anygrpo.bench.rounds import Measured, Worker
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 WORKERS = {
     side: Worker(side, f"anygrpo.bench.{name}") for side, name in (("anygrpo", "learn_ours"), ("trl", "learn_trl"))
@@ -29,7 +30,10 @@ def compare(
         DataError: no such recipe, or the peer is not installed. TrainingError: a process failed.
     """
     if not Path(recipe).is_file():
-        raise DataError(f"no recipe {recipe!r}", "give --recipe FILE.toml")
+        raise DataError(
+            Text(f"no recipe {recipe!r}", f"没有配方 {recipe!r}"),
+            Text("give --recipe FILE.toml", "请给出 --recipe FILE.toml"),
+        )
     if peer:
         WORKERS[peer].need((peer, "datasets"), "pip install trl datasets")
     sides: dict[str, list[Measured]] = {"anygrpo": []} | ({peer: []} if peer else {})

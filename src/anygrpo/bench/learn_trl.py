@@ -26,6 +26,7 @@ from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import number
 from anygrpo.recipe.section import Schedule
 from anygrpo.scratch import Scratch, for_this_process
+from anygrpo.spoken import Text
 from anygrpo.train.stages import plan_stages
 
 LOOK = 64
@@ -42,7 +43,12 @@ class Side:
         self.recipe, self.config = recipe, recipe.policy
         self.stage, self.task = (lambda p: (p.stage, p.task))(plan_stages(recipe, None)[0])
         if self.config.kind != "causal_lm" or self.stage.method != "grpo" or self.config.train != "lora":
-            raise ConfigError("bench learn compares GRPO of a language model's adapters", "give such a recipe")
+            raise ConfigError(
+                Text(
+                    "bench learn compares GRPO of a language model's adapters", "bench learn 比较语言模型适配器的 GRPO"
+                ),
+                Text("give such a recipe", "请给出这样的配方"),
+            )
         self.tokenizer = load_tokenizer(self.config.model)
         self.tokenizer.padding_side = "left"
         self.prompts = Prompts(self.tokenizer, self.config, None, (self.tokenizer.eos_token_id,))
@@ -86,10 +92,17 @@ def trainer_for(side: Side, steps: int) -> Any:
     rate, kind = getattr(given, "start", given), getattr(given, "kind", "constant")
     if kind not in ("cosine", "constant", "linear") or a.reduction not in REDUCTIONS or a.objective != "ppo":
         raise ConfigError(
-            f"TRL has no {kind} rate with {a.objective} and {a.reduction} as we mean them", "another recipe"
+            Text(
+                f"TRL has no {kind} rate with {a.objective} and {a.reduction} as we mean them",
+                f"TRL 在 {a.objective} 与 {a.reduction} 下没有与我们含义相同的 {kind} 学习率",
+            ),
+            Text("another recipe", "请换一个配方"),
         )
     if moving := [name for name in ("beta", "clip_low", "clip_high") if isinstance(getattr(a, name), Schedule)]:
-        raise ConfigError(f"{moving[0]} follows a schedule, which TRL has none of", "give a number in the recipe")
+        raise ConfigError(
+            Text(f"{moving[0]} follows a schedule, which TRL has none of", f"{moving[0]} 随调度变化，TRL 没有这种调度"),
+            Text("give a number in the recipe", "请在配方中给出一个数"),
+        )
     config = GRPOConfig(
         output_dir=str(for_this_process("bench")),
         per_device_train_batch_size=a.typical_group,

@@ -9,6 +9,7 @@ from anygrpo.bench.cases import Case, model_folder
 from anygrpo.bench.rounds import Measured, Worker, measured
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 WORKERS = {
     side: Worker(side, f"anygrpo.bench.{name}")
@@ -43,8 +44,11 @@ def compare(
     """
     if peer and case.mean_tokens:
         raise ConfigError(
-            f"case {case.name}: answers end by themselves, and the peer ends them by tokens of its own",
-            "measure this project alone: --vs none",
+            Text(
+                f"case {case.name}: answers end by themselves, and the peer ends them by tokens of its own",
+                f"用例 {case.name}：回答自行结束，而对方按自己的 token 结束",
+            ),
+            Text("measure this project alone: --vs none", "请只测本项目：--vs none"),
         )
     if peer:
         WORKERS[peer].need(PACKAGES[peer], f"pip install {' '.join(PACKAGES[peer])}")
@@ -70,8 +74,12 @@ def record(case: Case, sides: dict[str, list[Measured]], peer: str | None, threa
     tokens, prompts = _tokens(ours), ours[0]["prompt_tokens"]
     if peer and (_tokens(theirs) != tokens or theirs[0]["prompt_tokens"] != prompts):
         raise TrainingError(
-            f"not the same work: anygrpo trained on {tokens} tokens of prompts {prompts}, "
-            f"{peer} on {_tokens(theirs)} of {theirs[0]['prompt_tokens']}"
+            Text(
+                f"not the same work: anygrpo trained on {tokens} tokens of prompts {prompts}, "
+                f"{peer} on {_tokens(theirs)} of {theirs[0]['prompt_tokens']}",
+                f"工作量不同：anygrpo 训练了 {tokens} 个 token（提示 {prompts}），{peer} 为 "
+                f"{_tokens(theirs)}（提示 {theirs[0]['prompt_tokens']}）",
+            )
         )
     row = measured(case.name, ours, peer, theirs)
     row |= {"first_s": ours[0]["steps"][0]["phases"]["step"][0], "speed": ours[0].get("speed", {})}

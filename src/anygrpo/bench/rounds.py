@@ -13,6 +13,7 @@ from typing import Any
 
 from anygrpo.errors import DataError, TrainingError
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 Measured = dict[str, Any]
 """What a worker process prints: "steps" (each with "phases": name -> [wall, CPU seconds], "step" among them, and counts
@@ -38,11 +39,23 @@ class Worker:
     def need(self, packages: tuple[str, ...], install: str) -> None:
         """Raises DataError where the side's environment lacks a package."""
         if self.python != sys.executable and not Path(self.python).is_file():
-            raise DataError(f"no interpreter {self.python!r} for the peer {self.name}", install)
+            raise DataError(
+                Text(
+                    f"no interpreter {self.python!r} for the peer {self.name}",
+                    f"没有对照方 {self.name} 所用的解释器 {self.python!r}",
+                ),
+                install,
+            )
         missing = [p for p in packages if not self._finds(p)]
         if missing:
             where = "here" if self.python == sys.executable else f"in the environment of {self.python}"
-            raise DataError(f"the peer {self.name} needs {' and '.join(missing)}, not installed {where}", install)
+            raise DataError(
+                Text(
+                    f"the peer {self.name} needs {' and '.join(missing)}, not installed {where}",
+                    f"对照方 {self.name} 需要 {'、'.join(missing)}，但没有安装（{where}）",
+                ),
+                install,
+            )
 
     def _finds(self, package: str) -> bool:
         if self.python == sys.executable:
@@ -66,7 +79,12 @@ class Worker:
         done = subprocess.run(command, capture_output=True, text=True, env=self._environment(threads), check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode or not lines:
-            raise TrainingError(f"the {self.name} process of case {case} failed:\n{done.stderr[-2000:]}")
+            raise TrainingError(
+                Text(
+                    f"the {self.name} process of case {case} failed:\n{done.stderr[-2000:]}",
+                    f"用例 {case} 的 {self.name} 进程失败：\n{done.stderr[-2000:]}",
+                )
+            )
         return json.loads(lines[-1])
 
     def _environment(self, threads: int) -> dict[str, str]:
@@ -136,7 +154,12 @@ def relative_distance(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str,
         TrainingError: the peer has a gradient of a parameter that we have none of, or the other way round.
     """
     if set(ours) != set(theirs):
-        raise TrainingError(f"gradients of different parameters: {sorted(set(ours) ^ set(theirs))[:4]}")
+        raise TrainingError(
+            Text(
+                f"gradients of different parameters: {sorted(set(ours) ^ set(theirs))[:4]}",
+                f"梯度所属的参数不同：{sorted(set(ours) ^ set(theirs))[:4]}",
+            )
+        )
     distance = sum(float((theirs[n] - ours[n].to(theirs[n])).double().square().sum()) for n in theirs)
     total = sum(float(g.double().square().sum()) for g in theirs.values())
     return {"gradient_relative_difference": (distance / total) ** 0.5, "gradient_norm": total**0.5}
@@ -176,7 +199,9 @@ def record(name: str, sides: dict[str, list[Measured]], threads: int) -> dict[st
     peer, theirs = others[0] if others else (None, [])
     counts = {side: runs[0]["steps"][0]["decisions"] for side, runs in sides.items()}
     if len(set(counts.values())) > 1:
-        raise TrainingError(f"not the same work: decisions of a step {counts}")
+        raise TrainingError(
+            Text(f"not the same work: decisions of a step {counts}", f"工作量不同：每步的决策数 {counts}")
+        )
     row = measured(name, mine, peer, theirs)
     parameters = {"ours" if side == ours else "peer": runs[0]["parameters"] for side, runs in sides.items()}
     work = {"threads": threads, "decisions": counts[ours], "parameters": parameters}

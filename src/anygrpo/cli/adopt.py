@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError
-from anygrpo.spoken import LANGUAGES, current, say
+from anygrpo.spoken import LANGUAGES, Text, current, say
 
 _OWN = {"--out": "adopted.toml", "--lang": ""}
 
@@ -39,14 +39,19 @@ def run(args: argparse.Namespace) -> int:
     words, own, switches = _ours(list(args.words))
     own["--lang"] = own["--lang"] or current()
     if own["--lang"] not in LANGUAGES:
-        raise ConfigError(f"--lang {own['--lang']}", "en or zh")
+        raise ConfigError(
+            Text(f"--lang {own['--lang']}", f"--lang {own['--lang']} 不在可选值中"), Text("en or zh", "en 或 zh")
+        )
     out = Path(own["--out"])
     rewards = out.with_name(f"{out.stem}_rewards.py")
     book = adopted(words)
     text = finish(book, rewards)
     files = {out: text} | ({rewards: _header(words) + book.found.reward_file} if book.found.reward_file else {})
     if (there := [str(f) for f in files if f.exists()]) and "--force" not in switches:
-        raise ConfigError(f"{there[0]} is there already", "give another --out, or --force")
+        raise ConfigError(
+            Text(f"{there[0]} is there already", f"{there[0]} 已经存在"),
+            Text("give another --out, or --force", "请给出别的 --out，或加 --force"),
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
         file.write_text(content, encoding="utf-8")
@@ -74,7 +79,7 @@ def _ours(words: list[str]) -> tuple[list[str], dict[str, str], set[str]]:
             switches.add(word)
         elif name in _OWN:
             if not equals and not queue:
-                raise ConfigError(f"{name} has no value")
+                raise ConfigError(Text(f"{name} has no value", f"{name} 没有值"))
             own[name] = value if equals else queue.pop(0)
         elif word != "--" or rest:
             rest.append(word)

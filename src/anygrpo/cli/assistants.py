@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from anygrpo.errors import AnygrpoError, ConfigError
+from anygrpo.spoken import Text
 
 
 def doctor(path: str, lang: str = "en", reward: str = "") -> dict[str, Any]:
@@ -97,7 +98,7 @@ def server() -> Any:
             made: Any = getattr(importlib.import_module(module), name)("anygrpo")
             break
     else:
-        raise ConfigError("the MCP SDK is not installed", "pip install 'anygrpo[mcp]'")
+        raise ConfigError(Text("the MCP SDK is not installed", "没有安装 MCP SDK"), "pip install 'anygrpo[mcp]'")
     for tool in TOOLS:
         made.tool()(tool)
     return made

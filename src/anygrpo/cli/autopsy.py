@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from anygrpo.cli.page_file import written
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.spoken import LANGUAGES, Text, current, say
 
@@ -77,10 +78,7 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         from anygrpo.doctor.render.autopsy_page import page
 
-        try:
-            Path(args.html).write_text(page(autopsy, args.lang), "utf-8")
-        except OSError as error:
-            raise ConfigError(f"cannot write {args.html}: {error.strerror}", "choose another --html file") from None
+        written(args.html, page(autopsy, args.lang))
     return 0
 
 
@@ -105,9 +103,18 @@ def read_numbers(path: str) -> tuple[dict[str, Any], str]:
         data: Any = json.loads(text, parse_float=str, parse_int=str)
     except (ValueError, RecursionError) as error:
         if text.lstrip()[:1] in "{[":
-            raise DataError(f"{path}: not valid JSON ({str(error)[:100]})", "give a JSON object of numbers") from None
+            raise DataError(
+                Text(f"{path}: not valid JSON ({str(error)[:100]})", f"{path}：不是有效的 JSON（{str(error)[:100]}）"),
+                Text("give a JSON object of numbers", "请给出由数组成的 JSON 对象"),
+            ) from None
         note = read_note(text)
         return note.numbers | ({"normaliser": note.normaliser} if note.normaliser else {}), text
     if not isinstance(data, dict):
-        raise DataError(f"{path}: a JSON {type(data).__name__}, not an object", 'write {"mean_ratio": 485165216, ...}')
+        raise DataError(
+            Text(
+                f"{path}: a JSON {type(data).__name__}, not an object",
+                f"{path}：JSON 是 {type(data).__name__}，不是对象",
+            ),
+            Text('write {"mean_ratio": 485165216, ...}', '请写成 {"mean_ratio": 485165216, ...}'),
+        )
     return data, ""

@@ -114,7 +114,13 @@ class Trial:
         self.steps = self._write(self.whole, steps)
         code, said = self._finish(self._start(self.whole))
         if code != 0:
-            raise TrainingError(f"the undisturbed run ended with {code}: {said[-500:]}", "mend the recipe first")
+            raise TrainingError(
+                Text(
+                    f"the undisturbed run ended with {code}: {said[-500:]}",
+                    f"未受干扰的运行以 {code} 结束：{said[-500:]}",
+                ),
+                Text("mend the recipe first", "请先修好配方"),
+            )
         self.seconds = time.monotonic() - began
 
     def _step_seconds(self) -> float:
@@ -130,9 +136,13 @@ class Trial:
         recipe = load_recipe(self.recipe, self.flags)
         if recipe.training.max_staleness:
             raise ConfigError(
-                f"training.max_staleness = {recipe.training.max_staleness}: such a run does not repeat itself, and no "
-                "blow could be told from none",
-                "try the recipe with --training.max-staleness 0",
+                Text(
+                    f"training.max_staleness = {recipe.training.max_staleness}: such a run does not repeat itself, "
+                    "and no blow could be told from none",
+                    f"training.max_staleness = {recipe.training.max_staleness}：这样的运行不能重复，"
+                    "无法分辨是否受过打击",
+                ),
+                Text("try the recipe with --training.max-staleness 0", "请以 --training.max-staleness 0 试这个配方"),
             )
         table = plain_table(recipe)
         parts = table.get("stages") or [table["training"]]

@@ -72,7 +72,10 @@ def _tried(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     """The recipe and all probes; or, of a policy of the user's own, a recipe and task to try it on, and its probes."""
     if ".py:" not in args.recipe:
         if args.task or args.prompts:
-            raise ConfigError(f"{args.recipe} has a task of its own", "leave --task and --prompts out")
+            raise ConfigError(
+                Text(f"{args.recipe} has a task of its own", f"{args.recipe} 有自己的任务"),
+                Text("leave --task and --prompts out", "请不要给出 --task 与 --prompts"),
+            )
         return load_recipe(args.recipe, args.flags), None, ()
     from anygrpo.probes.conformance import KIT, kit
 

@@ -140,8 +140,14 @@ def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
     if len(found) != 2:
         sides = "; ".join(", ".join(run.name for run in side) for side in found)
         raise ConfigError(
-            f"{len(runs)} runs of {len(found)} recipe(s): {sides}",
-            "give two runs, or the runs of two recipes that differ in nothing but their seeds",
+            Text(
+                f"{len(runs)} runs of {len(found)} recipe(s): {sides}",
+                f"{len(runs)} 次运行属于 {len(found)} 个配方：{sides}",
+            ),
+            Text(
+                "give two runs, or the runs of two recipes that differ in nothing but their seeds",
+                "请给出两次运行，或两个仅种子不同的配方的多次运行",
+            ),
         )
     settings = compare.settings_that_differ(found[0][0], found[1][0])
     settings = [row for row in settings if row["setting"] != "seed"]
@@ -188,7 +194,10 @@ def two_rates(args: argparse.Namespace) -> int:
     from anygrpo.doctor.arms import rates, rates_text
 
     if args.rate_a is None or args.rate_b is None or args.n is None:
-        raise ConfigError("two rates need --a, --b and --n", "as in: anygrpo compare --a .578 --b .573 --n 800")
+        raise ConfigError(
+            Text("two rates need --a, --b and --n", "比较两个比率需要 --a、--b 与 --n"),
+            Text("as in: anygrpo compare --a .578 --b .573 --n 800", "例如：anygrpo compare --a .578 --b .573 --n 800"),
+        )
     refuse(args, Text("two rates", "两个比例"), ("runs", "arm", "noise", "weights"))
     found = rates(args.rate_a, args.rate_b, args.n)
     print(json.dumps(found, indent=2) if args.json else rates_text(found, args.lang))

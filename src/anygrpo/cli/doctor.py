@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.cli.modes import mode_of
+from anygrpo.cli.page_file import written
 from anygrpo.errors import ConfigError, DataError, DoctorObjection
 from anygrpo.spoken import LANGUAGES, Text, current, say
 
@@ -138,7 +139,10 @@ def run(args: argparse.Namespace) -> int:
     if mode == "samples":
         return show_samples(args)
     if not args.paths:
-        raise ConfigError("no log given", "give a log file or folder, or - for standard input")
+        raise ConfigError(
+            Text("no log given", "没有给出日志"),
+            Text("give a log file or folder, or - for standard input", "请给出日志文件或文件夹，或用 - 表示标准输入"),
+        )
     if mode == "confirm":
         return show_confirmed(args)
     return show_followed(args) if mode == "follow" else show_diagnoses(args)
@@ -159,11 +163,11 @@ def show_diagnoses(args: argparse.Namespace) -> int:
     diagnoses = compared([diagnose_log(log, found.names, settings) for log in logs])
     if args.save_map:
         text = json.dumps(of_all([d.run.map() for d in diagnoses]), ensure_ascii=False, indent=2)
-        write(args.save_map, text + "\n", "--save-map")
+        written(args.save_map, text + "\n", "--save-map")
     if args.html:
         from anygrpo.doctor.render.page import page
 
-        write(args.html, page(diagnoses, args.lang))
+        written(args.html, page(diagnoses, args.lang))
     if args.plan:
         show_plan(diagnoses, args.lang, args.json)
     else:
@@ -248,7 +252,13 @@ def show_confirmed(args: argparse.Namespace) -> int:
     from anygrpo.probes.confirm import confirm
 
     if len(args.paths) != 1:
-        raise ConfigError(f"--confirm takes one run folder, not {len(args.paths)}", "give one after the other")
+        raise ConfigError(
+            Text(
+                f"--confirm takes one run folder, not {len(args.paths)}",
+                f"--confirm 只接受一个运行文件夹，而不是 {len(args.paths)} 个",
+            ),
+            Text("give one after the other", "请逐个给出"),
+        )
     budget = 60.0 if args.budget is None else args.budget
     found = [c.as_dict(args.lang) for c in confirm(Path(args.paths[0]), budget, args.suspect)]
     if args.json:
@@ -278,22 +288,12 @@ def show_samples(args: argparse.Namespace) -> int:
     return 0
 
 
-def write(path: str, text: str, flag: str = "--html") -> None:
-    try:
-        Path(path).write_text(text, "utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}", f"choose another {flag} file") from None
-
-
 def objection(diagnoses: list[Diagnosis], floor: str | None) -> int:
     """With --fail-on: 5 and a sentence for the first finding that weighs enough."""
     from anygrpo.doctor.findings import at_least
 
     if floor in ("warning", "serious"):
-        for diagnosis in diagnoses:
-            for finding in diagnosis.findings:
-                if at_least(finding.severity, floor):
-                    raise DoctorObjection(
-                        f"{diagnosis.run.source}: {finding.rule} ({finding.severity})", "see the finding above"
-                    )
+        for diagnosis, finding in ((d, f) for d in diagnoses for f in d.findings if at_least(f.severity, floor)):
+            said = f"{diagnosis.run.source}: {finding.rule} ({finding.severity})"
+            raise DoctorObjection(said, Text("see the finding above", "见上面的发现"))
     return 0

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anygrpo.core.policy import Policy, state_of
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 OF = "of"
 """Key of a row: what made it."""
@@ -63,10 +64,20 @@ def kept_rows(file: Path | None, of: str, asked: list[Any], key: str, together: 
         rows.append(row)
     for i, row in enumerate(rows):
         if i >= len(asked) or row.get(key) != asked[i]:
-            raise DataError(f"{file} holds answers to other prompts, from line {i + 1} on", "name another file")
+            raise DataError(
+                Text(
+                    f"{file} holds answers to other prompts, from line {i + 1} on",
+                    f"{file} 从第 {i + 1} 行起是其他提示的回答",
+                ),
+                Text("name another file", "请换一个文件名"),
+            )
         if row.get(OF) != of:
             raise DataError(
-                f"{file} holds answers of other weights or settings, from line {i + 1} on", "name another file"
+                Text(
+                    f"{file} holds answers of other weights or settings, from line {i + 1} on",
+                    f"{file} 从第 {i + 1} 行起是其他权重或设置的回答",
+                ),
+                Text("name another file", "请换一个文件名"),
             )
     if len(rows) < len(asked):
         rows = rows[: len(rows) // together * together]

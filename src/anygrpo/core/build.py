@@ -6,6 +6,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.families import kind_of, resolve
+from anygrpo.spoken import Text
 
 OWN = ("python", "object")
 """Kinds whose code is the user's own: what it returns is tried at the border (`core.border`)."""
@@ -24,6 +25,12 @@ def build_task(config: Any, seed: int) -> Any:
 def absent(config: Any, seed: int) -> Any:
     """Raises: ConfigError, since an object that was in memory is not here any more."""
     raise ConfigError(
-        f"{config.name} was an object in memory, which a recipe cannot make again",
-        "hand it over again: anygrpo.train(policy, task, resume=folder)",
+        Text(
+            f"{config.name} was an object in memory, which a recipe cannot make again",
+            f"{config.name} 是内存中的对象，配方无法再次构造它",
+        ),
+        Text(
+            "hand it over again: anygrpo.train(policy, task, resume=folder)",
+            "请再次传入：anygrpo.train(policy, task, resume=folder)",
+        ),
     )

@@ -24,6 +24,7 @@ from anygrpo.errors import ConfigError, suggestion
 from anygrpo.families import resolve
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.section import Schedule, Section, UserFunction, is_user_code
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ def chosen(kind: str, choice: str | UserFunction) -> Chosen:
         return _own(kind, UserFunction(function=choice) if isinstance(choice, str) else choice)
     card = card_of(kind, choice)
     if card is None:
-        raise ConfigError(f"unknown {kind} {choice!r}", suggestion(choice, names(kind)))
+        raise ConfigError(
+            Text(f"unknown {kind} {choice!r}", f"未知的 {kind} {choice!r}"), suggestion(choice, names(kind))
+        )
     return Chosen(card.name, resolve(card.function), card, card.whole_sequence)
 
 
@@ -108,15 +111,24 @@ def _own(kind: str, choice: UserFunction) -> Chosen:
     function, wanted = user_code.load(choice.function), CALLED[kind]
     call = f"{choice.function.rpartition(':')[2]}({', '.join((*wanted, *(f'{k}=...' for k in choice.arguments)))})"
     if not callable(function):
-        raise ConfigError(f"{choice.function} is {type(function).__name__}, no function", f"define {call}")
+        raise ConfigError(
+            Text(
+                f"{choice.function} is {type(function).__name__}, no function",
+                f"{choice.function} 是 {type(function).__name__}，不是函数",
+            ),
+            Text(f"define {call}", f"请定义 {call}"),
+        )
     signature: inspect.Signature | str = "unknown"
     try:
         signature = inspect.signature(function)
         signature.bind(*wanted, **choice.arguments)
     except TypeError as error:
         raise ConfigError(
-            f"{choice.function} cannot be called as {kind}: {error} (it takes {signature})",
-            f"your {kind} is called {call}",
+            Text(
+                f"{choice.function} cannot be called as {kind}: {error} (it takes {signature})",
+                f"{choice.function} 不能作为 {kind} 调用：{error}（它接受 {signature}）",
+            ),
+            Text(f"your {kind} is called {call}", f"{kind} 按 {call} 调用"),
         ) from None
     name = choice.function.rpartition(":")[2]
     made = _CHECKED[kind](choice.function, partial(function, **choice.arguments))
@@ -133,7 +145,10 @@ def _tensor(spec: str, value: Any, wanted: Any, like: str) -> Tensor:
     """
     if not isinstance(value, Tensor) or value.shape != torch.Size(wanted):
         found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ConfigError(f"{spec} returned {found}", f"return a tensor {like} = {list(wanted)}")
+        raise ConfigError(
+            Text(f"{spec} returned {found}", f"{spec} 返回了 {found}"),
+            Text(f"return a tensor {like} = {list(wanted)}", f"请返回张量 {like} = {list(wanted)}"),
+        )
     return value
 
 
@@ -167,7 +182,13 @@ def _reduction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
         except RuntimeError:
             _tensor(spec, each, used.shape, "[N, T], [N, 1] or a number")
         if bool((each[used] <= 0).any()) or not bool(torch.isfinite(each[used]).all()):
-            raise ConfigError(f"{spec} returned a divisor of {float(each[used].min()):.4g}", "it must be above 0")
+            raise ConfigError(
+                Text(
+                    f"{spec} returned a divisor of {float(each[used].min()):.4g}",
+                    f"{spec} 返回的除数为 {float(each[used].min()):.4g}",
+                ),
+                Text("it must be above 0", "应大于 0"),
+            )
         return each
 
     return called
@@ -177,7 +198,10 @@ def _filter(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
     def called(groups: Any) -> Tensor:
         keep = _tensor(spec, run(groups), groups.valid.shape, "[P, G] of bool")
         if keep.dtype != torch.bool:
-            raise ConfigError(f"{spec} returned {keep.dtype}", "return a tensor [P, G] of bool: what to keep")
+            raise ConfigError(
+                Text(f"{spec} returned {keep.dtype}", f"{spec} 返回了 {keep.dtype}"),
+                Text("return a tensor [P, G] of bool: what to keep", "请返回布尔张量 [P, G]：要保留哪些"),
+            )
         return keep & groups.valid
 
     return called
@@ -208,9 +232,14 @@ def _number(spec: str, value: Any) -> float:
     try:
         made = float(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{spec} returned {type(value).__name__}", "return a number") from None
+        raise ConfigError(
+            Text(f"{spec} returned {type(value).__name__}", f"{spec} 返回了 {type(value).__name__}"),
+            Text("return a number", "请返回一个数"),
+        ) from None
     if not math.isfinite(made):
-        raise ConfigError(f"{spec} returned {made}", "return a finite number")
+        raise ConfigError(
+            Text(f"{spec} returned {made}", f"{spec} 返回了 {made}"), Text("return a finite number", "请返回有限的数")
+        )
     return made
 
 

@@ -9,6 +9,7 @@ import torch
 
 from anygrpo.core.digest import digest
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.core.policy import Policy
@@ -33,13 +34,23 @@ def own_copy(policy: Policy, prompts: list[Any]) -> Policy:
     with torch.random.fork_rng(devices=[]):
         before = _drawn(policy, prompts)
         if before != _drawn(policy, prompts):
-            raise ConfigError(f"{what}: it does not repeat itself from a seed", _REPEATS)
+            raise ConfigError(
+                Text(f"{what}: it does not repeat itself from a seed", f"{what}：相同种子下不能重复自己"), _REPEATS
+            )
         if before != _drawn(made, prompts):
-            raise ConfigError(f"{what}: the copy samples otherwise from the same seed", cure)
+            raise ConfigError(
+                Text(
+                    f"{what}: the copy samples otherwise from the same seed",
+                    f"{what}：相同种子下，副本采样出不同的结果",
+                ),
+                cure,
+            )
         for p in made.parameters():
             p.add_(0.1 * torch.randn_like(p))
         if before != _drawn(policy, prompts) or before == _drawn(made, prompts):
-            raise ConfigError(f"{what}: the copy samples with the original's weights", cure)
+            raise ConfigError(
+                Text(f"{what}: the copy samples with the original's weights", f"{what}：副本用原策略的权重采样"), cure
+            )
     made.follow(policy)
     return made
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 import torch
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 ROWS, INNER, OUTER = 384, 576, 1536
 """Size of the trial product: that of a small model's MLP on a training block."""
@@ -139,8 +140,14 @@ def device_of(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError(
-            f"device = {name!r} cannot be used: {str(error).splitlines()[0][:120]}",
-            f'this machine has cpu and {torch.cuda.device_count()} of cuda; "auto" takes what is there',
+            Text(
+                f"device = {name!r} cannot be used: {str(error).splitlines()[0][:120]}",
+                f"device = {name!r} 不可用：{str(error).splitlines()[0][:120]}",
+            ),
+            Text(
+                f'this machine has cpu and {torch.cuda.device_count()} of cuda; "auto" takes what is there',
+                f'本机有 cpu 和 {torch.cuda.device_count()} 个 cuda；"auto" 使用现有的设备',
+            ),
         ) from None
     return device
 

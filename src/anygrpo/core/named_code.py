@@ -9,6 +9,7 @@ from anygrpo.core import user_code
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.section import is_user_code
+from anygrpo.spoken import Text
 
 
 def named(recipe: Recipe) -> list[str]:
@@ -29,7 +30,10 @@ def look_up(recipe: Recipe) -> list[str]:
         made = user_code.load(spec)
         if not callable(made):
             kind, name = type(made).__name__, spec.rpartition(":")[2]
-            raise ConfigError(f"{spec} is {kind}, no function", f"define `def {name}(...)` or `class {name}`")
+            raise ConfigError(
+                Text(f"{spec} is {kind}, no function", f"{spec} 是 {kind}，不是函数"),
+                Text(f"define `def {name}(...)` or `class {name}`", f"请定义 `def {name}(...)` 或 `class {name}`"),
+            )
     return found
 
 

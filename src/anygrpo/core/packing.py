@@ -21,6 +21,7 @@ from anygrpo.algorithm.statistics import PromptHistory, RunningState
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.tree import Shared
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 RECORDS: dict[str, type] = {
     c.__name__: c for c in (Rollout, Shared, RunningState, PromptHistory, FixedKL, AdaptiveKL, BandKL)
@@ -65,8 +66,11 @@ def _of_a_library(value: Any, tensors: dict[str, Tensor], where: str) -> Any:
         picture: Any = value
         return {"image": _kept(torch.from_numpy(np.array(picture)), tensors, where), "mode": picture.mode}
     raise ConfigError(
-        f"{where} holds a {type(value).__name__}, which cannot be kept: files hold plain data and tensors",
-        "keep tensors, numbers, texts, lists and dicts there",
+        Text(
+            f"{where} holds a {type(value).__name__}, which cannot be kept: files hold plain data and tensors",
+            f"{where} 中有 {type(value).__name__}，无法保存：文件只存普通数据和张量",
+        ),
+        Text("keep tensors, numbers, texts, lists and dicts there", "请在那里存张量、数、文本、列表和字典"),
     )
 
 
@@ -115,7 +119,13 @@ def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
     try:
         return _unpacked(packed, tensors)
     except Exception as error:  # whatever a malformed file makes of a constructor
-        raise DataError(f"not a saved state: {type(error).__name__}: {error}", "take another checkpoint") from None
+        raise DataError(
+            Text(
+                f"not a saved state: {type(error).__name__}: {error}",
+                f"不是已保存的状态：{type(error).__name__}: {error}",
+            ),
+            Text("take another checkpoint", "请用另一个检查点"),
+        ) from None
 
 
 def _unpacked(packed: Any, tensors: Mapping[str, Tensor]) -> Any:

@@ -19,6 +19,7 @@ from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
 from anygrpo.core.turnstile import Turnstile
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class Policy(ABC):
     def reference(self) -> AbstractContextManager[None]:
         """Inside, `evaluate` scores under the frozen reference policy (LoRA off, or frozen weights)."""
         raise ConfigError(
-            f"{type(self).__name__} has no reference policy", "call self.fix_reference() where it is built"
+            Text(f"{type(self).__name__} has no reference policy", f"{type(self).__name__} 没有参考策略"),
+            Text("call self.fix_reference() where it is built", "请在构造它的地方调用 self.fix_reference()"),
         )
 
     @abstractmethod
@@ -121,14 +123,21 @@ class Policy(ABC):
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One deterministic sample a prompt (G = 1), for evaluation."""
-        raise ConfigError(f"{type(self).__name__} has no deterministic mode")
+        raise ConfigError(
+            Text(f"{type(self).__name__} has no deterministic mode", f"{type(self).__name__} 没有确定性模式")
+        )
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         """Given actions as a rollout [P, G, ...]; short lists padded with valid = False. Rewards are taken over.
 
         Randomness that `evaluate` needs (noise levels of a denoising loss, say) is drawn here from `seed` and stored.
         """
-        raise ConfigError(f"{type(self).__name__} cannot be trained on stored actions")
+        raise ConfigError(
+            Text(
+                f"{type(self).__name__} cannot be trained on stored actions",
+                f"{type(self).__name__} 不能用存好的动作训练",
+            )
+        )
 
     def fix_reference(self, anchor: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
         """From now on `reference()` is the policy as it is (or as `anchor`, a former return value, says).
@@ -181,7 +190,9 @@ class Policy(ABC):
         """Change numbers that the recipe schedules (temperature, ...). Unknown names are refused."""
         for name, value in numbers.items():
             if not hasattr(self, name):
-                raise ConfigError(f"{type(self).__name__} has no setting {name!r}")
+                raise ConfigError(
+                    Text(f"{type(self).__name__} has no setting {name!r}", f"{type(self).__name__} 没有设置 {name!r}")
+                )
             setattr(self, name, value)
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
@@ -201,8 +212,11 @@ class Policy(ABC):
     def check_wanted(self, want: frozenset[str]) -> None:
         if extra := want - self.provides:
             raise ConfigError(
-                f"{type(self).__name__} cannot compute {sorted(extra)}, only {sorted(self.provides)}",
-                "set that term's weight to 0",
+                Text(
+                    f"{type(self).__name__} cannot compute {sorted(extra)}, only {sorted(self.provides)}",
+                    f"{type(self).__name__} 无法计算 {sorted(extra)}，只能计算 {sorted(self.provides)}",
+                ),
+                Text("set that term's weight to 0", "请把该项的权重设为 0"),
             )
 
 
@@ -225,12 +239,22 @@ def load_state(module: nn.Module, state: Mapping[str, Tensor], names: Mapping[st
         }
     missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     if missing or unexpected:
-        raise ConfigError(f"checkpoint does not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+        raise ConfigError(
+            Text(
+                f"checkpoint does not fit the model: missing {missing[:3]}, unexpected {unexpected[:3]}",
+                f"检查点与模型不符：缺少 {missing[:3]}，多出 {unexpected[:3]}",
+            )
+        )
     with torch.no_grad():
         for name, tensor in own.items():
             value = state[name]
             if tensor.shape != value.shape:
-                raise ConfigError(f"{name}: checkpoint {tuple(value.shape)}, model {tuple(tensor.shape)}")
+                raise ConfigError(
+                    Text(
+                        f"{name}: checkpoint {tuple(value.shape)}, model {tuple(tensor.shape)}",
+                        f"{name}：检查点为 {tuple(value.shape)}，模型为 {tuple(tensor.shape)}",
+                    )
+                )
             tensor.copy_(value)
 
 

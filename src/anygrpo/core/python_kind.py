@@ -9,6 +9,7 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.settings import OwnPolicyConfig, OwnTaskConfig
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 def build_policy(config: OwnPolicyConfig, seed: int) -> Policy:
@@ -34,7 +35,10 @@ def build_task(config: OwnTaskConfig, seed: int) -> Task:
 def _built(spec: str, arguments: dict[str, Any], seed: int, base: type) -> Any:
     factory = user_code.load(spec)
     if isinstance(factory, type) and (lacking := sorted(getattr(factory, "__abstractmethods__", ()))):
-        raise ConfigError(f"{spec} does not define {', '.join(lacking)}", f"anygrpo.{base.__name__} says what they do")
+        raise ConfigError(
+            Text(f"{spec} does not define {', '.join(lacking)}", f"{spec} 没有定义 {'、'.join(lacking)}"),
+            Text(f"anygrpo.{base.__name__} says what they do", f"它们的含义见 anygrpo.{base.__name__}"),
+        )
     made = user_code.made(spec, arguments, seed=seed)
     border.instance(made, base, spec)
     return made

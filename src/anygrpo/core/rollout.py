@@ -18,6 +18,7 @@ from anygrpo.algorithm.filters import live_groups
 from anygrpo.core.task import Scores, expect
 from anygrpo.core.tree import Tree, grown, tree_map, tree_map2
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 _TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version", "present", "prompt_id", "turn", "turn_rewards")
 
@@ -251,9 +252,15 @@ class Batch:
         n, total = self.old.shape
         if time is not None and time < total and whole_sequences:
             raise ConfigError(
-                f"a sequence-level ratio needs all {total} decisions of a row at once, but this policy is scored "
-                f"{time} at a time",
-                "use a decision-level objective (ppo), or set the policy's time_chunk to none",
+                Text(
+                    f"a sequence-level ratio needs all {total} decisions of a row at once, but this policy is scored "
+                    f"{time} at a time",
+                    f"序列级比率需要一行的全部 {total} 次决策，而这个策略每次只评 {time} 次",
+                ),
+                Text(
+                    "use a decision-level objective (ppo), or set the policy's time_chunk to none",
+                    "请用决策级目标（ppo），或把策略的 time_chunk 设为 none",
+                ),
             )
         for index in [slice(a, a + rows) for a in range(0, n, rows)] if isinstance(rows, int) else rows:
             part = self.rows(index)

@@ -86,8 +86,14 @@ def read_weights(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise DataError(f"{path} is no file of weights that can be read safely: {type(error).__name__}",
-                        "give a .safetensors file") from None  # fmt: skip
+        found = type(error).__name__
+        raise DataError(
+            Text(
+                f"{path} is no file of weights that can be read safely: {found}",
+                f"{path} 不是可以安全读取的权重文件：{found}",
+            ),
+            Text("give a .safetensors file", "请给出 .safetensors 文件"),
+        ) from None
 
 
 def library_names(names: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
@@ -99,7 +105,12 @@ def library_names(names: Mapping[str, str], own: Mapping[str, Any]) -> dict[str,
     table = {name: names.get(name, name) for name in own}
     if len(set(table.values())) < len(table):
         twice = sorted(v for v in set(table.values()) if list(table.values()).count(v) > 1)
-        raise ConfigError(f"saved_names gives two weights the name {twice[0]!r}", "name each weight once")
+        raise ConfigError(
+            Text(
+                f"saved_names gives two weights the name {twice[0]!r}", f"saved_names 给两个权重同一个名称 {twice[0]!r}"
+            ),
+            Text("name each weight once", "每个权重只命名一次"),
+        )
     return table
 
 

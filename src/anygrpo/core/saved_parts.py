@@ -18,6 +18,7 @@ from torch import Tensor
 
 from anygrpo.core.tensor_files import read_json, read_tensor, write_tensors
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 FOLDER = "parts"
 SCHEMA = 2
@@ -66,9 +67,15 @@ def shards(index: Path) -> dict[str, Path]:
     """
     table = read_json(index).get("weight_map")
     if not isinstance(table, dict) or not all(isinstance(f, str) and f == Path(f).name for f in table.values()):
-        raise DataError(f"{index} is no index of weights in its own folder", "take another checkpoint")
+        raise DataError(
+            Text(f"{index} is no index of weights in its own folder", f"{index} 不是它所在文件夹中权重的索引"),
+            Text("take another checkpoint", "请用另一个检查点"),
+        )
     if lacking := sorted({f for f in table.values() if not (index.parent / f).is_file()}):
-        raise DataError(f"{index} names {lacking[0]}, which is not there", "take another checkpoint")
+        raise DataError(
+            Text(f"{index} names {lacking[0]}, which is not there", f"{index} 提到 {lacking[0]}，但没有这个文件"),
+            Text("take another checkpoint", "请用另一个检查点"),
+        )
     return {name: index.parent / file for name, file in table.items()}
 
 
@@ -160,10 +167,20 @@ class Parts(Mapping[str, Tensor]):
                 raise ValueError
         except (AttributeError, KeyError, TypeError, ValueError):
             raise DataError(
-                f"{file.name}: what it says of {name!r} cannot be meant", "take another checkpoint"
+                Text(
+                    f"{file.name}: what it says of {name!r} cannot be meant",
+                    f"{file.name}：关于 {name!r} 的内容不可能成立",
+                ),
+                Text("take another checkpoint", "请用另一个检查点"),
             ) from None
         if self._shape.setdefault(name, shape) != shape:
-            raise DataError(f"{name} has two shapes: {shape} and {self._shape[name]}", "take another checkpoint")
+            raise DataError(
+                Text(
+                    f"{name} has two shapes: {shape} and {self._shape[name]}",
+                    f"{name} 有两种形状：{shape} 与 {self._shape[name]}",
+                ),
+                Text("take another checkpoint", "请用另一个检查点"),
+            )
         self._kept.setdefault(name, []).append((file, key, offset, size))
 
     def __getitem__(self, name: str) -> Tensor:
@@ -175,7 +192,10 @@ class Parts(Mapping[str, Tensor]):
             where = tuple(slice(o, o + n) for o, n in zip(offset, size))
             whole[where], covered[where] = piece, True
         if whole is None or not bool(covered.all()):
-            raise DataError(f"pieces of {name} are missing", "take another checkpoint")
+            raise DataError(
+                Text(f"pieces of {name} are missing", f"{name} 缺少若干部分"),
+                Text("take another checkpoint", "请用另一个检查点"),
+            )
         return whole
 
     def __iter__(self) -> Iterator[str]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,33 @@ def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
     """Raises: ConfigError where what the task called `by` returned as scores is of another type, or not [P, G]."""
     wanted = f"[P, G] = {list(shape)}"
     if not isinstance(scores, Scores):
-        raise ConfigError(f"{by}.score returned a {type(scores).__name__}", "it has to be an anygrpo.Scores")
+        raise ConfigError(
+            Text(f"{by}.score returned a {type(scores).__name__}", f"{by}.score 返回了 {type(scores).__name__}"),
+            Text("it has to be an anygrpo.Scores", "应当是 anygrpo.Scores"),
+        )
     parts = {f"components[{name!r}]": x for name, x in scores.components.items()}
     for name, x in {"rewards": scores.rewards, "valid": scores.valid, "faults": scores.faults, **parts}.items():
         if x is None:
             continue
         kind = "bool" if name in ("valid", "faults") else "float"
         if not isinstance(x, Tensor):
-            raise ConfigError(f"{by}.score returned {name} as a {type(x).__name__}", f"a {kind} tensor {wanted}")
+            raise ConfigError(
+                Text(
+                    f"{by}.score returned {name} as a {type(x).__name__}",
+                    f"{by}.score 返回的 {name} 是 {type(x).__name__}",
+                ),
+                Text(f"a {kind} tensor {wanted}", f"应为 {kind} 张量 {wanted}"),
+            )
         if kind == "bool" and x.dtype != torch.bool:
-            raise ConfigError(f"{by}.score returned {name} of {x.dtype}", f"it has to be bool, {wanted}")
+            raise ConfigError(
+                Text(f"{by}.score returned {name} of {x.dtype}", f"{by}.score 返回的 {name} 是 {x.dtype}"),
+                Text(f"it has to be bool, {wanted}", f"应为布尔，{wanted}"),
+            )
         if tuple(x.shape) != shape:
-            raise ConfigError(f"{by}.score returned {name} {list(x.shape)}", f"it has to be {wanted}")
+            raise ConfigError(
+                Text(f"{by}.score returned {name} {list(x.shape)}", f"{by}.score 返回的 {name} 是 {list(x.shape)}"),
+                Text(f"it has to be {wanted}", f"应为 {wanted}"),
+            )
 
 
 @dataclass(frozen=True)
@@ -129,8 +145,14 @@ class Task(ABC):
         from anygrpo.errors import ConfigError
 
         raise ConfigError(
-            f"{type(self).__name__} has no stored answers, so it cannot feed a supervised or RCE stage",
-            "use a method that samples (grpo), or a task with demonstrations",
+            Text(
+                f"{type(self).__name__} has no stored answers, so it cannot feed a supervised or RCE stage",
+                f"{type(self).__name__} 没有存好的回答，无法用于监督或 RCE 阶段",
+            ),
+            Text(
+                "use a method that samples (grpo), or a task with demonstrations",
+                "请用会采样的方法（grpo），或带示例的任务",
+            ),
         )
 
     def measure(self, prompts: list[Any], outputs: list[list[Any]]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 NAMES = "anygrpo.names"
 """Where in its header a numbered file says the names, in order, as a JSON list."""
@@ -61,7 +62,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             listed = (file.metadata() or {}).get(NAMES)
     except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(f"{path} is no safetensors file: {error}", "give another file, or another checkpoint") from None
+        raise DataError(
+            Text(f"{path} is no safetensors file: {error}", f"{path} 不是 safetensors 文件：{error}"),
+            Text("give another file, or another checkpoint", "请给出另一个文件，或另一个检查点"),
+        ) from None
     return found if listed is None else {name: found[key] for name, key in _table(path, listed, found).items()}
 
 
@@ -73,7 +77,13 @@ def _table(path: Path, listed: str, found: Mapping[str, Any]) -> dict[str, str]:
     except (ValueError, RecursionError, TypeError):
         table = {}
     if set(table.values()) != set(found) or not all(isinstance(name, str) for name in table):
-        raise DataError(f"{path}: its header does not name its {len(found)} tensors", "take another checkpoint")
+        raise DataError(
+            Text(
+                f"{path}: its header does not name its {len(found)} tensors",
+                f"{path}：文件头没有列出它的 {len(found)} 个张量",
+            ),
+            Text("take another checkpoint", "请用另一个检查点"),
+        )
     return table
 
 
@@ -87,9 +97,18 @@ def read_tensor(path: Path, name: str, shape: list[int] | None = None) -> Tensor
         with safe_open(path, "pt") as opened:  # type: ignore[no-untyped-call]
             found = opened.get_tensor(name)
     except (SafetensorError, OSError) as error:
-        raise DataError(f"{path} cannot be read: {error}", "take another checkpoint") from None
+        raise DataError(
+            Text(f"{path} cannot be read: {error}", f"{path} 无法读取：{error}"),
+            Text("take another checkpoint", "请用另一个检查点"),
+        ) from None
     if shape is not None and list(found.shape) != shape:
-        raise DataError(f"{path}: {name} has shape {list(found.shape)}, {shape} was written", "take another checkpoint")
+        raise DataError(
+            Text(
+                f"{path}: {name} has shape {list(found.shape)}, {shape} was written",
+                f"{path}：{name} 的形状是 {list(found.shape)}，写入时是 {shape}",
+            ),
+            Text("take another checkpoint", "请用另一个检查点"),
+        )
     return found
 
 
@@ -102,7 +121,16 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}", "take another checkpoint") from None
+        raise DataError(
+            Text(
+                f"{path} cannot be read: {type(error).__name__}: {error}",
+                f"{path} 无法读取：{type(error).__name__}: {error}",
+            ),
+            Text("take another checkpoint", "请用另一个检查点"),
+        ) from None
     if not isinstance(value, dict):
-        raise DataError(f"{path} holds a {type(value).__name__}, not a table", "take another checkpoint")
+        raise DataError(
+            Text(f"{path} holds a {type(value).__name__}, not a table", f"{path} 中是 {type(value).__name__}，不是表"),
+            Text("take another checkpoint", "请用另一个检查点"),
+        )
     return value

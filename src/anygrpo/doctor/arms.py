@@ -36,7 +36,10 @@ def rates(a: float, b: float, n: int) -> dict[str, Any]:
         ConfigError: no share, or no question.
     """
     if not (0 <= a <= 1 and 0 <= b <= 1) or n < 1:
-        raise ConfigError(f"rates {a:g} and {b:g} on {n} questions", "give shares from 0 to 1 and n of at least 1")
+        raise ConfigError(
+            Text(f"rates {a:g} and {b:g} on {n} questions", f"{n} 个问题上的比率 {a:g} 与 {b:g}"),
+            Text("give shares from 0 to 1 and n of at least 1", "请给出 0 到 1 之间的比率，n 至少为 1"),
+        )
     error = math.sqrt((a * (1 - a) + b * (1 - b)) / n)
     gap = a - b
     middle = (a + b) / 2

@@ -16,6 +16,7 @@ from anygrpo.doctor.claims import judge_claims
 from anygrpo.doctor.printed import Measured, accept, float32_step, simplest
 from anygrpo.doctor.sentences import spoken
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 def examine(numbers: Mapping[str, Any], text: str = "") -> Autopsy:
@@ -39,7 +40,10 @@ def examine(numbers: Mapping[str, Any], text: str = "") -> Autopsy:
     limits(autopsy)
     autopsy.claims = judge_claims(autopsy, text) + spoken(autopsy, text)
     if not given and not autopsy.claims:
-        raise ConfigError("no number of a known name in this note", "name them, as in: mean_ratio = 4.8e8")
+        raise ConfigError(
+            Text("no number of a known name in this note", "这段笔记中没有名称已知的数"),
+            Text("name them, as in: mean_ratio = 4.8e8", "请写出名称，例如：mean_ratio = 4.8e8"),
+        )
     return autopsy
 
 

@@ -18,6 +18,7 @@ from anygrpo.doctor.order import without_replaced
 from anygrpo.doctor.series import Series, median
 from anygrpo.doctor.settings import concept_of
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 
 @dataclass
@@ -182,7 +183,9 @@ def known_name(name: str) -> str:
     """
     canon = SHORT.get(name, name)
     if canon not in NAMES and not canon.startswith(("eval/", "reward/component/")):
-        raise ConfigError(f"--map knows no metric {name!r}", suggestion(name, [*SHORT, *NAMES]))
+        raise ConfigError(
+            Text(f"--map knows no metric {name!r}", f"--map 不认识指标 {name!r}"), suggestion(name, [*SHORT, *NAMES])
+        )
     return canon
 
 

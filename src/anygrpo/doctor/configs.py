@@ -42,7 +42,13 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     found = {k: v for k, v in concepts_of(flat).items() if k in ALIASES or k in SETTINGS} | of_our_recipe(flat)
     updates_a_rollout(found, flat)
     if not found:
-        raise DataError(f"{path}: no setting recognised", "give a recipe, TRL arguments, verl YAML or the shell line")
+        raise DataError(
+            Text(f"{path}: no setting recognised", f"{path}：没有认出任何设置"),
+            Text(
+                "give a recipe, TRL arguments, verl YAML or the shell line",
+                "请给出配方、TRL 参数、verl 的 YAML 或命令行",
+            ),
+        )
     return found
 
 
@@ -79,7 +85,9 @@ def parse(text: str, suffix: str) -> dict[str, Any]:
         try:
             return dotted(toml_table(text))
         except tomllib.TOMLDecodeError as error:
-            raise DataError(f"not valid TOML: {error}", "mend the file") from None
+            raise DataError(
+                Text(f"not valid TOML: {error}", f"不是有效的 TOML：{error}"), Text("mend the file", "请修正文件")
+            ) from None
     if suffix == ".json" or text.lstrip().startswith("{"):
         try:
             return dotted(json.loads(text))
@@ -91,7 +99,10 @@ def parse(text: str, suffix: str) -> dict[str, Any]:
         try:
             loaded: Any = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise DataError(f"not valid YAML: {str(error)[:200]}", "mend the file") from None
+            raise DataError(
+                Text(f"not valid YAML: {str(error)[:200]}", f"不是有效的 YAML：{str(error)[:200]}"),
+                Text("mend the file", "请修正文件"),
+            ) from None
         return dotted(loaded)
     return pairs(text)
 
@@ -106,7 +117,10 @@ def dotted(tree: Any, prefix: str = "", depth: int = 32) -> dict[str, Any]:
     if not isinstance(tree, dict):
         return out
     if depth == 0:
-        raise DataError(f"settings nested over 32 deep at {prefix[:60]!r}", "does the file refer to itself?")
+        raise DataError(
+            Text(f"settings nested over 32 deep at {prefix[:60]!r}", f"设置在 {prefix[:60]!r} 处嵌套超过 32 层"),
+            Text("does the file refer to itself?", "文件是否引用了自己？"),
+        )
     for key, value in cast(dict[Any, Any], tree).items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):

@@ -68,7 +68,10 @@ def parse_mapping(given: list[str]) -> Mapping:
             continue
         name, sign, key = item.partition("=")
         if not sign or not name or not key:
-            raise ConfigError(f"--map {item!r} is not NAME=KEY", "write it as --map reward=my/key")
+            raise ConfigError(
+                Text(f"--map {item!r} is not NAME=KEY", f"--map {item!r} 不是 NAME=KEY 的形式"),
+                Text("write it as --map reward=my/key", "请写成 --map reward=my/key"),
+            )
         out.pairs[known_name(name)] = key
     return out
 
@@ -82,9 +85,15 @@ def saved_map(path: str) -> dict[str, str]:
     try:
         found: Any = json.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--map {path}: {str(error)[:100]}", "give a file that --save-map wrote") from None
+        raise ConfigError(
+            Text(f"--map {path}: {str(error)[:100]}", f"--map {path}：{str(error)[:100]}"),
+            Text("give a file that --save-map wrote", "请给出 --save-map 写出的文件"),
+        ) from None
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in cast(dict[str, Any], found).values()):
-        raise ConfigError(f"--map {path}: not a map of names to columns", 'write {"reward/mean": "my/key"}')
+        raise ConfigError(
+            Text(f"--map {path}: not a map of names to columns", f"--map {path}：不是从名称到列的映射"),
+            Text('write {"reward/mean": "my/key"}', '请写成 {"reward/mean": "my/key"}'),
+        )
     return cast(dict[str, str], found)
 
 

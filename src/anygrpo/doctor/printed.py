@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 DECIMAL = re.compile(r"^\s*[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?\s*$")
 
@@ -74,7 +75,10 @@ def measured(text: str | float | int, name: str = "number") -> Measured:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ConfigError(f"{name} = {raw!r} is not a finite number", "give it as it was logged, e.g. 0.0063")
+        raise ConfigError(
+            Text(f"{name} = {raw!r} is not a finite number", f"{name} = {raw!r} 不是有限的数"),
+            Text("give it as it was logged, e.g. 0.0063", "请按日志中的写法给出，例如 0.0063"),
+        )
     half = 0.0
     if match and (match[2] or match[3]):
         half = 0.5 * 10.0 ** (int(match[3] or 0) - len(match[2] or ""))
@@ -129,4 +133,7 @@ def known_normaliser(text: str) -> str:
     for known, names in NORMALISERS.items():
         if word in names:
             return known
-    raise ConfigError(f"no normaliser called {text!r} is known", suggestion(text, NORMALISERS))
+    raise ConfigError(
+        Text(f"no normaliser called {text!r} is known", f"没有名为 {text!r} 的归一化方式"),
+        suggestion(text, NORMALISERS),
+    )

@@ -52,7 +52,10 @@ def read_samples(path: str | Path) -> list[Sample]:
     rows = (one for file in files for row in rows_of(file) for one in spread_out(row | {"__file": file.stem}))
     found = [sample for row in rows if (sample := sample_of(row))]
     if not found:
-        raise DataError(f"{path}: no answers with a score found", "each needs a text and a reward or advantage")
+        raise DataError(
+            Text(f"{path}: no answers with a score found", f"{path}：没有找到带分数的回答"),
+            Text("each needs a text and a reward or advantage", "每条需要一段文本，以及奖励或优势"),
+        )
     return found
 
 
@@ -61,7 +64,10 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
     try:
         yield from reader(path)
     except (OSError, ValueError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read ({str(error)[:100]})", "give JSON lines, CSV or Parquet") from None
+        raise DataError(
+            Text(f"{path}: cannot be read ({str(error)[:100]})", f"{path}：无法读取（{str(error)[:100]}）"),
+            Text("give JSON lines, CSV or Parquet", "请给出 JSON 行、CSV 或 Parquet"),
+        ) from None
 
 
 def jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -89,7 +95,10 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise DataError(f"{path}: a Parquet table", "pip install pyarrow, or save it as JSON lines") from None
+        raise DataError(
+            Text(f"{path}: a Parquet table", f"{path}：这是 Parquet 表"),
+            Text("pip install pyarrow, or save it as JSON lines", "pip install pyarrow，或存为 JSON 行"),
+        ) from None
     for batch in parquet.ParquetFile(path).iter_batches():
         yield from batch.to_pylist()
 

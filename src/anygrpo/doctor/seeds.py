@@ -10,6 +10,7 @@ from typing import Any
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.settings import concept_of
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 Arms = dict[str, list[int]]
 """arm -> places of its runs."""
@@ -52,7 +53,10 @@ def grouped(runs: Sequence[Columns], stated: Sequence[str] = ()) -> tuple[Arms, 
     if stated:
         arms = collected(stated)
         if len(arms) < 2:
-            raise ConfigError(f"one arm was stated: {next(iter(arms))}", "state two: --arm A=runs/a* --arm B=runs/b*")
+            raise ConfigError(
+                Text(f"one arm was stated: {next(iter(arms))}", f"只说明了一个实验臂：{next(iter(arms))}"),
+                Text("state two: --arm A=runs/a* --arm B=runs/b*", "请给出两个：--arm A=runs/a* --arm B=runs/b*"),
+            )
         return arms, "stated"
     ways: tuple[tuple[str, Callable[[], list[str] | None]], ...] = (
         ("wandb group", lambda: of_setting(runs, "wandb.group")),
@@ -140,12 +144,18 @@ def stated_arms(arms: Sequence[str]) -> list[tuple[str, Any]]:
     for arm in arms:
         name, sign, pattern = arm.partition("=")
         if not sign or not name or not pattern:
-            raise ConfigError(f"--arm {arm!r} is not NAME=PATH", "write it as --arm base='runs/base*'")
+            raise ConfigError(
+                Text(f"--arm {arm!r} is not NAME=PATH", f"--arm {arm!r} 不是 NAME=PATH 的形式"),
+                Text("write it as --arm base='runs/base*'", "请写成 --arm base='runs/base*'"),
+            )
         path = Path(pattern)
         found = sorted(path.parent.glob(path.name)) if any(c in path.name for c in "*?[") else [path]
         if any(c in str(path.parent) for c in "*?["):
             found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not found:
-            raise ConfigError(f"--arm {arm}: nothing matches", "look at the path, and quote the glob")
+            raise ConfigError(
+                Text(f"--arm {arm}: nothing matches", f"--arm {arm}：没有匹配的内容"),
+                Text("look at the path, and quote the glob", "请检查路径，并给通配符加引号"),
+            )
         out += [(name, p) for p in found]
     return out

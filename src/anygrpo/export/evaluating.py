@@ -18,6 +18,7 @@ from anygrpo.export.own import RECIPE
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.training import EvaluationConfig
+from anygrpo.spoken import Text
 from anygrpo.train.evaluation import HELD_OUT, counted, evaluate, faults_of, scored, step_seed, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 
@@ -50,7 +51,13 @@ def settings_of(
     config = EvaluationConfig.model_validate(base.model_dump(exclude_unset=True) | asked)
     if k is not None and success_of(task, config) is None:
         cure = 'set evaluation.success in a recipe for --task, as {component = "reward", at_least = 1.0}'
-        raise ConfigError(f"--k {k}: nothing says when an answer of {type(task).__name__} is right", cure)
+        raise ConfigError(
+            Text(
+                f"--k {k}: nothing says when an answer of {type(task).__name__} is right",
+                f"--k {k}：没有说明 {type(task).__name__} 的回答何时算对",
+            ),
+            cure,
+        )
     return config
 
 
@@ -61,11 +68,19 @@ def task_of(found: Recipe[Any, Any] | None, held_out: str | None) -> Task:
         ConfigError: there is no recipe, or its task has no file of held-out prompts.
     """
     if found is None:
-        raise ConfigError("nothing says on which task to evaluate", "--task recipe.toml")
+        raise ConfigError(
+            Text("nothing says on which task to evaluate", "没有说明在哪个任务上评测"), "--task recipe.toml"
+        )
     section = found.resolved_stages()[-1].task
     if held_out is not None:
         if "held_out_path" not in type(section).model_fields:
-            raise ConfigError(f"task.kind = {section.kind!r} has no file of held-out prompts", "leave --held-out out")
+            raise ConfigError(
+                Text(
+                    f"task.kind = {section.kind!r} has no file of held-out prompts",
+                    f"task.kind = {section.kind!r} 没有留出提示的文件",
+                ),
+                Text("leave --held-out out", "请不要给出 --held-out"),
+            )
         section = type(section).model_validate(section.model_dump(exclude_unset=True) | {"held_out_path": held_out})
     task: Task = build_task(section, found.seed)
     return task
@@ -85,11 +100,17 @@ def measured(
         seed = step_seed(opened.recipe.seed, opened.step - 1, HELD_OUT)
     numbers = evaluate(opened.policy, task, config, seed, file)
     if not numbers:
-        raise DataError("the task holds no prompts out", "give --held-out FILE, or a task with held-out prompts")
+        raise DataError(
+            Text("the task holds no prompts out", "任务没有留出提示"),
+            Text("give --held-out FILE, or a task with held-out prompts", "请给出 --held-out FILE，或有留出提示的任务"),
+        )
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     rewards = torch.tensor([row["reward"] for row in rows if not row.get("fault")], dtype=torch.float64)
     if not len(rewards):
-        raise DataError("no answer could be scored, through no fault of the answers", SEE_TO)
+        raise DataError(
+            Text("no answer could be scored, through no fault of the answers", "没有任何回答能评分，原因不在回答本身"),
+            SEE_TO,
+        )
     reward = asdict(of_prompts(rewards))
     out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "judged": len(rewards), "reward": reward}
     if samples > 1:
@@ -113,7 +134,10 @@ def _sampled(opened: Opened, task: Task, config: EvaluationConfig, samples: int,
     table = counted(Scores(rewards, valid=valid), task)
     some = judged.any(1)  # a prompt whose every sample failed through no fault of its own is left out
     if not bool(some.any()):
-        raise DataError("no sample could be scored, through no fault of the answers", SEE_TO)
+        raise DataError(
+            Text("no sample could be scored, through no fault of the answers", "没有任何样本能评分，原因不在样本本身"),
+            SEE_TO,
+        )
     mean = (table * judged).sum(1)[some] / judged.sum(1)[some]
     out: dict[str, Any] = {
         "n": samples,

@@ -19,6 +19,7 @@ from anygrpo.export.own import RECIPE
 from anygrpo.families import resolve
 from anygrpo.files import whole_or_none
 from anygrpo.recipe.load import dump_recipe
+from anygrpo.spoken import Text
 from anygrpo.train.folder import read_rows
 
 
@@ -36,7 +37,13 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
     given: dict[str, Any] = {}
     if form is not None:
         if "format" not in inspect.signature(write).parameters:
-            raise ConfigError(f"policies of the {opened.family.name} family have one format", "leave --format out")
+            raise ConfigError(
+                Text(
+                    f"policies of the {opened.family.name} family have one format",
+                    f"{opened.family.name} 一族的策略只有一种格式",
+                ),
+                Text("leave --format out", "请不要给出 --format"),
+            )
         given["format"] = form
     files: list[Path] = list(write(opened.policy, folder, **given))
     if opened.family.export is not None:

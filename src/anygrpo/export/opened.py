@@ -48,7 +48,11 @@ class Opened:
         """
         if self.family.apply is None:
             raise ConfigError(
-                f"policies of the {self.family.name} family have no apply", "use `policy.greedy` in Python"
+                Text(
+                    f"policies of the {self.family.name} family have no apply",
+                    f"{self.family.name} 一族的策略没有 apply",
+                ),
+                Text("use `policy.greedy` in Python", "请在 Python 中用 `policy.greedy`"),
             )
         act = resolve(self.family.apply)
         known = set(inspect.signature(act).parameters) - {"policy", "inputs", "out", "recipe"}
@@ -124,7 +128,10 @@ def _chosen(run: Path, which: str | int) -> Path:
         found = next((p for p in checkpoint.complete(folder) if checkpoint.step_of(p) == int(which)), None)
     if found is None:
         known = ", ".join(str(checkpoint.step_of(p)) for p in checkpoint.complete(folder)) or "none"
-        raise DataError(f"{run} has no checkpoint {which!r}", f"its checkpoints are of steps: {known}")
+        raise DataError(
+            Text(f"{run} has no checkpoint {which!r}", f"{run} 没有检查点 {which!r}"),
+            Text(f"its checkpoints are of steps: {known}", f"它的检查点在以下各步：{known}"),
+        )
     return found
 
 

@@ -25,6 +25,7 @@ from anygrpo.errors import AnygrpoError, ConfigError, TrainingError
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 FILE, CERTIFICATE = "model.safetensors", "export.json"
 RECIPE = "recipe.toml"
@@ -39,7 +40,10 @@ WHOLE, REAL = "greedy/whole", "greedy/real"
 def write(policy: Policy, folder: Path) -> list[Path]:
     """The trained weights by the names of the policy's own module (or of its library, where it says them)."""
     if folder.is_dir() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty", "--to another folder")
+        raise ConfigError(
+            Text(f"{folder} is not empty", f"{folder} 不是空的"),
+            Text("--to another folder", "请用 --to 给出另一个文件夹"),
+        )
     folder.mkdir(parents=True, exist_ok=True)
     state = state_of(policy.trainable())
     names = library_names(policy.saved_names(), state)
@@ -106,13 +110,18 @@ def _compared(policy: Policy, recipe: Recipe[Any, Any] | None, folder: Path) -> 
 def _refuse(what: str) -> NoReturn:
     raise TrainingError(
         f"{what} (allowed: {TOLERANCE:g} nats, no greedy output): it was taken away",
-        "a part that decides its outputs is not a trainable weight, or does not follow from the factory's seed",
+        Text(
+            "a part that decides its outputs is not a trainable weight, or does not follow from the factory's seed",
+            "决定其输出的某一部分不是可训练的权重，或不由工厂函数的种子决定",
+        ),
     )
 
 
 def _prompts(recipe: Recipe[Any, Any] | None) -> list[Any]:
     if recipe is None:
-        raise ConfigError("no recipe: nothing says which prompts to compare on")
+        raise ConfigError(
+            Text("no recipe: nothing says which prompts to compare on", "没有配方：没有说明用哪些提示比较")
+        )
     task = build_task(recipe.resolved_stages()[-1].task, recipe.seed)
     return list(task.held_out()[:PROMPTS]) or list(task.prompts(0, PROMPTS))
 
@@ -196,7 +205,12 @@ def _packed(tree: Tree, tensors: dict[str, Tensor]) -> Any:
         return {"tensor": str(len(tensors) - 1)}
     if tree is None or isinstance(tree, bool | int | float | str):
         return {"plain": tree}
-    raise ConfigError(f"its samples hold a {type(tree).__name__}, which is neither tensor, number nor text")
+    raise ConfigError(
+        Text(
+            f"its samples hold a {type(tree).__name__}, which is neither tensor, number nor text",
+            f"它的样本中有 {type(tree).__name__}，既不是张量、数，也不是文本",
+        )
+    )
 
 
 def _unpacked(form: Any, tensors: dict[str, Tensor]) -> Tree:

@@ -75,7 +75,9 @@ def content(path: Path, source: str, suffix: str | None, name: str) -> Log:
         head = handle.read(4096)
     if not head.strip():
         said = f"begins with {len(head)} blank bytes" if head else "is empty"
-        raise DataError(f"{source}: the file {said}", "give a log with at least one row")
+        raise DataError(
+            f"{source}: the file {said}", Text("give a log with at least one row", "请给出至少有一行的日志")
+        )
     for reader in BY_HEAD:
         if reader.looks_like(head):
             return reader.read(path, source)
@@ -208,7 +210,10 @@ def folder(path: Path, source: str) -> Log:
                 return log
     if len(tags) == 1:  # of names that nobody knows: --map says what they are
         return tags[0]
-    raise DataError(f"{source}: no log found in this folder", "give the file itself")
+    raise DataError(
+        Text(f"{source}: no log found in this folder", f"{source}：这个文件夹中没有日志"),
+        Text("give the file itself", "请直接给出文件"),
+    )
 
 
 def joined(logs: list[Log], source: str) -> Log:

@@ -11,6 +11,7 @@ from anygrpo.doctor.log import Log, Row, flatten, number
 from anygrpo.doctor.readers import documents
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 STEPS = ("step", "global_step", "_step", "iteration", "iter", "epoch")
 METRICS = ("metric", "metric_name", "metricname", "tag", "key", "variable", "series", "name")
@@ -53,7 +54,10 @@ class Long:
 def several(source: str, runs: Sequence[str]) -> DataError:
     """What is said where one log is wanted and several runs are there."""
     names = ", ".join(runs[:4]) + (", ..." if len(runs) > 4 else "")
-    return DataError(f"{source}: {len(runs)} runs ({names})", "give one run, in a file or folder of its own")
+    return DataError(
+        Text(f"{source}: {len(runs)} runs ({names})", f"{source}：有 {len(runs)} 次运行（{names}）"),
+        Text("give one run, in a file or folder of its own", "请只给一次运行，放在单独的文件或文件夹中"),
+    )
 
 
 def place(names: Sequence[str], wanted: Sequence[str]) -> int | None:

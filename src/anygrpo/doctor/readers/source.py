@@ -58,13 +58,20 @@ def at_hand(path: str | Path) -> Generator[tuple[Path, str, str | None]]:
     try:
         with where.open("rb") as raw, unpack(raw) as stream, temporary(stream, raw.tell) as (file, left):
             if not file.stat().st_size:
-                raise DataError(f"{path}: unpacks to nothing: cut off, or empty", "copy it again")
+                raise DataError(
+                    Text(f"{path}: unpacks to nothing: cut off, or empty", f"{path}：解压后没有内容：被截断，或是空的"),
+                    Text("copy it again", "请重新复制"),
+                )
             yield file, name, left
     except Exception as error:
         if not isinstance(error, (OSError, EOFError, lzma.LZMAError)) and type(error).__name__ != "ZstdError":
             raise
         raise DataError(
-            f"{path}: damaged or not the compressed file it looks like ({error})", "copy it again"
+            Text(
+                f"{path}: damaged or not the compressed file it looks like ({error})",
+                f"{path}：已损坏，或并不是看上去那样的压缩文件（{error}）",
+            ),
+            Text("copy it again", "请重新复制"),
         ) from None
 
 
@@ -93,7 +100,10 @@ def zstandard_of(path: Path) -> Unpacker:
         except ImportError:
             continue
         return lambda raw: cast(IO[bytes], getattr(library, call)(raw, "rb"))
-    raise DataError(f"{path}: compressed with zstd", "pip install zstandard, or unpack it with: zstd -d")
+    raise DataError(
+        Text(f"{path}: compressed with zstd", f"{path}：用 zstd 压缩"),
+        Text("pip install zstandard, or unpack it with: zstd -d", "pip install zstandard，或先解压：zstd -d"),
+    )
 
 
 @contextmanager

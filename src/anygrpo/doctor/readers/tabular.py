@@ -17,6 +17,7 @@ from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.doctor.readers.training_rows import main_list, with_outcomes
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 STATE_SETTINGS = ("max_steps", "logging_steps", "num_train_epochs", "train_batch_size", "global_step")
 EXPORT = re.compile(r"__(MIN|MAX)$|_timestamp$")
@@ -33,12 +34,18 @@ def read_json(text: str, source: str) -> Log:
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{source}: not valid JSON ({str(error)[:120]})", "give the whole file") from None
+        raise DataError(
+            Text(f"{source}: not valid JSON ({str(error)[:120]})", f"{source}：不是有效的 JSON（{str(error)[:120]}）"),
+            Text("give the whole file", "请给出完整的文件"),
+        ) from None
     if isinstance(data, dict):
         return from_object(cast(dict[str, Any], data), source)
     if isinstance(data, list):
         return Log(source, "json", rows_of(cast(list[Any], data)))
-    raise DataError(f"{source}: a JSON {type(data).__name__} is no log", "give rows of metrics")
+    raise DataError(
+        Text(f"{source}: a JSON {type(data).__name__} is no log", f"{source}：JSON 是 {type(data).__name__}，不是日志"),
+        Text("give rows of metrics", "请给出由指标组成的行"),
+    )
 
 
 def from_object(data: dict[str, Any], source: str) -> Log:
@@ -207,7 +214,10 @@ def read_csv(text: Iterable[str], source: str, head: str) -> Log:
             if row := {n: x for n, x in found.items() if x is not None}:
                 rows.append(row)
     except csv.Error as error:
-        raise DataError(f"{source}: not a readable table ({error})", "give CSV with one header line") from None
+        raise DataError(
+            Text(f"{source}: not a readable table ({error})", f"{source}：不是可读的表（{error}）"),
+            Text("give CSV with one header line", "请给出有一行表头的 CSV"),
+        ) from None
     return Log(source, "csv", rows, notes=rows.note)
 
 
