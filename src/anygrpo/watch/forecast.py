@@ -11,7 +11,11 @@ from dataclasses import dataclass
 
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.spoken import say
+from anygrpo.watch.cost import Cost, mean, total
 from anygrpo.watch.trial import StageTrial, Trial
+
+BUSY = 0.1
+"""Share of a trial's time spent waiting for a processor beyond which the forecast says what other work costs."""
 
 
 @dataclass(frozen=True)
@@ -19,30 +23,29 @@ class Forecast:
     """Of a whole run in one process.
 
     Attributes:
-        seconds: wall-clock, from the command to its end.
+        cost: from the command to its end: by the clock, of the processor, of waiting for one.
         memory_gb: peak: of the device where there is one, else resident.
         disk_bytes: of the run folder at its end.
-        parts: what the seconds are made of.
+        parts: what the cost is made of.
     """
 
-    seconds: float
+    cost: Cost
     memory_gb: float
     disk_bytes: float
-    parts: dict[str, float]
+    parts: dict[str, Cost]
 
 
 def forecast(trial: Trial, recipe: Recipe) -> Forecast:
     """The trial's measures times how often each comes in a run."""
     training, steps = recipe.training, sum(stage.steps for stage in trial.stages)
-    each = sum(trial.evaluations) / max(len(trial.evaluations), 1)
     evaluations = sum(stage.evaluations for stage in trial.stages)
     between = max(math.ceil(steps / training.checkpoint_every) - 1, 0)  # the last one is in `end`
     bests = evaluations / 2  # how many are a new best is not known before the run
     parts = {
         "start": trial.start,
-        "steps": sum(map(seconds_of, trial.stages)),
-        "evaluations": evaluations * each,
-        "checkpoints": (between + bests) * trial.checkpoint,
+        "steps": total(map(cost_of, trial.stages)),
+        "evaluations": mean(trial.evaluations) * evaluations,
+        "checkpoints": trial.checkpoint * (between + bests),
         "end": trial.end,
     }
     kept = min(training.keep_checkpoints, between + 1) + bool(evaluations and trial.evaluations)
@@ -55,43 +58,58 @@ def forecast(trial: Trial, recipe: Recipe) -> Forecast:
         + trial.other_bytes
     )
     memory = trial.memory_gb if trial.device_gb is None else trial.device_gb
-    return Forecast(sum(parts.values()), memory, disk, parts)
+    return Forecast(total(parts.values()), memory, disk, parts)
 
 
-def seconds_of(stage: StageTrial) -> float:
+def cost_of(stage: StageTrial) -> Cost:
     """All steps of a stage. Its first step stands for itself: it is cold, and may choose what is for speed alone.
     Steps that measure gradient norms cost more; where only the first one was measured, it stands for them."""
-    if not stage.seconds:
-        return 0.0
-    first, later = stage.seconds[0], list(zip(stage.seconds, stage.measured))[1:]
-    plain = [s for s, measured in later if not measured] or [s for s, _ in later] or [first]
-    usual = sum(plain) / len(plain)
-    measuring = [s for s, measured in later if measured] or [max(first, usual)]
+    if not stage.costs:
+        return Cost()
+    first, later = stage.costs[0], list(zip(stage.costs, stage.measured))[1:]
+    usual = mean([c for c, measured in later if not measured] or [c for c, _ in later] or [first])
+    dearer = first if first.clock > usual.clock else usual
+    measuring = mean([c for c, measured in later if measured] or [dearer])
     more = max(stage.measuring - stage.measured[0], 0)
-    return first + more * sum(measuring) / len(measuring) + max(stage.steps - 1 - more, 0) * usual
+    return first + measuring * more + usual * max(stage.steps - 1 - more, 0)
 
 
 def lines(made: Forecast, trial: Trial) -> list[str]:
     """The forecast as a person reads it."""
-    hours, took = made.seconds / 3600, sum(sum(stage.seconds) for stage in trial.stages)
-    taken, steps = sum(len(s.seconds) for s in trial.stages), sum(s.steps for s in trial.stages)
+    cost, took = made.cost, total(c for stage in trial.stages for c in stage.costs)
+    taken, steps = sum(len(s.costs) for s in trial.stages), sum(s.steps for s in trial.stages)
     head = say(
-        f"forecast: {hours:.3g} hours ({_minutes(made.seconds)}), {_size(made.memory_gb * 2**30)} of memory at the "
-        f"peak, {_size(made.disk_bytes)} of disk",
-        f"预测：{hours:.3g} 小时（{_minutes(made.seconds)}），内存峰值 {_size(made.memory_gb * 2**30)}，"
+        f"forecast: {cost.alone / 3600:.3g} hours ({_minutes(cost.alone)}), {_size(made.memory_gb * 2**30)} of memory "
+        f"at the peak, {_size(made.disk_bytes)} of disk",
+        f"预测：{cost.alone / 3600:.3g} 小时（{_minutes(cost.alone)}），内存峰值 {_size(made.memory_gb * 2**30)}，"
         f"磁盘 {_size(made.disk_bytes)}",
     )
-    p = made.parts
+    p = {name: part.alone for name, part in made.parts.items()}
     why = say(
         f"start {p['start']:.0f} s, {steps} steps {p['steps']:.0f} s, evaluations {p['evaluations']:.0f} s, "
-        f"checkpoints {p['checkpoints']:.0f} s, end {p['end']:.0f} s; from {taken} steps that took {took:.0f} s",
+        f"checkpoints {p['checkpoints']:.0f} s, end {p['end']:.0f} s; from {taken} steps that took {took.alone:.0f} s; "
+        f"{_minutes(cost.processor)} of processor time",
         f"启动 {p['start']:.0f} 秒，{steps} 步 {p['steps']:.0f} 秒，评估 {p['evaluations']:.0f} 秒，"
-        f"检查点 {p['checkpoints']:.0f} 秒，收尾 {p['end']:.0f} 秒；由实际运行的 {taken} 步（{took:.0f} 秒）推算",
+        f"检查点 {p['checkpoints']:.0f} 秒，收尾 {p['end']:.0f} 秒；"
+        f"由实际运行的 {taken} 步（{took.alone:.0f} 秒）推算；"
+        f"处理器时间 {_minutes(cost.processor)}",
     )
     if trial.device_gb is not None:
         resident = _size(trial.memory_gb * 2**30)
         why += say(f"; {resident} of it resident on the host", f"；主机内存 {resident}")
-    return [head, why]
+    return [head, why, *_busy(cost)]
+
+
+def _busy(cost: Cost) -> list[str]:
+    """Where other work had the processor for much of the trial: what the run takes beside it."""
+    if cost.waited <= BUSY * cost.clock:
+        return []
+    return [
+        say(
+            f"this machine is busy: beside its other work as it is now, {_minutes(cost.clock)}",
+            f"这台机器正忙：若一直像现在这样与其他工作并行，需 {_minutes(cost.clock)}",
+        )
+    ]
 
 
 def _minutes(seconds: float) -> str:

@@ -22,6 +22,7 @@ from anygrpo.recipe.load import dump_recipe, load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.scratch import Scratch
 from anygrpo.spoken import say
+from anygrpo.watch.cost import Cost, now, total
 
 LEAST_SECONDS = 10.0
 """Short steps are repeated for this long in each stage: three of them would measure nothing but noise."""
@@ -37,7 +38,7 @@ class StageTrial:
     Attributes:
         steps: of the whole run.
         evaluations, measuring, shown: how many of those evaluate, measure gradient norms, and write samples.
-        seconds: wall time of each step that was taken, without evaluation.
+        costs: of each step that was taken, without evaluation.
         measured: whether each of those measured gradient norms.
     """
 
@@ -45,17 +46,17 @@ class StageTrial:
     evaluations: int
     measuring: int
     shown: int
-    seconds: list[float] = field(default_factory=list[float])
+    costs: list[Cost] = field(default_factory=list[Cost])
     measured: list[bool] = field(default_factory=list[bool])
 
 
 @dataclass
 class Trial:
-    """What was measured. Times are wall-clock seconds, sizes bytes.
+    """What was measured. Sizes are bytes.
 
     Attributes:
         start: from the process's start to the first step, evaluation at the start included.
-        evaluations: seconds of each later evaluation.
+        evaluations: each later evaluation.
         checkpoint: of writing one.
         end: after the last step: its checkpoint, pictures, report.
         memory_gb: peak of this process, resident; of the device where there is one.
@@ -64,10 +65,10 @@ class Trial:
     """
 
     stages: list[StageTrial]
-    start: float
-    evaluations: list[float]
-    checkpoint: float
-    end: float
+    start: Cost
+    evaluations: list[Cost]
+    checkpoint: Cost
+    end: Cost
     memory_gb: float
     device_gb: float | None
     checkpoint_bytes: int
@@ -93,7 +94,9 @@ def measured(recipe: Recipe, steps: int) -> Trial:
         if done.returncode or not made.is_file():
             raise _failed(here / "error.json", done)
         table = json.loads(made.read_text(encoding="utf-8"))
-    return Trial(**table | {"stages": [StageTrial(**stage) for stage in table["stages"]]})
+    stages = [StageTrial(**s | {"costs": [Cost(**c) for c in s["costs"]]}) for s in table["stages"]]
+    costs = {name: Cost(**table[name]) for name in ("start", "checkpoint", "end")}
+    return Trial(**table | costs | {"stages": stages, "evaluations": [Cost(**c) for c in table["evaluations"]]})
 
 
 def _failed(file: Path, done: subprocess.CompletedProcess[str]) -> AnygrpoError:
@@ -115,34 +118,35 @@ class _Taker:
 
     def __init__(self, run: Any, steps: int) -> None:
         self.run, self.least = run, steps
-        self.began = self.last = time.time()
-        self.start = self.checkpoint = 0.0
-        self.evaluations: list[float] = []
+        self.last = now()
+        self.start = self.checkpoint = Cost()
+        self.evaluations: list[Cost] = []
         self.new_best = False
         self.stages = [_planned(run, planned) for planned in run.stages]
 
     def __call__(self, row: dict[str, Any], run: Any) -> None:
-        now, step = time.time(), row["step"]
-        if step < 0:
+        here, step = now(), row["step"]
+        if step < 0:  # the evaluation at the start: the next row's time begins here
+            self.last = here
             return
         index = run.stage_index(step)
         planned, stage = run.stages[index], self.stages[index]
-        evaluated = row.get("time/evaluate", 0.0)
-        first = not any(s.seconds for s in self.stages)
-        saved = self.checkpoint if self.new_best else 0.0  # of the step before, after its row
-        self.new_best = run.best_step == step
-        seconds = row["time/step"] - evaluated if first else max(now - self.last - evaluated - saved, 0.0)
+        first = not any(s.costs for s in self.stages)
+        whole = (here - self.last).part(row["time/step"]) if first else here - self.last
         if first:
-            self.start = now - row["time/step"]
-        stage.seconds.append(seconds)
+            self.start = here - whole
+        evaluated = whole.part(row.get("time/evaluate", 0.0))
+        saved = self.checkpoint if self.new_best else Cost()  # of the step before, after its row
+        self.new_best = run.best_step == step
+        stage.costs.append(whole - evaluated - saved)
         stage.measured.append(run.measuring(step))
-        self.evaluations += [evaluated] if evaluated else []
-        enough = len(stage.seconds) >= self.least - 1 and sum(stage.seconds) >= LEAST_SECONDS
+        self.evaluations += [evaluated] if evaluated.clock else []
+        enough = len(stage.costs) >= self.least - 1 and total(stage.costs).clock >= LEAST_SECONDS
         if enough and step < planned.end - 2:
             run.step, run.ahead = planned.end - 2, None  # the loop adds one
-        if not self.checkpoint:
-            self.checkpoint = _seconds_of_a_checkpoint(run)
-        self.last = time.time()
+        if not self.checkpoint.clock:
+            self.checkpoint = _cost_of_a_checkpoint(run)
+        self.last = now()
 
     def write(self, row: dict[str, Any]) -> None:
         """A sink must take rows."""
@@ -163,12 +167,12 @@ def _planned(run: Any, planned: Any) -> StageTrial:
     )
 
 
-def _seconds_of_a_checkpoint(run: Any) -> float:
+def _cost_of_a_checkpoint(run: Any) -> Cost:
     from anygrpo.train import snapshot
 
-    began = time.time()
+    began = now()
     snapshot.save(run)
-    return time.time() - began
+    return now() - began
 
 
 def _bytes(files: Iterator[Path]) -> int:
@@ -192,7 +196,7 @@ def _take(folder: Path, steps: int, launched: float) -> Trial:
     taker = _Taker(run, max(steps, 2))
     run.observers.append(taker)
     go(run, quiet=True)
-    end = time.time() - taker.last
+    end = now() - taker.last
     path = run.folder.path
     held = checkpoint.complete(run.folder.checkpoints)
     one = {name: sorted((path / name).rglob("*.jsonl")) for name in ("samples", "evaluations")}
@@ -201,7 +205,7 @@ def _take(folder: Path, steps: int, launched: float) -> Trial:
     each = {name: _bytes(iter(files)) / max(len(files), 1) for name, files in one.items()}
     return Trial(
         stages=taker.stages,
-        start=(taker.start or time.time()) - launched,
+        start=(taker.start if taker.start.clock else now()) - Cost(clock=launched),
         evaluations=taker.evaluations,
         checkpoint=taker.checkpoint,
         end=end,
