@@ -65,7 +65,7 @@ def test_an_error_in_chinese_and_the_process_as_it_was(recipe, capsys, words):
 
 def test_help_and_progress(capsys, monkeypatch):
     assert main(["--lang", "zh"]) == 0
-    assert "诊断任何训练日志" in capsys.readouterr().out
+    assert "有训练日志" in capsys.readouterr().out
     row = {
         "step": 0,
         "stage": "grpo",
@@ -79,7 +79,7 @@ def test_help_and_progress(capsys, monkeypatch):
     said = ProgressLine(3).text(row)
     assert "奖励 0.500±0.100" in said
     assert "有信号的组 50%" in said
-    assert "留出集 reward 1.000" in said
+    assert "留出集 奖励 1.000" in said
 
 
 def test_a_language_that_there_is_not(capsys):

@@ -54,6 +54,11 @@ def say(english: str, chinese: str, language: str = "") -> str:
     return Text(english, chinese).said(language)
 
 
+def colon(language: str = "") -> str:
+    """What stands between a label and what it names."""
+    return say(": ", "：", language)
+
+
 def said(text: str | Text) -> str:
     """What is read of a text that may have one language only."""
     return text if isinstance(text, str) else text.said()

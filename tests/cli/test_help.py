@@ -47,3 +47,16 @@ def test_help_prints_it(monkeypatch, capsys):
     assert "显示本帮助并退出" in out
     assert "选项" in out
     assert "continue this run" not in out
+    assert out.startswith("用法：anygrpo train")
+    assert "usage" not in out
+
+
+def test_the_first_screen_says_where_to_begin(capsys):
+    from anygrpo.cli.main import main
+
+    for language, word in (("en", "to begin with"), ("zh", "从哪里开始")):
+        assert main(["--lang", language]) == 0
+        out = capsys.readouterr().out
+        assert word in out
+        assert "anygrpo doctor trainer_state.json" in out
+        assert len(out.splitlines()) < 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ def test_dry_run_prints_the_resolved_recipe_and_starts_nothing(tmp_path, capsys)
     assert main(["train", str(recipe), "--dry-run", "--algorithm.group-size", "16"]) == 0
     out = capsys.readouterr().out
     assert "group_size = 16" in out
-    assert '"advantage_bound": 3.75' in out
+    assert "advantages within +- 3.75" in out
     assert not (tmp_path / "run").exists()
 
 
@@ -42,16 +42,18 @@ def test_a_dry_run_tells_of_samples_where_there_are_some(capsys):
     """A supervised stage has stored rows and no group; its warm-up is one update of its prompts, as was measured."""
     recipe = Path(__file__).parents[2] / "recipes/restoration/gates_gpu.toml"
     assert main(["train", str(recipe), "--dry-run"]) == 0
-    told = [json.loads(line[2:]) for line in capsys.readouterr().out.splitlines() if line.startswith('# {"stage"')]
-    warm, grpo = told
-    assert warm == {
-        "stage": "warm-up",
-        "method": "supervised",
-        "length": "8000 steps",
-        "prompts_per_step": 48,
-        "updates_per_step": 1,
-    }
-    assert (grpo["samples_per_step"], grpo["updates_per_step"], grpo["advantage_bound"]) == (256, 2, 2.4749)
+    warm, grpo = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# stage ")]
+    assert warm == "# stage warm-up (supervised): 8000 steps, 48 prompts a step, 1 updates a step"
+    assert "256 samples, advantages within +- 2.4749, 2 updates a step" in grpo
+
+
+def test_a_dry_run_speaks_chinese(tmp_path, capsys):
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
+    assert main(["--lang", "zh", "train", str(recipe), "--dry-run", "--all", "--trial", "0"]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
+    assert len(told) >= 5
+    english = [line for line in told if not re.search("[\u4e00-\u9fff]", line)]
+    assert english == []
 
 
 @pytest.mark.parametrize(

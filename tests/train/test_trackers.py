@@ -63,9 +63,9 @@ def test_the_progress_line_is_what_a_person_needs():
     for part in (
         "grpo 5/10",
         "reward 0.500±0.250",
-        "live 75%",
-        "kl 0.0123",
-        "clip 1.0%/0.0%",
+        "live groups 75%",
+        "KL 0.0123",
+        "clipped low 1.0% high 0.0%",
         "HELD-OUT accuracy 0.625",
     ):
         assert part in text

@@ -120,7 +120,7 @@ def print_report(report: Any, language: str) -> None:
     from rich.table import Table
 
     console, lang = Console(), language
-    title = say(f"stage {report.stage}, {report.seconds:.0f} s", f"阶段 {report.stage},{report.seconds:.0f} 秒", lang)
+    title = say(f"stage {report.stage}, {report.seconds:.0f} s", f"阶段 {report.stage}，{report.seconds:.0f} 秒", lang)
     table = Table(title=title, title_justify="left", show_lines=False)
     table.add_column(say("probe", "检查", lang), no_wrap=True)
     table.add_column(say("status", "结果", lang), no_wrap=True)
@@ -150,8 +150,8 @@ def _rates(rows: list[dict[str, Any]], lang: str) -> Any:
     for heading in (
         say("rate", "学习率", lang),
         "KL",
-        say("|ratio - 1|", "|比值-1|", lang),
-        say("largest |log-ratio|", "|对数概率比|", lang),
+        say("|ratio - 1|", "|概率比 - 1|", lang),
+        say("largest |log-ratio|", "最大 |对数概率比|", lang),
     ):
         table.add_column(heading, justify="right")
     for row in rows:

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anygrpo.cli.compare_sentences import sentences, told_settings
+from anygrpo.cli.compare_sentences import measure, sentences, told_settings
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
-from anygrpo.spoken import LANGUAGES, Text, current, say
+from anygrpo.spoken import LANGUAGES, Text, colon, current, say
 
 TWO = Text("compare needs two runs", "compare 需要两次运行")
 RATES = "--a .578 --b .573 --n 800"
@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
         "--b", type=float, dest="rate_b", metavar="X", help=say("the rate to compare it with", "与之比较的比例")
     )
     parser.add_argument(
-        "--n", type=int, metavar="N", help=say("questions that each rate was measured on", "每个比例所依据的题数")
+        "--n", type=int, metavar="N", help=say("questions that each rate was measured on", "每个比例所依据的提示数")
     )
     parser.add_argument(
         "--noise",
@@ -169,19 +169,19 @@ def _of_recipes(results: dict[str, Any], lang: str) -> list[str]:
         sure = x["low"] > 0 or x["high"] < 0
         verdict = say("differs" if sure else "no difference shown", "有差异" if sure else "无法判定有差异", lang)
         interval = f"{x['mean_a']:.4f} | {x['mean_b']:.4f}, {x['difference']:+.4f} [{x['low']:+.4f}, {x['high']:+.4f}]"
-        words = say("seeds", "个种子", lang), say("prompts", "题", lang)
-        over = f"{x['seeds_a']} + {x['seeds_b']} {words[0]}, {x['prompts']} {words[1]}"
-        lines.append(f"{name} ({over}): {interval}: {verdict}")
-        needed = "-" if x["seeds_needed"] is None else x["seeds_needed"]
-        lines.append(
-            say(
-                f"  from seed to seed {x['between_seeds']:.4f}; smallest difference these could show: "
-                f"{x['detectable']:.4f}; to show the measured one: {needed} seeds of each",
-                f"  种子间标准差 {x['between_seeds']:.4f}；可检出的最小差异 {x['detectable']:.4f};"
-                f"要证实所测差异每个配方需 {needed} 个种子",
-                lang,
-            )
+        seeds, needed = f"{x['seeds_a']} + {x['seeds_b']}", x["seeds_needed"]
+        over = say(f" ({seeds} seeds, {x['prompts']} prompts): ", f"（{seeds} 个种子，{x['prompts']} 个提示）：", lang)
+        lines.append(f"{measure(name, lang)}{over}{interval}{colon(lang)}{verdict}")
+        line = say(
+            f"  from seed to seed {x['between_seeds']:.4f}; smallest difference these could show: "
+            f"{x['detectable']:.4f}",
+            f"  种子间标准差 {x['between_seeds']:.4f}；可检出的最小差异 {x['detectable']:.4f}",
+            lang,
         )
+        shown = say(
+            f"; to show the measured one: {needed} seeds of each", f"；要证实所测差异每个配方需 {needed} 个种子", lang
+        )
+        lines.append(line + ("" if needed is None else shown))
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.spoken import Text, say
+from anygrpo.spoken import Text, colon, say
 
 
 def sentences(report: dict[str, Any], lang: str) -> list[str]:
@@ -15,7 +15,7 @@ def sentences(report: dict[str, Any], lang: str) -> list[str]:
         lines.append(
             say(
                 f"no_effect: the curves are equal although settings differ ({names}): the knob is not wired",
-                f"no_effect:两次运行的曲线完全相同，尽管设置不同({names})：该开关没有接上",
+                f"no_effect：两次运行的曲线完全相同，尽管设置不同（{names}）：该开关没有接上",
                 lang,
             )
         )
@@ -29,11 +29,18 @@ def sentences(report: dict[str, Any], lang: str) -> list[str]:
     return lines
 
 
+def measure(name: str, lang: str) -> str:
+    """A held-out measure's name as a person reads it."""
+    return {"reward": Text("reward", "奖励"), "accuracy": Text("accuracy", "正确率")}.get(name, Text(name, name)).said(
+        lang
+    )
+
+
 def told_settings(rows: list[dict[str, Any]], lang: str) -> str:
     if not rows:
         return say("settings: equal", "设置相同", lang)
     changes = ", ".join(f"{r['setting']} {r['a']} | {r['b']}" for r in rows)
-    return (say("settings that differ (A | B): ", "不同的设置(A | B):", lang)) + changes
+    return (say("settings that differ (A | B): ", "不同的设置（A | B）：", lang)) + changes
 
 
 def _results(found: dict[str, Any], lang: str) -> list[str]:
@@ -45,16 +52,13 @@ def _results(found: dict[str, Any], lang: str) -> list[str]:
         sure = x["low"] > 0 or x["high"] < 0
         verdict = say("differs" if sure else "no difference shown", "有差异" if sure else "无法判定有差异", lang)
         interval = f"{x['mean_a']:.4f} | {x['mean_b']:.4f}, {x['difference']:+.4f} [{x['low']:+.4f}, {x['high']:+.4f}]"
-        lines.append(f"{name} ({x['n']} {say('prompts', '题', lang)}): {interval}: {verdict}")
-        needed = "-" if x["needed"] is None else x["needed"]
-        lines.append(
-            say(
-                f"  smallest difference these prompts could show: {x['detectable']:.4f}; "
-                f"to show the measured one: {needed} prompts",
-                f"  可检出的最小差异 {x['detectable']:.4f}；要证实所测差异需 {needed} 题",
-                lang,
-            )
+        over = say(f" ({x['n']} prompts): ", f"（{x['n']} 个提示）：", lang)
+        lines.append(f"{measure(name, lang)}{over}{interval}{colon(lang)}{verdict}")
+        least = say("  smallest difference these prompts could show: ", "  这些提示可检出的最小差异：", lang)
+        shown = say(
+            f"; to show the measured one: {x['needed']} prompts", f"；要证实所测差异需 {x['needed']} 个提示", lang
         )
+        lines.append(f"{least}{x['detectable']:.4f}{'' if x['needed'] is None else shown}")
     lines.append(
         say(
             "  the interval covers prompts, not seeds: for recipes run three seeds or more and compare A/* B/*",
@@ -71,14 +75,14 @@ def _results(found: dict[str, Any], lang: str) -> list[str]:
 
 def _agreement(found: dict[str, Any], lang: str) -> list[str]:
     words = {
-        "a_start_to_end": Text("A: start and end", "A:起点与终点"),
-        "b_start_to_end": Text("B: start and end", "B:起点与终点"),
+        "a_start_to_end": Text("A: start and end", "A 的起点与终点"),
+        "b_start_to_end": Text("B: start and end", "B 的起点与终点"),
         "a_to_b": Text("A and B", "A 与 B"),
         "a_to_second_seed": Text("A and a second seed of A", "A 与其另一随机种子"),
     }
     head = say("greedy answers that agree", "贪心回答一致率", lang)
     parts = [f"{words[k].said(lang)} {v['same']:.1%}" for k, v in found.items() if v["same"] is not None]
-    return [f"{head}: " + "; ".join(parts)]
+    return [f"{head}{colon(lang)}" + say("; ", "；", lang).join(parts)]
 
 
 def _policy(found: dict[str, Any], lang: str) -> list[str]:
@@ -88,11 +92,14 @@ def _policy(found: dict[str, Any], lang: str) -> list[str]:
         sample = f"{x['per_sample']:.3g} [{x['per_sample_low']:.2g}, {x['per_sample_high']:.2g}]"
         decision = f"{x['per_decision']:.3g}"
         exact = (
-            "" if x["exact_per_decision"] is None else f", {say('exact', '精确', lang)} {x['exact_per_decision']:.3g}"
+            ""
+            if x["exact_per_decision"] is None
+            else say(", exact ", "，精确值 ", lang) + f"{x['exact_per_decision']:.3g}"
         )
         unit = say("a sample", "每样本", lang), say("a decision", "每决策", lang)
         stored = "" if x["own_samples"] else say(" (of stored actions: no KL)", "（用存储的动作估计，不是 KL）", lang)
-        lines.append(f"{name}: {sample} {unit[0]}, {decision} {unit[1]}{exact}{stored}")
+        comma = say(", ", "，", lang)
+        lines.append(f"{name}{colon(lang)}{sample} {unit[0]}{comma}{decision} {unit[1]}{exact}{stored}")
     top = found["modules"][:5]
     moves = "; ".join(f"{r['module']} {r['a']:.1e} | {r['b']:.1e} | {r['between']:.1e}" for r in top)
     lines.append(say("relative change of weights (A | B | between): ", "权重相对变化（A | B | 之间）：", lang) + moves)

@@ -10,6 +10,7 @@ from typing import Any
 from anygrpo.cli.opening import add_checkpoint, add_trust
 from anygrpo.scratch import Scratch
 from anygrpo.spoken import say
+from anygrpo.watch.progress import held_out_name
 
 
 def add_parser(commands: Any) -> None:
@@ -86,20 +87,37 @@ def run(args: argparse.Namespace) -> int:
     for row in found:
         print("\n".join(_lines(row)))
     for run_, gain in zip(args.runs[1:], gains):
-        print(f"{run_} - {args.runs[0]} on {gain['prompts']} prompts: reward {_interval(gain['gain'], '+')}")
-        print(f"  same output: {gain['same_output']:.1%}; the interval covers prompts, not seeds")
+        prompts, value = gain["prompts"], _interval(gain["gain"], "+")
+        print(
+            say(
+                f"{run_} - {args.runs[0]} on {prompts} prompts: reward {value}",
+                f"{run_} 减 {args.runs[0]}（{prompts} 个提示）：奖励 {value}",
+            )
+        )
+        print(
+            say(
+                f"  same output: {gain['same_output']:.1%}; the interval covers prompts, not seeds",
+                f"  输出相同：{gain['same_output']:.1%}；区间只覆盖提示，不覆盖种子",
+            )
+        )
     return 0
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
     judged, prompts = row["judged"], round(row["numbers"]["eval/prompts"])
-    over = f"{judged} prompts" if judged == prompts else f"{judged} of {prompts} prompts, the others unscored"
-    lines = [row["source"], f"  reward {_interval(row['reward'])} over {over}"]
+    over = say(f"over {judged} prompts", f"（{judged} 个提示）")
+    if judged != prompts:
+        over = say(
+            f"over {judged} of {prompts} prompts, the others unscored",
+            f"（{prompts} 个提示中的 {judged} 个，其余无法打分）",
+        )
+    lines = [row["source"], f"  {say('reward', '奖励')} {_interval(row['reward'])} {over}"]
     hidden = ("eval/prompts", "eval/reward", "eval/reward_se")
-    lines += [f"  {name[5:]} {value:.4g}" for name, value in row["numbers"].items() if name not in hidden]
+    lines += [f"  {held_out_name(name)} {value:.4g}" for name, value in row["numbers"].items() if name not in hidden]
     for name, value in row.get("samples", {}).items():
         if name != "n":
-            lines.append(f"  {name} of {row['samples']['n']}: {_interval(value)}")
+            of = say(f"{name} of {row['samples']['n']}: ", f"{row['samples']['n']} 个样本的 {name}：")
+            lines.append(f"  {of}{_interval(value)}")
     return lines
 
 

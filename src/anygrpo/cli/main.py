@@ -48,6 +48,28 @@ COMMANDS = {
 }
 
 
+BEGIN = Text(
+    """\
+to begin with
+  a training log, anybody's     anygrpo doctor trainer_state.json
+  a recipe                      anygrpo check recipe.toml        then  anygrpo train recipe.toml
+  a TRL script, a verl command  anygrpo adopt train_grpo.py
+  a run that is done            anygrpo apply | export | evaluate | report runs/demo-1""",
+    """\
+从哪里开始
+  有训练日志（任何框架的）    anygrpo doctor trainer_state.json
+  有配方                      anygrpo check recipe.toml，然后 anygrpo train recipe.toml
+  有 TRL 脚本或 verl 命令     anygrpo adopt train_grpo.py
+  有训练完的运行              anygrpo apply | export | evaluate | report runs/demo-1""",
+)
+MORE = Text(
+    """\
+  all commands: anygrpo --help    all settings: anygrpo settings    a word: anygrpo explain grpo    中文：--lang zh""",
+    """\
+  全部命令：anygrpo --help    全部设置：anygrpo settings    词的含义：anygrpo explain grpo    English: --lang en""",
+)
+
+
 def known_commands() -> dict[str, str]:
     """Word -> help: our own, and the families'."""
     known = COMMANDS | {word: text for family in families() for word, (_, text) in family.commands.items()}
@@ -65,7 +87,8 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     what = say(
         "GRPO for any policy, and a doctor for any training run.", "适用于任何策略的 GRPO，以及任何训练过程的诊断器。"
     )
-    parser = _Parser(prog="anygrpo", description=what)
+    parser = _Parser(prog="anygrpo", description=what, epilog=said(BEGIN))
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     words = say(
         "language: en or zh (else ANYGRPO_LANG, else the locale)", "语言：en 或 zh（否则按 ANYGRPO_LANG、再按系统区域）"
     )
@@ -104,8 +127,21 @@ _REFUSALS = (
 """What argparse refuses with, and its Chinese."""
 
 
+def _printed(text: str) -> str:
+    """argparse's own frame of a help, where Chinese is read."""
+    if current() != "zh":
+        return text
+    return re.sub(r"^(位置参数|选项):$", r"\1：", text.replace("usage: ", "用法：", 1), flags=re.MULTILINE)
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse whose refusals speak the language in use. Commands' parsers are of the same class."""
+
+    def format_usage(self) -> str:
+        return _printed(super().format_usage())
+
+    def format_help(self) -> str:
+        return _printed(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         if current() == "zh":
@@ -215,7 +251,7 @@ def _run(argv: Sequence[str] | None) -> int:
         arguments, flags = split_flags(parser, wanted, arguments)
         known = parser.parse_args(arguments)
         if known.command is None:
-            parser.print_help()
+            print(f"{parser.description}\n\n{said(BEGIN)}\n\n{said(MORE)}")
             return 0
         if flags and not getattr(known, "takes_flags", False):
             raise ConfigError(
@@ -237,7 +273,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt as error:
         number = error.number if isinstance(error, Ended) else signal.SIGINT
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print(f"anygrpo: {str(error) or 'interrupted'}", file=sys.stderr)
+            print(f"anygrpo: {_how_it_ended(error)}", file=sys.stderr)
         return 128 + number
     except Exception as error:
         if debug:
@@ -246,6 +282,11 @@ def _run(argv: Sequence[str] | None) -> int:
     finally:  # of a Python program that calls this
         os.environ.pop(VARIABLE, None)
         os.environ.update({} if before is None else {VARIABLE: before})
+
+
+def _how_it_ended(error: KeyboardInterrupt) -> str:
+    by = signal.Signals(error.number).name if isinstance(error, Ended) else ""
+    return say(f"ended by {by}", f"因 {by} 结束") if by else str(error) or say("interrupted", "已中断")
 
 
 def _unexpected(error: Exception) -> int:

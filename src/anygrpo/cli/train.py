@@ -13,7 +13,7 @@ from anygrpo.families import family_of, resolve
 from anygrpo.recipe.load import dump_recipe, load_recipe, sources
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.semantics import semantics
-from anygrpo.spoken import Text, say
+from anygrpo.spoken import Text, said, say
 
 
 def add_parser(commands: Any) -> None:
@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
         ),
     )
     parser.add_argument(
-        "--doctor", choices=("off", "watch", "act"), help=say("the live doctor's mode", "实时诊断器的模式")
+        "--doctor", choices=("off", "watch", "shadow", "act"), help=say("the live doctor's mode", "实时诊断器的模式")
     )
     parser.add_argument("--quiet", action="store_true", help=say("no progress line", "不显示进度行"))
     parser.set_defaults(takes_flags=True)
@@ -93,6 +93,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _source(word: str) -> str:
+    return said(_SOURCES.get(word, word))
+
+
+_SOURCES = {
+    "flag": Text("flag", "命令行"),
+    "recipe": Text("recipe", "配方"),
+    "default": Text("default", "默认"),
+}
+
+
 def _with_sources(path: str | Path, flags: list[str]) -> str:
     """A line a value: dotted key, value, source."""
     found = {
@@ -100,7 +111,7 @@ def _with_sources(path: str | Path, flags: list[str]) -> str:
         for k, (v, source) in sources(path, flags).items()
     }
     wide = max(len(key) + len(value) for key, (value, _) in found.items() if len(key) + len(value) < 60)
-    return "\n".join(f"{f'{k} = {v}':<{wide + 3}}  # {source}" for k, (v, source) in found.items()) + "\n"
+    return "\n".join(f"{f'{k} = {v}':<{wide + 3}}  # {_source(source)}" for k, (v, source) in found.items()) + "\n"
 
 
 def _tried(recipe: Recipe, steps: int) -> int:
@@ -113,7 +124,7 @@ def _tried(recipe: Recipe, steps: int) -> int:
     from anygrpo.core.named_code import look_up
 
     if found := look_up(recipe):
-        print(f"# {say('found', '已找到')}: {', '.join(found)}")
+        print(f"# {say('found: ', '已找到：')}{', '.join(found)}")
     if steps <= 0:
         return 0
     from anygrpo.watch.forecast import forecast, lines
@@ -128,25 +139,27 @@ def _derived(recipe: Recipe) -> None:
     """Derived numbers; nothing is loaded."""
     for stage in recipe.resolved_stages():
         a = stage.algorithm
-        derived = {
-            "stage": stage.name,
-            "method": stage.method,
-            "length": f"{stage.steps} steps" if stage.steps is not None else f"{stage.epochs} epochs",
-            "prompts_per_step": a.prompts_per_step,
-            "updates_per_step": a.epochs * a.minibatches,
-        }
+        steps, epochs, updates = stage.steps, stage.epochs, a.epochs * a.minibatches
+        parts = [
+            say(f"stage {stage.name} ({stage.method}): ", f"阶段 {stage.name}（{stage.method}）：")
+            + (say(f"{steps} steps", f"{steps} 步") if steps is not None else say(f"{epochs} epochs", f"{epochs} 轮")),
+            say(f"{a.prompts_per_step} prompts a step", f"每步 {a.prompts_per_step} 个提示"),
+        ]
         if stage.source == "policy":  # of stored rows there are as many as the task has for a prompt
             equal, largest = a.group_size != "auto", a.typical_group if a.group_size != "auto" else a.largest_group
-            spread = a.samples_per_step or "as many as are measured to be cheap when the run starts"
-            derived["samples_per_step"] = a.prompts_per_step * a.typical_group if equal else spread
+            spread = a.samples_per_step or say("as many samples as are measured to be cheap", "按实测开销决定的样本数")
+            samples = a.prompts_per_step * a.typical_group if equal else spread
+            parts.append(say(f"{samples} samples", f"{samples} 个样本") if isinstance(samples, int) else samples)
             if a.advantage == "zscore":
-                derived["advantage_bound"] = round((largest - 1) / largest**0.5, 4)
-        print("# " + json.dumps(derived))
+                bound = round((largest - 1) / largest**0.5, 4)
+                parts.append(say(f"advantages within +- {bound}", f"优势在 +- {bound} 之内"))
+        parts.append(say(f"{updates} updates a step", f"每步更新 {updates} 次"))
+        print("# " + say(", ", "，").join(parts))
         if follows := a.follows():
             source = f'preset "{a.preset}"' if a.preset else f'objective "{a.objective}"'
-            print(f"# {stage.name}: {source} sets {json.dumps(follows)}")
+            print(say(f"# {stage.name}: {source} sets ", f"# {stage.name}：{source} 设定 ") + json.dumps(follows))
         for label, text in semantics(stage, recipe.policy):
-            print(f"#   {label + ':':17s} {text}")
+            print(f"#   {label}{say(':', '：')}".ljust(22) + text)
     family = family_of(recipe.policy.kind)
     if family is not None and family.memory is not None:
         print("# " + json.dumps(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))

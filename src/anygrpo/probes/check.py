@@ -138,7 +138,7 @@ def _outcome(name: str, probe: Probe, subject: Subject) -> Outcome:
     random_scorer = subject.outcomes.get("replay_parity")
     if name in _NEEDS_A_SCORER and random_scorer is not None and random_scorer.status == "serious":
         return not_applicable(
-            name, Text("mend replay_parity first: scores are random", "先解决 replay_parity:打分是随机的")
+            name, Text("mend replay_parity first: scores are random", "先解决 replay_parity：打分是随机的")
         )
     try:
         return probe(subject)

@@ -81,7 +81,7 @@ def state_restored(subject: Subject) -> Outcome:
         text = Text("moving the trainable weights changed no log-prob", "移动可训练权重后对数概率没有变化")
         cure = Text("let `trainable()` return the weights that score", "让 `trainable()` 返回真正参与打分的权重")
         return Outcome("state_restored", "serious", text, cure, numbers, certainty="certain")
-    text = Text("weights saved and loaded score as before ({gap:.1e})", "权重保存再加载后打分不变({gap:.1e})")
+    text = Text("weights saved and loaded score as before ({gap:.1e})", "权重保存再加载后打分不变（差 {gap:.1e}）")
     return Outcome("state_restored", "ok", text, numbers=numbers)
 
 

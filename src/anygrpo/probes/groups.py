@@ -82,7 +82,7 @@ def live_groups(subject: Subject) -> Outcome:
     } | counts
     text: Text = Text(
         "{live:.0%} of {groups} groups have reward spread ({trail})",
-        "{groups} 组中 {live:.0%} 有奖励差异({trail})",
+        "{groups} 组中 {live:.0%} 有奖励差异（{trail}）",
     )
     if last >= 0.25:
         return Outcome("live_groups", "ok", text, numbers=numbers)

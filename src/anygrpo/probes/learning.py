@@ -131,9 +131,9 @@ def _pulls(numbers: dict[str, Any], norms: dict[str, float], rows: list[dict[str
     if numbers["kl_share"] > 1:
         text = Text(
             "after one update the KL gradient is already {kl_share:.2g} times the policy gradient ({terms})",
-            "一次更新后 KL 梯度已是策略梯度的 {kl_share:.2g} 倍({terms})",
+            "一次更新后 KL 梯度已是策略梯度的 {kl_share:.2g} 倍（{terms}）",
         )
-        cure = Text("lower algorithm.beta ({beta:g}) to 0.001-0.01", "把 algorithm.beta({beta:g})降到 0.001-0.01")
+        cure = Text("lower algorithm.beta ({beta:g}) to 0.001-0.01", "把 algorithm.beta（{beta:g}）降到 0.001-0.01")
         return Outcome("gradient_terms", "warning", text, cure, numbers, rows)
     if numbers["dead"]:
         text = Text("weighted terms without any gradient: {dead} ({terms})", "有权重却没有梯度的项：{dead}({terms})")

@@ -156,7 +156,7 @@ def z2(subject: Subject) -> Outcome:
     numbers = {"z2": value, "n": n, "width": width}
     if abs(value - 1) <= width:
         text = Text(
-            "z2 = {z2:.4f}, within 1 +- {width:.4f} (n = {n})", "z2 = {z2:.4f}，在 1 +- {width:.4f} 之内(n = {n})"
+            "z2 = {z2:.4f}, within 1 +- {width:.4f} (n = {n})", "z2 = {z2:.4f}，在 1 +- {width:.4f} 之内（n = {n}）"
         )
         return Outcome("z2", "ok", text, numbers=numbers, certainty="certain")
     text = Text(

@@ -186,7 +186,7 @@ def truncation(subject: Subject) -> Outcome:
     cure = Text(
         "a larger limit (max_new_tokens), or name the end token that the model really uses (policy.eos), or mask cut "
         "samples (filter overlong_mask)",
-        "加大上限(max_new_tokens)，或指明模型真正使用的结束符(policy.eos)，或遮掉截断样本（过滤器 overlong_mask）",
+        "加大上限（max_new_tokens），或指明模型真正使用的结束符（policy.eos），或遮掉截断样本（过滤器 overlong_mask）",
     )
     status = "serious" if cut > 0.9 else "warning" if cut > 0.15 else "ok"
     return Outcome("truncation", status, text, cure, numbers)

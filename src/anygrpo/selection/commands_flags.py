@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
     generate.add_argument("--out", required=True, type=Path)
     generate.add_argument("--queries", type=int, default=800)
     generate.add_argument("--beams", type=int, default=5)
-    generate.add_argument("--samples", default="1.0:2,1.3:2", help=say("temperature:count, ...", "温度:个数，……"))
+    generate.add_argument("--samples", default="1.0:2,1.3:2", help=say("temperature:count, ...", "温度:个数，…"))
     generate.add_argument("--random", type=int, default=1)
     generate.add_argument("--retrieved", type=int, default=5)
     generate.add_argument("--layout", choices=("pool", "fixed", "legacy"), default="pool")

@@ -32,18 +32,20 @@ class ProgressLine:
     def text(self, row: dict[str, Any]) -> str:
         """The line for a row; numbers that were not logged are left out."""
         step = int(row.get("step", 0)) + 1
-        parts = [f"{row.get('stage', '')} {step}/{self.total}"]
+        parts = [f"{say('start', '起点') if step == 0 else row.get('stage', '')} {step}/{self.total}"]
         shown = {k: v for k, v in row.items() if k not in _UNLESS_ZERO or v}
         parts += [
             label.said().format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in shown for k in keys)
         ]
         if "time/step" in row:
-            parts.append(f"{row['time/step']:.1f}s")
+            parts.append(say(f"{row['time/step']:.1f} s", f"{row['time/step']:.1f} 秒"))
         if 0 < step < self.total and self._times:
             parts.append(f"{say('left', '剩余')} {_clock((self.total - step) * sum(self._times) / len(self._times))}")
         if row.get("steps_refused"):
             parts.append(f"{say('refused', '拒绝')} {row['steps_refused']:.0f}")
-        held_out = [f"{k[5:]} {row[k]:.3f}" for k in _HELD_OUT if k in row]
+        held_out = [f"{held_out_name(k)} {row[k]:.3f}" for k in _HELD_OUT if k in row]
+        if "eval/reward_se" in row:
+            held_out.append(f"± {row['eval/reward_se']:.3f}")
         if held_out:
             parts.append(say("HELD-OUT ", "留出集 ") + " ".join(held_out))
         return "  ".join(parts)
@@ -54,17 +56,32 @@ class ProgressLine:
 
 _PARTS: list[tuple[tuple[str, ...], Text]] = [
     (("reward/mean", "reward/std_within"), Text("reward {:.3f}±{:.3f}", "奖励 {:.3f}±{:.3f}")),
-    (("groups/live",), Text("live {:.0%}", "有信号的组 {:.0%}")),
+    (("groups/live",), Text("live groups {:.0%}", "有信号的组 {:.0%}")),
     (("invalid/share",), Text("invalid {:.0%}", "无效 {:.0%}")),
-    (("loss/supervised",), Text("sup {:.4f}", "监督损失 {:.4f}")),
-    (("kl/reference",), Text("kl {:.4f}", "KL {:.4f}")),
-    (("log_ratio/abs_max",), Text("|logratio| {:.2g}", "|对数概率比| {:.2g}")),
-    (("clip/low", "clip/high"), Text("clip {:.1%}/{:.1%}", "裁剪 {:.1%}/{:.1%}")),
-    (("entropy",), Text("H {:.2f}", "熵 {:.2f}")),
-    (("length/mean",), Text("len {:.1f}", "长度 {:.1f}")),
+    (("loss/supervised",), Text("supervised loss {:.4f}", "监督损失 {:.4f}")),
+    (("kl/reference",), Text("KL {:.4f}", "KL {:.4f}")),
+    (("log_ratio/abs_max",), Text("max |log-ratio| {:.2g}", "最大 |对数概率比| {:.2g}")),
+    (("clip/low", "clip/high"), Text("clipped low {:.1%} high {:.1%}", "裁剪 下 {:.1%} 上 {:.1%}")),
+    (("entropy",), Text("entropy {:.2f}", "熵 {:.2f}")),
+    (("length/mean",), Text("length {:.1f}", "长度 {:.1f}")),
 ]
 _UNLESS_ZERO = ("invalid/share",)
-_HELD_OUT = ("eval/accuracy", "eval/reward", "eval/reward_se", "eval/psnr", "eval/ssim", "eval/matching")
+_HELD_OUT = ("eval/accuracy", "eval/psnr", "eval/ssim", "eval/matching", "eval/reward")
+_NAMES = {
+    "accuracy": "正确率",
+    "reward": "奖励",
+    "psnr": "PSNR",
+    "ssim": "SSIM",
+    "matching": "文本匹配距离",
+    "invalid": "无效份额",
+    "length": "长度",
+}
+
+
+def held_out_name(key: str) -> str:
+    """ "eval/accuracy" as a person reads it."""
+    name = key.removeprefix("eval/")
+    return say(name, _NAMES.get(name, name))
 
 
 def _clock(seconds: float) -> str:

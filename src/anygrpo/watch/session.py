@@ -12,6 +12,7 @@ from anygrpo.recipe.load import parse_recipe
 from anygrpo.spoken import say
 from anygrpo.train import pictures, snapshot
 from anygrpo.train.build import new_run, resumed_run
+from anygrpo.train.interrupt import INTERRUPTED
 from anygrpo.train.loop import train as take_steps
 from anygrpo.train.parallel import is_main
 from anygrpo.train.run import Run
@@ -74,7 +75,7 @@ def go(run: Run, quiet: bool = False) -> None:
             run.close()
         return
     if not quiet:
-        print(f"run folder: {run.folder.path}")
+        print(say(f"run folder: {run.folder.path}", f"运行文件夹：{run.folder.path}"))
         run.sinks.append(ProgressLine(run.total_steps))
     with snapshot.accounted(run):
         doctor = attach_doctor(run)
@@ -84,13 +85,24 @@ def go(run: Run, quiet: bool = False) -> None:
             take_steps(run)
             pictures.draw(run)
             if run.stop_reason:
-                print(f"stopped: {run.stop_reason}")
+                print(_stopped(run))
         finally:
             run.close()
             finish(run, doctor)
     if not quiet:
         path = run.folder.path
         print(say(f"take it away: anygrpo export {path}", f"带走：anygrpo export {path}"))
+
+
+def _stopped(run: Run) -> str:
+    """Why a run ended before its last step, and how it goes on."""
+    reason, config = run.stop_reason or "", run.recipe.evaluation
+    if reason == INTERRUPTED:
+        on = f"anygrpo train --resume {run.folder.path}"
+        return say(f"stopped and saved; to go on: {on}", f"已停止并保存；继续：{on}")
+    worse = f"{config.metric} 连续 {config.patience} 次评估没有改善"
+    chinese = worse if reason.startswith("no better") else reason.replace("the doctor: ", "诊断器：")
+    return say(f"stopped: {reason}", f"已停止：{chinese}")
 
 
 def _object(made: Any) -> dict[str, str]:

@@ -18,6 +18,7 @@ from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.miscounts import known_here
 from anygrpo.doctor.words import tell
 from anygrpo.doctor.words.tell import book
+from anygrpo.spoken import colon, say
 
 
 def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
@@ -42,12 +43,13 @@ def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
 def finding_json(finding: Finding, run: Columns | None, lang: str = "en") -> dict[str, Any]:
     """One finding; the usual causes and what it was not stand in the evidence, as sentences."""
     told, labels = tell(finding, run, lang), book(lang).labels
+    cause, unlike = (labels[name] + colon(lang) for name in ("cause", "unlike"))
     return {
         "rule": finding.rule,
         "certainty": finding.certainty,
         "severity": finding.severity,
         "title": told.title,
-        "evidence": f"{told.evidence} {labels['cause']}: {told.cause} {labels['unlike']}: {told.unlike}.",
+        "evidence": f"{told.evidence} {cause}{told.cause} {unlike}{told.unlike}{say('.', '。', lang)}",
         "prescription": told.prescription,
         "rows": decisive(finding.rows),
         "steps": [] if run is None else run.steps_of(decisive(finding.rows)),

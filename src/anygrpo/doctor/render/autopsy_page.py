@@ -16,6 +16,7 @@ from anygrpo.doctor.render.as_json import finding_json
 from anygrpo.doctor.render.style import document, element, prose
 from anygrpo.doctor.words import tell
 from anygrpo.doctor.words.tell import book, number_text
+from anygrpo.spoken import colon
 
 
 def as_json(autopsy: Autopsy, source: str, lang: str = "en") -> dict[str, Any]:
@@ -51,9 +52,11 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
     """Print the argument, numbered."""
     words, labels = book(lang).autopsy, book(lang).labels
     console.print(Text(f"\n{words['title']}", style="bold"))
-    console.print(Text(f"{words['given']}: " + ", ".join(f"{k} = {v}" for k, v in given_text(autopsy)), style="dim"))
+    console.print(
+        Text(f"{words['given']}{colon(lang)}" + ", ".join(f"{k} = {v}" for k, v in given_text(autopsy)), style="dim")
+    )
     if autopsy.unused:
-        console.print(Text(f"{words['unused']}: {', '.join(autopsy.unused)}", style="dim"))
+        console.print(Text(f"{words['unused']}{colon(lang)}{', '.join(autopsy.unused)}", style="dim"))
     for i, finding in enumerate(autopsy.findings, 1):
         told = tell(finding, None, lang)
         colour = {"serious": "bold red", "warning": "yellow", "info": "cyan"}[finding.severity]
@@ -63,7 +66,7 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
         )
         console.print(Text(told.evidence))
         if finding.severity != "info" and told.prescription:
-            console.print(Text.assemble((f"{labels['do']}: ", "bold green"), told.prescription))
+            console.print(Text.assemble((f"{labels['do']}{colon(lang)}", "bold green"), told.prescription))
     if autopsy.claims:
         console.print(Text(f"\n{words['claims']}", style="bold"))
     for claim in autopsy.claims:
@@ -74,7 +77,7 @@ def show(autopsy: Autopsy, console: Console, lang: str = "en") -> None:
         console.print(line)
     console.print(Text(f"\n{words['inferred']}", style="bold"))
     for name, value in inferred_text(autopsy, lang):
-        console.print(Text(f"  {name}: {value}"))
+        console.print(Text(f"  {name}{colon(lang)}{value}"))
     if autopsy.open:
         console.print(Text(f"\n{words['cannot']}", style="bold"))
         for key in autopsy.open:
@@ -88,8 +91,12 @@ def page(autopsy: Autopsy, lang: str = "en") -> str:
     out = [
         element("p", "anygrpo", "meta"),
         element("h1", escape(words["title"])),
-        element("p", f"{escape(words['given'])}: {prose(given)}"),
-        *([element("p", escape(f"{words['unused']}: {', '.join(autopsy.unused)}"), "meta")] if autopsy.unused else []),
+        element("p", f"{escape(words['given'])}{colon(lang)}{prose(given)}"),
+        *(
+            [element("p", escape(f"{words['unused']}{colon(lang)}{', '.join(autopsy.unused)}"), "meta")]
+            if autopsy.unused
+            else []
+        ),
         *(step(i, finding, lang) for i, finding in enumerate(autopsy.findings, 1)),
     ]
     if autopsy.claims:

@@ -13,6 +13,7 @@ from anygrpo.doctor.render.style import document, element, prose
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.words import tell, verdict_text
 from anygrpo.doctor.words.tell import book
+from anygrpo.spoken import colon
 
 OVERVIEW = (
     "reward/mean", "reward/std_within", "groups/dead", "kl/reference", "entropy", "grad_norm/total", "length/mean",
@@ -24,7 +25,7 @@ EVALS_SHOWN = 6
 def page(diagnoses: list[Diagnosis], lang: str = "en") -> str:
     """The report of one or several runs."""
     body = "".join(report(d, lang) for d in diagnoses)
-    return document(f"{book(lang).labels['report']}: {diagnoses[0].run.source}", body, lang)
+    return document(f"{book(lang).labels['report']}{colon(lang)}{diagnoses[0].run.source}", body, lang)
 
 
 def report(diagnosis: Diagnosis, lang: str) -> str:
@@ -42,7 +43,7 @@ def _report(diagnosis: Diagnosis, lang: str) -> str:
         element(
             "p", escape(" · ".join((run.source, run.format, run.framework, f"{run.rows} {labels['rows']}"))), "meta"
         ),
-        *(element("p", escape(f"{labels['notes']}: {note}"), "meta") for note in run.notes),
+        *(element("p", escape(f"{labels['notes']}{colon(lang)}{note}"), "meta") for note in run.notes),
     ]
     if heavy:
         out += [heading(labels["findings"]), *(card(f, run, lang) for f in heavy)]

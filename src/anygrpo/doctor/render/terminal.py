@@ -12,6 +12,7 @@ from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.words import tell, verdict_text
 from anygrpo.doctor.words.tell import book
+from anygrpo.spoken import colon
 
 COLOURS = {"serious": "bold red", "warning": "yellow", "info": "cyan"}
 VERDICT_COLOURS = {
@@ -29,11 +30,11 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     console.print(Text(verdict_text(diagnosis.verdict, lang), style=VERDICT_COLOURS[diagnosis.verdict]))
     console.print(Text(headline(run, labels), style="dim"))
     for note in run.notes:
-        console.print(Text(f"{labels['notes']}: {note}", style="dim"))
+        console.print(Text(f"{labels['notes']}{colon(lang)}{note}", style="dim"))
     for found in run.inferred.columns:
-        console.print(Text(f"{labels['inferred']}: {found.name} = {found.key} ({found.why})", style="dim"))
+        console.print(Text(f"{labels['inferred']}{colon(lang)}{found.name} = {found.key} ({found.why})", style="dim"))
     for reading in run.inferred.open:
-        console.print(Text(f"{labels['open']}: {reading}", style="yellow"))
+        console.print(Text(f"{labels['open']}{colon(lang)}{reading}", style="yellow"))
     heavy = [f for f in diagnosis.findings if f.severity != "info"]
     for finding in heavy:
         console.print(card(finding, diagnosis, lang))
@@ -54,10 +55,12 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     if run.unknown:
         shown = ", ".join(run.unknown[:12]) + (f" … ({len(run.unknown)})" if len(run.unknown) > 12 else "")
         console.print()
-        console.print(Text(f"{labels['unknown']}: {shown}", style="dim"))
+        console.print(Text(f"{labels['unknown']}{colon(lang)}{shown}", style="dim"))
     if diagnosis.not_observable:
         console.print()
-        console.print(Text(f"{labels['not_observable']}: " + ", ".join(diagnosis.not_observable), style="dim"))
+        console.print(
+            Text(f"{labels['not_observable']}{colon(lang)}" + ", ".join(diagnosis.not_observable), style="dim")
+        )
         console.print(Text(labels["not_observable_note"], style="dim italic"))
 
 
@@ -72,9 +75,9 @@ def card(finding: Finding, diagnosis: Diagnosis, lang: str) -> Panel:
     colour = COLOURS[finding.severity]
     body = Group(
         Text(told.evidence),
-        Text.assemble((f"{labels['cause']}: ", "bold"), told.cause),
-        Text.assemble((f"{labels['do']}: ", "bold green"), told.prescription),
-        Text.assemble((f"{labels['unlike']}: ", "dim"), (told.unlike, "dim")),
+        Text.assemble((f"{labels['cause']}{colon(lang)}", "bold"), told.cause),
+        Text.assemble((f"{labels['do']}{colon(lang)}", "bold green"), told.prescription),
+        Text.assemble((f"{labels['unlike']}{colon(lang)}", "dim"), (told.unlike, "dim")),
     )
     title = Text.assemble((f" {told.title} ", colour))
     foot = Text(f" {labels[finding.severity]} · {labels[finding.certainty]} · {finding.rule} ", style="dim")
