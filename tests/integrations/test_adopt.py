@@ -223,7 +223,7 @@ def test_a_dry_run_takes_what_comes_out(here, capsys, monkeypatch, arguments):
     assert "anygrpo train adopted.toml --dry-run" in out
     (here / "score.py").write_text("def compute_score(data_source, solution_str, ground_truth):\n    ...\n")
     ended = main(["train", "adopted.toml", "--dry-run", "--policy.model", "some/model"])
-    if arguments[0].startswith("algorithm") and find_spec("verl") is None:  # verl's own reward, which a dry run looks up
+    if arguments[0].startswith("algorithm") and find_spec("verl") is None:  # its own reward is looked up
         assert (ended, "verl" in capsys.readouterr().err) == (2, True)
     else:
         assert ended == 0
