@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ import tiny_lm
 import torch
 
 from anygrpo.core.task import Stored
+from anygrpo.language import parity
 from anygrpo.language import policy as module
 from anygrpo.language.engine.external import SyncProbe
 
@@ -77,10 +79,29 @@ def test_a_sampler_that_agrees_is_trusted_from_then_on(policy):
     policy.rescore = lambda rows: calls.append(True) or rescore(rows)
     first = policy.sample(PROMPTS, 2, 3)
     assert policy.trust_sampler is True
-    assert first.info["parity/abs_max"] < module.PARITY
+    assert first.info["parity/abs_max"] < parity.PARITY
     policy.sample(PROMPTS, 2, 4)
     assert calls == [True]
     assert not policy.old_from_training
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_resumed_run_goes_on_with_what_was_measured(policy, same):
+    """One that measured again logged other entropies in its first step, where the sampler rounds more coarsely."""
+    policy.one_update = True
+    asked(policy)
+    policy.sample(PROMPTS, 2, 3)
+    assert policy.trust_sampler is False
+    state = json.loads(json.dumps(policy.carried()))
+    other = tiny_lm.policy(0)
+    other._unproved, other.one_update = False, True
+    seen = asked(other)
+    other.resumed(state if same else state | {"of": ["vLLM"]})
+    one, two = policy.sample(PROMPTS, 2, 4), other.sample(PROMPTS, 2, 4)
+    assert torch.equal(one.log_probs, two.log_probs) == same
+    assert ("parity/abs_max" in two.info) == (not same)
+    assert seen["rescore"] == (0 if same else 1)
+    assert other.parity == pytest.approx(0.25, abs=1e-4)
 
 
 @pytest.mark.parametrize(("holds", "draws"), [([True], 1), ([False, True], 2)])

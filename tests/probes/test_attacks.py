@@ -9,7 +9,7 @@ from anygrpo.core.build import build_task
 from anygrpo.probes.attacks import attacks
 from anygrpo.probes.check import PROBES
 from anygrpo.recipe.load import parse_recipe
-from anygrpo.scoring import sandbox
+from anygrpo.scoring import code, sandbox
 from anygrpo.scoring.attacks import ATTACKS, Tried
 
 needs_sandbox = pytest.mark.skipif(sandbox.refusal() is not None, reason="no sandbox on this machine")
@@ -26,10 +26,16 @@ def outcome(tmp_path, rewards, tests):
         built.close()
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """All are tried in tests/scoring/test_attacks.py."""
+    monkeypatch.setattr("anygrpo.scoring.code.ATTACKS", dict(list(ATTACKS.items())[::12]))
+
+
 @needs_sandbox
 def test_sound_tests(tmp_path):
     made = outcome(tmp_path, [{"kind": "code", "timeout": 2.0}], ["assert f(2) == 4", "assert f(3) == 9"])
-    assert (made.status, made.numbers["tried"], made.numbers["earned"]) == ("ok", 2 * len(ATTACKS), 0)
+    assert (made.status, made.numbers["tried"], made.numbers["earned"]) == ("ok", 2 * len(code.ATTACKS), 0)
 
 
 @needs_sandbox

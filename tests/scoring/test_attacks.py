@@ -4,9 +4,10 @@ import pytest
 
 from anygrpo.scoring import sandbox
 from anygrpo.scoring.attacks import ATTACKS, CONSTANTS, Tried, beyond, weak
-from anygrpo.scoring.code import Code
+from anygrpo.scoring.code import Code, grade
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.sandbox import Limits, run
+from anygrpo.scoring.specs import parse_tests
 
 needs_sandbox = pytest.mark.skipif(sandbox.refusal() is not None, reason="no sandbox on this machine")
 HUMANEVAL = """
@@ -26,6 +27,10 @@ TESTS = [
     ["def test():\n    l = [3, 1]\n    r = f(l)\n    assert len(r) == 2 and r == sorted(l)"],
     ["assert sorted(f([1, 2])) == [3, 4]", "assert round(f(2), 2) == 3.14", "assert f(1)[0]['a'] == 5"],
     [{"fn_name": "f", "inputs": [[1]], "outputs": [[5]]}],
+    [{"fn_name": "f", "inputs": [[1], [2]], "outputs": [[5], [7.5]]}],
+    ["def check(c):\n    assert all(map(c, [2, 3])) and not any(map(c, [4, 6]))"],
+    ["l = [3, 1]\nr = f(l)\nassert sorted(r) == [x + 1 for x in sorted(l)]"],
+    ["x = f(1)\na, b = x\nassert a == 3 and b == 4"],
     ["import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 12)"],
 ]
 
@@ -34,27 +39,67 @@ TESTS = [
 def test_the_suite_bites_a_judge_beside_the_answer():
     tests = "assert math.isclose(f(2), 4.5)\nassert f(3) == 6.5\nprint('all passed')"
     names = {"f"}
-    done = {what: run(build(names) + "\n" + tests, "", Limits()) for what, build in ATTACKS.items()}
+    some = (
+        "takes the judge's names",
+        "leaves early, at once",
+        "says that all passed, and is gone",
+        "raises SystemExit(0)",
+    )
+    done = {what: run(ATTACKS[what](names) + "\n" + tests, "", Limits()) for what in some}
     earned = {what for what, d in done.items() if b"all passed" in d.output}
     assert "takes the judge's names" in earned
     quiet = {what for what, d in done.items() if d.code == 0}
-    assert len(quiet) >= 4  # exit code 0 is success to a judge that reads no more
+    assert len(quiet) >= 3  # exit code 0 is success to a judge that reads no more
 
 
-@needs_sandbox
-@pytest.mark.parametrize("partial", [False, True])
-def test_no_attack_earns(partial):
-    count = len(TESTS) if not partial else 3
-    columns = {"tests": TESTS[:count], "entry_point": ["", "double", *[""] * (count - 2)]}
-    code = Code("code", 1.0, "tests", partial, Limits(seconds=3.0))
-    tried = code.attacked(Rows(["p"] * count, [""] * count, columns))
-    assert len(tried) == count * (len(ATTACKS) + len(CONSTANTS))
+def entry(tests):
+    return next(("f" for t in tests if isinstance(t, str) and t.startswith("def check(c)")), "double")
+
+
+def tried_on(forms, partial):
+    """Every attack and constant on these forms of tests; none may earn, none may go unjudged but what only waits."""
+    columns = {"tests": forms, "entry_point": [entry(tests) for tests in forms]}
+    code = Code("code", 1.0, "tests", partial, Limits(seconds=2.0))
+    tried = code.attacked(Rows(["p"] * len(forms), [""] * len(forms), columns))
+    assert len(tried) == len(forms) * (len(ATTACKS) + len(CONSTANTS))
     assert [t for t in tried if t.earned] == []
     assert beyond(tried) == weak(tried) == []
 
 
+BIT = [
+    ("an infinite number", {"fn_name": "f", "inputs": [[1], [2]], "outputs": [[5], [7.5]]}, ""),
+    ("an exception as control flow", "def check(c):\n    assert all(map(c, [2])) and not any(map(c, [4]))", "f"),
+    ("empties its arguments", "l = [3, 1]\nr = f(l)\nassert sorted(r) == [x + 1 for x in sorted(l)]", ""),
+    (
+        "an infinite number",
+        "r = f(1)\na, b = r\nassert a == 3",
+        "",
+    ),  # had no verdict: `a, b = r` was called a broken test
+    ("replies in every malformed way", HUMANEVAL, "double"),
+    ("races with its own replies", HUMANEVAL, "double"),
+    ("changes what the collector finds", "assert f(2) == 5", ""),
+    ("the mock that equals everything", "assert f(2) == 5", ""),
+]
+
+
 @needs_sandbox
-def test_weak_tests_are_told_from_a_weak_judge():
+@pytest.mark.parametrize(("what", "tests", "entry"), BIT)
+def test_an_attack_is_wrong(what, tests, entry):
+    """The first four earned, or had no verdict, once."""
+    made = parse_tests(tests, entry)
+    assert grade(ATTACKS[what](made.suite.names), made, Limits(seconds=3.0), False) == 0.0
+
+
+@needs_sandbox
+@pytest.mark.slow
+@pytest.mark.parametrize(("forms", "partial"), [*[([t], False) for t in TESTS], (TESTS[:3], True)])
+def test_no_attack_earns(forms, partial):
+    tried_on(forms, partial)
+
+
+@needs_sandbox
+def test_weak_tests_are_told_from_a_weak_judge(monkeypatch):
+    monkeypatch.setattr("anygrpo.scoring.code.ATTACKS", {"NaN": ATTACKS["NaN"]})
     code = Code("code", 1.0, "tests", False, Limits(seconds=3.0))
     tried = code.attacked(Rows(["p"], [""], {"tests": [["assert f(3) is None"]]}))
     assert [t.what for t in weak(tried)] == ["returns nothing"]
@@ -84,6 +129,8 @@ NATIVE = [
     ("def f(x): raise ValueError('no')", [RAISES]),
     ("def enc(s): return s[::-1]\ndef dec(s): return s[::-1]", ["assert dec(enc('abc')) == 'abc'"]),
     ("def f(x): return float('nan')", ["x = f(1)\nassert x != x"]),
+    ("def f(x): raise StopIteration", ["try:\n    f(1)\n    assert False\nexcept StopIteration:\n    pass"]),
+    ("def f(l): return [x + 1 for x in l]", ["l = [1]\nr = f(l)\n(a,) = r\nassert set(r) == {x + 1 for x in l}"]),
     ("class P:\n  def __init__(s, x): s.x = x\n  def twice(s): return P(1) and s", [CHAIN]),
     ("def f(*a, k=1): return sum(a) * k", ["assert f(1, 2, k=3) == 9"]),
 ]  # fmt: skip
@@ -111,8 +158,5 @@ def test_a_broken_test_is_no_verdict():
 
 @needs_sandbox
 def test_what_hangs_the_tests_is_wrong_once_the_answer_spoke():
-    from anygrpo.scoring.code import grade
-    from anygrpo.scoring.specs import parse_tests
-
     tests = parse_tests("for i in range(f(1)):\n    pass\nassert f(2) == 2")
     assert grade("def f(x): return 10 ** 15", tests, Limits(seconds=0.5), False) == 0.0

@@ -292,3 +292,12 @@ def test_parts_that_cannot_be_written_leave_nothing(run, monkeypatch):
     with pytest.raises(OSError, match="full"):
         snapshot.save(run)
     assert list(run.folder.checkpoints.iterdir()) == []
+
+
+def test_what_a_policy_carries_is_in_the_checkpoint(run):
+    found = {"trusts": False, "parity": 0.5, "of": ["engine", None]}
+    taken = []
+    run.policy.carried, run.policy.resumed = lambda: found, taken.append
+    snapshot.save(run)
+    snapshot.restore(run, snapshot.newest(run.folder.checkpoints))
+    assert taken == [found]

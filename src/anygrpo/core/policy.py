@@ -165,6 +165,14 @@ class Policy(ABC):
         a checkpoint's folder as it is."""
         return Form()
 
+    def carried(self) -> dict[str, Any]:
+        """What it has found out since the run began and a resumed run must know to go on exactly, as JSON holds it.
+        Goes into checkpoints."""
+        return {}
+
+    def resumed(self, state: dict[str, Any]) -> None:
+        """Take over what `carried` gave, from a checkpoint; {} where that is an older one."""
+
     def identity(self) -> dict[str, Any]:
         """What else than weights makes this policy what it is, for the record of a run: the chat template of a
         tokenizer that it, or a part of it, holds."""

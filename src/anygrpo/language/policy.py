@@ -14,7 +14,7 @@ from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
-from anygrpo.language import beside, files
+from anygrpo.language import beside, files, parity
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
@@ -31,10 +31,6 @@ from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.turns.driver import Turns
 from anygrpo.language.turns.record import recorded
 from anygrpo.language.turns.talk import Talk
-
-PARITY = 1e-3
-"""Largest difference between the sampler's and the training pass's log-probs (nats) up to which the sampler's are
-taken as they are."""
 
 
 class CausalLM(Policy):
@@ -70,6 +66,12 @@ class CausalLM(Policy):
     def old_from_training(self) -> bool:
         """With one update a rollout, a sampler that failed the check is not rescored: the first pass is."""
         return self.one_update and self.trust_sampler is False
+
+    def carried(self) -> dict[str, Any]:
+        return parity.carried(self)
+
+    def resumed(self, state: dict[str, Any]) -> None:
+        parity.resumed(self, state)
 
     # -- sampling ----------------------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class CausalLM(Policy):
             self._unproved = not holds_for_the_longest(self, rollout)
             if self._unproved:
                 return self._generate(prompts, group_size, seed, greedy)
-        return self._checked(rollout)
+        return parity.checked(self, rollout)
 
     def hold_sampler(self) -> bool:
         """True where the engine's weights can be its own memory and its log-probs are taken as they are (by a check
@@ -165,25 +167,6 @@ class CausalLM(Policy):
         else:
             self.engine.refresh(self.weights.merged())
         self._probe.check(self.engine, prompts)
-
-    def _checked(self, rollout: Rollout) -> Rollout:
-        """The rollout with log-probs that the training pass agrees with: measured at the first call, and again made
-        by the training pass at every call where the sampler's differ by more than `PARITY` (unless the loop corrects
-        for that difference)."""
-        if self.trust_sampler or (self.trust_sampler is False and (self.one_update or self.corrects)):
-            return rollout
-        start = time.perf_counter()
-        rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
-        again = self.rescore(rows).view_as(rollout.log_probs)
-        self.parity = (again - rollout.log_probs).abs()[rollout.mask].max().item() if rollout.mask.any() else 0.0
-        if self.trust_sampler is None:
-            self.trust_sampler = self.parity < PARITY
-        rollout.info["parity/abs_max"] = self.parity
-        rollout.info["time/rescore"] = time.perf_counter() - start
-        if self.trust_sampler or self.corrects:
-            return rollout
-        log_probs = torch.where(rollout.mask, again, 0.0)
-        return Rollout(**{**rollout.__dict__, "log_probs": log_probs})
 
     @torch.no_grad()
     def rescore(self, samples: Tree) -> Tensor:

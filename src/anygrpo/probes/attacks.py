@@ -10,7 +10,7 @@ from anygrpo.scoring.attacks import beyond, weak
 from anygrpo.spoken import Text
 
 _PROMPTS = 2
-"""How many prompts' tests are attacked: about thirty programs each."""
+"""How many prompts' tests are attacked: about ninety programs each."""
 
 
 def attacks(subject: Subject) -> Outcome:

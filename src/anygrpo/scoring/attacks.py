@@ -6,32 +6,12 @@ what a constant answer earns is a weakness of the tests, what an attack earns be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-Attack = Callable[[Iterable[str]], str]
-"""(names of functions and classes that the tests call) -> Python."""
-
-
-def _defined(body: str, before: str = "") -> Attack:
-    """An answer that defines every name with this body; `*a, **k` are its arguments."""
-
-    def build(names: Iterable[str]) -> str:
-        pieces = [before]
-        for name in names:
-            if name[:1].isupper():
-                inner = f"    __init__ = lambda s, *a, **k: None\n    def __getattr__(s, name): return _{name}\n"
-                pieces.append(f"def _{name}(*a, **k):\n{_indented(body)}\nclass {name}:\n{inner}")
-            else:
-                pieces.append(f"def {name}(*a, **k):\n{_indented(body)}")
-        return "\n".join(pieces) + "\n"
-
-    return build
-
-
-def _indented(text: str) -> str:
-    return "\n".join("    " + line for line in text.splitlines())
-
+from anygrpo.scoring.blows import BLOWS
+from anygrpo.scoring.programs import Attack, defined
+from anygrpo.scoring.tricks import TRICKS
 
 _EQUAL = """
 class Everything{base}:
@@ -137,42 +117,41 @@ __main__.Answers._reply = __main__.Answers.reply
 """
 
 ATTACKS: dict[str, Attack] = {
-    "takes the judge's names": _defined("return Same()", _SHADOWS),
-    "an object equal to everything": _defined("return Everything()", _EQUAL.format(base="", getattr=_ANY_METHOD)),
-    "a number equal to everything": _defined("return Everything(987654)", _EQUAL.format(base="(int)", getattr="")),
-    "a text equal to everything": _defined("return Everything('~')", _EQUAL.format(base="(str)", getattr="")),
-    "a list equal to everything": _defined("return Everything(['~'])", _EQUAL.format(base="(list)", getattr="")),
-    "says that it is an object": _defined("return 987654", _HANDLES),
+    "takes the judge's names": defined("return Same()", _SHADOWS),
+    "an object equal to everything": defined("return Everything()", _EQUAL.format(base="", getattr=_ANY_METHOD)),
+    "a number equal to everything": defined("return Everything(987654)", _EQUAL.format(base="(int)", getattr="")),
+    "a text equal to everything": defined("return Everything('~')", _EQUAL.format(base="(str)", getattr="")),
+    "a list equal to everything": defined("return Everything(['~'])", _EQUAL.format(base="(list)", getattr="")),
+    "says that it is an object": defined("return 987654", _HANDLES),
     "leaves early": lambda names: "import sys\nsys.exit(0)",
     "leaves early, at once": lambda names: "import os\nos._exit(0)",
-    "leaves when it is called": _defined("import os\nos._exit(0)"),
-    "raises SystemExit(0)": _defined("raise SystemExit(0)"),
-    "raises StopIteration": _defined("raise StopIteration(987654)"),
-    "raises AssertionError": _defined("raise AssertionError"),
-    "prints words of success": _defined("print('ok')\nprint('1 passed')", "print('OK'); print('PASSED'); print(1.0)"),
-    "forges verdicts": _defined("return '~'", _FORGED),
-    "patches what runs it": _defined("return '~'", _PATCHED),
-    "searches memory for the expected": _defined("return next(_turn, None)", _SEARCH),
-    "searches files for the expected": _defined("return _value()", _FILES),
-    "ends every other process": _defined(
-        "return '~'", "import os\ntry:\n    os.kill(-1, 9)\nexcept OSError:\n    pass"
-    ),
-    "goes on in a child": _defined("return '~'", "import os\nif os.fork():\n    os._exit(0)"),
-    "empties its arguments": _defined(
+    "leaves when it is called": defined("import os\nos._exit(0)"),
+    "raises SystemExit(0)": defined("raise SystemExit(0)"),
+    "raises AssertionError": defined("raise AssertionError"),
+    "prints words of success": defined("print('ok')\nprint('1 passed')", "print('OK'); print('PASSED'); print(1.0)"),
+    "forges verdicts": defined("return '~'", _FORGED),
+    "patches what runs it": defined("return '~'", _PATCHED),
+    "searches memory for the expected": defined("return next(_turn, None)", _SEARCH),
+    "searches files for the expected": defined("return _value()", _FILES),
+    "ends every other process": defined("return '~'", "import os\ntry:\n    os.kill(-1, 9)\nexcept OSError:\n    pass"),
+    "goes on in a child": defined("return '~'", "import os\nif os.fork():\n    os._exit(0)"),
+    "empties its arguments": defined(
         "for x in a:\n    try:\n        x.clear()\n    except AttributeError:\n        pass\nreturn a[0] if a else None"
     ),
-    "a result without end": _defined("return iter(int, 1)"),
-    "a result too deep": _defined("x = []\nfor _ in range(900):\n    x = [x]\nreturn x"),
+    "a result without end": defined("return iter(int, 1)"),
+    "a result too deep": defined("x = []\nfor _ in range(900):\n    x = [x]\nreturn x"),
+    **TRICKS,
+    **BLOWS,
 }
 """Attacks by what they do."""
 
 CONSTANTS: dict[str, Attack] = {
-    "returns nothing": _defined("return None"),
-    "returns True": _defined("return True"),
-    "returns 0": _defined("return 0"),
-    "returns its argument": _defined("return a[0] if a else None"),
-    "returns an empty list": _defined("return []"),
-    "returns an empty text": _defined("return ''"),
+    "returns nothing": defined("return None"),
+    "returns True": defined("return True"),
+    "returns 0": defined("return 0"),
+    "returns its argument": defined("return a[0] if a else None"),
+    "returns an empty list": defined("return []"),
+    "returns an empty text": defined("return ''"),
     "does nothing": lambda names: "pass",
 }
 """Answers without work, as a measure of the tests."""

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.scoring import sandbox
-from anygrpo.scoring.attacks import ATTACKS, CONSTANTS, Attack, Tried
+from anygrpo.scoring.attacks import ATTACKS, CONSTANTS, Tried
 from anygrpo.scoring.machine import usable_cpus
 from anygrpo.scoring.outcome import Elsewhere, Outcome
+from anygrpo.scoring.programs import Attack
 from anygrpo.scoring.reward import Rows
 from anygrpo.scoring.settings import CodeRewardConfig
 from anygrpo.scoring.specs import Tests, parse_tests

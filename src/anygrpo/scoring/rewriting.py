@@ -33,15 +33,20 @@ def with_settling(statement: Any, after: Any) -> list[Any]:
 
 def compares_with_what_it_gave(statement: Any, after: Any) -> bool:
     """Whether `after` compares the result of the call in `statement` with something made of that call's arguments, as
-    in `r = f(x); assert r == sorted(x)`: the arguments are then read as they were given."""
+    in `r = f(x); assert r == sorted(x)` or `assert sorted(r) == sorted(x)`: the arguments are then read as they were
+    given."""
     if not isinstance(after, ast.Assert) or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
-    target, names = statement.targets[0], {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}
+    target, value = statement.targets[0], list(ast.walk(statement.value))
+    called = {n.func.id for n in value if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    given = {n.id for n in value if isinstance(n, ast.Name)} - called
+    if not isinstance(target, ast.Name):
+        return False
     for node in ast.walk(after.test):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-        whole = [s for s in sides if isinstance(s, ast.Name) and isinstance(target, ast.Name) and s.id == target.id]
-        others = {n.id for s in sides if s not in whole for n in ast.walk(s) if isinstance(n, ast.Name)}
-        if whole and others & names:
+        named = [{n.id for n in ast.walk(side) if isinstance(n, ast.Name)} for side in sides]
+        result = [each for each in named if target.id in each and not each & given]
+        if result and any(each & given for each in named if each not in result):
             return True
     return False
 

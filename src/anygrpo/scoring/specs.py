@@ -192,7 +192,7 @@ def _suite(parts: _Parts) -> Suite:
     if (fault := judges_itself(body, {*names, "candidate"})) is not None:
         raise ValueError(f"{fault[:80]!r} would let the answer judge itself: compare with a value")
     later = [*body[1:], None]
-    steps = [Step(_kind(node, names), settled(node, after)) for node, after in zip(body, later)]
+    steps = [Step(kind, settled(node, after)) for kind, node, after in zip(_kinds(body, names), body, later)]
     steps += [Step("test", f"{end}\n__settle__()") for end in ends]
     steps += [Step("value", call, tuple(map(_encoded, expected))) for call, expected in parts.values]
     return Suite(tuple(steps), tuple(sorted(names)), modules)
@@ -271,13 +271,19 @@ def _resolve(text: str, entry_point: str, imported: set[str]) -> tuple[set[str],
     return names, modules
 
 
-def _kind(node: ast.stmt, names: set[str]) -> str:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
-        return "setup"
-    inner = list(ast.walk(node))
-    if any(isinstance(n, ast.Assert) for n in inner):
-        return "test"
-    return "act" if any(isinstance(n, ast.Call | ast.Name) for n in inner) and _touches(inner, names) else "setup"
+def _kinds(body: list[ast.stmt], names: set[str]) -> Iterator[str]:
+    """The kind of each statement. What is made of the answer's values is the answer's too: where `a, b = r` fails after
+    `r = f(1)`, the answer is wrong, and not the tests."""
+    names = set(names)
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+            yield "setup"
+            continue
+        inner = list(ast.walk(node))
+        reaches = _touches(inner, names)
+        if reaches:
+            names |= {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        yield "test" if any(isinstance(n, ast.Assert) for n in inner) else "act" if reaches else "setup"
 
 
 def _touches(inner: list[ast.AST], names: set[str]) -> bool:

@@ -49,6 +49,7 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "anchor": None if run.anchor is None else dict(run.anchor),
         "ahead": _whole_ahead(run.ahead),
         "queue": run.queued if run.queue is None else run.queue.state(),
+        "policy": run.policy.carried(),
     }
     weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints
     names = saved.library_names(run.policy.saved_names(), weights)
@@ -128,6 +129,7 @@ def restore(run: Run, path: Path) -> None:
     load_state(module, {name: laid_out(w, own[name]) if name in own else w for name, w in whole.items()})
     run.step, run.samples_seen, run.version = state["step"], state["samples_seen"], state["version"]
     run.policy.version = run.version
+    run.policy.resumed(state.get("policy") or {})
     run.best, run.best_step, run.evaluations_since_best = state["best"]
     run.controls = Controls(**state["controls"])
     if state["anchor"] is not None:
