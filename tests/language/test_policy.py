@@ -10,7 +10,7 @@ import tiny_lm
 import torch
 
 from anygrpo.core.task import Stored
-from anygrpo.language import parity
+from anygrpo.language import agreement
 from anygrpo.language import policy as module
 from anygrpo.language.engine.external import SyncProbe
 
@@ -79,7 +79,7 @@ def test_a_sampler_that_agrees_is_trusted_from_then_on(policy):
     policy.rescore = lambda rows: calls.append(True) or rescore(rows)
     first = policy.sample(PROMPTS, 2, 3)
     assert policy.trust_sampler is True
-    assert first.info["parity/abs_max"] < parity.PARITY
+    assert first.info["parity/abs_max"] < agreement.PARITY
     policy.sample(PROMPTS, 2, 4)
     assert calls == [True]
     assert not policy.old_from_training

@@ -288,7 +288,9 @@ def test_weights_in_parts_come_back_whole(run, monkeypatch):
 def test_parts_that_cannot_be_written_leave_nothing(run, monkeypatch):
     moved(run)
     monkeypatch.setattr(snapshot, "is_sharded", lambda tensor: True)
-    monkeypatch.setattr(snapshot.saved_parts, "write", lambda *given: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr(
+        snapshot.saved_parts, "write", lambda *given: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+    )
     with pytest.raises(OSError, match="full"):
         snapshot.save(run)
     assert list(run.folder.checkpoints.iterdir()) == []

@@ -14,7 +14,7 @@ from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
-from anygrpo.language import beside, files, parity
+from anygrpo.language import agreement, beside, files
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
@@ -68,10 +68,10 @@ class CausalLM(Policy):
         return self.one_update and self.trust_sampler is False
 
     def carried(self) -> dict[str, Any]:
-        return parity.carried(self)
+        return agreement.carried(self)
 
     def resumed(self, state: dict[str, Any]) -> None:
-        parity.resumed(self, state)
+        agreement.resumed(self, state)
 
     # -- sampling ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class CausalLM(Policy):
             self._unproved = not holds_for_the_longest(self, rollout)
             if self._unproved:
                 return self._generate(prompts, group_size, seed, greedy)
-        return parity.checked(self, rollout)
+        return agreement.checked(self, rollout)
 
     def hold_sampler(self) -> bool:
         """True where the engine's weights can be its own memory and its log-probs are taken as they are (by a check
