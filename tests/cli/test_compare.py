@@ -16,7 +16,7 @@ from anygrpo.train.loop import train
 LETTERS = Path(__file__).parents[2] / "bench" / "faults" / "letters.py"
 
 
-def trained(folder, seed=0, rate=1e-2, steps=8, width=16, **options):
+def trained(folder, seed=0, rate=1e-2, steps=8, width=16, checkpoint_every=100, evaluation=None, **options):
     run = new_run(
         parse_recipe(
             {
@@ -26,7 +26,8 @@ def trained(folder, seed=0, rate=1e-2, steps=8, width=16, **options):
                 "task": {"kind": "python", "function": f"{LETTERS}:Letters"},
                 "algorithm": {"prompts_per_step": 8, "group_size": 8},
                 "optimizer": {"learning_rate": rate},
-                "training": {"steps": steps, "threads": 1},
+                "training": {"steps": steps, "threads": 1, "checkpoint_every": checkpoint_every},
+                "evaluation": evaluation or {},
             }
         )
     )
@@ -101,6 +102,52 @@ def test_words_in_both_languages(runs, capsys):
     assert "smallest difference these prompts could show" in english
     assert main(["compare", runs["a"], runs["other"], "--lang", "zh"]) == 0
     assert "贪心回答一致率" in capsys.readouterr().out
+
+
+def test_two_checkpoints_of_one_run(tmp_path, capsys):
+    run = Path(trained(tmp_path / "r", rate=3e-2, steps=8, checkpoint_every=4, evaluation={"every": 4}))
+    early, late = (str(run / "checkpoints" / f"step_0000000{n}") for n in (4, 8))
+    report = compared(capsys, early, late)
+    assert (report["settings"], report["left_out"]) == ([], {})
+    assert (report["results"]["step_a"], report["results"]["step_b"]) == (4, 8)
+    assert report["agreement"]["a_start_to_end"] != report["agreement"]["b_start_to_end"]
+    assert report["policy"]["kl_a_to_b"]["exact_per_decision"] > 1e-3
+    whole = compared(capsys, early, str(run))  # a run is its newest checkpoint
+    assert whole["policy"]["kl_a_to_b"] == report["policy"]["kl_a_to_b"]
+    assert whole["results"]["reward"] == report["results"]["reward"]
+    assert main(["compare", early, late]) == 0
+    assert "the interval covers prompts, not seeds" in capsys.readouterr().out
+    assert main(["compare", early, late, "--weights", "best"]) == 2
+    assert "a checkpoint is given, and --weights best asks for one of its run" in capsys.readouterr().err
+    (run / "evaluations" / "step_00000004.jsonl").unlink()
+    unknown = compared(capsys, early, late)["left_out"]
+    assert set(unknown) == {"results", "agreement"}
+    assert unknown["results"].endswith("step_00000004 was not evaluated at its step 4; the run was at 0, 8")
+
+
+def test_recipes_over_ten_seeds_have_a_bootstrap_beside(tmp_path, capsys):
+    """Files as runs leave them: ten seeds of each recipe, eight prompts."""
+    folders = []
+    for name, up in (("a", 0.0), ("b", 0.5)):
+        for seed in range(10):
+            folder = tmp_path / f"{name}{seed}"
+            (folder / "evaluations").mkdir(parents=True)
+            (folder / "config.toml").write_text(f"seed = {seed}\n[optimizer]\nlearning_rate = {up + 1}\n")
+            (folder / "metrics.jsonl").write_text("")
+            rows = [
+                {"prompt": i, "text": f"q{i}", "output": "", "reward": up + math.sin(7 * seed + i), "components": {},
+                 "valid": True}
+                for i in range(8)
+            ]  # fmt: skip
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / "evaluations" / "step_00000004.jsonl").write_text(text)
+            folders.append(str(folder))
+    (found,) = compared(capsys, *folders)["results"].values()
+    assert found["bootstrap"][0] < found["difference"] < found["bootstrap"][1]
+    assert main(["compare", *folders]) == 0
+    said = capsys.readouterr().out
+    assert "reward (10 + 10 seeds, 8 prompts)" in said
+    assert f"bootstrap over seeds and prompts: [{found['bootstrap'][0]:+.4f}, {found['bootstrap'][1]:+.4f}]" in said
 
 
 def test_a_folder_without_a_run_is_a_data_error(runs, tmp_path, capsys):

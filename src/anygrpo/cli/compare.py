@@ -30,8 +30,9 @@ def add_parser(commands: Any) -> None:
         nargs="*",
         metavar="RUN",
         help=say(
-            "two run folders; the runs of two recipes over their seeds (A/* B/*); or logs of any framework",
-            "两个运行文件夹；两个配方各自多个种子的运行（A/* B/*）；或任何框架的日志",
+            "two run folders, or two of one run's checkpoints/...; the runs of two recipes over their seeds (A/* B/*); "
+            "or logs of any framework",
+            "两个运行文件夹，或同一运行的两个 checkpoints/...；两个配方各自多个种子的运行（A/* B/*）；或任何框架的日志",
         ),
     )
     parser.add_argument(
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         return logs(args)
     if len(args.runs) < 2 and not (args.runs and Path(args.runs[0]).is_file()):
         raise ConfigError(TWO, GIVE)
-    if any(not (Path(path) / "config.toml").is_file() for path in args.runs):
+    if not all(_opens(Path(path)) for path in args.runs):
         return logs(args)
     from anygrpo.probes import compare
 
@@ -87,6 +88,14 @@ def run(args: argparse.Namespace) -> int:
         return _recipes([Path(run) for run in args.runs], args)
     refuse(args, Text("two runs", "两次运行"), ("n",))
     a, b = map(Path, args.runs)
+    if args.weights in ("newest", "best") and (compare.run_of(a) != a or compare.run_of(b) != b):
+        raise ConfigError(
+            Text(
+                f"a checkpoint is given, and --weights {args.weights} asks for one of its run",
+                f"已给出检查点，而 --weights {args.weights} 又要求运行中的另一个",
+            ),
+            Text("leave --weights out, or give run folders", "去掉 --weights，或给出运行文件夹"),
+        )
     noise = Path(args.noise) if args.noise else None
     report: dict[str, Any] = {"a": str(a), "b": str(b), "settings": compare.settings_that_differ(a, b), "left_out": {}}
     parts = {
@@ -109,6 +118,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(sentences(report, args.lang)))
     return 0
+
+
+def _opens(path: Path) -> bool:
+    """A run folder, or one of its checkpoints."""
+    own = path.parent.name == "checkpoints" and (path.parent.parent / "config.toml").is_file()
+    return own or (path / "config.toml").is_file()
 
 
 def refuse(args: argparse.Namespace, what: Text, flags: tuple[str, ...]) -> None:
@@ -182,6 +197,10 @@ def _of_recipes(results: dict[str, Any], lang: str) -> list[str]:
             f"; to show the measured one: {needed} seeds of each", f"；要证实所测差异每个配方需 {needed} 个种子", lang
         )
         lines.append(line + ("" if needed is None else shown))
+        if "bootstrap" in x:
+            low, high = x["bootstrap"]
+            both = say("bootstrap over seeds and prompts", "对种子与提示的自助法", lang)
+            lines.append(f"  {both}: [{low:+.4f}, {high:+.4f}]")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Two runs: did the policy change, did the result? From their held-out answers, and from their weights."""
+"""Two runs or checkpoints: did the policy change, did the result? From their held-out answers and their weights."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from anygrpo.errors import DataError
 from anygrpo.files import toml_table
 from anygrpo.probes.significance import mcnemar, paired
 from anygrpo.spoken import Text
+from anygrpo.train import checkpoint
 from anygrpo.train.run import MOST_FAULTS
 
 _JUDGES = ("correct", "accuracy", "exact", "math_verify", "number", "score")
@@ -37,18 +38,33 @@ class Answers:
     faults: float = 0.0
 
 
-def evaluations(run: Path) -> list[Answers]:
-    """All held-out evaluations of a run, in order.
+def run_of(path: Path) -> Path:
+    """The run folder of RUN/checkpoints/NAME; of anything else the path itself."""
+    own = path.parent.name == "checkpoints" and (path.parent.parent / "config.toml").is_file()
+    return path.parent.parent if own else path
+
+
+def evaluations(path: Path) -> list[Answers]:
+    """All held-out evaluations of a run, in order; of one of its checkpoints, those up to its own.
 
     Raises:
-        DataError: the run kept none.
+        DataError: the run kept none, or none of that checkpoint.
     """
-    files = sorted((run / "evaluations").glob("step_*.jsonl"))
+    run = run_of(path)
+    files = {int(f.stem.removeprefix("step_")): f for f in sorted((run / "evaluations").glob("step_*.jsonl"))}
     if not files:
         raise DataError(
             f"{run} has no evaluations/", "it needs held-out prompts: see [evaluation] and the task's held_out"
         )
-    return [_answers(file) for file in files]
+    if run == path:
+        return [_answers(file) for file in files.values()]
+    step = checkpoint.step_of(path)
+    if step not in files:
+        raise DataError(
+            f"{path} was not evaluated at its step {step}; the run was at {', '.join(map(str, files))}",
+            "set evaluation.every to the rhythm of training.checkpoint_every, or compare other checkpoints",
+        )
+    return [_answers(file) for at, file in files.items() if at <= step]
 
 
 def _answers(file: Path) -> Answers:
@@ -88,7 +104,7 @@ def settings_that_differ(a: Path, b: Path) -> list[dict[str, Any]]:
 
 
 def _settings(run: Path) -> dict[str, Any]:
-    file = run / "config.toml"
+    file = run_of(run) / "config.toml"
     if not file.is_file():
         raise DataError(
             Text(f"{run} holds no run", f"{run} 中没有运行记录"),
@@ -196,5 +212,5 @@ def greedy_agreement(a: Path, b: Path, noise: Path | None) -> dict[str, Any]:
 
 def inert_setting(a: Path, b: Path) -> dict[str, Any] | None:
     """The doctor's `no_effect`: the curves are equal although a setting differs."""
-    found = no_effect(build(read(str(a))), build(read(str(b))))
+    found = no_effect(build(read(str(run_of(a)))), build(read(str(run_of(b)))))
     return None if found is None else {"rule": found.rule, "certainty": found.certainty} | dict(found.facts)

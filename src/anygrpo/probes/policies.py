@@ -14,6 +14,7 @@ from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.probes.check import temporary_run
+from anygrpo.probes.compare import run_of
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train import checkpoint
@@ -29,14 +30,15 @@ def compare_weights(a: Path, b: Path, which: str = "newest") -> dict[str, Any]:
     """What the two runs' weights do on A's held-out prompts, both scored with A's settings.
 
     Args:
-        which: "newest" checkpoint, or "best".
+        a, b: runs, or checkpoints of runs (RUN/checkpoints/NAME).
+        which: of a run, the "newest" checkpoint, or "best".
 
     Raises:
         DataError: a run without such a checkpoint.
         ConfigError: the two policies have different weights (other modules or shapes).
     """
     states = [_state(run, which) for run in (a, b)]
-    recipe = load_recipe(a / "config.toml")
+    recipe = load_recipe(run_of(a) / "config.toml")
     with torch.random.fork_rng(), temporary_run(recipe) as run:
         last = len(run.stages) - 1
         start = {name: p.clone() for name, p in state_of(run.policy.trainable()).items()}
@@ -53,6 +55,8 @@ def compare_weights(a: Path, b: Path, which: str = "newest") -> dict[str, Any]:
 
 
 def _state(run: Path, which: str) -> State:
+    if run_of(run) != run:
+        return dict(checkpoint.load(run)[0])
     folder = run / "checkpoints"
     found = folder / "best" if which == "best" else checkpoint.newest(folder)
     if found is None or not found.is_dir():
@@ -68,13 +72,13 @@ def _fits(start: State, states: list[State], runs: tuple[Path, Path]) -> None:
 
 
 def _same_start(a: Path, b: Path) -> bool:
-    first, second = (load_recipe(run / "config.toml") for run in (a, b))
+    first, second = (load_recipe(run_of(run) / "config.toml") for run in (a, b))
     return first.policy == second.policy and first.seed == second.seed
 
 
 def _fresh_state(run: Path) -> State:
     """The weights that a run started from."""
-    recipe = load_recipe(run / "config.toml")
+    recipe = load_recipe(run_of(run) / "config.toml")
     policy = build_policy(recipe.policy, recipe.seed)
     return {name: p.clone() for name, p in state_of(policy.trainable()).items()}
 
