@@ -3,10 +3,13 @@
     python bench/selection_composition.py table RULE OUT.npz [train-0:240 validation-0:60 test-0:200]
                                                               ask the frozen model once for every selection
     python bench/selection_composition.py train OUT.npz METHOD CALLS SEED FOLDER [STEPS]
+    python bench/selection_composition.py every FOLDER SECONDS PROCESSES [STEPS]
+                                                              every method, budget and seed, on FOLDER's tables
     python bench/selection_composition.py report OUT.npz FOLDER [--test]
 
 A method may ask for CALLS different (training query, selection) pairs; what it asked once is free. Its checkpoint is
-chosen on validation. `report --test` opens the test split, once, for all of them together.
+chosen on validation. `report --test` opens the test split, once, for all of them together. A table of
+pictures: `bench/selection_pictures.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +17,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import random
 import re
+import shutil
+import signal
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,17 +45,21 @@ EVERY = [(), *((i,) for i in range(POOL)), *itertools.permutations(range(POOL), 
 PLACE = {selection: i for i, selection in enumerate(EVERY)}
 PAIRS, SINGLES = EVERY[1 + POOL :], EVERY[1 : 1 + POOL]
 
-NETWORK = {"hidden": 128, "width": 64}
+NETWORK = {"hidden": 128, "width": 64, "decoder": "gru", "device": "cpu"}
 METHODS: dict[str, dict[str, Any]] = {  # stages with their share of the steps
-    "singles": {"policy": {"decoder": "none"}, "stages": ["rce singles 1"]},  # EPR: supervised on scored singles
-    "pairs": {"stages": ["rce pairs 1"]},  # the same, on random pairs
-    "reticl": {"policy": {"decoder": "gru"}, "stages": ["reinforce none 1"]},  # sequential REINFORCE, moving baseline
+    "singles": {"policy": {"decoder": "none"}, "stages": ["rce singles .5"]},  # EPR: supervised on scored singles
+    "pairs": {"stages": ["rce pairs .5"]},  # the same, on random pairs
+    "reticl": {"stages": ["reinforce none 1"]},  # sequential REINFORCE with a moving baseline, the same network
     "grpo": {"stages": ["grpo none 1"]},
-    "hybrid": {"stages": ["rce singles .25", "grpo none .75"]},  # supervised singles, then GRPO for composition
+    "gated": {"policy": {"decoder": "gated"}, "stages": ["grpo none 1"]},
+    "reuse": {"policy": {"reuse": 16}, "stages": ["reuse none 1"]},  # GRPO, earlier draws joining their groups again
+    "hybrid": {"stages": ["rce singles .2", "grpo none .8"]},  # supervised singles, then GRPO for composition
 }
 STAGE = {
     "rce": 'method = "rce"\nalgorithm = { rce_temperature = 0.2 }',
     "grpo": 'algorithm = { group_size = 8, advantage = "centred", entropy_coef = 0.01 }',
+    "reuse": """algorithm = { group_size = 8, advantage = "centred", entropy_coef = 0.01, importance = "truncate", \
+importance_level = "sequence" }""",
     "reinforce": 'algorithm = { group_size = 8, advantage = "running", objective = "reinforce", entropy_coef = 0.01 }',
 }
 
@@ -57,13 +68,14 @@ def table(rule: str, out: str, *queries: str) -> None:
     """correct and gt_prob [queries, selections], embeddings, texts, names."""
     from anygrpo.selection.composition import Composition
 
-    task = Composition(CompositionConfig(kind="composition", rule=rule, cache=out + ".sqlite"), 0)
+    config = CompositionConfig(kind="composition", rule=rule, cache=out + ".sqlite", batch_size=512)
+    task = Composition(config, 0)
     spans = [re.fullmatch(r"(\w+)-(\d+):(\d+)", q) for q in queries or QUERIES]
     if None in spans:
         sys.exit(f"{queries} are not all split-from:to")
     names = [f"{m[1]}-{i}" for m in spans if m for i in range(int(m[2]), int(m[3]))]
     prompts = [task.prompt(name) for name in names]
-    parts = [task.judge(prompts[i : i + 8], [EVERY] * len(prompts[i : i + 8])) for i in range(0, len(prompts), 8)]
+    parts = [task.judge(prompts[i : i + 40], [EVERY] * len(prompts[i : i + 40])) for i in range(0, len(prompts), 40)]
     np.savez_compressed(
         out,
         names=np.array(names),
@@ -138,6 +150,11 @@ def train(data: str, method: str, calls: str, seed: str, folder: str, steps: str
     path = Path(folder) / f"{method}-{calls}-{seed}"
     if (path / "done.json").is_file():
         return
+    for other in sorted(path.parent.glob(f"{method}-*-{seed}/done.json")):
+        done = json.loads(other.read_text())
+        if done["asked"] < min(int(other.parent.name.split("-")[1]), int(calls)) and not done["bound"]:
+            shutil.copytree(other.parent, path)  # it never came to either budget: they are one run
+            return
     path.mkdir(parents=True, exist_ok=True)
     SHARED["asked"] = set()
     made = METHODS[method]
@@ -169,7 +186,12 @@ def train(data: str, method: str, calls: str, seed: str, folder: str, steps: str
         loop(run)
     finally:
         run.close()
-    row = {"validation": run.best, "asked": len(SHARED["asked"]), "best_step": run.best_step}
+    bound = made["stages"][0].split()[1] != "none"  # what it is taught by depends on the budget from the start
+    row = {"validation": run.best, "asked": len(SHARED["asked"]), "best_step": run.best_step, "bound": bound}
+    task = Budgeted(0, data, 0)
+    for split in ("validation", "test"):  # of test the picks alone: nothing reads them before `report --test`
+        np.save(path / f"{split}.npy", np.array(picks_of(path, task, split), dtype=np.uint8))
+    shutil.rmtree(path / "run")
     (path / "done.json").write_text(json.dumps(row))
     print(method, calls, seed, row, flush=True)
 
@@ -236,6 +258,50 @@ def bm25(task: Budgeted, prompts: list[Any], k1: float = 1.5, b: float = 0.75) -
     return out
 
 
+def jobs(folder: Path, steps: str) -> list[list[str]]:
+    """Small budgets first, seed by seed: whenever it ends, what is done is a whole comparison of some seeds."""
+    tables = [folder / f"{name}.npz" for name in ("codes", "pictures", "hops")]
+    return [
+        [str(table), method, str(calls), str(seed), str(folder / table.stem), steps]
+        for calls in (10000, 150000, 30000)
+        for seed in range(5)
+        for table in tables
+        for method in METHODS
+        if table.is_file() and (calls == 10000 or method in ("grpo", "reuse", "reticl", "pairs"))
+    ]
+
+
+def every(folder: str, seconds: str, processes: str, steps: str = "500") -> None:
+    """Trains until `seconds` are over; each process is a fork that takes the next job."""
+    import anygrpo.selection.policy
+    import anygrpo.train.build
+    import anygrpo.train.loop
+
+    torch.set_num_threads(1)
+    until, waiting, running = time.monotonic() + float(seconds), jobs(Path(folder), steps), {}
+    while (waiting or running) and time.monotonic() < until:
+        while waiting and len(running) < int(processes):
+            job = waiting.pop(0)
+            child = os.fork()
+            if not child:
+                code = 1
+                try:
+                    train(*job)
+                    code = 0
+                finally:
+                    os._exit(code)
+            running[child] = job
+        done, status = os.waitpid(-1, os.WNOHANG)
+        if done:
+            job = running.pop(done)
+            print(f"{time.monotonic() - until:.0f} s", *job[1:4], Path(job[0]).stem, status, flush=True)
+        else:
+            time.sleep(0.05)
+    for child in running:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def report(data: str, folder: str, *flags: str) -> None:
     split = "test" if "--test" in flags else "validation"
     task = Budgeted(0, data, 0)
@@ -256,7 +322,8 @@ def report(data: str, folder: str, *flags: str) -> None:
     for path in sorted(Path(folder).glob("*-*-*")):
         if (path / "done.json").is_file():
             method, calls, _ = path.name.split("-")
-            for name, picks in zip((method, "dpp"), picks_of(path, task, split)):
+            kept = [[tuple(pair) for pair in row] for row in np.load(path / f"{split}.npy").tolist()]
+            for name, picks in zip((method, "dpp"), kept):
                 key = f"{name} {int(calls):6d}"
                 rows[key] = torch.cat([rows[key], right(picks)[None]]) if key in rows else right(picks)[None]
                 lists[key] = lists.get(key, 0) + len(set(picks))
@@ -273,4 +340,4 @@ def report(data: str, folder: str, *flags: str) -> None:
 
 
 if __name__ == "__main__":
-    {"table": table, "train": train, "report": report}[sys.argv[1]](*sys.argv[2:])
+    {"table": table, "train": train, "every": every, "report": report}[sys.argv[1]](*sys.argv[2:])

@@ -173,6 +173,9 @@ class Policy(ABC):
     def resumed(self, state: dict[str, Any]) -> None:
         """Take over what `carried` gave, from a checkpoint; {} where that is an older one."""
 
+    def judged(self, prompts: list[Any], rollout: Rollout) -> None:
+        """What was sampled from `prompts`, with its rewards; called once for each such rollout."""
+
     def identity(self) -> dict[str, Any]:
         """What else than weights makes this policy what it is, for the record of a run: the chat template of a
         tokenizer that it, or a part of it, holds."""

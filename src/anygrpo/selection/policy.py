@@ -20,6 +20,7 @@ from anygrpo.selection.grouping import Grouping
 from anygrpo.selection.network import Encoded, SelectorNetwork
 from anygrpo.selection.prompts import Pools, is_range, pools
 from anygrpo.selection.recorded import Recorded
+from anygrpo.selection.reuse import Earlier
 from anygrpo.selection.settings import SelectorConfig
 
 
@@ -38,6 +39,7 @@ class SelectorPolicy(Policy):
         self._met: dict[tuple[int, tuple[int, ...]], Tensor] = {}
         self._recorded: Recorded | None = None
         self._may_keep = True
+        self._earlier = Earlier(config.reuse) if config.reuse else None
 
     # --- the protocol -----------------------------------------------------------------------------------------
 
@@ -46,11 +48,23 @@ class SelectorPolicy(Policy):
         generator = torch.Generator().manual_seed(seed)
         keep = self.one_update and self._may_keep
         encoded = self._encode(pool, keep)
-        graph = keep and self.config.decision == "pick" and record.recordable(self.network)
+        graph = keep and self.config.decision == "pick" and not self._earlier and record.recordable(self.network)
         drawn = decoding.sample(self.network, encoded, pool.choosable, group_size, self.rules(), generator, graph)
         if keep:
             self._recorded = Recorded(vars(pool), encoded, drawn if graph else None, record.versions(self.network))
-        return self._rollout(pool, drawn)
+        rollout = self._rollout(pool, drawn)
+        return rollout if self._earlier is None else self._earlier.joined(rollout, prompts, self.version)
+
+    def judged(self, prompts: list[Any], rollout: Rollout) -> None:
+        if self._earlier is not None:
+            self._earlier.keep(prompts, rollout)
+
+    def carried(self) -> dict[str, Any]:
+        return {} if self._earlier is None else {"earlier": self._earlier.state()}
+
+    def resumed(self, state: dict[str, Any]) -> None:
+        if self._earlier is not None:
+            self._earlier.load(state.get("earlier", []))
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         shots = self.config.evaluation_shots or self.config.shots

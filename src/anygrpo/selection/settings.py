@@ -79,6 +79,10 @@ class SelectorConfig(Section):
     """Stored actions: whose log-probabilities the ratio divides by. current: the policy's own at replay; nothing then
     bounds how far many epochs go. first: the policy's own when it first met the action, so that clipping bounds the
     whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
+    reuse: int = Field(0, ge=0)
+    """Online: earlier selections of a query, at most, that join its group again with the log-probabilities they were
+    drawn with, so that a scorer's answers teach more than once; 0: none. Ratios are then to those (clipped); with
+    `algorithm.importance` the factor old / behaviour is truncated instead."""
     model: str | None = None
     """To start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), or a pointer
     selector trained elsewhere where its network is one of these: its names are translated, the rest is refused."""

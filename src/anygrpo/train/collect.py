@@ -162,6 +162,7 @@ def begin_once(
             rollout = replace(rollout, prompt_id=torch.tensor(share(keys)))
         if stage.source == "stored":
             return rollout
+        run.policy.judged(prompts, rollout)
         if shown is not None:
             outputs = [row for chunk in chunks for row in chunk.outputs]
             run.show(shown, rollout, lambda most: rows_shown(run.policy, prompts[:most], outputs[:most], rollout))
