@@ -14,6 +14,7 @@ pictures: `bench/selection_pictures.py`.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import math
@@ -273,10 +274,8 @@ def jobs(folder: Path, steps: str) -> list[list[str]]:
 
 def every(folder: str, seconds: str, processes: str, steps: str = "500") -> None:
     """Trains until `seconds` are over; each process is a fork that takes the next job."""
-    import anygrpo.selection.policy
-    import anygrpo.train.build
-    import anygrpo.train.loop
-
+    for module in ("selection.policy", "train.build", "train.loop"):
+        importlib.import_module(f"anygrpo.{module}")  # once, before the forks
     torch.set_num_threads(1)
     until, waiting, running = time.monotonic() + float(seconds), jobs(Path(folder), steps), {}
     while (waiting or running) and time.monotonic() < until:

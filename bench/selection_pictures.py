@@ -4,10 +4,11 @@
     python bench/selection_pictures.py pack easy_vqa-1.0-py3-none-any.whl pictures.npz
     python bench/selection_pictures.py table pictures.npz OUT.npz [train-0:1500 validation-0:100 test-0:400]
 
-The frozen judge is SmolLM2-135M with eyes: a small convolutional network, trained here on the 4,000 training pictures to
-write the embeddings of a picture's colour and shape as its questions and answers name them, before the model. The model
-itself is not trained. Colours and shapes have code words, drawn anew for each query. A candidate is a picture with a question
-about its colour or its shape, answered by a code word; the query is a picture that is asked both, and right only with both.
+The frozen judge is SmolLM2-135M with eyes: a small convolutional network, trained here on the training pictures to
+write the embeddings of a picture's colour and shape, as its questions and answers name them, into the model's prompt.
+The model itself is not trained. Colours and shapes have code words, drawn anew for each query. A candidate is a picture
+with a question about its colour or its shape, answered by a code word; the query is a picture that is asked both
+questions, and is right only where both answers are.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from anygrpo.selection.composition import CODES
 COLOURS = ["black", "gray", "blue", "brown", "yellow", "teal", "red", "green"]
 SHAPES = ["circle", "rectangle", "triangle"]
 QUERIES = ("train-0:1500", "validation-0:100", "test-0:400")
-POOL = 10
+POOL, AT_ONCE, EPOCHS = 10, 8, 25
 EVERY = [(), *((i,) for i in range(POOL)), *itertools.permutations(range(POOL), 2)]
 TEST_FROM = 300  # of the 1,000 test pictures the first are those of validation queries
 
@@ -47,9 +48,7 @@ def pack(wheel: str, out: str) -> None:
         for split in ("train", "test"):
             said: dict[int, Counter[str]] = defaultdict(Counter)
             for question, answer, picture in json.loads(file.read(f"easy_vqa/data/{split}/questions.json")):
-                if question.startswith(
-                    "what"
-                ):  # "what color is the triangle?" names the shape and is answered by the colour
+                if question.startswith("what"):  # "what color is the triangle?" names the shape
                     said[picture].update(re.findall(r"\w+", f"{question} {answer}"))
                 elif answer == "yes" and not re.search(r"\b(not|no)\b", question):
                     said[picture].update(re.findall(r"\w+", question))
@@ -73,7 +72,7 @@ class Eyes(nn.Module):
         sizes = (3, 32, 64, 128, 128)
         layers = [
             nn.Sequential(nn.Conv2d(a, b, 3, stride=2, padding=1), nn.BatchNorm2d(b), nn.ReLU())
-            for a, b in zip(sizes, sizes[1:])
+            for a, b in itertools.pairwise(sizes)
         ]
         self.body = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten())
         self.words = nn.Linear(128, 2 * width)
@@ -107,8 +106,8 @@ def trained_eyes(pictures: Tensor, named: Tensor, train: Tensor, words: list[Ten
 
 @dataclass(frozen=True)
 class Asked:
-    """Pictures of the query and its pool [1 + POOL]; of the pool what each one's question is about (0 colour, 1 shape) and
-    the code word that answers it; the query's two code words."""
+    """Pictures of the query and its pool [1 + POOL]; of the pool what each one's question is about (0 colour, 1 shape)
+    and the code word that answers it; the query's two code words."""
 
     pictures: list[int]
     about: list[int]
@@ -117,8 +116,8 @@ class Asked:
 
 
 def question(named: np.ndarray, split: str, number: int, own: np.ndarray) -> Asked:
-    """Two of the pool say the code of the query's colour, two that of its shape, on pictures that differ otherwise; two of
-    each kind are alike the other way round (right picture, wrong question), two are of neither."""
+    """Two of the pool say the code of the query's colour, two that of its shape, on pictures that differ otherwise; two
+    of each kind are alike the other way round (right picture, wrong question), two are of neither."""
     draw = random.Random(f"pictures {split} {number}")
     code_of = draw.sample(CODES[0], len(COLOURS)), draw.sample(CODES[1], len(SHAPES))
     first = int(draw.choice(own))
@@ -140,7 +139,7 @@ class Judge:
         from anygrpo.models import loading
 
         loaded = loading.load("smollm2", torch.bfloat16 if device == "cuda" else torch.float32, device)
-        self.model: Any = loaded.model
+        self.model: Any = loaded.model.requires_grad_(False)
         self.ids = lambda text: loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
         self.embed: Any = self.model.get_input_embeddings()
         self.device = device
@@ -148,12 +147,30 @@ class Judge:
 
     def words(self, names: list[str]) -> Tensor:
         """[n, d] embeddings of each name's first token."""
-        return self.embed(torch.tensor([self.ids(f" {name}")[0] for name in names], device=self.device)).float()
+        return self.embed(torch.tensor([self.ids(f" {name}")[0] for name in names], device=self.device)).float().detach()
 
     @torch.inference_mode()
-    def table(self, seen: Tensor, asked: Asked) -> tuple[Tensor, Tensor]:
-        """Token embeddings of a query and its pool [1 + POOL, 2, d] -> right, probability of the truth [selections]. The
-        query is asked both questions, and is right where both answers are. All code words are one token."""
+    def table(self, seen: list[Tensor], asked: list[Asked]) -> tuple[Tensor, Tensor]:
+        """Token embeddings of each query and its pool [1 + POOL, 2, d] -> right, probability of the truth
+        [queries, selections]. A query is asked both questions, and is right where both answers are."""
+        right, truth = [], []
+        for size in range(3):
+            lists = [s for s in EVERY if len(s) == size]
+            prompts = torch.cat([self._prompts(s, a, lists) for s, a in zip(seen, asked)])
+            logits = self.model(inputs_embeds=prompts, logits_to_keep=1, use_cache=False).logits[:, -1].float()
+            parts = logits.unflatten(0, (len(asked), 2, len(lists)))
+            correct, probability = torch.ones(2, len(asked), len(lists)).unbind()
+            for which in range(2):
+                log_probs = parts[:, which, :, self.codes[which]].log_softmax(-1).cpu()
+                true = torch.tensor([CODES[which].index(a.answer[which]) for a in asked])[:, None]
+                correct *= (log_probs.argmax(-1) == true).float()
+                probability *= log_probs.gather(-1, true[..., None].expand(-1, len(lists), 1))[..., 0].exp()
+            right.append(correct)
+            truth.append(probability)
+        return torch.cat(right, 1), torch.cat(truth, 1)
+
+    def _prompts(self, seen: Tensor, asked: Asked, lists: list[tuple[int, ...]]) -> Tensor:
+        """[2 questions x lists, L, d]: all of one length, since all words are one token."""
         text = lambda t: self.embed(torch.tensor(self.ids(t), device=self.device))  # noqa: E731
         head, end, topics = text("picture"), text("\n"), [text(": color"), text(": shape")]
         seen, n = seen.to(head.dtype), len(asked.about)
@@ -161,22 +178,9 @@ class Judge:
         words = self.embed(torch.stack([self.codes[which][i] for which, i in zip(asked.about, places)]))
         topic = torch.stack([topics[which] for which in asked.about])
         lines = torch.cat([head.expand(n, -1, -1), seen[1:], topic, words[:, None], end.expand(n, -1, -1)], 1)
-        asks = torch.stack([torch.cat([head, seen[0], t]) for t in topics])
-        right, truth = [], []
-        for size in range(3):
-            lists = torch.tensor([s for s in EVERY if len(s) == size], device=self.device, dtype=torch.long)
-            given = lines[lists].flatten(1, 2) if size else lines.new_zeros(1, 0, lines.shape[-1])
-            both = torch.cat([torch.cat([given, ask.expand(len(given), -1, -1)], 1) for ask in asks])
-            logits = self.model(inputs_embeds=both, logits_to_keep=1, use_cache=False).logits[:, -1].float()
-            probability, correct = torch.ones(len(given)), torch.ones(len(given))
-            for which, part in enumerate(logits.chunk(2)):
-                log_probs = part[:, self.codes[which]].log_softmax(-1).cpu()
-                true = CODES[which].index(asked.answer[which])
-                correct *= (log_probs.argmax(-1) == true).float()
-                probability *= log_probs[:, true].exp()
-            right.append(correct)
-            truth.append(probability)
-        return torch.cat(right), torch.cat(truth)
+        given = lines[torch.tensor(lists, dtype=torch.long, device=self.device)].flatten(1, 2)
+        asks = [torch.cat([head, seen[0], t]).expand(len(lists), -1, -1) for t in topics]
+        return torch.cat([torch.cat([given, ask], 1) for ask in asks])
 
 
 def table(packed: str, out: str, *queries: str) -> None:
@@ -187,7 +191,7 @@ def table(packed: str, out: str, *queries: str) -> None:
     pictures = torch.from_numpy(data["pixels"]).permute(0, 3, 1, 2).to(device).float() / 255
     words = [judge.words(COLOURS), judge.words(SHAPES)]
     to = lambda x: torch.from_numpy(x).to(device)  # noqa: E731
-    eyes = trained_eyes(pictures, to(named), to(train), words, 25)
+    eyes = trained_eyes(pictures, to(named), to(train), words, EPOCHS)
     with torch.no_grad():
         parts = [eyes(pictures[i : i + 500]) for i in range(0, len(pictures), 500)]
     features, seen = (torch.cat(x) for x in zip(*parts))
@@ -200,15 +204,16 @@ def table(packed: str, out: str, *queries: str) -> None:
     spans = [m for q in queries or QUERIES if (m := re.fullmatch(r"(\w+)-(\d+):(\d+)", q))]
     names = [(m[1], i) for m in spans for i in range(int(m[2]), int(m[3]))]
     made = [question(named, split, i, own[split]) for split, i in names]
-    found = [judge.table(seen[asked.pictures], asked) for asked in made]
+    groups = [made[i : i + AT_ONCE] for i in range(0, len(made), AT_ONCE)]
+    found = [judge.table([seen[asked.pictures] for asked in group], group) for group in groups]
     which = np.array([asked.pictures for asked in made])
     about = np.stack([np.eye(2, dtype=np.float32)[asked.about] for asked in made])
     both = np.full((len(made), 2), 0.5**0.5, np.float32)
     np.savez_compressed(
         out,
         names=np.array([f"{split}-{i}" for split, i in names]),
-        correct=torch.stack([c for c, _ in found]).numpy().astype(np.float32),
-        gt_prob=torch.stack([g for _, g in found]).numpy().astype(np.float32),
+        correct=torch.cat([c for c, _ in found]).numpy().astype(np.float32),
+        gt_prob=torch.cat([g for _, g in found]).numpy().astype(np.float32),
         query=np.concatenate([features[which[:, 0]], both], -1),
         candidates=np.concatenate([features[which[:, 1:]], about], -1),
         texts=np.array([texts(asked) for asked in made]),

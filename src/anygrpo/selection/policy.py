@@ -59,6 +59,13 @@ class SelectorPolicy(Policy):
         if self._earlier is not None:
             self._earlier.keep(prompts, rollout)
 
+    def check_copied(self) -> None:
+        if self._earlier is not None:
+            raise ConfigError(
+                f"policy.reuse = {self.config.reuse}, and what a copy samples beside the updates is not kept",
+                "set training.max_staleness = 0, or policy.reuse = 0",
+            )
+
     def carried(self) -> dict[str, Any]:
         return {} if self._earlier is None else {"earlier": self._earlier.state()}
 

@@ -20,6 +20,7 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
 from anygrpo.core.tree import tree_map
+from anygrpo.errors import ConfigError
 from anygrpo.recipe.algorithm import AlgorithmConfig
 
 KEPT = 0.75
@@ -96,6 +97,12 @@ class Spread:
         """(rollout [P, width, ...], each prompt's outputs, as many as its group has)."""
         again = [p for p, n in enumerate(self.sizes) for _ in range(n // self.unit)]
         units = policy.sample([prompts[p] for p in again], self.unit, seed)
+        if units.shape[1] != self.unit:
+            raise ConfigError(
+                f"{type(policy).__name__} gave {units.shape[1]} samples of a prompt where {self.unit} were asked for, "
+                'and group_size = "auto" counts them',
+                "a fixed group_size; for a selector, or policy.reuse = 0",
+            )
         outputs = policy.decode(units.samples)
         grouped: list[list[Any]] = [[] for _ in prompts]
         for p, some in zip(again, outputs):
