@@ -34,7 +34,7 @@ from anygrpo.selection.composition import CODES
 COLOURS = ["black", "gray", "blue", "brown", "yellow", "teal", "red", "green"]
 SHAPES = ["circle", "rectangle", "triangle"]
 QUERIES = ("train-0:1500", "validation-0:100", "test-0:400")
-POOL, AT_ONCE, EPOCHS = 10, 8, 25
+POOL, AT_ONCE, EPOCHS = 10, 8, 40
 EVERY = [(), *((i,) for i in range(POOL)), *itertools.permutations(range(POOL), 2)]
 TEST_FROM = 300  # of the 1,000 test pictures the first are those of validation queries
 
@@ -65,9 +65,9 @@ def pack(wheel: str, out: str) -> None:
 
 
 class Eyes(nn.Module):
-    """Pictures [n, 3, 64, 64] -> features [n, 128] and two token embeddings [n, 2, d]."""
+    """Pictures [n, 3, 64, 64] -> features [n, 128] and the embeddings of two words [n, 2, d]."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, words: list[Tensor]) -> None:
         super().__init__()
         sizes = (3, 32, 64, 128, 128)
         layers = [
@@ -75,26 +75,31 @@ class Eyes(nn.Module):
             for a, b in itertools.pairwise(sizes)
         ]
         self.body = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten())
-        self.words = nn.Linear(128, 2 * width)
+        self.words = nn.Linear(sizes[-1], 2 * words[0].shape[1])
+        self.middle = torch.stack([w.mean(0) for w in words])
+        self.spread = torch.cat([w - m for w, m in zip(words, self.middle)]).std()
 
     def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
         features = self.body(pictures)
-        return features, self.words(features).unflatten(-1, (2, -1))
+        return features, self.middle + self.spread * self.words(features).unflatten(-1, (2, -1))
 
 
 def trained_eyes(pictures: Tensor, named: Tensor, train: Tensor, words: list[Tensor], epochs: int) -> Eyes:
-    """Mean squared error to the words' embeddings, in units of their own spread."""
+    """Squared error to the true words' embeddings, and cross-entropy over which word is the nearest."""
     torch.manual_seed(0)
-    eyes = Eyes(words[0].shape[1]).to(pictures.device)
-    optimizer = torch.optim.AdamW(eyes.parameters(), 2e-3)
-    targets = torch.stack([w[named[:, i]] for i, w in enumerate(words)], 1)
-    spread, mine = torch.cat(words).std(), train.nonzero()[:, 0]
+    eyes = Eyes(words).to(pictures.device)
+    optimizer = torch.optim.AdamW(eyes.parameters(), 1e-3)
+    mine = train.nonzero()[:, 0]
     steps = epochs * -(-len(mine) // 128)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, steps)
     eyes.train()
     for step in range(steps):
         rows = mine[torch.randint(len(mine), (128,), device=mine.device)]
-        loss = ((eyes(pictures[rows])[1] - targets[rows]) / spread).square().mean()
+        seen, loss = eyes(pictures[rows])[1], pictures.new_zeros(())
+        for place, of in enumerate(words):
+            away = ((seen[:, None, place] - of) / eyes.spread).square().mean(-1)  # [n, words]
+            truth = named[rows, place]
+            loss = loss + away.gather(1, truth[:, None]).mean() + F.cross_entropy(-5 * away, truth)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -147,7 +152,9 @@ class Judge:
 
     def words(self, names: list[str]) -> Tensor:
         """[n, d] embeddings of each name's first token."""
-        return self.embed(torch.tensor([self.ids(f" {name}")[0] for name in names], device=self.device)).float().detach()
+        return (
+            self.embed(torch.tensor([self.ids(f" {name}")[0] for name in names], device=self.device)).float().detach()
+        )
 
     @torch.inference_mode()
     def table(self, seen: list[Tensor], asked: list[Asked]) -> tuple[Tensor, Tensor]:
