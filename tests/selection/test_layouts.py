@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from anygrpo.errors import DataError
 from anygrpo.selection.layouts import read_stored, write_stored
+from anygrpo.selection.quality import inspect
+from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_query import Candidate, StoredQuery
 
 
@@ -103,11 +105,18 @@ def test_the_legacy_layout_ends_with_the_query(tmp_path):
         ({"q": entry([{"pointer": [5, 5]}], [5, 7])}, "same item twice"),
         ({"q": entry([{"pointer": [1]}], 1)}, "no list of ids"),
         ({"q": entry([{"pointer": 1}], [1])}, "pointer = 1 is not a list"),
-        ({"q": entry([{"pointer": [1], "vqa_correct": "yes"}], [1])}, "vqa_correct = 'yes' is a word"),
+        ({"q": entry([{"pointer": [1], "vqa_correct": "yes"}], [1])}, "vqa_correct = 'yes' is text"),
         ({"q": entry([{"pointer": [1], "vqa_acc_score": float("nan")}], [1])}, "vqa_acc_score = nan is no finite"),
         ({"q": entry([{"pointer": [1], "vqa_correct": 0.3}], [1])}, "0 or 1 is wanted"),
         ({"q": entry([{"pointer": [1], "vqa_gt_prob": 1.5}], [1])}, "from 0 to 1 is wanted"),
         ({"q": entry([{"pointer": [1], "logprob_score": "low"}], [1])}, "logprob_score = 'low'"),
+        ({"q": entry([None], [1])}, "a candidate is None"),
+        ({"q": entry([{"pointer": [[1], [2]]}], [1, 2])}, "pointer holds .1., and ids or positions"),
+        ({"q": entry([{"pointer": [1]}, {"pointer": [{"id": 1}]}], [1])}, "pointer holds {'id': 1}"),
+        ({"q": {"pointer_candidates": {"a": 1}}}, "pointer_candidates is no list"),
+        ({"q": {"id_list": [5], "score_list": [0.5]}}, "no list of lists"),
+        ({"q": {"id_list": [[5, "q"]], "score_list": 0.5}}, "no list of lists"),
+        ([entry([{"pointer": [1]}], [1])], "has no id"),
     ],
 )
 def test_what_cannot_be_meant_is_one_clear_error(tmp_path, table, message):
@@ -151,6 +160,49 @@ def test_a_list_or_a_wrapped_table_is_read_too(tmp_path, wrapped):
     table = {"_meta": {}, "data": {"3": one}} if wrapped else [one | {"query_id": 3}]
     file = read_stored(write(tmp_path / "a.json", table))
     assert (file.queries[0].id, picks(file)) == ("3", [[(1,)]])
+
+
+@pytest.mark.parametrize("name", ["query_id", "qid", "question_id", "id"])
+def test_a_list_may_hold_other_things_and_other_names_of_an_id(tmp_path, name):
+    one = entry([{"pointer": [7]}], [5, 7])
+    rows = [{"_meta": {"made": "2025"}}, one | {name: 3.0}]
+    for table in (rows, {"metadata": {}, "data": rows}):
+        file = read_stored(write(tmp_path / "a.json", table))
+        assert (file.queries[0].id, picks(file)) == ("3", [[(1,)]])
+        assert file.notes == ("1 entries are no queries and were passed over: '_meta'",)
+    (tmp_path / "a.jsonl").write_text("\ufeff" + "\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    assert read_stored(tmp_path / "a.jsonl") == file
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"pointer": ["7"], "pointer_pos": [1]},
+        {"pointer": ["7"]},
+        {"pointer": [7.0], "pointer_pos": [1.0]},
+        {"pointer": [[7]], "pointer_pos": [[1]]},
+        {"pointer": [1], "pointer_global": ["7"]},
+        {"pointer": ["7"], "pointer_global": [7], "pointer_pos": [0]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("pool", [[5, 7], ["5", "7"]], ids=str)
+def test_an_id_is_the_same_as_a_number_and_as_text(tmp_path, row, pool):
+    file = read_stored(write(tmp_path / "a.json", {"q": entry([row], pool)}))
+    assert (picks(file), file.queries[0].pool) == ([[(1,)]], tuple(pool))
+
+
+def test_without_a_pool_too_an_id_is_one_however_it_is_written(tmp_path):
+    rows = [{"pointer": [9, "4"]}, {"pointer": ["9", 7.0]}]
+    (query,) = read_stored(write(tmp_path / "a.json", {"q": entry(rows)})).queries
+    assert (query.pool, [c.selection for c in query.candidates]) == ((9, "4", 7), [(0, 1), (0, 2)])
+
+
+@pytest.mark.parametrize(("flag", "failed"), [("false", False), ("0", False), ("True", True), (None, False), (1, True)])
+def test_a_flag_in_words_says_what_it_says(tmp_path, flag, failed):
+    row = {"pointer": [7], "eval_failed": flag, "vqa_correct": 1}
+    (query,) = read_stored(write(tmp_path / "a.json", {"q": entry([row], [5, 7])})).queries
+    assert query.candidates[0].failed == failed
 
 
 def test_a_query_given_twice_is_refused(tmp_path):
@@ -248,3 +300,11 @@ def test_a_pool_may_hold_an_item_twice(tmp_path):
     rows = [{"pointer": [7, 7], "pointer_pos": [2, 0]}]
     assert picks(read_stored(write(tmp_path / "a.json", {"q": entry(rows, [7, 8, 7])}))) == [[(2, 0)]]
     assert picks(read_stored(write(tmp_path / "b.json", {"q": entry([{"pointer": [7]}], [7, 8, 7])}))) == [[(0,)]]
+
+
+def test_one_selection_with_two_scores_is_said(tmp_path):
+    one = {"pointer": [7], "vqa_correct": 1, "vqa_acc_score": 1.0, "beam_score": -1.0}
+    rows = [one, one | {"beam_score": -2.0}, one | {"vqa_correct": 0}, {"pointer": [5], "vqa_correct": 1}]
+    report = inspect(read_stored(write(tmp_path / "a.json", {"q": entry(rows, [5, 7])})), RewardConfig())
+    assert report["duplicates"]["scored_otherwise"] == 1
+    assert any("1 selections stand in the file twice, with different scores" in x for x in report["findings"])

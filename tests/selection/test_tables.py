@@ -42,6 +42,21 @@ def tensors(path):
     return path / "t.pt"
 
 
+def one_a_name(path):
+    np.savez(path / "t.npz", **dict(zip(IDS, ROWS.astype(np.float16))))
+    return path / "t.npz"
+
+
+def other_names(path):
+    np.savez(path / "t.npz", qids=np.array(IDS, dtype="S1"), features=ROWS.astype(np.float64))
+    return path / "t.npz"
+
+
+def other_names_torch(path):
+    torch.save({"names": IDS, "features": torch.tensor(ROWS).half()}, path / "t.pt")
+    return path / "t.pt"
+
+
 def parquet(path):
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet as writer
@@ -50,7 +65,9 @@ def parquet(path):
     return path / "t.parquet"
 
 
-@pytest.mark.parametrize("make", [npz, npy, npy_text, named, tensors, parquet])
+@pytest.mark.parametrize(
+    "make", [npz, npy, npy_text, named, tensors, one_a_name, other_names, other_names_torch, parquet]
+)
 def test_every_format_gives_the_same_rows(tmp_path, make):
     table = read_table(make(tmp_path))
     assert table.width == 2
@@ -62,6 +79,18 @@ def test_ids_are_row_numbers_where_none_are_given(tmp_path):
     assert read_table(tmp_path / "t.npy").of([2], "query").tolist() == [[5.0, 6.0]]
     torch.save([torch.tensor(row) for row in ROWS], tmp_path / "t.pt")
     assert read_table(tmp_path / "t.pt").of(["0"], "query").tolist() == [[1.0, 2.0]]
+    np.savez(tmp_path / "t.npz", embeddings=ROWS)
+    assert read_table(tmp_path / "t.npz").of([1.0], "query").tolist() == [[3.0, 4.0]]
+    np.savez(tmp_path / "u.npz", ROWS)
+    assert read_table(tmp_path / "u.npz").of(["2"], "query").tolist() == [[5.0, 6.0]]
+
+
+@pytest.mark.parametrize("ids", [[7, 8, 9], [7.0, 8.0, 9.0], ["7", "8", "9"], np.array([7, 8, 9], np.int32)])
+def test_an_id_is_the_same_as_a_number_and_as_text(tmp_path, ids):
+    np.savez(tmp_path / "t.npz", ids=np.array(ids), embeddings=ROWS)
+    table = read_table(tmp_path / "t.npz")
+    for asked in (8, "8", 8.0):
+        assert table.of([asked], "query").tolist() == [[3.0, 4.0]]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +100,11 @@ def test_ids_are_row_numbers_where_none_are_given(tmp_path):
         ({"ids": IDS[:2], "embeddings": ROWS}, "2 ids, 3 embeddings"),
         ({"ids": ["a", "b", "a"], "embeddings": ROWS}, "holds id 'a' twice"),
         ({"ids": IDS, "embeddings": ROWS * np.array([[1], [np.nan], [1]])}, "embedding of 'b' holds NaN"),
-        ({"embeddings": ROWS}, r"lacks .'ids'."),
+        ({"ids": IDS, "embeddings": ROWS.T[:, :2]}, "3 ids, 2 embeddings"),
+        ({"ids": IDS[:2], "embeddings": ROWS[:, :2]}, "turned over: save them as .2, 3."),
+        ({"ids": IDS, "values": ROWS}, "which are ids and which embeddings"),
+        ({"ids": IDS, "vectors": ROWS, "embeddings": ROWS}, "which are ids and which embeddings"),
+        ({"x": ROWS, "y": ROWS}, "which are ids and which embeddings"),
         ({"ids": IDS, "embeddings": np.array([["x", "y"]] * 3)}, "no vectors of one size"),
     ],
 )

@@ -20,6 +20,7 @@ from anygrpo.errors import DataError
 from anygrpo.selection import pointers
 from anygrpo.selection.parts import NAMES, candidate_of, check_score
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
+from anygrpo.selection.tables import key
 from anygrpo.spoken import Text
 
 _OF_A_QUERY = {"pointer_candidates", "candidate_pool_ids", "id_list", "score_list", "query"}
@@ -66,8 +67,8 @@ def merged(files: list[StoredFile]) -> StoredFile:
             first = queries.setdefault(query.id, query)
             if first is query:
                 continue
-            place = {str(item): i for i, item in enumerate(first.pool)}
-            picked = [[str(query.pool[i]) for i in c.selection] for c in query.candidates]
+            place = pointers.places(list(first.pool))
+            picked = [[key(query.pool[i]) for i in c.selection] for c in query.candidates]
             if outside := [i for ids in picked for i in ids if i not in place]:
                 raise DataError(
                     f"query {query.id!r}: {outside[0]!r} of a further file is outside its pool in the first"
@@ -99,23 +100,26 @@ def _load(path: Path) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+        text = path.read_text(encoding="utf-8-sig")
+        lines = [line for line in text.splitlines() if line.strip()] if path.suffix == ".jsonl" else []
+        return [json.loads(x, object_pairs_hook=once) for x in lines] or json.loads(text, object_pairs_hook=once)
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}") from None
 
 
 def _queries(path: Path, table: Any) -> tuple[dict[str, Any], list[str]]:
     """Entries of queries by id, and what was passed over."""
+    if isinstance(table, dict) and not any(_may_be_query(v) for v in table.values()):
+        inner = [v for v in table.values() if isinstance(v, dict | list) and any(map(_may_be_query, _values(v)))]
+        table = inner[0] if len(inner) == 1 else table  # {"_meta": ..., "queries": {...}}
+    rest: list[str] = []
     if isinstance(table, list):
-        table = _by_id(path, table)
-    if isinstance(table, dict):
-        inner = [v for v in table.values() if isinstance(v, dict) and any(_may_be_query(x) for x in v.values())]
-        if len(inner) == 1 and not any(_may_be_query(v) for v in table.values()):
-            table = inner[0]  # {"_meta": ..., "queries": {...}}
+        rest = [", ".join(x) if isinstance(x, dict) else repr(x) for x in table if not _may_be_query(x)]
+        table = _by_id(path, [x for x in table if _may_be_query(x)])
     if not isinstance(table, dict) or not table:
         raise DataError(f"{path} holds no queries: expected an object of query id -> entry")
     own = {qid: entry for qid, entry in table.items() if _may_be_query(entry)}
-    rest = [name for name in table if name not in own]
+    rest += [name for name in table if name not in own]
     if not own:
         raise DataError(
             f"query {rest[0]!r} is in no known layout: it has neither pointer_candidates nor id_list and score_list"
@@ -124,20 +128,25 @@ def _queries(path: Path, table: Any) -> tuple[dict[str, Any], list[str]]:
     return own, [said] if rest else []
 
 
+def _values(x: dict[str, Any] | list[Any]) -> list[Any]:
+    return list(x.values()) if isinstance(x, dict) else x
+
+
+_IDS = ("query_id", "qid", "question_id", "id")
+
+
 def _by_id(path: Path, entries: list[Any]) -> dict[str, Any]:
     """A list of entries that hold their own ids."""
     out: dict[str, Any] = {}
     for entry in entries:
-        if not isinstance(entry, dict) or not _may_be_query(entry):
-            raise DataError(f"{path} holds no queries: expected an object of query id -> entry")
-        inner = entry.get("query") if isinstance(entry.get("query"), dict) else {}
-        said = (entry.get("query_id"), (inner or {}).get("query_id"), entry.get("id"))
-        name = next((x for x in said if x is not None), None)
+        inner = entry["query"] if isinstance(entry.get("query"), dict) else {}
+        said = [place[n] for place in (entry, inner) for n in _IDS if place.get(n) is not None]
+        name = key(said[0]) if said else None
         if name is None:
-            raise DataError(f"{path}: a query in the list has no query_id")
-        if str(name) in out:
+            raise DataError(f"{path}: a query in the list has no id", "one of " + ", ".join(_IDS))
+        if name in out:
             raise DataError(f"{path} holds query {name!r} twice", "give each query an id of its own")
-        out[str(name)] = entry
+        out[name] = entry
     return out
 
 
@@ -148,7 +157,9 @@ def _may_be_query(entry: Any) -> bool:
 def _is_legacy(qid: str, entry: dict[str, Any]) -> bool:
     if "id_list" in entry and "score_list" in entry:
         return True
-    if not isinstance(entry.get("pointer_candidates"), list):
+    if not isinstance(entry.get("pointer_candidates", []), list):
+        raise DataError(f"query {qid!r}: pointer_candidates is no list of candidates")
+    if "pointer_candidates" not in entry:
         raise DataError(
             f"query {qid!r} is in no known layout: it has neither pointer_candidates nor id_list and score_list"
         )
@@ -167,13 +178,21 @@ def _query(
 ) -> StoredQuery:
     raw, pool = entry["pointer_candidates"], entry.get("candidate_pool_ids")
     given = pool is not None
-    picked = [] if given else [pointers.picked(row, readings[row.signature]) for row in rows]
-    pool = pool if given else list(dict.fromkeys(i for ids in picked for i in ids))
-    place = {item: i for i, item in reversed(list(enumerate(pool)))}
+    if not given:
+        own = [row.fields[readings[row.signature].name] for row in rows]
+        pool = _each_once([i for ids in own for i in ids])
+    place = pointers.places(pool)
     found = [pointers.positions(row, readings[row.signature], place) for row in rows]
     candidates = tuple(candidate_of(qid, c, at) for c, at in zip(raw, found))
     query = entry.get("query")
     return StoredQuery(str(qid), tuple(pool), candidates, query if isinstance(query, dict) else {}, given)
+
+
+def _each_once(ids: list[Any]) -> list[Any]:
+    first: dict[str, Any] = {}
+    for i in ids:
+        first.setdefault(key(i), i)
+    return list(first.values())
 
 
 def _reading_notes(
@@ -181,14 +200,14 @@ def _reading_notes(
 ) -> list[str]:
     count = Counter(row.signature for own in rows.values() for row in own)
     notes = []
-    for key, reading in readings.items():
+    for of, reading in readings.items():
         for name, wrong in reading.stale.items():
             notes.append(
-                f"{name} is stale: in {wrong} of {count[key]} rows it contradicts the fields that agree everywhere, "
+                f"{name} is stale: in {wrong} of {count[of]} rows it contradicts the fields that agree everywhere, "
                 "and it was not used"
             )
     if len(readings) + bool(legacy) > 1:
-        kinds = [f"{count[key]} rows with {' + '.join(key[0])}" for key in readings]
+        kinds = [f"{count[fields]} rows with {' + '.join(fields[0])}" for fields in readings]
         kinds += [f"{legacy} queries with id_list"] if legacy else []
         notes.append("rows of several writers, each read by its own fields: " + ", ".join(kinds))
     return notes
@@ -196,15 +215,18 @@ def _reading_notes(
 
 def _legacy(qid: str, entry: dict[str, Any]) -> StoredQuery:
     lists, scores = entry["id_list"], entry["score_list"]
+    if not isinstance(lists, list) or not isinstance(scores, list) or not all(isinstance(x, list) for x in lists):
+        raise DataError(f"query {qid!r}: id_list is no list of lists of ids, or score_list no list")
     if len(lists) != len(scores):
         raise DataError(f"query {qid!r}: {len(lists)} selections, {len(scores)} scores")
-    wrong = [ids for ids in lists if not ids or str(ids[-1]) != str(qid)]
+    wrong = [ids for ids in lists if not ids or key(ids[-1]) != str(qid)]
     if wrong:
         raise DataError(f"query {qid!r}: id_list {wrong[0]} does not end with the query's own id")
-    pool = list(dict.fromkeys(i for ids in lists for i in ids[:-1]))
+    pool = _each_once([i for ids in lists for i in ids[:-1]])
+    place = pointers.places(pool)
     candidates = tuple(
         Candidate(
-            tuple(pool.index(i) for i in ids[:-1]),
+            tuple(place[key(i)] for i in ids[:-1]),
             parts={"info_score": check_score(qid, "score_list", "info_score", score)},
         )
         for ids, score in zip(lists, scores)

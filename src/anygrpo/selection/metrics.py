@@ -7,6 +7,37 @@ from anygrpo.spoken import Text
 
 METRICS: tuple[Metric, ...] = (
     Metric(
+        "reuse/share",
+        "1",
+        Text(
+            "Share of a step's samples that earlier steps drew and had judged (`policy.reuse`).",
+            "一步的样本中由先前步骤抽取并已打分的比例（`policy.reuse`）。",
+        ),
+        "earlier / (earlier + fresh)",
+        Text("up to reuse / (reuse + group_size)", "至多为 reuse / (reuse + group_size)"),
+        Text(
+            "Stays small: queries seldom come back, or most could not be judged.",
+            "一直很小：查询很少再次出现，或大多未能打分。",
+        ),
+        low=0.0,
+        high=1.0,
+    ),
+    Metric(
+        "reuse/age",
+        "updates",
+        Text(
+            "Updates made since the weights that drew a step's earlier samples, mean.",
+            "自抽取这些先前样本的权重以来的更新次数，取平均。",
+        ),
+        "mean of (now - version)",
+        Text("about an epoch's updates for reuse = group_size", "reuse = group_size 时约为一个 epoch 的更新次数"),
+        Text(
+            "Large: old draws are clipped or truncated, and teach little; lower policy.reuse.",
+            "很大：旧样本会被裁剪或截断，作用有限；请减小 policy.reuse。",
+        ),
+        low=0.0,
+    ),
+    Metric(
         "offline/coverage",
         "1",
         Text(

@@ -30,7 +30,7 @@ def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> C
     if len(set(selection)) < len(selection):
         raise DataError(f"query {qid!r}: a candidate picks the same item twice ({selection})")
     judged_by = str(row.get("vqa_eval_mode") or "")
-    failed = bool(row.get("eval_failed", False)) or judged_by.lower() in FAILURES
+    failed = _true(row.get("eval_failed")) or judged_by.lower() in FAILURES
     parts: dict[str, float] = {}
     for part, names in NAMES.items():
         name = next((n for n in names if row.get(n) is not None), None)
@@ -52,6 +52,13 @@ def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> C
     )
 
 
+def _true(value: Any) -> bool:
+    """A flag; "false", "no", "none" and "0" are what they say."""
+    return (
+        value.strip().lower() not in ("", "false", "no", "none", "null", "0") if isinstance(value, str) else bool(value)
+    )
+
+
 def check_score(qid: str, name: str, part: str, value: Any) -> float:
     """`value` as a float.
 
@@ -62,7 +69,7 @@ def check_score(qid: str, name: str, part: str, value: Any) -> float:
         value = int(value)
     if isinstance(value, str):
         raise DataError(
-            f"query {qid!r}: {name} = {value!r} is a word, and a number is wanted", f"write {_kind(part)} for it"
+            f"query {qid!r}: {name} = {value!r} is text, and a number is wanted", f"write {_kind(part)} for it"
         )
     if not _number(value):
         raise DataError(f"query {qid!r}: {name} = {value!r} is no finite number", "leave out what could not be scored")

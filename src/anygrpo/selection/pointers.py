@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.selection.tables import key
 
 FIELDS = ("pointer", "pointer_pos", "pointer_global")
 Signature = tuple[tuple[str, ...], bool]
@@ -26,7 +27,7 @@ class Row:
 
     qid: str
     pool: list[Any] | None
-    place: dict[Any, int] | None  # id -> position
+    place: dict[str, int] | None  # id, as text -> position
     fields: dict[str, list[Any]]
 
     @property
@@ -56,38 +57,52 @@ class Reading:
         return "local" if self.name == "pointer_global" else "global"
 
 
-def row_of(qid: str, pool: list[Any] | None, candidate: dict[str, Any]) -> Row:
-    """Raises: DataError: no pointer at all, or one that is not a list."""
-    found = {name: candidate[name] for name in FIELDS if candidate.get(name) is not None}
+def row_of(qid: str, pool: list[Any] | None, candidate: Any) -> Row:
+    """Raises: DataError: no object, no pointer at all, or one that is not a list of ids or positions."""
+    if not isinstance(candidate, dict):
+        raise DataError(f"query {qid!r}: a candidate is {candidate!r}, and an object with a pointer is wanted")
+    found = {name: _flat(qid, name, candidate[name]) for name in FIELDS if candidate.get(name) is not None}
     if "pointer" not in found and "pointer_global" not in found:
         raise DataError(f"query {qid!r}: a candidate without pointer")
-    for name, value in found.items():
-        if not isinstance(value, list):
-            raise DataError(f"query {qid!r}: {name} = {value!r} is not a list")
-    place = None if pool is None else {item: i for i, item in reversed(list(enumerate(pool)))}
-    return Row(qid, pool, place, found)
+    return Row(qid, pool, None if pool is None else places(pool), found)
 
 
-def as_ids(row: Row, name: str) -> list[Any] | None:
+def _flat(qid: str, name: str, value: Any) -> list[Any]:
+    """A list of ids or positions; a list in a list of its own is that list, and 3.0 is 3."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        value = value[0]
+    if not isinstance(value, list):
+        raise DataError(f"query {qid!r}: {name} = {value!r} is not a list")
+    if odd := [i for i in value if not isinstance(i, str | int | float)]:
+        raise DataError(f"query {qid!r}: {name} holds {odd[0]!r}, and ids or positions are wanted")
+    return [int(i) if isinstance(i, float) and i.is_integer() else i for i in value]
+
+
+def places(pool: list[Any]) -> dict[str, int]:
+    """Id, as text -> its first position."""
+    return {key(item): i for i, item in reversed(list(enumerate(pool)))}
+
+
+def as_ids(row: Row, name: str) -> list[str] | None:
     """The field as ids, or None where one of them is not in the row's pool (without a pool every id is)."""
-    value = row.fields[name]
-    return value if row.place is None or all(_hashable(i) and i in row.place for i in value) else None
+    value = [key(i) for i in row.fields[name]]
+    return value if row.place is None or all(i in row.place for i in value) else None
 
 
-def as_positions(row: Row, name: str) -> list[Any] | None:
+def as_positions(row: Row, name: str) -> list[str] | None:
     """The ids at the positions that the field holds, or None where it cannot be positions."""
     value = row.fields[name]
     if row.pool is None or any(
         not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < len(row.pool) for i in value
     ):
         return None
-    return [row.pool[i] for i in value]
+    return [key(row.pool[i]) for i in value]
 
 
-_READ: dict[str, Callable[[Row, str], list[Any] | None]] = {"ids": as_ids, "positions": as_positions}
+_READ: dict[str, Callable[[Row, str], list[str] | None]] = {"ids": as_ids, "positions": as_positions}
 
 
-def picked(row: Row, reading: Reading) -> list[Any]:
+def picked(row: Row, reading: Reading) -> list[str]:
     """The ids that a row picks under a reading, checked.
 
     Raises:
@@ -99,11 +114,11 @@ def picked(row: Row, reading: Reading) -> list[Any]:
     return ids
 
 
-def positions(row: Row, reading: Reading, place: dict[Any, int]) -> tuple[int, ...]:
+def positions(row: Row, reading: Reading, place: dict[str, int]) -> tuple[int, ...]:
     """The positions that a row picks in its pool.
 
     Args:
-        place: id -> its first position.
+        place: id, as text -> its first position.
     """
     ids = picked(row, reading)
     field = reading.name if reading.kind == "positions" else reading.at
@@ -141,7 +156,11 @@ def _paired(rows: list[Row], names: tuple[str, ...]) -> Reading | None:
         if any(as_ids(r, a) != as_ids(r, other) for other, _ in good[1:] for r in rows):
             raise DataError(f"query {rows[0].qid!r}: {a} and {good[-1][0]} are both ids with positions, of other items")
         return Reading(a, "ids", good[0][1], _stale(rows, a, {n for pair in good for n in pair}))
-    same = [n for n in names[1:] if all(r.fields["pointer"] == r.fields[n] for r in rows)] if "pointer" in names else []
+    same = (
+        [n for n in names[1:] if all([*map(key, r.fields["pointer"])] == [*map(key, r.fields[n])] for r in rows)]
+        if "pointer" in names
+        else []
+    )
     if len(same) == len(names) - 1:
         return None  # copies of one list: as good as a bare pointer
     if same == ["pointer_global"] and all(as_ids(r, "pointer") is not None for r in rows):
@@ -151,7 +170,7 @@ def _paired(rows: list[Row], names: tuple[str, ...]) -> Reading | None:
 
 def _stale(rows: list[Row], name: str, agreeing: set[str]) -> dict[str, int]:
     """Rows in which each other field is not what its name says of the same picks."""
-    means = {"pointer_pos": as_positions, "pointer_global": lambda row, n: row.fields[n]}
+    means = {"pointer_pos": as_positions, "pointer_global": lambda row, n: [key(i) for i in row.fields[n]]}
     wrong: dict[str, int] = {}
     for other in sorted({n for row in rows for n in row.fields} - agreeing):
         fits = [as_ids(r, name) in (means[other](r, other),) if other in means else True for r in rows]
@@ -175,8 +194,9 @@ def _contradiction(rows: list[Row], names: tuple[str, ...]) -> DataError:
         at = as_positions(row, positions)
         if at is None:
             return _outside(row, positions, "positions")
-        if at != row.fields[ids]:
-            return DataError(f"query {row.qid!r}: positions {row.fields[positions]} are {at}, not {row.fields[ids]}")
+        if at != as_ids(row, ids):
+            there = [row.pool[i] for i in row.fields[positions]]  # type: ignore[index]
+            return DataError(f"query {row.qid!r}: positions {row.fields[positions]} are {there}, not {row.fields[ids]}")
     raise AssertionError("some row contradicts")
 
 
@@ -207,11 +227,7 @@ def _outside(row: Row, name: str, kind: str) -> DataError:
         return DataError(f"query {row.qid!r} has positions, but neither candidate_pool_ids nor pointer_global")
     value = row.fields[name]
     if kind == "ids":
-        bad = next(i for i in value if not _hashable(i) or i not in row.place)  # type: ignore[operator]
+        bad = next(i for i in value if key(i) not in row.place)  # type: ignore[operator]
         return DataError(f"query {row.qid!r}: pointer {bad!r} is outside its pool of {size}")
     bad = next(i for i in value if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < size)
     return DataError(f"query {row.qid!r}: position {bad} is outside its pool of {size}")
-
-
-def _hashable(x: Any) -> bool:
-    return isinstance(x, str | int | float)

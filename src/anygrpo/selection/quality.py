@@ -139,10 +139,17 @@ def _range(values: list[int]) -> dict[str, float]:
 
 def _duplicates(file: StoredFile) -> dict[str, int]:
     sequences = sets = 0
+    otherwise = 0
     for q in file.queries:
+        judged: dict[Any, set[Any]] = {}
+        for c in q.candidates:
+            if not c.failed:
+                scores = {n: x for n, x in c.parts.items() if n != "beam_score"}
+                judged.setdefault(c.selection, set()).add(tuple(sorted(scores.items())))
+        otherwise += sum(len(scores) > 1 for scores in judged.values())
         sequences += len(q.candidates) - len({c.selection for c in q.candidates})
         sets += len(q.candidates) - len({frozenset(c.selection) for c in q.candidates})
-    return {"same_sequence": sequences, "same_set": sets}
+    return {"same_sequence": sequences, "same_set": sets, "scored_otherwise": otherwise}
 
 
 def _correct(file: StoredFile) -> dict[str, Any]:
@@ -220,6 +227,10 @@ def _findings(report: dict[str, Any], missing: list[str], every: list[Candidate]
         out.append(f"{above} stored log-probabilities are above 0: -log p, or a score. None is used as a propensity.")
     if report["duplicates"]["same_sequence"]:
         out.append(f"{report['duplicates']['same_sequence']} candidates repeat a sequence of their own query.")
+    if unlike := report["duplicates"]["scored_otherwise"]:
+        out.append(
+            f"{unlike} selections stand in the file twice, with different scores: two judges, or one that is noisy."
+        )
     if every and not report["propensities"]["usable"]:
         out.append("No candidate has a propensity: importance weights are impossible, coverage and value remain.")
     return out

@@ -1,10 +1,12 @@
 """Embedding tables on disk: ids and rows, from .npz, .npy, .pt or Parquet.
 
-.npz       `ids` [n] (or `texts`) and `embeddings` [n, d]
+.npz       `ids` [n] (or `texts`) and `embeddings` [n, d]; or `embeddings` alone; or a vector [d] under each id
 .npy       [n, d]; ids are row numbers, or those of a file beside it: NAME.ids.json, NAME.ids.txt (one a line) or
            NAME.ids.npy
 .pt        [n, d], {"ids": ..., "embeddings": ...}, {id: [d]}, or a list of [d]; without ids they are row numbers
-.parquet   a column of ids (id, ids, query_id, candidate_id, index, text) and one of lists of numbers
+.parquet   a column of ids and one of lists of numbers
+
+Names that are understood for ids and for embeddings: `_ID_COLUMNS`, `_VECTOR_COLUMNS`.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ from torch import Tensor
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
-_ID_COLUMNS = ("id", "ids", "query_id", "candidate_id", "index", "text")
-_VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "features")
+_ID_COLUMNS = (
+    *("id", "ids", "query_id", "query_ids", "candidate_id", "candidate_ids", "qid", "qids", "question_id"),
+    *("question_ids", "image_id", "image_ids", "names", "keys", "index", "text", "texts"),
+)
+_VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors", "feature", "features", "feats", "emb", "embs")
 _FORMATS = (".npz", ".npy", ".pt", ".pth", ".parquet")
 
 
@@ -46,13 +51,13 @@ class Table:
             DataError: an id that the table does not hold.
         """
         names = list(names)
-        missing = [name for name in names if str(name) not in self.index]
+        missing = [name for name in names if key(name) not in self.index]
         if missing:
             raise DataError(
                 f"{self.path} holds no embedding of {missing[0]!r} ({whose}; {len(missing)} are missing)",
                 f"it holds {len(self.index)} ids, such as {next(iter(self.index), None)!r}",
             )
-        return self.rows[[self.index[str(name)] for name in names]]
+        return self.rows[[self.index[key(name)] for name in names]]
 
 
 def read_table(path: str | Path) -> Table:
@@ -79,6 +84,13 @@ def read_table(path: str | Path) -> Table:
     return _checked(path, ids, rows)
 
 
+def key(item: Any) -> str:
+    """An id as text: 7, 7.0, "7" and b"7" are one id."""
+    if isinstance(item, bytes):
+        item = item.decode("utf-8", "replace")
+    return str(int(item)) if isinstance(item, float) and item.is_integer() else str(item)
+
+
 def _checked(path: Path, ids: list[Any] | None, rows: Any) -> Table:
     try:
         table = torch.as_tensor(rows).float()
@@ -86,9 +98,11 @@ def _checked(path: Path, ids: list[Any] | None, rows: Any) -> Table:
         raise DataError(f"{path}: its embeddings are no vectors of one size") from None
     if table.dim() != 2:
         raise DataError(f"{path}: embeddings of shape {tuple(table.shape)}, and [n, d] is wanted")
-    names = [str(i) for i in (range(len(table)) if ids is None else ids)]
+    names = [key(i) for i in (range(len(table)) if ids is None else ids)]
     if len(names) != len(table):
-        raise DataError(f"{path}: {len(names)} ids, {len(table)} embeddings")
+        turned = f"they may be turned over: save them as [{len(names)}, {len(table)}]"
+        cure = turned if len(names) == table.shape[1] else "one id for each row"
+        raise DataError(f"{path}: {len(names)} ids, {len(table)} embeddings", cure)
     if len(set(names)) < len(names):
         twice = next(name for name, n in Counter(names).items() if n > 1)
         raise DataError(f"{path} holds id {twice!r} twice", "one embedding an id; queries and candidates: two tables")
@@ -103,14 +117,37 @@ def _npz(path: Path) -> tuple[list[Any] | None, Any]:
 
     try:
         with np.load(path, allow_pickle=False) as data:
-            name = "texts" if "texts" in data.files and "ids" not in data.files else "ids"
-            if missing := {name, "embeddings"} - set(data.files):
-                raise DataError(
-                    f"{path} lacks {sorted(missing)}; it holds {data.files}", "save ids [n], embeddings [n, d]"
-                )
-            return data[name].tolist(), data["embeddings"]
+            found = {name: data[name].tolist() if name in _ID_COLUMNS else data[name] for name in data.files}
     except (ValueError, OSError) as error:
         raise DataError(f"{path} cannot be read as npz: {error}", "save it without objects (pickle)") from None
+    return _named(path, found)
+
+
+def _named(path: Path, found: dict[Any, Any]) -> tuple[list[Any] | None, Any]:
+    """Ids and rows of named arrays: ids and vectors; vectors alone, in the order of their rows; or a vector under each
+    id.
+
+    Raises:
+        DataError: names that could be neither, or vectors under two names.
+    """
+    vectors, ids = ([n for n in found if n in names] for names in (_VECTOR_COLUMNS, _ID_COLUMNS))
+    if not vectors and not ids and len(found) == 1 and _dims(only := next(iter(found.values()))) > 1:
+        return None, only
+    if not vectors and not ids and found and all(_dims(x) == 1 for x in found.values()):
+        return list(found), _stack(path, list(found.values()))
+    if len(vectors) != 1 or len(ids) > 1:
+        what = f"holds {list(found)[:8]}" if not vectors or len(vectors) == len(ids) == 1 else f"holds {vectors + ids}"
+        raise DataError(f"{path} {what}: which are ids and which embeddings?", "save ids [n] and embeddings [n, d]")
+    return list(found[ids[0]]) if ids else None, found[vectors[0]]
+
+
+def _dims(x: Any) -> int:
+    """Dimensions of more than one entry; a vector of one number counts as a vector."""
+    try:
+        shape = torch.as_tensor(x).shape
+    except (TypeError, ValueError, RuntimeError):
+        return 0
+    return max(1, sum(n > 1 for n in shape)) if len(shape) else 0
 
 
 def _npy(path: Path) -> tuple[list[Any] | None, Any]:
@@ -138,16 +175,17 @@ def _torch(path: Path) -> tuple[list[Any] | None, Any]:
         raise DataError(
             f"{path} cannot be read safely: {str(error).splitlines()[0][:150]}", "save tensors alone"
         ) from None
-    if isinstance(data, dict) and "embeddings" in data:
-        ids = data.get("ids")
-        return ids.tolist() if isinstance(ids, Tensor) else None if ids is None else list(ids), data["embeddings"]
     if isinstance(data, dict):
-        return list(data), _stack(path, list(data.values()))
+        plain = {n: x.tolist() if n in _ID_COLUMNS and isinstance(x, Tensor) else x for n, x in data.items()}
+        return _named(path, plain)
     return None, _stack(path, data) if isinstance(data, list | tuple) else data
 
 
 def _stack(path: Path, rows: list[Any] | tuple[Any, ...]) -> Tensor:
-    vectors = [torch.as_tensor(row).float().squeeze() for row in rows]
+    try:
+        vectors = [torch.as_tensor(row).float().reshape(-1) for row in rows]
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"{path}: its embeddings are no vectors of one size") from None
     shapes = {tuple(v.shape) for v in vectors}
     if len(shapes) != 1:
         raise DataError(f"{path}: embeddings of shapes {sorted(shapes)[:3]}", "one size for all")
