@@ -160,8 +160,8 @@ def test_a_run_that_reuses_resumes_exactly(tmp_path):
     whole = weights(run)
     run.close()
     state = checkpoint.load(checkpoint.newest(tmp_path / "run" / "checkpoints"))[1]
-    assert len(state["policy"]) == 5
-    assert all(len(draws) == 4 for _, draws in state["policy"])
+    assert len(state["policy"]["earlier"]) == 5
+    assert all(len(draws) == 4 for _, draws in state["policy"]["earlier"])
 
     (tmp_path / "b").mkdir()
     cut_after(new_run(recipe_of(tmp_path / "b")), 4)
@@ -185,7 +185,7 @@ def test_where_groups_are_counted_or_copied_it_is_refused(tmp_path):
 
 def test_none_is_what_it_was():
     plain, prompts = policy_of(), [prompt(1)]
-    assert plain.memory() == []
+    assert plain.carried() == {}
     judged(plain, prompts, plain.sample(prompts, 4, seed=0))
     assert plain.sample(prompts, 4, seed=1).shape == (1, 4, 2)
     assert plain.replay(prompts, Stored([[(0, 1)]]), 0).shape == (1, 1, 2)
