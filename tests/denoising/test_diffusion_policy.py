@@ -157,6 +157,17 @@ def test_steps_without_noise_are_refused():
         make(window=3, window_starts=(0, 5))
 
 
+def test_a_schedule_whose_noise_is_not_at_the_start_is_refused():
+    """No step with noise at all; none at the first step; and the usual one, whose last step alone has none."""
+    for silent in (slice(None), slice(0, 1)):
+        policy = make()
+        policy.transitions.noisy.std[silent] = 0.0
+        left = policy.transitions.stochastic()
+        with pytest.raises(ConfigError, match=f"only {left} of 8 steps have noise, and not the first ones"):
+            policy._refuse_what_cannot_be()
+    make()._refuse_what_cannot_be()
+
+
 def test_guidance_is_the_same_in_sampling_and_scoring_and_matters():
     guided, plain = make(guidance=3.0), make()
     rollout = guided.sample(PROMPTS, 2, seed=1)

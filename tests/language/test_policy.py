@@ -144,6 +144,9 @@ def _tokens(made):
 
 def test_on_a_cpu_thirty_two_rows_are_a_block(policy):
     assert policy.block_rows == 32
+    scorer = SimpleNamespace(device=torch.device("meta"))  # any that is not the CPU: tokens bound a block there
+    elsewhere = module.CausalLM(policy.config, policy.weights, scorer, policy.prompts, policy.engine)
+    assert elsewhere.block_rows == 2**30
     assert isinstance(policy._probe, SyncProbe)
     assert (policy.one_update, policy.held, policy.parity) == (False, False, None)
 

@@ -51,8 +51,8 @@ class CausalLM(Policy):
         self.config, self.weights, self.scorer, self.prompts, self.engine = config, weights, scorer, prompts, engine
         self.temperature, self.top_p = _start(config.temperature), _start(config.top_p)
         self.top_k, self.min_p = int(_start(config.top_k)), _start(config.min_p)
-        self.speed = {}
-        self.block_rows = 32 if scorer.device.type == "cpu" else 2**30  # there the token budget alone decides
+        if scorer.device.type != "cpu":
+            self.block_rows = 2**30  # there the token budget alone decides
         self.parity: float | None = None
         self.trust_sampler: bool | None = None
         self.one_update = self.held = False
