@@ -59,9 +59,33 @@ def test_nothing_is_loaded_from_outside_and_nothing_of_a_sample_is_run(folder):
     assert "&lt;script&gt;alert(1)" in page
 
 
+def test_what_the_run_came_to_stands_at_the_head(folder):
+    rows = [{"step": s, "eval/accuracy": a, "eval/psnr": 20 + a} for s, a in ((-1, 0.25), (9, 0.5), (29, 0.75))]
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    said = "accuracy 0.250 → 0.750, PSNR 20.250 → 20.750"
+    page = run_page(folder)
+    assert said in page
+    assert page.index(said) < page.index("<h2>")
+    assert "正确率 0.250 → 0.750" in run_page(folder, "zh")
+
+
+def test_a_level_line_is_a_word(folder):
+    page = run_page(folder)
+    assert "Did not change: 1 - groups/live 0.1" in page
+    assert page.count("<svg") == 2  # reward, KL
+
+
+def test_a_prompt_that_is_a_table_is_read_as_one(folder):
+    for file in sorted((folder / "evaluations").glob("*.jsonl")):
+        row = json.loads(file.read_text()) | {"text": "{'caption': 'a man walks', 'length': 40}"}
+        file.write_text(json.dumps(row) + "\n")
+    assert "a man walks\nlength: 40" in run_page(folder)
+
+
 def test_chinese(folder):
     page = run_page(folder, "zh")
-    for part in ('lang="zh-CN"', "留出题的贪心回答及其奖励", "诊断器采取的措施", "回退", "解析后的配方"):
+    for part in ('lang="zh-CN"', "留出提示的贪心回答及其奖励", "诊断器采取的措施", "回退", "解析后的配方"):
         assert part in page
 
 

@@ -146,7 +146,7 @@ def rank_of_std(a: Autopsy) -> Claim | None:
     size = a.given.get("group_size")
     least, said = 1 / math.sqrt(3), f"{spread.value:g}"
     en = f"ranks in [-1, 1] without ties have std >= {least:.3f} in a live group"
-    zh = f"[-1, 1] 上没有并列的名次在有效组内标准差 ≥ {least:.3f}"
+    zh = f"[-1, 1] 上没有并列的名次在有信号的组内标准差 ≥ {least:.3f}"
     if size is not None and size.value > 1:
         tied = 1 / math.sqrt(size.value - 1)
         en += f", with ties >= 1/sqrt(n-1) = {tied:.3f}"

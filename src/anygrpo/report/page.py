@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import contextlib
 import json
 import mimetypes
 from html import escape
@@ -19,7 +21,7 @@ from anygrpo.files import toml_table
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
-from anygrpo.spoken import Text, table
+from anygrpo.spoken import Text, colon, table
 
 _FOOTER = "<footer>anygrpo doctor</footer>"
 _SHOWN, _LONGEST = 8, 600
@@ -64,8 +66,28 @@ def run_page(folder: Path, language: str = "en") -> str:
         body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)
     parts = [_actions(folder, words), _of_family(folder, language)]
     parts += [section(folder, words) for section in (_answers, _pictures, _settings)]
-    title = f"{words['title']}: {folder.name}"
+    title = f"{words['title']}{colon(language)}{folder.name}"
+    body = body.replace("<h2>", _headline(folder, words) + "<h2>", 1)
     return document(title, _CSS + TALK + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
+
+
+_HEADLINES = ("eval/accuracy", "eval/psnr", "eval/ssim", "eval/reward")
+
+
+def _headline(folder: Path, words: dict[str, str]) -> str:
+    """What the run came to: held-out measures of the first and the last evaluation, and those between at their best."""
+    rows = [row for row in _lines(folder / "metrics.jsonl") if any(name in row for name in _HEADLINES)]
+    if len(rows) < 2:
+        return ""
+    values = [(n.removeprefix("eval/"), [r[n] for r in rows if isinstance(r.get(n), int | float)]) for n in _HEADLINES]
+    told = [
+        f"{words.get(name, name.upper())} {found[0]:.3f} → {found[-1]:.3f}" for name, found in values if len(found) > 1
+    ]
+    return f"<p><b>{escape(words['held_out'])}</b> {escape(', '.join(told))}</p>" if told else ""
+
+
+def _at(step: str, words: dict[str, str]) -> str:
+    return words["at"].format(step=step)
 
 
 def _section(heading: str, inside: str) -> str:
@@ -128,8 +150,8 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
         pairs = list(zip(first, last))[:_SHOWN]
         said = lambda x: _cell(x["output"], x["reward"], conversation(x.get("conversation"), words))  # noqa: E731
         rows = [(a["text"], said(a), said(b)) for a, b in pairs]
-        steps = [f"({words['step']} {_step(file)})" for file in (files[0], files[-1])]
-        heads = (words["prompt"], f"{words['before']} {steps[0]}", f"{words['after']} {steps[1]}")
+        steps = [_at(_step(file), words) for file in (files[0], files[-1])]
+        heads = (words["prompt"], words["before"] + steps[0], words["after"] + steps[1])
         return _section(words["answers"], _table(heads, rows))
     samples = sorted((folder / "samples").glob("step_*.jsonl"))
     if not samples:
@@ -186,6 +208,13 @@ def _table(heads: tuple[str, str, str], rows: list[tuple[Any, str, str]]) -> str
 
 
 def _text(prompt: Any) -> str:
+    if isinstance(prompt, str) and prompt.startswith("{"):  # a table that was printed
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            prompt = ast.literal_eval(prompt[: 4 * _LONGEST])
+    if isinstance(prompt, dict):
+        head = prompt.get("caption")
+        rest = [f"{k}: {v}" for k, v in prompt.items() if k != "caption"]
+        return "\n".join(filter(None, [head if isinstance(head, str) else "", ", ".join(rest)]))[:_LONGEST]
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False, default=str)
     return text[:_LONGEST]
 

@@ -7,12 +7,16 @@ from anygrpo.spoken import Text
 WORDS = {
     "title": Text("Run", "训练运行"),
     "actions": Text("What the doctor did", "诊断器采取的措施"),
+    "held_out": Text("Held out", "留出集"),
+    "accuracy": Text("accuracy", "正确率"),
+    "reward": Text("reward", "奖励"),
     "turn": Text("turned", "调整"),
     "roll_back": Text("rolled back", "回退"),
     "stop": Text("stopped", "停止"),
     "relax": Text("took a turn back", "撤销一次调整"),
     "step": Text("step", "步"),
-    "answers": Text("Held-out answers, greedy, with their reward", "留出题的贪心回答及其奖励"),
+    "at": Text(" (step {step})", "（第 {step} 步）"),
+    "answers": Text("Held-out answers, greedy, with their reward", "留出提示的贪心回答及其奖励"),
     "unpaired": Text(
         "The first and the last evaluation asked other prompts: their answers are not set side by side.",
         "首次与末次评估的提示不同，回答不作并列比较。",

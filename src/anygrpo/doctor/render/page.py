@@ -11,9 +11,9 @@ from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.render.curves import counted_in, curve, step_of
 from anygrpo.doctor.render.style import document, element, prose
 from anygrpo.doctor.series import Series
-from anygrpo.doctor.words import tell, verdict_text
+from anygrpo.doctor.words import number_text, tell, verdict_text
 from anygrpo.doctor.words.tell import book
-from anygrpo.spoken import colon
+from anygrpo.spoken import colon, say
 
 OVERVIEW = (
     "reward/mean", "reward/std_within", "groups/dead", "kl/reference", "entropy", "grad_norm/total", "length/mean",
@@ -47,14 +47,14 @@ def _report(diagnosis: Diagnosis, lang: str) -> str:
     ]
     if heavy:
         out += [heading(labels["findings"]), *(card(f, run, lang) for f in heavy)]
-    elif diagnosis.verdict == "no_objection":
-        out.append(element("p", escape(labels["none"])))
+    elif diagnosis.verdict == "cannot_tell" and diagnosis.not_observable:
+        out.append(element("p", escape(labels["too_little"])))
     if light:
         out += [heading(labels["also"]), element("ul", "".join(light_line(f, run, lang) for f in light), "notes")]
     if curves := overview(run, heavy, lang):
         out += [heading(labels["curves"]), element("div", curves, "curves")]
     if diagnosis.not_observable:
-        seen = f"{', '.join(diagnosis.not_observable)}. {labels['not_observable_note']}"
+        seen = ", ".join(diagnosis.not_observable) + say(". ", "。", lang) + labels["not_observable_note"]
         out += [heading(labels["not_observable"]), element("p", escape(seen), "seen")]
     return "".join(out) + "<footer>anygrpo doctor</footer>"
 
@@ -66,9 +66,16 @@ def heading(text: str) -> str:
 def overview(run: Columns, heavy: list[Finding], lang: str) -> str:
     """All main curves, small, each with the rows of the first finding that names it."""
     marked = {name: f.rows for f in reversed(heavy) for name in f.metrics}
-    shown = [figure(s, marked.get(name, ()), lang, 360) for name in OVERVIEW if (s := run.get(name)) and len(s) > 1]
-    shown += [figure(s, (), lang, 360) for s in list(run.evals.values())[:EVALS_SHOWN] if len(s) > 2]
-    return "".join(shown)
+    known = [(s, marked.get(name, ())) for name in OVERVIEW if (s := run.get(name)) and len(s) > 1]
+    known += [(s, ()) for s in list(run.evals.values())[:EVALS_SHOWN] if len(s) > 2]
+    return "".join(figure(s, rows, lang, 360) for s, rows in known if rows or not s.constant) + _flat(known, lang)
+
+
+def _flat(known: list[tuple[Series, tuple[int, ...]]], lang: str) -> str:
+    """What would be a level line is a word: the eye is for what moves."""
+    told = [f"{label(s.key)} {number_text(s.values[0])}" for s, rows in known if s.constant and not rows]
+    text = book(lang).labels["flat"] + colon(lang) + ", ".join(told)
+    return element("p", escape(text), "seen") if told else ""
 
 
 def card(finding: Finding, run: Columns, lang: str) -> str:

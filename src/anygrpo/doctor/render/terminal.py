@@ -38,8 +38,8 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     heavy = [f for f in diagnosis.findings if f.severity != "info"]
     for finding in heavy:
         console.print(card(finding, diagnosis, lang))
-    if not heavy and diagnosis.verdict == "no_objection":
-        console.print(Text(labels["none"], style="green"))
+    if not heavy and diagnosis.verdict == "cannot_tell" and diagnosis.not_observable:
+        console.print(Text(labels["too_little"]))
     for finding in diagnosis.findings:
         if finding.severity == "info":
             told = tell(finding, run, lang)

@@ -29,13 +29,14 @@ WORDS = {
         " sizes up to 64).",
         "所有比值都在钳制值 R 上时，A > 0 的样本被裁剪到可以忽略的 1 + eps，其余的贡献 R |A|：策略损失 / R ="
         " 所有样本中 A < 0 部分的 |A| 均值 = {share}。组大小 G = {group}、{convention}"
-        " 标准差恰好给出这个值（{group} 个中 {wins} 个高于均值）：G = {group}，{convention} 约定（unbiased"
-        " 无偏，biased 有偏）。更大的组只有在别的奖励组合下才会碰到它（64 以内有 {others} 个）。",
+        " 标准差恰好给出这个值（{group} 个中 {wins} 个高于均值）：G = {group}，标准差为"
+        " {convention}（unbiased：除以 n − 1，无偏；biased：除以 n，有偏）。"
+        "更大的组只有在别的奖励组合下才会碰到它（64 以内有 {others} 个）。",
     ),
     "evidence:averaged": Text(
         "The logged maximum {top} is averaged the same way: {top} / {std} = {per} is the largest z-score of a"
         " typical live group, which takes a group of at least {group}.",
-        "记录的最大值 {top} 也是这样平均的：{top} / {std} = {per}，就是一个典型有效组里最大的 z 分数，这至少需"
+        "记录的最大值 {top} 也是这样平均的：{top} / {std} = {per}，就是一个典型的有信号的组里最大的 z 分数，这至少需"
         "要大小为 {group} 的组。",
     ),
     "evidence:maximum": Text(

@@ -25,15 +25,16 @@ WORDS = {
         " std 1 in a live group and 0 in a dead one. L = {queries} x {std} = {live} (printing allows {low} to"
         " {high}): about {whole} live groups, {share:%} of all. Every other group had equal rewards and no"
         " gradient.",
-        "{queries} 个组，优势标准差 {std}。如果是对所有样本合并计算，哪怕只有一个有效组，也不会低于"
-        " {least}；所以记录的是各组的平均，{std} = (L/{queries}) x 1（有效组内标准差为 1，无效组为 0）。L ="
-        " {queries} x {std} = {live}（打印精度允许 {low} 到 {high}）：约 {whole} 个有效组，占"
+        "{queries} 个组，优势标准差 {std}。如果是对所有样本合并计算，哪怕只有一个有信号的组，也不会低于"
+        " {least}；所以记录的是各组的平均，{std} = (L/{queries}) x 1（有信号的组内标准差为 1，无效组为 0）。L ="
+        " {queries} x {std} = {live}（打印精度允许 {low} 到 {high}）：约 {whole} 个有信号的组，占"
         " {share:%}。其余的组奖励全相同，没有梯度。",
     ),
     "evidence:pooled": Text(
         "{queries} groups, pooled advantage std {std}: L = {live} live groups ({share:%}), since the pooled"
         " variance is the share of live groups.",
-        "{queries} 个组，合并的优势标准差 {std}：有效组 L = {live}（{share:%}），因为合并方差就是有效组的比例。",
+        "{queries} 个组，合并的优势标准差 {std}：有信号的组 L = {live}（{share:%}），因为合并方差就是"
+        "有信号的组的比例。",
     ),
     "title:filter": Text("A filter takes the signal away", "过滤器拿走了信号"),
     "evidence:filter": Text(

@@ -20,7 +20,7 @@ WORDS = {
     "evidence:autopsy": Text(
         "Z-scores of a live group have std 1; {std} means that most groups are constant or that something"
         " scales afterwards.",
-        "有效组的 z 分数标准差为 1；{std} 说明多数组是常数，或之后还有缩放。",
+        "有信号的组的 z 分数标准差为 1；{std} 说明多数组是常数，或之后还有缩放。",
     ),
     "evidence:autopsy_floor": Text(
         "Z-scores have std 1. With a floor of {floor} a std of {std} means that the rewards spread only {std} x"
@@ -31,7 +31,7 @@ WORDS = {
     "cause": Text("A floor above the spread, or constant groups.", "下限高于差异，或组是常数。"),
     "prescription": Text(
         "Log the share of live groups, and set the floor below the reward's own spread.",
-        "记录有效组的比例，并把下限设到奖励自身差异以下。",
+        "记录有信号的组的比例，并把下限设到奖励自身差异以下。",
     ),
     "principle": Text(
         "std of z-scores is 1 but for a floor or constant groups", "除非有下限或常数组，z 分数的标准差为 1"

@@ -46,7 +46,11 @@ LABELS = {
         "Nothing was logged about these, so nothing is said of them.", "没有记录，所以不作任何判断（也不等于健康）。"
     ),
     "findings": Text("Findings", "诊断"),
-    "none": Text("Nothing to object to in what was logged.", "就已记录的内容而言，没有异议。"),
+    "too_little": Text(
+        "Too little was logged of what the rules read; what is missing stands below.",
+        "规则要读的量记录得太少；缺少的列在下面。",
+    ),
+    "flat": Text("Did not change", "没有变化的量"),
     "notes": Text("Notes from reading", "读取时的说明"),
     "curves": Text("Curves", "曲线"),
     "format": Text("format", "格式"),
@@ -64,7 +68,7 @@ AUTOPSY = {
     "group_size": Text("group size", "组大小"),
     "clamp": Text("clamp on the log-ratio", "对数概率比的钳制"),
     "beta": Text("beta", "beta"),
-    "live_groups": Text("live groups", "有效组数"),
+    "live_groups": Text("live groups", "有信号的组数（组内奖励有差异）"),
     "unknown": Text("not determined", "无法确定"),
     "given": Text("Given", "给定"),
     "first": Text("First mend", "先修"),

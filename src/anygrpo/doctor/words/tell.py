@@ -12,7 +12,7 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Fact, Finding
 from anygrpo.doctor.prescriptions import advice
 from anygrpo.doctor.words.shared import ADVICE, AROUND, AUTOPSY, CANNOT, LABELS, VERDICTS
-from anygrpo.spoken import table
+from anygrpo.spoken import say, table
 
 Entry = dict[str, str]
 
@@ -79,20 +79,21 @@ def tell(finding: Finding, run: Columns | None, lang: str = "en") -> Told:
     if "excluded" in facts:
         facts["excluded"] = Shown(names_of(str(finding.facts["excluded"]), lang))
     evidence = entry["evidence" if not finding.variant else f"evidence:{finding.variant}"].format(**facts)
+    gap = say(" ", "", lang)
     if finding.rows:
         steps = run.steps_of(finding.rows) if run else []
         counted = [int(x) for x in steps if float(x).is_integer()]
         shown = words.around["steps"] if steps and len(counted) == len(steps) else words.around["rows"]
-        evidence += " " + shown.format(rows=row_text(counted if shown == words.around["steps"] else finding.rows))
+        evidence += gap + shown.format(rows=row_text(counted if shown == words.around["steps"] else finding.rows))
     if finding.follows:
-        evidence += " " + words.around["follows"].format(rule=words.rules[finding.follows]["title"])
+        evidence += gap + words.around["follows"].format(rule=words.rules[finding.follows]["title"])
     settings = advice(finding, run, words.advice) if run else []
     cure = entry.get(f"prescription:{finding.variant}", entry["prescription"]).format(**facts)
     return Told(
         title=entry.get(f"title:{finding.variant}", entry["title"]),
         evidence=evidence,
         cause=entry.get(f"cause:{finding.variant}", entry["cause"]),
-        prescription=" ".join([cure, *settings]).strip(),
+        prescription=gap.join([cure, *settings]).strip(),
         unlike=entry["unlike"],
         principle=entry["principle"],
     )
