@@ -33,6 +33,16 @@ SETS: dict[str, tuple[list[str], set[tuple[str, str, int, str]]]] = {
         [f"{kind}/GOPR1_11-00000{i}.png" for kind in ("input", "target") for i in (1, 2)],
         {("GOPR1_11-000001", "GOPR1_11", 1, "split"), ("GOPR1_11-000002", "GOPR1_11", 1, "split")},
     ),
+    "rain100l   ": (["norain/norain-001.png", "rainy/rain-001.png"], {("001", "001", 1, "split")}),
+    "sots ": (["clear/1400.png", "hazy/1400_1.png", "hazy/1400_2.png"], {("1400", "1400", 2, "split")}),
+    "gopro  ": (
+        [f"{part}/{kind}/GOPR1_11-1.png" for part in ("train", "test") for kind in ("input", "target")],
+        {("GOPR1_11-1", "GOPR1_11", 1, "train"), ("GOPR1_11-1", "GOPR1_11", 1, "test")},
+    ),
+    "lol ": (
+        ["Train/Normal/normal00001.png", "Train/Low/low00001.png", "Test/Normal/normal00690.png", "Test/Low/low00690.png"],
+        {("00001", "00001", 1, "train"), ("00690", "00690", 1, "test")},
+    ),
     "lol": (
         ["our485/high/2.png", "our485/low/2.png", "eval15/high/1.png", "eval15/low/1.png"],
         {("2", "2", 1, "train"), ("1", "1", 1, "test")},
@@ -69,6 +79,17 @@ def test_div2k_with_a_scale_is_pairs(tmp_path: Path) -> None:
 def test_a_folder_of_something_else_is_refused_with_what_was_looked_for(layout: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"does not look like {layout}"):
         forms_of(layout, tmp_path)
+
+
+def test_a_layout_in_a_folder_of_its_archive_is_found_and_two_are_told_apart(tmp_path: Path) -> None:
+    laid(tmp_path, ["BSR/BSDS500/data/images/train/8.jpg", "BSR/BSDS500/data/images/test/9.jpg", "BSR/bench/a.png"])
+    listed = [e for form in forms_of("bsd", tmp_path) for e in entries(tmp_path, form)]
+    assert {(e.name, e.part) for e in listed} == {("8", "train"), ("9", "test")}
+    laid(tmp_path, ["copy/images/train/8.jpg"])
+    with pytest.raises(DataError, match="in 2 folders: BSR/BSDS500/data, copy"):
+        forms_of("bsd", tmp_path)
+    laid(tmp_path, ["images/train/8.jpg"])
+    assert [f.clean for f in forms_of("bsd", tmp_path)] == ["images/train/{id}.*"]  # the root itself goes first
 
 
 def test_lonely_and_twofold_names_are_errors(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ are a pair where their words agree; `*` stands for anything else of one folder's
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +59,8 @@ LAYOUTS: dict[str, tuple[tuple[Form, ...], ...]] = {
             Form("rain_data_test_Light/norain/norain-{id}.*", "rain_data_test_Light/rain/X2/norain-{id}x2.*", "test"),
         ),
         (Form("norain/norain-{id}.*", "rain/norain-{id}x2.*"),),
+        (Form("norain/norain-{id}.*", "rain/rain-{id}.*"),),
+        (Form("norain/norain-{id}.*", "rainy/rain-{id}.*"),),
         (Form("gt/norain-{id}.*", "rainy/rain-{id}.*"),),
         (Form("norain-{id}.*", "rainy/rain-{id}.*"),),
         (Form("norain-{id}.*", "rain-{id}.*"),),
@@ -70,6 +72,7 @@ LAYOUTS: dict[str, tuple[tuple[Form, ...], ...]] = {
             Form("indoor/gt/{id}.*", "indoor/hazy/{id}_*.*", "test"),
         ),
         (Form("gt/{id}.*", "hazy/{id}_*.*"),),
+        (Form("clear/{id}.*", "hazy/{id}_*.*"),),
         (Form("target/{id}.*", "input/{id}_*.*"),),
         (Form("target/{id}.*", "input/{id}.*"),),
     ),
@@ -79,12 +82,24 @@ LAYOUTS: dict[str, tuple[tuple[Form, ...], ...]] = {
             Form("test/{scene}/sharp/{id}.*", "test/{scene}/blur/{id}.*", "test"),
         ),
         (Form("{scene}/sharp/{id}.*", "{scene}/blur/{id}.*"),),
+        (
+            Form("train/target/{id}.*", "train/input/{id}.*", "train", "{scene}-*"),
+            Form("test/target/{id}.*", "test/input/{id}.*", "test", "{scene}-*"),
+        ),
         (Form("target/{id}.*", "input/{id}.*", scene="{scene}-*"),),
     ),
     "lol": (
         (
             Form("our485/high/{id}.*", "our485/low/{id}.*", "train"),
             Form("eval15/high/{id}.*", "eval15/low/{id}.*", "test"),
+        ),
+        (
+            Form("Train/Normal/normal{id}.*", "Train/Low/low{id}.*", "train"),
+            Form("Test/Normal/normal{id}.*", "Test/Low/low{id}.*", "test"),
+        ),
+        (
+            Form("Train/Normal/{id}.*", "Train/Low/{id}.*", "train"),
+            Form("Test/Normal/{id}.*", "Test/Low/{id}.*", "test"),
         ),
         (Form("high/{id}.*", "low/{id}.*"),),
     ),
@@ -96,23 +111,52 @@ LAYOUTS: dict[str, tuple[tuple[Form, ...], ...]] = {
 """By name, the ways that a set lies on disks; the first of which any file is there is taken."""
 
 
+FLAT = "{id}.*"
+DEPTH = 3
+"""Folders below the root in which a layout is looked for: archives unpack into folders of their own."""
+
+
 def forms_of(layout: str, root: Path, scale: int = 1) -> tuple[Form, ...]:
-    """The forms of a layout that lie below `root`. "div2k" with a scale above 1 has pairs with its bicubic pictures.
+    """The forms of a layout that lie in `root`, or in one folder below it. "div2k" with a scale above 1 has pairs with
+    its bicubic pictures.
 
     Raises:
-        DataError: none of them.
+        DataError: none of them, or several folders below hold one.
     """
     known = LAYOUTS[layout]
     if layout == "div2k" and scale > 1:
         small = f"_LR_bicubic/X{scale}/{{id}}x{scale}.*"
         parts: tuple[tuple[str, Part], ...] = (("train", "train"), ("valid", "test"))
         known = (tuple(Form(f"DIV2K_{p}_HR/{{id}}.*", f"DIV2K_{p}{small}", part) for p, part in parts),)
+    if here := _lying(known, root):
+        return here
+    named = tuple(forms for forms in known if forms[0].clean != FLAT)
+    below = {folder: here for folder in _folders(root, DEPTH) if (here := _lying(named, folder))}
+    below = {folder: here for folder, here in below.items() if not below.keys() & set(folder.parents)}
+    if len(below) > 1:
+        places = ", ".join(str(folder.relative_to(root)) for folder in sorted(below))
+        raise DataError(f"{root} holds {layout} in {len(below)} folders: {places}", "name one of them as root")
+    for folder, here in below.items():
+        at = folder.relative_to(root).as_posix()
+        under = lambda template, at=at: template and f"{at}/{template}"  # noqa: E731
+        return tuple(replace(f, clean=f"{at}/{f.clean}", degraded=under(f.degraded)) for f in here)
+    ways = "; ".join(" and ".join(filter(None, [f.clean, f.degraded])) for forms in known for f in forms)
+    raise DataError(f"{root} does not look like {layout}", f"looked for {ways}; or write task.folder.clean yourself")
+
+
+def _lying(known: tuple[tuple[Form, ...], ...], root: Path) -> tuple[Form, ...]:
+    """The first of the ways that has files in `root`: its forms that have."""
     for forms in known:
         here = tuple(f for f in forms if found(root, f.clean) and (f.degraded is None or found(root, f.degraded)))
         if here:
             return here
-    ways = "; ".join(" and ".join(filter(None, [f.clean, f.degraded])) for forms in known for f in forms)
-    raise DataError(f"{root} does not look like {layout}", f"looked for {ways}; or write task.folder.clean yourself")
+    return ()
+
+
+def _folders(root: Path, depth: int) -> list[Path]:
+    """Folders below `root`, so many levels down."""
+    here = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")) if root.is_dir() else []
+    return [*here, *(below for p in here if depth > 1 for below in _folders(p, depth - 1))]
 
 
 def entries(root: Path, form: Form) -> list[Entry]:

@@ -149,9 +149,9 @@ def split(pictures: list[Picture], share: float, seed: int) -> tuple[list[Pictur
     inside = [p.part == "test" or (p.part == "split" and key in held) for key, p in zip(keys, pictures)]
     train, test = ([p for p, there in zip(pictures, inside) if there is side] for side in (False, True))
     if not train or not test:
-        lacking = "train on" if not train else "hold out"
-        raise ConfigError(
-            f"held_out_share = {share} of {len(free)} scenes leaves none to {lacking}",
-            "add pictures, or a set of that side (part)",
-        )
+        lacking, side = ("train on", "train") if not train else ("hold out", "test")
+        what = f"held_out_share = {share} of {len(free)} scenes leaves"
+        if not free:
+            what = f"all {len(pictures)} pictures are there to {'test' if told else 'train'} on, which leaves"
+        raise ConfigError(f"{what} none to {lacking}", f'add pictures, or to task.sets one with part = "{side}"')
     return train, test
