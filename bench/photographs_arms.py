@@ -2,13 +2,14 @@
 
     python bench/photographs_arms.py --out OUT --warm 240 --seeds 3 --pictures data/photographs
 
-Every arm of a start has the same time (`--warm`: seconds of CPU time of its own process), from the same random weights:
+Every arm of a start has the same time (`--warm`: seconds of its own process; a process that waits for a GPU spins). The
+first .4 of it is one part that all share, so that gains are paired: one expert, supervised ("warm"). Then
+  fixed   one expert, supervised: what a network without gates is
   mean    a mixture of all experts, supervised, with its gradient
   drawn   experts drawn, supervised
-  fixed   one expert, supervised: what a network without gates is
-  warm    the first part of `mean`, which the next arms share, so that their gains are paired
-  nogrpo  then one expert, drawn by the router as the mixture left it, supervised
-  ours    the same with GRPO on the router before it and at the end
+  nogrpo  the best of the draws supervised (experts part), then what is drawn
+  ours    the same with GRPO on the router, in between and at the end
+Experts begin as the one that was warmed up, each with some noise: alike ones would have like gradients for ever.
 A rate falls by the time that is spent, so an arm is through its schedule when its time is. Samples are made once a
 start, and a start's arms are forks of its process. What was trained: OUT/seedS/ARM/network.pt; `photographs_table.py`
 measures it, `gpu_photographs.sh` does both.
@@ -37,19 +38,17 @@ from restoration_plans import plans_of, spread_out
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
 
-LATE = "@patch=64@prompts=8"
-ONE = f"supervised/sampled@sharpness=4{LATE}"
 PLANS = {
-    "warm": "supervised/mean:.4",
-    "mean": f"supervised/mean:.35+supervised/mean{LATE}:.25",
-    "nogrpo": f"{ONE}:.6",
-    "ours": f"grpo:.1+{ONE}:.35+grpo:.15",
-    "fixed": f"supervised/mean@experts=1:.75+supervised/mean@experts=1{LATE}:.25",
-    "drawn": f"supervised/sampled:.75+supervised/sampled{LATE}:.25",
+    "warm": "supervised/mean@experts=1:.4",
+    "fixed": "supervised/mean@experts=1:.35+supervised/mean@experts=1{late}:.25",
+    "mean": "supervised/mean:.35+supervised/mean{late}:.25",
+    "drawn": "supervised/sampled:.35+supervised/sampled{late}:.25",
+    "nogrpo": "supervised/best:.12+supervised/sampled@sharpness=4{late}:.48",
+    "ours": "supervised/best:.12+grpo:.1+supervised/sampled@sharpness=4{late}:.26+grpo:.12",
 }
-SHARED = ("mean", "nogrpo", "ours")
-"""These go on from `warm`."""
-WORDS = """--network experts --crops 3 --w-psnr .5 --rate 3e-3 --further-rate 1e-3 --grpo-patch 96 --grpo-rate 2e-2
+LATE = "@patch=64@prompts=8"
+"""Of crops below 64 pixels, the last part has larger ones."""
+WORDS = """--network experts --crops 3 --w-psnr .5 --rate 3e-3 --further-rate 2e-3 --grpo-patch 96 --grpo-rate 2e-2
   --entropy .3 --train router.* --seconds 0 --grpo-prompts 8 --width 16 --patch 32 --prompts 32 --loss l1=1,ssim=0.2"""
 
 
@@ -58,7 +57,8 @@ def words(given: list[str]) -> argparse.Namespace:
     sys.argv[1:] = [*WORDS.split(), *given]
     args = arguments(__doc__ or "")
     chosen = args.arms if "--arms" in given else list(PLANS)
-    args.arms = [arm if "=" in arm else f"{arm}={PLANS[arm]}" for arm in chosen]
+    late = LATE if args.patch < 64 else ""
+    args.arms = [arm if "=" in arm else f"{arm}={PLANS[arm].format(late=late)}" for arm in chosen]
     return args
 
 
@@ -93,7 +93,7 @@ def arm(args: argparse.Namespace, seed: int, name: str) -> None:
     """Train an arm, whose weights and time are written when it is through."""
     torch.set_num_threads(1)
     folder = args.out / f"seed{seed}"
-    weights = folder / "warm" / "network.pt" if name in SHARED else None
+    weights = None if name == "warm" else folder / "warm" / "network.pt"
     plan, spent = plans_of(args)[name], 0.0
     for i, (one, share) in enumerate(plan):
         last = i == len(plan) - 1
@@ -122,23 +122,15 @@ def forked(args: argparse.Namespace, seed: int, name: str) -> int:
 
 
 def start(args: argparse.Namespace, seed: int) -> None:
-    """Every arm of a start: on a CPU beside each other, on a GPU one after another."""
+    """Every arm of a start: the warm-up, then all beside each other."""
     plans = plans_of(args)
     begun, here = time.time(), argparse.Namespace(**vars(args) | {"device": "cpu"})  # a fork must not have met a GPU
     for name, plan in plans.items():
         make_samples(here, seed, [one for one, _ in plan], args.out / f"seed{seed}" / name)
     print(f"seed {seed}: samples in {time.time() - begun:.1f} s", flush=True)
-    alone = [name for name in plans if name not in SHARED and name != "warm"]
-    later = [name for name in SHARED if name in plans]
-    if args.device != "cpu":
-        for name in (*(["warm"] if later else []), *later, *alone):
-            os.waitpid(forked(args, seed, name), 0)
-        return
-    beside = [forked(args, seed, name) for name in alone]
-    if later:
+    if not (args.out / f"seed{seed}" / "warm" / "network.pt").exists():
         os.waitpid(forked(args, seed, "warm"), 0)
-        beside += [forked(args, seed, name) for name in later]
-    for pid in beside:
+    for pid in [forked(args, seed, name) for name in plans if name != "warm"]:
         os.waitpid(pid, 0)
 
 

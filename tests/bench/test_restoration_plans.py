@@ -42,6 +42,17 @@ def test_one_expert_becomes_each_one_and_shared_weights_stay(one: Path, tmp_path
     assert state["shared"].tolist() == [1.0, 1.0]
 
 
+def test_experts_of_one_differ_by_a_tenth_of_its_spread(tmp_path: Path) -> None:
+    common = 2 * torch.randn(64, 64, generator=torch.Generator().manual_seed(1))
+    state = {"common.a.weight": common, "own.a_weight": torch.zeros(1, 64, 64), "router.2.bias": torch.zeros(1)}
+    torch.save(state, tmp_path / "one.pt")
+    made = plans.spread_out(argparse.Namespace(network="experts", experts=3), "grpo", tmp_path / "one.pt", tmp_path)
+    own = torch.load(made, weights_only=True)["own.a_weight"]
+    assert own.shape == (3, 64, 64)
+    assert own.std((1, 2)).tolist() == pytest.approx([0.2] * 3, rel=0.05)
+    assert not torch.equal(own[0], own[1])
+
+
 @pytest.mark.parametrize(("network", "part"), [("experts", "supervised/mean@experts=1"), ("frequency", "grpo")])
 def test_weights_that_fit_are_left_alone(one: Path, tmp_path: Path, network: str, part: str) -> None:
     args = argparse.Namespace(network=network, experts=4)
