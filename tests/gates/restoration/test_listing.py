@@ -40,8 +40,8 @@ SETS: dict[str, tuple[list[str], set[tuple[str, str, int, str]]]] = {
         {("GOPR1_11-1", "GOPR1_11", 1, "train"), ("GOPR1_11-1", "GOPR1_11", 1, "test")},
     ),
     "lol ": (
-        ["Train/Normal/normal00001.png", "Train/Low/low00001.png", "Test/Normal/normal00690.png", "Test/Low/low00690.png"],
-        {("00001", "00001", 1, "train"), ("00690", "00690", 1, "test")},
+        [f"{p}/{k}0{n}.png" for p, n in (("Train", 1), ("Test", 690)) for k in ("Normal/normal", "Low/low")],
+        {("01", "01", 1, "train"), ("0690", "0690", 1, "test")},
     ),
     "lol": (
         ["our485/high/2.png", "our485/low/2.png", "eval15/high/1.png", "eval15/low/1.png"],
