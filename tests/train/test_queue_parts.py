@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import wait
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from runs import run_of
 
 from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Pending
 from anygrpo.train import kept_groups as group_module
 from anygrpo.train.kept_groups import oldest
 from anygrpo.train.queue import Queue
@@ -162,6 +164,51 @@ def test_a_group_that_failed_does_not_cost_a_checkpoint(made, where):
     assert state["finished"] == []
     with pytest.raises(RuntimeError, match="tool broke"):
         taken(run, queue, 1)
+
+
+class Slow(Pending):
+    """Scores that come when they are let go."""
+
+    def __init__(self, scores):
+        self.scores, self.free = scores, threading.Event()
+
+    def result(self):
+        assert self.free.wait(20)
+        return self.scores
+
+
+def test_a_checkpoint_waits_for_a_group_that_only_its_reward_keeps(made):
+    run, queue = made()
+    taken(run, queue, 0)
+    wait(list(queue._under_way))
+    queue._gather()
+    queue.finished.clear()
+    task, slow = run.stages[0].task, []
+    task.score_async = lambda prompts, outputs: slow.append(Slow(task.score(prompts, outputs))) or slow[0]
+    queue._submit(run.stages[0], 12)
+    (work,) = queue._under_way.values()
+    while not work.sampled:
+        time.sleep(0.01)
+    threading.Timer(0.2, lambda: slow[0].free.set()).start()
+    state = queue.state()
+    assert state["begun"] == []
+    assert [one["place"] for one in state["finished"]] == [12]
+
+
+class Late(Slow):
+    def result(self):
+        time.sleep(0.3)
+        return self.scores
+
+
+def test_a_step_sleeps_until_a_group_is_finished(made):
+    run, queue = made(bound=1)
+    task = run.stages[0].task
+    task.score_async = lambda prompts, outputs: Late(task.score(prompts, outputs))
+    looked, gather = [], queue._gather
+    queue._gather = lambda: looked.append(True) or gather()
+    taken(run, queue, 0)
+    assert len(looked) <= 12  # once at first, and once for what is finished: eight groups
 
 
 def test_weights_change_before_anybody_samples_on(made):

@@ -100,9 +100,9 @@ class Queue(Collector):
         if self._stage is None:
             return
         self._stage = None
-        self.turnstile.stop()
+        self.turnstile.stop()  # what has not begun ends at its door
         assert self._threads is not None
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown()
         self._threads, self._under_way, self.finished = None, {}, []
 
     def state(self) -> dict[str, Any] | None:
