@@ -120,6 +120,20 @@ def test_paired_statistics_by_hand():
     assert "indistinguishable on n = 6" in result.sentence
 
 
+def test_few_differences_do_not_decide_whatever_the_bootstrap_says():
+    few = paired(torch.tensor([1.0, 1, 1, 1, 1, 1]), torch.tensor([0.0, 0, 0, 0, 0, 1]))
+    assert few.low > 0
+    assert few.p == pytest.approx(2 / 32)
+    assert few.sentence.startswith("not decided on n = 6: +0.8333")
+    assert "only 5 queries differ" in few.sentence
+    six = paired(torch.ones(6), torch.zeros(6))
+    assert six.p == pytest.approx(2 / 64)
+    assert six.sentence.startswith("different")
+    none = paired(torch.ones(20), torch.ones(20))
+    assert none.detectable == pytest.approx(3 / 20)  # the rule of three
+    assert "a difference below 0.150 cannot show" in none.sentence
+
+
 def test_mcnemar_is_exact():
     assert mcnemar(0, 0) == 1.0
     assert mcnemar(10, 0) == pytest.approx(2 / 1024)

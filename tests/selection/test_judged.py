@@ -75,6 +75,36 @@ def test_what_the_scorer_cannot_judge_is_invalid_with_its_reason(files):
     assert torch.isfinite(scores.rewards).all()
 
 
+def test_what_is_not_judged_is_unknown_and_counts_as_nothing(files):
+    t = task(files, held_out_share=1 / 4)
+    prompts = [t.prompt(f"q{i}") for i in range(28)]
+    outputs = [[(0, 1)] for _ in prompts]
+    scores = t.score(prompts, outputs)
+    assert scores.faults.sum() == 3  # q7, q17, q27: no fault of the selection's
+    assert torch.equal(scores.faults, ~scores.valid)
+    correct = t.judge(prompts, outputs)["correct"]
+    row = t.measure(prompts, outputs)
+    assert row["eval/accuracy"] == pytest.approx(correct[~scores.faults].mean().item())
+    assert (row["eval/judged"], row["eval/in_support"], row["eval/decides"]) == (25, 25 / 28, 0)
+    more = prompts + [t.prompt(f"q{i}") for i in range(28, 36)]
+    assert t.measure(more, [[(0, 1)] for _ in more])["eval/decides"] == 1
+    whole = [t.prompt("q1"), t.prompt("q2")]
+    assert t.score(whole, outputs[:2]).faults is None
+    assert "eval/judged" not in t.measure(whole, outputs[:2])
+
+
+def test_a_spent_budget_ends_no_run_and_is_no_wrong_answer(files, capsys):
+    scorer = {"kind": "python", "function": f"{files}/own.py:judge", "cache": f"{files}/b.sqlite", "budget": 40}
+    (files / "r.toml").write_text(POLICY + toml(section(files, scorer=scorer)))
+    run = files / "run"
+    assert main(["train", str(files / "r.toml"), "--folder", str(run), "--quiet"]) == 0
+    assert "the budget of 40 scorer calls is spent" in capsys.readouterr().err
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert "eval/reward" not in last or last["eval/faults"] < 1
+    assert last["eval/faults"] > 0
+    assert not (run / "checkpoints" / "best").exists()
+
+
 def test_texts_are_embedded_where_there_are_no_tables(files):
     t = task(files, query_features=None, candidate_features=None, embedding="ngrams")
     assert t.prompt("q1")["query"].shape == (384,)

@@ -261,7 +261,7 @@ def test_an_endpoint_answers_with_pictures_and_its_failures_are_reasons(tmp_path
     good, unsure = scorer.judge([Shown(query, (demonstration,)), Shown(query, ())])
     server.shutdown()
     assert good == {"correct": 1.0, "accuracy_score": 1.0}
-    assert unsure == "the endpoint named none of ['cat', 'dog']: 'who knows'"
+    assert unsure == {"correct": 0.0, "accuracy_score": 0.0}  # "who knows" is an answer, and not the right one
     content = max((b["messages"][0]["content"] for b in asked), key=len)
     assert [p["type"] for p in content] == ["image_url", "text", "image_url", "text"]
     assert content[0]["image_url"]["url"].startswith("data:image/png;base64,")

@@ -15,7 +15,7 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.files import cache_folder
 from anygrpo.models.embedding import embed
 from anygrpo.selection.file_settings import JudgedConfig
-from anygrpo.selection.rewards import PARTS, reward
+from anygrpo.selection.rewards import NEEDS, PARTS, reward
 from anygrpo.selection.scorers import build
 from anygrpo.selection.scorers.scorer import Row, Shown
 from anygrpo.selection.tables import Table, read_table
@@ -50,6 +50,7 @@ class Judged(SelectionTask):
         self.train, self.validation = self._split()
         self.size = len(self.train)
         self.reasons: dict[str, int] = {}
+        self._given: set[str] = set()  # where nothing could be judged, the parts that others had are unknown
 
     def prompts(self, step: int, count: int) -> list[Prompt]:
         return [self.prompt(self.train[i]) for i in epoch_indices(self.size, step, count, self.seed)]
@@ -94,7 +95,8 @@ class Judged(SelectionTask):
             if isinstance(one, str):
                 self.reasons[one] = self.reasons.get(one, 0) + 1
         given = {name for one in found if isinstance(one, dict) for name in one}
-        names = [name for name in PARTS if name in given] or ["score"]
+        self._given |= given
+        names = [name for name in PARTS if name in self._given] or list(NEEDS[self.reward.mode])
         shape = (len(prompts), len(selections[0]))
         rows = {n: [one.get(n, torch.nan) if isinstance(one, dict) else torch.nan for one in found] for n in names}
         self.why_invalid = next(reversed(self.reasons), type(self).why_invalid)

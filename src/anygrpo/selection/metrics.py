@@ -146,8 +146,8 @@ METRICS: tuple[Metric, ...] = (
         "eval/in_support",
         "1",
         Text(
-            "Share of held-out greedy selections that the file of stored candidates holds; only those are judged.",
-            "留出集贪心选择中存在于候选文件内的比例；只有这些被评分。",
+            "Share of held-out greedy selections that are judged: that the file holds, or that the scorer could judge.",
+            "留出集贪心选择中得到评分的比例：文件中有的，或打分器能够评分的。",
         ),
         "found / all",
         Text("depends on the file; near 1 where it was made by the same policy", "取决于文件；由同一策略生成时接近 1"),

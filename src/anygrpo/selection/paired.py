@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+FEW = 30
+"""Fewer differing queries than this are judged by the exact test as well."""
+
 
 @dataclass(frozen=True)
 class Paired:
@@ -17,7 +20,8 @@ class Paired:
         difference: mean of a - b. se: its paired standard error. low, high: 95% bootstrap interval.
         wins, losses: queries where only a, only b is right (a > b, a < b).
         p: exact two-sided McNemar (sign) test.
-        detectable: smallest difference that these queries would show with power .8 (2.8 standard errors).
+        detectable: smallest difference that these queries would show with power .8 (2.8 standard errors);
+            3 / n where none differs: what n queries without a difference leave possible (the rule of three).
     """
 
     n: int
@@ -34,8 +38,11 @@ class Paired:
     def sentence(self) -> str:
         """In words, with the numbers that decide."""
         numbers = f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], n = {self.n}, p = {self.p:.3g}"
+        differ, nothing = self.wins + self.losses, f"; a difference below {self.detectable:.3f} cannot show"
         if self.low <= 0 <= self.high:
-            return f"indistinguishable on n = {self.n}: {numbers}; a difference below {self.detectable:.3f} cannot show"
+            return f"indistinguishable on n = {self.n}: {numbers}{nothing}"
+        if differ < FEW and self.p >= 0.05:  # a bootstrap of few differences is too narrow
+            return f"not decided on n = {self.n}: {numbers}; only {differ} queries differ"
         return f"different: {numbers}"
 
 
@@ -48,7 +55,8 @@ def paired(a: Tensor, b: Tensor, draws: int = 2000, seed: int = 0) -> Paired:
     means = difference[index].mean(1).sort().values
     low, high = float(means[int(0.025 * draws)]), float(means[min(draws - 1, int(0.975 * draws))])
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
-    return Paired(n, float(difference.mean()), se, low, high, wins, losses, mcnemar(wins, losses), 2.8 * se)
+    detectable = 2.8 * se if wins + losses else 3 / n
+    return Paired(n, float(difference.mean()), se, low, high, wins, losses, mcnemar(wins, losses), detectable)
 
 
 def mcnemar(wins: int, losses: int) -> float:

@@ -62,6 +62,8 @@ class Plan:
         if self.decides == 0:
             return f"{start}: a difference of {self.difference:.3f} shows already, without a call"
         if self.decides is None:
+            if not self.asks:
+                return f"{start}: all are judged, and show {self.detectable:.3f} at the least. Hold out more queries"
             return (
                 f"{start}: not even all {len(self.asks)} calls show a difference of {self.difference:.3f}; they show "
                 f"{self.detectable:.3f}. Hold out more queries"

@@ -1,5 +1,4 @@
-"""`SelectorPolicy`: the pointer network as a policy. T is the number of picks (or 1, where sequences or sets are
-what is clipped)."""
+"""`SelectorPolicy`: the pointer network as a policy. T: picks, or 1 where sequences or sets are what is clipped."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.core.build import build_task
-from anygrpo.core.task import Scores, Stored, epoch_indices
+from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.file_settings import StoredCandidatesConfig
 from anygrpo.selection.known_outcomes import judged_row
@@ -99,12 +98,6 @@ class StoredCandidates(SelectionTask):
                 for name in self.parts if found else ():
                     out[name][p, g] = found.parts[name]  # type: ignore[union-attr]
         return out
-
-    def score(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> Scores:
-        """As of every selection; what a file without a live task does not hold is unknown, which is no answer's fault,
-        so evaluation leaves it out and counts it."""
-        scores = super().score(prompts, outputs)
-        return scores if self.live or scores.valid is None else replace(scores, faults=~scores.valid)
 
     def measure(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> dict[str, float]:
         """With a live task its measures. Without: how many picks the file judges, the accuracy of those, what it can be

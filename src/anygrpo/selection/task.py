@@ -16,6 +16,10 @@ Selection = tuple[int, ...]
 Prompt = dict[str, Any]
 
 
+DECIDES = 30
+"""Fewer judged picks than this choose no checkpoint."""
+
+
 class Judge(Protocol):
     """Anything that says how good selections are for a prompt."""
 
@@ -47,8 +51,9 @@ class SelectionTask(Task):
 
     def score(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> Scores:
         """Rewards of the first `shots` picks of each output (or the mean over `reward_shots` prefixes), less `per_shot`
-        for each pick; what cannot be judged is invalid, with a reason. Likeness to the query is a component only where
-        the reward counts it: it is no measure of success that should rise with the reward."""
+        for each pick; what cannot be judged is invalid, with a reason, and unknown: no fault of the selection's, so
+        that evaluation leaves it out and counts it. Likeness to the query is a component only where the reward counts
+        it: it is no measure of success that should rise with the reward."""
         lengths = self.reward_shots or (self.shots,)
         every = [self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs]) for k in lengths]
         rewards = torch.stack([reward(parts, self.reward) for parts in every]).mean(0)
@@ -58,25 +63,29 @@ class SelectionTask(Task):
         parts = {name: torch.stack([x[name] for x in every]).mean(0) for name in names}
         valid = torch.isfinite(rewards)
         failed = map(tuple, (~valid).nonzero().tolist())
-        return Scores(torch.where(valid, rewards, 0.0), parts, valid, dict.fromkeys(failed, self.why_invalid))
+        reasons = dict.fromkeys(failed, self.why_invalid)
+        return Scores(torch.where(valid, rewards, 0.0), parts, valid, reasons, faults=~valid if reasons else None)
 
     why_invalid: str = "the selection could not be scored"
 
     def measure(self, prompts: list[Prompt], outputs: list[list[Selection]]) -> dict[str, float]:
-        """eval/accuracy at the reward's shots, and eval/accuracy_shots_k for every prefix that outputs hold."""
+        """eval/accuracy at the reward's shots, and eval/accuracy_shots_k for every prefix that outputs hold, over what
+        is judged. Where some is not: how many are, and whether these are enough to choose a checkpoint by."""
         longest = max((len(o) for row in outputs for o in row), default=0)
-        found = {k: self._accuracy(prompts, outputs, k) for k in range(1, max(longest, self.shots) + 1)}
-        row = {f"eval/accuracy_shots_{k}": x for k, x in found.items() if x is not None}
+        found = {k: self._judged(prompts, outputs, k) for k in range(1, max(longest, self.shots) + 1)}
+        row = {f"eval/accuracy_shots_{k}": float(x.mean()) for k, x in found.items() if x is not None and len(x)}
         if (at_all := found[self.shots]) is not None:
-            row["eval/accuracy"] = at_all
+            row |= {"eval/accuracy": float(at_all.mean())} if len(at_all) else {}
+            if len(at_all) < (n := sum(map(len, outputs))):
+                row |= {"eval/in_support": len(at_all) / n, "eval/judged": float(len(at_all))}
+                row["eval/decides"] = float(len(at_all) >= DECIDES)
         row["eval/shots"] = sum(len(o[: self.shots]) for r in outputs for o in r) / max(1, sum(map(len, outputs)))
         return row
 
-    def _accuracy(self, prompts: list[Prompt], outputs: list[list[Selection]], k: int) -> float | None:
-        """Over what is judged; None where nothing is, or where the judge has no "correct"."""
+    def _judged(self, prompts: list[Prompt], outputs: list[list[Selection]], k: int) -> Tensor | None:
+        """Correctness of what is judged; None where the judge has no "correct"."""
         correct = self.judge(prompts, [[tuple(o[:k]) for o in row] for row in outputs]).get("correct")
-        known = None if correct is None else correct[torch.isfinite(correct)]
-        return None if known is None or not len(known) else float(known.mean())
+        return None if correct is None else correct[torch.isfinite(correct)]
 
 
 def _picks(outputs: list[list[Selection]], k: int) -> Tensor:

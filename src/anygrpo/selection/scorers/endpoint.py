@@ -34,12 +34,10 @@ class FromEndpoint:
         if isinstance(answer, Exception):
             return f"the endpoint gave no answer: {answer}"
         said = answer.text
-        if self.config.labels:  # the first label that it names
+        if self.config.labels:  # the first label that it names; an answer that names none is none of them
             found = {label: f" {plain(said)} ".find(f" {plain(label)} ") for label in self.config.labels}
             named = [label for label, at in sorted(found.items(), key=lambda pair: pair[1]) if at >= 0]
-            if not named:
-                return f"the endpoint named none of {list(self.config.labels)}: {said[:60]!r}"
-            said = named[0]
+            said = named[0] if named else ""
         return compared(said, one.query, self.config.match)
 
 
