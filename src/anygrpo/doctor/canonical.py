@@ -11,6 +11,7 @@ from anygrpo.doctor.synonyms import WORDS_METRIC
 EXACT = {name: (concept, i) for concept, known in NAMES.items() for i, name in enumerate(known)}
 WRAPPERS = re.compile(r"^(?:(?:metrics|train|logs?|data)/)+")
 AGENT = re.compile(r"^(agg/(?:all|effective)/|env/)[^/]+/")  # prime-rl and tinker: one column an agent or tag
+ACTOR = re.compile(r"^(?:grpo|gspo|dapo|rloo|cispo|reinforce)_actor/")  # AReaL: one heading an algorithm
 HELD_OUT = re.compile(
     r"^(?:(?:eval(?:uation)?|valid(?:ation)?|val|test|val-core|val-aux|held_?out)[/_\-]|(?:验证|测试|评测|评估)集?(?:上的?)?)(.+)$"
 )
@@ -103,7 +104,7 @@ def concept(key: str) -> tuple[str, int] | None:
     Canonical names are those of anygrpo's own metrics.jsonl; parts of the reward come out as
     "reward/component/NAME" and "reward/component_std/NAME", evaluations as "eval/NAME".
     """
-    name = AGENT.sub(r"\g<1>all/", normalise(key))
+    name = ACTOR.sub("ppo_actor/", AGENT.sub(r"\g<1>all/", normalise(key)))
     if name in EXACT:
         return EXACT[name]
     if name.startswith("groups/live_after/"):

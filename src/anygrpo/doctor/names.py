@@ -16,7 +16,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "reward/evaluate_response/avg_total_reward", "rewards/mean", "scores/mean", "scores", "return",
         "rollout_scores/mean", "returns_stat/mean", "objective/scores", "rewards/step", "rewards/iter",
         "reward/total_reward",
-        "reward/total_reward_(mean)",
+        "reward/total_reward_(mean)", "reward/overall",
     ),
     "reward/max": ("reward/max", "critic/score/max", "critic/rewards/max", "rewards/max"),
     "reward/min": ("reward/min", "critic/score/min", "critic/rewards/min", "rewards/min"),

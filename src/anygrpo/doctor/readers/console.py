@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
-from anygrpo.doctor.readers import lines
+from anygrpo.doctor.readers import inferred_rows, lines, nested_tables
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows, special
 from anygrpo.doctor.readers.training_rows import chosen, same_kind, with_outcomes
@@ -25,6 +25,8 @@ SIGNAL = re.compile(r"KeyboardInterrupt|SignalException|got signal: (?:1|2|15)\b
 NUMBERED = re.compile(r"[=:]\s*[-+.\d\['ni]", re.I)  # a cheap look before the careful one
 SHAPE = dict.fromkeys(map(ord, "0123456789.+-e"))
 """What numbers are made of; a line without it is its shape."""
+KEPT, LONGEST = 3 << 20, 4000
+"""Characters of the text, and of a line, that are looked through again where no reader knows its shape."""
 MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 
 
@@ -56,6 +58,8 @@ class Scan:
     paired_at: int = 0
     raw: str = ""
     thinned: Rows | None = None
+    kept: list[str] = field(default_factory=list[str])
+    room: int = KEPT
     shape: str = ""
     skipped: tuple[int, str] | None = None
 
@@ -72,6 +76,9 @@ class Scan:
     def line(self, i: int, raw: str) -> None:
         """Take line number `i`."""
         self.at = i
+        if self.room > 0 and not raw.isspace() and len(raw) < LONGEST:
+            self.kept.append(lines.clean(raw.rstrip("\n")))
+            self.room -= len(raw)
         if self.thinned is not None and self.thinned.seen % self.thinned.stride and raw.translate(SHAPE) == self.shape:
             self.thinned.skip()
             self.skipped = i, raw
@@ -263,10 +270,21 @@ def read(text: Iterable[str], source: str) -> Log:
             ("console", free),
         ]
     )
+    for again in (
+        (nested_tables.printed, inferred_rows.mine) if not satisfying(log.rows, log.rows is scan.dicts) else ()
+    ):
+        if inferred_rows.better(found := again(scan.kept), log.rows):
+            log.format, log.rows = "console", found
     log.ending = ending(scan)
     log.notes = [note for rows in (scan.dicts, scan.verl, scan.pairs) for note in rows.note]
     log.head = scan.head
     return log
+
+
+def satisfying(rows: list[Row], printed: bool) -> bool:
+    """Whether a reading needs no other: a reward in rows that count, or in printed dicts among other metrics."""
+    found = inferred_rows.measured(rows) if len(rows) >= inferred_rows.FEWEST else set[str]()
+    return "reward/mean" in found and ((printed and len(found) > 2) or inferred_rows.counted(rows))
 
 
 def free_rows(scan: Scan, blocks: list[Row]) -> list[Row]:

@@ -9,13 +9,24 @@ from typing import Any
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log
-from anygrpo.doctor.readers import console, long, notebook, tabular, tensorboard, tracker_tables, wandb
+from anygrpo.doctor.readers import (
+    console,
+    database,
+    inferred_rows,
+    long,
+    markup,
+    notebook,
+    tabular,
+    tensorboard,
+    tracker_tables,
+    wandb,
+)
 from anygrpo.doctor.readers.beside import add_settings
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
-BY_HEAD = (tensorboard, wandb)
+BY_HEAD = (tensorboard, wandb, database)
 """Readers of a form of their own, known by the file's first bytes: `looks_like(head)`, `read(path, source) -> Log`."""
 CHECKPOINT = re.compile(r"checkpoint-(\d+)$")
 
@@ -27,13 +38,22 @@ def read_all(path: str | Path) -> list[Log]:
         DataError: as `read`.
     """
     where = Path(path)
-    if where.is_file() and (found := tracker_tables.tables_of_runs(where, str(path))):
+    if where.is_file() and (
+        found := runs_of_database(where, str(path)) or tracker_tables.tables_of_runs(where, str(path))
+    ):
         return found
     if where.is_dir() and not of_trainer(where):
         found = tracker_tables.folder_of_tags(where, str(path))
         if len(found) > 1 and any(measures(log) for log in found):
             return found
     return [read(path)]
+
+
+def runs_of_database(path: Path, source: str) -> list[Log]:
+    """Several runs of one database; else empty."""
+    with path.open("rb") as handle:
+        found = database.read_all(path, source) if database.looks_like(handle.read(16)) else []
+    return found if len(found) > 1 else []
 
 
 def measures(log: Log) -> bool:
@@ -66,8 +86,10 @@ def read(path: str | Path) -> Log:
 
 
 def file(path: Path, source: str, suffix: str | None = None, name: str = "") -> Log:
-    """By content, not by name; with the settings that stand beside it."""
-    return add_settings(content(path, source, suffix, name), path)
+    """By content, not by name; with the settings that stand beside it, and with steps under a known name."""
+    log = content(path, source, suffix, name)
+    log.rows = inferred_rows.counted_rows(log.rows)
+    return add_settings(log, path)
 
 
 def content(path: Path, source: str, suffix: str | None, name: str) -> Log:
@@ -88,6 +110,8 @@ def content(path: Path, source: str, suffix: str | None, name: str) -> Log:
         return Log(source, "exported-tags", rows)
     if notebook.is_page(start):
         return console.read(notebook.html_lines(path.read_text(encoding, "replace")), source)
+    if markup.is_xml(start) and (rows := markup.rows_of(path)):
+        return Log(source, "xml", rows)
     if start[:1] in "{[" and (log := json_like(path, start, encoding, source, suffix)):
         return log
     if is_table(start):

@@ -41,7 +41,7 @@ PLAIN_PAIRS = re.compile(r"^(?:[A-Za-z_][\w./@\-]*[ \t]+(?:" + NUMBER + r")[ \t]
 PLAIN_PAIR = re.compile(r"([A-Za-z_][\w./@\-]*)[ \t]+(" + NUMBER + r")(?=\s|$)", re.I)
 SAID = re.compile(r"(?<=[\w\u4e00-\u9fff)])\s*(?:→|->|恒?为|[都]?是|等于|达到|降到|升到)\s*(?=[-+.\d])")
 """What stands between a name and its number in a sentence: "平均奖励为0.3", "reward→0.3"."""
-STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)", re.I)
+STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)(?![\d.]*\s*%)", re.I)
 STEP_WORD = re.compile("step|iter|update", re.I)  # a cheap look before the careful one
 COUNTER = re.compile(r"第\s*(\d+)\s*(?:步|轮|次)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
 BAR = re.compile(r"\d(?:\.\d+)?\s?(?:\w+/s|s/\w+)\b|\d%\|")

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
-from anygrpo.doctor.readers import console, documents, long, tracker_tables, wandb
+from anygrpo.doctor.readers import console, documents, inferred_rows, long, nested_tables, tracker_tables, wandb
 from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.doctor.readers.training_rows import main_list, with_outcomes
@@ -38,14 +38,22 @@ def read_json(text: str, source: str) -> Log:
             Text(f"{source}: not valid JSON ({str(error)[:120]})", f"{source}：不是有效的 JSON（{str(error)[:120]}）"),
             Text("give the whole file", "请给出完整的文件"),
         ) from None
-    if isinstance(data, dict):
-        return from_object(cast(dict[str, Any], data), source)
-    if isinstance(data, list):
-        return Log(source, "json", rows_of(cast(list[Any], data)))
-    raise DataError(
-        Text(f"{source}: a JSON {type(data).__name__} is no log", f"{source}：JSON 是 {type(data).__name__}，不是日志"),
-        Text("give rows of metrics", "请给出由指标组成的行"),
+    if not isinstance(data, dict | list):
+        raise DataError(
+            Text(
+                f"{source}: a JSON {type(data).__name__} is no log",
+                f"{source}：JSON 是 {type(data).__name__}，不是日志",
+            ),
+            Text("give rows of metrics", "请给出由指标组成的行"),
+        )
+    log = (
+        from_object(cast(dict[str, Any], data), source)
+        if isinstance(data, dict)
+        else Log(source, "json", rows_of(cast(list[Any], data)))
     )
+    if log.format == "json" and inferred_rows.better(found := nested_tables.best_table(data), log.rows):
+        log.rows = found
+    return log
 
 
 def from_object(data: dict[str, Any], source: str) -> Log:

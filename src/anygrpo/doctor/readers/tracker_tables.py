@@ -48,7 +48,7 @@ def one_tag(path: Path, name: str) -> list[Row] | None:
             items = cast(list[Any], json.loads(path.read_text("utf-8", "replace")))
         except (ValueError, RecursionError):
             return None
-        if all(isinstance(x, list) and len(cast(list[Any], x)) == 3 for x in items):
+        if all(isinstance(x, list) and len(cast(list[Any], x)) == 3 and number(x[1]) is not None for x in items):
             return labelled(label, ((str(x[1]), str(x[2])) for x in items))
     return None
 

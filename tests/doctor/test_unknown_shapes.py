@@ -1,0 +1,203 @@
+"""Texts of shapes that no reader knows: what lines share is their form, and what counts is proved to count."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from anygrpo.doctor import read
+from anygrpo.doctor.columns import Columns, build
+from anygrpo.doctor.readers import inferred_rows, nested_tables, template
+from anygrpo.doctor.readers.detect import read_all
+from anygrpo.errors import DataError
+
+N = range(1, 7)
+REWARD = [round(0.3 + i / 100, 4) for i in N]
+KL = [round(i / 1000, 5) for i in N]
+
+
+def columns(tmp_path: Path, text: str, name: str = "a.log") -> Columns:
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    return build(read(path))
+
+
+def the_six(run: Columns, steps: list[float] | None = None) -> None:
+    """Six rows with the reward and KL above, counted."""
+    reward, kl = run.get("reward/mean"), run.get("kl/reference")
+    assert reward is not None, (sorted(run.series), run.unknown)
+    assert kl is not None, (sorted(run.series), run.unknown)
+    assert list(reward.values) == pytest.approx(REWARD)
+    assert list(kl.values) == pytest.approx(KL)
+    assert [run.steps[i] for i in reward.rows] == (steps or [float(i) for i in N])
+
+
+LINES = {
+    "brackets": "step[{i}]: loss[0.10] reward[{r}] kl[{k}]",
+    "arrows": "{i:>4} ▸ rew {r} ▸ kl {k} ▸ gn 0.3",
+    "points behind names": "2026-01-01 10:00:0{i},001 INFO Train. Iter {i} : \t Reward. {r} \t KL. {k} \t ACC. 60.1",
+    "Chinese prose": "第{i}步完成（耗时12.3秒）：奖励均值{r}，奖励标准差0.1，KL散度{k}，梯度范数0.3",
+    "full-width": "［训练］步数：{i}　奖励：{r}　平均长度：120　KL：{k}",
+    "one name for several": "reward/kl: {r} / {k}   (step {i})",
+    "nested calls": "TrainStats(step={i}, reward=Reward(mean={r}, std=0.2), kl={k})",
+    "how Python shows numbers": "m = x({{'step': {i}, 'reward': tensor({r}, device='cuda:0'), 'kl': np.f32({k})}})",
+    "names behind numbers": "update {i}: {r} reward, {k} kl, 12 samples",
+    "quoted": "> {i}: reward {r} kl {k}",
+    "a line a number": "<M name=reward> step={i} value={r}\n<M name=kl> step={i} value={k}",
+    "labels": '# step {i}\ngrpo_reward_mean{{job="a"}} {r}\ngrpo_kl{{job="a"}} {k}',
+    "prose": "Starting iteration {i}\nAverage undiscounted return per training episode: {r}\nkl now at {k}",
+    "bars": "\rGRPO Training Step:  {p}%|██   | {i}/6 [10:02<20:01, 31.12s/it, train_rewards={r}, train_kl={k}]",
+    "commas and dates": "2026/01/01 10:00:00 - INFO - Iter(train) [ {i}/6]  eta: 0:12:01  reward: {r}  kl: {k}",
+    "a heading and pretty JSON": 'Step {i}\n{{\n "reward": {{\n  "overall": {r}\n }},\n "kl": {k}\n}}',
+    "an initial file": "[step {i}]\nreward_mean = {r}\nkl = {k}\n",
+}
+
+
+@pytest.mark.parametrize("form", LINES.values(), ids=LINES.keys())
+def test_lines_of_a_form_nobody_knows(tmp_path: Path, form: str) -> None:
+    text = "\n".join(form.format(i=i, r=r, k=f"{k:.5f}", p=i * 10) for i, r, k in zip(N, REWARD, KL))
+    the_six(columns(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "tail"),
+    [
+        ("== ======= ====\n Step  Reward   KL\n== ====== ====\n", "{i} {r} {k}", "\n== === ==\n"),
+        ("| step | reward | kl |\n|------+--------+----|\n", "| {i} | {r} | {k} |", "\n"),
+        ("\\begin{x}\n\\textbf{Step} & \\textbf{Reward} & KL \\\\ \\midrule\n", "${i}$ & ${r}$ & ${k}$ \\\\", ""),
+        ("Hello, my log:\n\n> step    rew     kl\n", "> {i}  {r}  {k}", "\nThanks\n"),
+        ("      STEP   REWARD     KL\n      ----   ------     --\n", "{i:9d}{r:9.4f}{k:11.5f}", "\n"),
+    ],
+    ids=["reStructuredText", "org", "LaTeX", "mail", "fixed width"],
+)  # fmt: skip
+def test_tables_under_a_head(tmp_path: Path, head: str, row: str, tail: str) -> None:
+    the_six(columns(tmp_path, head + "\n".join(row.format(i=i, r=r, k=k) for i, r, k in zip(N, REWARD, KL)) + tail))
+
+
+def test_decimal_commas(tmp_path: Path) -> None:
+    text = "\n".join(f"Schritt {i}: reward = {r}; KL = {k:.5f}".replace(".", ",") for i, r, k in zip(N, REWARD, KL))
+    the_six(columns(tmp_path, text))
+
+
+def test_thousands(tmp_path: Path) -> None:
+    rows = "\n".join(f'"{i * 1000:,}",{r},{k}' for i, r, k in zip(N, REWARD, KL))
+    the_six(columns(tmp_path, "step,reward,kl\n" + rows, "a.csv"), [i * 1000.0 for i in N])
+
+
+DOCUMENTS = {
+    "a head and its body": {
+        "columns": ["step", "reward", "kl"],
+        "data": [[i, r, k] for i, r, k in zip(N, REWARD, KL)],
+    },
+    "lists under a first list": [["step", "reward", "kl"], *([i, r, k] for i, r, k in zip(N, REWARD, KL))],
+    "numbers by index": {
+        "step": {str(i): i for i in N},
+        "reward": {str(i): r for i, r in zip(N, REWARD)},
+        "kl": {str(i): k for i, k in zip(N, KL)},
+    },
+    "named numbers": [
+        {"metricName": name, "metricValue": str(x), "step": i, "epoch": None}
+        for name, column in (("reward", REWARD), ("kl", KL))
+        for i, x in zip(N, column)
+    ],
+    "steps and values": {
+        "run": {"reward": {"steps": [*N], "values": REWARD}, "kl": {"steps": [*N], "values": KL}}
+    },
+    "deep rows": {"a": {"b": {"c": {"log": [{"step": i, "reward": r, "kl": k} for i, r, k in zip(N, REWARD, KL)]}}}},
+    "keys that count": {f"step_{i}": {"reward": r, "kl": k} for i, r, k in zip(N, REWARD, KL)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
+def test_documents_of_any_build(tmp_path: Path, document: object) -> None:
+    the_six(columns(tmp_path, json.dumps(document), "a.json"))
+
+
+def test_xml(tmp_path: Path) -> None:
+    rows = "".join(f'<r step="{i}"><reward>{r}</reward><kl>{k}</kl></r>' for i, r, k in zip(N, REWARD, KL))
+    the_six(columns(tmp_path, f"<?xml version='1.0'?>\n<run>{rows}</run>", "a.xml"))
+
+
+def database(path: Path, runs: list[str]) -> Path:
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("create table metrics(key text, value real, timestamp integer, run_uuid text, step integer)")
+        for run in runs:
+            for key, column in (("reward", REWARD), ("kl", KL)):
+                base.executemany("insert into metrics values(?,?,1,?,?)", [(key, x, run, i) for i, x in zip(N, column)])
+        base.commit()
+    return path
+
+
+def test_a_trackers_database(tmp_path: Path) -> None:
+    path = database(tmp_path / "mlflow.db", ["a"])
+    the_six(build(read(path)))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mlflow.db"]  # nothing was written beside it
+
+
+def test_a_database_of_several_runs(tmp_path: Path) -> None:
+    path = database(tmp_path / "mlflow.db", ["a", "b"])
+    assert len(read_all(path)) == 2
+    with pytest.raises(DataError, match="2 runs"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Guide\n\n1. Set lr 1e-6\n2. Set reward 0.3\n3. Wait 10 minutes\n4. Look\n5. Score: 3\n",
+        "\n".join(f"gpu {i}: 71% 12034MiB / 81559MiB" for i in range(9)),
+        "\n".join(f"{i} packages in {i * 3}s" for i in range(9)),
+        "\n".join(f"Epoch {i} accuracy table row {i} of 9" for i in range(9)),
+    ],
+)
+def test_texts_that_prove_nothing_give_no_rows(text: str) -> None:
+    assert inferred_rows.mine(text.split("\n")) == []
+
+
+def test_a_counter_is_proved_not_named() -> None:
+    """Nobody knows "Runde"; it alone climbs by one."""
+    rows = inferred_rows.mine([f"Runde {i} Konto {i * i % 7} reward {0.1 * i:.2f} kl 0.01" for i in range(1, 9)])
+    assert [row["step"] for row in rows] == [*range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "values"),
+    [
+        ("tokens 1.2M, len 0.31k, lr 3e-4, cut 12.5%", ["tokens", "len", "lr", "cut"], [1.2e6, 310, 3e-4, 0.125]),
+        ("reward 1,024 kl −0.5 at 10:22:01", ["reward", "kl"], [1024, -0.5]),
+        ("loss is nan", ["loss"], [None]),
+    ],
+)
+def test_numbers_and_names_of_a_line(text: str, names: list[str], values: list[float | None]) -> None:
+    texts, found = template.split(template.cleaned(text))
+    assert [template.name_before(t) for t in texts[:-1]][: len(names)] in (names, ["loss is"])
+    assert [None if x != x else pytest.approx(x) for x in found] == values
+
+
+@pytest.mark.parametrize(
+    ("phrase", "name"),
+    [
+        ("Average undiscounted return per training episode", "return"),
+        ("value loss", "value loss"),  # another model's loss keeps its name
+        ("time per reward", "time per reward"),
+    ],
+)
+def test_a_phrase_gives_its_metric_only_where_the_rest_is_filler(phrase: str, name: str) -> None:
+    assert template.best_name(phrase) == name
+
+
+def test_rows_of_a_reader_stay_where_mining_would_lose_any() -> None:
+    read_rows = [{"reward": 0.1, "kl": 0.2, "entropy": 0.3} for _ in N]
+    mined = [{"step": float(i), "reward": 0.1} for i in N]
+    assert not inferred_rows.better(mined, read_rows)
+    assert inferred_rows.better([{**row, "step": float(i)} for i, row in zip(N, read_rows)], read_rows)
+
+
+def test_the_table_with_most_metrics_is_taken() -> None:
+    samples = [{"step": 1, "reward": 0.1} for _ in range(50)]
+    history = [{"step": i, "reward": 0.1, "kl": 0.2} for i in N]
+    assert nested_tables.best_table({"samples": samples, "deep": {"history": history}}) == history
