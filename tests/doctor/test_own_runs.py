@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anygrpo.doctor import diagnose
-from anygrpo.doctor.configs import of_our_recipe, read_settings
+from anygrpo.doctor.configs import of_our_recipe, parse, read_settings
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.synthetic import Rows, dull, evaluated, flat, healthy, line, wiggle, with_rows
 
@@ -26,6 +26,35 @@ def test_a_recipe_tells_how_many_updates_a_rollout_gets(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(recipe, "utf-8")
     found = read_settings(tmp_path / "config.toml")
     assert (found["updates_per_batch"], found["on_policy"]) == (6, False)
+
+
+STAGED = """
+[policy]
+kind = "selector"
+[algorithm]
+epochs = 1
+minibatches = 1
+[[stages]]
+name = "a"
+method = "grpo"
+source = "policy"
+[stages.algorithm]
+"""
+
+
+def test_stages_that_agree_tell_it_too() -> None:
+    def found(text: str) -> dict[str, Any]:
+        made = of_our_recipe(parse(text, ".toml"))
+        return {name: made[name] for name in ("updates_per_batch", "on_policy") if name in made}
+
+    assert found(STAGED) == ALONE
+    assert found(STAGED.replace('"policy"\n[', '"stored"\n[')) == {"updates_per_batch": 1, "on_policy": False}
+    second = '\n[[stages]]\nname = "b"\n'
+    assert found(STAGED + second) == ALONE
+    assert found(STAGED + second + "[stages.algorithm]\nepochs = 2\n") == {}  # they differ
+    assert found(STAGED + "epochs = 2\n") == {"updates_per_batch": 2, "on_policy": False}
+    assert found(STAGED + second + 'method = "rce"\n') == {}
+    assert found(STAGED.replace('"selector"', '"selector"\nreuse = 8')) == {"updates_per_batch": 1, "on_policy": False}
 
 
 @pytest.mark.parametrize(

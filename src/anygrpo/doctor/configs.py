@@ -68,15 +68,25 @@ def updates_a_rollout(found: dict[str, Any], flat: dict[str, Any]) -> None:
 def of_our_recipe(flat: dict[str, Any]) -> dict[str, Any]:
     """What one of our recipes says about its updates a rollout: their number, and (with one) that they are on policy.
 
-    Nothing where stages of their own may say otherwise.
+    Nothing where stages differ in it, or learn without ratios.
     """
-    passes, parts = flat.get("algorithm.epochs"), flat.get("algorithm.minibatches")
-    if "policy.kind" not in flat or not isinstance(passes, int) or not isinstance(parts, int) or flat.get("stages"):
+    stages = cast(list[Any], flat.get("stages") or [{}])
+    every = [_of_stage(flat, cast(dict[str, Any], stage)) for stage in stages if isinstance(stage, dict)]
+    return every[0] if every and all(found == every[0] for found in every) else {}
+
+
+def _of_stage(flat: dict[str, Any], stage: dict[str, Any]) -> dict[str, Any]:
+    told = flat | {f"algorithm.{name}": value for name, value in dotted(stage.get("algorithm")).items()}
+    passes, parts = told.get("algorithm.epochs"), told.get("algorithm.minibatches")
+    if not isinstance(passes, int) or not isinstance(parts, int):
         return {}
-    ahead = flat.get("training.off_policy_steps") or flat.get("training.max_staleness")
-    same = not ahead and flat.get("algorithm.importance", "none") == "none"
-    found = {"updates_per_batch": passes * parts, "on_policy": same and passes * parts == 1}
-    return found | {"objective": str(flat.get("algorithm.objective", "ppo"))}
+    if "policy.kind" not in flat or stage.get("method", "grpo") != "grpo":
+        return {}
+    ahead = told.get("training.off_policy_steps") or told.get("training.max_staleness") or told.get("policy.reuse")
+    drawn = stage.get("source", "policy") == "policy"
+    same = drawn and not ahead and told.get("algorithm.importance", "none") == "none"
+    objective = str(told.get("algorithm.objective", "ppo"))
+    return {"updates_per_batch": passes * parts, "on_policy": same and passes * parts == 1, "objective": objective}
 
 
 def parse(text: str, suffix: str) -> dict[str, Any]:
