@@ -1,6 +1,7 @@
 """Out of the house and back: each format loaded by the plain library, a lie found, and every way to start again."""
 
 import json
+from pathlib import Path
 
 import pytest
 import tiny
@@ -12,7 +13,10 @@ from anygrpo.language import export as exporting
 from anygrpo.language.apply import apply
 from anygrpo.language.build import build
 from anygrpo.language.export import export
+from anygrpo.language.export_page import model_card
+from anygrpo.language.files import adapter_config
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
+from anygrpo.models import loading
 
 PROMPTS = [{"prompt": "w1 w5 w9 w3"}, {"prompt": "w7 w2 w2 w40 w11 w12"}]
 
@@ -55,13 +59,25 @@ def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, f
     names = {file.name for file in files}
     assert {"tokenizer.json", "README.md"} <= names
     assert ("adapter_model.safetensors" in names) == (format == "peft")
-    assert "vllm serve" in (tmp_path / "out" / "README.md").read_text()
+    served = {"peft": f"vllm serve {base} --enable-lora --max-lora-rank 8 --lora-modules out=./out"}
+    assert served.get(format, "vllm serve ./out") + "\n" in (tmp_path / "out" / "README.md").read_text()
     # The folder is a model to start from: the same log-probs, and they are the new reference.
     rollout = made.sample(PROMPTS, 2, seed=0)
     again = policy(tmp_path / "out", moved=0.0, eos=(9,))
     torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
     with again.reference():
         torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
+
+
+def test_a_served_base_is_a_place_and_not_a_name_of_ours(base, monkeypatch):
+    """vLLM and llama.cpp know no "smollm2": the card names the folder that adapter_config.json names."""
+    made = policy(base)
+    monkeypatch.setattr(loading, "smollm2_path", lambda: Path("/cache dir/smollm2"))
+    object.__setattr__(made, "config", made.config.model_copy(update={"model": "smollm2"}))
+    card = model_card(made, "out", "peft", {"certified": False, "why": "-"})
+    assert "vllm serve '/cache dir/smollm2' --enable-lora" in card
+    assert "--base '/cache dir/smollm2' ./out" in card
+    assert adapter_config(made).base_model_name_or_path == "/cache dir/smollm2"
 
 
 def test_both_ends_of_a_tied_pair_are_written_apart(base, tmp_path):

@@ -171,7 +171,8 @@ class DiffusionPolicyConfig(DenoisingConfig):
 
     kind: Literal["diffusion"] = "diffusion"
     model: str | None = None
-    "Folder of a saved diffusers pipeline with a UNet or transformer, text encoders and a VAE."
+    "Folder or Hub name (owner/name[@revision]) of a saved diffusers pipeline with a UNet or transformer, text encoders"
+    "and a VAE; a run, a checkpoint, an export, or a LoRA that names its base."
     function: str | None = None
     "In place of `model`: path.py:function, called as function(seed=seed, **arguments); returns"
     "`anygrpo.denoising.build.Parts`."
@@ -220,7 +221,7 @@ class MotionPolicyConfig(DenoisingConfig):
     captions: int = Field(1, ge=1)
     "Most captions in a row that one motion may follow, each over its own frames."
     model: str | None = None
-    "Trained weights to start from: a file, or the folder of a checkpoint or a run (whole or sharded)."
+    "Trained weights to start from: a file, the folder of a checkpoint or a run (whole or sharded), or a Hub name."
 
 
 class MotionTaskConfig(Section):

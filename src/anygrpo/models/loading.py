@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from anygrpo.errors import DataError
-from anygrpo.models import weights
+from anygrpo.models import hub, weights
 from anygrpo.models.origin import added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
 from anygrpo.spoken import Text
@@ -35,7 +35,7 @@ def resolve(name: str) -> str:
         return str(smollm2_path())
     looks_local = name.startswith((".", "/", "~")) or Path(name).exists()
     if not looks_local:
-        return name
+        return str(hub.located(name)) if hub.split(name)[1] else name
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
         raise DataError(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from anygrpo.core.saved import STATE, holds_weights, read_weights
 from anygrpo.errors import DataError
 from anygrpo.files import read_toml
+from anygrpo.models import hub
 from anygrpo.models.adapted import with_adapter
 from anygrpo.models.weights import TORCH
 from anygrpo.spoken import Text
@@ -48,6 +49,8 @@ def origin(name: str) -> Origin:
     Raises:
         DataError: a run without a checkpoint, or of another family; an adapter that does not name its base.
     """
+    if hub.is_name(name):
+        return origin(str(hub.folder(name))) if hub.holds(name, ADAPTER) else Origin("plain", name)
     folder = Path(name).expanduser()
     ours = (folder / STATE).is_file() and (folder.parent.parent / "config.toml").is_file()  # a checkpoint in its run
     if ours:

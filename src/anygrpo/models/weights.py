@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError, suggestion
+from anygrpo.models.hub import located
 from anygrpo.models.matching import LoadReport, averaged, fit
 from anygrpo.models.unpickled import Husk, read_torch
 from anygrpo.spoken import Text
@@ -85,7 +86,7 @@ def read(path: str | Path) -> Any:
     Raises:
         DataError: nothing there, or nothing that can be read.
     """
-    path = Path(path).expanduser()
+    path = located(path)
     if not path.exists():
         raise DataError(Text(f"checkpoint {path} does not exist", f"检查点 {path} 不存在"))
     if path.is_dir():

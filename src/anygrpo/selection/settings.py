@@ -84,8 +84,9 @@ class SelectorConfig(Section):
     drawn with, so that a scorer's answers teach more than once; 0: none. Ratios are then to those (clipped); with
     `algorithm.importance` the factor old / behaviour is truncated instead."""
     model: str | None = None
-    """To start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), or a pointer
-    selector trained elsewhere where its network is one of these: its names are translated, the rest is refused."""
+    """To start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), a name of the Hub
+    (owner/name[@revision]), or a pointer selector trained elsewhere where its network is one of these: its names are
+    translated, the rest is refused."""
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> SelectorConfig:

@@ -148,6 +148,18 @@ Frame Time: .05
 """
 
 
+def test_a_written_bvh_has_every_joint_in_its_place():
+    """Any pose of our body, the twist of the chest too, which shows in the arms alone."""
+    torch.manual_seed(0)
+    angles = torch.randn(5, 22, 3)
+    turns = axis_matrix(2, angles[..., 0]) @ axis_matrix(0, angles[..., 1]) @ axis_matrix(1, angles[..., 2])
+    places = forward_kinematics(turns, torch.randn(5, 3))
+    nodes, numbers, fps = bvh.parse(bvh.write(places, 20.0))
+    back = bvh.positions(nodes, numbers)
+    assert fps == pytest.approx(20.0)
+    torch.testing.assert_close(torch.stack([back[j] for j in JOINTS], 1), places, atol=1e-4, rtol=0)
+
+
 def test_bvh_by_hand():
     nodes, numbers, fps = bvh.parse(BVH)
     assert fps == pytest.approx(20.0)

@@ -127,7 +127,7 @@ def write(places: Tensor, fps: float) -> str:
     Bones have the mean length that they have here and the rest body's directions; where lengths change in time, the
     file's joints differ by as much.
     """
-    world = local_rotations(places)
+    world = local_rotations(places, whole=True)
     lengths = [(places[:, j] - places[:, PARENTS[j]]).norm(dim=-1).mean() for j in range(1, len(JOINTS))]
     offsets = [torch.zeros(3), *(OFFSETS[j] / OFFSETS[j].norm() * lengths[j - 1] for j in range(1, len(JOINTS)))]
     order: list[int] = []

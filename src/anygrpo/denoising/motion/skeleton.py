@@ -87,11 +87,23 @@ def between(a: Tensor, b: Tensor) -> Tensor:
     return quaternion_matrix(torch.cat([torch.where(opposite, torch.zeros_like(real), real), axis], -1))
 
 
-def local_rotations(places: Tensor) -> Tensor:
+def fitted(rest: Tensor, bones: Tensor) -> Tensor:
+    """Rotations [F, 3, 3] that lay the bones `rest` [C, 3] nearest to `bones` [F, C, 3]: least squares, Kabsch 1976."""
+    u, _, v = torch.linalg.svd(rest.T @ bones)
+    flip = torch.ones(len(bones), 3)
+    flip[:, 2] = torch.det(u @ v)
+    return (v.transpose(-1, -2) * flip[:, None]) @ u.transpose(-1, -2)
+
+
+def local_rotations(places: Tensor, whole: bool = False) -> Tensor:
     """Local rotations [F, 22, 3, 3] that pose the rest body along the bones of `places` [F, 22, 3].
 
     The pelvis takes the frame of hips and spine; every other joint the smallest rotation, in its parent's frame, that
     lays its first bone where it is (positions leave the twist about a bone open). Joints without a child stay at rest.
+
+    Args:
+        whole: joints with several children (the chest) lay all of their bones, in the least-squares sense: the twist
+            of the upper body, which one bone does not show. False is HumanML3D's convention.
     """
     frames = places.shape[0]
     right = places[:, INDEX["r_hip"]] - places[:, INDEX["l_hip"]]
@@ -105,7 +117,10 @@ def local_rotations(places: Tensor) -> Tensor:
         children = [c for c in range(len(JOINTS)) if PARENTS[c] == j]
         base = world[PARENTS[j]]
         turn = torch.eye(3).expand(frames, 3, 3)
-        if children:
+        if whole and len(children) > 1:
+            bones = (places[:, children] - places[:, j : j + 1]) @ base
+            turn = fitted(OFFSETS[children], bones)
+        elif children:
             bone = (base.transpose(-1, -2) @ (places[:, children[0]] - places[:, j])[..., None])[..., 0]
             turn = between(OFFSETS[children[0]].expand_as(bone), bone)
         local.append(turn)

@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.models.hub import is_name
+from anygrpo.models.hub import split as split_name
 from anygrpo.spoken import Text
 
 Row = tuple[int, dict[str, Any]]
@@ -57,7 +59,7 @@ def _objects(path: str, split: str, subset: str | None) -> Iterator[tuple[int, A
         yield from _folder(file, split, subset)
     elif file.is_file():
         yield from _file(file, path, split)
-    elif path.count("/") == 1 and not path.startswith((".", "/", "~")) and _form(file) not in FILES:
+    elif is_name(path) and _form(file) not in FILES:
         yield from enumerate(_hub(path, split, subset), 1)
     else:
         raise DataError(
@@ -100,8 +102,9 @@ def _split(saved: Any, split: str, path: str) -> Any:
 
 def _hub(name: str, split: str, subset: str | None) -> Any:
     datasets = _package("datasets", f"the data set {name!r} of the Hub")
+    repository, revision = split_name(name)
     try:
-        return datasets.load_dataset(name, subset, split=split)
+        return datasets.load_dataset(repository, subset, split=split, revision=revision)
     except Exception as error:  # a dozen kinds: no network, no such name, a script, a gate
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(f"cannot load the data set {name!r}, split {split!r}: {first}", "correct task.path") from None

@@ -1,0 +1,155 @@
+"""Names of the Hub in every family, against a server that speaks its protocol; and without a network afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import peft
+import pytest
+import tiny_lm  # noqa: F401  makes `tiny` known
+import torch
+from hub_server import Hub
+from safetensors.torch import save_file
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import anygrpo
+from anygrpo.errors import DataError
+from anygrpo.language.files import adapter_config
+from anygrpo.models import hub as names
+from anygrpo.models import weights
+from anygrpo.models.loading import load_model, load_tokenizer
+from anygrpo.models.origin import origin
+
+IDS = torch.arange(3, 20)[None]
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    made = Hub(tmp_path / "hub", monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_name"),
+    [
+        ("someone/tiny", True),
+        ("Qwen/Qwen2.5-0.5B-Instruct@refs/pr/3", True),
+        ("someone/tiny@main", True),
+        ("gpt2", False),
+        ("./someone/tiny", False),
+        ("~/tiny", False),
+        ("a/b/c", False),
+        ("someone/tiny.safetensors", False),
+        ("here/gone", False),
+    ],
+)
+def test_what_may_be_a_name(text, is_name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("here").mkdir()
+    assert names.is_name(text) is is_name
+
+
+def test_a_name_and_its_revision():
+    assert names.split("someone/tiny@refs/pr/3") == ("someone/tiny", "refs/pr/3")
+    assert names.split("someone/tiny") == ("someone/tiny", None)
+    assert names.split("/tmp/a@b") == ("/tmp/a@b", None)
+
+
+def test_of_a_repository_one_form_of_the_weights_is_fetched():
+    files = [
+        "model_index.json", "sd_xl_base.safetensors", "unet/config.json", "unet/model.safetensors",
+        "unet/model.fp16.safetensors", "unet/model.bin", "vae/model.fp16.safetensors", "vae/model.bin",
+        "onnx/model.onnx", "flax/x.msgpack", "picture.png", "text/vocab.json", "text/spiece.model",
+    ]  # fmt: skip
+    assert names.wanted(files) == [
+        "model_index.json", "unet/config.json", "unet/model.safetensors", "vae/model.fp16.safetensors",
+        "text/vocab.json", "text/spiece.model",
+    ]  # fmt: skip
+    assert names.wanted(["args.json", "model50.pt", "model.bin"]) == ["args.json", "model50.pt", "model.bin"]
+
+
+def llama(folder: Path, seed: int) -> LlamaForCausalLM:
+    import tiny
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, bos_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    model.save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    return model
+
+
+def says(model):
+    with torch.no_grad():
+        return model(input_ids=IDS).logits
+
+
+def test_a_language_model_an_adapter_of_it_and_a_revision(hub, tmp_path):
+    first = llama(hub.place("someone/tiny"), 0)
+    second = llama(hub.place("someone/tiny", "second"), 1)
+    adapted = peft.get_peft_model(
+        LlamaForCausalLM.from_pretrained(hub.place("someone/tiny")), peft.LoraConfig(r=2, target_modules=["q_proj"])
+    ).eval()
+    for p in adapted.parameters():
+        p.data.add_(0.3 * torch.randn_like(p) * p.requires_grad)
+    adapted.peft_config["default"].base_model_name_or_path = "someone/tiny"
+    adapted.save_pretrained(hub.place("someone/adapter"))
+    for _ in ("with a network", "without"):
+        torch.testing.assert_close(says(load_model("someone/tiny")), says(first))
+        torch.testing.assert_close(says(load_model("someone/tiny@second")), says(second))
+        torch.testing.assert_close(says(load_model("someone/adapter")), says(adapted), atol=1e-5, rtol=0)
+        assert origin("someone/adapter").base == "someone/tiny"
+        assert len(load_tokenizer("someone/adapter")) == len(load_tokenizer("someone/tiny"))
+        assert load_tokenizer("someone/tiny@second").eos_token_id == 1
+        assert anygrpo.load("someone/adapter", device="cpu").family.name == "language"
+        hub.close()
+    assert float((says(adapted) - says(first)).abs().max()) > 1e-3
+    # What is written names the repository and its revision, not this machine's cache.
+    config = SimpleNamespace(model="someone/tiny@second")
+    policy = SimpleNamespace(config=config, weights=SimpleNamespace(module=adapted))
+    written = adapter_config(policy)
+    assert (written.base_model_name_or_path, written.revision) == ("someone/tiny", "second")
+
+
+def test_what_is_not_there_is_told(hub):
+    with pytest.raises(DataError, match="'someone/nothing' is no path here, and cannot be had from the Hub"):
+        weights.read("someone/nothing")
+    llama(hub.place("someone/tiny"), 0)
+    with pytest.raises(DataError, match="'someone/tiny@third'"):
+        load_model("someone/tiny@third")
+    with pytest.raises(DataError, match="cannot load the model of 'someone/nothing'"):
+        load_model("someone/nothing")
+
+
+def test_weights_of_a_users_network_and_an_export_of_it(hub):
+    """What gates and selectors start from (`models.weights`)."""
+    wanted = nn.Linear(3, 2)
+    save_file(
+        {f"net.{n}": p.detach() for n, p in wanted.state_dict().items()}, hub.place("a/net") / "model.safetensors"
+    )
+    for _ in ("with a network", "without"):
+        network = nn.Linear(3, 2)
+        weights.load(network, "a/net")
+        assert torch.equal(network.weight, wanted.weight)
+        hub.close()
+
+
+def test_a_data_set(hub):
+    pytest.importorskip("datasets")
+    import datasets.config  # noqa: F401
+
+    from anygrpo.language.tasks.data import read_rows
+
+    hub.offline(False)
+    for revision, answer in (("main", "3"), ("second", "4")):
+        row = {"prompt": "1 + 2", "answer": answer}
+        (hub.place("someone/sums", revision, "datasets") / "train.jsonl").write_text(json.dumps(row) + "\n")
+    assert [r["answer"] for _, r in read_rows("someone/sums", "prompt")] == ["3"]
+    assert [r["answer"] for _, r in read_rows("someone/sums@second", "prompt")] == ["4"]
