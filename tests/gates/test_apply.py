@@ -111,6 +111,7 @@ RGBA = np.dstack([picture(), np.tile(np.arange(56, dtype=np.uint8), (40, 1))])
 KINDS = {
     "rgb.png": lambda p: Image.fromarray(picture()).save(p, exif=EXIF, icc_profile=PROFILE),
     "grey.png": lambda p: Image.fromarray(picture()[..., 0]).save(p),
+    "grey_alpha.png": lambda p: Image.fromarray(np.ascontiguousarray(RGBA[..., 2:]), "LA").save(p),
     "alpha.png": lambda p: Image.fromarray(RGBA).save(p),
     "photo.jpg": lambda p: Image.fromarray(picture()).save(p, exif=EXIF, icc_profile=PROFILE),
     "sixteen.png": lambda p: save(Pixels(picture().astype(np.uint16) * 250, None, 16, {}), p),
@@ -134,6 +135,7 @@ def test_a_result_is_of_its_pictures_kind(name: str, tmp_path: Path) -> None:
         before.values.shape,
         before.values.dtype,
     )
+    assert after.values.shape[2] == (1 if name.startswith("grey") else 3)
     assert np.array_equal(after.alpha, before.alpha) if before.alpha is not None else after.alpha is None
     assert after.info.get("icc_profile") == before.info.get("icc_profile")
     if "exif" in before.info:

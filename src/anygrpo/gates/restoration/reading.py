@@ -150,7 +150,10 @@ def _eight(path: Path, image: Any, info: dict[str, bytes]) -> Pixels:
             f"{path} has colours of kind {image.mode!r}, which have no one meaning as red, green and blue in [0, 1]",
             "convert it to 8 or 16 bits of grey or RGB with its profile",
         )
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+    if image.mode == "LA":
+        whole = np.asarray(image)
+        return Pixels(whole[..., :1], whole[..., 1], 8, info)
+    if image.mode in ("RGBA", "PA") or "transparency" in image.info:
         whole = np.asarray(image.convert("RGBA"))
         return Pixels(whole[..., :3], whole[..., 3], 8, info)
     return Pixels(np.asarray(image.convert("RGB")), None, 8, info)
