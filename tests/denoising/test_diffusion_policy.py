@@ -166,6 +166,19 @@ def test_a_schedule_whose_noise_is_not_at_the_start_is_refused():
         with pytest.raises(ConfigError, match=f"only {left} of 8 steps have noise, and not the first ones"):
             policy._refuse_what_cannot_be()
     make()._refuse_what_cannot_be()
+    assert make(steps=2).transitions.stochastic() == 1  # one step with noise is enough
+
+
+def test_a_window_that_reaches_steps_without_noise_is_refused():
+    policy = make(window=2, window_starts=(0, 5))
+    policy.transitions.noisy.std[6:] = 0.0
+    with pytest.raises(ConfigError, match="the window reaches step 7, but only the first 6 steps"):
+        policy._refuse_what_cannot_be()
+
+
+def test_a_seeded_evaluation_has_the_first_window():
+    policy = make(window=2, window_starts=(1, 4), evaluation="seeded")
+    assert policy.greedy(PROMPTS).samples["steps"][:, 0].tolist() == [[1, 2], [1, 2]]
 
 
 def test_guidance_is_the_same_in_sampling_and_scoring_and_matters():
@@ -324,6 +337,18 @@ def test_each_fault_shows_and_none_is_there_by_default():
     assert FaultsConfig(count_padding=True).active == ("count_padding",)
 
 
+def test_a_whole_trajectory_is_the_sum_of_its_steps_and_noise_ends_with_the_pass():
+    plain, whole = make(), make(faults=FaultsConfig(whole_trajectory=True, dropout_in_replay=False))
+    samples = rows(plain.sample(PROMPTS, 2, seed=1))
+    found = whole.evaluate(samples, slice(0, 1), frozenset({"kl"}))
+    each = plain.evaluate(samples, slice(0, 7), frozenset({"kl"}))
+    assert found.log_probs.shape == found.kl.shape == (4, 1)
+    torch.testing.assert_close(found.log_probs[:, 0], each.log_probs.sum(1), atol=1e-4, rtol=1e-4)
+    noisy = make(faults=FaultsConfig(dropout_in_replay=True))
+    noisy.evaluate(samples, slice(0, 7))
+    assert not noisy.denoiser.training
+
+
 def test_attached_actions_have_no_score_gradient():
     policy = make(event_reduction="sum", faults=FaultsConfig(attach_actions=True))
     rollout = policy.sample(PROMPTS, 1, seed=1)
@@ -353,6 +378,8 @@ def test_several_captions_each_move_their_own_frames():
 
 def test_a_shared_start_leaves_only_the_scored_noise_to_tell_a_group_apart():
     window = {"window": 3, "window_starts": (2, 2), "sampler": "ddim"}
+    pair = make(shared_start=True, **window).sample(PROMPTS, 2, seed=1).samples["latents"]
+    assert torch.equal(pair[:, 0, 0], pair[:, 1, 0])
     rollout = make(shared_start=True, **window).sample(PROMPTS, 3, seed=1)
     latents = rollout.samples["latents"]  # before the first stochastic step: one latent a prompt
     assert torch.equal(latents[:, :1, 0].expand_as(latents[:, :, 0]), latents[:, :, 0])

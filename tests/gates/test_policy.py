@@ -396,6 +396,20 @@ def test_no_target_and_ragged_targets_are_refused() -> None:
         policy().replay(prompts(), Stored([[torch.zeros(3, 4, 4)] * 2] * 2), seed=0)
 
 
+def test_rows_that_lack_the_target_are_refused_for_the_supervised_loss() -> None:
+    made = policy(inputs=("degraded",), target="clean")
+    rollout = made.sample([{"degraded": p["degraded"]} for p in prompts()], 2, 0)
+    with pytest.raises(ConfigError, match="prompts have no target"):
+        made.evaluate(rows_of(rollout), ALL, frozenset({"supervised"}))
+    assert rollout.samples["at_mean"].dtype == torch.bool
+
+
+def test_a_prompt_is_shown_by_its_words_and_numbers() -> None:
+    made = policy(inputs=("degraded",))
+    shown = made.show([{"degraded": torch.ones(3, 2, 2), "file": "a.png", "level": 3}], [[torch.full((3, 2, 2), 0.5)]])
+    assert shown == [{"prompt": {"file": "a.png", "level": 3}, "outputs": ["[3, 2, 2], mean 0.5000"]}]
+
+
 def test_the_best_of_several_draws_is_learnt_from() -> None:
     p = policy(supervised_gates="best", best_of=6)
     stored = Stored([[x["clean"]] for x in prompts()])

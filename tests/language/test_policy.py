@@ -122,7 +122,7 @@ def test_greedy_is_one_answer_a_prompt_and_is_scored_by_nobody(policy):
     rollout = policy.greedy(PROMPTS)
     assert rollout.shape[:2] == (2, 1)
     assert seen["rescore"] == 0
-    assert [(n, group, greedy) for n, group, greedy, _ in seen["generate"]] == [(2, 1, True)]
+    assert seen["generate"] == [(2, 1, True, 0)]
     assert torch.equal(policy.greedy(PROMPTS).samples["completion_ids"], rollout.samples["completion_ids"])
 
 
@@ -163,6 +163,42 @@ class Outside:
 
     def likely(self, prompts, count):
         return []
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_an_engine_of_this_memory_is_brought_up_to_date(policy, monkeypatch, live):
+    """Live adapters are cast anew before what is merged is handed over."""
+    told = []
+    monkeypatch.setattr(type(policy.weights), "live", property(lambda weights: live))
+    monkeypatch.setattr(policy.weights, "training_model", lambda: told.append("cast"))
+    monkeypatch.setattr(policy.weights, "merged", lambda: "merged")
+    monkeypatch.setattr(policy.engine, "refresh", told.append)
+    policy._sync([[1, 2]])
+    assert told == (["cast", "merged"] if live else ["merged"])
+
+
+def test_before_sharding_the_engine_has_a_model_of_its_own(policy):
+    plain = policy.engine
+    policy.before_sharding(None)
+    assert policy.engine is not plain
+    assert policy.engine.dtype == plain.dtype
+    policy.before_sharding(torch.bfloat16)
+    assert policy.engine.dtype == torch.bfloat16
+
+
+def test_turns_are_given_up_where_sampling_fails(policy, monkeypatch):
+    told = []
+    turns = SimpleNamespace(records=PROMPTS, abandon=lambda: told.append("abandoned"))
+    monkeypatch.setattr(module, "Turns", lambda *given: turns)
+    policy.talk = object()
+
+    def broken(*given):
+        raise RuntimeError("engine broke")
+
+    policy.engine.generate = broken
+    with pytest.raises(RuntimeError, match="engine broke"):
+        policy.sample(PROMPTS, 2, 3)
+    assert told == ["abandoned"]
 
 
 @pytest.mark.parametrize("adapters", [False, True])

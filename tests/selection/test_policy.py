@@ -405,3 +405,73 @@ def test_what_was_sampled_for_one_update_is_not_computed_twice(decision, monkeyp
         assert (x is None) == (y is None)
         if x is not None:
             torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5)
+
+
+def test_the_recorded_graph_serves_log_probs_alone(monkeypatch):
+    policy = build(config(), 0)
+    policy.one_update = True
+    rollout = policy.sample([prompt(1), prompt(2)], 3, 5)
+    entropy = policy.evaluate(rows(rollout), ALL, frozenset({"entropy"})).entropy
+    assert entropy.shape == (6, 2)
+    rollout = policy.sample([prompt(1), prompt(2)], 3, 5)
+    monkeypatch.setattr(policy, "_distributions", lambda samples: pytest.fail("computed a second time"))
+    assert policy.evaluate(rows(rollout), ALL).log_probs.shape == (6, 2)
+
+
+# --- the mode of the network ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decision", ["pick", "sequence"])
+def test_dropout_is_on_where_it_is_meant_and_off_elsewhere(decision, monkeypatch):
+    """Modes of the network at each pass over a row: scoring, supervised, reference."""
+    policy = build(config(dropout=0.5, dropout_in_scoring=True, decision=decision), 0)
+    samples = rows(policy.sample([prompt(1), prompt(2)], 2, 5))
+    modes, real = [], policy._distributions
+    monkeypatch.setattr(policy, "_distributions", lambda s: modes.append(policy.network.training) or real(s))
+    policy.network.eval()
+    policy.evaluate(samples, ALL)
+    assert modes == [True]
+    if decision == "pick":
+        modes.clear()
+        policy.evaluate(samples, ALL, frozenset({"kl"}))
+        assert modes == [True, False]  # the reference has none
+        assert policy.network.training
+    modes.clear()
+    found = policy.evaluate(samples, ALL, frozenset({"supervised"}))
+    assert modes == [True, True]
+    assert not policy.network.training
+    assert set(found.losses) == {"supervised"}
+    assert policy.evaluate(samples, ALL).losses == {}
+
+
+def test_a_supervised_pass_has_dropout_though_scoring_has_none():
+    policy = build(config(dropout=0.5), 0)
+    samples = rows(policy.sample([prompt(1), prompt(2)], 2, 5))
+    once, again = (policy.evaluate(samples, ALL, frozenset({"supervised"})).losses["supervised"] for _ in "ab")
+    assert not torch.equal(once, again)
+    calm = build(config(), 0)
+    calm.network.train()
+    once, again = (calm.evaluate(samples, ALL, frozenset({"supervised"})).losses["supervised"] for _ in "ab")
+    assert torch.equal(once, again)
+
+
+def test_samples_are_drawn_without_dropout_whatever_went_before():
+    policy = build(config(dropout=0.5), 0)
+    first = policy.sample([prompt(1)], 8, 5).log_probs
+    policy.network.train()
+    assert torch.equal(policy.sample([prompt(1)], 8, 5).log_probs, first)
+
+
+def test_sets_of_four_have_all_their_orders_and_larger_ones_are_refused():
+    policy = build(config(shots=4, decoder="none"), 0)
+    rollout = policy.sample([prompt(1, 4)], 1, 5)
+    assert policy.set_log_probs(rows(rollout)).item() == pytest.approx(0.0, abs=1e-5)  # all four of four: certain
+    five = build(config(shots=5, decoder="none"), 0)
+    with pytest.raises(ConfigError, match="a set of 5 has too many orders"):
+        five.set_log_probs(rows(five.sample([prompt(1)], 1, 5)))
+
+
+def test_a_rollout_bears_the_version_that_drew_it():
+    policy = build(config(), 0)
+    policy.version = 7
+    assert policy.sample([prompt(1)], 3, 5).version.unique().tolist() == [7]

@@ -290,8 +290,8 @@ class SelectorPolicy(Policy):
                 'set policy.decision = "pick", or kl = "k3" and entropy_coef = 0',
             )
         self.network.train(self.config.dropout_in_scoring)
-        supervised = {"supervised": self._supervised(samples)} if "supervised" in want else {}
-        return Evaluation(self._whole(samples)[:, None], losses=supervised)
+        scored = self._whole(samples)[:, None]  # before the supervised pass, which has a mode of its own
+        return Evaluation(scored, losses={"supervised": self._supervised(samples)} if "supervised" in want else {})
 
 
 def _choosable(samples: Tree) -> Tensor:
