@@ -43,7 +43,7 @@ def test_a_dry_run_tells_of_samples_where_there_are_some(capsys):
     recipe = Path(__file__).parents[2] / "recipes/restoration/gates_gpu.toml"
     assert main(["train", str(recipe), "--dry-run"]) == 0
     warm, grpo = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# stage ")]
-    assert warm == "# stage warm-up (supervised): 8000 steps, 48 prompts a step, 1 updates a step"
+    assert warm == "# stage warm-up (supervised): 8000 steps, 48 prompts a step, 1 update a step"
     assert "256 samples, advantages within +- 2.4749, 2 updates a step" in grpo
 
 

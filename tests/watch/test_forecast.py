@@ -61,6 +61,15 @@ def test_a_run_by_hand():
     assert forecast(a_trial(device_gb=7.0), recipe).memory_gb == 7
 
 
+@pytest.mark.parametrize(("evaluations", "keep", "checkpoints"), [(0, 2, 1), (1, 2, 2), (2, 2, 3), (2, 1, 2), (9, 5, 3)])
+def test_checkpoints_that_lie_there_at_the_end(evaluations, keep, checkpoints):
+    """40 steps, one every 50: the last; a best one; and under its step a best one from before the end."""
+    recipe = parse_recipe(table(training={"steps": 40, "checkpoint_every": 50, "keep_checkpoints": keep}))
+    stage = StageTrial(40, evaluations, 0, 0, clocks(1, 1), [False, False])
+    given = {"row_bytes": 0.0, "samples_bytes": 0.0, "evaluation_bytes": 0.0, "other_bytes": 0}
+    assert forecast(a_trial(stages=[stage], **given), recipe).disk_bytes == checkpoints * 1000
+
+
 def test_a_busy_machine_is_told_of():
     """Half of the trial waited for a processor: alone the run takes half as long."""
     halves = [Cost(s, s / 2, s / 2) for s in (9, 2, 4, 2)]

@@ -233,7 +233,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(argv)
 
 
+_QUIET = {"TRANSFORMERS_VERBOSITY": "error", "DIFFUSERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+"""Unless they are set: what libraries print while they load is no part of what a command says."""
+
+
 def _run(argv: Sequence[str] | None) -> int:
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug, before = "--debug" in arguments, os.environ.get(VARIABLE)
     arguments = [a for a in arguments if a != "--debug"]

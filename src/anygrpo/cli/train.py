@@ -153,7 +153,7 @@ def _derived(recipe: Recipe) -> None:
             if a.advantage == "zscore":
                 bound = round((largest - 1) / largest**0.5, 4)
                 parts.append(say(f"advantages within +- {bound}", f"优势在 +- {bound} 之内"))
-        parts.append(say(f"{updates} updates a step", f"每步更新 {updates} 次"))
+        parts.append(say(f"{updates} update{'s' * (updates > 1)} a step", f"每步更新 {updates} 次"))
         print("# " + say(", ", "，").join(parts))
         if follows := a.follows():
             source = f'preset "{a.preset}"' if a.preset else f'objective "{a.objective}"'
@@ -162,4 +162,19 @@ def _derived(recipe: Recipe) -> None:
             print(f"#   {label}{say(':', '：')}".ljust(22) + text)
     family = family_of(recipe.policy.kind)
     if family is not None and family.memory is not None:
-        print("# " + json.dumps(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))
+        print("# " + _memory(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))
+
+
+def _memory(said: dict[str, Any]) -> str:
+    """What a family works out of a rank's memory, largest part first; whatever else it says stands behind."""
+    parts = dict(said.get("memory_gb_per_rank", {}))
+    peak = parts.pop("peak", None)
+    if peak is None:
+        return json.dumps(said)
+    most = sorted((item for item in parts.items() if item[1]), key=lambda item: -item[1])
+    of = ", ".join(f"{name} {value:.3g}" for name, value in most)
+    rest = ", ".join(f"{key} {value}" for key, value in said.items() if key != "memory_gb_per_rank")
+    return say(
+        f"memory of a rank, worked out: {peak:.3g} GB at the peak ({of}); {rest}",
+        f"每个进程的内存（推算）：峰值 {peak:.3g} GB（{of}）；{rest}",
+    )

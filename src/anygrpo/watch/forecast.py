@@ -48,7 +48,8 @@ def forecast(trial: Trial, recipe: Recipe) -> Forecast:
         "checkpoints": trial.checkpoint * (between + bests),
         "end": trial.end,
     }
-    kept = min(training.keep_checkpoints, between + 1) + bool(evaluations and trial.evaluations)
+    before_end = between + (evaluations > 1)  # a new best is saved under its step too; the last one ends the run
+    kept = min(training.keep_checkpoints, before_end + 1) + bool(evaluations and trial.evaluations)
     starts = bool(trial.evaluations and recipe.evaluation.at_start)
     disk = (
         kept * trial.checkpoint_bytes
@@ -79,20 +80,19 @@ def lines(made: Forecast, trial: Trial) -> list[str]:
     cost, took = made.cost, total(c for stage in trial.stages for c in stage.costs)
     taken, steps = sum(len(s.costs) for s in trial.stages), sum(s.steps for s in trial.stages)
     head = say(
-        f"forecast: {cost.alone / 3600:.3g} hours ({_minutes(cost.alone)}), {_size(made.memory_gb * 2**30)} of memory "
-        f"at the peak, {_size(made.disk_bytes)} of disk",
-        f"预测：{cost.alone / 3600:.3g} 小时（{_minutes(cost.alone)}），内存峰值 {_size(made.memory_gb * 2**30)}，"
-        f"磁盘 {_size(made.disk_bytes)}",
+        f"forecast: {_time(cost.alone)}, {_size(made.memory_gb * 2**30)} of memory at the peak, "
+        f"{_size(made.disk_bytes)} of disk",
+        f"预测：{_time(cost.alone)}，内存峰值 {_size(made.memory_gb * 2**30)}，磁盘 {_size(made.disk_bytes)}",
     )
     p = {name: part.alone for name, part in made.parts.items()}
     why = say(
         f"start {p['start']:.0f} s, {steps} steps {p['steps']:.0f} s, evaluations {p['evaluations']:.0f} s, "
         f"checkpoints {p['checkpoints']:.0f} s, end {p['end']:.0f} s; from {taken} steps that took {took.alone:.0f} s; "
-        f"{_minutes(cost.processor)} of processor time",
+        f"{_time(cost.processor)} of processor time",
         f"启动 {p['start']:.0f} 秒，{steps} 步 {p['steps']:.0f} 秒，评估 {p['evaluations']:.0f} 秒，"
         f"检查点 {p['checkpoints']:.0f} 秒，收尾 {p['end']:.0f} 秒；"
         f"由实际运行的 {taken} 步（{took.alone:.0f} 秒）推算；"
-        f"处理器时间 {_minutes(cost.processor)}",
+        f"处理器时间 {_time(cost.processor)}",
     )
     if trial.device_gb is not None:
         resident = _size(trial.memory_gb * 2**30)
@@ -106,15 +106,20 @@ def _busy(cost: Cost) -> list[str]:
         return []
     return [
         say(
-            f"this machine is busy: beside its other work as it is now, {_minutes(cost.clock)}",
-            f"这台机器正忙：若一直像现在这样与其他工作并行，需 {_minutes(cost.clock)}",
+            f"this machine is busy: beside its other work as it is now, {_time(cost.clock)}",
+            f"这台机器正忙：若一直像现在这样与其他工作并行，需 {_time(cost.clock)}",
         )
     ]
 
 
-def _minutes(seconds: float) -> str:
+def _time(seconds: float) -> str:
+    """As a person says it: hours from two on, else minutes and seconds."""
+    if seconds >= 7200:
+        return say(f"{seconds / 3600:.3g} hours", f"{seconds / 3600:.3g} 小时")
     minutes, rest = divmod(round(seconds), 60)
-    return say(f"{minutes} min {rest} s", f"{minutes} 分 {rest} 秒")
+    return say(
+        f"{minutes} min {rest} s" if minutes else f"{rest} s", f"{minutes} 分 {rest} 秒" if minutes else f"{rest} 秒"
+    )
 
 
 def _size(count: float) -> str:

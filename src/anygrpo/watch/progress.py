@@ -34,6 +34,8 @@ class ProgressLine:
         step = int(row.get("step", 0)) + 1
         parts = [f"{say('start', '起点') if step == 0 else row.get('stage', '')} {step}/{self.total}"]
         shown = {k: v for k, v in row.items() if k not in _UNLESS_ZERO or v}
+        if not (row.get("clip/low") or row.get("clip/high")):
+            shown.pop("clip/low", None)
         parts += [
             label.said().format(*(row[k] for k in keys)) for keys, label in _PARTS if all(k in shown for k in keys)
         ]
@@ -65,7 +67,7 @@ _PARTS: list[tuple[tuple[str, ...], Text]] = [
     (("entropy",), Text("entropy {:.2f}", "熵 {:.2f}")),
     (("length/mean",), Text("length {:.1f}", "长度 {:.1f}")),
 ]
-_UNLESS_ZERO = ("invalid/share",)
+_UNLESS_ZERO = ("invalid/share", "log_ratio/abs_max")
 _HELD_OUT = ("eval/accuracy", "eval/psnr", "eval/ssim", "eval/matching", "eval/reward")
 _NAMES = {
     "accuracy": "正确率",
