@@ -61,7 +61,7 @@ def test_a_run_by_hand():
     assert forecast(a_trial(device_gb=7.0), recipe).memory_gb == 7
 
 
-@pytest.mark.parametrize(("evaluations", "keep", "checkpoints"), [(0, 2, 1), (1, 2, 2), (2, 2, 3), (2, 1, 2), (9, 5, 3)])
+@pytest.mark.parametrize(("evaluations", "keep", "checkpoints"), [(0, 2, 1), (1, 2, 2), (2, 2, 3), (2, 1, 2)])
 def test_checkpoints_that_lie_there_at_the_end(evaluations, keep, checkpoints):
     """40 steps, one every 50: the last; a best one; and under its step a best one from before the end."""
     recipe = parse_recipe(table(training={"steps": 40, "checkpoint_every": 50, "keep_checkpoints": keep}))

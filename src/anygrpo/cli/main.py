@@ -6,16 +6,16 @@ import argparse
 import contextlib
 import importlib
 import os
-import re
 import signal
 import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from anygrpo import __version__
 from anygrpo.cli.ending import Ended, cleaned_up
+from anygrpo.cli.parsing import BEGIN, MORE, Parser, in_chinese
 from anygrpo.cli.screen import screened
 from anygrpo.errors import AnygrpoError, ConfigError, not_installed
 from anygrpo.families import families
@@ -48,28 +48,6 @@ COMMANDS = {
 }
 
 
-BEGIN = Text(
-    """\
-to begin with
-  a training log, anybody's     anygrpo doctor trainer_state.json
-  a recipe                      anygrpo check recipe.toml        then  anygrpo train recipe.toml
-  a TRL script, a verl command  anygrpo adopt train_grpo.py
-  a run that is done            anygrpo apply | export | evaluate | report runs/demo-1""",
-    """\
-从哪里开始
-  有训练日志（任何框架的）    anygrpo doctor trainer_state.json
-  有配方                      anygrpo check recipe.toml，然后 anygrpo train recipe.toml
-  有 TRL 脚本或 verl 命令     anygrpo adopt train_grpo.py
-  有训练完的运行              anygrpo apply | export | evaluate | report runs/demo-1""",
-)
-MORE = Text(
-    """\
-  all commands: anygrpo --help    all settings: anygrpo settings    a word: anygrpo explain grpo    中文：--lang zh""",
-    """\
-  全部命令：anygrpo --help    全部设置：anygrpo settings    词的含义：anygrpo explain grpo    English: --lang en""",
-)
-
-
 def known_commands() -> dict[str, str]:
     """Word -> help: our own, and the families'."""
     known = COMMANDS | {word: text for family in families() for word, (_, text) in family.commands.items()}
@@ -87,7 +65,7 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     what = say(
         "GRPO for any policy, and a doctor for any training run.", "适用于任何策略的 GRPO，以及任何训练过程的诊断器。"
     )
-    parser = _Parser(prog="anygrpo", description=what, epilog=said(BEGIN))
+    parser = Parser(prog="anygrpo", description=what, epilog=said(BEGIN))
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     words = say(
         "language: en or zh (else ANYGRPO_LANG, else the locale)", "语言：en 或 zh（否则按 ANYGRPO_LANG、再按系统区域）"
@@ -102,63 +80,8 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=help_text)
     if current() == "zh":
-        _in_chinese(parser)
+        in_chinese(parser)
     return parser
-
-
-_ARGPARSE = {
-    "show this help message and exit": "显示本帮助并退出",
-    "show program's version number and exit": "显示版本号并退出",
-}
-"""What argparse itself writes, which no call of ours can say in two languages."""
-
-
-_REFUSALS = (
-    ("the following arguments are required: (.*)", r"缺少参数：\1"),
-    ("one of the arguments (.*) is required", r"以下参数须给出一个：\1"),
-    ("argument (.*?): expected one argument", r"参数 \1 需要一个值"),
-    ("argument (.*?): expected at least one argument", r"参数 \1 至少需要一个值"),
-    ("argument (.*?): expected (\\d+) arguments", r"参数 \1 需要 \2 个值"),
-    ("argument (.*?): invalid choice: (.*) \\(choose from (.*)\\)", r"参数 \1 不能是 \2（可选：\3）"),
-    ("argument (.*?): invalid int value: (.*)", r"参数 \1 应为整数，而不是 \2"),
-    ("argument (.*?): invalid float value: (.*)", r"参数 \1 应为数，而不是 \2"),
-    ("argument (.*?): not allowed with argument (.*)", r"参数 \1 不能与 \2 同时给出"),
-)
-"""What argparse refuses with, and its Chinese."""
-
-
-def _printed(text: str) -> str:
-    """argparse's own frame of a help, where Chinese is read."""
-    if current() != "zh":
-        return text
-    return re.sub(r"^(位置参数|选项):$", r"\1：", text.replace("usage: ", "用法：", 1), flags=re.MULTILINE)
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse whose refusals speak the language in use. Commands' parsers are of the same class."""
-
-    def format_usage(self) -> str:
-        return _printed(super().format_usage())
-
-    def format_help(self) -> str:
-        return _printed(super().format_help())
-
-    def error(self, message: str) -> NoReturn:
-        if current() == "zh":
-            found = ((re.fullmatch(english, message, re.DOTALL), chinese) for english, chinese in _REFUSALS)
-            message = next((match.expand(chinese) for match, chinese in found if match), message)
-        super().error(message)
-
-
-def _in_chinese(parser: argparse.ArgumentParser) -> None:
-    """argparse's own words in the help of a parser and of its commands."""
-    for group, name in zip(parser._action_groups, ("位置参数", "选项")):
-        group.title = name
-    for action in parser._actions:
-        action.help = _ARGPARSE.get(action.help or "", action.help)
-        if isinstance(action, argparse._SubParsersAction):
-            for inner in action.choices.values():
-                _in_chinese(inner)
 
 
 def _options(parser: argparse.ArgumentParser) -> set[str]:
