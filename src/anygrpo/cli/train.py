@@ -170,7 +170,8 @@ def _memory(said: dict[str, Any]) -> str:
     parts = dict(said.get("memory_gb_per_rank", {}))
     peak = parts.pop("peak", None)
     if peak is None:
-        return json.dumps(said)
+        why = str(said.get("memory", "")).removeprefix("not estimated: ")
+        return say(f"memory: not estimated: {why}", f"内存：无法推算：{why}")
     most = sorted((item for item in parts.items() if item[1]), key=lambda item: -item[1])
     of = ", ".join(f"{name} {value:.3g}" for name, value in most)
     rest = ", ".join(f"{key} {value}" for key, value in said.items() if key != "memory_gb_per_rank")
