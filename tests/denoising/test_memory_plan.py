@@ -1,6 +1,7 @@
 """The memory that --dry-run works out, against what really is kept."""
 
 import math
+import re
 
 import pytest
 import torch
