@@ -340,14 +340,29 @@ def report(data: str, folder: str, *flags: str) -> None:
                 lists[key] = lists.get(key, 0) + len(set(picks))
     print(json.dumps(lines))
     for name, x in rows.items():
-        by_seed, n = x.mean(1), x.shape[1]
-        between = float(by_seed.var(correction=1)) / len(by_seed) if len(by_seed) > 1 else 0.0
-        se = math.sqrt(between + float(x.mean(0).var(correction=1)) / n)
+        by_seed = [round(float(v), 3) for v in x.mean(1)][:5]
         print(
-            f"{name:16s} {float(x.mean()):.3f} +- {se:.3f}  seeds {[round(float(v), 3) for v in by_seed][:5]}  "
+            f"{name:16s} {float(x.mean()):.3f} +- {error(x):.3f}  seeds {by_seed}  "
             f"different lists {lists.get(name, 0) / len(x):.0f}"
         )
+    for mine in [name for name in rows if name.split()[0] in OURS]:
+        for name, x in rows.items():
+            if name.split()[0] not in OURS and name.split()[1:] in ([], mine.split()[1:]):
+                gap, se = float(rows[mine].mean() - x.mean()), error(rows[mine], x)
+                print(f"{mine} - {name:16s} {gap:+.3f} +- {se:.3f}  {'above' if gap > 2 * se else 'not shown'}")
     np.savez_compressed(Path(folder) / f"{split}.npz", **{k: x.numpy() for k, x in rows.items()})
+
+
+OURS = ("grpo", "reuse")
+
+
+def error(a: torch.Tensor, b: torch.Tensor | None = None) -> float:
+    """Standard error of the mean of a [seeds, queries], or of its difference to b on the same queries: the variance
+    over queries of the seeds' means, and that of the seeds on either side."""
+    over_queries = a.mean(0) if b is None else a.mean(0) - b.mean(0)
+    sides = [x for x in (a, b) if x is not None and len(x) > 1]
+    seeds = sum(float(x.mean(1).var(correction=1)) / len(x) for x in sides)
+    return math.sqrt(float(over_queries.var(correction=1)) / a.shape[1] + seeds)
 
 
 if __name__ == "__main__":

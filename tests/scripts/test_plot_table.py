@@ -46,3 +46,13 @@ def test_the_picture_is_written(tmp_path):
     table.write_text("a,b\nx,+1 [+0, +2]\ny,-1\n", encoding="utf-8")
     script.draw(table, tmp_path / "o.png", [1])
     assert (tmp_path / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lines_run_along_a_column(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,calls,b\nx,100,.5 +- .1\nx,1000,.6\ny,,.3\n", encoding="utf-8")
+    script.lines(table, tmp_path / "o.png", [2], 1)
+    assert (tmp_path / "o.png").read_bytes().startswith(b"\x89PNG")
+    table.write_text("a,calls,b\nx,100,word\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="no numbers"):
+        script.lines(table, tmp_path / "o.png", [2], 1)
