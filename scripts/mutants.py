@@ -93,9 +93,9 @@ def is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-_UNSEEN = ("encoding", "flush", "check")
+_UNSEEN = ("encoding", "flush", "check", "device", "indent")
 """Keyword arguments that make no difference to a test: UTF-8 is what its files have anyway, screens are buffered as
-they like, and `check` is False where it is not given."""
+they like, `check` is False where it is not given, tests run on the CPU, and JSON is read whatever its spaces."""
 
 
 def children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

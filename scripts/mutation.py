@@ -101,6 +101,8 @@ def judges(mutant: Mutant, tests: dict, each: float) -> list[str]:
 
     others = sorted({t for t, e in tests.items() if mutant.file in e["lines"]} - set(hit), key=order)
     hit = sorted(hit, key=order) + others
+    if not mutant.where:  # a line that runs at import is seen by whichever test came first, and read by any
+        hit.sort(key=order)
     spent = itertools.accumulate(tests[t]["seconds"] for t in hit)
     return [t for i, (t, s) in enumerate(zip(hit, spent)) if s <= each or i < 3]
 

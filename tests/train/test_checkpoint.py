@@ -10,6 +10,7 @@ import torch
 from baits import bait, torch_bait
 from safetensors import safe_open
 
+from anygrpo.core import saved_parts
 from anygrpo.core.saved import Form
 from anygrpo.core.tensor_files import read_tensors
 from anygrpo.errors import DataError
@@ -287,6 +288,44 @@ def rewritten(folder, change):
 def test_a_file_that_would_be_read_has_to_be_in_the_manifest(tmp_path, name):
     folder = made(tmp_path)
     assert rewritten(folder, lambda files: files.pop(name)) == [f"{name} is not in manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["state", "optimizer"])
+def test_what_are_no_weights_bears_numbers(tmp_path, name):
+    """A library that looks for weights by their names takes neither file for them."""
+    with safe_open(made(tmp_path) / f"{name}.safetensors", "pt") as file:
+        assert all(key.isdigit() for key in file.keys())  # noqa: SIM118
+
+
+def test_a_rank_s_part_has_to_be_in_the_manifest_too(tmp_path):
+    folder = made(tmp_path)
+    part = folder / saved_parts.FOLDER / "rank_00000.safetensors"
+    part.parent.mkdir()
+    part.write_bytes((folder / "policy.safetensors").read_bytes())
+    assert said(folder) == [f"{saved_parts.FOLDER}/rank_00000.safetensors is not in manifest.json"]
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["its folder there", "its folder gone"])
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, taken):
+    def full(path, *_):
+        (path.parent / "begun").write_text("x")
+        if taken:
+            shutil.rmtree(path.parent)
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    with pytest.raises(OSError, match="no space left on device"):
+        made(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_of_the_best_is_no_hindrance(tmp_path):
+    for name in (".best", ".best.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "begun.txt").write_text("x")
+    checkpoint.save(tmp_path, 7, WEIGHTS, STATE, keep=9, best=True)
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["best", "step_00000007"]
+    assert not (tmp_path / "best" / "begun.txt").exists()
 
 
 def test_a_checkpoint_without_weights_is_none(tmp_path):

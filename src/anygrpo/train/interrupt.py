@@ -7,6 +7,7 @@ that has not ended by then is given up: the state before it is saved, if no upda
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -43,7 +44,7 @@ def grace_seconds() -> float | None:
     try:
         seconds = float(text)
     except ValueError:
-        seconds = -1.0
+        seconds = math.nan
     if not 0 < seconds < 1e9:
         raise ConfigError(f"{GRACE} = {text!r}", "give seconds, fewer than between SIGTERM and SIGKILL")
     return seconds

@@ -104,6 +104,5 @@ def needs_reference(stage: Any, numbers: Numbers) -> bool:
 
 def moved_too_far(tally: Tally, target: float | None) -> bool:
     """target-KL early stop: the policy is already further from the behaviour policy than allowed."""
-    if target is None or "kl/behaviour/sum" not in tally.sums:
-        return False
-    return bool(tally.sums["kl/behaviour/sum"] / tally.sums["count"].clamp(min=1) > target)
+    known = target is not None and "kl/behaviour/sum" in tally.sums
+    return known and bool(tally.sums["kl/behaviour/sum"] / tally.sums["count"].clamp(min=1) > target)

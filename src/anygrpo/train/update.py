@@ -140,7 +140,7 @@ class Updater:
         measure: bool,
         demonstrations: Demonstrations | None,
     ) -> tuple[Tally, dict[str, list[Tensor | None]]]:
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         tally = Tally()
         parts: dict[str, list[Tensor | None]] = {}
         measure = measure and not self.sharded
@@ -216,7 +216,7 @@ class Updater:
                 for b, p in zip(before, self.parameters):
                     b.sub_(p.detach())  # in place: another copy of all weights would be the peak of memory
                 row["update/relative_norm"] = float(total_norm(before) / size)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         return row
 
     def state(self) -> dict[str, Any]:
