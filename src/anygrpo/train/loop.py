@@ -104,5 +104,7 @@ def needs_reference(stage: Any, numbers: Numbers) -> bool:
 
 def moved_too_far(tally: Tally, target: float | None) -> bool:
     """target-KL early stop: the policy is already further from the behaviour policy than allowed."""
-    known = target is not None and "kl/behaviour/sum" in tally.sums
-    return known and bool(tally.sums["kl/behaviour/sum"] / tally.sums["count"].clamp(min=1) > target)
+    total = tally.sums.get("kl/behaviour/sum")
+    if target is None or total is None:
+        return False
+    return bool(total / tally.sums["count"].clamp(min=1) > target)
