@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -86,6 +88,68 @@ def refuse_what_is_no_file(named: str) -> None:
                     Text(f"{path} is a pipe, a socket or a device", f"{path} 是管道、套接字或设备"),
                     Text("nothing of a run is one: remove it", "运行文件夹中不应有它：请删除"),
                 )
+
+
+def yaml_word(text: str) -> str:
+    """A name as the head of a README can hold it, whatever it is: anybody's name is to add no line there."""
+    return text if re.fullmatch(r"[\w./@+][\w./@+-]*", text) else json.dumps(text, ensure_ascii=False)
+
+
+def one_line(text: str) -> str:
+    """Anybody's words as they can stand in a README: they begin no line, end no code, and are no markup."""
+    return " ".join(text.split()).replace("`", "'").replace("<", "&lt;")
+
+
+MOST = 100_000
+"""Values of one file of settings, with every name that stands for others replaced by them."""
+
+
+def refuse_unending(tree: Any) -> None:
+    """A few lines of YAML whose names stand for each other can be 10^9 values, or endless, for whoever walks them.
+
+    Raises:
+        DataError: more than `MOST` values, nested too deeply, or within itself.
+    """
+    sizes: dict[int, float] = {}
+
+    def size(value: Any) -> float:
+        if not isinstance(value, dict | list | tuple | set):
+            return 1
+        if id(value) not in sizes:
+            sizes[id(value)] = float("inf")  # what is met again while it is counted holds itself
+            inner = [*value, *value.values()] if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(map(size, inner))
+        return sizes[id(value)]
+
+    try:
+        total = size(tree)
+    except RecursionError:
+        total = float("inf")
+    if total > MOST:
+        raise DataError(
+            Text(f"more than {MOST} settings in one file", f"一个文件中的设置超过 {MOST} 个"),
+            Text(
+                "does it refer to itself, or to its own parts again and again?",
+                "文件是否引用自己，或反复引用自己的部分？",
+            ),
+        )
+
+
+def refuse_links(folder: Path) -> None:
+    """A stranger's run folder may hold a link where a resumed run writes: what it points to would be overwritten.
+
+    Raises:
+        DataError: a file of the folder, or of a folder in it, is a link.
+    """
+    for path in (p for pattern in ("*", "*/*") for p in folder.glob(pattern)):
+        if path.is_symlink() and not path.is_dir():
+            target = os.readlink(path)
+            raise DataError(
+                Text(f"{path} is a link: a run would write over {target}", f"{path} 是链接：运行会覆盖 {target}"),
+                Text(
+                    "put a copy in its place (cp --remove-destination)", "请用副本代替链接（cp --remove-destination）"
+                ),
+            )
 
 
 @contextlib.contextmanager

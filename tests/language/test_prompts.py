@@ -71,3 +71,20 @@ def test_a_tokenizer_that_ends_every_text_does_not_end_the_prompt():
     assert made.tokenizer("w1 w2")["input_ids"][-1] == 1
     assert made.encode(["w1 w2"], 4) == [[0, 5, 6]]
     assert made.encode(["w1 </s>"], 4)[0][:3] == [0, 5, 1]  # an end that the text itself holds stays
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ '{0.__class__.__mro__}'.format(messages) }}",
+        "{{ raise_exception.__globals__.os }}",
+        "{% for i in range(10 ** 9) %}x{% endfor %}",
+        "{{ cycler.__init__.__globals__.os.system('true') }}",
+        "{% include '/etc/passwd' %}",
+        "{{ messages.clear() }}",
+    ],
+)
+def test_the_template_of_a_strangers_model_reaches_nothing(template):
+    with pytest.raises(DataError, match="the chat template refuses"):
+        prompts(template).rendered("w1")

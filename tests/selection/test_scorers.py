@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -267,3 +268,48 @@ def test_an_endpoint_answers_with_pictures_and_its_failures_are_reasons(tmp_path
     assert content[0]["image_url"]["url"].startswith("data:image/png;base64,")
     down = EndpointScorerConfig(kind="endpoint", url="http://127.0.0.1:9/v1", model="m", retries=0, timeout=2)
     assert "the endpoint gave no answer" in build(down, tmp_path / "k.sqlite").judge([Shown(query, ())])[0]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ '{0.__class__.__mro__}'.format(query) }}",
+        "{{ query.__init__.__globals__ }}",
+        "{% for i in range(10 ** 9) %}x{% endfor %}",
+        "{{ 1 // 0 }}",
+        "{{ query.update({'a': 1}) }}",
+        "{{ self._TemplateReference__context.__class__ }}",
+    ],
+)
+def test_a_strangers_template_reaches_nothing(tmp_path, template):
+    (tmp_path / "t.jinja").write_text(template)
+    with pytest.raises(ConfigError, match=r"t\.jinja"):
+        Template(str(tmp_path / "t.jinja"), "i", ()).render(shown(*ROWS))
+
+
+@pytest.mark.parametrize("held", ["{", "[1]", '{"score": "x"}', "[" * 100_000, 5, None, b"\xff"])
+def test_a_row_of_the_file_that_is_no_judgement_is_asked_anew(tmp_path, held):
+    scorer, where = Counting(), tmp_path / "j.sqlite"
+    kept = Kept(scorer, where)
+    kept.judge([shown(*ROWS)])
+    kept.close()
+    with sqlite3.connect(where) as file:
+        file.execute("CREATE TABLE other AS SELECT key FROM judgements")
+        file.execute("DROP TABLE judgements")
+        file.execute("CREATE TABLE judgements (key TEXT PRIMARY KEY, parts)")
+        file.execute("INSERT INTO judgements SELECT key, ? FROM other", (held,))
+    assert Kept(scorer, where).judge([shown(*ROWS)]) == [{"score": 2.0}]
+    assert len(scorer.seen) == 2
+
+
+def test_a_file_of_judgements_that_broke_is_named(tmp_path):
+    where = tmp_path / "j.sqlite"
+    kept = Kept(Counting(), where)
+    kept.judge([shown(*ROWS), *(shown(*ROWS, query={"id": i, "question": "x" * 3000}) for i in range(50))])
+    kept.close()
+    data = bytearray(where.read_bytes())
+    data[4096:] = b"\xff" * len(data[4096:])
+    where.write_bytes(data)
+    with pytest.raises(DataError, match=r"j\.sqlite"):
+        Kept(Counting(), where).judge([shown(*ROWS)])

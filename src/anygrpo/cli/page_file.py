@@ -11,7 +11,7 @@ from anygrpo.spoken import Text
 def written(path: str, text: str, flag: str = "--html") -> None:
     """Raises: ConfigError where the file of `flag` cannot be written."""
     try:
-        Path(path).write_text(text, "utf-8")
+        Path(path).write_text(text, "utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(
             Text(f"cannot write {path}: {error.strerror}", f"无法写入 {path}：{error.strerror}"),

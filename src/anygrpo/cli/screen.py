@@ -15,7 +15,9 @@ _STEERING = re.compile(
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, clipboards, links, device strings: to their end
     r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # everything else that begins so: reports, modes, scrolling
     r"|\x1b[ -/]*[0-~]?"
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]",
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
+    r"|[\ud800-\udfff]"  # bytes of a file's name that are no text: no stream can write them
+    r"|[\u202a-\u202e\u2066-\u2069]",  # the direction of what follows: a name that reads as another
     re.DOTALL,
 )
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from anygrpo.doctor.log import number
 from anygrpo.doctor.settings import ALIASES, SETTINGS, concept_of, concepts_of
 from anygrpo.errors import DataError
-from anygrpo.files import toml_table
+from anygrpo.files import refuse_unending, toml_table
 from anygrpo.spoken import Text
 
 PAIR = re.compile(
@@ -108,11 +108,12 @@ def parse(text: str, suffix: str) -> dict[str, Any]:
 
         try:
             loaded: Any = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError) as error:
             raise DataError(
                 Text(f"not valid YAML: {str(error)[:200]}", f"不是有效的 YAML：{str(error)[:200]}"),
                 Text("mend the file", "请修正文件"),
             ) from None
+        refuse_unending(loaded)
         return dotted(loaded)
     return pairs(text)
 

@@ -17,7 +17,7 @@ from anygrpo.export import own
 from anygrpo.export.opened import Opened
 from anygrpo.export.own import RECIPE
 from anygrpo.families import resolve
-from anygrpo.files import whole_or_none
+from anygrpo.files import one_line, whole_or_none, yaml_word
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.spoken import Text
 from anygrpo.train.folder import read_rows
@@ -77,11 +77,12 @@ def _certified(opened: Opened, folder: Path) -> Path:
 def _head(opened: Opened) -> str:
     """The card of a family that writes none of its own: base, origin, licence."""
     base = getattr(opened.recipe.policy, "model", None) if opened.recipe else None
-    front = f"---\nbase_model: {base}\ntags: [anygrpo, grpo]\n---\n" if base else ""
-    name = opened.recipe.name if opened.recipe else Path(opened.source).name
-    lines = [f"{front}# {name}", "", f"Trained by GRPO with anygrpo {__version__}; exported from {opened.source}.", ""]
+    front = f"---\nbase_model: {yaml_word(str(base))}\ntags: [anygrpo, grpo]\n---\n" if base else ""
+    name = one_line(opened.recipe.name if opened.recipe else Path(opened.source).name)
+    source = one_line(str(opened.source))
+    lines = [f"{front}# {name}", "", f"Trained by GRPO with anygrpo {__version__}; exported from {source}.", ""]
     if base:
-        lines += [f"Base model: `{base}`. Its licence holds for these weights too.", ""]
+        lines += [f"Base model: `{one_line(str(base))}`. Its licence holds for these weights too.", ""]
     return "\n".join(lines) + "\n"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from anygrpo.files import one_line, yaml_word
 from anygrpo.models.loading import resolve
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ _SERVE = {
     "peft": """vllm serve {base} --enable-lora --max-lora-rank {rank} --lora-modules {name}=./{name}
 
 from peft import AutoPeftModelForCausalLM
-model = AutoPeftModelForCausalLM.from_pretrained("./{name}")
+model = AutoPeftModelForCausalLM.from_pretrained({python})
 
 python convert_hf_to_gguf.py {base} --outfile base.gguf    # llama.cpp
 python convert_lora_to_gguf.py --base {base} ./{name} --outfile {name}.gguf
@@ -22,7 +24,7 @@ llama-server -m base.gguf --lora {name}.gguf""",
     "merged": """vllm serve ./{name}
 
 from transformers import AutoModelForCausalLM
-model = AutoModelForCausalLM.from_pretrained("./{name}")
+model = AutoModelForCausalLM.from_pretrained({python})
 
 python convert_hf_to_gguf.py ./{name} --outfile {name}.gguf  # llama.cpp
 llama-server -m {name}.gguf""",
@@ -35,8 +37,10 @@ _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, Any]) -> str:
     """What it is made from, how it is served, and how it was checked."""
     rank = next((r for r in _RANKS if r >= policy.config.lora.rank), policy.config.lora.rank)
-    base = policy.config.model if policy.config.model == "memory" else resolve(policy.config.model)
-    serve = _SERVE["peft" if format == "peft" else "merged"].format(base=shlex.quote(base), name=name, rank=rank)
+    model = policy.config.model
+    place, base = one_line(model if model == "memory" else resolve(model)), one_line(model)  # anybody's words
+    words = {"base": shlex.quote(place), "name": shlex.quote(name), "python": json.dumps(f"./{name}"), "rank": rank}
+    serve = _SERVE["peft" if format == "peft" else "merged"].format(**words)
     if certificate["certified"]:
         checked = (
             f"Loaded by transformers {certificate['transformers']} and peft {certificate['peft']} in a process of "
@@ -47,8 +51,9 @@ def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, 
     else:
         checked = f"Not certified: {certificate['why']}."
     return (
-        f"---\nbase_model: {policy.config.model}\nlibrary_name: {'peft' if format == 'peft' else 'transformers'}\n"
-        f"tags: [anygrpo, grpo]\n---\n# {name}\n\nTrained with anygrpo from `{policy.config.model}` "
+        f"---\nbase_model: {yaml_word(base)}\n"
+        f"library_name: {'peft' if format == 'peft' else 'transformers'}\n"
+        f"tags: [anygrpo, grpo]\n---\n# {one_line(name)}\n\nTrained with anygrpo from `{base}` "
         f"(train = {policy.config.train}), format {format}.\nThe licence is that of the base model.\n\n"
         f"## Use\n\n```\n{serve}\n```\n\nEnd tokens: {list(policy.prompts.ends)} (generation_config.json).\n\n"
         f"## Certificate\n\n{checked}\n"

@@ -35,20 +35,28 @@ class AnswerCache:
     """SQLite: the hash of all that an answer depends on -> the answer (a list of floats)."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self.connection = sqlite3.connect(path, timeout=60)
             self.connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
         except sqlite3.DatabaseError as error:
-            raise DataError(f"cannot use the answer cache {path}: {error}", "delete it, or name another") from None
+            raise self._unusable(error) from None
 
     def get(self, keys: list[str]) -> dict[str, list[float]]:
         found: dict[str, list[float]] = {}
         for a in range(0, len(keys), 500):
             part = keys[a : a + 500]
             query = f"SELECT key, value FROM answers WHERE key IN ({','.join('?' * len(part))})"
-            found |= {key: json.loads(value) for key, value in self.connection.execute(query, part)}
+            try:
+                rows = self.connection.execute(query, part).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise self._unusable(error) from None
+            found |= {key: answer for key, value in rows if (answer := _numbers(value))}
         return found
+
+    def _unusable(self, error: Exception) -> DataError:
+        return DataError(f"cannot use the answer cache {self.path}: {error}", "delete it, or name another")
 
     def put(self, answers: dict[str, list[float]]) -> None:
         rows = [(key, json.dumps(value)) for key, value in answers.items()]
@@ -57,6 +65,15 @@ class AnswerCache:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _numbers(text: Any) -> list[float] | None:
+    """What a row holds; None where that is no list of numbers, and is asked for anew."""
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, list) and all(type(x) in (int, float) for x in found) else None
 
 
 class FrozenClassifier:

@@ -41,12 +41,15 @@ details summary{cursor:pointer;color:var(--soft)}.scroll{overflow-x:auto}
 
 
 def write_report(folder: Path, target: Path, language: str = "en") -> None:
-    """Write the page of a run folder to `target`.
+    """Write the page of a run folder to `target`. A link that lies in the folder in its place is not followed.
 
     Raises:
         DataError: no run there.
     """
-    target.write_text(run_page(folder, language), encoding="utf-8")
+    page = run_page(folder, language)
+    if target.is_symlink() and target.parent.resolve() == folder.resolve():
+        target.unlink()
+    target.write_text(page, encoding="utf-8", errors="replace")  # a folder's name may be no text
 
 
 def run_page(folder: Path, language: str = "en") -> str:

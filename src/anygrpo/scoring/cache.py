@@ -50,7 +50,7 @@ class Cache:
 
     def get(self, key: str) -> Any | None:
         """The value, or None."""
-        with self._lock, contextlib.suppress(sqlite3.Error, ValueError):
+        with self._lock, contextlib.suppress(sqlite3.Error, ValueError, TypeError, RecursionError):
             row = self._file.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
             return None if row is None else json.loads(row[0])
         return None

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from anygrpo.errors import ConfigError, TrainingError
+from anygrpo.files import refuse_links
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.spoken import Text
@@ -111,6 +112,7 @@ class RunFolder:
                     f"用 --resume {path} 继续，或换一个文件夹",
                 ),
             )
+        refuse_links(path)
         with writing(path):
             (path / "samples").mkdir(parents=True, exist_ok=True)
             self._lock = (path / ".lock").open("w")

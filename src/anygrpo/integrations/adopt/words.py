@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.files import refuse_unending
 from anygrpo.spoken import Text
 
 _NAME = re.compile(r"\$\{(\w+)(?::?[-=]([^{}]*))?\}|\$(\w+)")
@@ -191,6 +192,7 @@ def of_yaml(path: Path) -> dict[str, Any]:
         raise DataError(what) from None
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise DataError(f"{path} is not YAML that can be read: {str(error).splitlines()[0]}") from None
+    refuse_unending(table)
     if not isinstance(table, dict):
         raise DataError(f"{path} holds no table of settings", "give a file of `key: value` lines")
     return table

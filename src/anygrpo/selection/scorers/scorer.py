@@ -55,7 +55,7 @@ class Kept:
 
     def __init__(self, scorer: Scorer, path: Path, budget: int | None = None) -> None:
         self.scorer, self.budget = scorer, budget
-        self.asked = self.computed = 0
+        self.asked, self.computed, self.path = 0, 0, path
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,13 +94,28 @@ class Kept:
             for a in range(0, len(keys), 500):
                 part = keys[a : a + 500]
                 query = f"SELECT key, parts FROM judgements WHERE key IN ({','.join('?' * len(part))})"
-                found |= {key: json.loads(parts) for key, parts in self._file.execute(query, part)}
+                try:
+                    rows = self._file.execute(query, part).fetchall()
+                except sqlite3.DatabaseError as error:
+                    why = f"cannot read judgements of {self.path}: {error}"
+                    raise DataError(why, "delete it, or name another") from None
+                found |= {key: held for key, text in rows if (held := _held(text)) is not None}
         return found
 
     def _write(self, fresh: dict[str, Parts]) -> None:
         with self._lock, self._file:
             rows = [(key, json.dumps(parts)) for key, parts in fresh.items()]
             self._file.executemany("INSERT OR REPLACE INTO judgements VALUES (?, ?)", rows)
+
+
+def _held(text: Any) -> Parts | None:
+    """What a row holds; None where those are no named numbers, and are asked for anew."""
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    good = isinstance(found, dict) and all(type(x) in (int, float, bool) for x in found.values())
+    return found if good else None
 
 
 def parts_of(value: Any) -> Judgement:

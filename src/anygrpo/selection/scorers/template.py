@@ -49,8 +49,6 @@ class Template:
         Raises:
             ConfigError: the template asks for what rows do not have, or has fewer or more marks than pictures.
         """
-        from jinja2 import TemplateError
-
         query = {name: value for name, value in shown.query.items() if name not in ANSWERS}
         try:
             text = self._made.render(
@@ -59,7 +57,7 @@ class Template:
                 query=query,
                 labels=list(self.labels),
             )
-        except TemplateError as error:
+        except Exception as error:  # a template is a program: it may divide by 0, or ask for a range without end
             raise ConfigError(
                 f"{self.path}: {error}", f"the query has {sorted(query)}, candidates what their file has"
             ) from None
