@@ -13,7 +13,7 @@ from toys import Bandit, BestArm
 
 from anygrpo.core.task import Stored
 from anygrpo.errors import Interrupted
-from anygrpo.train import importance, snapshot
+from anygrpo.train import importance, loop, snapshot
 from anygrpo.train.batches import prepare
 from anygrpo.train.demonstrations import check_demonstrations, with_demonstrations
 from anygrpo.train.interrupt import INTERRUPTED
@@ -128,6 +128,29 @@ def test_a_step_counts_its_updates_and_keeps_its_memory(tmp_path):
     assert rows[0]["grad_norm/policy"] > 0
     assert rows[0]["update/relative_norm"] > 0
     run.close()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_what_a_step_asks_for(tmp_path, monkeypatch, weight):
+    """Its batch is settled, minibatches have a seed of their own, and demonstrations come where they are learnt."""
+    run = run_of(tmp_path / "run", training={"steps": 2}, algorithm={"minibatches": 2, "lambda_supervised": weight})
+    seen = {"seeds": [], "settled": [], "taught": 0}
+    cut, teach, settle = loop.minibatches, loop.with_demonstrations, run.settle
+
+    def taught(*given):
+        seen["taught"] += 1
+        return teach(*given)
+
+    monkeypatch.setattr(
+        loop, "minibatches", lambda own, stage, seed: seen["seeds"].append(seed) or cut(own, stage, seed)
+    )
+    monkeypatch.setattr(loop, "with_demonstrations", taught)
+    run.settle = lambda batch: seen["settled"].append(len(batch)) or settle(batch)
+    train(run)
+    run.close()
+    assert seen["seeds"] == [run.seed(step, salt=1) for step in (0, 1)]
+    assert len(seen["settled"]) == run.version == 4
+    assert seen["taught"] == (2 if weight else 0)
 
 
 def test_term_norms_only_on_their_rhythm(tmp_path):

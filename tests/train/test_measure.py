@@ -127,6 +127,15 @@ def test_a_group_without_a_valid_sample_is_no_group():
     assert row["reward/std_between"] == 0.0
 
 
+def test_the_spread_within_groups_is_that_of_a_sample():
+    """0, 1, 2 and 3, 3, 6: variances 1 and 3, each over n - 1."""
+    rewards = torch.tensor([[0.0, 1.0, 2.0], [3.0, 3.0, 6.0]])
+    rollout = Rollout.of({}, torch.zeros(2, 3, 1), torch.ones(2, 3, 1, dtype=torch.bool), rewards=rewards)
+    row = measure.rollout_metrics(rollout)
+    assert row["reward/std_within"] == pytest.approx((1 + 3**0.5) / 2)
+    assert row["reward/std_between"] == 1.5
+
+
 def prepared_of(rollout, advantages, mask=None, **given):
     return Prepared(rollout, torch.as_tensor(advantages), rollout.mask if mask is None else mask, {}, **given)
 
@@ -145,6 +154,14 @@ def test_what_is_kept_is_measured_apart():
     }  # fmt: skip
     counts = {"groups/drawn": 4.0, "groups/kept": 1.0}
     assert kept == pytest.approx({f"kept/{k}": v for k, v in expected.items()} | counts)
+
+
+def test_a_row_that_left_its_group_is_not_kept():
+    """Of the first group, rewards 0 and 2, the second sample alone has decisions left."""
+    drawn = example()
+    mask = drawn.mask & bools([[0, 1, 0], [0, 0, 0], [0, 0, 0]])[..., None]
+    kept = measure.kept_metrics(prepared_of(drawn, torch.zeros(3, 3), mask), drawn)
+    assert (kept["kept/reward/mean"], kept["kept/reward/max"], kept["groups/kept"]) == (2.0, 2.0, 1.0)
 
 
 def stage(method="grpo", source="policy"):

@@ -166,6 +166,31 @@ def test_a_group_that_failed_does_not_cost_a_checkpoint(made, where):
         taken(run, queue, 1)
 
 
+def test_a_resumed_queue_goes_on_with_what_was_begun(made):
+    """Of a checkpoint: place 5 was begun, 8 is next; what an older version kept says nothing of dropped groups."""
+    run, queue = made()
+    run.queued = {"stage": 0, "next": 8, "begun": [5], "finished": []}
+    assert queue.state() is run.queued
+    rollout = taken(run, queue, 0)
+    queue.close()
+    seeds = {seed for _, _, seed in run.drawn}
+    assert run.seed(5, salt=20) in seeds
+    assert run.seed(8, salt=20) in seeds
+    assert run.seed(4, salt=20) not in seeds
+    assert rollout.info["queue/dropped"] == 0.0
+
+
+def test_prompts_are_asked_for_once_a_batch(made):
+    run, queue = made()
+    asked, task = [], run.stages[0].task
+    prompts = task.prompts
+    task.prompts = lambda index, count: asked.append(index) or prompts(index, count)
+    taken(run, queue, 0)
+    queue.close()
+    own = asked[1:]  # the first by which the copy is tried
+    assert len(own) == len(set(own)) > 1
+
+
 class Slow(Pending):
     """Scores that come when they are let go."""
 
@@ -187,8 +212,10 @@ def test_a_checkpoint_waits_for_a_group_that_only_its_reward_keeps(made):
     task.score_async = lambda prompts, outputs: slow.append(Slow(task.score(prompts, outputs))) or slow[0]
     queue._submit(run.stages[0], 12)
     (work,) = queue._under_way.values()
-    while not work.sampled:
+    until = time.monotonic() + 10
+    while not work.sampled and time.monotonic() < until:
         time.sleep(0.01)
+    assert work.sampled
     threading.Timer(0.2, lambda: slow[0].free.set()).start()
     state = queue.state()
     assert state["begun"] == []
