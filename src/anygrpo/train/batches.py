@@ -168,10 +168,9 @@ def own_part(whole: Prepared, rollout: Rollout, first: int) -> Prepared:
         return whole
     p, _, t = rollout.shape
     mine = slice(first, first + p)
-    valid, rewards = whole.rollout.valid[mine], whole.rollout.rewards[mine]
     return replace(
         whole,
-        rollout=replace(rollout, valid=valid, rewards=rewards),
+        rollout=replace(rollout, valid=whole.rollout.valid[mine]),
         advantages=whole.advantages[mine] if whole.advantages.dim() == 2 else whole.advantages[mine, :, :t],
         mask=whole.mask[mine, :, :t],
         first=first,
