@@ -47,6 +47,7 @@ class Family:
         cards: tuples of `Card`: the rewards that the family brings, for `anygrpo explain` and its page.
         pages: (rows of the first evaluation, of the last, language) -> (heading, HTML) of a section of report.html, or
             None where it has nothing to show.
+        tables: (rows of metrics.jsonl, language) -> the same, of the run's numbers.
         memory: (recipe, ranks) -> numbers that --dry-run prints, or None for recipes it says nothing about.
         export: (policy, folder, ...) -> files, in the form that the family's own library loads.
         apply: (policy, inputs, out, ...) -> rows: what a trained policy is used for.
@@ -62,6 +63,7 @@ class Family:
     probes: Mapping[str, str] = field(default_factory=dict[str, str])
     cards: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
     memory: str | None = None
     export: str | None = None
     apply: str | None = None
@@ -79,6 +81,7 @@ class Family:
             *self.probes.values(),
             *self.cards,
             *self.pages,
+            *self.tables,
             *modules,
             *filter(None, [self.memory, self.export, self.apply, self.load]),
         ]

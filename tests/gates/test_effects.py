@@ -13,8 +13,10 @@ from torch.distributions import Bernoulli, Beta
 
 from anygrpo.cli.main import main
 from anygrpo.core.task import Scores
+from anygrpo.doctor import diagnose
 from anygrpo.gates.build import StochasticPolicy, gate
-from anygrpo.gates.effects import effects, told
+from anygrpo.gates.effects import MEASURED, effects, told
+from anygrpo.gates.page import sites
 from tests.gates.restoration.toy import RECIPES
 
 
@@ -109,3 +111,42 @@ def test_check_names_gates_on_a_folder_of_several_sizes(tmp_path: Path, capsys: 
     failed = [o["rule"] for o in outcomes.values() if "this probe failed" in o["title"]]
     assert failed == []
     assert [r["site"] for r in outcomes["sites"]["table"]] == ["level2/rate", "level1/rate", "level0/rate", "all"]
+
+
+class OnPrompts(Bright):
+    def prompts(self, step: int, count: int) -> list:
+        return [{"degraded": torch.full((3, 64, 64), 0.2)} for _ in range(count)]
+
+
+def test_an_evaluation_measures_each_gate_and_the_doctor_names_the_dead() -> None:
+    row = StochasticPolicy(Window(), mode="mode", sites=("rate", "bright")).examined(OnPrompts())
+    assert row.keys() == {f"restoration/gate_{k}/{s}" for k in MEASURED for s in ("rate", "bright")}
+    assert row["restoration/gate_effect/rate"] == row["restoration/gate_reward_std/rate"] == 0.0
+    assert row["restoration/gate_effect/bright"] > 1
+    base = {"reward/mean": 0.5, "reward/std_within": 0.1}
+    (found,) = [f for f in diagnose([{"step": i} | base | row for i in range(9)]).findings if f.rule == "dead_gates"]
+    assert (found.facts["names"], found.severity, found.certainty) == ("rate", "warning", "certain")
+
+
+class Sites(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for i in range(17):
+            x = x + gate(f"g{i}", Bernoulli(logits=torch.zeros(len(x))))[:, None, None, None]
+        return x
+
+
+def test_a_network_with_many_gates_is_left_to_check() -> None:
+    network = Sites()
+    network.w = nn.Parameter(torch.zeros(1))
+    assert StochasticPolicy(network, mode="mode").examined(OnPrompts()) == {}
+
+
+def test_the_report_has_a_table_of_gates() -> None:
+    before = {"restoration/gate_effect/a&b": 0.5, "restoration/gate_reward_std/a&b": 0.01,
+              "restoration/gate_headroom/a&b": 0.02}  # fmt: skip
+    after = before | {"restoration/gate_headroom/a&b": 0.005, "restoration/gate_effect/rate": 0.0}
+    made = sites([{"loss": 1.0}, before, {"loss": 0.5}, after], "en")
+    assert made is not None
+    assert "<b>a&amp;b</b></td><td>0.5 → 0.5</td><td>0.01 → 0.01</td><td>0.02 → 0.005</td>" in made[1]
+    assert "<b>rate</b></td><td>dead: changes no output</td>" in made[1]
+    assert sites([{"loss": 1.0}], "en") is None

@@ -176,6 +176,10 @@ class Policy(ABC):
     def judged(self, prompts: list[Any], rollout: Rollout) -> None:
         """What was sampled from `prompts`, with its rewards; called once for each such rollout."""
 
+    def examined(self, task: Any) -> dict[str, float]:
+        """Numbers of the policy itself on a few of the task's prompts, for the row of each evaluation."""
+        return {}
+
     def identity(self) -> dict[str, Any]:
         """What else than weights makes this policy what it is, for the record of a run: the chat template of a
         tokenizer that it, or a part of it, holds."""

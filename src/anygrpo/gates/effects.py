@@ -102,6 +102,23 @@ def effects(
     return rows
 
 
+PROMPTS, DRAWS, MOST = 4, 4, 16
+"""Of an evaluation's measurement: as dear as a few steps. A network with more sites is left to `anygrpo check`."""
+
+
+def numbers_of(policy: StochasticPolicy, task: Any) -> dict[str, float]:
+    """Of each site, on training prompts: the effect, the reward's spread and the headroom by `effects`, by metric."""
+    prompts = task.prompts(0, PROMPTS)
+    sites = [k for k in policy.greedy(prompts[:1]).samples if k.startswith("site/")]
+    if len(sites) > MOST:
+        return {}
+    rows = [r for r in effects(policy, task, prompts, DRAWS) if r["site"] != EVERY]
+    return {f"restoration/gate_{k}/{r['site']}": 0.0 if r["dead"] else r[k] for r in rows for k in MEASURED}
+
+
+MEASURED = ("effect", "reward_std", "headroom")
+
+
 def _alone(name: str, mode: str) -> Choose:
     drawing = Drawing()
 

@@ -17,6 +17,7 @@ FAMILY = Family(
     metrics=("anygrpo.gates.metrics:METRICS",),
     probes={"sites": "anygrpo.gates.effects:probe", "body": "anygrpo.gates.body:probe"},
     pages=("anygrpo.gates.restoration.page:gains",),
+    tables=("anygrpo.gates.page:sites",),
     export="anygrpo.gates.export:export",
     apply="anygrpo.gates.apply:apply",
     load="anygrpo.gates.opening:opened",

@@ -132,6 +132,50 @@ METRICS: tuple[Metric, ...] = (
         ),
     ),
     Metric(
+        "restoration/gate_effect/",
+        "1/255",
+        Text(
+            "What drawing a gate alone changes in the output (NAME: the site); 0: the gate is dead.",
+            "单独抽样某门控时输出的变化（名称：门控）；0 表示门控失效。",
+        ),
+        "255 x mean |output - output with all gates at their mean|, 4 draws of 4 training prompts, at evaluations",
+        Text("above 0 for every gate that is sampled", "每个被抽样的门控都应大于 0"),
+        Text(
+            "0: its value reaches nothing (a rounding that gives 0 at this crop, a branch not taken).",
+            "为 0：取值不起作用（该裁剪尺寸下取整为 0，或分支未执行）。",
+        ),
+        low=0.0,
+    ),
+    Metric(
+        "restoration/gate_reward_std/",
+        "1",
+        Text(
+            "Standard deviation inside a group of the reward when a gate alone is drawn (NAME: the site).",
+            "单独抽样某门控时，组内奖励的标准差（名称：门控）。",
+        ),
+        "std over 4 draws, mean over 4 training prompts, at evaluations",
+        Text("of the order of reward/std_within for the gates that matter", "重要门控与 reward/std_within 同量级"),
+        Text(
+            "Near 0 beside other gates': GRPO has nothing to choose there; leave it out of policy.sites.",
+            "相对其他门控接近 0：GRPO 在此无可选择；从 policy.sites 去掉。",
+        ),
+        low=0.0,
+    ),
+    Metric(
+        "restoration/gate_headroom/",
+        "1",
+        Text(
+            "How much reward the best of a gate's draws has above its mean (NAME: the site).",
+            "某门控最优抽样的奖励比其均值高多少（名称：门控）。",
+        ),
+        "max over 4 draws - reward with all gates at their mean (or mode), mean over 4 training prompts",
+        Text("falls as the gates learn what to choose", "门控学会选择后下降"),
+        Text(
+            "Near 0 or below from the start: draws are worth nothing; gates elsewhere, or wider.",
+            "一开始即近 0 或为负：抽样无价值；换位置或加宽分布。",
+        ),
+    ),
+    Metric(
         "restoration/gate_spread/",
         "1",
         Text(

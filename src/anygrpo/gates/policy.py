@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
@@ -78,8 +79,7 @@ class StochasticPolicy(Policy):
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
         self.supervised_gates, self.best_of, self.rows_at_once = supervised_gates, best_of, rows_at_once
-        state = {name: p for name, p in state_of(network).items() if "lora_" not in name}
-        self._frozen = {name: p.clone() for name, p in state.items()}
+        self._frozen = {name: p.clone() for name, p in state_of(network).items() if "lora_" not in name}
         self._decisions: dict[tuple[tuple[int, ...], ...], int] = {}
 
     def trainable(self) -> nn.Module:
@@ -169,6 +169,9 @@ class StochasticPolicy(Policy):
         told = [[f"{list(x.shape)}, mean {float(x.mean()):.4f}" for x in row] for row in outputs]
         return [{"prompt": w, "outputs": t} for w, t in zip(words, told)]
 
+    def examined(self, task: Any) -> dict[str, float]:
+        return import_module("anygrpo.gates.effects").numbers_of(self, task)  # which names this class
+
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         """Score rows at `times` of their sites.
 
@@ -176,10 +179,7 @@ class StochasticPolicy(Policy):
         between that output and the deterministic one, which is held fixed: what training sees and what use sees
         should agree. "kl": exact, given the same input and the same values at earlier sites.
 
-        Rows that differ in size are scored with those of their own.
-
-        Raises:
-            ConfigError: a wanted loss without a target.
+        Rows that differ in size are scored with those of their own. A wanted loss without a target: ConfigError.
         """
         self.check_wanted(want)
         columns, parts = by_size(samples, self._keys(samples))

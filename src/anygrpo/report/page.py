@@ -123,13 +123,17 @@ def _action(action: dict[str, Any], words: dict[str, str]) -> str:
 
 
 def _of_family(folder: Path, language: str) -> str:
-    """What the policy's family shows of the first and the last evaluation."""
+    """What the policy's family shows of the first and the last evaluation, and of the run's numbers."""
     files = sorted((folder / "evaluations").glob("step_*.jsonl"))
     family = _family(folder)
-    if family is None or len(files) < 2:
+    if family is None:
         return ""
-    first, last = paired(_answer_lines(files[0]), _answer_lines(files[-1]))
-    made = (resolve(text)(first, last, language) for text in family.pages)
+    made: list[tuple[str, str] | None] = []
+    if len(files) > 1:
+        first, last = paired(_answer_lines(files[0]), _answer_lines(files[-1]))
+        made = [resolve(text)(first, last, language) for text in family.pages]
+    rows = _lines(folder / "metrics.jsonl") if family.tables else []
+    made += [resolve(text)(rows, language) for text in family.tables]
     return "".join(_section(*page) for page in made if page is not None)
 
 

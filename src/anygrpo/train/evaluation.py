@@ -36,7 +36,8 @@ def evaluate(
     policy: Policy, task: Task, config: EvaluationConfig, seed: int, file: Path | None = None
 ) -> dict[str, float]:
     """Numbers named "eval/...", on the task's held-out prompts: the greedy answers' mean reward with standard error,
-    the task's own measures, and with `pass_k` the share of prompts where one of k samples succeeds.
+    the task's own measures, and with `pass_k` the share of prompts where one of k samples succeeds. Beside them what
+    the policy says of itself (`Policy.examined`).
 
     Args:
         file: where each prompt's own result is written, for paired comparisons (`anygrpo compare`).
@@ -49,6 +50,7 @@ def evaluate(
         _write(file, policy.show(prompts, outputs), scores, task)
     row = {"eval/prompts": float(len(prompts))} | _means(scores, task)
     row |= from_main(task.measure(prompts, outputs) if is_main() else {})
+    row |= policy.examined(task)
     if config.pass_k and success_of(task, config) is not None:
         passed = _pass_at_k(policy, task, prompts, config, seed)
         row |= {} if passed is None else {f"eval/pass_at_{config.pass_k}": passed}
