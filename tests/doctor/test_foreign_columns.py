@@ -111,3 +111,17 @@ def test_a_measured_share_of_clipped_tokens_stays_one() -> None:
 def test_a_clip_score_is_a_part_and_a_clip_of_the_reward_is_none() -> None:
     assert built(reward_clip=0.9).components == {}
     assert set(built(reward_clip=lambda i: 0.2 + 0.01 * (i % 3)).components) == {"clip"}
+
+
+def test_a_batch_without_spread_has_none_in_its_groups() -> None:
+    """reward/std of 0 in every row is that of the groups too; above 0 it is the batch's alone."""
+    none = diagnose([{"step": i, "reward/mean": 0.4 + i % 3 / 50, "reward/std": 0.0, "kl": 0.01} for i in range(40)])
+    some = diagnose([{"step": i, "reward/mean": 0.4 + i % 3 / 50, "reward/std": 0.1, "kl": 0.01} for i in range(40)])
+    assert "constant_reward" in {f.rule for f in none.findings}
+    assert some.run.get("reward/std_within") is None
+
+
+def test_a_rate_of_successes_is_a_reward_and_a_rate_of_tokens_none() -> None:
+    """A pass rate names a success; a token rate counts."""
+    found = diagnose([{"step": i, "pass rate": 0.4, "token rate": 9.0, "kl": 0.01 + i / 100} for i in range(20)])
+    assert {c.key for c in found.run.inferred.columns} == {"pass rate"}

@@ -53,6 +53,11 @@ LINES = {
     "bars": "\rGRPO Training Step:  {p}%|██   | {i}/6 [10:02<20:01, 31.12s/it, train_rewards={r}, train_kl={k}]",
     "commas and dates": "2026/01/01 10:00:00 - INFO - Iter(train) [ {i}/6]  eta: 0:12:01  reward: {r}  kl: {k}",
     "a heading and pretty JSON": 'Step {i}\n{{\n "reward": {{\n  "overall": {r}\n }},\n "kl": {k}\n}}',
+    "pictures": "🔁 Step {i}/6  🏆 reward {r}  📏 len 310  🧭 kl {k}",
+    "a comma parts names": "{i}/6 steps done, {r} reward, kl {k}, 310 tokens per answer",
+    "keys by depth": "---\nstep: {i}\nmetrics:\n  reward:\n    mean: {r}\n    std: 0.2\n  kl: {k}",
+    "bullets by depth": "## Step {i}\n- **Reward**\n  - mean: {r}\n  - std: 0.2\n- **KL**: {k}",
+    "other tongues": "Étape {i} — récompense moyenne : {r} — divergence KL : {k}",
     "an initial file": "[step {i}]\nreward_mean = {r}\nkl = {k}\n",
 }
 
@@ -70,9 +75,11 @@ def test_lines_of_a_form_nobody_knows(tmp_path: Path, form: str) -> None:
         ("| step | reward | kl |\n|------+--------+----|\n", "| {i} | {r} | {k} |", "\n"),
         ("\\begin{x}\n\\textbf{Step} & \\textbf{Reward} & KL \\\\ \\midrule\n", "${i}$ & ${r}$ & ${k}$ \\\\", ""),
         ("Hello, my log:\n\n> step    rew     kl\n", "> {i}  {r}  {k}", "\nThanks\n"),
+        ("", "{i}\t{r}\t{k}", "\n# columns: step reward kl\n"),
+        ("step     reward    kl(nats)   time\n", "{i:<8d} {r:<10.4f} {k:<10.5f} 12.3s", "\n"),
         ("      STEP   REWARD     KL\n      ----   ------     --\n", "{i:9d}{r:9.4f}{k:11.5f}", "\n"),
     ],
-    ids=["reStructuredText", "org", "LaTeX", "mail", "fixed width"],
+    ids=["reStructuredText", "org", "LaTeX", "mail", "head below", "units", "fixed width"],
 )  # fmt: skip
 def test_tables_under_a_head(tmp_path: Path, head: str, row: str, tail: str) -> None:
     the_six(columns(tmp_path, head + "\n".join(row.format(i=i, r=r, k=k) for i, r, k in zip(N, REWARD, KL)) + tail))
@@ -107,6 +114,10 @@ DOCUMENTS = {
     "steps and values": {
         "run": {"reward": {"steps": [*N], "values": REWARD}, "kl": {"steps": [*N], "values": KL}}
     },
+    "labels and datasets": {
+        "labels": [*N],
+        "datasets": [{"label": "reward", "data": REWARD}, {"label": "kl", "data": KL}],
+    },
     "deep rows": {"a": {"b": {"c": {"log": [{"step": i, "reward": r, "kl": k} for i, r, k in zip(N, REWARD, KL)]}}}},
     "keys that count": {f"step_{i}": {"reward": r, "kl": k} for i, r, k in zip(N, REWARD, KL)},
 }  # fmt: skip
@@ -115,6 +126,10 @@ DOCUMENTS = {
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
 def test_documents_of_any_build(tmp_path: Path, document: object) -> None:
     the_six(columns(tmp_path, json.dumps(document), "a.json"))
+
+
+def test_lists_of_a_script(tmp_path: Path) -> None:
+    the_six(columns(tmp_path, f"steps = {[*N]}\nrewards = {REWARD}\nkl = np.array({KL})\nplot(steps)\n"))
 
 
 def test_xml(tmp_path: Path) -> None:

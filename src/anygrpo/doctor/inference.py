@@ -12,7 +12,20 @@ from anygrpo.doctor import canonical
 from anygrpo.doctor.algebra import Sum, shared, solve_sum
 from anygrpo.doctor.log import Row
 
-REWARD_WORDS = {"reward", "rewards", "rew", "score", "scores", "return", "returns", "total", "utility", "fitness", "r"}
+REWARD_WORDS = {
+    "reward",
+    "rewards",
+    "rew",
+    "score",
+    "scores",
+    "return",
+    "returns",
+    "total",
+    "utility",
+    "fitness",
+    "r",
+    "j",
+}
 SUCCESS_WORDS = {"accuracy", "acc", "success", "solved", "correct", "pass", "win"}
 NEVER = {
     "step", "steps", "epoch", "iter", "iteration", "time", "elapsed", "seconds", "fps", "tokens", "samples", "memory",
@@ -58,7 +71,7 @@ def infer(rows: list[tuple[int, Row]], known: dict[str, str]) -> Inferred:
     """Read the columns that are not in `known` (our name -> key)."""
     taken = set(known.values())
     table = numbers(rows, taken)
-    unknown = [k for k in table if k not in taken and not set(canonical.words_of(k)) & NEVER]
+    unknown = [k for k in table if k not in taken and not never(k)]
     found: list[Inference] = []
     sums: list[Sum] = []
     open_: list[str] = []
@@ -70,6 +83,12 @@ def infer(rows: list[tuple[int, Row]], known: dict[str, str]) -> Inferred:
     if "loss/policy" not in known and (loss := known.get("loss/total")) and (kl := known.get("kl/reference")):
         policy_loss(loss, kl, unknown, table, found)
     return Inferred(tuple(found), tuple(sums), tuple(open_))
+
+
+def never(key: str) -> bool:
+    """Whether a name counts, times or spreads; a rate of successes does not."""
+    words = set(canonical.words_of(key))
+    return bool((words - {"rate"} if words & SUCCESS_WORDS else words) & NEVER)
 
 
 def numbers(rows: list[tuple[int, Row]], taken: Iterable[str]) -> dict[str, list[float]]:

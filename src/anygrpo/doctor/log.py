@@ -121,11 +121,12 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
 
 
 def pairs_of(values: list[Any]) -> Row:
-    """[{"name": "reward", "value": .4}, ...] as {"reward": .4, ...}; empty for any other list."""
+    """[{"name": "reward", "value": .4}, ...] (or "k" and "v") as {"reward": .4, ...}; empty for any other list."""
     out: Row = {}
     for item in values:
         found = cast(dict[str, Any], item) if isinstance(item, dict) else {}
-        name, x = found.get("name"), number(found.get("value"))
+        name = next((found[k] for k in ("name", "key", "k", "metric") if k in found), None)
+        x = next((number(found[k]) for k in ("value", "val", "v") if k in found), None)
         if not isinstance(name, str) or x is None:
             return {}
         out[name] = x

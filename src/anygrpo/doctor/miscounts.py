@@ -253,9 +253,13 @@ SHOWN: dict[str, Callable[[Columns], str]] = {
 def rename_batch_std(series: dict[str, Series]) -> None:
     """TRL's `reward_std` was the mean std within groups and is, in newer versions or settings, the std of the batch.
 
-    It is the batch's wherever it is above 0 in a row whose groups all have no spread.
+    It is the batch's wherever it is above 0 in a row whose groups all have no spread. A batch without any spread
+    has none in its groups.
     """
     within, dead = series.get("reward/std_within"), series.get("groups/dead")
+    spread = series.get("reward/std")
+    if spread and not within and len(spread) and spread.low == spread.high == 0:
+        series["reward/std_within"] = replace(spread, name="reward/std_within")  # none in the batch: none in a group
     if not within or not dead or "reward/std" in series:
         return
     share = dead.at()

@@ -17,7 +17,8 @@ FEWEST = 4
 """Lines that make a shape, and rows that make a log."""
 GENERIC = {"value", "val", "mean", "avg", "average", "last", "current", "v", "result", "x", ""}
 COUNTING = re.compile(
-    r"^(?:(?:global|train|training|env|environment|total|gradient|optimizer|learner|current|num|the)[ _/]*)*"
+    r"^(?:(?:global|train|training|env|environment|total|gradient|optimizer|learner|learning|outer|policy|current|num"
+    r"|the)[ _/]*)*"
     r"(?:(?P<step>step|iter(?:ation)?|it|update|步数?|第|训练步数?|迭代(?:次数)?)"
     r"|(?P<epoch>epoch|round|batch|轮次?|回合|generation|cycle)|(?P<far>frames?|timesteps?|episodes?|samples|tokens))"
     r"(?:s|[ _]?(?:num(?:ber)?|idx|no|#|count))?$",
@@ -44,13 +45,20 @@ def shapes_of(lines: Iterable[str]) -> list[Shape]:
     comma = decimal_comma(text)
     found: dict[tuple[str, ...], Shape] = {}
     heads: list[str] = []
+    open_keys: list[tuple[int, str]] = []
     for i, raw in enumerate(text):
         line = template.cleaned(raw, comma)
         texts, values = template.split(line)
+        while open_keys and template.WORDY.search(raw) and len(raw) - len(raw.lstrip()) <= open_keys[-1][0]:
+            open_keys.pop()
         if not values:
             if template.WORDY.search(line):
                 heads = [*heads[-5:], line]
+            if opened := KEY.match(raw):
+                open_keys.append((len(opened[1]), opened[2]))
             continue
+        if open_keys and len(values) == 1 and KEYED.match(raw):
+            texts = ("/".join([*(key for _, key in open_keys), texts[0].strip(" -")]), texts[1])
         key = template.key_of(texts)
         shape = found.get(key)
         if shape is None:
@@ -58,7 +66,7 @@ def shapes_of(lines: Iterable[str]) -> list[Shape]:
             if shape.wordless and len(values) > 1:
                 shape.header = head_of(heads, len(values))
         shape.lines.append((i, values))
-    heads_shared(found.values())
+    heads_shared(found.values(), heads)
     return [s for s in joined_tables(found.values()) if len(s.lines) >= FEWEST]
 
 
@@ -81,8 +89,16 @@ def head_of(heads: list[str], many: int) -> list[str] | None:
     return None
 
 
-def heads_shared(shapes: Iterable[Shape]) -> None:
-    """Rows of one table that differ in their blanks or signs have the head of the others."""
+KEY = re.compile(r"^(\s*)(?:- )?[\"'*]*([A-Za-z_][\w./-]{0,40})(?:[\"'*]*:|\*\*)\s*$")
+KEYED = re.compile(r"^\s*(?:- )?[\"']?[\w./ -]{1,40}[\"']?:\s*\S+\s*,?$")
+"""A key with nothing behind it, and a key with one value: what stands deeper belongs to it."""
+
+
+def heads_shared(shapes: Iterable[Shape], last: list[str]) -> None:
+    """Rows of one table that differ in their blanks or signs have the head of the others, or one below the table."""
+    for shape in shapes:
+        if shape.wordless and shape.header is None and len(shape.texts) > 2 and len(shape.lines) >= FEWEST:
+            shape.header = head_of(last, len(shape.texts) - 1)
     heads = {len(s.texts): s.header for s in shapes if s.header}
     for shape in shapes:
         if shape.wordless and shape.header is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
@@ -51,7 +52,7 @@ def of_list(items: list[Any]) -> Iterator[list[Row]]:
             yield documents.merged([row for row in named if row])
         else:
             yield [row for row in map(flatten, objects) if row]
-        yield series([(documents.name_in(x), x) for x in objects])
+        yield series([(called(x), x) for x in objects])
     head = cast(list[Any], items[0]) if isinstance(items[0], list) else []
     if head and all(isinstance(x, str) for x in head):
         yield under(cast(list[str], head), items[1:])
@@ -59,8 +60,8 @@ def of_list(items: list[Any]) -> Iterator[list[Row]]:
 
 def of_object(data: Json) -> Iterator[list[Row]]:
     """Columns of one length, a head beside a body, numbers by index, points by name."""
-    lists = {k: cast(list[Any], v) for k, v in data.items() if isinstance(v, list) and len(cast(list[Any], v)) > 1}
-    if len({len(v) for v in lists.values()}) == 1 and len(lists) > 1:
+    lists = {k: cast(list[Any], v) for k, v in data.items() if isinstance(v, list) and cast(list[Any], v)}
+    if len({len(v) for v in lists.values()}) == 1 and len(lists) > 1 and len(next(iter(lists.values()))) > 1:
         yield rows_of({k: dict(enumerate(v)) for k, v in lists.items()})
     lower = {k.lower(): v for k, v in data.items()}
     for h in HEADS:
@@ -74,6 +75,18 @@ def of_object(data: Json) -> Iterator[list[Row]]:
     elif len(inner) > 1 and all(any(c.isdigit() for c in k) for k in inner):
         yield [{"step": at, **flatten(v)} for k, v in inner.items() if (at := digits(k)) is not None]
     yield series(list(inner.items()))
+    for shared in lists.values():  # {"labels": [1, 2], "datasets": [{"label": "reward", "data": [.1, .2]}, ...]}
+        for named in lists.values():
+            if named is not shared and all(isinstance(x, dict) for x in named):
+                yield series([(called(x), {"steps": shared, **x}) for x in cast(list[Json], named)])
+
+
+def called(item: Json) -> str:
+    """The name that an object has, or its label."""
+    return documents.name_in(item) or next((x for k in LABELS if isinstance(x := item.get(k), str)), "")
+
+
+LABELS = ("label", "title", "legend", "id")
 
 
 def digits(key: str) -> float | None:
@@ -131,7 +144,7 @@ def first_of(point: Json, names: Iterable[str]) -> Any:
     return next((point[n] for n in names if n in point), None)
 
 
-def printed(lines: Iterable[str]) -> list[Row]:
+def printed(lines: Sequence[str]) -> list[Row]:
     """Rows of objects that a text shows over several lines, indented: JSON or Python's own writing.
 
     The step may stand on the line before ("Step 12").
@@ -160,7 +173,20 @@ def printed(lines: Iterable[str]) -> list[Row]:
                 row = {"step": float(named[1])} | row
             rows += [row] if row else []
             depth, before = 0, ""
-    return [row for row in rows if any(map(names_outcome, row))]
+    return [row for row in rows if any(map(names_outcome, row))] or arrays(lines)
+
+
+ARRAY = re.compile(
+    r"^\s*[\"']?([A-Za-z_][\w./-]*)[\"']?\s*[=:]\s*(?:[\w.]+\()?\[([-+\d.,\seE]+(?:nan|inf)?[-+\d.,\seE]*)\]"
+)
+
+
+def arrays(lines: Iterable[str]) -> list[Row]:
+    """Rows of lists of one length, as a script holds them: "rewards = [.1, .2, ...]"."""
+    found = {m[1]: m[2].replace(",", " ").split() for line in lines if (m := ARRAY.match(line))}
+    longest = max(map(len, found.values()), default=0)
+    same = {k: dict(enumerate(v)) for k, v in found.items() if len(v) == longest}
+    return rows_of(same) if len(same) > 1 and longest > 3 else []
 
 
 def parsed(text: str) -> Row:

@@ -70,6 +70,7 @@ def value(token: str) -> float | None:
 
 OPENERS = " \t\"'`*_~=:：<([{→➜▸>≈约-–—»|@为是达到"
 ASSIGN = re.compile(r"[,;|•▸➜→›»<>\"'`=:：，；。、（）【】［］｜·\t()\[\]{}\x00?!]+|\s[-–—]+\s|\.\s+|\.$")
+PICTURES = re.compile("[\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]+")
 CALL = re.compile(r"[\w.]*\w\($")
 GROUP = re.compile(r"\s*[(（\[][^()（）\[\]]*[)）\]]\s*$")
 WORDY = re.compile(r"[^\W\d_]")
@@ -77,6 +78,7 @@ WORDY = re.compile(r"[^\W\d_]")
 
 def name_before(text: str) -> str:
     """What the text before a number calls it: the last part with letters in it."""
+    text = PICTURES.sub(" | ", text)
     text = text.rstrip(OPENERS.replace("_", "")) if not CALL.search(text) else CALL.sub("", text).rstrip(OPENERS)
     while (shorter := GROUP.sub("", text)) != text and WORDY.search(shorter):
         text = shorter.rstrip(OPENERS)
@@ -86,6 +88,7 @@ def name_before(text: str) -> str:
 
 def name_after(text: str) -> str:
     """What the text behind a number calls it: "0.31 reward, 0.002 KL"."""
+    text = PICTURES.sub(" | ", text)
     parts = [p.strip(" _*~.-+") for p in ASSIGN.split(text)]
     return parts[0] if parts and WORDY.search(parts[0]) else ""
 
@@ -130,6 +133,9 @@ def known(name: str) -> bool:
     return found is not None and not found[0].startswith(("reward/component", "time/", "eval/"))
 
 
+UNIT = re.compile(r"^\s?(?:s|ms|sec|min|h|it/s|s/it|tok/s|tok|nats?|bits?|GB|MB|GiB|MiB|秒)(?![A-Za-z])")
+
+
 @dataclass
 class Shape:
     """Lines that differ only in their numbers.
@@ -149,7 +155,7 @@ class Shape:
 
     @property
     def wordless(self) -> bool:
-        return not any(WORDY.search(t) for t in self.texts)
+        return not any(WORDY.search(UNIT.sub("", t)) for t in self.texts)
 
     def column(self, i: int) -> list[float]:
         return [values[i] for _, values in self.lines]
@@ -197,15 +203,32 @@ def named(shape: Shape) -> None:
     else:
         before = with_headings(shape.texts, [best_name(name_before(t)) for t in shape.texts[:-1]])
         after = [best_name(name_after(t)) for t in shape.texts[1:]]
-        right = sum(map(known, after)) - sum(map(known, before))
-        if right > 0 or (
-            right == 0 and sum(t.rstrip()[-1:] in tuple(",;、，；") for t in shape.texts[1:-1]) * 2 > many - 1
-        ):
+        if sum(map(known, after)) > sum(map(known, before)):
             names = [a or b for a, b in zip(after, before[:1] + [""] * many)]
         else:
-            names = spread(shape, before)
+            names = spread(shape, parted(shape.texts, before, after))
         percent = [bool(re.search(r"[(\[（]\s*[%％]\s*[)\]）]\W*$", t)) for t in shape.texts[:-1]]
     shape.names, shape.percent = names, percent
+
+
+def parted(texts: tuple[str, ...], before: list[str], after: list[str]) -> list[str]:
+    """Names by where a comma stands: "0.57 success, kl 0.01" says what is behind the first and before the second."""
+    out = list(before)
+    for i in range(1, len(out)):
+        if texts[i].rstrip()[-1:] in SEPARATORS and texts[i].strip() and texts[i].lstrip()[:1] not in SEPARATORS:
+            out[i] = ""
+    for i, name in enumerate(out):
+        if (
+            not name
+            and after[i]
+            and texts[i].strip() not in ("/", "of")
+            and texts[i + 1].lstrip()[:1] not in SEPARATORS
+        ):
+            out[i] = after[i]
+    return out
+
+
+SEPARATORS = tuple(",;，；、|)")
 
 
 def spread(shape: Shape, names: list[str]) -> list[str]:
@@ -222,7 +245,7 @@ def spread(shape: Shape, names: list[str]) -> list[str]:
         run = end - i
         if run > 1 and out[i]:
             parts = phrases(shape.texts[i], run)
-            if parts:
+            if parts and parts[0] not in out[:i]:
                 out[i:end] = parts
             elif shape.constant(i) and not shape.constant(end - 1) and "/" not in shape.texts[i + 1]:
                 out[i], out[end - 1] = "", out[i]
