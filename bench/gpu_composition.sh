@@ -1,29 +1,20 @@
 #!/usr/bin/env bash
-# Two picks on two rules: the tables on one GPU, then every method at every budget of calls, five seeds, on the CPUs.
-#   bench/gpu_composition.sh OUT [PROCESSES]
-# The test split is test-200 to test-599, which no earlier measurement has opened; it is asked once, after all training.
+# Two picks on three tasks: the tables on one GPU, then every method, seed and budget of calls on the CPUs.
+#   bench/gpu_composition.sh OUT SECONDS [PROCESSES] [easy_vqa-1.0-py3-none-any.whl]
+# Test queries 600 to 999, which no earlier measurement has opened; they are asked after all training (report --test).
 set -u
-out=$1; jobs=${2:-8}; work=/tmp/composition; mkdir -p "$work"; export OMP_NUM_THREADS=1
+out=$1; seconds=$2; jobs=${3:-8}; wheel=${4:-}; began=$(date +%s); mkdir -p "$out"; export OMP_NUM_THREADS=1
+spans="train-0:1500 validation-0:100 test-600:1000"
 for rule in codes hops; do
-  python3 bench/selection_composition.py table $rule $work/$rule.npz train-0:1500 validation-0:100 test-200:600 &
+  python3 bench/selection_composition.py table $rule "$out/$rule.npz" $spans &
 done
+if [ -n "$wheel" ]; then
+  python3 bench/selection_pictures.py pack "$wheel" "$out/shapes.npz" &&
+    python3 bench/selection_pictures.py table "$out/shapes.npz" "$out/pictures.npz" $spans
+fi
 wait
-date -u +%T
-for calls in 10000 2500 30000 150000; do
-  for seed in 0 1 2 3 4; do
-    for rule in codes hops; do
-      for method in grpo reticl pairs singles hybrid; do
-        [ $calls = 150000 ] && [ $method = hybrid -o $method = singles ] && continue # 15,000 singles are all there are
-        echo $work/$rule.npz $method $calls $seed $work/$rule 600
-      done
-    done
-  done
-done | timeout 330 xargs -P "$jobs" -L1 python3 bench/selection_composition.py train >"$work/train.log" 2>&1
-date -u +%T
-for rule in codes hops; do
-  python3 bench/selection_composition.py report $work/$rule.npz $work/$rule --test >"$out/$rule.txt" 2>&1 &
+left=$((began + seconds - $(date +%s)))
+CUDA_VISIBLE_DEVICES= python3 bench/selection_composition.py every "$out" "$left" "$jobs" 500
+for table in codes pictures hops; do
+  [ ! -f "$out/$table.npz" ] || python3 bench/selection_composition.py report "$out/$table.npz" "$out/$table" --test
 done
-wait
-tail -n 100 "$out"/*.txt
-cp $work/codes/test.npz "$out/codes_test.npz"; cp $work/hops/test.npz "$out/hops_test.npz"
-grep -h asked $work/train.log >"$out/asked.txt"

@@ -147,9 +147,17 @@ class Perfect(Exception):
     """All of validation is right."""
 
 
-def _perfect(row: dict[str, Any], _: Any) -> None:
-    if row.get("eval/accuracy") == 1.0:
-        raise Perfect
+def _until_perfect() -> Any:
+    """An observer that ends a run one step after the evaluation that found all right: its checkpoint is kept then."""
+    perfect = False
+
+    def watch(row: dict[str, Any], _: Any) -> None:
+        nonlocal perfect
+        if perfect:
+            raise Perfect
+        perfect = row.get("eval/accuracy") == 1.0
+
+    return watch
 
 
 def train(data: str, method: str, calls: str, seed: str, folder: str, steps: str = "400") -> None:
@@ -191,7 +199,7 @@ def train(data: str, method: str, calls: str, seed: str, folder: str, steps: str
     ]
     (path / "recipe.toml").write_text("\n".join(lines) + "\n")
     run = new_run(load_recipe(path / "recipe.toml", ["--folder", str(path / "run")]))
-    run.observers.append(_perfect)
+    run.observers.append(_until_perfect())
     try:
         run.evaluate_start()
         loop(run)
