@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, suggestion
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 GROUP = "anygrpo.families"
 
@@ -139,7 +139,7 @@ def kind_of(table: str, name: Any) -> Kind:
     """
     known = kinds(table)
     if not isinstance(name, str) or name not in known:
-        cure = suggestion(str(name), known) + "; or install the package that brings it"
+        cure = suggestion(str(name), known) + say("; or install the package that brings it", "；或安装提供它的包")
         raise ConfigError(
             Text(
                 f"{table}.kind = {name!r} is not known: no family here has it", f"{table}.kind = {name!r} 不在可选值中"

@@ -15,11 +15,12 @@ from anygrpo.core.choices import CALLED, chosen, forget
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.recipe.section import UserFunction
 from anygrpo.train import snapshot
-from anygrpo.train.batches import needed_rows, prepare, weigh, with_reference
+from anygrpo.train.batches import needed_rows, prepare, weigh
 from anygrpo.train.build import resumed_run
 from anygrpo.train.collect import begin
 from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import needs_reference, train
+from anygrpo.train.references import with_reference
 
 OWN = """
 import torch

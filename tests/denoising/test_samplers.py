@@ -13,15 +13,16 @@ from anygrpo.denoising.build import Parts
 from anygrpo.denoising.levels import NFT_STRENGTH
 from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import DiffusionPolicyConfig
-from anygrpo.denoising.transitions import Table, _cps_row, _ddim_row, _flow_row, flow_transitions
+from anygrpo.denoising.step_rows import cps_row, ddim_row, flow_row
+from anygrpo.denoising.transitions import Table, flow_transitions
 from anygrpo.denoising.window import window_start
 
 # one number: level .8 -> .7, x = .3, velocity -.5, unit noise
 PUBLISHED = {
-    "ode": (lambda: _flow_row(0.8, 0.7, 0.0), 0.35, 0.0),
-    "flow_grpo": (lambda: _flow_row(0.8, 0.7, 0.7 * math.sqrt(0.8 / 0.2)), 0.3255, 0.4427189),
-    "dance_grpo": (lambda: _flow_row(0.8, 0.7, 0.3), 0.348875, 0.0948683),
-    "cps": (lambda: _cps_row(0.8, 0.7, 0.8), 0.2532624, 0.6657396),
+    "ode": (lambda: flow_row(0.8, 0.7, 0.0), 0.35, 0.0),
+    "flow_grpo": (lambda: flow_row(0.8, 0.7, 0.7 * math.sqrt(0.8 / 0.2)), 0.3255, 0.4427189),
+    "dance_grpo": (lambda: flow_row(0.8, 0.7, 0.3), 0.348875, 0.0948683),
+    "cps": (lambda: cps_row(0.8, 0.7, 0.8), 0.2532624, 0.6657396),
 }
 
 
@@ -34,7 +35,7 @@ def test_a_step_by_its_published_numbers(name):
 
 
 def test_ddim_by_its_published_numbers():
-    row = _ddim_row("epsilon", 0.5, 0.6, 1.0)
+    row = ddim_row("epsilon", 0.5, 0.6, 1.0)
     x0 = row["x0_x"] * 0.3 + row["x0_out"] * 0.4
     assert x0 == pytest.approx(0.0242641, abs=5e-8)
     mean = row["w_x0"] * x0 + row.get("w_x", 0) * 0.3 + row["w_out"] * 0.4
@@ -51,7 +52,7 @@ def test_flow_grpo_at_pure_noise_takes_the_next_level():
 @pytest.mark.parametrize("level", [0.3, 0.8, 1.0])
 def test_cps_has_exactly_the_next_levels_signal_and_noise(level):
     """With the true velocity: signal 1 - s', and kept and fresh noise that make s' together."""
-    row = _cps_row(0.8, 0.7, level)
+    row = cps_row(0.8, 0.7, level)
     kept = row["w_x"] * 0.8 + row["w_out"]  # of noise 1, signal 0: x = .8, v = 1
     assert row["w_x"] * 0.2 - row["w_out"] == pytest.approx(0.3)  # of signal 1, noise 0: x = .2, v = -1
     assert math.hypot(kept, row["std"]) == pytest.approx(0.7)

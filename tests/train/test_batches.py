@@ -14,7 +14,8 @@ from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.errors import ConfigError
 from anygrpo.train import batches
-from anygrpo.train.batches import kept_groups, log_probs_of, minibatches, needed_rows, prepare, referenced, weigh
+from anygrpo.train.batches import kept_groups, minibatches, needed_rows, prepare, weigh
+from anygrpo.train.references import log_probs_of, referenced, with_reference
 
 
 def rollout_of(rewards, lengths=None, wide=3, **given):
@@ -431,5 +432,5 @@ def test_a_batch_gets_the_references_log_probs():
     with torch.no_grad():
         policy.net.weight.mul_(5.0)
     made, stage = prepared_of(replace(start, rewards=torch.tensor([[0.0, 1.0]] * 3)))
-    batch = batches.with_reference(policy, weigh(made, stage), 4)
+    batch = with_reference(policy, weigh(made, stage), 4)
     torch.testing.assert_close(batch.ref, start.log_probs.flatten(0, 1))

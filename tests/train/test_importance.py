@@ -13,11 +13,12 @@ from runs import run_of
 
 from anygrpo.metrics.catalogue import describe
 from anygrpo.train import parallel
-from anygrpo.train.batches import minibatches, own_part, prepare, weigh, with_reference
+from anygrpo.train.batches import minibatches, own_part, prepare, weigh
 from anygrpo.train.collect import begin, whole_of
 from anygrpo.train.folder import read_rows
 from anygrpo.train.importance import corrected
 from anygrpo.train.loop import train
+from anygrpo.train.references import with_reference
 
 NAMES = {"mismatch/ratio_mean", "mismatch/ratio_max", "mismatch/ess", "mismatch/log_prob", "mismatch/truncated"}
 

@@ -15,11 +15,12 @@ from anygrpo.errors import ConfigError
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Stage
 from anygrpo.recipe.training import OptimizerConfig
-from anygrpo.train.batches import minibatches, needed_rows, penalised, prepare, weigh, with_reference
+from anygrpo.train.batches import minibatches, needed_rows, penalised, prepare, weigh
 from anygrpo.train.collect import begin
 from anygrpo.train.evaluation import held_out_seed
 from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import needs_reference, train
+from anygrpo.train.references import with_reference
 from anygrpo.train.stages import numbers_at
 
 REDUCTIONS = ["token_mean", "sequence_mean", "prompt_mean", "constant"]

@@ -10,11 +10,12 @@ from ranks import dealt, on_ranks
 from runs import run_of
 
 from anygrpo.train import distributed, parallel
-from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh, with_reference
+from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh
 from anygrpo.train.build import resumed_run
 from anygrpo.train.collect import begin, whole_of
 from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import remaining_steps, train
+from anygrpo.train.references import with_reference
 
 WHOLE_BATCH = ["batch", "whitened", "overall", "gdpo", "gpg", "running"]
 

@@ -144,7 +144,8 @@ def asked_language(arguments: list[str]) -> list[str]:
         found = value if equals else queue.pop(0) if queue else ""
         if found not in LANGUAGES:
             raise ConfigError(
-                Text(f"--lang {found} is not known", f"--lang {found} 不在可选值中"), f"one of {', '.join(LANGUAGES)}"
+                Text(f"--lang {found} is not known", f"--lang {found} 不在可选值中"),
+                Text(f"one of {', '.join(LANGUAGES)}", f"可用：{'、'.join(LANGUAGES)}"),
             )
         use(found)
     return rest

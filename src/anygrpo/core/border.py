@@ -198,7 +198,8 @@ def check_task(task: Task, count: int) -> list[Any]:
         _wrong(task, "held_out", f"a {type(held_out).__name__}", "a list (an empty one: nothing is evaluated)")
     if not callable(getattr(task, "score", None)):
         raise ConfigError(
-            f"{type(task).__name__}.score is {getattr(task, 'score', None)!r}", Text("define it", "请定义它")
+            Text(f"{type(task).__name__}.score is {task.score!r}", f"{type(task).__name__}.score 是 {task.score!r}"),
+            Text("define it", "请定义它"),
         )
     return prompts
 

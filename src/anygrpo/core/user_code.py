@@ -121,7 +121,8 @@ def made(spec: str, arguments: dict[str, Any], **given: Any) -> Any:
             ) from error
         names = sorted({*given, *arguments})
         words = ", ".join([*(f"{n}={n}" for n in given), "**arguments"])
-        cure = f"it is called as {spec.rpartition(':')[2]}({words})"
+        call = f"{spec.rpartition(':')[2]}({words})"
+        cure = Text(f"it is called as {call}", f"它按 {call} 调用")
         raise ConfigError(
             Text(f"{spec} cannot be called with {names}: {error}", f"{spec} 不能以 {names} 调用：{error}"), cure
         ) from error

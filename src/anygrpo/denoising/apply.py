@@ -55,12 +55,15 @@ def apply(
         ConfigError: no folder to write to, or an input without a text. DataError: a file that cannot be read.
     """
     if out is None:
-        raise ConfigError("pictures and motions go into a folder", "name one: apply(inputs, out)")
+        raise ConfigError(
+            Text("pictures and motions go into a folder", "图像与动作要写入文件夹"),
+            Text("name one: apply(inputs, out)", "请给出文件夹：apply(inputs, out)"),
+        )
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     prompts = [_prompt(policy, given, seed + i) for i, given in enumerate(_listed(inputs))]
     if not prompts:
-        raise DataError("there is no prompt", "give at least one")
+        raise DataError(Text("there is no prompt", "没有提示"), Text("give at least one", "请至少给出一个"))
     if task is None and recipe is not None and len(policy.parts.shape) == 2:
         task = _task_of(recipe)
     of = made_by(policy, steps=policy.config.steps, sampler=policy.config.sampler, task=task is not None)
@@ -113,7 +116,10 @@ def _prompt(policy: DiffusionPolicy, given: Any, seed: int) -> dict[str, Any]:
     prompt = dict(given) if isinstance(given, dict) else {"prompt": str(given)}
     text = prompt.get("prompt", prompt.get("caption"))
     if text is None and "captions" not in prompt:
-        raise ConfigError(f"an input has no text: {sorted(prompt)}", 'give it "prompt" or "caption"')
+        raise ConfigError(
+            Text(f"an input has no text: {sorted(prompt)}", f"有一个输入没有文本：{sorted(prompt)}"),
+            Text('give it "prompt" or "caption"', '请给出 "prompt" 或 "caption"'),
+        )
     if text is not None:
         prompt = {"prompt": text, "caption": text} | prompt
         if len(policy.parts.shape) == 2:

@@ -12,6 +12,7 @@ from anygrpo.core.tree import Tree, tree_map
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.gaussian import dimensions, kl_same_std, reduce_mean
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -50,8 +51,11 @@ def decisions(policy: DiffusionPolicy, samples: Tree, times: slice) -> Decisions
         std = torch.where(std > 0, std, policy.transitions.neighbour_std(step))
     if not bool((std > 0).all()):
         raise ConfigError(
-            f"step {int(step[std <= 0][0])} of {len(policy.transitions)} has no noise: its action has no density",
-            "score only the stochastic steps, as `sample` returns them",
+            Text(
+                f"step {int(step[std <= 0][0])} of {len(policy.transitions)} has no noise: its action has no density",
+                f"{len(policy.transitions)} 步中的第 {int(step[std <= 0][0])} 步没有噪声：它的动作没有概率密度",
+            ),
+            Text("score only the stochastic steps, as `sample` returns them", "请只给 `sample` 返回的随机步评分"),
         )
     if policy.faults.attach_actions:
         action = action + (mean - mean.detach())

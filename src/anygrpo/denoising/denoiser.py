@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from anygrpo.core.policy import frozen_weights, state_of
 from anygrpo.denoising.settings import LoraConfig
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 Condition = dict[str, Tensor]
 """What a denoiser is conditioned on, by argument name; every leaf [n, ...]."""
@@ -41,8 +42,14 @@ class DiffusersDenoiser(nn.Module):
         names = list(inspect.signature(model.forward).parameters)
         if names[0] not in ("sample", "hidden_states") or "timestep" not in names:
             raise ConfigError(
-                f"{type(model).__name__}.forward takes {names[:4]}: not a diffusers denoiser",
-                "pass a module called as module(x, timestep, **condition) instead",
+                Text(
+                    f"{type(model).__name__}.forward takes {names[:4]}: not a diffusers denoiser",
+                    f"{type(model).__name__}.forward 接受 {names[:4]}：不是 diffusers 的去噪器",
+                ),
+                Text(
+                    "pass a module called as module(x, timestep, **condition) instead",
+                    "请给出按 module(x, timestep, **condition) 调用的模块",
+                ),
             )
         self.first = names[0]
         self.unit = unit if unit is not None else 1e-3 if type(model).__name__ in THOUSANDTHS else 1.0
@@ -103,7 +110,13 @@ def _targets(module: nn.Module, lora: LoraConfig) -> list[str]:
     linear = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
     found = [name for name in linear if any(name == s or name.endswith("." + s) for s in suffixes)]
     if not found:
-        raise ConfigError(f"no linear layer ends with any of {list(suffixes)}", f"this model has {linear[:6]} ...")
+        raise ConfigError(
+            Text(
+                f"no linear layer ends with any of {list(suffixes)}",
+                f"没有线性层的名称以 {list(suffixes)} 中的任何一个结尾",
+            ),
+            Text(f"this model has {linear[:6]} ...", f"这个模型有 {linear[:6]} ..."),
+        )
     return found
 
 
@@ -178,5 +191,8 @@ def checkpoint_gradients(module: nn.Module) -> None:
     """
     model: Any = model_of(module)
     if not hasattr(model, "enable_gradient_checkpointing"):
-        raise ConfigError(f"{type(model).__name__} has no gradient checkpointing", "gradient_checkpointing = false")
+        raise ConfigError(
+            Text(f"{type(model).__name__} has no gradient checkpointing", f"{type(model).__name__} 不支持梯度检查点"),
+            "gradient_checkpointing = false",
+        )
     model.enable_gradient_checkpointing()

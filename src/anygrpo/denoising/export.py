@@ -31,6 +31,7 @@ from anygrpo.denoising.starting import LORA_FILE, start_of
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.files import whole_or_none
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -51,7 +52,9 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
         TrainingError: the files, loaded, are not the policy that was trained; they are taken away again.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / "export.json").is_file():
-        raise ConfigError(f"{folder} is not empty", "another folder")
+        raise ConfigError(
+            Text(f"{folder} is not empty", f"{folder} 不是空的"), Text("another folder", "请换一个文件夹")
+        )
     folder.mkdir(parents=True, exist_ok=True)
     form = form_of(policy)
     files = _WRITERS[form](policy, folder)
@@ -161,9 +164,16 @@ def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Pat
     if found["to_training"] <= allowed and (found["to_base"] > 0 or not moved):
         return found
     raise TrainingError(
-        f"the export, loaded by itself, differs from the training pass by {found['to_training']:.3g} (allowed "
-        f"{allowed:.3g}) and from its base by {found['to_base']:.3g}: it was taken away",
-        "the versions of diffusers and peft here and where the policy was trained",
+        Text(
+            f"the export, loaded by itself, differs from the training pass by {found['to_training']:.3g} (allowed "
+            f"{allowed:.3g}) and from its base by {found['to_base']:.3g}: it was taken away",
+            f"单独加载的导出与训练时相差 {found['to_training']:.3g}（允许 {allowed:.3g}），与基座模型相差 "
+            f"{found['to_base']:.3g}：已删除",
+        ),
+        Text(
+            "the versions of diffusers and peft here and where the policy was trained",
+            "请比较此处与训练时的 diffusers 和 peft 版本",
+        ),
     )
 
 
@@ -183,10 +193,20 @@ def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
     if not isinstance(found, str) and found["to_training"] <= allowed * found["size"]:
         return found
     if isinstance(found, str):
-        raise TrainingError(f"the network made anew does not load the export: {found}", "it was taken away")
+        raise TrainingError(
+            Text(f"the network made anew does not load the export: {found}", f"重新构造的网络无法加载导出：{found}"),
+            Text("it was taken away", "已删除"),
+        )
     raise TrainingError(
-        f"the export, loaded into the network made anew, differs by {found['to_training']:.3g} of {found['size']:.3g}",
-        "something beside the weights that are saved decides its output; it was taken away",
+        Text(
+            f"the export, loaded into the network made anew, differs by {found['to_training']:.3g} "
+            f"of {found['size']:.3g}",
+            f"把导出装入重新构造的网络，输出相差 {found['to_training']:.3g}（数值大小 {found['size']:.3g}）",
+        ),
+        Text(
+            "something beside the weights that are saved decides its output; it was taken away",
+            "决定其输出的不只是所存的权重；已删除",
+        ),
     )
 
 
@@ -223,5 +243,8 @@ def _fresh_process(
     )  # fmt: skip
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no output"]
-        raise TrainingError(f"the plain library does not load the export: {said[-1]}", "it was taken away")
+        raise TrainingError(
+            Text(f"the plain library does not load the export: {said[-1]}", f"原库无法加载导出：{said[-1]}"),
+            Text("it was taken away", "已删除"),
+        )
     return json.loads(done.stdout.strip().splitlines()[-1])

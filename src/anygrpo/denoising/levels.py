@@ -16,6 +16,7 @@ from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.tree import Tree, tree_map
 from anygrpo.denoising.gaussian import dimensions, total
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -62,7 +63,10 @@ def score_levels(policy: DiffusionPolicy, rows: Tree, times: slice, want: frozen
     predicted, noised, level, target, valid = _predicted(policy, rows, times)
     if policy.config.loss == "awm":
         if "supervised" in want:
-            raise ConfigError("loss = 'awm' has no other loss of sampled rows", "lambda_supervised = 0")
+            raise ConfigError(
+                Text("loss = 'awm' has no other loss of sampled rows", "loss = 'awm' 对采样得到的行没有别的损失"),
+                "lambda_supervised = 0",
+            )
         log_probs, losses = _matching(policy, predicted, noised, level, target, valid), {}
     else:
         log_probs, rest = _contrast(policy, rows, times, predicted, noised, level, valid)

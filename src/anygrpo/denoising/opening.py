@@ -15,6 +15,7 @@ from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 from anygrpo.denoising.starting import LORA_FILE, start_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.families import kind_of, resolve
+from anygrpo.spoken import Text
 
 _FORMATS = ("diffusers_lora", "diffusers_weights", "mdm", "state")
 
@@ -37,7 +38,10 @@ def opened(path: str, like: Any = None, **settings: Any) -> DiffusionPolicy | No
     if not own and not (like is not None and _of_a_pipeline(folder)):
         return None
     if like is None:
-        raise ConfigError(f"{path} does not say how its model is used", "--task RECIPE, or the run itself")
+        raise ConfigError(
+            Text(f"{path} does not say how its model is used", f"{path} 没有说明它的模型怎样使用"),
+            Text("--task RECIPE, or the run itself", "请给出 --task RECIPE，或运行文件夹本身"),
+        )
     given = like.model_dump(exclude_unset=True) | {"kind": like.kind, "model": path}  # type: ignore[attr-defined]
     if like.dtype == "float32":  # trained weights are there; adapters would be new ones
         given.pop("lora", None)
@@ -63,7 +67,9 @@ def _is_lora(file: Path) -> bool:
         with safe_open(file, "pt") as found:  # type: ignore[no-untyped-call]
             return any("lora" in name for name in found.keys())  # noqa: SIM118
     except SafetensorError as error:
-        raise DataError(f"{file} cannot be read: {error}", "copy it again") from None
+        raise DataError(
+            Text(f"{file} cannot be read: {error}", f"{file} 无法读取：{error}"), Text("copy it again", "请重新复制")
+        ) from None
 
 
 def _format(folder: Path) -> str | None:

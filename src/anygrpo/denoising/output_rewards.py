@@ -14,6 +14,7 @@ from torch import Tensor
 from anygrpo.core import user_code
 from anygrpo.errors import AnygrpoError, ConfigError, suggestion
 from anygrpo.scoring.outcome import FirstCall, Raised, Unfit
+from anygrpo.spoken import Text
 
 Outcome = float | str
 """A finite number, or the reason why there is none."""
@@ -67,7 +68,11 @@ class Reward:
         values = list(values)
         if len(values) != count:
             raise ConfigError(
-                f"the reward {self.name!r} returned {len(values)} numbers for {count} outputs", "one number an output"
+                Text(
+                    f"the reward {self.name!r} returned {len(values)} numbers for {count} outputs",
+                    f"奖励 {self.name!r} 对 {count} 个输出返回了 {len(values)} 个数",
+                ),
+                Text("one number an output", "每个输出应有一个数"),
             )
         return [_number(v) for v in values]
 
@@ -95,18 +100,34 @@ def users(spec: str, arguments: dict[str, Any], columns: set[str], seen: str) ->
     try:
         takes = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        raise ConfigError(f"{spec} cannot be called", f"define function({seen}, prompts, **columns)") from None
+        raise ConfigError(
+            Text(f"{spec} cannot be called", f"{spec} 不能调用"),
+            Text(f"define function({seen}, prompts, **columns)", f"请定义 function({seen}, prompts, **columns)"),
+        ) from None
     anything = any(p.kind is p.VAR_KEYWORD for p in takes)
     named = {p.name for p in takes if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     needed = {p.name for p in takes if p.default is p.empty and p.name in named}
     if lacking := sorted(needed - columns - set(arguments)):
         raise ConfigError(
-            f"{spec} wants {lacking[0]!r}, which is neither a column "
-            f"({', '.join(sorted(columns))}) nor one of its arguments; {suggestion(lacking[0], columns)}",
-            f"a reward is called as function({seen}, prompts, **columns)",
+            Text(
+                f"{spec} wants {lacking[0]!r}, which is neither a column "
+                f"({', '.join(sorted(columns))}) nor one of its arguments; {suggestion(lacking[0], columns)}",
+                f"{spec} 需要 {lacking[0]!r}，它既不是数据的列（{', '.join(sorted(columns))}），也不是它的参数；"
+                f"{suggestion(lacking[0], columns)}",
+            ),
+            Text(
+                f"a reward is called as function({seen}, prompts, **columns)",
+                f"奖励按 function({seen}, prompts, **columns) 调用",
+            ),
         )
     if not anything and seen not in named:
-        raise ConfigError(f"{spec} does not take {seen!r}", f"define function({seen}, prompts, **columns)")
+        raise ConfigError(
+            Text(f"{spec} does not take {seen!r}", f"{spec} 不接受 {seen!r}"),
+            Text(f"define function({seen}, prompts, **columns)", f"请定义 function({seen}, prompts, **columns)"),
+        )
     if both := sorted(columns & set(arguments)):
-        raise ConfigError(f"{spec}: argument {both[0]!r} is also a column", "rename the argument")
+        raise ConfigError(
+            Text(f"{spec}: argument {both[0]!r} is also a column", f"{spec}：参数 {both[0]!r} 也是数据的一列"),
+            Text("rename the argument", "请给参数换名称"),
+        )
     return lambda rows: function(**{k: v for k, v in rows.items() if anything or k in named}, **arguments)

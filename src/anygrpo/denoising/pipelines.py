@@ -21,6 +21,7 @@ from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.starting import add, start_of
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 FLOW_SAMPLERS = ("flow_grpo", "dance_grpo", "cps")
 SCHEDULERS = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"} | dict.fromkeys(
@@ -54,7 +55,10 @@ def from_function(name: str, arguments: dict[str, Any], seed: int) -> Parts:
     """
     parts = user_code.made(name, arguments, seed=seed)
     if not isinstance(parts, Parts):
-        raise ConfigError(f"{name} returned {type(parts).__name__}", "return anygrpo.denoising.build.Parts")
+        raise ConfigError(
+            Text(f"{name} returned {type(parts).__name__}", f"{name} 返回了 {type(parts).__name__}"),
+            Text("return anygrpo.denoising.build.Parts", "请返回 anygrpo.denoising.build.Parts"),
+        )
     return parts
 
 
@@ -63,7 +67,10 @@ def prompt_text(prompt: Any) -> str:
     if isinstance(prompt, dict):
         text = prompt.get("prompt", prompt.get("caption"))
         if text is None:
-            raise DataError(f"a prompt has no text: {sorted(prompt)}", 'give it "prompt" or "caption"')
+            raise DataError(
+                Text(f"a prompt has no text: {sorted(prompt)}", f"有一个提示没有文本：{sorted(prompt)}"),
+                Text('give it "prompt" or "caption"', '请给出 "prompt" 或 "caption"'),
+            )
         return str(text)
     return str(prompt)
 
@@ -79,8 +86,14 @@ def adapter_class(folder: str) -> type[Adapter]:
     name = _index(folder)["_class_name"]
     if name not in ADAPTERS:
         raise ConfigError(
-            f"{folder} holds a {name}, whose conditioning and time scale are not known here",
-            f"one of {', '.join(sorted(ADAPTERS))}; or make its parts yourself: policy.function (docs/motion.md)",
+            Text(
+                f"{folder} holds a {name}, whose conditioning and time scale are not known here",
+                f"{folder} 是 {name}，不知道它的条件输入和时间尺度",
+            ),
+            Text(
+                f"one of {', '.join(sorted(ADAPTERS))}; or make its parts yourself: policy.function (docs/motion.md)",
+                f"可用：{', '.join(sorted(ADAPTERS))}；或自己给出各部分：policy.function（docs/motion.md）",
+            ),
         )
     module, _, kind = ADAPTERS[name].partition(":")
     return getattr(importlib.import_module(module), kind)
@@ -93,7 +106,8 @@ def _index(folder: str) -> dict[str, Any]:
         return index | {"_class_name": str(index["_class_name"])}
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise DataError(
-            f"{folder}: no saved pipeline: {e}", "give the folder that pipeline.save_pretrained wrote"
+            Text(f"{folder}: no saved pipeline: {e}", f"{folder}：没有存好的管线：{e}"),
+            Text("give the folder that pipeline.save_pretrained wrote", "请给出 pipeline.save_pretrained 写出的文件夹"),
         ) from e
 
 
@@ -113,8 +127,14 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     base = str(start.base)
     if (config.sampler in FLOW_SAMPLERS) != kind.flow:
         raise ConfigError(
-            f"sampler = {config.sampler!r}, and {config.model} is a {'flow' if kind.flow else 'diffusion'} model",
-            f"one of {', '.join(FLOW_SAMPLERS) if kind.flow else 'ddim, ddpm'}",
+            Text(
+                f"sampler = {config.sampler!r}, and {config.model} is a {'flow' if kind.flow else 'diffusion'} model",
+                f"sampler = {config.sampler!r}，而 {config.model} 是{'流匹配' if kind.flow else '扩散'}模型",
+            ),
+            Text(
+                f"one of {', '.join(FLOW_SAMPLERS) if kind.flow else 'ddim, ddpm'}",
+                f"可用：{', '.join(FLOW_SAMPLERS) if kind.flow else 'ddim, ddpm'}",
+            ),
         )
     dtype = torch.bfloat16 if config.dtype == "bfloat16" else torch.float32
     try:
@@ -124,7 +144,10 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
                 base, local_files_only=True, torch_dtype=dtype, **left_out(base, kind)
             )
     except (OSError, ValueError) as e:
-        raise DataError(f"{base}: {e}", "give the folder that pipeline.save_pretrained wrote") from e
+        raise DataError(
+            Text(f"{base}: {e}", f"{base}：{e}"),
+            Text("give the folder that pipeline.save_pretrained wrote", "请给出 pipeline.save_pretrained 写出的文件夹"),
+        ) from e
     device = device_of(config.device)
     pipe.to(device)
     if getattr(pipe.vae.config, "force_upcast", False):

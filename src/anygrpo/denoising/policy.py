@@ -32,12 +32,14 @@ from anygrpo.denoising.gaussian import REDUCTIONS, dimensions, total, whitened
 from anygrpo.denoising.image.pictures import inline, is_picture
 from anygrpo.denoising.levels import sample_levels, score_levels
 from anygrpo.denoising.parts import Parts
+from anygrpo.denoising.possible import refuse_what_cannot_be
 from anygrpo.denoising.settings import DenoisingConfig
 from anygrpo.denoising.stored import denoising_loss, replay_outputs
 from anygrpo.denoising.trajectory import denoise
 from anygrpo.denoising.transitions import Transitions
 from anygrpo.denoising.window import window_start
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 class DiffusionPolicy(Policy):
@@ -64,7 +66,7 @@ class DiffusionPolicy(Policy):
         self._reference = Reference(self.denoiser, config.lora, seed)
         self._reference.to(self.device)
         self.denoiser.eval()
-        self._refuse_what_cannot_be()
+        refuse_what_cannot_be(parts.null is not None, transitions, self.guidance, config)
         self._version = 0
         self._average = None
         if config.average is not None:
@@ -74,23 +76,6 @@ class DiffusionPolicy(Policy):
         if config.loss != "steps":
             self.clip = ClipDefaults(1.0, 1.0)
             self.time_chunk = None
-
-    def _refuse_what_cannot_be(self) -> None:
-        if self.guidance != 1.0 and self.parts.null is None:
-            raise ConfigError(f"guidance = {self.guidance}, but this model has no unconditional input", "guidance = 1")
-        if self.config.loss != "steps":
-            return
-        possible = self.transitions.stochastic()
-        if possible == 0 or bool((self.transitions.noisy.std[:possible] <= 0).any()):
-            raise ConfigError(
-                f"only {possible} of {len(self.transitions)} steps have noise, and not the first ones",
-                "a stochastic sampler (ddpm, ddim with eta > 0, a flow SDE)",
-            )
-        end = self.config.window_starts[1] + (self.config.window or 0)
-        if end > possible:
-            raise ConfigError(
-                f"the window reaches step {end}, but only the first {possible} steps have noise", "an earlier window"
-            )
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -150,8 +135,14 @@ class DiffusionPolicy(Policy):
                 return score_levels(self, samples, times, want)
         if "supervised" in want:
             raise ConfigError(
-                "the denoising loss needs clean demonstrations, and these rows were sampled",
-                "lambda_supervised = 0, or a stage with source = 'stored'",
+                Text(
+                    "the denoising loss needs clean demonstrations, and these rows were sampled",
+                    "去噪损失需要干净的示例，而这些行是采样得到的",
+                ),
+                Text(
+                    "lambda_supervised = 0, or a stage with source = 'stored'",
+                    "请设 lambda_supervised = 0，或用 source = 'stored' 的阶段",
+                ),
             )
         where = slice(0, samples["steps"].shape[1]) if self.faults.whole_trajectory else times
         with self.mode():

@@ -91,7 +91,12 @@ def start_of(name: str | None, kind: str) -> Start:
 def _of_recipe(file: Path, place: Path, kind: str, of_run: bool) -> Start:
     policy = read_toml(file).get("policy", {})
     if policy.get("kind") != kind:
-        raise DataError(f"{file.parent} is of a policy of kind {policy.get('kind')!r}, this one is {kind!r}")
+        raise DataError(
+            Text(
+                f"{file.parent} is of a policy of kind {policy.get('kind')!r}, this one is {kind!r}",
+                f"{file.parent} 是 kind 为 {policy.get('kind')!r} 的策略，而这个是 {kind!r}",
+            )
+        )
     under = start_of(policy.get("model"), kind)
     lora = policy.get("lora")
     if lora is None or not of_run:
@@ -117,10 +122,19 @@ def _exported(folder: Path) -> Path:
         files = json.loads((folder / _EXPORT).read_text(encoding="utf-8"))["files"]
         found = next(f for f in files if f.endswith((".safetensors", ".pt", ".index.json")))
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
-        raise DataError(f"{folder / _EXPORT} names no file of weights", "export the run again") from None
+        raise DataError(
+            Text(f"{folder / _EXPORT} names no file of weights", f"{folder / _EXPORT} 没有写明权重文件"),
+            Text("export the run again", "请重新导出那次运行"),
+        ) from None
     inside = not Path(found).is_absolute() and ".." not in Path(found).parts
     if not inside or not (folder / found).is_file():
-        raise DataError(f"{folder / _EXPORT} names {found!r}, which is not there", "export the run again")
+        raise DataError(
+            Text(
+                f"{folder / _EXPORT} names {found!r}, which is not there",
+                f"{folder / _EXPORT} 提到 {found!r}，但没有这个文件",
+            ),
+            Text("export the run again", "请重新导出那次运行"),
+        )
     return folder / found
 
 
@@ -132,7 +146,10 @@ def _named_base(path: Path) -> str:
     except (OSError, ValueError):
         found = None
     if found is None:
-        raise DataError(f"{path} does not name its base", f"write `base_model: FOLDER` into {card}")
+        raise DataError(
+            Text(f"{path} does not name its base", f"{path} 没有写明它的基座模型"),
+            Text(f"write `base_model: FOLDER` into {card}", f"请把 `base_model: FOLDER` 写入 {card}"),
+        )
     return str(located(found[1]))
 
 
@@ -157,7 +174,12 @@ def add(module: nn.Module, start: Start, pipe: Any = None, component: str | None
         elif pipe is not None:
             _by_the_library(pipe, module, one.place)
         else:
-            raise DataError(f"{one.place} holds adapters under names that are not known: {sorted(state)[:2]}")
+            raise DataError(
+                Text(
+                    f"{one.place} holds adapters under names that are not known: {sorted(state)[:2]}",
+                    f"{one.place} 中适配器的名称无法识别：{sorted(state)[:2]}",
+                )
+            )
         log.info("starting from %s: its weights are in %s, and that is the reference", one.place, start.base)
 
 
@@ -180,15 +202,23 @@ def _merge(module: nn.Module, state: dict[str, Tensor], one: Added) -> None:
     unknown = [name for name in layers if not isinstance(known.get(name), nn.Linear)]
     if unknown:
         raise DataError(
-            f"{one.place}: {len(unknown)} of {len(layers)} layers are not in this network: {unknown[:3]}",
-            "another base, or another file",
+            Text(
+                f"{one.place}: {len(unknown)} of {len(layers)} layers are not in this network: {unknown[:3]}",
+                f"{one.place}：{len(layers)} 层中有 {len(unknown)} 层不在这个网络中：{unknown[:3]}",
+            ),
+            Text("another base, or another file", "请换一个基座模型，或换一个文件"),
         )
     alpha = None if one.strength is not None else _alpha(one.place)
     for name in layers:
         layer: Any = known[name]
         a, b = (state.get(name + end) for end in _LORA)
         if a is None or b is None or (b.shape[0], a.shape[1]) != tuple(layer.weight.shape):
-            raise DataError(f"{one.place}: the adapter of {name} does not fit {tuple(layer.weight.shape)}")
+            raise DataError(
+                Text(
+                    f"{one.place}: the adapter of {name} does not fit {tuple(layer.weight.shape)}",
+                    f"{one.place}：{name} 的适配器与 {tuple(layer.weight.shape)} 不符",
+                )
+            )
         scale = one.strength or (1.0 if alpha is None else alpha / a.shape[0])
         change = scale * (b.float() @ a.float())
         layer.weight.copy_((layer.weight.float() + change.to(layer.weight.device)).to(layer.weight))
@@ -210,8 +240,14 @@ def _by_the_library(pipe: Any, module: nn.Module, place: Path) -> None:
     try:
         pipe.load_lora_weights(str(place.parent), weight_name=place.name, local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise DataError(f"{place}: diffusers does not load it: {error}", "see its base") from None
+        raise DataError(
+            Text(f"{place}: diffusers does not load it: {error}", f"{place}：diffusers 无法加载：{error}"),
+            Text("see its base", "请检查它的基座模型"),
+        ) from None
     if not any(isinstance(layer, LoraLayer) for layer in module.modules()):
-        raise DataError(f"{place}: none of its adapters is for this network", "another base, or another file")
+        raise DataError(
+            Text(f"{place}: none of its adapters is for this network", f"{place}：没有一个适配器属于这个网络"),
+            Text("another base, or another file", "请换一个基座模型，或换一个文件"),
+        )
     pipe.fuse_lora()
     pipe.unload_lora_weights()

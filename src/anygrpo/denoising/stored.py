@@ -17,6 +17,7 @@ from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree, tree_map
 from anygrpo.denoising.gaussian import dimensions, total
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 
 def replay_outputs(policy: Any, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
@@ -27,10 +28,16 @@ def replay_outputs(policy: Any, prompts: list[Any], stored: Stored, seed: int) -
         DataError: a prompt without outputs.
     """
     if policy.parts.to_latent is None:
-        raise ConfigError("this model has no encoder from outputs to latents", "give Parts.to_latent")
+        raise ConfigError(
+            Text("this model has no encoder from outputs to latents", "这个模型没有从输出到潜变量的编码器"),
+            Text("give Parts.to_latent", "请给出 Parts.to_latent"),
+        )
     sizes = [len(row) for row in stored.actions]
     if min(sizes, default=0) == 0:
-        raise DataError("a prompt has no stored output", "leave that prompt out")
+        raise DataError(
+            Text("a prompt has no stored output", "有一个提示没有存好的输出"),
+            Text("leave that prompt out", "请去掉那个提示"),
+        )
     p, g = len(prompts), max(sizes)
     padded = [list(row) + [row[0]] * (g - len(row)) for row in stored.actions]
     clean = torch.stack([torch.stack([policy.parts.to_latent(a) for a in row]) for row in padded])
@@ -64,7 +71,13 @@ def denoising_loss(policy: Any, samples: Tree, want: frozenset[str]) -> Evaluati
     cross-entropy stage is reward-weighted regression.
     """
     if "kl" in want:
-        raise ConfigError("stored outputs have no denoising decisions, so there is no KL of them", "beta = 0")
+        raise ConfigError(
+            Text(
+                "stored outputs have no denoising decisions, so there is no KL of them",
+                "存好的输出没有去噪决策，因此没有它们的 KL",
+            ),
+            "beta = 0",
+        )
     clean, noise = samples["clean"], samples["noise"]
     noised, timestep, target = policy.transitions.forward(clean, noise, samples["level"])
     learning = torch.is_grad_enabled()

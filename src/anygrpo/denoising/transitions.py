@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 from anygrpo.denoising.gaussian import expand
+from anygrpo.denoising.step_rows import cps_row, ddim_row, ddpm_row, flow_row
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 COLUMNS = ("x0_x", "x0_out", "w_x0", "w_x", "w_out", "std")
 
@@ -101,61 +103,6 @@ class Transitions:
         return int((self.noisy.std > 0).sum())
 
 
-def _x0(prediction: str, alpha: float) -> tuple[float, float]:
-    """x0 = a x + b out for a prediction type at cumulative alpha."""
-    root, noise = math.sqrt(alpha), math.sqrt(1 - alpha)
-    if prediction == "epsilon":
-        return 1 / root, -noise / root
-    return {"sample": (0.0, 1.0), "v_prediction": (root, -noise)}[prediction]  # alpha may be 0 here
-
-
-def _eps(prediction: str, alpha: float) -> tuple[float, float]:
-    """noise = a x + b out for a prediction type at cumulative alpha."""
-    root, noise = math.sqrt(alpha), math.sqrt(1 - alpha)
-    if prediction == "sample":
-        return 1 / noise, -root / noise
-    return {"epsilon": (0.0, 1.0), "v_prediction": (noise, root)}[prediction]
-
-
-def _ddpm_row(prediction: str, alpha: float, before: float, variance: float) -> dict[str, float]:
-    """Posterior q(x_{t-1} | x_t, x0), equation 7 of DDPM (arXiv 2006.11239)."""
-    step = alpha / before
-    a, b = _x0(prediction, alpha)
-    return {
-        "x0_x": a,
-        "x0_out": b,
-        "w_x0": math.sqrt(before) * (1 - step) / (1 - alpha),
-        "w_x": math.sqrt(step) * (1 - before) / (1 - alpha),
-        "std": math.sqrt(variance),
-    }
-
-
-def _ddim_row(prediction: str, alpha: float, before: float, eta: float) -> dict[str, float]:
-    """Equation 12 and 16 of DDIM (arXiv 2010.02502)."""
-    variance = (1 - before) / (1 - alpha) * (1 - alpha / before)
-    std = eta * math.sqrt(max(variance, 0.0))
-    direction = math.sqrt(max(1 - before - std**2, 0.0))
-    a, b = _x0(prediction, alpha)
-    c, d = _eps(prediction, alpha)
-    row = {"x0_x": a, "x0_out": b, "w_x0": math.sqrt(before), "std": std}
-    return row | {"w_x": direction * c, "w_out": direction * d}
-
-
-def _flow_row(s: float, after: float, sigma: float) -> dict[str, float]:
-    """The SDE with the marginals of dx = v ds (Flow-GRPO, arXiv 2505.05470; DanceGRPO, arXiv 2505.07818), dt < 0."""
-    dt = after - s
-    half = sigma**2 / (2 * s)
-    return {"w_x": 1 + half * dt, "w_out": (1 + half * (1 - s)) * dt, "std": sigma * math.sqrt(-dt)}
-
-
-def _cps_row(s: float, after: float, level: float) -> dict[str, float]:
-    """Coefficient-preserving sampling (Flow-CPS, arXiv 2509.05952): c = after sin(level pi / 2) of the next level's
-    noise is drawn anew, sqrt(after^2 - c^2) of it kept, so that the latent has exactly the next level's noise."""
-    std = after * math.sin(level * math.pi / 2)
-    kept = math.sqrt(max(after**2 - std**2, 0.0))
-    return {"w_x": (1 - after) + kept, "w_out": -(1 - after) * s + kept * (1 - s), "std": std}
-
-
 def diffusion_transitions(
     scheduler: Any, steps: int, sampler: str, eta: float = 1.0, levels: dict[str, Any] | None = None
 ) -> Transitions:
@@ -178,15 +125,22 @@ def diffusion_transitions(
         before = float(cumulative[previous]) if previous >= 0 else float(final)
         if alpha < 1e-12 and cfg.prediction_type == "epsilon":
             raise ConfigError(
-                f"at timestep {t} nothing of the sample is left (rescale_betas_zero_snr), and a model that predicts "
-                "noise says nothing of it there",
-                'timestep_spacing = "leading", or a model with v_prediction',
+                Text(
+                    f"at timestep {t} nothing of the sample is left (rescale_betas_zero_snr), and a "
+                    "model that predicts "
+                    "noise says nothing of it there",
+                    f"在时间步 {t} 处样本已无剩余（rescale_betas_zero_snr），预测噪声的模型在那里不能说明样本",
+                ),
+                Text(
+                    'timestep_spacing = "leading", or a model with v_prediction',
+                    '请设 timestep_spacing = "leading"，或用 v_prediction 的模型',
+                ),
             )
-        flat = _ddim_row(cfg.prediction_type, alpha, before, 0.0)
+        flat = ddim_row(cfg.prediction_type, alpha, before, 0.0)
         if sampler == "ddim":
-            row = _ddim_row(cfg.prediction_type, alpha, before, eta)
+            row = ddim_row(cfg.prediction_type, alpha, before, eta)
         else:
-            row = _ddpm_row(cfg.prediction_type, alpha, before, _ddpm_variance(cfg.variance_type, alpha, before, t))
+            row = ddpm_row(cfg.prediction_type, alpha, before, _ddpm_variance(cfg.variance_type, alpha, before, t))
         noisy.append(row)
         ode.append(flat)
     clip = float(cfg.clip_sample_range) if cfg.clip_sample else None
@@ -207,16 +161,33 @@ def _refuse_unsupported(scheduler: Any, sampler: str) -> None:
     wanted = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"}[sampler]
     if type(scheduler).__name__ != wanted:
         raise ConfigError(
-            f"sampler = {sampler!r} needs a {wanted}, got {type(scheduler).__name__}",
-            f"{wanted}.from_config(pipeline.scheduler.config), or another sampler",
+            Text(
+                f"sampler = {sampler!r} needs a {wanted}, got {type(scheduler).__name__}",
+                f"sampler = {sampler!r} 需要 {wanted}，现有 {type(scheduler).__name__}",
+            ),
+            Text(
+                f"{wanted}.from_config(pipeline.scheduler.config), or another sampler",
+                f"请用 {wanted}.from_config(pipeline.scheduler.config)，或换一个采样器",
+            ),
         )
     if cfg.thresholding:
-        raise ConfigError("dynamic thresholding makes the mean depend on the whole batch", "thresholding = false")
+        raise ConfigError(
+            Text("dynamic thresholding makes the mean depend on the whole batch", "动态阈值使均值取决于整个批次"),
+            "thresholding = false",
+        )
     if cfg.prediction_type not in ("epsilon", "sample", "v_prediction"):
-        raise ConfigError(f"unknown prediction_type {cfg.prediction_type!r}", "epsilon, sample or v_prediction")
+        raise ConfigError(
+            Text(f"unknown prediction_type {cfg.prediction_type!r}", f"未知的 prediction_type {cfg.prediction_type!r}"),
+            Text("epsilon, sample or v_prediction", "可用：epsilon、sample 或 v_prediction"),
+        )
     known = ("fixed_small", "fixed_small_log", "fixed_large")
     if sampler == "ddpm" and cfg.variance_type not in known:
-        raise ConfigError(f"variance_type {cfg.variance_type!r} is not supported", f"one of {', '.join(known)}")
+        raise ConfigError(
+            Text(
+                f"variance_type {cfg.variance_type!r} is not supported", f"不支持 variance_type {cfg.variance_type!r}"
+            ),
+            Text(f"one of {', '.join(known)}", f"可用：{', '.join(known)}"),
+        )
 
 
 def _diffusion_forward(cumulative: Tensor, prediction: str) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
@@ -243,28 +214,47 @@ def flow_transitions(
     """
     if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler":
         raise ConfigError(
-            f"sampler = {sampler!r} needs a FlowMatchEulerDiscreteScheduler, got {type(scheduler).__name__}",
-            "use ddpm or ddim with a noise-predicting model",
+            Text(
+                f"sampler = {sampler!r} needs a FlowMatchEulerDiscreteScheduler, got {type(scheduler).__name__}",
+                f"sampler = {sampler!r} 需要 FlowMatchEulerDiscreteScheduler，现有 {type(scheduler).__name__}",
+            ),
+            Text("use ddpm or ddim with a noise-predicting model", "请对预测噪声的模型用 ddpm 或 ddim"),
         )
     given = levels or {"num_inference_steps": steps}
     dynamic = getattr(scheduler.config, "use_dynamic_shifting", False)
     if dynamic and "mu" not in given:
-        raise ConfigError("use_dynamic_shifting makes the levels depend on the image size", "set a fixed shift")
+        raise ConfigError(
+            Text(
+                "use_dynamic_shifting makes the levels depend on the image size",
+                "use_dynamic_shifting 使噪声级取决于图像大小",
+            ),
+            Text("set a fixed shift", "请设固定的 shift"),
+        )
     if getattr(scheduler.config, "invert_sigmas", False):
         raise ConfigError(
-            "invert_sigmas counts levels from 0 up, and the way here goes from noise to 0", "invert_sigmas = false"
+            Text(
+                "invert_sigmas counts levels from 0 up, and the way here goes from noise to 0",
+                "invert_sigmas 从 0 向上数噪声级，而此处从噪声走到 0",
+            ),
+            "invert_sigmas = false",
         )
     if sampler == "cps" and noise_level > 1:
-        raise ConfigError(f"noise_level = {noise_level}: cps counts in quarter turns", "at most 1 (published: 0.8)")
+        raise ConfigError(
+            Text(
+                f"noise_level = {noise_level}: cps counts in quarter turns",
+                f"noise_level = {noise_level}：cps 以四分之一圈计",
+            ),
+            Text("at most 1 (published: 0.8)", "至多为 1（论文：0.8）"),
+        )
     scheduler.set_timesteps(**given)
     sigmas = [float(s) for s in scheduler.sigmas]
     rows: dict[str, Callable[[float, float], dict[str, float]]] = {
-        "flow_grpo": lambda s, to: _flow_row(s, to, noise_level * math.sqrt(s / (1 - (sigmas[1] if s >= 1.0 else s)))),
-        "dance_grpo": lambda s, to: _flow_row(s, to, noise_level),
-        "cps": lambda s, to: _cps_row(s, to, noise_level),
+        "flow_grpo": lambda s, to: flow_row(s, to, noise_level * math.sqrt(s / (1 - (sigmas[1] if s >= 1.0 else s)))),
+        "dance_grpo": lambda s, to: flow_row(s, to, noise_level),
+        "cps": lambda s, to: cps_row(s, to, noise_level),
     }
     pairs = list(itertools.pairwise(sigmas))
-    ode = [_flow_row(s, after, 0.0) for s, after in pairs]
+    ode = [flow_row(s, after, 0.0) for s, after in pairs]
     noisy = [rows[sampler](s, after) for s, after in pairs[:-1]] + ode[-1:]
     shift = math.exp(given["mu"]) if dynamic else float(scheduler.config.shift)
     forward = _flow_forward(shift, scheduler.config.num_train_timesteps)

@@ -122,9 +122,16 @@ def accept(numbers: Mapping[str, Any]) -> tuple[dict[str, Measured], str | None,
         else:
             unused.append(str(raw))
     if not given:
-        what = f"no number called {unused[0]!r} is known" if unused else "no numbers given"
-        cure = suggestion(unused[0], NUMBERS) if unused else "give at least one, e.g. --mean-ratio 485165216"
-        raise ConfigError(what, cure)
+        if not unused:
+            example = "--mean-ratio 485165216"
+            raise ConfigError(
+                Text("no numbers given", "没有给出数"),
+                Text(f"give at least one, e.g. {example}", f"请至少给出一个，例如 {example}"),
+            )
+        raise ConfigError(
+            Text(f"no number called {unused[0]!r} is known", f"没有名为 {unused[0]!r} 的数"),
+            suggestion(unused[0], NUMBERS),
+        )
     return given, normaliser, tuple(unused)
 
 

@@ -22,7 +22,10 @@ from anygrpo.spoken import Text
 from anygrpo.train.evaluation import HELD_OUT, counted, evaluate, faults_of, scored, step_seed, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 
-SEE_TO = "see to the judge or the tool; what an offline file does not hold is unknown: `anygrpo select evaluate`"
+SEE_TO = Text(
+    "see to the judge or the tool; what an offline file does not hold is unknown: `anygrpo select evaluate`",
+    "请检查评判或工具；离线文件中没有的内容是未知的：`anygrpo select evaluate`",
+)
 
 
 def recipe_of(runs: list[str], named: str | None) -> Recipe[Any, Any] | None:
@@ -50,7 +53,11 @@ def settings_of(
     base = EvaluationConfig() if found is None else found.evaluation
     config = EvaluationConfig.model_validate(base.model_dump(exclude_unset=True) | asked)
     if k is not None and success_of(task, config) is None:
-        cure = 'set evaluation.success in a recipe for --task, as {component = "reward", at_least = 1.0}'
+        success = '{component = "reward", at_least = 1.0}'
+        cure = Text(
+            f"set evaluation.success in a recipe for --task, as {success}",
+            f"请在 --task 的配方中设 evaluation.success，如 {success}",
+        )
         raise ConfigError(
             Text(
                 f"--k {k}: nothing says when an answer of {type(task).__name__} is right",

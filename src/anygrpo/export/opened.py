@@ -59,7 +59,10 @@ class Opened:
         known = set(inspect.signature(act).parameters) - {"policy", "inputs", "out", "recipe"}
         given = {key: value for key, value in settings.items() if value is not None}
         for key in given.keys() - known:
-            said = f"policies of the {self.family.name} family are not applied with {key!r}"
+            name = self.family.name
+            said = Text(
+                f"policies of the {name} family are not applied with {key!r}", f"{name} 一族的 apply 不接受 {key!r}"
+            )
             raise ConfigError(said, suggestion(key, known - {"progress", "task"}))
         if "recipe" in inspect.signature(act).parameters:
             given["recipe"] = self.recipe

@@ -101,15 +101,30 @@ def _compared(policy: Policy, recipe: Recipe[Any, Any] | None, folder: Path) -> 
     if rows.greedy is not None:
         out["other_greedy"] = _rows_apart(there, rows.greedy, rows.prompts)
     if not away <= TOLERANCE:
-        _refuse(f"opened in a process of its own, the export's log-probabilities differ by {away:.3g} nats")
+        _refuse(
+            Text(
+                f"opened in a process of its own, the export's log-probabilities differ by {away:.3g} nats",
+                f"在单独的进程中打开后，导出的对数概率相差 {away:.3g} nat",
+            )
+        )
     if out.get("other_greedy"):
-        _refuse(f"{out['other_greedy']} of {rows.prompts} greedy outputs of the export differ")
+        other, count = out["other_greedy"], rows.prompts
+        _refuse(
+            Text(
+                f"{other} of {count} greedy outputs of the export differ",
+                f"导出的 {count} 个贪心输出中有 {other} 个不同",
+            )
+        )
     return out | {"torch": torch.__version__}
 
 
-def _refuse(what: str) -> NoReturn:
+def _refuse(what: Text) -> NoReturn:
     raise TrainingError(
-        f"{what} (allowed: {TOLERANCE:g} nats, no greedy output): it was taken away",
+        what
+        + Text(
+            f" (allowed: {TOLERANCE:g} nats, no greedy output): it was taken away",
+            f"（允许：{TOLERANCE:g} nat，贪心输出不得不同）：已删除",
+        ),
         Text(
             "a part that decides its outputs is not a trainable weight, or does not follow from the factory's seed",
             "决定其输出的某一部分不是可训练的权重，或不由工厂函数的种子决定",

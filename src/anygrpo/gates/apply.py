@@ -54,16 +54,30 @@ def apply(
         DataError: no pictures.
     """
     if len(policy.inputs) != 1:
-        raise ConfigError(f"this policy takes {list(policy.inputs)}, and a picture is one input", "use it from Python")
+        raise ConfigError(
+            Text(
+                f"this policy takes {list(policy.inputs)}, and a picture is one input",
+                f"这个策略的输入为 {list(policy.inputs)}，而图像只有一个输入",
+            ),
+            Text("use it from Python", "请在 Python 中使用"),
+        )
     if not 0 <= overlap < tile:
-        raise ConfigError(f"overlap = {overlap} must be below tile = {tile}")
+        raise ConfigError(
+            Text(f"overlap = {overlap} must be below tile = {tile}", f"overlap = {overlap} 应小于 tile = {tile}")
+        )
     if out is None:
-        raise ConfigError("restored pictures go into a folder", "name one: apply(inputs, out)")
+        raise ConfigError(
+            Text("restored pictures go into a folder", "复原的图像要写入文件夹"),
+            Text("name one: apply(inputs, out)", "请给出文件夹：apply(inputs, out)"),
+        )
     places = [Path(item) for item in (inputs if isinstance(inputs, list | tuple) else [inputs])]
     out = Path(out)
     files = list(_files(places, out))
     if not files:
-        raise DataError(f"no pictures in {', '.join(map(str, places))}", f"known: {' '.join(sorted(SUFFIXES))}")
+        raise DataError(
+            Text(f"no pictures in {', '.join(map(str, places))}", f"{', '.join(map(str, places))} 中没有图像"),
+            Text(f"known: {' '.join(sorted(SUFFIXES))}", f"可用：{' '.join(sorted(SUFFIXES))}"),
+        )
     settings = {"weights": fingerprint(policy), "seed": seed, "tile": tile, "overlap": overlap}
     kept, rows = _record(out), []
     for done, (file, target) in enumerate(_targets(files), 1):

@@ -23,6 +23,7 @@ from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.settings import GatedConfig, StochasticConfig
 from anygrpo.gates.sites import gate
 from anygrpo.gates.wrapping import Gate, with_gates
+from anygrpo.spoken import Text
 
 __all__ = [
     "Gate",
@@ -47,7 +48,12 @@ def prepared(network: nn.Module, config: GatedConfig, seed: int, **given: Any) -
         network = add_adapter(network, config.lora.rank, config.lora.alpha, config.lora.targets, seed)
     with_gates(network, *(Gate(**dict(one)) for one in config.gates))
     if not any(p.requires_grad for p in network.parameters()):
-        raise ConfigError(f"train = {config.train} and freeze = {config.freeze} leave no parameter to train")
+        raise ConfigError(
+            Text(
+                f"train = {config.train} and freeze = {config.freeze} leave no parameter to train",
+                f"train = {config.train} 与 freeze = {config.freeze} 没有留下可训练的参数",
+            )
+        )
     return StochasticPolicy(
         network.to(device_of(config.device)),
         mode=config.deterministic,
@@ -75,7 +81,12 @@ def build(config: StochasticConfig, seed: int) -> StochasticPolicy:
         torch.manual_seed(seed)
         network = user_code.made(config.function, config.arguments)
     if not isinstance(network, nn.Module):
-        raise ConfigError(f"{config.function} returned {type(network).__name__}, not an nn.Module")
+        raise ConfigError(
+            Text(
+                f"{config.function} returned {type(network).__name__}, not an nn.Module",
+                f"{config.function} 返回了 {type(network).__name__}，不是 nn.Module",
+            )
+        )
     policy = prepared(network, config, seed, inputs=tuple(config.inputs), target=config.target)
     policy.source = {"function": config.function, "arguments": dict(config.arguments)}
     if config.probe is not None:

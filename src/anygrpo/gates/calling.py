@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 LIKELY = 8
 """Multiple that a network with three levels needs."""
@@ -45,8 +46,14 @@ class Call:
                     raise
                 first = str(error).strip().splitlines()[0]
                 raise ConfigError(
-                    f"{type(self.network).__name__} fails on {size[0]} x {size[1]} pixels: {first}",
-                    f"set policy.multiple = {LIKELY} if it halves sizes (pictures are padded, and cut again)",
+                    Text(
+                        f"{type(self.network).__name__} fails on {size[0]} x {size[1]} pixels: {first}",
+                        f"{type(self.network).__name__} 在 {size[0]} x {size[1]} 像素上失败：{first}",
+                    ),
+                    Text(
+                        f"set policy.multiple = {LIKELY} if it halves sizes (pictures are padded, and cut again)",
+                        f"若它把边长减半，请设 policy.multiple = {LIKELY}（图像先补齐，再裁回）",
+                    ),
                 ) from error
         x = self._picked(made)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
@@ -66,11 +73,20 @@ class Call:
             try:
                 made = cast("Any", made)[self.output]
             except (KeyError, IndexError, TypeError):
-                raise ConfigError(f"the network's output has no {self.output!r}: {_told(made)}", _keys(made)) from None
+                raise ConfigError(
+                    Text(
+                        f"the network's output has no {self.output!r}: {_told(made)}",
+                        f"网络的输出没有 {self.output!r}：{_told(made)}",
+                    ),
+                    _keys(made),
+                ) from None
         if not isinstance(made, Tensor):
             raise ConfigError(
-                f"{type(self.network).__name__} returns {_told(made)}, not one tensor",
-                f"set policy.output; {_keys(made)}",
+                Text(
+                    f"{type(self.network).__name__} returns {_told(made)}, not one tensor",
+                    f"{type(self.network).__name__} 返回 {_told(made)}，不是一个张量",
+                ),
+                Text(f"set policy.output; {_keys(made)}", f"请设置 policy.output；{_keys(made)}"),
             )
         return made
 

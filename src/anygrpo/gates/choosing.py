@@ -12,6 +12,7 @@ from torch.distributions import Distribution
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.distributions import draw, middle
 from anygrpo.gates.sites import AGAIN, TAPE, Choose, Tape
+from anygrpo.spoken import Text
 
 
 class Drawing:
@@ -38,7 +39,9 @@ def replaying(values: dict[str, Tensor]) -> Choose:
 
     def choose(name: str, distribution: Distribution) -> Tensor:
         if name not in values:
-            raise ConfigError(f"gate {name!r} has no stored value", suggestion(name, values))
+            raise ConfigError(
+                Text(f"gate {name!r} has no stored value", f"门控 {name!r} 没有存好的值"), suggestion(name, values)
+            )
         value, shape = values[name], distribution.batch_shape + distribution.event_shape
         return value if value.shape == shape else value[tuple(slice(0, k) for k in shape)]  # padded to larger rows
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Beta, Categorical, Distribution, Independent, Normal, OneHotCategorical
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 FAMILIES = (Beta, Normal, Categorical, OneHotCategorical, Bernoulli)
 EDGE = 1e-6
@@ -23,7 +24,13 @@ def base_of(distribution: Distribution) -> Distribution:
         distribution = distribution.base_dist
     if not isinstance(distribution, FAMILIES):
         known = ", ".join(f.__name__ for f in FAMILIES)
-        raise ConfigError(f"a gate cannot draw from {type(distribution).__name__}", f"use one of {known}")
+        raise ConfigError(
+            Text(
+                f"a gate cannot draw from {type(distribution).__name__}",
+                f"门控不能从 {type(distribution).__name__} 采样",
+            ),
+            Text(f"use one of {known}", f"可用：{known}"),
+        )
     return distribution
 
 

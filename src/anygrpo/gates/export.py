@@ -25,6 +25,7 @@ from anygrpo.files import whole_or_none
 from anygrpo.gates.choosing import deterministic
 from anygrpo.gates.distributions import base_of
 from anygrpo.gates.policy import StochasticPolicy
+from anygrpo.spoken import Text
 
 SCHEMA = 1
 FILES = (
@@ -90,7 +91,10 @@ def export(policy: StochasticPolicy, folder: Path, example: list[Tensor] | None 
     """
     source = _source(policy)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "sites.json").is_file():
-        raise ConfigError(f"{folder} has files of something else", "name a new folder")
+        raise ConfigError(
+            Text(f"{folder} has files of something else", f"{folder} 中有别的内容的文件"),
+            Text("name a new folder", "请给出新的文件夹"),
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with whole_or_none(folder / name for name in FILES):
         _write(policy, folder, source, example)
@@ -137,7 +141,13 @@ def certify(folder: Path) -> dict[str, Any]:
     )
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["no words"]
-        raise DataError(f"{folder} does not load in a process of its own: {last[0]}", "put what it imports beside it")
+        raise DataError(
+            Text(
+                f"{folder} does not load in a process of its own: {last[0]}",
+                f"{folder} 在单独的进程中无法加载：{last[0]}",
+            ),
+            Text("put what it imports beside it", "请把它导入的内容放在旁边"),
+        )
     told = json.loads(done.stdout.strip().splitlines()[-1])
     about = json.loads((folder / "sites.json").read_text(encoding="utf-8"))
     limit = CLOSE if about["dtype"] == "float32" and about["multiple"] == 1 else 0.05
@@ -147,8 +157,15 @@ def certify(folder: Path) -> dict[str, Any]:
     }
     if not told["right"]:
         raise DataError(
-            f"{folder}: loaded elsewhere, the network's output is {told['largest_difference']:.3g} away from its own",
-            "its forward may depend on something beside its weights (a global, a random number, training mode)",
+            Text(
+                f"{folder}: loaded elsewhere, the network's output is "
+                f"{told['largest_difference']:.3g} away from its own",
+                f"{folder}：在别处加载后，网络的输出与原来相差 {told['largest_difference']:.3g}",
+            ),
+            Text(
+                "its forward may depend on something beside its weights (a global, a random number, training mode)",
+                "它的 forward 可能取决于权重以外的东西（全局变量、随机数、训练模式）",
+            ),
         )
     return told
 
@@ -171,7 +188,9 @@ def load(folder: Path, device: str = "auto") -> StochasticPolicy:
         given |= {"deterministic": about["mode"], "sites": about["patterns"]}
         given["model"] = str(folder / "model.safetensors")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder} is no exported network: {error}") from error
+        raise DataError(
+            Text(f"{folder} is no exported network: {error}", f"{folder} 不是导出的网络：{error}")
+        ) from error
     if "restorer" in source:
         return build_restorer(RestorerConfig(**(source["restorer"] | given)), 0)
     name = source["function"].rpartition(":")[2]
@@ -241,8 +260,14 @@ def merged(network: nn.Module) -> dict[str, Tensor]:
 def _source(policy: StochasticPolicy) -> dict[str, Any]:
     if not policy.source:
         raise ConfigError(
-            "this policy was made in Python, and nothing says how to make its network again",
-            'make it from a recipe, or set policy.source = {"function": "file.py:make", "arguments": {}}',
+            Text(
+                "this policy was made in Python, and nothing says how to make its network again",
+                "这个策略是在 Python 中构造的，没有说明怎样再次构造它的网络",
+            ),
+            Text(
+                'make it from a recipe, or set policy.source = {"function": "file.py:make", "arguments": {}}',
+                '请从配方构造，或设 policy.source = {"function": "file.py:make", "arguments": {}}',
+            ),
         )
     return policy.source
 

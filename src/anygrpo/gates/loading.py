@@ -12,6 +12,7 @@ from torch import nn
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.models.weights import LoadReport, load
+from anygrpo.spoken import Text
 
 __all__ = ["LoadReport", "add_adapter", "choose_trainable", "load_weights"]
 load_weights = load
@@ -27,7 +28,10 @@ def choose_trainable(network: nn.Module, train: Iterable[str], freeze: Iterable[
     train, freeze = list(train), list(freeze)
     for pattern in train + freeze:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise ConfigError(f"pattern {pattern!r} matches no parameter", suggestion(pattern, names))
+            raise ConfigError(
+                Text(f"pattern {pattern!r} matches no parameter", f"模式 {pattern!r} 没有匹配任何参数"),
+                suggestion(pattern, names),
+            )
     for name, parameter in network.named_parameters():
         wanted = any(fnmatchcase(name, p) for p in train) and not any(fnmatchcase(name, p) for p in freeze)
         parameter.requires_grad_(wanted)
@@ -49,7 +53,7 @@ def add_adapter(network: nn.Module, rank: int, alpha: float, targets: str | list
             config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets)  # type: ignore[arg-type]  # any number
             adapted = inject_adapter_in_model(config, network)
         except ValueError as error:
-            raise ConfigError(f"adapter targets {targets}: {error}") from error
+            raise ConfigError(Text(f"adapter targets {targets}: {error}", f"适配器目标 {targets}：{error}")) from error
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_("lora_" in name or id(parameter) in trainable)
     return adapted
@@ -74,7 +78,13 @@ def _targets(network: nn.Module, targets: str | list[str]) -> list[str]:
             mine = [n for n in able if n == target or n.endswith(f".{target}") or fnmatchcase(n, target)]
             mine = mine or [n for n in able if f".{target}." in f".{n}."]  # all of a part
         if not mine:
-            raise ConfigError(f"adapter targets {target!r}: no convolution or linear layer", suggestion(target, able))
+            raise ConfigError(
+                Text(
+                    f"adapter targets {target!r}: no convolution or linear layer",
+                    f"适配器目标 {target!r}：没有这样的卷积层或线性层",
+                ),
+                suggestion(target, able),
+            )
         chosen += [n for n in mine if n not in chosen]
     return chosen
 

@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from anygrpo.core.task import Stored
+from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
+
 
 def l1(x: Tensor, y: Tensor) -> Tensor:
     """Mean absolute difference."""
@@ -43,3 +47,25 @@ def weighted(weights: Mapping[str, float], x: Tensor, y: Tensor) -> Tensor:
     for name, weight in weights.items():
         total = total + weight * LOSSES[name](x.float(), y.float())
     return total
+
+
+def one_target(target: str | None, stored: Stored) -> str:
+    """The prompts' key of the target.
+
+    Raises:
+        ConfigError: there is none, or not one target a prompt is stored.
+    """
+    if target is None:
+        raise ConfigError(
+            Text("this policy has no target, so nothing to supervise", "这个策略没有目标，因此无法监督"),
+            Text("set policy.target", "请设置 policy.target"),
+        )
+    lengths = {len(a) for a in stored.actions}
+    if lengths != {1}:
+        raise ConfigError(
+            Text(
+                f"a restorer needs exactly one target a prompt, got {sorted(lengths)}",
+                f"复原器的每个提示应恰有一个目标，现有 {sorted(lengths)}",
+            )
+        )
+    return target

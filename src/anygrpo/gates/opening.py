@@ -8,6 +8,7 @@ from typing import Any
 from anygrpo.errors import ConfigError
 from anygrpo.gates.export import has_code, load
 from anygrpo.gates.policy import StochasticPolicy
+from anygrpo.spoken import Text
 
 
 def opened(
@@ -26,7 +27,12 @@ def opened(
         return None
     if has_code(folder) and not trust:
         raise ConfigError(
-            f"{folder} holds the code of its network (network.py), which opening it runs",
-            "read it; then --trust, or load(path, trust=True)",
+            Text(
+                f"{folder} holds the code of its network (network.py), which opening it runs",
+                f"{folder} 含有它的网络代码（network.py），打开时会运行",
+            ),
+            Text(
+                "read it; then --trust, or load(path, trust=True)", "请先阅读；再加 --trust，或 load(path, trust=True)"
+            ),
         )
     return load(folder, device)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError
 from anygrpo.gates.sites import plainly
+from anygrpo.spoken import Text
 
 CLOSE = 1e-4
 
@@ -104,9 +105,13 @@ class Parameters:
         finally:
             self.trying = False
         raise ConfigError(
-            f"parameter {entry.name!r} of {type(entry.owner).__name__} cannot have a value for each row: "
-            f"{list(x.shape)} is used for all rows at once, or nothing depends on it here",
-            "name a submodule or method that computes from it",
+            Text(
+                f"parameter {entry.name!r} of {type(entry.owner).__name__} cannot have a value for each row: "
+                f"{list(x.shape)} is used for all rows at once, or nothing depends on it here",
+                f"{type(entry.owner).__name__} 的参数 {entry.name!r} 不能每行取一个值：{list(x.shape)} "
+                "同时用于所有行，或此处没有内容取决于它",
+            ),
+            Text("name a submodule or method that computes from it", "请指名一个用它计算的子模块或方法"),
         )
 
     def _with(self, entry: Entry, value: Tensor, inputs: list[Tensor]) -> Any:

@@ -14,16 +14,17 @@ from anygrpo.core.policy import Policy, frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
-from anygrpo.errors import ConfigError, suggestion
+from anygrpo.errors import ConfigError
 from anygrpo.gates.best import SITE, best_of, spread_of
 from anygrpo.gates.calling import Call
 from anygrpo.gates.choosing import Drawing, deterministic, replaying
 from anygrpo.gates.graphs import Graphs, Named, Pass
 from anygrpo.gates.joining import Part, joined, prompts_at_once
 from anygrpo.gates.loading import without_adapters
-from anygrpo.gates.losses import weighted
-from anygrpo.gates.sites import AllVisited, Choose, Tape, recording
+from anygrpo.gates.losses import one_target, weighted
+from anygrpo.gates.sites import AllVisited, Choose, Tape, expect_sites, recording
 from anygrpo.gates.sizes import COLUMNS, by_size, evaluation, shape_leaves, together, unsampled, widened
+from anygrpo.spoken import Text
 
 IMITATED = "imitated"
 """Leaf of a supervised stage's rows: their log-probs are no one's, and not computed beside its loss."""
@@ -126,12 +127,8 @@ class StochasticPolicy(Policy):
     @torch.no_grad()
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         """Supervised rows: `stored` holds one target a prompt (the clean picture); gates as `supervised_gates` says."""
-        if self.target is None:
-            raise ConfigError("this policy has no target, so nothing to supervise", "set policy.target")
-        lengths = {len(a) for a in stored.actions}
-        if lengths != {1}:
-            raise ConfigError(f"a restorer needs exactly one target a prompt, got {sorted(lengths)}")
-        prompts = [{**p, self.target: actions[0]} for p, actions in zip(prompts, stored.actions)]
+        target = one_target(self.target, stored)
+        prompts = [{**p, target: actions[0]} for p, actions in zip(prompts, stored.actions)]
         rollout = self._taught(prompts, seed)
         rollout.samples[IMITATED] = torch.ones(len(prompts), 1, dtype=torch.bool, device=self.device)
         return rollout
@@ -208,7 +205,10 @@ class StochasticPolicy(Policy):
         keys = set(self.inputs)
         if "supervised" in want:
             if self.target is None or self.target not in samples:
-                raise ConfigError("prompts have no target for the supervised loss", "set lambda_supervised to 0")
+                raise ConfigError(
+                    Text("prompts have no target for the supervised loss", "提示没有用于监督损失的目标"),
+                    Text("set lambda_supervised to 0", "请把 lambda_supervised 设为 0"),
+                )
             keys.add(self.target)
         given = {k: x for k, x in samples.items() if k in keys or (k.startswith(SITE) and not at_mean)}
         return given, want | {IMITATED} if imitated and want == {"supervised"} else want
@@ -247,13 +247,7 @@ class StochasticPolicy(Policy):
         self.network.eval()
         with recording(rows[0].shape[0], choose, self.sites) as tape:
             output = self.call(rows)
-        if tape.passed and not tape.sites:
-            raise ConfigError(f"sites = {list(self.sites)} match none of the network's", suggestion("", tape.passed))
-        if not tape.sites:
-            raise ConfigError(
-                f"{type(self.network).__name__} has no sample site: all samples of a group would be equal",
-                'call gate("name", distribution) in its forward (from anygrpo.gates.build import gate)',
-            )
+        expect_sites(tape, type(self.network).__name__, list(self.sites))
         return output, tape
 
     @torch.no_grad()

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, kl_divergence
 
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.distributions import in_float32, in_support, middle, rounded
+from anygrpo.spoken import Text
 
 Per = Literal["site", "element"]
 Choose = Callable[[str, Distribution], Tensor]
@@ -93,12 +94,22 @@ class Tape:
                 in a part of the network that is run again for its gradient.
         """
         if name in self.sites:
-            raise ConfigError(f"gate {name!r} was reached twice in one forward pass", "give every site its own name")
+            raise ConfigError(
+                Text(f"gate {name!r} was reached twice in one forward pass", f"门控 {name!r} 在一次前向中到达了两次"),
+                Text("give every site its own name", "请给每个采样点单独的名称"),
+            )
         shape = tuple(distribution.batch_shape)
         if not shape or shape[0] != self.rows:
             raise ConfigError(
-                f"gate {name!r}: its distribution has batch shape {list(shape)}, but the input has {self.rows} rows",
-                "make the parameters [n, ...], one row for each input row (expand shared ones)",
+                Text(
+                    f"gate {name!r}: its distribution has batch shape {list(shape)}, but the input "
+                    f"has {self.rows} rows",
+                    f"门控 {name!r}：它的分布的批形状为 {list(shape)}，而输入有 {self.rows} 行",
+                ),
+                Text(
+                    "make the parameters [n, ...], one row for each input row (expand shared ones)",
+                    "请使参数为 [n, ...]，每个输入行一行（共享的参数请扩展）",
+                ),
             )
         distribution, dtype = in_float32(distribution)
         if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
@@ -176,8 +187,14 @@ def _refuse_a_second_run(name: str) -> None:
     again = hooks is not None and getattr(hooks[0], "__module__", "") == "torch.utils.checkpoint"
     if (again and not AGAIN.get()) or not torch.is_grad_enabled():
         raise ConfigError(
-            f"gate {name!r} lies in a part that is checkpointed (or under no_grad): its gradient would be wrong",
-            "use anygrpo.gates.build.checkpointed(function, *inputs) there, or put the gate outside of that part",
+            Text(
+                f"gate {name!r} lies in a part that is checkpointed (or under no_grad): its gradient would be wrong",
+                f"门控 {name!r} 位于使用梯度检查点（或 no_grad）的部分：它的梯度会是错的",
+            ),
+            Text(
+                "use anygrpo.gates.build.checkpointed(function, *inputs) there, or put the gate outside of that part",
+                "请在那里用 anygrpo.gates.build.checkpointed(function, *inputs)，或把门控放在该部分之外",
+            ),
         )
 
 
@@ -226,3 +243,27 @@ def recording(
         yield tape
     finally:
         TAPE.reset(token)
+
+
+def expect_sites(tape: Tape, network: str, sites: list[str]) -> None:
+    """Raises: ConfigError where a pass of `network` met no gate that `sites` names: all samples of a group would be
+    equal."""
+    if tape.passed and not tape.sites:
+        raise ConfigError(
+            Text(
+                f"sites = {sites} match none of the network's",
+                f"sites = {sites} 与网络的门控无一相符",
+            ),
+            suggestion("", tape.passed),
+        )
+    if not tape.sites:
+        raise ConfigError(
+            Text(
+                f"{network} has no sample site: all samples of a group would be equal",
+                f"{network} 没有采样点：一组的样本会全部相同",
+            ),
+            Text(
+                'call gate("name", distribution) in its forward (from anygrpo.gates.build import gate)',
+                '请在它的 forward 中调用 gate("name", distribution)（from anygrpo.gates.build import gate）',
+            ),
+        )

@@ -25,6 +25,7 @@ from torch.distributions import Bernoulli, Beta, Distribution, Normal, OneHotCat
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.parameters import Parameters
 from anygrpo.gates.sites import Per, gate
+from anygrpo.spoken import Text
 
 SURE = 1e-4
 """A Beta's or coin's mean is kept this far from the ends of its range."""
@@ -93,8 +94,14 @@ class Gate:
     def _chances(self, x: Tensor, name: str) -> Distribution:
         if not _recording() and bool((x.float().sum(-1) - 1).abs().max() > 0.01):
             raise ConfigError(
-                f"gate {name!r}: what lies along dim {self.dim} does not sum to 1, so it is no choice",
-                "name what comes after the softmax, or the dim of the choices",
+                Text(
+                    f"gate {name!r}: what lies along dim {self.dim} does not sum to 1, so it is no choice",
+                    f"门控 {name!r}：沿第 {self.dim} 维之和不为 1，因此不是一个选择",
+                ),
+                Text(
+                    "name what comes after the softmax, or the dim of the choices",
+                    "请指名 softmax 之后的内容，或选项所在的维",
+                ),
             )
         return OneHotCategorical(probs=x.float().clamp(min=0), validate_args=False)
 
@@ -104,8 +111,14 @@ class Gate:
         ends = f"[{self.low:g}, {self.high:g}]" if self.distribution == "beta" else "[0, 1]"
         given = f"{float(x.min()):.4g} to {float(x.max()):.4g}"
         raise ConfigError(
-            f"gate {name!r}: {self.distribution} in {ends}, and the network gives {given}",
-            "name what comes after the sigmoid, correct low and high, or take a normal distribution",
+            Text(
+                f"gate {name!r}: {self.distribution} in {ends}, and the network gives {given}",
+                f"门控 {name!r}：{self.distribution} 的范围为 {ends}，而网络给出 {given}",
+            ),
+            Text(
+                "name what comes after the sigmoid, correct low and high, or take a normal distribution",
+                "请指名 sigmoid 之后的内容，改正 low 与 high，或用正态分布",
+            ),
         )
 
 
@@ -122,7 +135,10 @@ def with_gates(network: nn.Module, *gates: Gate) -> nn.Module:
     """
     sites = [g.site for g in gates]
     if twice := {s for s in sites if sites.count(s) > 1}:
-        raise ConfigError(f"two gates are called {sorted(twice)}", "give each a name of its own")
+        raise ConfigError(
+            Text(f"two gates are called {sorted(twice)}", f"有两个门控都叫 {sorted(twice)}"),
+            Text("give each a name of its own", "请给每个单独的名称"),
+        )
     held = Held(network)
     for one in gates:
         held.add(one)
@@ -179,7 +195,11 @@ class Held:
             self._replace(owner, name, one)
         else:
             raise ConfigError(
-                f"gate at {one.at!r} is a {type(target).__name__}", "name a submodule, parameter or method"
+                Text(
+                    f"gate at {one.at!r} is a {type(target).__name__}",
+                    f"位于 {one.at!r} 的门控是 {type(target).__name__}",
+                ),
+                Text("name a submodule, parameter or method", "请指名子模块、参数或方法"),
             )
 
     def _replace(self, owner: Any, name: str, one: Gate) -> None:
@@ -201,7 +221,11 @@ class Held:
         if one.output is None:
             if not isinstance(output, Tensor):
                 raise ConfigError(
-                    f"gate at {one.at!r}: it returns {type(output).__name__}", "name which part: output = ..."
+                    Text(
+                        f"gate at {one.at!r}: it returns {type(output).__name__}",
+                        f"位于 {one.at!r} 的门控：它返回 {type(output).__name__}",
+                    ),
+                    Text("name which part: output = ...", "请指名是哪一部分：output = ..."),
                 )
             return one(output, self._name(one))
         part = one(output[one.output], self._name(one))
@@ -225,8 +249,11 @@ def _found(network: nn.Module, at: str) -> tuple[Any, str]:
     if owner is None or not hasattr(owner, last):
         known = [n for n, _ in network.named_modules() if n] + [n for n, _ in network.named_parameters()]
         ends = [n for n in known if n.endswith(f".{at}")]
-        cure = f"did you mean {ends[0]!r}?" if ends else suggestion(at, known)
-        raise ConfigError(f"gate at {at!r}: the network has nothing of that name", cure)
+        cure = suggestion(ends[0] if ends else at, ends or known)
+        raise ConfigError(
+            Text(f"gate at {at!r}: the network has nothing of that name", f"位于 {at!r} 的门控：网络中没有这个名称"),
+            cure,
+        )
     return owner, last
 
 
@@ -236,8 +263,14 @@ def _function(at: str) -> tuple[Any, str]:
     try:
         module = sys.modules.get(place) or (loaded[-1] if loaded else importlib.import_module(place))
     except ImportError as error:
-        raise ConfigError(f"gate at {at!r}: no module {place!r}: {error}", "write it as module:function") from error
+        raise ConfigError(
+            Text(f"gate at {at!r}: no module {place!r}: {error}", f"位于 {at!r} 的门控：没有模块 {place!r}：{error}"),
+            Text("write it as module:function", "请写成 module:function"),
+        ) from error
     if not callable(getattr(module, name, None)):
         known = [n for n, x in vars(module).items() if callable(x)]
-        raise ConfigError(f"gate at {at!r}: {place} has no function {name!r}", suggestion(name, known))
+        raise ConfigError(
+            Text(f"gate at {at!r}: {place} has no function {name!r}", f"位于 {at!r} 的门控：{place} 没有函数 {name!r}"),
+            suggestion(name, known),
+        )
     return module, name

@@ -23,6 +23,7 @@ from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.words import tell
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 from anygrpo.watch.acting import Actor, Setting, ShadowLevers
 
 
@@ -107,7 +108,10 @@ class DoctorCallback(TrainerCallback):
         language: str = "en",
     ) -> None:
         if importlib.util.find_spec("trl") is None:
-            raise ConfigError("DoctorCallback needs TRL, which is not installed", "pip install trl")
+            raise ConfigError(
+                Text("DoctorCallback needs TRL, which is not installed", "DoctorCallback 需要 TRL，但没有安装"),
+                "pip install trl",
+            )
         self.mode, self.every, self.max_actions, self.language = mode, every, max_actions, language
         self.trainer: Any = None
         self.doctor: TrlDoctor | None = None
@@ -124,7 +128,11 @@ class DoctorCallback(TrainerCallback):
         if self.mode == "act":
             if self.trainer is None:
                 raise ConfigError(
-                    'mode = "act" needs the trainer', "set callback.trainer = trainer before trainer.train()"
+                    Text('mode = "act" needs the trainer', 'mode = "act" 需要训练器'),
+                    Text(
+                        "set callback.trainer = trainer before trainer.train()",
+                        "请在 trainer.train() 之前设 callback.trainer = trainer",
+                    ),
                 )
             levers = TrlLevers(self.trainer, kwargs["optimizer"], kwargs["lr_scheduler"], control)
             self.actor = Actor(levers, self.max_actions)

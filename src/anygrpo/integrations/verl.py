@@ -23,6 +23,7 @@ from anygrpo.algorithm import advantages
 from anygrpo.algorithm.normalisers import ADVANTAGES, BY_PART
 from anygrpo.algorithm.objectives import OBJECTIVES, ClipSettings
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 PREFIX = "anygrpo_"
 
@@ -44,7 +45,9 @@ def register(core: Any = None) -> list[str]:
         try:
             core = importlib.import_module("verl.trainer.ppo.core_algos")
         except ImportError as error:
-            raise ConfigError(f"verl cannot be imported: {error}", "pip install verl") from None
+            raise ConfigError(
+                Text(f"verl cannot be imported: {error}", f"无法导入 verl：{error}"), "pip install verl"
+            ) from None
     names = []
     for name in OFFERED:
         core.register_adv_est(PREFIX + name)(_estimator(name))

@@ -21,6 +21,7 @@ from anygrpo.language.compute.mirror import without_wrappers
 from anygrpo.language.compute.narrow import Casts
 from anygrpo.language.compute.trial import Trial, attempt, own_logits
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.spoken import Text
 
 
 def with_adapters(
@@ -60,8 +61,11 @@ def with_adapters(
         problem = attempt(lambda: _run(adapted, trial))
     if problem is not None:
         raise ConfigError(
-            f"lora.targets = {config.lora.targets!r}: the model does not run with these adapters: {problem}",
-            "name other layers in lora.targets",
+            Text(
+                f"lora.targets = {config.lora.targets!r}: the model does not run with these adapters: {problem}",
+                f"lora.targets = {config.lora.targets!r}：模型不能带这些适配器运行：{problem}",
+            ),
+            Text("name other layers in lora.targets", "请在 lora.targets 中给出别的层"),
         )
     dead = dead_adapters(adapted, trial)
     if dead and default:
@@ -72,8 +76,11 @@ def with_adapters(
         dead = dead_adapters(adapted, trial)
     if dead:
         raise ConfigError(
-            f"adapters on {_short(dead)} never get a gradient: nothing that the model computes depends on them",
-            "leave them out of lora.targets",
+            Text(
+                f"adapters on {_short(dead)} never get a gradient: nothing that the model computes depends on them",
+                f"{_short(dead)} 上的适配器永远得不到梯度：模型计算的内容都不取决于它们",
+            ),
+            Text("leave them out of lora.targets", "请从 lora.targets 中去掉它们"),
         )
     return adapted, notes
 
@@ -101,7 +108,10 @@ def _wrapped(
             adapted = peft.get_peft_model(model, lora).eval()  # type: ignore[arg-type]
     except ValueError as error:
         linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
-        raise ConfigError(f"lora.targets = {targets!r}: {error}", f"this model's linear layers: {linear}") from None
+        raise ConfigError(
+            Text(f"lora.targets = {targets!r}: {error}", f"lora.targets = {targets!r}：{error}"),
+            Text(f"this model's linear layers: {linear}", f"这个模型的线性层：{linear}"),
+        ) from None
     for p in adapted.parameters():
         if p.requires_grad:
             p.data = p.data.float()

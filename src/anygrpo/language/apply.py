@@ -73,13 +73,16 @@ def read_inputs(inputs: Any, prompt_column: str) -> list[Any]:
         try:
             lines = file.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
-            raise DataError(f"{file} is not UTF-8 text: {error.reason}", "save it as UTF-8") from None
+            raise DataError(
+                Text(f"{file} is not UTF-8 text: {error.reason}", f"{file} 不是 UTF-8 文本：{error.reason}"),
+                Text("save it as UTF-8", "请存为 UTF-8"),
+            ) from None
         inputs = [line for line in lines if line.strip()]
     if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and _is_message(inputs[0])):
         inputs = [inputs]
     records = [r if isinstance(r, dict) and "prompt" in r else {"prompt": r} for r in inputs]
     if not records:
-        raise DataError("there is no prompt", "give at least one")
+        raise DataError(Text("there is no prompt", "没有提示"), Text("give at least one", "请至少给出一个"))
     return records
 
 

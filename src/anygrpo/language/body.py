@@ -8,7 +8,6 @@ base before each generation: nothing is ever merged into the base, so nothing dr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,8 @@ from anygrpo.language.compute.narrow import Narrow
 from anygrpo.language.compute.trial import Trial, check_causal
 from anygrpo.language.proof import proved_adapters, proved_kernels, put_in
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.language.unfreezing import checkpoint_layers, unfreeze
+from anygrpo.spoken import Text
 
 
 class Weights:
@@ -65,7 +66,7 @@ class Weights:
         else:
             self.module = self._core = model
             self._adapters = None
-            _unfreeze(model, config)
+            unfreeze(model, config)
             for p in model.parameters():
                 p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
         mixed = not self._lora and dtype != torch.float32
@@ -128,8 +129,14 @@ class Weights:
         """
         if self._narrow is not None:
             raise ConfigError(
-                f"policy.dtype = {self.dtype} casts whole weights in the training pass, which shards do not allow",
-                'set policy.dtype = "float32" and training.fsdp_dtype = "bfloat16"',
+                Text(
+                    f"policy.dtype = {self.dtype} casts whole weights in the training pass, which shards do not allow",
+                    f"policy.dtype = {self.dtype} 在训练时转换整个权重，分片不允许这样",
+                ),
+                Text(
+                    'set policy.dtype = "float32" and training.fsdp_dtype = "bfloat16"',
+                    '请设 policy.dtype = "float32" 和 training.fsdp_dtype = "bfloat16"',
+                ),
             )
         if self._adapters is not None:
             self._adapters.release()
@@ -254,45 +261,3 @@ def _cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 def _first(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
-
-
-def _unfreeze(model: nn.Module, config: CausalLMConfig) -> None:
-    """All weights, or the last blocks and what follows them before the head."""
-    if config.train == "all":
-        for p in model.parameters():
-            p.requires_grad_(True)
-        return
-    blocks = _blocks(model)
-    if config.last_n_layers > len(blocks):
-        raise ConfigError(f"last_n_layers = {config.last_n_layers}, but the model has {len(blocks)} layers")
-    prefix, final = next((n, m) for n, m in model.named_modules() if m is blocks)[0], blocks[-config.last_n_layers :]
-    for block in final:
-        block.requires_grad_(True)
-    parent = model.get_submodule(prefix.rpartition(".")[0])
-    for name, child in parent.named_children():
-        if re.search("norm|ln_f", name):
-            child.requires_grad_(True)
-
-
-def _blocks(model: nn.Module) -> nn.ModuleList:
-    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) > 0]
-    if not lists:
-        raise ConfigError("train = last_n: no list of layers found in this model", 'use train = "lora" or "all"')
-    return max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))
-
-
-def checkpoint_layers(model: nn.Module) -> None:
-    """Gradient checkpointing on, with every random layer still off.
-
-    The library checkpoints a block only where that block is in training mode, so the blocks alone are put there; what
-    is inside them (dropout) stays in eval mode.
-    """
-    if not getattr(model, "supports_gradient_checkpointing", False):
-        raise ConfigError("this model does not support gradient checkpointing", "set gradient_checkpointing = false")
-    if hasattr(model, "activation_checkpointing_enable"):
-        model.activation_checkpointing_enable()  # type: ignore[operator]
-    else:
-        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
-    for module in model.modules():
-        if getattr(module, "gradient_checkpointing", False):
-            module.training = True

@@ -27,6 +27,7 @@ from anygrpo.language.prompts import Prompts
 from anygrpo.language.proof import prove_sampling, prove_scoring
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.models import loading
+from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
 
@@ -113,7 +114,12 @@ def _vllm(
     config: CausalLMConfig, weights: Weights, prompts: Prompts, precise: bool, paths: Paths, trial: Trial
 ) -> Made:
     if importlib.util.find_spec("vllm") is None:
-        raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
+        raise ConfigError(
+            Text('engine = "vllm" needs the package vllm', 'engine = "vllm" 需要 vllm 包'),
+            Text(
+                "pip install 'anygrpo[vllm]', or engine = builtin", "pip install 'anygrpo[vllm]'，或 engine = builtin"
+            ),
+        )
     return paths, importlib.import_module("anygrpo.language.engine.vllm").build_engine(config, weights.dtype, prompts)
 
 

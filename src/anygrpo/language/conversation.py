@@ -16,6 +16,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.tasks.answer import Answer, Message
 from anygrpo.language.tools import formats
+from anygrpo.spoken import Text
 
 NOBODY, POLICY, ENVIRONMENT = 0, 1, 2
 """Who wrote a token of a completion: padding, sampled, inserted by an environment. (Prompts stand apart.)"""
@@ -105,9 +106,15 @@ def check_template(prompts: Prompts) -> str | None:
                 "the chat template drops the thoughts of earlier turns; here they stay in the conversation, as sampled"
             )
         raise ConfigError(
-            f"the chat template does not keep what was said before: {before[-60:]!r} becomes "
-            f"{whole[: len(before)][-60:]!r}",
-            "use a template that only adds to the conversation, or max_turns = 1",
+            Text(
+                f"the chat template does not keep what was said before: {before[-60:]!r} becomes "
+                f"{whole[: len(before)][-60:]!r}",
+                f"对话模板没有保留之前说过的内容：{before[-60:]!r} 变成了 {whole[: len(before)][-60:]!r}",
+            ),
+            Text(
+                "use a template that only adds to the conversation, or max_turns = 1",
+                "请用只在对话后追加内容的模板，或设 max_turns = 1",
+            ),
         )
     if prompts.tools:
         prompts.next_turn(formats.TRIED[2:], formats.TRIED[1]["tool_calls"])

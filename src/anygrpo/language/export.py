@@ -32,6 +32,7 @@ from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
 from anygrpo.models.smollm2 import quiet
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 FORMATS = ("peft", "merged", "full")
 """peft: adapters alone; merged: adapters added to the base; full: all weights of a policy without adapters."""
@@ -62,13 +63,25 @@ def export(policy: CausalLM, folder: str | Path, format: str = "auto", prompts: 
     folder = Path(folder)
     if format not in FORMATS or (format == "full") == lora:
         fits = "peft or merged" if lora else "full"
-        raise ConfigError(f"format = {format!r} with train = {policy.config.train!r}", f"set format to {fits}")
+        raise ConfigError(
+            Text(
+                f"format = {format!r} with train = {policy.config.train!r}",
+                f"format = {format!r}，而 train = {policy.config.train!r}",
+            ),
+            Text(f"set format to {fits}", f"请把 format 设为 {fits}"),
+        )
     start = origin(policy.config.model)
     if format == "peft" and start.kind != "plain":
         what = f"training started from {policy.config.model}: {start.base} with more added, which no folder holds"
-        raise ConfigError(f"format = peft, but {what}", 'set format = "merged"')
+        raise ConfigError(
+            Text(f"format = peft, but {what}", f"format = peft，但 {what}"),
+            Text('set format = "merged"', '请设 format = "merged"'),
+        )
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty", "name a folder that does not exist yet")
+        raise ConfigError(
+            Text(f"{folder} is not empty", f"{folder} 不是空的"),
+            Text("name a folder that does not exist yet", "请给出尚不存在的文件夹"),
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as scratch:
         made = Path(scratch) / folder.name
@@ -166,9 +179,16 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
             "transformers": said["transformers"]}  # fmt: skip
     if wrong:
         raise TrainingError(
-            f"the exported folder differs from the policy: log-probs by {gap:.2g} nats (allowed {limit:.2g}), "
-            f"{other} of {len(prompts)} greedy answers",
-            "nothing was written; try another format, or report this model",
+            Text(
+                f"the exported folder differs from the policy: log-probs by {gap:.2g} nats (allowed {limit:.2g}), "
+                f"{other} of {len(prompts)} greedy answers",
+                f"导出的文件夹与策略不同：对数概率相差 {gap:.2g} nat（允许 {limit:.2g}），{len(prompts)} "
+                f"个贪心回答中有 {other} 个不同",
+            ),
+            Text(
+                "nothing was written; try another format, or report this model",
+                "没有写入任何内容；请试另一种格式，或报告这个模型",
+            ),
         )
     return made
 
@@ -197,7 +217,10 @@ def _asked_apart(spec: dict[str, Any]) -> dict[str, Any]:
         )
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no word"])[-1]
-            raise TrainingError(f"the plain library cannot load the export: {last}", "report this model")
+            raise TrainingError(
+                Text(f"the plain library cannot load the export: {last}", f"原库无法加载导出：{last}"),
+                Text("report this model", "请报告这个模型"),
+            )
         return json.loads(answer.read_text())
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from anygrpo.errors import TrainingError
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,14 @@ class Generation:
         broken = (self.log_probs.isnan() & self.chosen).any(1)
         if bool(broken.any()):
             raise TrainingError(
-                f"the model's probabilities are not numbers in {int(broken.sum())} of {len(broken)} answers",
-                "weights or activations overflow: go on from the last checkpoint with a lower rate, or in float32",
+                Text(
+                    f"the model's probabilities are not numbers in {int(broken.sum())} of {len(broken)} answers",
+                    f"{len(broken)} 个回答中有 {int(broken.sum())} 个的模型概率不是数",
+                ),
+                Text(
+                    "weights or activations overflow: go on from the last checkpoint with a lower rate, or in float32",
+                    "权重或激活溢出：请从上一个检查点以较低的学习率继续，或用 float32",
+                ),
             )
 
 

@@ -25,7 +25,7 @@ from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
 from anygrpo.language.prompts import Prompts
-from anygrpo.language.replay import Written, given, listed, paid, with_propensity, written
+from anygrpo.language.replay import listed, replayed
 from anygrpo.language.samples import rollout_of
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.turns.driver import Turns
@@ -265,20 +265,7 @@ class CausalLM(Policy):
         log_probs are the present weights' own, since text carries none by token. Where `stored.log_probs` gives the
         propensity of a whole answer, each token's is shifted by the same amount, so that the sum is the given one.
         """
-        begun = Turns(self.talk, prompts, 1, 0).begun() if self.talk and self.talk.kind == "class" else prompts
-        ids = self.prompts.encode(begun, 0)
-        size = max(map(len, stored.actions))
-        none: Written = ([], [])
-        answers = [[written(self.prompts, a) for a in row] + [none] * (size - len(row)) for row in stored.actions]
-        rollout = rollout_of(ids, size, given(answers), self.config.max_new_tokens, self.version)
-        valid = torch.tensor([[g < len(row) for g in range(size)] for row in stored.actions])
-        rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
-        log_probs = torch.where(rollout.mask, self.rescore(rows).view_as(rollout.log_probs), 0.0)
-        if stored.log_probs is not None:
-            log_probs = with_propensity(log_probs, rollout.mask, stored.log_probs)
-        rewards, components = paid(stored, valid)
-        new = {"log_probs": log_probs, "valid": valid, "rewards": rewards, "components": components}
-        return Rollout(**{**rollout.__dict__, **new})
+        return replayed(self, prompts, stored)
 
 
 def _start(number: Any) -> float:

@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError, TrainingError
+from anygrpo.language.prompt_fields import content_of, object_of, words_of
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.messages import Messages, parsed, with_system
 from anygrpo.language.tools import formats
+from anygrpo.spoken import Text
 
 _MARK = "anygrpo-answer-mark"
 
@@ -35,9 +37,18 @@ class Prompts:
         has_template = bool(getattr(tokenizer, "chat_template", None))
         self.chat = has_template if config.chat_template == "auto" else config.chat_template
         if self.chat and not has_template:
-            raise ConfigError("chat_template = true, but this tokenizer has none", "set chat_template = false")
+            raise ConfigError(
+                Text("chat_template = true, but this tokenizer has none", "chat_template = true，但这个分词器没有模板"),
+                Text("set chat_template = false", "请设 chat_template = false"),
+            )
         if self.system and not self.chat:
-            raise ConfigError("system is set, but there is no chat template to put it in", "write it into the prompts")
+            raise ConfigError(
+                Text(
+                    "system is set, but there is no chat template to put it in",
+                    "给出了 system，但没有可以放它的对话模板",
+                ),
+                Text("write it into the prompts", "请写入提示"),
+            )
 
     def messages(self, prompt: Any) -> Messages:
         """The chat messages of a prompt, the system message first."""
@@ -45,7 +56,7 @@ class Prompts:
 
     def turns_of(self, prompt: Any) -> Messages:
         """The messages of a prompt as it is given, without the policy's system message."""
-        given = _content(prompt)
+        given = content_of(prompt)
         return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
     def equip(self, tools: list[dict[str, Any]]) -> None:
@@ -56,7 +67,10 @@ class Prompts:
             ConfigError: no chat template.
         """
         if not self.chat:
-            raise ConfigError("tools need a chat template, and this tokenizer has none", "use an instruct model")
+            raise ConfigError(
+                Text("tools need a chat template, and this tokenizer has none", "工具需要对话模板，而这个分词器没有"),
+                Text("use an instruct model", "请用指令模型"),
+            )
         self.tools, self._plainly = tools, not self.knows_tools()
 
     def knows_tools(self) -> bool:
@@ -78,14 +92,23 @@ class Prompts:
         """
         out = [self._encode_one(prompt) for prompt in prompts]
         if not all(out):
-            raise DataError(f"prompt {out.index([])} is empty", "give every prompt at least one token")
+            raise DataError(
+                Text(f"prompt {out.index([])} is empty", f"第 {out.index([])} 个提示是空的"),
+                Text("give every prompt at least one token", "请给每个提示至少一个 token"),
+            )
         long = [i for i, ids in enumerate(out) if self.context is not None and len(ids) + room > self.context]
         if long:
             count, others = len(out[long[0]]), f", and {len(long) - 1} more are too long" if len(long) > 1 else ""
             raise DataError(
-                f"prompt {_words(prompts[long[0]])[:60]!r}... has {count} tokens; with {room} new tokens that is "
-                f"{count + room}, but the model's context is {self.context}{others}",
-                "shorten or drop long prompts, or lower max_new_tokens",
+                Text(
+                    f"prompt {words_of(prompts[long[0]])[:60]!r}... has {count} tokens; with {room} new tokens that is "
+                    f"{count + room}, but the model's context is {self.context}{others}",
+                    f"提示 {words_of(prompts[long[0]])[:60]!r}... 有 {count} 个 token；加上 {room} 个新 token 共 "
+                    f"{count + room} 个，而模型的上下文为 {self.context}{others}",
+                ),
+                Text(
+                    "shorten or drop long prompts, or lower max_new_tokens", "请缩短或去掉长提示，或减小 max_new_tokens"
+                ),
             )
         return out
 
@@ -97,14 +120,17 @@ class Prompts:
         """
         if self.context is not None:
             spare = self.context - room - TEMPLATE
-            self.encode([p for p in prompts if len(_words(p).encode()) > spare], room)
+            self.encode([p for p in prompts if len(words_of(p).encode()) > spare], room)
 
     def _encode_one(self, prompt: Any) -> list[int]:
-        content = _content(prompt)
+        content = content_of(prompt)
         if self.chat:
             return self.tokenizer(self.rendered(prompt), add_special_tokens=False)["input_ids"]
         if not isinstance(content, str):
-            raise DataError("a prompt is a list of messages, but there is no chat template", "give prompts as texts")
+            raise DataError(
+                Text("a prompt is a list of messages, but there is no chat template", "提示是消息列表，但没有对话模板"),
+                Text("give prompts as texts", "请把提示写成文本"),
+            )
         plain = self.tokenizer(content, add_special_tokens=False)["input_ids"]
         ids = self.tokenizer(content)["input_ids"]
         # Some tokenizers end every text with an end token: a prompt is to be gone on with.
@@ -119,7 +145,7 @@ class Prompts:
             DataError: the template refuses these messages, or drops what is to be continued.
         """
         turns, columns = self.messages(prompt), prompt if isinstance(prompt, dict) else {}
-        given: dict[str, Any] = {**self.template_settings, **_object(columns, "chat_template_kwargs")}
+        given: dict[str, Any] = {**self.template_settings, **object_of(columns, "chat_template_kwargs")}
         tools = parsed(columns.get("tools")) or self.tools or None
         if self._plainly:
             turns = formats.plainly(turns, tools)
@@ -132,14 +158,24 @@ class Prompts:
         except Exception as error:  # a template is a program of the model's
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(
-                f"the chat template refuses prompt {_words(prompt)[:60]!r}...: {said}",
-                "see the roles and their order, tools and chat_template_kwargs",
+                Text(
+                    f"the chat template refuses prompt {words_of(prompt)[:60]!r}...: {said}",
+                    f"对话模板拒绝提示 {words_of(prompt)[:60]!r}...：{said}",
+                ),
+                Text(
+                    "see the roles and their order, tools and chat_template_kwargs",
+                    "请检查角色及其顺序、tools 与 chat_template_kwargs",
+                ),
             ) from None
         if goes_on and not text.endswith(turns[-1]["content"].rstrip()) and not text.endswith(turns[-1]["content"]):
             raise DataError(
-                f"the chat template changes the assistant's last turn {turns[-1]['content'][-40:]!r}, which is to be "
-                f"continued: the text ends in {text[-40:]!r}",
-                "leave the turn out, or use another template",
+                Text(
+                    "the chat template changes the assistant's last turn "
+                    f"{turns[-1]['content'][-40:]!r}, which is to be "
+                    f"continued: the text ends in {text[-40:]!r}",
+                    f"对话模板改变了要续写的助手最后一轮 {turns[-1]['content'][-40:]!r}：文本以 {text[-40:]!r} 结尾",
+                ),
+                Text("leave the turn out, or use another template", "请去掉那一轮，或用另一个模板"),
             )
         return text
 
@@ -199,7 +235,10 @@ class Prompts:
             if whole.startswith(before):
                 return self._tail(before) + whole[len(before) :]
             fault = ValueError("it changes the call that was answered")
-        raise TrainingError(f"the chat template cannot go on after a call: {fault}", "name another model or template")
+        raise TrainingError(
+            Text(f"the chat template cannot go on after a call: {fault}", f"对话模板在一次调用之后不能继续：{fault}"),
+            Text("name another model or template", "请换一个模型或模板"),
+        )
 
     def _tail(self, text: str) -> str:
         """What a template puts after its last end token, that token with it."""
@@ -221,43 +260,3 @@ class Prompts:
                 return ids[: last + 1]
         folded = formats.plainly([message], None)[0]
         return self.answer(folded["content"])
-
-
-def _words(prompt: Any) -> str:
-    """What a prompt's tokens are made from: its text, or the text of its messages."""
-    content = _content(prompt)
-    return content if isinstance(content, str) else "\n".join(str(message["content"]) for message in content)
-
-
-def _object(columns: dict[str, Any], name: str) -> dict[str, Any]:
-    """A column that holds an object, or the JSON of one.
-
-    Raises:
-        DataError: anything else.
-    """
-    value = parsed(columns.get(name))
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise DataError(f"{name} = {str(value)[:60]!r} of a row is a {type(value).__name__}", "give an object")
-    return value
-
-
-def _content(prompt: Any) -> Any:
-    """The text or messages of a prompt record.
-
-    Raises:
-        DataError: no "prompt" in the record, or a prompt that is neither a text nor messages.
-    """
-    content = prompt.get("prompt") if isinstance(prompt, dict) else prompt
-    good = isinstance(content, str) or (
-        isinstance(content, list)
-        and content
-        and all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in content)
-    )
-    if not good:
-        raise DataError(
-            f"a prompt must be a text or a list of messages with role and content, found {str(content)[:80]!r}",
-            'give each record a "prompt"',
-        )
-    return content

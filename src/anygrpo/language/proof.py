@@ -31,6 +31,8 @@ from anygrpo.language.kernels.linear import fuse_linears
 from anygrpo.language.kernels.norms import fuse_norms
 from anygrpo.language.kernels.rotary import fuse_rotary
 from anygrpo.language.kernels.together import fuse_together
+from anygrpo.language.probed_gradients import apart, gradients_of, probed_of
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.language.body import Weights
@@ -45,12 +47,6 @@ KERNELS: dict[str, Callable[[nn.Module], int]] = {
     "products together": fuse_together,
 }
 
-PROBED = 24
-"""Trained tensors whose gradients are compared."""
-
-GRADIENT = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.25}
-"""Largest difference of all probed gradients together, in parts of their norm."""
-
 
 def put_in(model: nn.Module, kernels: tuple[str, ...]) -> None:
     """These functions in place of the library's, in this model."""
@@ -64,7 +60,7 @@ def proved_kernels(model: nn.Module, trained: list[nn.Parameter], trial: Trial) 
     Values with a graph and without, and gradients of some of what is `trained`.
     """
     on_cpu = next(model.parameters()).device.type == "cpu"
-    probed = _probed(trained)
+    probed = probed_of(trained)
     wanted = _answer(model, trial, probed)
     good, notes = [], []
     for name, put in KERNELS.items():
@@ -83,7 +79,7 @@ def proved_kernels(model: nn.Module, trained: list[nn.Parameter], trial: Trial) 
 
 def proved_adapters(core: nn.Module, trial: Trial) -> tuple[Adapters | None, list[str]]:
     """Our pass through the adapters of `core` where it gives PEFT's numbers and gradients, else None and why."""
-    probed = _probed([p for n, p in core.named_parameters() if p.requires_grad])
+    probed = probed_of([p for n, p in core.named_parameters() if p.requires_grad])
     wanted = _answer(core, trial, probed)
     ours = Adapters(core)
 
@@ -108,7 +104,7 @@ def _answer(model: nn.Module, trial: Trial, probed: list[nn.Parameter]) -> Answe
     with torch.no_grad():
         plain = own_logits(model, ids)
     made = own_logits(model, ids)
-    return plain, made.detach(), _gradients(made.float().log_softmax(-1)[:, 7], probed)
+    return plain, made.detach(), gradients_of(made.float().log_softmax(-1)[:, 7], probed)
 
 
 def _unlike(model: nn.Module, trial: Trial, probed: list[nn.Parameter], wanted: Answer) -> str | None:
@@ -118,7 +114,7 @@ def _unlike(model: nn.Module, trial: Trial, probed: list[nn.Parameter], wanted: 
         gap = difference(ours.float().log_softmax(-1), theirs.float().log_softmax(-1), theirs)
         if gap is not None:
             return f"log-probs differ by {gap:.2g}"
-    return _apart(made[2], wanted[2], wanted[0].dtype)
+    return apart(made[2], wanted[2], wanted[0].dtype)
 
 
 def _restore(model: nn.Module, before: dict[int, Any]) -> None:
@@ -137,10 +133,10 @@ def prove_scoring(weights: Weights, trial: Trial, wanted: str, precise: bool) ->
         ConfigError: attention = "shared" of a model that cannot; no way at all.
     """
     model = weights.training_model()
-    probed = _probed(weights.parameters())
+    probed = probed_of(weights.parameters())
     own = trial.own(model)
     truth = trial.log_probs(own)
-    slope = _gradients(truth, probed)
+    slope = gradients_of(truth, probed)
     problems: list[str] = []
     can = ability(model, wanted, trial.rows[0])
     form = _form(model, trial, own[0], precise)
@@ -153,17 +149,26 @@ def prove_scoring(weights: Weights, trial: Trial, wanted: str, precise: bool) ->
             made = _scored(weights, trial, paths, precise)
             if (gap := difference(made, truth, own[0])) is not None:
                 return f"log-probs differ by {gap:.2g}"
-            return _apart(_gradients(made, probed), slope, own[0].dtype)
+            return apart(gradients_of(made, probed), slope, own[0].dtype)
 
         problem = attempt(wrong)
         if problem is None:
             return replace(paths, notes=tuple(_said(paths, problems, form)))
         problems.append(problem)
         if paths.ability.shared and wanted == "shared":
-            raise ConfigError(f'attention = "shared": {problem}', 'set attention = "auto" or "plain"')
+            raise ConfigError(
+                Text(f'attention = "shared": {problem}', f'attention = "shared"：{problem}'),
+                Text('set attention = "auto" or "plain"', '请设 attention = "auto" 或 "plain"'),
+            )
     raise ConfigError(
-        f"{named(model)} cannot be scored: {'; '.join(dict.fromkeys(problems))}",
-        "its own forward gives other numbers when it is asked again; train another model",
+        Text(
+            f"{named(model)} cannot be scored: {'; '.join(dict.fromkeys(problems))}",
+            f"无法给 {named(model)} 评分：{'; '.join(dict.fromkeys(problems))}",
+        ),
+        Text(
+            "its own forward gives other numbers when it is asked again; train another model",
+            "再次询问时，它自己的前向计算给出别的数；请训练另一个模型",
+        ),
     )
 
 
@@ -210,27 +215,6 @@ def _scored(weights: Weights, trial: Trial, paths: Paths, precise: bool) -> Tens
     return score(hidden, scorer.head(model), targets.token, Support(), targets.decision).log_probs
 
 
-def _probed(trained: list[nn.Parameter]) -> list[nn.Parameter]:
-    """Some of them, small ones and such of all depths: they cost little."""
-    step = max(1, len(trained) // (PROBED // 2))
-    chosen = sorted(trained, key=lambda p: p.numel())[: PROBED // 2] + trained[::step][: PROBED // 2]
-    return list({id(p): p for p in chosen}.values())
-
-
-def _gradients(log_probs: Tensor, probed: list[nn.Parameter]) -> list[Tensor]:
-    weight = torch.linspace(-1.0, 2.0, len(log_probs), device=log_probs.device)
-    made = torch.autograd.grad((log_probs * weight).sum(), probed, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for g, p in zip(made, probed)]
-
-
-def _apart(ours: list[Tensor], theirs: list[Tensor], dtype: torch.dtype) -> str | None:
-    """None where gradients agree."""
-    norm = sum(float(g.double().square().sum()) for g in theirs) ** 0.5
-    gap = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(ours, theirs)) ** 0.5
-    far = gap / max(norm, 1e-9)
-    return None if far <= GRADIENT.get(dtype, 2e-3) else f"gradients differ by {far:.1%}"
-
-
 def prove_sampling(
     weights: Weights, paths: Paths, trial: Trial, engine_of: Callable[[nn.Module, Paths], Any]
 ) -> tuple[Paths, Any]:
@@ -265,7 +249,11 @@ def prove_sampling(
         made = replace(paths, ability=can, sampling=taken.sampling, notes=tuple(notes))
         return made, engine_of(model, made)
     raise ConfigError(
-        f"{named(weights.training_model())} cannot generate: {'; '.join(problems)}", "train another model"
+        Text(
+            f"{named(weights.training_model())} cannot generate: {'; '.join(problems)}",
+            f"{named(weights.training_model())} 不能生成：{'; '.join(problems)}",
+        ),
+        Text("train another model", "请训练另一个模型"),
     )
 
 

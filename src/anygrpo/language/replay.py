@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
 from anygrpo.language.generation import Generation
 from anygrpo.language.prompts import Prompts
+from anygrpo.language.samples import rollout_of
 from anygrpo.language.tasks.answer import Answer
+from anygrpo.language.turns.driver import Turns
 
 Written = tuple[list[int], list[bool]]
 """Ids of a completion, and which of them are the policy's own."""
@@ -79,3 +84,21 @@ def listed(prompts: list[list[int]], answers: list[list[int]], device: torch.dev
         "group": torch.arange(len(prompts)),
     }
     return {name: x.to(device) for name, x in samples.items()}
+
+
+def replayed(policy: Any, prompts: list[Any], stored: Stored) -> Rollout:
+    """What `CausalLM.replay` gives."""
+    begun = Turns(policy.talk, prompts, 1, 0).begun() if policy.talk and policy.talk.kind == "class" else prompts
+    ids = policy.prompts.encode(begun, 0)
+    size = max(map(len, stored.actions))
+    none: Written = ([], [])
+    answers = [[written(policy.prompts, a) for a in row] + [none] * (size - len(row)) for row in stored.actions]
+    rollout = rollout_of(ids, size, given(answers), policy.config.max_new_tokens, policy.version)
+    valid = torch.tensor([[g < len(row) for g in range(size)] for row in stored.actions])
+    rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
+    log_probs = torch.where(rollout.mask, policy.rescore(rows).view_as(rollout.log_probs), 0.0)
+    if stored.log_probs is not None:
+        log_probs = with_propensity(log_probs, rollout.mask, stored.log_probs)
+    rewards, components = paid(stored, valid)
+    new = {"log_probs": log_probs, "valid": valid, "rewards": rewards, "components": components}
+    return Rollout(**{**rollout.__dict__, **new})

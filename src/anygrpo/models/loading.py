@@ -72,7 +72,8 @@ def load_tokenizer(name: str) -> Any:
         raise _not_found("tokenizer", name, error) from None
     if tokenizer.eos_token_id is None:
         raise DataError(
-            f"the tokenizer of {name!r} has no end-of-sequence token", "set tokenizer.eos_token and save it"
+            Text(f"the tokenizer of {name!r} has no end-of-sequence token", f"{name!r} 的分词器没有结束 token"),
+            Text("set tokenizer.eos_token and save it", "请设置 tokenizer.eos_token 并保存"),
         )
     return tokenizer
 
@@ -93,9 +94,19 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
 
     found = origin(name)
     if quantize != "none" and (found.kind != "plain" or random_seed(name) is not None):
-        what = {"file": "a file of weights", "plain": "a folder of random weights"}.get(found.kind, "adapters or a run")
-        cure = "set quantize = none, or write it as a model's folder first (anygrpo export RUN --format merged, or "
-        raise DataError(f"quantize = {quantize!r}, and {name!r} is {what}", cure + "save_pretrained) and name that")
+        kinds = {"file": Text("a file of weights", "权重文件"), "plain": Text("a folder of random weights", "随机权重")}
+        what = kinds.get(found.kind, Text("adapters or a run", "适配器或运行"))
+        ways = "anygrpo export RUN --format merged, save_pretrained"
+        raise DataError(
+            Text(
+                f"quantize = {quantize!r}, and {name!r} is {what.en}",
+                f"quantize = {quantize!r}，而 {name!r} 是{what.zh}",
+            ),
+            Text(
+                f"set quantize = none, or write it as a model's folder first ({ways}) and name that",
+                f"请设 quantize = none，或先把它写成模型文件夹（{ways}），再给出那个文件夹",
+            ),
+        )
     if found.kind == "file":
         return of_file(found.base, found.folder).to(device=device, dtype=dtype).eval()
     if found.kind != "plain":
@@ -114,7 +125,12 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     if getattr(model, "is_quantized", False):
         if lacking and quantize != "none":
             what = f"{len(lacking)} weights of {name!r} are not in its files ({', '.join(lacking[:3])})"
-            raise DataError(f"quantize = {quantize!r}, and {what}", "load it without quantize and save_pretrained it")
+            raise DataError(
+                f"quantize = {quantize!r}, and {what}",
+                Text(
+                    "load it without quantize and save_pretrained it", "请不用 quantize 加载，再用 save_pretrained 保存"
+                ),
+            )
         return model.eval()
     if lacking:
         _mend(model, name, lacking, sorted(told["unexpected_keys"]))
@@ -150,7 +166,10 @@ def _mend(model: nn.Module, name: str, lacking: list[str], unexpected: list[str]
     place = Path(name).expanduser()
     if not place.is_dir():
         what = f"{len(lacking)} weights of {name!r} are in none of its files ({', '.join(lacking[:3])})"
-        raise DataError(f"{what}; without a place: {unexpected[:3]}", "name the model that these weights are of")
+        raise DataError(
+            Text(f"{what}; without a place: {unexpected[:3]}", f"{what}；无处安放：{unexpected[:3]}"),
+            Text("name the model that these weights are of", "请给出这些权重所属的模型"),
+        )
     weights.fill(model, place)
 
 
@@ -174,7 +193,13 @@ def random_model(folder: str, dtype: torch.dtype, device: str, seed: int) -> nn.
 def _bits(quantize: str, dtype: torch.dtype) -> Any:
     """Settings of bitsandbytes: 4-bit is nf4 with double quantisation."""
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise DataError(f"quantize = {quantize!r} needs the package bitsandbytes", "pip install bitsandbytes, or none")
+        raise DataError(
+            Text(
+                f"quantize = {quantize!r} needs the package bitsandbytes",
+                f"quantize = {quantize!r} 需要 bitsandbytes 包",
+            ),
+            Text("pip install bitsandbytes, or none", "pip install bitsandbytes，或不用量化"),
+        )
     from transformers import BitsAndBytesConfig
 
     if quantize == "8bit":
@@ -210,7 +235,11 @@ def end_ids(model: nn.Module, tokenizer: Any, extra: tuple[str | int, ...] = ())
         size = len(tokenizer)
         if token is None or not 0 <= token < size or (isinstance(item, str) and token == tokenizer.unk_token_id):
             raise DataError(
-                f"eos = {item!r} is not one token of this tokenizer ({size} tokens)", "use `stop` for texts"
+                Text(
+                    f"eos = {item!r} is not one token of this tokenizer ({size} tokens)",
+                    f"eos = {item!r} 不是这个分词器的一个 token（共 {size} 个）",
+                ),
+                Text("use `stop` for texts", "文本请用 `stop`"),
             )
         found.add(token)
     return tuple(sorted(i for i in found if i is not None))

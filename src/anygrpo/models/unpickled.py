@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 ALLOWED: dict[str, frozenset[str]] = {
     "collections": frozenset({"OrderedDict", "defaultdict"}),
@@ -102,4 +103,7 @@ def read_torch(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=False, pickle_module=_PICKLE)
     except Exception as error:  # a broken pickle can raise anything
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise DataError(f"{path} cannot be read as a torch file: {first[0]}", "save its state_dict again") from error
+        raise DataError(
+            Text(f"{path} cannot be read as a torch file: {first[0]}", f"{path} 不能作为 torch 文件读取：{first[0]}"),
+            Text("save its state_dict again", "请重新保存它的 state_dict"),
+        ) from error

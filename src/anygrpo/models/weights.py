@@ -46,8 +46,10 @@ def load(module: nn.Module, path: str | Path, strict: bool = True, table: str | 
     own = module.state_dict()
     state, report = matched(own, tables(read(path)), str(path), table)
     if report.loaded == 0 or (strict and not report.fits):
-        cure = "set strict = false to load what fits" if report.loaded else f"the module has {', '.join(list(own)[:3])}"
-        raise DataError(f"{path} does not fit the network: {report}", cure)
+        has = ", ".join(list(own)[:3])
+        cure = Text("set strict = false to load what fits", "请设 strict = false，只加载相符的部分")
+        cure = cure if report.loaded else Text(f"the module has {has}", f"模块有 {has}")
+        raise DataError(Text(f"{path} does not fit the network: {report}", f"{path} 与网络不符：{report}"), cure)
     module.load_state_dict({**own, **state})
     if not report.fits or report.beside:
         log.warning("%s: %s", path, report)
@@ -68,7 +70,10 @@ def fill(module: nn.Module, path: str | Path) -> LoadReport:
     lacking = [name for name in report.missing if own[name].data_ptr() not in taken]
     if not replace(report, missing=lacking).fits:
         what = str(replace(report, missing=lacking))
-        raise DataError(f"{path} does not fit the network: {what}", f"the network has {', '.join(list(own)[:3])}")
+        raise DataError(
+            Text(f"{path} does not fit the network: {what}", f"{path} 与网络不符：{what}"),
+            Text(f"the network has {', '.join(list(own)[:3])}", f"网络有 {'、'.join(list(own)[:3])}"),
+        )
     with torch.no_grad():
         for name, value in state.items():
             own[name].copy_(value)
@@ -98,7 +103,10 @@ def read(path: str | Path) -> Any:
     if path.suffix == ".safetensors":
         return _safetensors(path)
     if path.suffix not in TORCH:
-        raise DataError(f"{path} is no file of weights that is known", f"known: .safetensors {' '.join(TORCH)}")
+        raise DataError(
+            Text(f"{path} is no file of weights that is known", f"{path} 不是已知的权重文件"),
+            Text(f"known: .safetensors {' '.join(TORCH)}", f"可用：.safetensors {' '.join(TORCH)}"),
+        )
     return read_torch(path)
 
 
@@ -110,7 +118,13 @@ def _of_folder(folder: Path) -> Path:
     files = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", *TORCH))
     if len(files) != 1:
         named = ", ".join(f.name for f in files[:5]) or "none"
-        raise DataError(f"{folder} holds {len(files)} files of weights ({named})", "name the file itself")
+        raise DataError(
+            Text(
+                f"{folder} holds {len(files)} files of weights ({named})",
+                f"{folder} 中有 {len(files)} 个权重文件（{named}）",
+            ),
+            Text("name the file itself", "请直接给出文件"),
+        )
     return files[0]
 
 
@@ -118,11 +132,21 @@ def _in_parts(index: Path) -> dict[str, Tensor]:
     try:
         files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{index} is no index of weights: {error}") from error
+        raise DataError(Text(f"{index} is no index of weights: {error}", f"{index} 不是权重的索引：{error}")) from error
     if outside := [f for f in files if Path(f).name != f]:
-        raise DataError(f"{index} names files outside of its folder: {outside[:3]}")
+        raise DataError(
+            Text(
+                f"{index} names files outside of its folder: {outside[:3]}",
+                f"{index} 提到它的文件夹以外的文件：{outside[:3]}",
+            )
+        )
     if lacking := [f for f in files if not (index.parent / f).is_file()]:
-        raise DataError(f"{index} names {len(lacking)} files that are not there: {', '.join(lacking[:3])}")
+        raise DataError(
+            Text(
+                f"{index} names {len(lacking)} files that are not there: {', '.join(lacking[:3])}",
+                f"{index} 提到 {len(lacking)} 个不存在的文件：{', '.join(lacking[:3])}",
+            )
+        )
     return {name: x for f in files for name, x in read(index.parent / f).items()}
 
 
@@ -133,7 +157,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(Text(f"{path} cannot be read: {error}", f"{path} 无法读取：{error}")) from error
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -184,9 +208,11 @@ def matched(
         DataError: no table of tensors, or not the one that was asked for.
     """
     if not found:
-        raise DataError(f"{source} holds no state dict of tensors")
+        raise DataError(Text(f"{source} holds no state dict of tensors", f"{source} 中没有张量的 state dict"))
     if table is not None and table not in found:
-        raise DataError(f"{source} has no table {table!r}", suggestion(table, found))
+        raise DataError(
+            Text(f"{source} has no table {table!r}", f"{source} 中没有表 {table!r}"), suggestion(table, found)
+        )
     tried = {place: fit(own, found[place]) for place in (found if table is None else [table])}
     best = max(tried, key=lambda p: (len(tried[p].taken), not averaged(p), -len(p)))
     others = sorted(p for p in found if p != best and not p.startswith("optimizer"))

@@ -166,5 +166,5 @@ def _stage_index(run: Run, name: str | None) -> int:
     if name is None:
         return next((i for i, planned in enumerate(run.stages) if planned.stage.source == "policy"), 0)
     if name not in names:
-        raise ConfigError(f"the recipe has no stage {name!r}", suggestion(name, names))
+        raise ConfigError(Text(f"the recipe has no stage {name!r}", f"配方没有阶段 {name!r}"), suggestion(name, names))
     return names.index(name)

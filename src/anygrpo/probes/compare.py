@@ -54,15 +54,25 @@ def evaluations(path: Path) -> list[Answers]:
     files = {int(f.stem.removeprefix("step_")): f for f in sorted((run / "evaluations").glob("step_*.jsonl"))}
     if not files:
         raise DataError(
-            f"{run} has no evaluations/", "it needs held-out prompts: see [evaluation] and the task's held_out"
+            Text(f"{run} has no evaluations/", f"{run} 没有 evaluations/"),
+            Text(
+                "it needs held-out prompts: see [evaluation] and the task's held_out",
+                "需要留出提示：见 [evaluation] 和任务的 held_out",
+            ),
         )
     if run == path:
         return [_answers(file) for file in files.values()]
     step = checkpoint.step_of(path)
     if step not in files:
         raise DataError(
-            f"{path} was not evaluated at its step {step}; the run was at {', '.join(map(str, files))}",
-            "set evaluation.every to the rhythm of training.checkpoint_every, or compare other checkpoints",
+            Text(
+                f"{path} was not evaluated at its step {step}; the run was at {', '.join(map(str, files))}",
+                f"{path} 在第 {step} 步没有评测；该运行评测过的步：{', '.join(map(str, files))}",
+            ),
+            Text(
+                "set evaluation.every to the rhythm of training.checkpoint_every, or compare other checkpoints",
+                "请使 evaluation.every 与 training.checkpoint_every 一致，或比较别的检查点",
+            ),
         )
     return [_answers(file) for at, file in files.items() if at <= step]
 
@@ -76,7 +86,11 @@ def _answers(file: Path) -> Answers:
         return Answers(int(file.stem.removeprefix("step_")), rows, 1 - len(rows) / max(len(lines), 1))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{file} is not what a run writes: {type(error).__name__}: {error}", "see `anygrpo verify` on that run"
+            Text(
+                f"{file} is not what a run writes: {type(error).__name__}: {error}",
+                f"{file} 不是运行写出的内容：{type(error).__name__}: {error}",
+            ),
+            Text("see `anygrpo verify` on that run", "请对那次运行用 `anygrpo verify`"),
         ) from None
 
 
@@ -84,10 +98,17 @@ def _sound(answers: Answers, run: Path) -> Answers:
     """Raises: DataError where too many answers were not scored through no fault of theirs."""
     if answers.faults > MOST_FAULTS:
         raise DataError(
-            f"{run}: {answers.faults:.1%} of the held-out answers were not scored through no fault of theirs "
-            f"(at most {MOST_FAULTS:.0%})",
-            "evaluate again when the machine, tool or endpoint works; what an offline file does not hold is unknown: "
-            "see `anygrpo select evaluate`",
+            Text(
+                f"{run}: {answers.faults:.1%} of the held-out answers were not scored through no fault of theirs "
+                f"(at most {MOST_FAULTS:.0%})",
+                f"{run}：{answers.faults:.1%} 的留出回答没有评分，原因不在回答本身（至多 {MOST_FAULTS:.0%}）",
+            ),
+            Text(
+                "evaluate again when the machine, tool or endpoint works; what an offline file does "
+                "not hold is unknown: "
+                "see `anygrpo select evaluate`",
+                "请在机器、工具或端点正常后重新评测；离线文件中没有的内容是未知的：见 `anygrpo select evaluate`",
+            ),
         )
     return answers
 
@@ -116,7 +137,10 @@ def _settings(run: Path) -> dict[str, Any]:
     try:
         return dotted(toml_table(file.read_text(encoding="utf-8")))
     except ValueError as error:  # not TOML, not UTF-8
-        raise DataError(f"{file} is not valid TOML: {error}", "see `anygrpo verify` on that run") from None
+        raise DataError(
+            Text(f"{file} is not valid TOML: {error}", f"{file} 不是有效的 TOML：{error}"),
+            Text("see `anygrpo verify` on that run", "请对那次运行用 `anygrpo verify`"),
+        ) from None
 
 
 def results(a: Path, b: Path) -> dict[str, Any]:
@@ -128,7 +152,10 @@ def results(a: Path, b: Path) -> dict[str, Any]:
     first, second = _sound(evaluations(a)[-1], a), _sound(evaluations(b)[-1], b)
     common = [i for i in first.rows if i in second.rows and first.rows[i]["text"] == second.rows[i]["text"]]
     if not common:
-        raise DataError(f"{a} and {b} have no held-out prompt in common", "compare runs of the same task and split")
+        raise DataError(
+            Text(f"{a} and {b} have no held-out prompt in common", f"{a} 与 {b} 没有共同的留出提示"),
+            Text("compare runs of the same task and split", "请比较同一任务、同一划分的运行"),
+        )
     left, right = ([x.rows[i] for i in common] for x in (first, second))
     values = [torch.tensor([row["reward"] for row in rows], dtype=torch.float64) for rows in (left, right)]
     out: dict[str, Any] = {"step_a": first.step, "step_b": second.step, "reward": asdict(paired(*values))}
@@ -162,14 +189,20 @@ def results_of_recipes(a: list[Path], b: list[Path]) -> dict[str, Any]:
     sides = [[_sound(evaluations(run)[-1], run) for run in side] for side in (a, b)]
     if min(map(len, sides)) < 2:
         raise DataError(
-            f"{len(a)} and {len(b)} runs: of a recipe with one seed nothing is known about seeds",
-            "run each recipe with three seeds or more",
+            Text(
+                f"{len(a)} and {len(b)} runs: of a recipe with one seed nothing is known about seeds",
+                f"{len(a)} 次与 {len(b)} 次运行：配方只有一个种子时，对种子的影响一无所知",
+            ),
+            Text("run each recipe with three seeds or more", "请每个配方运行三个以上的种子"),
         )
     every = [answers for side in sides for answers in side]
     texts = every[0].rows
     common = [i for i in texts if all(i in x.rows and x.rows[i]["text"] == texts[i]["text"] for x in every)]
     if not common:
-        raise DataError("these runs have no held-out prompt in common", "compare runs of the same task and split")
+        raise DataError(
+            Text("these runs have no held-out prompt in common", "这些运行没有共同的留出提示"),
+            Text("compare runs of the same task and split", "请比较同一任务、同一划分的运行"),
+        )
     name = judge([x.rows[i] for x in every for i in common])
     out: dict[str, Any] = {}
     for what, measure in (("reward", "reward"), ("accuracy", name)):

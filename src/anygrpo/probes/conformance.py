@@ -120,11 +120,20 @@ def kit(policy: str, task: str | None, prompts: str | None, tables: Mapping[str,
         return parse_recipe(table), None
     if prompts is None:
         raise ConfigError(
-            f"{policy} is a policy, and a policy is tried on prompts",
-            "--task path.py:Class, or --prompts path.py:name of a list of them",
+            Text(f"{policy} is a policy, and a policy is tried on prompts", f"{policy} 是策略，而策略要在提示上试"),
+            Text(
+                "--task path.py:Class, or --prompts path.py:name of a list of them",
+                "请给出 --task path.py:Class，或 --prompts path.py:name（提示的列表）",
+            ),
         )
     found = user_code.load(prompts)
     found = found() if callable(found) else found
     if not isinstance(found, list) or not found:
-        raise ConfigError(f"{prompts} is a {type(found).__name__}, not a list of prompts", "let it be a list")
+        raise ConfigError(
+            Text(
+                f"{prompts} is a {type(found).__name__}, not a list of prompts",
+                f"{prompts} 是 {type(found).__name__}，不是提示的列表",
+            ),
+            Text("let it be a list", "请改为列表"),
+        )
     return parse_recipe(table | {"task": {"kind": "object", "name": prompts}}), Given(found)

@@ -17,6 +17,7 @@ from anygrpo.probes.check import temporary_run
 from anygrpo.probes.compare import run_of
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.load import load_recipe
+from anygrpo.spoken import Text
 from anygrpo.train import checkpoint
 
 _CONTINUOUS = ("diffusion", "motion", "stochastic", "restorer")
@@ -60,7 +61,10 @@ def _state(run: Path, which: str) -> State:
     folder = run / "checkpoints"
     found = folder / "best" if which == "best" else checkpoint.newest(folder)
     if found is None or not found.is_dir():
-        raise DataError(f"{run} has no {which} checkpoint", "train it further, or compare with --weights newest")
+        raise DataError(
+            Text(f"{run} has no {which} checkpoint", f"{run} 没有 {which} 检查点"),
+            Text("train it further, or compare with --weights newest", "请继续训练，或用 --weights newest 比较"),
+        )
     return dict(checkpoint.load(found)[0])
 
 
@@ -68,7 +72,10 @@ def _fits(start: State, states: list[State], runs: tuple[Path, Path]) -> None:
     for state, run in zip(states, runs):
         shapes = {name: tuple(t.shape) for name, t in state.items()}
         if shapes != {name: tuple(t.shape) for name, t in start.items()}:
-            raise ConfigError(f"the weights of {run} are of another model", "only their answers can be compared")
+            raise ConfigError(
+                Text(f"the weights of {run} are of another model", f"{run} 的权重属于另一个模型"),
+                Text("only their answers can be compared", "只能比较它们的回答"),
+            )
 
 
 def _same_start(a: Path, b: Path) -> bool:

@@ -16,10 +16,11 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.probe_outcome import Outcome
 from anygrpo.core.rollout import Batch, Evaluation, Rollout
 from anygrpo.recipe.recipe import number
-from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh, with_reference
+from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh
 from anygrpo.train.collect import begin_once
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.loop import needs_reference
+from anygrpo.train.references import with_reference
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Numbers, PlannedStage, numbers_at
 from anygrpo.train.terms import Tally

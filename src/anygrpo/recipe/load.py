@@ -139,7 +139,9 @@ def apply_flags(table: dict[str, Any], flags: Sequence[str]) -> None:
             if not queue:
                 raise ConfigError(
                     Text(f"--{name} has no value", f"--{name} 没有值"),
-                    f"--{name} VALUE; --table.key false turns something off",
+                    Text(
+                        f"--{name} VALUE; --table.key false turns something off", f"--{name} 值；--表.键 false 表示关闭"
+                    ),
                 )
             text = queue.pop(0)
         _set(table, name.replace("-", "_").split("."), _value(text), flag)
@@ -168,7 +170,10 @@ def _set(table: Any, path: list[str], value: Any, flag: str) -> None:
                 )
             table = table[int(key)]
         elif key == "stages" and not isinstance(table.get(key), list):
-            raise ConfigError(f"{flag}: the recipe has no [[stages]]", "its length is training.steps")
+            raise ConfigError(
+                Text(f"{flag}: the recipe has no [[stages]]", f"{flag}：配方没有 [[stages]]"),
+                Text("its length is training.steps", "它的长度是 training.steps"),
+            )
         else:
             table = table.setdefault(key, {})
         if not isinstance(table, dict | list):

@@ -128,26 +128,38 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
     by_part = advantage is not None and advantage.by_part
     if a.overlong_buffer and (by_part or a.advantage == "maxrl" or a.credit == "parts"):
         by = f'advantage = "{a.advantage}"' if by_part or a.advantage == "maxrl" else 'credit = "parts"'
-        why = "needs rewards >= 0" if a.advantage == "maxrl" else "compares the parts of a reward"
+        parts = Text("compares the parts of a reward", "比较奖励的各部分")
+        why = Text("needs rewards >= 0", "需要不小于 0 的奖励") if a.advantage == "maxrl" else parts
         raise ConfigError(
-            f"stage {name!r}: overlong_buffer = {a.overlong_buffer} lowers the total reward, and {by} {why}: the "
-            "penalty cannot act",
-            "set overlong_buffer = 0 (a length reward can be a part of its own), or choose another",
+            Text(
+                f"stage {name!r}: overlong_buffer = {a.overlong_buffer} lowers the total reward, and {by} {why.en}: "
+                "the penalty cannot act",
+                f"阶段 {name!r}：overlong_buffer = {a.overlong_buffer} 会降低总奖励，而 {by} {why.zh}：惩罚不会起作用",
+            ),
+            Text(
+                "set overlong_buffer = 0 (a length reward can be a part of its own), or choose another",
+                "请设 overlong_buffer = 0（长度奖励可以作为单独的一项），或另选其他",
+            ),
         )
     if a.credit != "outcome" and advantage and (advantage.by_part or a.advantage in ("running", "history")):
-        why = "compares the parts of a reward" if advantage.by_part else "has one mean for all turns"
+        parts = Text("compares the parts of a reward", "比较奖励的各部分")
+        why = parts if advantage.by_part else Text("has one mean for all turns", "各轮共用一个均值")
         raise ConfigError(
-            f'stage {name!r}: credit = "{a.credit}" compares turns, and advantage = "{a.advantage}" {why}',
-            'set credit = "outcome", or another advantage',
+            Text(
+                f'stage {name!r}: credit = "{a.credit}" compares turns, and advantage = "{a.advantage}" {why.en}',
+                f'阶段 {name!r}：credit = "{a.credit}" 比较各轮，而 advantage = "{a.advantage}" {why.zh}',
+            ),
+            Text('set credit = "outcome", or another advantage', '请设 credit = "outcome"，或换一种优势'),
         )
-    least = a.smallest_group if a.group_size == "auto" else a.group_size
+    size = "smallest_group" if a.group_size == "auto" else "group_size"
+    least = getattr(a, size)
     if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= least:
         raise ConfigError(
             Text(
                 f"stage {name!r}: pass_k = {a.pass_k} of a group of {least}: nothing is left to compare",
                 f"阶段 {name!r}：组大小 {least}，pass_k = {a.pass_k}：没有可比较的样本",
             ),
-            f"set algorithm.pass_k below algorithm.{'smallest_group' if a.group_size == 'auto' else 'group_size'}",
+            Text(f"set algorithm.pass_k below algorithm.{size}", f"请使 algorithm.pass_k 小于 algorithm.{size}"),
         )
     terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
     if not any(number(getattr(a, term)) for term in terms) and a.kl_controller == "fixed":
@@ -166,13 +178,25 @@ def _check_ahead(stages: list[Stage], training: TrainingConfig, policy: Section)
     said = f"training.{key} = {getattr(training, key)}"
     sampling = [stage for stage in stages if stage.source == "policy"]
     if not sampling:
-        raise ConfigError(f"{said}, but every stage trains on stored actions: nothing is sampled ahead", "set it to 0")
+        raise ConfigError(
+            Text(
+                f"{said}, but every stage trains on stored actions: nothing is sampled ahead",
+                f"{said}，但每个阶段都用存好的动作训练：没有可提前采样的内容",
+            ),
+            Text("set it to 0", "请设为 0"),
+        )
     for stage in sampling:
         if stage.algorithm.objective == "reinforce" and stage.algorithm.importance == "none":
             raise ConfigError(
-                f'stage {stage.name!r}: objective = "reinforce" needs samples of the present weights, and with '
-                f"{said} they are older",
-                'set algorithm.importance = "truncate", or an objective with a ratio (ppo, gspo, cispo, sapo)',
+                Text(
+                    f'stage {stage.name!r}: objective = "reinforce" needs samples of the present weights, and with '
+                    f"{said} they are older",
+                    f'阶段 {stage.name!r}：objective = "reinforce" 需要当前权重的样本，而 {said} 时它们较旧',
+                ),
+                Text(
+                    'set algorithm.importance = "truncate", or an objective with a ratio (ppo, gspo, cispo, sapo)',
+                    '请设 algorithm.importance = "truncate"，或用有比率的目标（ppo、gspo、cispo、sapo）',
+                ),
             )
         if training.max_staleness:
             _check_staleness(stage, training.max_staleness, policy)
@@ -183,22 +207,40 @@ def _check_staleness(stage: Stage, bound: int, policy: Section) -> None:
     updates = a.epochs * a.minibatches
     if bound < updates:
         raise ConfigError(
-            f"stage {stage.name!r}: {said}, but a step makes {updates} updates (epochs x minibatches): nothing can be "
-            "sampled ahead",
-            f"set it to {updates} or more (a multiple of {updates}), or to 0",
+            Text(
+                f"stage {stage.name!r}: {said}, but a step makes {updates} updates (epochs x "
+                "minibatches): nothing can be "
+                "sampled ahead",
+                f"阶段 {stage.name!r}：{said}，但一步有 {updates} 次更新（epochs x minibatches）：没有可提前采样的内容",
+            ),
+            Text(
+                f"set it to {updates} or more (a multiple of {updates}), or to 0",
+                f"请设为 {updates} 或更大（{updates} 的倍数），或设为 0",
+            ),
         )
     if a.group_size == "auto" or isinstance(a.temperature, AdaptiveTemperature):
         which = 'group_size = "auto"' if a.group_size == "auto" else "an adaptive temperature"
         raise ConfigError(
-            f"stage {stage.name!r}: {which} follows from the last step's samples, which {said} does not wait for",
-            "give a number, or set training.max_staleness = 0",
+            Text(
+                f"stage {stage.name!r}: {which} follows from the last step's samples, which {said} does not wait for",
+                f"阶段 {stage.name!r}：{which} 取决于上一步的样本，而 {said} 不等待它们",
+            ),
+            Text("give a number, or set training.max_staleness = 0", "请给出一个数，或设 training.max_staleness = 0"),
         )
     moving = [name for name in type(policy).model_fields if isinstance(getattr(policy, name), Schedule)]
     if (moving or isinstance(a.temperature, Schedule)) and a.importance == "none":
         raise ConfigError(
-            f"stage {stage.name!r}: {', '.join([*moving, 'algorithm.temperature'][:1])} changes from step to step, and "
-            f"with {said} samples of several steps are trained on together",
-            'set algorithm.importance = "truncate", which corrects for that, or a fixed number',
+            Text(
+                f"stage {stage.name!r}: {', '.join([*moving, 'algorithm.temperature'][:1])} changes "
+                "from step to step, and "
+                f"with {said} samples of several steps are trained on together",
+                f"阶段 {stage.name!r}：{', '.join([*moving, 'algorithm.temperature'][:1])} 逐步变化，而 {said} "
+                "会把若干步的样本一起训练",
+            ),
+            Text(
+                'set algorithm.importance = "truncate", which corrects for that, or a fixed number',
+                '请设 algorithm.importance = "truncate"（会修正它），或给出固定的数',
+            ),
         )
 
 

@@ -24,6 +24,7 @@ from anygrpo.recipe.hints import meant
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.schema import words_of
 from anygrpo.recipe.section import Schedule, Section, UserFunction
+from anygrpo.spoken import Text
 
 FIXED = ("algorithm", "optimizer", "training", "evaluation", "doctor")
 
@@ -136,7 +137,7 @@ def named(word: str) -> list[Setting]:
     if not found:
         ends_of = {name.rpartition(".")[2] for name in tables()}
         known = {one.name for one in every()} | set(tables()) | ends_of
-        raise ConfigError(f"there is no table or setting {word!r}", meant(word, known))
+        raise ConfigError(Text(f"there is no table or setting {word!r}", f"没有表或设置 {word!r}"), meant(word, known))
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 RESUMES = "resumes.jsonl"
 _SIGNS = ("metrics.jsonl", "environment.json", "command.txt", "checkpoints")
@@ -51,7 +52,11 @@ def apply_changes(table: dict[str, Any], folder: Path) -> None:
             continue  # cut by a crash: that resume did not begin
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise DataError(
-                f"{folder / RESUMES}, line {number}, does not fit the recipe: {error}", "remove that line"
+                Text(
+                    f"{folder / RESUMES}, line {number}, does not fit the recipe: {error}",
+                    f"{folder / RESUMES} 第 {number} 行与配方不符：{error}",
+                ),
+                Text("remove that line", "请删除那一行"),
             ) from None
 
 
@@ -87,6 +92,12 @@ def refuse_own_code(table: dict[str, Any], file: Path) -> None:
             path = text.rpartition(":")[0] if isinstance(text, str) and ".py:" in text else ""
             if path and "\0" not in path and inside in Path(path).resolve().parents:
                 raise DataError(
-                    f"{file}: {key} names code inside the run folder ({text}), which is not run",
-                    "read it, move it elsewhere, and name it with a flag or in a copy of the recipe",
+                    Text(
+                        f"{file}: {key} names code inside the run folder ({text}), which is not run",
+                        f"{file}：{key} 指向运行文件夹内的代码（{text}），它不会运行",
+                    ),
+                    Text(
+                        "read it, move it elsewhere, and name it with a flag or in a copy of the recipe",
+                        "请阅读后移到别处，再用参数或在配方的副本中指名它",
+                    ),
                 )

@@ -17,6 +17,7 @@ from anygrpo.scoring.settings import (
     RewardModelRewardConfig,
 )
 from anygrpo.scoring.workers import LoadFailure, Pool, WorkerFailure
+from anygrpo.spoken import Text
 
 JUDGES = {"number", "exact", "math_verify", "code"}
 """Kinds whose full marks mean a correct answer."""
@@ -34,11 +35,18 @@ def build_rewards(configs: Iterable[Any], pool: Pool, columns: set[str]) -> list
         default = config.function.rpartition(":")[2] if config.kind == "function" else config.kind
         name = config.name or default
         if any(name == other.name for other in rewards):
-            raise ConfigError(f"two rewards are called {name!r}", "give one of them another name")
+            raise ConfigError(
+                Text(f"two rewards are called {name!r}", f"有两个奖励都叫 {name!r}"),
+                Text("give one of them another name", "请给其中一个换名称"),
+            )
         if (column := getattr(config, "column", None)) is not None and column not in columns:
             raise ConfigError(
-                f"the {config.kind} reward reads column {column!r}, which the data lack; {suggestion(column, columns)}",
-                "set the reward's column",
+                Text(
+                    f"the {config.kind} reward reads column {column!r}, which the data lack; "
+                    f"{suggestion(column, columns)}",
+                    f"{config.kind} 奖励读取 {column!r} 列，而数据没有它；{suggestion(column, columns)}",
+                ),
+                Text("set the reward's column", "请设置该奖励的列"),
             )
         rewards.append(BUILDERS[config.kind](config, name, pool, columns))
     return rewards
@@ -100,7 +108,12 @@ def _function(config: FunctionRewardConfig, name: str, pool: Pool, columns: set[
     except LoadFailure as failure:
         if failure.missing:
             raise python_file.missing(config.function, failure.missing, failure.known) from None
-        raise ConfigError(f"loading {config.function} failed: {failure.reason}", "mend the file") from None
+        raise ConfigError(
+            Text(
+                f"loading {config.function} failed: {failure.reason}", f"加载 {config.function} 失败：{failure.reason}"
+            ),
+            Text("mend the file", "请修正文件"),
+        ) from None
     form = config.signature if config.signature != "auto" else signature["form"]
     _check_signature(config, signature, form, columns)
     return Remote(
@@ -127,23 +140,46 @@ def _check_signature(
         wanted = "; ".join(f"{name}: {', '.join(names)}" for name, names in signatures.OWN_NAMES.items())
         lacking = " does not take 'outputs';" if "prompts" in signature["parameters"] else ""
         raise ConfigError(
-            f"{config.function}{lacking} has parameters {signature['parameters']}, of no form that is known ({wanted})",
-            "define it as function(prompts, outputs, **columns)",
+            Text(
+                f"{config.function}{lacking} has parameters {signature['parameters']}, of no form "
+                f"that is known ({wanted})",
+                f"{config.function}{lacking} 的参数为 {signature['parameters']}，不是已知的形式（{wanted}）",
+            ),
+            Text(
+                "define it as function(prompts, outputs, **columns)", "请定义为 function(prompts, outputs, **columns)"
+            ),
         )
     given = set(signatures.OWN_NAMES[form]) | columns | set(config.arguments)
     if lacking := [p for p in signature["needed"] if p not in given]:
         raise ConfigError(
-            f"{config.function} wants {lacking[0]!r}, which is neither a column "
-            f"({', '.join(sorted(columns)) or 'none'}) nor one of its settings",
-            f"a reward of this form is given {', '.join(signatures.OWN_NAMES[form])} and the columns",
+            Text(
+                f"{config.function} wants {lacking[0]!r}, which is neither a column "
+                f"({', '.join(sorted(columns)) or 'none'}) nor one of its settings",
+                f"{config.function} 需要 {lacking[0]!r}，"
+                f"它既不是数据的列（{', '.join(sorted(columns)) or '无'}），也不是它的设置",
+            ),
+            Text(
+                f"a reward of this form is given {', '.join(signatures.OWN_NAMES[form])} and the columns",
+                f"这种形式的奖励得到 {', '.join(signatures.OWN_NAMES[form])} 和各列",
+            ),
         )
     if form == "verl" and not columns & {"ground_truth", "reward_model", "answer"}:
         raise ConfigError(
-            f"{config.function} wants a ground truth, and the data have no column ground_truth, reward_model or answer",
-            "name a column so",
+            Text(
+                f"{config.function} wants a ground truth, and the data have no column ground_truth, "
+                "reward_model or answer",
+                f"{config.function} 需要标准答案，而数据没有 ground_truth、reward_model 或 answer 列",
+            ),
+            Text("name a column so", "请这样命名一列"),
         )
     if both := columns & set(config.arguments):
-        raise ConfigError(f"{config.function}: argument {sorted(both)[0]!r} is also a column", "rename the argument")
+        raise ConfigError(
+            Text(
+                f"{config.function}: argument {sorted(both)[0]!r} is also a column",
+                f"{config.function}：参数 {sorted(both)[0]!r} 也是数据的一列",
+            ),
+            Text("rename the argument", "请给参数换名称"),
+        )
 
 
 def _judge(config: JudgeRewardConfig, name: str, pool: Pool, columns: set[str]) -> Reward:
@@ -161,7 +197,13 @@ def _reward_model(config: RewardModelRewardConfig, name: str, pool: Pool, column
         own.submit(target, {"prompts": [], "outputs": [], **settings}, 0, config.load_timeout).result()
     except WorkerFailure as failure:
         own.close()
-        raise ConfigError(f"the reward model {config.model} cannot be loaded: {failure.reason}", "correct it") from None
+        raise ConfigError(
+            Text(
+                f"the reward model {config.model} cannot be loaded: {failure.reason}",
+                f"无法加载奖励模型 {config.model}：{failure.reason}",
+            ),
+            Text("correct it", "请改正"),
+        ) from None
     return Remote(name, config.weight, False, target, own, config.timeout, settings, retry_alone=False, owns_pool=True)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 BUSY_SECONDS = 30.0
 """How long one process waits for another that writes to the same file."""
@@ -46,7 +47,10 @@ class Cache:
             self._file.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT, made REAL)")
             self._file.commit()
         except (OSError, sqlite3.Error) as error:
-            raise DataError(f"the cache {path} cannot be used: {error}", "name another file, or remove it") from None
+            raise DataError(
+                Text(f"the cache {path} cannot be used: {error}", f"缓存 {path} 不能使用：{error}"),
+                Text("name another file, or remove it", "请换一个文件，或删除它"),
+            ) from None
 
     def get(self, key: str) -> Any | None:
         """The value, or None."""

@@ -26,6 +26,7 @@ from typing import Any
 from anygrpo.errors import ConfigError
 from anygrpo.scoring.cache import Cache, key_of
 from anygrpo.scoring.messages import Messages, received, retry_after
+from anygrpo.spoken import Text
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same question may be answered: the endpoint was busy or ill. Others are our fault."""
@@ -117,7 +118,8 @@ class Client:
         """Raises: ConfigError where the URL is not one of http or https."""
         if not endpoint.url.startswith(("http://", "https://")):
             raise ConfigError(
-                f"endpoint {endpoint.url!r} is no http(s) address", "write it like http://localhost:8000/v1"
+                Text(f"endpoint {endpoint.url!r} is no http(s) address", f"端点 {endpoint.url!r} 不是 http(s) 地址"),
+                Text("write it like http://localhost:8000/v1", "请写成 http://localhost:8000/v1 这样"),
             )
         self.endpoint, self.cache, self.usage = endpoint, cache, Usage()
         self._url = endpoint.url.rstrip("/") + "/chat/completions"

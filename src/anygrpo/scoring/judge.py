@@ -169,11 +169,26 @@ def _check(template: str, config: JudgeRewardConfig, columns: Iterable[str]) -> 
     places = set(_PLACE.findall(template))
     if "output" not in places:
         raise ConfigError(
-            f"the judge's template {config.template} lacks {{output}}", "put {output} where the answer goes"
+            Text(
+                f"the judge's template {config.template} lacks {{output}}",
+                f"评判模板 {config.template} 缺少 {{output}}",
+            ),
+            Text("put {output} where the answer goes", "请在回答的位置写 {output}"),
         )
     for place in sorted(places - known):
         near = suggestion(place, known)
         if near.startswith("did you mean"):
-            raise ConfigError(f"the judge's template has {{{place}}}, of which the data know nothing; {near}")
+            raise ConfigError(
+                Text(
+                    f"the judge's template has {{{place}}}, of which the data know nothing; {near}",
+                    f"评判模板中有 {{{place}}}，数据中没有它；{near}",
+                )
+            )
     if config.low >= config.high:
-        raise ConfigError(f"the judge's scale goes from {config.low:g} to {config.high:g}", "set low below high")
+        raise ConfigError(
+            Text(
+                f"the judge's scale goes from {config.low:g} to {config.high:g}",
+                f"评判的分数范围从 {config.low:g} 到 {config.high:g}",
+            ),
+            Text("set low below high", "low 应小于 high"),
+        )

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 from anygrpo.errors import ConfigError
 from anygrpo.scoring import _inside, _plain, _tester, seccomp, visible
 from anygrpo.scoring.usage import Watch, memory_kills
+from anygrpo.spoken import Text
 
 MEGABYTE = 1 << 20
 START_SECONDS = 60.0
@@ -288,7 +289,10 @@ def require() -> None:
     """Raises: ConfigError where code cannot be run safely here."""
     if (reason := refusal()) is not None:
         raise ConfigError(
-            f"no sandbox for generated code: {reason}",
-            "apt-get install bubblewrap, and allow it to make namespaces (in a container, by how that is started); "
-            "without a sandbox there is no code reward",
+            Text(f"no sandbox for generated code: {reason}", f"生成的代码没有沙箱：{reason}"),
+            Text(
+                "apt-get install bubblewrap, and allow it to make namespaces (in a container, by how that is started); "
+                "without a sandbox there is no code reward",
+                "apt-get install bubblewrap，并允许它建立命名空间（在容器中由启动方式决定）；没有沙箱就没有代码奖励",
+            ),
         )

@@ -16,6 +16,7 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.judged import read_rows
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.tables import Table, read_table
+from anygrpo.spoken import Text
 
 _BATCH = 64
 _POOL = 64
@@ -62,8 +63,11 @@ def apply(
     for whose, table in (("queries", queries), ("candidates", shown)):
         if table.width != policy.config.features:
             raise ConfigError(
-                f"{whose} have {table.width} features, the selector was trained on {policy.config.features}",
-                "embed them as its training data were",
+                Text(
+                    f"{whose} have {table.width} features, the selector was trained on {policy.config.features}",
+                    f"{whose} 有 {table.width} 个特征，选择器以 {policy.config.features} 个训练",
+                ),
+                Text("embed them as its training data were", "请按训练数据的方式嵌入"),
             )
     how = {"pool": int(given.get("pool", _POOL)), "one": given.get("ids", "two") == "one"}
     prompts = _prompts(queries, shown, how["pool"], how["one"])
@@ -95,7 +99,13 @@ def table_of(source: Any, embedding: str = "minilm") -> Table:
     rows = read_rows(str(source))
     texts = [str(row.get("question") or row.get("text") or "") for row in rows.values()]
     if not all(texts):
-        raise DataError(f"{source}: some row has neither question nor text to embed", "give a table of embeddings")
+        raise DataError(
+            Text(
+                f"{source}: some row has neither question nor text to embed",
+                f"{source}：有一行既没有问题也没有可嵌入的文本",
+            ),
+            Text("give a table of embeddings", "请给出嵌入表"),
+        )
     return Table(str(source), {name: i for i, name in enumerate(rows)}, embed(texts, embedding))
 
 
@@ -103,7 +113,13 @@ def _tables(inputs: Inputs) -> tuple[Table, Table]:
     unknown = sorted(set(inputs) - set(_KEYS))
     missing = [name for name in ("queries", "candidates") if name not in inputs]
     if unknown or missing:
-        raise ConfigError(f"inputs of a selector: unknown {unknown}, missing {missing}", f"they are {', '.join(_KEYS)}")
+        raise ConfigError(
+            Text(
+                f"inputs of a selector: unknown {unknown}, missing {missing}",
+                f"选择器的输入：未知 {unknown}，缺少 {missing}",
+            ),
+            Text(f"they are {', '.join(_KEYS)}", f"应为 {', '.join(_KEYS)}"),
+        )
     kind = str(inputs.get("embedding", "minilm"))
     return table_of(inputs["queries"], kind), table_of(inputs["candidates"], kind)
 

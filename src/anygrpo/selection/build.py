@@ -15,6 +15,7 @@ from anygrpo.selection.foreign import of_elsewhere, translated
 from anygrpo.selection.network import SelectorNetwork
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.settings import SelectorConfig
+from anygrpo.spoken import Text
 
 __all__ = ["SelectorNetwork", "SelectorPolicy", "build", "freeze"]
 
@@ -44,12 +45,19 @@ def freeze(module: nn.Module, patterns: tuple[str, ...]) -> None:
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             heads = sorted({name.rsplit(".", 1)[0] for name in names})
-            raise ConfigError(f"freeze pattern {pattern!r} matches no parameter", "modules: " + ", ".join(heads))
+            raise ConfigError(
+                Text(f"freeze pattern {pattern!r} matches no parameter", f"冻结模式 {pattern!r} 没有匹配任何参数"),
+                Text("modules: " + ", ".join(heads), f"模块：{', '.join(heads)}"),
+            )
     for name, parameter in module.named_parameters():
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
             parameter.requires_grad_(False)
     if not any(p.requires_grad for p in module.parameters()):
-        raise ConfigError(f"freeze = {list(patterns)} leaves nothing to train")
+        raise ConfigError(
+            Text(
+                f"freeze = {list(patterns)} leaves nothing to train", f"freeze = {list(patterns)} 没有留下可训练的参数"
+            )
+        )
 
 
 def _load(network: SelectorNetwork, path: Path, config: SelectorConfig) -> None:
@@ -61,7 +69,10 @@ def _load(network: SelectorNetwork, path: Path, config: SelectorConfig) -> None:
     report = network.load_state_dict(translated(foreign, config, str(path)), strict=False)
     if report.missing_keys or report.unexpected_keys:
         raise ConfigError(
-            f"{path} does not fit the policy: missing {report.missing_keys[:3]}, "
-            f"unexpected {report.unexpected_keys[:3]}",
-            "use the policy section that the checkpoint was trained with",
+            Text(
+                f"{path} does not fit the policy: missing {report.missing_keys[:3]}, "
+                f"unexpected {report.unexpected_keys[:3]}",
+                f"{path} 与策略不符：缺少 {report.missing_keys[:3]}，多出 {report.unexpected_keys[:3]}",
+            ),
+            Text("use the policy section that the checkpoint was trained with", "请用训练该检查点的策略设置"),
         )

@@ -13,6 +13,7 @@ import torch
 
 from anygrpo.errors import TrainingError
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.selection.policy import SelectorPolicy
@@ -52,7 +53,13 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             said = done.stderr.strip().splitlines() or ["no output"]
-            raise TrainingError(f"{folder} does not load in a process of its own: {said[-1]}", "export it again")
+            raise TrainingError(
+                Text(
+                    f"{folder} does not load in a process of its own: {said[-1]}",
+                    f"{folder} 在单独的进程中无法加载：{said[-1]}",
+                ),
+                Text("export it again", "请重新导出"),
+            )
         there = json.loads(done.stdout.strip().splitlines()[-1])
         here = apply(policy, {"queries": tables[0], "candidates": tables[1]})
     other = sum(a["picks"] != b["picks"] for a, b in zip(here, there, strict=True))
@@ -60,9 +67,17 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
     away = max((abs(x - y) for x, y in pairs), default=0.0)
     if other or not away <= CLOSE:
         raise TrainingError(
-            f"{folder}, loaded by itself, picks otherwise for {other} of {QUERIES} queries; a pick's probability is "
-            f"{away:.2g} away (allowed {CLOSE:g})",
-            "weights that changed while they were written, or another version of anygrpo",
+            Text(
+                f"{folder}, loaded by itself, picks otherwise for {other} of {QUERIES} queries; a "
+                "pick's probability is "
+                f"{away:.2g} away (allowed {CLOSE:g})",
+                f"单独加载的 {folder} 对 {QUERIES} 个查询中的 {other} 个选出不同的结果；选择概率相差 "
+                f"{away:.2g}（允许 {CLOSE:g}）",
+            ),
+            Text(
+                "weights that changed while they were written, or another version of anygrpo",
+                "权重在写入时改变了，或 anygrpo 的版本不同",
+            ),
         )
     return {
         "queries": QUERIES,

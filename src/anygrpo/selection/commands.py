@@ -19,7 +19,10 @@ _BATCH = 64
 def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
     if args.flags and args.action not in ("generate", "fit"):
-        raise ConfigError(f"unknown arguments {args.flags}", f"see anygrpo select {args.action} --help")
+        raise ConfigError(
+            Text(f"unknown arguments {args.flags}", f"未知的参数 {args.flags}"),
+            Text(f"see anygrpo select {args.action} --help", f"见 anygrpo select {args.action} --help"),
+        )
     from anygrpo.selection import commands_files
 
     actions = {"generate": _generate, "inspect": _inspect, "evaluate": _evaluate, "plan": _plan}
@@ -38,7 +41,10 @@ def _generate(args: argparse.Namespace) -> int:
     policy, task, _ = load(args.source, args.flags)
     judging = Judging(task)
     if judging.lengths is not None:
-        raise ConfigError(f"{args.source}: its task cannot judge new selections", "use a task that scores by a model")
+        raise ConfigError(
+            Text(f"{args.source}: its task cannot judge new selections", f"{args.source}：它的任务不能评判新的选择"),
+            Text("use a task that scores by a model", "请用由模型评分的任务"),
+        )
     plan = Plan(args.beams, _temperatures(args.samples), args.random, args.retrieved)
     stored, queries = [], judging.training(args.queries)
     for start in range(0, len(queries), _BATCH):
@@ -56,7 +62,10 @@ def _temperatures(text: str) -> tuple[tuple[float, int], ...]:
         pairs = [part.split(":") for part in text.split(",") if part]
         return tuple((float(t), int(n)) for t, n in pairs)
     except ValueError:
-        raise ConfigError(f"--samples {text!r} is not a list of temperature:count", "--samples 1.0:2,1.3:2") from None
+        raise ConfigError(
+            Text(f"--samples {text!r} is not a list of temperature:count", f"--samples {text!r} 不是 温度:数量 的列表"),
+            Text("--samples 1.0:2,1.3:2", "例如 --samples 1.0:2,1.3:2"),
+        ) from None
 
 
 def _judged(judging: Any, prompt: dict[str, Any], row: list[Any]) -> Any:
@@ -92,7 +101,9 @@ def _inspect(args: argparse.Namespace) -> int:
     from anygrpo.selection.settings import RewardConfig
 
     if args.mode not in MODES:
-        raise ConfigError(f"unknown reward mode {args.mode!r}", suggestion(args.mode, MODES))
+        raise ConfigError(
+            Text(f"unknown reward mode {args.mode!r}", f"未知的奖励方式 {args.mode!r}"), suggestion(args.mode, MODES)
+        )
     config = RewardConfig(mode=args.mode)
     report = inspect(read_stored(args.file, args.index), config, args.min_score_when_wrong, args.fallback)
     if args.json:
@@ -202,7 +213,10 @@ def load(
     path = Path(source)
     recipe = load_recipe(path / "config.toml" if path.is_dir() else path, list(flags))
     if recipe.policy.kind != "selector":
-        raise ConfigError(f"{path}: policy.kind = {recipe.policy.kind!r}", "select works on selectors")
+        raise ConfigError(
+            Text(f"{path}: policy.kind = {recipe.policy.kind!r}", f"{path}：policy.kind = {recipe.policy.kind!r}"),
+            Text("select works on selectors", "select 只用于选择器"),
+        )
     policy = build_policy(recipe.policy, recipe.seed)
     start = {name: tensor.clone() for name, tensor in state_of(policy.trainable()).items()}
     if path.is_dir():
@@ -227,13 +241,25 @@ def _held_out(section: Any, split: str | None, queries: int | None) -> Any:
     changes: dict[str, Any] = {}
     if split:
         if not hasattr(section, "held_out_split"):
-            raise ConfigError(f"--split {split}: task.kind = {section.kind!r} has one held-out set", "leave it out")
+            raise ConfigError(
+                Text(
+                    f"--split {split}: task.kind = {section.kind!r} has one held-out set",
+                    f"--split {split}：task.kind = {section.kind!r} 只有一个留出集",
+                ),
+                Text("leave it out", "请不要给出它"),
+            )
         changes["held_out_split"] = split
     if queries:
         chosen = split or getattr(section, "held_out_split", None)
         name = f"held_out_{chosen}" if chosen else "held_out"
         if not hasattr(section, name):
-            cure = "task.held_out_share is its held-out share"
-            raise ConfigError(f"--queries {queries}: task.kind = {section.kind!r} has a fixed number of queries", cure)
+            cure = Text("task.held_out_share is its held-out share", "它的留出比例是 task.held_out_share")
+            raise ConfigError(
+                Text(
+                    f"--queries {queries}: task.kind = {section.kind!r} has a fixed number of queries",
+                    f"--queries {queries}：task.kind = {section.kind!r} 的查询数是固定的",
+                ),
+                cure,
+            )
         changes[name] = queries
     return section.model_copy(update=changes)

@@ -26,6 +26,7 @@ from anygrpo.models.slots import FrozenSlots
 from anygrpo.selection.rewards import reward
 from anygrpo.selection.settings import CompositionConfig
 from anygrpo.selection.task import Prompt, Selection, SelectionTask, nearest
+from anygrpo.spoken import Text
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -76,7 +77,10 @@ class Composition(SelectionTask):
         if name not in self._made:
             split, number = name.split("-")
             if split not in SPLITS:
-                raise ConfigError(f"{name!r} is no query of this task", f"splits: {', '.join(SPLITS)}")
+                raise ConfigError(
+                    Text(f"{name!r} is no query of this task", f"{name!r} 不是这个任务的查询"),
+                    Text(f"splits: {', '.join(SPLITS)}", f"划分：{', '.join(SPLITS)}"),
+                )
             asked = question(self.config.rule, split, int(number), self.config.pool)
             vectors = embed([asked.text, *asked.pool], self.config.embedding)
             self._made[name] = {

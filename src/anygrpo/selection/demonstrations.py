@@ -118,7 +118,7 @@ def read_examples(data: str, labels: tuple[str, ...]) -> list[Example]:
         path = cache_folder() / "sentiment" / f"{data}.jsonl"
     if not path.is_file():
         fetched = path.parent.name == "sentiment"
-        cure = "python scripts/fetch_sentiment.py" if fetched else Text("check task.path", "请检查 task.path")
+        cure = "`python scripts/fetch_sentiment.py`" if fetched else Text("check task.path", "请检查 task.path")
         raise DataError(Text(f"no examples at {path}", f"{path} 处没有示例"), cure)
     examples = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -126,9 +126,19 @@ def read_examples(data: str, labels: tuple[str, ...]) -> list[Example]:
             row = json.loads(line)
             text, label = row["text"], row["label"]
         except (ValueError, KeyError, TypeError):
-            raise DataError(f'{path}:{number} is not an object with "text" and "label"') from None
+            raise DataError(
+                Text(
+                    f'{path}:{number} is not an object with "text" and "label"',
+                    f"{path}:{number} 不是含 “text” 和 “label” 的对象",
+                )
+            ) from None
         if label not in labels:
-            raise DataError(f"{path}:{number} has label {label!r}, task.labels are {list(labels)}")
+            raise DataError(
+                Text(
+                    f"{path}:{number} has label {label!r}, task.labels are {list(labels)}",
+                    f"{path}:{number} 的标签为 {label!r}，而 task.labels 为 {list(labels)}",
+                )
+            )
         examples.append((text, label))
     return examples
 
@@ -144,8 +154,11 @@ def _split(examples: list[Example], config: DemonstrationsConfig, sizes: dict[st
         for label in config.labels:
             if words.count(label) > len(by_label[label]):
                 raise DataError(
-                    f"{config.path}: {sum(sizes.values())} texts asked for, but {label!r} runs out in {name}",
-                    "ask for fewer queries",
+                    Text(
+                        f"{config.path}: {sum(sizes.values())} texts asked for, but {label!r} runs out in {name}",
+                        f"{config.path}：需要 {sum(sizes.values())} 段文本，但 {name} 中的 {label!r} 不够",
+                    ),
+                    Text("ask for fewer queries", "请减少查询数"),
                 )
         out[name] = [by_label[word].pop() for word in words]
     return out

@@ -94,7 +94,13 @@ def _read(folder: Path) -> dict[str, Any]:
         table = json.loads(file.read_text(encoding="utf-8"))
         version, _ = int(table["version"]), table["policy"]["kind"]
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{file} is no selector's settings") from None
+        raise DataError(Text(f"{file} is no selector's settings", f"{file} 不是选择器的设置")) from None
     if version > VERSION:
-        raise DataError(f"{file} is of version {version}, this library reads up to {VERSION}", "a newer anygrpo")
+        raise DataError(
+            Text(
+                f"{file} is of version {version}, this library reads up to {VERSION}",
+                f"{file} 的版本为 {version}，本库至多读到 {VERSION}",
+            ),
+            Text("a newer anygrpo", "请用较新的 anygrpo"),
+        )
     return table

@@ -18,6 +18,7 @@ from anygrpo.selection.rewards import NEEDS
 from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_query import StoredFile
 from anygrpo.selection.usable import usable
+from anygrpo.spoken import Text
 
 PREFERRED = ("hard01_plus_gtprob", "hard_plus_soft", "hard_only", "soft_only", "info_score", "score")
 """Reward modes, the first that a file has the parts for is taken."""
@@ -94,7 +95,13 @@ def _mode(stored: StoredFile) -> str:
         every = [c for q in usable(list(stored.queries), RewardConfig(mode=mode))[0] for c in q.candidates]  # type: ignore[arg-type]
         if every and all(n in c.parts for c in every for n in NEEDS[mode]):
             return mode
-    raise DataError("no candidate of this file has a score", "vqa_correct, vqa_acc_score, vqa_gt_prob, score_list, ...")
+    raise DataError(
+        Text("no candidate of this file has a score", "这个文件没有带分数的候选"),
+        Text(
+            "vqa_correct, vqa_acc_score, vqa_gt_prob, score_list, ...",
+            "可用：vqa_correct、vqa_acc_score、vqa_gt_prob、score_list 等",
+        ),
+    )
 
 
 def _kept(out: Path, name: str, source: str | Path, embedding: str) -> tuple[str, int]:
@@ -112,13 +119,19 @@ def _kept(out: Path, name: str, source: str | Path, embedding: str) -> tuple[str
 def _live(task: dict[str, Any], scorer: str, queries: str | Path, candidates: str | Path) -> dict[str, Any]:
     if any(Path(x).suffix not in (".jsonl", ".json") for x in (queries, candidates)):
         raise ConfigError(
-            f"--scorer is shown rows, but {queries} and {candidates} are not both JSONL",
-            "give rows (id, question or text, answer, ...) as JSONL; they are embedded",
+            Text(
+                f"--scorer is shown rows, but {queries} and {candidates} are not both JSONL",
+                f"--scorer 需要看到行，但 {queries} 与 {candidates} 不都是 JSONL",
+            ),
+            Text(
+                "give rows (id, question or text, answer, ...) as JSONL; they are embedded",
+                "请以 JSONL 给出各行（id、question 或 text、answer 等）；它们会被嵌入",
+            ),
         )
     if scorer.endswith(".toml"):
         section = read_toml(Path(scorer)).get("scorer")
         if section is None:
-            raise ConfigError(f"{scorer} has no [scorer] table")
+            raise ConfigError(Text(f"{scorer} has no [scorer] table", f"{scorer} 没有 [scorer] 表"))
     else:
         section = {"kind": "python", "function": scorer}
     features = {name: task[name] for name in ("query_features", "candidate_features")}

@@ -17,6 +17,7 @@ from torch import Tensor
 from anygrpo.errors import ConfigError
 from anygrpo.models import weights
 from anygrpo.selection.settings import SelectorConfig
+from anygrpo.spoken import Text
 
 _WRAPPERS = ("module.", "model.", "lever_lm.", "pointer_selector.", "selector.")
 _FOREIGN = ("query_proj.weight", "cand_proj.weight")
@@ -40,8 +41,14 @@ def translated(state: dict[str, Tensor], config: SelectorConfig, path: str) -> d
     own = {_renamed(name): x for name, x in bare.items() if name != "temperature"}
     if unknown := sorted(name for name, new in ((n, _renamed(n)) for n in bare if n != "temperature") if new is None):
         raise ConfigError(
-            f"{path} is a pointer selector with parts that have no counterpart here: {', '.join(unknown[:4])}",
-            "only networks of input_proj, cross attention, norms, projections, update gate or GRU cell can be read",
+            Text(
+                f"{path} is a pointer selector with parts that have no counterpart here: {', '.join(unknown[:4])}",
+                f"{path} 是指针选择器，其中若干部分在此没有对应：{', '.join(unknown[:4])}",
+            ),
+            Text(
+                "only networks of input_proj, cross attention, norms, projections, update gate or GRU cell can be read",
+                "只能读取由 input_proj、交叉注意力、归一化、投影、更新门或 GRU 单元组成的网络",
+            ),
         )
     out = {name: x for name, x in own.items() if name is not None}
     _complete(out, config)
@@ -107,6 +114,9 @@ def _check(state: dict[str, Tensor], bare: dict[str, Tensor], config: SelectorCo
     if wrong:
         now = ", ".join(f"{name} = {getattr(config, name)!r}" for name in wrong)
         raise ConfigError(
-            f"{path} is a pointer selector of another network than the policy's ({now})",
+            Text(
+                f"{path} is a pointer selector of another network than the policy's ({now})",
+                f"{path} 是指针选择器，但网络与策略的不同（{now}）",
+            ),
             "[policy] " + ", ".join(f"{name} = {value!r}" for name, value in wrong.items()),
         )

@@ -42,8 +42,11 @@ class Judged(SelectionTask):
         )
         if self._of_queries.width != self._of_candidates.width:
             raise DataError(
-                f"queries have {self._of_queries.width} features, candidates {self._of_candidates.width}",
-                "one encoder for both: the policy compares them",
+                Text(
+                    f"queries have {self._of_queries.width} features, candidates {self._of_candidates.width}",
+                    f"查询有 {self._of_queries.width} 个特征，候选有 {self._of_candidates.width} 个",
+                ),
+                Text("one encoder for both: the policy compares them", "两者应使用同一编码器：策略要比较它们"),
             )
         self._all = self._of_candidates.of(self.candidates, "a candidate")
         self._names = list(self.candidates)
@@ -67,11 +70,18 @@ class Judged(SelectionTask):
         if name not in self.queries and name.startswith("train-") and name[6:].isdigit():
             name = self.train[int(name[6:])]
         if name not in self.queries:
-            raise DataError(f"{self.config.queries} holds no query {name!r}")
+            raise DataError(
+                Text(f"{self.config.queries} holds no query {name!r}", f"{self.config.queries} 中没有查询 {name!r}")
+            )
         query = self._of_queries.of([name], f"query {name!r}")[0]
         ids = self._pool(query) if pool is None else [str(i) for i in pool]
         if missing := [i for i in ids if i not in self.candidates]:
-            raise DataError(f"{self.config.candidates} holds no candidate {missing[0]!r} (query {name!r})")
+            raise DataError(
+                Text(
+                    f"{self.config.candidates} holds no candidate {missing[0]!r} (query {name!r})",
+                    f"{self.config.candidates} 中没有候选 {missing[0]!r}（查询 {name!r}）",
+                )
+            )
         own = self.config.ids == "one" and name in ids
         return {
             "id": name,
@@ -127,7 +137,10 @@ class Judged(SelectionTask):
         train = [names[i] for i in order[held:]]
         if not train:
             raise ConfigError(
-                f"held_out_share = {self.config.held_out_share} leaves none of {len(names)} queries to train on"
+                Text(
+                    f"held_out_share = {self.config.held_out_share} leaves none of {len(names)} queries to train on",
+                    f"held_out_share = {self.config.held_out_share} 使 {len(names)} 个查询中没有可训练的",
+                )
             )
         return train, [names[i] for i in order[:held]]
 
@@ -155,17 +168,22 @@ def read_rows(path: str) -> dict[str, Row]:
             else [json.loads(x) for x in text.splitlines() if x.strip()]
         )
     except ValueError as error:
-        raise DataError(f"{path} is neither JSONL nor a JSON list: {error}") from None
+        raise DataError(
+            Text(f"{path} is neither JSONL nor a JSON list: {error}", f"{path} 既不是 JSONL，也不是 JSON 列表：{error}")
+        ) from None
     out: dict[str, Row] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise DataError(f"{path}: row {number} is no object")
+            raise DataError(Text(f"{path}: row {number} is no object", f"{path}：第 {number} 行不是对象"))
         name = str(row.get("id", number))
         if name in out:
-            raise DataError(f"{path} holds id {name!r} twice", "one row an id")
+            raise DataError(
+                Text(f"{path} holds id {name!r} twice", f"{path} 中编号 {name!r} 出现两次"),
+                Text("one row an id", "每个编号一行"),
+            )
         out[name] = {"id": name} | row
     if not out:
-        raise DataError(f"{path} holds no rows")
+        raise DataError(Text(f"{path} holds no rows", f"{path} 中没有任何行"))
     return out
 
 
@@ -174,5 +192,8 @@ def _features(path: str | None, rows: dict[str, Row], embedding: str, setting: s
         return read_table(path)
     texts = [str(row.get("question") or row.get("text") or "") for row in rows.values()]
     if not all(texts):
-        raise DataError("some row has neither question nor text to embed", f"give embeddings: {setting}")
+        raise DataError(
+            Text("some row has neither question nor text to embed", "有一行既没有问题也没有可嵌入的文本"),
+            Text(f"give embeddings: {setting}", f"请给出嵌入：{setting}"),
+        )
     return Table("the embedded texts", {name: i for i, name in enumerate(rows)}, embed(texts, embedding))

@@ -71,7 +71,10 @@ def merged(files: list[StoredFile]) -> StoredFile:
             picked = [[key(query.pool[i]) for i in c.selection] for c in query.candidates]
             if outside := [i for ids in picked for i in ids if i not in place]:
                 raise DataError(
-                    f"query {query.id!r}: {outside[0]!r} of a further file is outside its pool in the first"
+                    Text(
+                        f"query {query.id!r}: {outside[0]!r} of a further file is outside its pool in the first",
+                        f"查询 {query.id!r}：后一个文件的 {outside[0]!r} 不在第一个文件的候选池中",
+                    )
                 )
             more = [replace(c, selection=tuple(place[i] for i in ids)) for c, ids in zip(query.candidates, picked)]
             queries[query.id] = replace(first, candidates=(*first.candidates, *more))
@@ -96,7 +99,10 @@ def _load(path: Path) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) < len(pairs):
             twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
-            raise DataError(f"{path} holds {twice!r} twice in one object", "give each query an id of its own")
+            raise DataError(
+                Text(f"{path} holds {twice!r} twice in one object", f"{path} 的一个对象中 {twice!r} 出现两次"),
+                Text("give each query an id of its own", "请给每个查询单独的编号"),
+            )
         return dict(pairs)
 
     try:
@@ -104,7 +110,7 @@ def _load(path: Path) -> Any:
         lines = [line for line in text.splitlines() if line.strip()] if path.suffix == ".jsonl" else []
         return [json.loads(x, object_pairs_hook=once) for x in lines] or json.loads(text, object_pairs_hook=once)
     except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}") from None
+        raise DataError(Text(f"{path} is not JSON: {error}", f"{path} 不是 JSON：{error}")) from None
 
 
 def _queries(path: Path, table: Any) -> tuple[dict[str, Any], list[str]]:
@@ -117,12 +123,21 @@ def _queries(path: Path, table: Any) -> tuple[dict[str, Any], list[str]]:
         rest = [", ".join(x) if isinstance(x, dict) else repr(x) for x in table if not _may_be_query(x)]
         table = _by_id(path, [x for x in table if _may_be_query(x)])
     if not isinstance(table, dict) or not table:
-        raise DataError(f"{path} holds no queries: expected an object of query id -> entry")
+        raise DataError(
+            Text(
+                f"{path} holds no queries: expected an object of query id -> entry",
+                f"{path} 中没有查询：应为从查询编号到条目的对象",
+            )
+        )
     own = {qid: entry for qid, entry in table.items() if _may_be_query(entry)}
     rest += [name for name in table if name not in own]
     if not own:
         raise DataError(
-            f"query {rest[0]!r} is in no known layout: it has neither pointer_candidates nor id_list and score_list"
+            Text(
+                f"query {rest[0]!r} is in no known layout: it has neither pointer_candidates nor "
+                "id_list and score_list",
+                f"查询 {rest[0]!r} 不是已知的布局：既没有 pointer_candidates，也没有 id_list 和 score_list",
+            )
         )
     said = f"{len(rest)} entries are no queries and were passed over: {', '.join(map(repr, rest[:5]))}"
     return own, [said] if rest else []
@@ -143,9 +158,15 @@ def _by_id(path: Path, entries: list[Any]) -> dict[str, Any]:
         said = [place[n] for place in (entry, inner) for n in _IDS if place.get(n) is not None]
         name = key(said[0]) if said else None
         if name is None:
-            raise DataError(f"{path}: a query in the list has no id", "one of " + ", ".join(_IDS))
+            raise DataError(
+                Text(f"{path}: a query in the list has no id", f"{path}：列表中有一个查询没有编号"),
+                Text("one of " + ", ".join(_IDS), f"可用：{'、'.join(_IDS)}"),
+            )
         if name in out:
-            raise DataError(f"{path} holds query {name!r} twice", "give each query an id of its own")
+            raise DataError(
+                Text(f"{path} holds query {name!r} twice", f"{path} 中查询 {name!r} 出现两次"),
+                Text("give each query an id of its own", "请给每个查询单独的编号"),
+            )
         out[name] = entry
     return out
 
@@ -158,10 +179,18 @@ def _is_legacy(qid: str, entry: dict[str, Any]) -> bool:
     if "id_list" in entry and "score_list" in entry:
         return True
     if not isinstance(entry.get("pointer_candidates", []), list):
-        raise DataError(f"query {qid!r}: pointer_candidates is no list of candidates")
+        raise DataError(
+            Text(
+                f"query {qid!r}: pointer_candidates is no list of candidates",
+                f"查询 {qid!r}：pointer_candidates 不是候选的列表",
+            )
+        )
     if "pointer_candidates" not in entry:
         raise DataError(
-            f"query {qid!r} is in no known layout: it has neither pointer_candidates nor id_list and score_list"
+            Text(
+                f"query {qid!r} is in no known layout: it has neither pointer_candidates nor id_list and score_list",
+                f"查询 {qid!r} 不是已知的布局：既没有 pointer_candidates，也没有 id_list 和 score_list",
+            )
         )
     return False
 
@@ -169,7 +198,11 @@ def _is_legacy(qid: str, entry: dict[str, Any]) -> bool:
 def _rows(qid: str, entry: dict[str, Any]) -> list[pointers.Row]:
     pool = entry.get("candidate_pool_ids")
     if pool is not None and not isinstance(pool, list):
-        raise DataError(f"query {qid!r}: candidate_pool_ids is no list of ids")
+        raise DataError(
+            Text(
+                f"query {qid!r}: candidate_pool_ids is no list of ids", f"查询 {qid!r}：candidate_pool_ids 不是编号列表"
+            )
+        )
     return [pointers.row_of(qid, pool, c) for c in entry["pointer_candidates"]]
 
 
@@ -216,12 +249,27 @@ def _reading_notes(
 def _legacy(qid: str, entry: dict[str, Any]) -> StoredQuery:
     lists, scores = entry["id_list"], entry["score_list"]
     if not isinstance(lists, list) or not isinstance(scores, list) or not all(isinstance(x, list) for x in lists):
-        raise DataError(f"query {qid!r}: id_list is no list of lists of ids, or score_list no list")
+        raise DataError(
+            Text(
+                f"query {qid!r}: id_list is no list of lists of ids, or score_list no list",
+                f"查询 {qid!r}：id_list 不是由编号列表组成的列表，或 score_list 不是列表",
+            )
+        )
     if len(lists) != len(scores):
-        raise DataError(f"query {qid!r}: {len(lists)} selections, {len(scores)} scores")
+        raise DataError(
+            Text(
+                f"query {qid!r}: {len(lists)} selections, {len(scores)} scores",
+                f"查询 {qid!r}：{len(lists)} 个选择，{len(scores)} 个分数",
+            )
+        )
     wrong = [ids for ids in lists if not ids or key(ids[-1]) != str(qid)]
     if wrong:
-        raise DataError(f"query {qid!r}: id_list {wrong[0]} does not end with the query's own id")
+        raise DataError(
+            Text(
+                f"query {qid!r}: id_list {wrong[0]} does not end with the query's own id",
+                f"查询 {qid!r}：id_list {wrong[0]} 没有以查询自己的编号结尾",
+            )
+        )
     pool = _each_once([i for ids in lists for i in ids[:-1]])
     place = pointers.places(pool)
     candidates = tuple(

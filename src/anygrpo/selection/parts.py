@@ -7,6 +7,7 @@ from typing import Any
 
 from anygrpo.errors import DataError
 from anygrpo.selection.stored_query import FAILURES, Candidate
+from anygrpo.spoken import Text
 
 NAMES: dict[str, tuple[str, ...]] = {
     "correct": ("vqa_correct", "correct"),
@@ -28,7 +29,12 @@ def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> C
         DataError: an item picked twice, or a score that is no number of its kind; the query and field are named.
     """
     if len(set(selection)) < len(selection):
-        raise DataError(f"query {qid!r}: a candidate picks the same item twice ({selection})")
+        raise DataError(
+            Text(
+                f"query {qid!r}: a candidate picks the same item twice ({selection})",
+                f"查询 {qid!r}：一个候选两次选了同一项（{selection}）",
+            )
+        )
     judged_by = str(row.get("vqa_eval_mode") or "")
     failed = _true(row.get("eval_failed")) or judged_by.lower() in FAILURES
     parts: dict[str, float] = {}
@@ -38,7 +44,12 @@ def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> C
             parts[part] = check_score(qid, name, part, row[name])
     log_prob = row.get("logprob_score")
     if log_prob is not None and not _number(log_prob):
-        raise DataError(f"query {qid!r}: logprob_score = {log_prob!r} is no finite number")
+        raise DataError(
+            Text(
+                f"query {qid!r}: logprob_score = {log_prob!r} is no finite number",
+                f"查询 {qid!r}：logprob_score = {log_prob!r} 不是有限的数",
+            )
+        )
     return Candidate(
         selection,
         str(row.get("gen_method") or ""),
@@ -69,14 +80,36 @@ def check_score(qid: str, name: str, part: str, value: Any) -> float:
         value = int(value)
     if isinstance(value, str):
         raise DataError(
-            f"query {qid!r}: {name} = {value!r} is text, and a number is wanted", f"write {_kind(part)} for it"
+            Text(
+                f"query {qid!r}: {name} = {value!r} is text, and a number is wanted",
+                f"查询 {qid!r}：{name} = {value!r} 是文本，应为数",
+            ),
+            Text(f"write {_kind(part)} for it", f"请用 {_kind(part)} 表示"),
         )
     if not _number(value):
-        raise DataError(f"query {qid!r}: {name} = {value!r} is no finite number", "leave out what could not be scored")
+        raise DataError(
+            Text(
+                f"query {qid!r}: {name} = {value!r} is no finite number",
+                f"查询 {qid!r}：{name} = {value!r} 不是有限的数",
+            ),
+            Text("leave out what could not be scored", "不能评分的请不要写"),
+        )
     if part == "correct" and value not in (0, 1):
-        raise DataError(f"query {qid!r}: {name} = {value!r}, and 0 or 1 is wanted", "graded scores are vqa_acc_score")
+        raise DataError(
+            Text(
+                f"query {qid!r}: {name} = {value!r}, and 0 or 1 is wanted",
+                f"查询 {qid!r}：{name} = {value!r}，应为 0 或 1",
+            ),
+            Text("graded scores are vqa_acc_score", "有等级的分数是 vqa_acc_score"),
+        )
     if part in _UNIT and not -1e-6 <= value <= 1 + 1e-6:
-        raise DataError(f"query {qid!r}: {name} = {value!r}, and a number from 0 to 1 is wanted", "scale it")
+        raise DataError(
+            Text(
+                f"query {qid!r}: {name} = {value!r}, and a number from 0 to 1 is wanted",
+                f"查询 {qid!r}：{name} = {value!r}，应为 0 到 1 的数",
+            ),
+            Text("scale it", "请缩放"),
+        )
     return float(value)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from anygrpo.core.task import Scores
 from anygrpo.core.user_code import describe
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.spoken import Text
 
 Selection = tuple[int, ...]
 
@@ -34,7 +35,13 @@ class Judging:
         own = getattr(task, "judge", None)
         self._parts: Callable[..., dict[str, Tensor]] = own if callable(own) else self._from_score  # type: ignore[assignment]
         if not callable(own) and not hasattr(task, "score"):
-            raise ConfigError(f"{type(task).__name__} has neither judge nor score", "define one of them")
+            raise ConfigError(
+                Text(
+                    f"{type(task).__name__} has neither judge nor score",
+                    f"{type(task).__name__} 既没有 judge 也没有 score",
+                ),
+                Text("define one of them", "请定义其中一个"),
+            )
 
     @property
     def lengths(self) -> list[int] | None:
@@ -47,7 +54,11 @@ class Judging:
         prompts = self.task.held_out()
         if not prompts:
             raise DataError(
-                "the task holds no query out, so there is nothing to evaluate on", "set task.held_out_share above 0"
+                Text(
+                    "the task holds no query out, so there is nothing to evaluate on",
+                    "任务没有留出查询，因此没有可评测的内容",
+                ),
+                Text("set task.held_out_share above 0", "请把 task.held_out_share 设为大于 0"),
             )
         return prompts
 
@@ -68,8 +79,11 @@ class Judging:
                 return {self.measure or "reward": torch.full(shape, torch.nan)}
             where = prompts[0].get("id") if isinstance(prompts[0], dict) else prompts[0]
             raise DataError(
-                f"{type(self.task).__name__} failed to judge selections (query {where!r} ...): {describe(error)}",
-                "mend its score or judge",
+                Text(
+                    f"{type(self.task).__name__} failed to judge selections (query {where!r} ...): {describe(error)}",
+                    f"{type(self.task).__name__} 评判选择失败（查询 {where!r} ...）：{describe(error)}",
+                ),
+                Text("mend its score or judge", "请修正它的 score 或 judge"),
             ) from error
 
     def outcome(self, prompts: list[Any], selections: list[list[Selection]]) -> Tensor:

@@ -15,6 +15,7 @@ from typing import Any
 
 from anygrpo.errors import DataError
 from anygrpo.selection.tables import key
+from anygrpo.spoken import Text
 
 FIELDS = ("pointer", "pointer_pos", "pointer_global")
 Signature = tuple[tuple[str, ...], bool]
@@ -60,10 +61,15 @@ class Reading:
 def row_of(qid: str, pool: list[Any] | None, candidate: Any) -> Row:
     """Raises: DataError: no object, no pointer at all, or one that is not a list of ids or positions."""
     if not isinstance(candidate, dict):
-        raise DataError(f"query {qid!r}: a candidate is {candidate!r}, and an object with a pointer is wanted")
+        raise DataError(
+            Text(
+                f"query {qid!r}: a candidate is {candidate!r}, and an object with a pointer is wanted",
+                f"查询 {qid!r}：有一个候选为 {candidate!r}，应为带指针的对象",
+            )
+        )
     found = {name: _flat(qid, name, candidate[name]) for name in FIELDS if candidate.get(name) is not None}
     if "pointer" not in found and "pointer_global" not in found:
-        raise DataError(f"query {qid!r}: a candidate without pointer")
+        raise DataError(Text(f"query {qid!r}: a candidate without pointer", f"查询 {qid!r}：有一个候选没有指针"))
     return Row(qid, pool, None if pool is None else places(pool), found)
 
 
@@ -72,9 +78,16 @@ def _flat(qid: str, name: str, value: Any) -> list[Any]:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
         value = value[0]
     if not isinstance(value, list):
-        raise DataError(f"query {qid!r}: {name} = {value!r} is not a list")
+        raise DataError(
+            Text(f"query {qid!r}: {name} = {value!r} is not a list", f"查询 {qid!r}：{name} = {value!r} 不是列表")
+        )
     if odd := [i for i in value if not isinstance(i, str | int | float)]:
-        raise DataError(f"query {qid!r}: {name} holds {odd[0]!r}, and ids or positions are wanted")
+        raise DataError(
+            Text(
+                f"query {qid!r}: {name} holds {odd[0]!r}, and ids or positions are wanted",
+                f"查询 {qid!r}：{name} 中有 {odd[0]!r}，应为编号或位置",
+            )
+        )
     return [int(i) if isinstance(i, float) and i.is_integer() else i for i in value]
 
 
@@ -154,7 +167,12 @@ def _paired(rows: list[Row], names: tuple[str, ...]) -> Reading | None:
     if good:
         a = good[0][0]
         if any(as_ids(r, a) != as_ids(r, other) for other, _ in good[1:] for r in rows):
-            raise DataError(f"query {rows[0].qid!r}: {a} and {good[-1][0]} are both ids with positions, of other items")
+            raise DataError(
+                Text(
+                    f"query {rows[0].qid!r}: {a} and {good[-1][0]} are both ids with positions, of other items",
+                    f"查询 {rows[0].qid!r}：{a} 与 {good[-1][0]} 都是有位置对应的编号，但指向不同的项",
+                )
+            )
         return Reading(a, "ids", good[0][1], _stale(rows, a, {n for pair in good for n in pair}))
     same = (
         [n for n in names[1:] if all([*map(key, r.fields["pointer"])] == [*map(key, r.fields[n])] for r in rows)]
@@ -183,9 +201,15 @@ def _contradiction(rows: list[Row], names: tuple[str, ...]) -> DataError:
     if len(names) == 3:
         first = rows[0]
         return DataError(
-            f"query {first.qid!r}: pointer equals neither pointer_pos nor pointer_global, nor does a pair of them "
-            "agree in every row",
-            "ids and positions of the same picks are wanted in two of the three",
+            Text(
+                f"query {first.qid!r}: pointer equals neither pointer_pos nor pointer_global, nor does a pair of them "
+                "agree in every row",
+                f"查询 {first.qid!r}：pointer 既不等于 pointer_pos 也不等于 pointer_global，也没有两者在每一行都相符",
+            ),
+            Text(
+                "ids and positions of the same picks are wanted in two of the three",
+                "三者中应有两个是同一选择的编号和位置",
+            ),
         )
     ids, positions = (names[0], names[1]) if "pointer_pos" in names else ("pointer_global", "pointer")
     for row in rows:
@@ -210,13 +234,25 @@ def _bare(path: Any, rows: list[Row], names: tuple[str, ...], index: str, settle
     ids, positions = [as_ids(r, name) for r in rows], [as_positions(r, name) for r in rows]
     fits = [all(x is not None for x in ids), all(x is not None for x in positions)]
     if fits == [False, False]:
-        raise DataError(f"{path}: some pointer is neither an id in its query's pool nor a position in it")
+        raise DataError(
+            Text(
+                f"{path}: some pointer is neither an id in its query's pool nor a position in it",
+                f"{path}：有的指针既不是其查询候选池中的编号，也不是其中的位置",
+            )
+        )
     if fits == [True, True] and ids != positions:
         if len(settled) == 1:
             return Reading(name, "ids" if settled == {"global"} else "positions")
         raise DataError(
-            f"{path} is ambiguous: every pointer is both an id in its pool and a position in it, with other meanings",
-            'say which: index = "global" or index = "local" (--index for select inspect)',
+            Text(
+                f"{path} is ambiguous: every pointer is both an id in its pool and a position in "
+                "it, with other meanings",
+                f"{path} 有歧义：每个指针既是候选池中的编号，又是其中的位置，而含义不同",
+            ),
+            Text(
+                'say which: index = "global" or index = "local" (--index for select inspect)',
+                '请说明是哪一种：index = "global" 或 index = "local"（select inspect 用 --index）',
+            ),
         )
     return Reading(name, "ids" if fits[0] else "positions")
 
@@ -224,10 +260,25 @@ def _bare(path: Any, rows: list[Row], names: tuple[str, ...], index: str, settle
 def _outside(row: Row, name: str, kind: str) -> DataError:
     size = len(row.pool or ())
     if row.pool is None:
-        return DataError(f"query {row.qid!r} has positions, but neither candidate_pool_ids nor pointer_global")
+        return DataError(
+            Text(
+                f"query {row.qid!r} has positions, but neither candidate_pool_ids nor pointer_global",
+                f"查询 {row.qid!r} 有位置，但既没有 candidate_pool_ids 也没有 pointer_global",
+            )
+        )
     value = row.fields[name]
     if kind == "ids":
         bad = next(i for i in value if key(i) not in row.place)  # type: ignore[operator]
-        return DataError(f"query {row.qid!r}: pointer {bad!r} is outside its pool of {size}")
+        return DataError(
+            Text(
+                f"query {row.qid!r}: pointer {bad!r} is outside its pool of {size}",
+                f"查询 {row.qid!r}：指针 {bad!r} 不在大小为 {size} 的候选池中",
+            )
+        )
     bad = next(i for i in value if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < size)
-    return DataError(f"query {row.qid!r}: position {bad} is outside its pool of {size}")
+    return DataError(
+        Text(
+            f"query {row.qid!r}: position {bad} is outside its pool of {size}",
+            f"查询 {row.qid!r}：位置 {bad} 不在大小为 {size} 的候选池中",
+        )
+    )

@@ -21,6 +21,7 @@ from anygrpo.selection.prompts import Pools, is_range, pools
 from anygrpo.selection.recorded import Recorded
 from anygrpo.selection.reuse import Earlier
 from anygrpo.selection.settings import SelectorConfig
+from anygrpo.spoken import Text
 
 
 class SelectorPolicy(Policy):
@@ -61,8 +62,14 @@ class SelectorPolicy(Policy):
     def check_copied(self) -> None:
         if self._earlier is not None:
             raise ConfigError(
-                f"policy.reuse = {self.config.reuse}, and what a copy samples beside the updates is not kept",
-                "set training.max_staleness = 0, or policy.reuse = 0",
+                Text(
+                    f"policy.reuse = {self.config.reuse}, and what a copy samples beside the updates is not kept",
+                    f"policy.reuse = {self.config.reuse}，而在更新的同时采样的副本，其内容不会保留",
+                ),
+                Text(
+                    "set training.max_staleness = 0, or policy.reuse = 0",
+                    "请设 training.max_staleness = 0，或 policy.reuse = 0",
+                ),
             )
 
     def carried(self) -> dict[str, Any]:
@@ -145,7 +152,10 @@ class SelectorPolicy(Policy):
         samples = self._here(samples)
         chosen = samples["chosen"]
         if chosen.shape[-1] > 4:
-            raise ConfigError(f"a set of {chosen.shape[-1]} has too many orders", "use sets of at most 4")
+            raise ConfigError(
+                Text(f"a set of {chosen.shape[-1]} has too many orders", f"大小为 {chosen.shape[-1]} 的集合次序太多"),
+                Text("use sets of at most 4", "集合至多取 4 个"),
+            )
         every = picks.orders(chosen)  # [n, K!, K]
         options = self._options(_choosable(samples)[:, None], every)
         log_probs = picks.log_softmax(self._logits(samples, every), options)
@@ -286,8 +296,14 @@ class SelectorPolicy(Policy):
     def _evaluate_whole(self, samples: Tree, want: frozenset[str]) -> Evaluation:
         if exact := sorted(want & {"entropy", "kl"}):
             raise ConfigError(
-                f"exact {' and '.join(exact)} of whole {self.config.decision}s would be sums over every selection",
-                'set policy.decision = "pick", or kl = "k3" and entropy_coef = 0',
+                Text(
+                    f"exact {' and '.join(exact)} of whole {self.config.decision}s would be sums over every selection",
+                    f"整个 {self.config.decision} 的精确 {' 与 '.join(exact)} 要对所有选择求和",
+                ),
+                Text(
+                    'set policy.decision = "pick", or kl = "k3" and entropy_coef = 0',
+                    '请设 policy.decision = "pick"，或 kl = "k3" 且 entropy_coef = 0',
+                ),
             )
         self.network.train(self.config.dropout_in_scoring)
         scored = self._whole(samples)[:, None]  # before the supervised pass, which has a mode of its own

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.picks import NOTHING, STOP
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,11 @@ def _sized(prompt: dict[str, Any], name: str, features: int) -> Tensor:
     x = torch.as_tensor(prompt[name], dtype=torch.float32)
     if x.shape[-1] != features:
         raise ConfigError(
-            f"query {prompt.get('id')!r}: {name} has {x.shape[-1]} features, the policy takes {features}",
-            f"set policy.features to {x.shape[-1]}",
+            Text(
+                f"query {prompt.get('id')!r}: {name} has {x.shape[-1]} features, the policy takes {features}",
+                f"查询 {prompt.get('id')!r}：{name} 有 {x.shape[-1]} 个特征，策略需要 {features} 个",
+            ),
+            Text(f"set policy.features to {x.shape[-1]}", f"请把 policy.features 设为 {x.shape[-1]}"),
         )
     return x
 
@@ -101,16 +105,32 @@ def _finite(prompts: list[dict[str, Any]], name: str, x: Tensor) -> None:
     bad = ~torch.isfinite(x.flatten(1)).all(1)
     if bad.any():
         where = prompts[int(bad.nonzero()[0])].get("id")
-        raise DataError(f"query {where!r}: {name} holds NaN or infinite embeddings")
+        raise DataError(
+            Text(
+                f"query {where!r}: {name} holds NaN or infinite embeddings",
+                f"查询 {where!r}：{name} 的嵌入中有 NaN 或无穷",
+            )
+        )
 
 
 def _enough(prompt: dict[str, Any], count: int, needed: int) -> None:
     if count == 0:
-        raise DataError(f"query {prompt.get('id')!r}: no candidate may be chosen (empty pool, or all excluded)")
+        raise DataError(
+            Text(
+                f"query {prompt.get('id')!r}: no candidate may be chosen (empty pool, or all excluded)",
+                f"查询 {prompt.get('id')!r}：没有可选的候选（候选池为空，或全被排除）",
+            )
+        )
     if count < needed:
         raise DataError(
-            f"query {prompt.get('id')!r}: {needed} picks from a pool of {count}",
-            "set policy.shots lower, or policy.stop = true so that fewer can be picked",
+            Text(
+                f"query {prompt.get('id')!r}: {needed} picks from a pool of {count}",
+                f"查询 {prompt.get('id')!r}：要从 {count} 个候选中选 {needed} 个",
+            ),
+            Text(
+                "set policy.shots lower, or policy.stop = true so that fewer can be picked",
+                "请减小 policy.shots，或设 policy.stop = true 以便少选",
+            ),
         )
 
 
@@ -131,14 +151,28 @@ def picks_of(prompt: dict[str, Any], action: Any, shots: int, stop: bool) -> lis
     size, excluded = len(prompt["candidates"]), set(prompt.get("excluded", ()))
     where = f"query {prompt.get('id')!r}: selection {tuple(action)}"
     if len(action) > shots:
-        raise DataError(f"{where} has {len(action)} picks, the policy makes {shots}", "set policy.shots higher")
+        raise DataError(
+            Text(
+                f"{where} has {len(action)} picks, the policy makes {shots}",
+                f"{where} 选了 {len(action)} 个，策略选 {shots} 个",
+            ),
+            Text("set policy.shots higher", "请增大 policy.shots"),
+        )
     for pick in action:
         if not 0 <= pick < size:
-            raise DataError(f"{where} points outside its pool of {size}", "pointers are positions in the pool, from 0")
+            raise DataError(
+                Text(f"{where} points outside its pool of {size}", f"{where} 指到大小为 {size} 的候选池之外"),
+                Text("pointers are positions in the pool, from 0", "指针是候选池中的位置，从 0 起"),
+            )
         if pick in excluded:
-            raise DataError(f"{where} holds {pick}, which is excluded from this pool")
+            raise DataError(
+                Text(
+                    f"{where} holds {pick}, which is excluded from this pool",
+                    f"{where} 中有 {pick}，它被排除在这个候选池之外",
+                )
+            )
     if len(set(action)) < len(action):
-        raise DataError(f"{where} picks the same candidate twice")
+        raise DataError(Text(f"{where} picks the same candidate twice", f"{where} 两次选了同一个候选"))
     tail = [NOTHING] * (shots - len(action))
     if tail and stop:
         tail[0] = STOP

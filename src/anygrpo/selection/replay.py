@@ -14,6 +14,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.selection.changes import ndcg, regret
 from anygrpo.selection.prompts import content_key, picks_of
 from anygrpo.selection.settings import SelectorConfig
+from anygrpo.spoken import Text
 
 
 def padded(prompts: list[Any], stored: Stored, shots: int, stop: bool) -> tuple[Tensor, Tensor]:
@@ -75,17 +76,28 @@ def _pad(ragged: list[list[float]], valid: Tensor) -> Tensor:
 def _propensities(stored: Stored, valid: Tensor, config: SelectorConfig) -> Tensor:
     if config.decision == "pick":
         raise ConfigError(
-            'behaviour = "stored" needs log-probabilities of what is clipped, but files hold those of whole selections '
-            'and decision = "pick"',
-            'set policy.decision = "sequence"',
+            Text(
+                'behaviour = "stored" needs log-probabilities of what is clipped, but files hold '
+                "those of whole selections "
+                'and decision = "pick"',
+                'behaviour = "stored" 需要每次裁剪单位的对数概率，但文件中的是整个选择的，而 decision = "pick"',
+            ),
+            Text('set policy.decision = "sequence"', '请设 policy.decision = "sequence"'),
         )
     given = stored.log_probs or [[None] * len(row) for row in stored.actions]
     missing = sum(x is None for row in given for x in row)
     if missing:
         raise ConfigError(
-            f"{missing} of {int(valid.sum())} stored selections have no behaviour log-probability (beams and "
-            "retrieval are deterministic: an importance weight for them does not exist)",
-            'set task.methods = ["sample"] and task.propensities = true, or policy.behaviour = "current"',
+            Text(
+                f"{missing} of {int(valid.sum())} stored selections have no behaviour log-probability (beams and "
+                "retrieval are deterministic: an importance weight for them does not exist)",
+                f"{int(valid.sum())} 个存好的选择中有 {missing} 个没有行为对数概率（束搜索与检索是确定的："
+                "没有相应的重要性权重）",
+            ),
+            Text(
+                'set task.methods = ["sample"] and task.propensities = true, or policy.behaviour = "current"',
+                '请设 task.methods = ["sample"] 和 task.propensities = true，或 policy.behaviour = "current"',
+            ),
         )
     return _pad([[float(x) for x in row if x is not None] for row in given], valid)[..., None]
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.selection.settings import RewardConfig
+from anygrpo.spoken import Text
 
 PARTS = ("correct", "accuracy_score", "gt_prob", "relevance", "beam_score", "info_score", "score")
 """h, s, g, rho, b, InfoScore, a scorer's own number: what a scored selection may carry."""
@@ -74,14 +75,20 @@ def reward(parts: dict[str, Tensor], config: RewardConfig) -> Tensor:
         ConfigError: an unknown mode, or a part that these selections don't carry.
     """
     if config.mode not in MODES:
-        raise ConfigError(f"unknown reward mode {config.mode!r}", suggestion(config.mode, MODES))
+        raise ConfigError(
+            Text(f"unknown reward mode {config.mode!r}", f"未知的奖励方式 {config.mode!r}"),
+            suggestion(config.mode, MODES),
+        )
     parts = _one_number(parts, NEEDS[config.mode])
     missing = [name for name in NEEDS[config.mode] if name not in parts]
     if missing:
         possible = sorted(mode for mode, needs in NEEDS.items() if all(n in parts for n in needs))
         raise ConfigError(
-            f"reward mode {config.mode!r} needs {missing}, these selections carry {sorted(parts)}",
-            "modes that these data allow: " + ", ".join(possible),
+            Text(
+                f"reward mode {config.mode!r} needs {missing}, these selections carry {sorted(parts)}",
+                f"奖励方式 {config.mode!r} 需要 {missing}，这些选择带有 {sorted(parts)}",
+            ),
+            Text("modes that these data allow: " + ", ".join(possible), f"这些数据可用的方式：{', '.join(possible)}"),
         )
     return MODES[config.mode](parts, config)
 

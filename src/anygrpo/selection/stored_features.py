@@ -9,6 +9,7 @@ from anygrpo.selection.file_settings import StoredCandidatesConfig
 from anygrpo.selection.stored_query import StoredQuery
 from anygrpo.selection.tables import Table, read_table
 from anygrpo.selection.task import Prompt
+from anygrpo.spoken import Text
 
 
 class StoredFeatures:
@@ -20,9 +21,13 @@ class StoredFeatures:
         self.candidates = read_table(config.candidate_features or "") if two else self.queries
         if self.queries.width != self.candidates.width:
             raise DataError(
-                f"{self.queries.path} holds vectors of {self.queries.width} numbers, {self.candidates.path} of "
-                f"{self.candidates.width}",
-                "one encoder for both: the policy compares them",
+                Text(
+                    f"{self.queries.path} holds vectors of {self.queries.width} numbers, {self.candidates.path} of "
+                    f"{self.candidates.width}",
+                    f"{self.queries.path} 中的向量有 {self.queries.width} 个数，{self.candidates.path} 的有 "
+                    f"{self.candidates.width} 个",
+                ),
+                Text("one encoder for both: the policy compares them", "两者应使用同一编码器：策略要比较它们"),
             )
         self.one_space = (config.ids or ("two" if two else "one")) == "one"
         if self.one_space:
@@ -52,10 +57,19 @@ def _check_one_space(queries: Mapping[str, StoredQuery]) -> None:
         own = [i for i, name in enumerate(query.pool) if str(name) == query.id]
         if own and any(own[0] in c.selection for c in query.candidates):
             raise ConfigError(
-                f"id {query.id!r} is both a query and a candidate, and a stored selection of it picks the query "
-                "itself: one table of features means one id space",
-                "where they are numbered apart, give two tables (task.query_features, task.candidate_features), or say "
-                'task.ids = "two"',
+                Text(
+                    f"id {query.id!r} is both a query and a candidate, and a stored selection of it picks the query "
+                    "itself: one table of features means one id space",
+                    f"编号 {query.id!r} 既是查询又是候选，而且它的一个存好的选择选了查询自己："
+                    "一个特征表意味着同一套编号",
+                ),
+                Text(
+                    "where they are numbered apart, give two tables (task.query_features, "
+                    "task.candidate_features), or say "
+                    'task.ids = "two"',
+                    "若两者分别编号，请给出两个表（task.query_features、task.candidate_features），或写 task.ids "
+                    '= "two"',
+                ),
             )
 
 

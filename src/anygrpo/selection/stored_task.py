@@ -23,6 +23,7 @@ from anygrpo.selection.stored_features import StoredFeatures
 from anygrpo.selection.stored_query import Candidate, StoredQuery
 from anygrpo.selection.task import Prompt, Selection, SelectionTask
 from anygrpo.selection.usable import usable
+from anygrpo.spoken import Text
 
 _SPLIT = 0
 
@@ -147,9 +148,12 @@ class StoredCandidates(SelectionTask):
         prompt = self.live.prompt(query.id)  # type: ignore[union-attr]
         if [str(i) for i in prompt["ids"]] != [str(i) for i in query.pool]:
             raise DataError(
-                f"query {query.id!r}: the file's pool of {len(query.pool)} is not the live task's of "
-                f"{len(prompt['ids'])}",
-                "use the task section that the file was generated with",
+                Text(
+                    f"query {query.id!r}: the file's pool of {len(query.pool)} is not the live task's of "
+                    f"{len(prompt['ids'])}",
+                    f"查询 {query.id!r}：文件的候选池有 {len(query.pool)} 个，与任务的 {len(prompt['ids'])} 个不同",
+                ),
+                Text("use the task section that the file was generated with", "请用生成该文件时的任务设置"),
             )
         return prompt
 
@@ -162,7 +166,10 @@ class StoredCandidates(SelectionTask):
         c = self.config
         present = Counter(x.method or "unknown" for q in queries for x in q.candidates)
         if absent := [m for m in c.methods if m not in present]:
-            raise ConfigError(f"methods: no candidate of {c.path} is of {absent}", f"it holds {dict(present)}")
+            raise ConfigError(
+                Text(f"methods: no candidate of {c.path} is of {absent}", f"methods：{c.path} 中没有候选属于 {absent}"),
+                Text(f"it holds {dict(present)}", f"它有 {dict(present)}"),
+            )
 
         def unwanted(x: Candidate) -> str | None:
             if x.parts.get("correct") == 0 and x.parts.get("accuracy_score", 0.0) < c.min_score_when_wrong:
@@ -174,8 +181,11 @@ class StoredCandidates(SelectionTask):
         if not any(q.candidates for q in kept):
             why = "; ".join(f"{n} {words}" for words, n in gone.items())
             raise DataError(
-                f"{c.path}: no candidate is left after filters ({why})",
-                "loosen methods, fallback or min_score_when_wrong",
+                Text(f"{c.path}: no candidate is left after filters ({why})", f"{c.path}：过滤（{why}）后没有剩下候选"),
+                Text(
+                    "loosen methods, fallback or min_score_when_wrong",
+                    "请放宽 methods、fallback 或 min_score_when_wrong",
+                ),
             )
         return kept
 
@@ -186,12 +196,25 @@ class StoredCandidates(SelectionTask):
         missing = sum(c.propensity is None for c in every)
         if self.config.propensities and missing:
             raise ConfigError(
-                f"propensities = true, but {missing} of {len(every)} candidates have none (beams and retrieval are "
-                "deterministic; a log-probability above 0 is none)",
-                'methods = ["sample"], or propensities = false',
+                Text(
+                    f"propensities = true, but {missing} of {len(every)} candidates have none (beams and retrieval are "
+                    "deterministic; a log-probability above 0 is none)",
+                    f"propensities = true，但 {len(every)} 个候选中有 {missing} 个没有（束搜索与检索是确定的；大于 "
+                    "0 的对数概率不算）",
+                ),
+                Text(
+                    'methods = ["sample"], or propensities = false',
+                    '请设 methods = ["sample"]，或 propensities = false',
+                ),
             )
         if self.config.queries == "positive" and "correct" not in self.parts:
-            raise ConfigError('queries = "positive" needs vqa_correct, which this file lacks', 'queries = "all"')
+            raise ConfigError(
+                Text(
+                    'queries = "positive" needs vqa_correct, which this file lacks',
+                    'queries = "positive" 需要 vqa_correct，而这个文件没有',
+                ),
+                'queries = "all"',
+            )
 
     def _split(self) -> tuple[list[str], list[str]]:
         """Training and validation queries. The validation share does not depend on the subset."""
@@ -201,7 +224,11 @@ class StoredCandidates(SelectionTask):
         validation, train = [names[i] for i in order[:held]], [names[i] for i in order[held:]]
         if c.subset > len(train):
             raise ConfigError(
-                f"subset = {c.subset}, but {c.path} holds {len(train)} training queries", "subset = 0: all"
+                Text(
+                    f"subset = {c.subset}, but {c.path} holds {len(train)} training queries",
+                    f"subset = {c.subset}，但 {c.path} 中有 {len(train)} 个训练查询",
+                ),
+                Text("subset = 0: all", "subset = 0：全部"),
             )
         if c.subset:
             chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(c.subset_seed + 1))
@@ -209,7 +236,12 @@ class StoredCandidates(SelectionTask):
         if c.queries == "positive":
             train = [name for name in train if self.by_id[name].positive]
         if not train:
-            raise DataError(f"{c.path}: no training query is left (queries = {c.queries!r})")
+            raise DataError(
+                Text(
+                    f"{c.path}: no training query is left (queries = {c.queries!r})",
+                    f"{c.path}：没有剩下训练查询（queries = {c.queries!r}）",
+                )
+            )
         return train, validation
 
 

@@ -54,8 +54,14 @@ class Table:
         missing = [name for name in names if key(name) not in self.index]
         if missing:
             raise DataError(
-                f"{self.path} holds no embedding of {missing[0]!r} ({whose}; {len(missing)} are missing)",
-                f"it holds {len(self.index)} ids, such as {next(iter(self.index), None)!r}",
+                Text(
+                    f"{self.path} holds no embedding of {missing[0]!r} ({whose}; {len(missing)} are missing)",
+                    f"{self.path} 中没有 {missing[0]!r} 的嵌入（{whose}；共缺 {len(missing)} 个）",
+                ),
+                Text(
+                    f"it holds {len(self.index)} ids, such as {next(iter(self.index), None)!r}",
+                    f"它有 {len(self.index)} 个编号，例如 {next(iter(self.index), None)!r}",
+                ),
             )
         return self.rows[[self.index[key(name)] for name in names]]
 
@@ -78,7 +84,11 @@ def read_table(path: str | Path) -> Table:
     readers = {".npz": _npz, ".npy": _npy, ".pt": _torch, ".pth": _torch, ".parquet": _parquet}
     if path.suffix not in readers:
         raise DataError(
-            f"{path}: embeddings in {path.suffix or 'a file without suffix'}", "one of " + ", ".join(_FORMATS)
+            Text(
+                f"{path}: embeddings in {path.suffix or 'a file without suffix'}",
+                f"{path}：嵌入存于 {path.suffix or '无后缀的文件'}",
+            ),
+            Text("one of " + ", ".join(_FORMATS), f"可用：{', '.join(_FORMATS)}"),
         )
     ids, rows = readers[path.suffix](path)
     return _checked(path, ids, rows)
@@ -95,20 +105,44 @@ def _checked(path: Path, ids: list[Any] | None, rows: Any) -> Table:
     try:
         table = torch.as_tensor(rows).float()
     except (TypeError, ValueError, RuntimeError):
-        raise DataError(f"{path}: its embeddings are no vectors of one size") from None
+        raise DataError(
+            Text(f"{path}: its embeddings are no vectors of one size", f"{path}：它的嵌入不是同样大小的向量")
+        ) from None
     if table.dim() != 2:
-        raise DataError(f"{path}: embeddings of shape {tuple(table.shape)}, and [n, d] is wanted")
+        raise DataError(
+            Text(
+                f"{path}: embeddings of shape {tuple(table.shape)}, and [n, d] is wanted",
+                f"{path}：嵌入的形状为 {tuple(table.shape)}，应为 [n, d]",
+            )
+        )
     names = [key(i) for i in (range(len(table)) if ids is None else ids)]
     if len(names) != len(table):
-        turned = f"they may be turned over: save them as [{len(names)}, {len(table)}]"
-        cure = turned if len(names) == table.shape[1] else "one id for each row"
-        raise DataError(f"{path}: {len(names)} ids, {len(table)} embeddings", cure)
+        size = f"[{len(names)}, {len(table)}]"
+        turned = Text(f"they may be turned over: save them as {size}", f"可能行列颠倒：请存为 {size}")
+        raise DataError(
+            Text(
+                f"{path}: {len(names)} ids, {len(table)} embeddings",
+                f"{path}：{len(names)} 个编号，{len(table)} 个嵌入",
+            ),
+            turned if len(names) == table.shape[1] else Text("one id for each row", "每行一个编号"),
+        )
     if len(set(names)) < len(names):
         twice = next(name for name, n in Counter(names).items() if n > 1)
-        raise DataError(f"{path} holds id {twice!r} twice", "one embedding an id; queries and candidates: two tables")
+        raise DataError(
+            Text(f"{path} holds id {twice!r} twice", f"{path} 中编号 {twice!r} 出现两次"),
+            Text(
+                "one embedding an id; queries and candidates: two tables",
+                "每个编号一个嵌入；查询与候选分别编号时请用两个表",
+            ),
+        )
     bad = ~torch.isfinite(table).all(1)
     if bad.any():
-        raise DataError(f"{path}: the embedding of {names[int(bad.nonzero()[0])]!r} holds NaN or infinity")
+        raise DataError(
+            Text(
+                f"{path}: the embedding of {names[int(bad.nonzero()[0])]!r} holds NaN or infinity",
+                f"{path}：{names[int(bad.nonzero()[0])]!r} 的嵌入中有 NaN 或无穷",
+            )
+        )
     return Table(str(path), {name: i for i, name in enumerate(names)}, table)
 
 
@@ -119,7 +153,10 @@ def _npz(path: Path) -> tuple[list[Any] | None, Any]:
         with np.load(path, allow_pickle=False) as data:
             found = {name: data[name].tolist() if name in _ID_COLUMNS else data[name] for name in data.files}
     except (ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be read as npz: {error}", "save it without objects (pickle)") from None
+        raise DataError(
+            Text(f"{path} cannot be read as npz: {error}", f"{path} 不能作为 npz 读取：{error}"),
+            Text("save it without objects (pickle)", "请不带对象（pickle）保存"),
+        ) from None
     return _named(path, found)
 
 
@@ -136,8 +173,14 @@ def _named(path: Path, found: dict[Any, Any]) -> tuple[list[Any] | None, Any]:
     if not vectors and not ids and found and all(_dims(x) == 1 for x in found.values()):
         return list(found), _stack(path, list(found.values()))
     if len(vectors) != 1 or len(ids) > 1:
-        what = f"holds {list(found)[:8]}" if not vectors or len(vectors) == len(ids) == 1 else f"holds {vectors + ids}"
-        raise DataError(f"{path} {what}: which are ids and which embeddings?", "save ids [n] and embeddings [n, d]")
+        held = list(found)[:8] if not vectors or len(vectors) == len(ids) == 1 else vectors + ids
+        raise DataError(
+            Text(
+                f"{path} holds {held}: which are ids and which embeddings?",
+                f"{path} 中有 {held}：哪些是编号，哪些是嵌入？",
+            ),
+            Text("save ids [n] and embeddings [n, d]", "请保存 ids [n] 与 embeddings [n, d]"),
+        )
     return list(found[ids[0]]) if ids else None, found[vectors[0]]
 
 
@@ -156,7 +199,10 @@ def _npy(path: Path) -> tuple[list[Any] | None, Any]:
     try:
         rows = np.load(path, allow_pickle=False)
     except (ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be read as npy: {error}", "save numbers, not objects") from None
+        raise DataError(
+            Text(f"{path} cannot be read as npy: {error}", f"{path} 不能作为 npy 读取：{error}"),
+            Text("save numbers, not objects", "请保存数，而不是对象"),
+        ) from None
     for suffix in (".ids.json", ".ids.txt", ".ids.npy"):
         beside = path.with_name(path.stem + suffix)
         if beside.is_file():
@@ -173,7 +219,11 @@ def _torch(path: Path) -> tuple[list[Any] | None, Any]:
         data = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever its unpickler meets
         raise DataError(
-            f"{path} cannot be read safely: {str(error).splitlines()[0][:150]}", "save tensors alone"
+            Text(
+                f"{path} cannot be read safely: {str(error).splitlines()[0][:150]}",
+                f"{path} 不能安全读取：{str(error).splitlines()[0][:150]}",
+            ),
+            Text("save tensors alone", "请只保存张量"),
         ) from None
     if isinstance(data, dict):
         plain = {n: x.tolist() if n in _ID_COLUMNS and isinstance(x, Tensor) else x for n, x in data.items()}
@@ -185,10 +235,15 @@ def _stack(path: Path, rows: list[Any] | tuple[Any, ...]) -> Tensor:
     try:
         vectors = [torch.as_tensor(row).float().reshape(-1) for row in rows]
     except (TypeError, ValueError, RuntimeError):
-        raise DataError(f"{path}: its embeddings are no vectors of one size") from None
+        raise DataError(
+            Text(f"{path}: its embeddings are no vectors of one size", f"{path}：它的嵌入不是同样大小的向量")
+        ) from None
     shapes = {tuple(v.shape) for v in vectors}
     if len(shapes) != 1:
-        raise DataError(f"{path}: embeddings of shapes {sorted(shapes)[:3]}", "one size for all")
+        raise DataError(
+            Text(f"{path}: embeddings of shapes {sorted(shapes)[:3]}", f"{path}：嵌入的形状为 {sorted(shapes)[:3]}"),
+            Text("one size for all", "应只有一种大小"),
+        )
     return torch.stack(vectors)
 
 
@@ -197,13 +252,21 @@ def _parquet(path: Path) -> tuple[list[Any] | None, Any]:
         import pyarrow.parquet as parquet  # type: ignore[import-not-found]
     except ImportError:
         raise DataError(
-            f"{path}: reading Parquet needs pyarrow, which is not installed here", "pip install pyarrow"
+            Text(
+                f"{path}: reading Parquet needs pyarrow, which is not installed here",
+                f"{path}：读取 Parquet 需要 pyarrow，此处没有安装",
+            ),
+            "pip install pyarrow",
         ) from None
     table = parquet.read_table(path)
     ids = next((name for name in _ID_COLUMNS if name in table.column_names), None)
     vector = next((name for name in _VECTOR_COLUMNS if name in table.column_names), None)
     if ids is None or vector is None:
         raise DataError(
-            f"{path} holds the columns {table.column_names}", f"one of {_ID_COLUMNS} and one of {_VECTOR_COLUMNS}"
+            Text(f"{path} holds the columns {table.column_names}", f"{path} 的列为 {table.column_names}"),
+            Text(
+                f"one of {_ID_COLUMNS} and one of {_VECTOR_COLUMNS}",
+                f"应有 {_ID_COLUMNS} 之一和 {_VECTOR_COLUMNS} 之一",
+            ),
         )
     return table[ids].to_pylist(), table[vector].to_pylist()

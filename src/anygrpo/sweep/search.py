@@ -109,8 +109,12 @@ def sweep(table: dict[str, Any], space: Space, folder: Path, flags: Sequence[str
     metric = space.metric or recipe.evaluation.metric
     if recipe.evaluation.smaller_is_better:
         raise ConfigError(
-            f"a sweep takes larger values of {metric!r} as better, evaluation.smaller_is_better = true says otherwise",
-            "sweep over a metric that grows",
+            Text(
+                f"a sweep takes larger values of {metric!r} as better, evaluation.smaller_is_better "
+                "= true says otherwise",
+                f"搜索以较大的 {metric!r} 为好，而 evaluation.smaller_is_better = true 说的是相反",
+            ),
+            Text("sweep over a metric that grows", "请用越大越好的指标搜索"),
         )
     study = open_study(folder, space)
 
@@ -220,7 +224,13 @@ def _trial(trial: Any, recipe: Recipe, folder: Path, metric: str) -> float:
     finally:
         run.close()
     if not seen:
-        raise ConfigError(f"no evaluation logged {metric!r}", "set evaluation.metric, or `metric` in the space file")
+        raise ConfigError(
+            Text(f"no evaluation logged {metric!r}", f"没有评测记录 {metric!r}"),
+            Text(
+                "set evaluation.metric, or `metric` in the space file",
+                "请设置 evaluation.metric，或搜索空间文件中的 `metric`",
+            ),
+        )
     best = max(seen, key=lambda x: sign * x["value"])
     trial.set_user_attr("se", best["se"])
     trial.set_user_attr("n", int(best["n"]))

@@ -12,14 +12,13 @@ from torch import Tensor
 from anygrpo.algorithm import advantages, allocation, filters, weights
 from anygrpo.algorithm.statistics import Memory, PromptHistory, RunningState
 from anygrpo.core.choices import chosen
-from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Rollout
-from anygrpo.core.tree import Tree, tree_map
+from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Stage
+from anygrpo.spoken import Text
 from anygrpo.train.credit import credited
 from anygrpo.train.parallel import sum_over_ranks, world_size
-from anygrpo.train.sharded import whole_weights
 from anygrpo.train.stages import Numbers
 
 _M = TypeVar("_M", RunningState, PromptHistory)
@@ -99,8 +98,14 @@ def penalised(rollout: Rollout, stage: Stage) -> Rollout:
         return rollout
     if limit is None:
         raise ConfigError(
-            f"overlong_buffer = {buffer}, but the policy does not say how long a sample may become",
-            "give Rollout.of(..., limit=...) in its sample(), or set overlong_buffer = 0",
+            Text(
+                f"overlong_buffer = {buffer}, but the policy does not say how long a sample may become",
+                f"overlong_buffer = {buffer}，但策略没有说明样本最长可以多长",
+            ),
+            Text(
+                "give Rollout.of(..., limit=...) in its sample(), or set overlong_buffer = 0",
+                "请在它的 sample() 中给出 Rollout.of(..., limit=...)，或设 overlong_buffer = 0",
+            ),
         )
     penalty = filters.soft_overlong_penalty(rollout.mask.sum(-1), limit, buffer)
     return replace(rollout, rewards=rollout.rewards + penalty)
@@ -136,9 +141,14 @@ def _prepare_grpo(rollout: Rollout, stage: Stage, numbers: Numbers, memory: Memo
     name = advantage.function if advantage.card is None else advantage.name
     if name == "history" and (unknown := int((rollout.prompt_id == 0).sum())):
         raise ConfigError(
-            f'advantage = "history", and {unknown} of {len(rollout.prompt_id)} groups do not say of which prompt they '
-            "are: one history would serve them all",
-            "give Rollout.prompt_id, or take another advantage",
+            Text(
+                f'advantage = "history", and {unknown} of {len(rollout.prompt_id)} groups do not say '
+                "of which prompt they "
+                "are: one history would serve them all",
+                f'advantage = "history"，而 {len(rollout.prompt_id)} 组中有 {unknown} 组没有说明属于哪个提示：'
+                "同一段历史会用于所有提示",
+            ),
+            Text("give Rollout.prompt_id, or take another advantage", "请给出 Rollout.prompt_id，或换一种优势"),
         )
     result = advantages.compute(name, rollout.rewards, filtered.counted, options)
     counts = filtered.counts | {"advantage/clipped": float(result.clipped.double().mean())}
@@ -258,40 +268,3 @@ def needed_rows(batch: Batch, numbers: Numbers, stage: Stage) -> Batch:
     if numbers.lambda_supervised or numbers.lambda_consistency:
         live = live | (batch.row_weights > 0)
     return batch if bool(live.all()) else batch.rows(live.nonzero()[:, 0])
-
-
-def with_reference(policy: Policy, batch: Batch, rows: int) -> Batch:
-    """The batch, on the policy's device, with its rows' log-probs under the frozen reference policy."""
-    batch = batch.to(policy.parameters()[0].device)
-    with whole_weights(policy), policy.reference():
-        return replace(batch, ref=log_probs_of(policy, batch.samples, batch.old, rows))
-
-
-def referenced(policy: Policy, prepared: Prepared, rows: int) -> Prepared:
-    """With the log-probs of all rows that count under the frozen reference policy: made once a step, however many
-    epochs and minibatches follow."""
-    rollout, device = prepared.rollout, policy.parameters()[0].device
-    live = prepared.mask.any(-1).flatten().nonzero()[:, 0]
-    samples = tree_map(lambda x: x.flatten(0, 1)[live.to(x.device)].to(device), rollout.samples)
-    old = rollout.log_probs.flatten(0, 1)
-    ref = torch.zeros_like(old)
-    with whole_weights(policy), policy.reference():
-        ref[live] = log_probs_of(policy, samples, old[live].to(device), rows).to(ref)
-    return replace(prepared, ref=ref.view_as(rollout.log_probs))
-
-
-@torch.no_grad()
-def log_probs_of(policy: Policy, samples: Tree, like: Tensor, rows: int) -> Tensor:
-    """Log-probs of n rows by the training pass, shaped and placed as `like` [n, T], in blocks of at most `rows`."""
-    out = torch.zeros_like(like)
-    n, total = out.shape
-    plan = policy.plan(samples, rows) if n else []
-    pieces = [torch.arange(a, min(a + plan, n)) for a in range(0, n, plan)] if isinstance(plan, int) else plan
-    chunk = policy.time_chunk or max(total, 1)
-    for index in pieces:
-        index = index.to(out.device)
-        part = tree_map(lambda x, index=index: x[index], samples)
-        for a in range(0, total, chunk):
-            times = slice(a, min(a + chunk, total))
-            out[index, times] = policy.evaluate(part, times).log_probs.to(out)
-    return out

@@ -83,15 +83,26 @@ def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> 
         policy.check_prompts([*(task.prompts(0, task.size) if task.size else []), *task.held_out()])
     if recipe.training.max_staleness and world_size() > 1:
         raise ConfigError(
-            f"training.max_staleness = {recipe.training.max_staleness} on {world_size()} ranks: a queue is one's",
-            "set it to 0; training.off_policy_steps = 1 samples one step ahead on any number",
+            Text(
+                f"training.max_staleness = {recipe.training.max_staleness} on {world_size()} ranks: a queue is one's",
+                f"{world_size()} 个进程上的 training.max_staleness = {recipe.training.max_staleness}："
+                "队列只属于一个进程",
+            ),
+            Text(
+                "set it to 0; training.off_policy_steps = 1 samples one step ahead on any number",
+                "请设为 0；training.off_policy_steps = 1 可在任意数量上提前一步采样",
+            ),
         )
     if any(planned.sampled_ahead for planned in stages) and recipe.training.max_staleness:
         policy.check_copied()
     patience = recipe.evaluation.patience
     if patience and stages and not stages[-1].task.held_out():
         raise ConfigError(
-            f"evaluation.patience = {patience}, but the task holds no prompts out to evaluate on", "leave it out"
+            Text(
+                f"evaluation.patience = {patience}, but the task holds no prompts out to evaluate on",
+                f"evaluation.patience = {patience}，但任务没有可评测的留出提示",
+            ),
+            Text("leave it out", "请去掉它"),
         )
 
 

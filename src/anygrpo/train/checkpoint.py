@@ -272,7 +272,10 @@ def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
     state = {key: unpack(value, tensors) for key, value in packed.items()}
     if (updater := state.get("updater")) is not None:
         if not isinstance(updater, dict):
-            raise DataError(f"{checkpoint / saved.STATE}: updater is no table", "resume from another checkpoint")
+            raise DataError(
+                Text(f"{checkpoint / saved.STATE}: updater is no table", f"{checkpoint / saved.STATE}：updater 不是表"),
+                Text("resume from another checkpoint", "请从另一个检查点继续"),
+            )
         updater["moments"] = _moments(checkpoint)
     return saved.weights(checkpoint), state
 

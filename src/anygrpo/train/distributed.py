@@ -19,6 +19,7 @@ from torch import nn
 
 from anygrpo.errors import TrainingError
 from anygrpo.recipe.recipe import Recipe
+from anygrpo.spoken import Text
 from anygrpo.train.folder import RunFolder
 from anygrpo.train.parallel import is_main, world_size
 
@@ -47,8 +48,14 @@ def process_group() -> Iterator[None]:
         if not isinstance(error, dist.DistError) and not any(word in str(error) for word in _LOST):
             raise
         raise TrainingError(
-            f"rank {dist.get_rank()}: another rank is gone, or was silent for {_PATIENCE}: {str(error)[:200]}",
-            "see the first rank that ended above for the cause; then --resume, with any number of ranks",
+            Text(
+                f"rank {dist.get_rank()}: another rank is gone, or was silent for {_PATIENCE}: {str(error)[:200]}",
+                f"进程 {dist.get_rank()}：另一个进程已消失，或沉默了 {_PATIENCE}：{str(error)[:200]}",
+            ),
+            Text(
+                "see the first rank that ended above for the cause; then --resume, with any number of ranks",
+                "原因见上面最先结束的进程；之后用 --resume，进程数任意",
+            ),
         ) from error
     dist.destroy_process_group()
 

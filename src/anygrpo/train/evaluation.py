@@ -16,6 +16,7 @@ from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Scores, Task, expect
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.training import EvaluationConfig
+from anygrpo.spoken import Text
 from anygrpo.train.parallel import from_main, gather, is_main, rank_seed, share, world_size
 from anygrpo.train.passing import pass_at_k, right, success_of
 
@@ -205,7 +206,10 @@ def check_metric(row: dict[str, float], config: EvaluationConfig) -> None:
         return  # not there where too few samples could be scored, through no fault of theirs
     if row.get("eval/invalid", 1.0) < 1.0 and "eval/reward" in row and metric not in row:
         raise ConfigError(
-            f"evaluation.metric = {metric!r} is not measured by this task, so nothing would ever be the best",
+            Text(
+                f"evaluation.metric = {metric!r} is not measured by this task, so nothing would ever be the best",
+                f"这个任务不测量 evaluation.metric = {metric!r}，因此永远不会有最好的结果",
+            ),
             suggestion(metric, row),
         )
 

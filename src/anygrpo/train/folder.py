@@ -25,7 +25,7 @@ from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.files import refuse_links
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.recipe.recipe import Recipe
-from anygrpo.spoken import Text
+from anygrpo.spoken import NOTHING, Text
 
 SCHEMA = 2
 """Of the run folder. 2: checkpoints without pickle, fingerprints.json, resumes.jsonl, config.toml as it was begun."""
@@ -37,10 +37,19 @@ _DISK = {
     errno.ENOENT: "gone", errno.EIO: "broken", errno.ESTALE: "broken", errno.ENODEV: "broken",
 }  # fmt: skip
 _CURES = {
-    "full": "free space there (older checkpoints: training.keep_checkpoints), or name another folder; then --resume",
-    "closed": "make it writable, or name a folder that is: --folder PATH",
-    "gone": "somebody removed it, or the mount is gone; what lay in it can only come from a copy",
-    "broken": "see to the disk or the mount; then --resume",
+    "full": Text(
+        "free space there (older checkpoints: training.keep_checkpoints), or name another folder; then --resume",
+        "请在那里腾出空间（旧检查点：training.keep_checkpoints），或换一个文件夹；再用 --resume",
+    ),
+    "closed": Text(
+        "make it writable, or name a folder that is: --folder PATH",
+        "请使它可写，或给出可写的文件夹：--folder PATH",
+    ),
+    "gone": Text(
+        "somebody removed it, or the mount is gone; what lay in it can only come from a copy",
+        "它被删除，或挂载点已消失；其中的内容只能来自备份",
+    ),
+    "broken": Text("see to the disk or the mount; then --resume", "请检查磁盘或挂载点；再用 --resume"),
 }
 _PACKAGES = ("anygrpo", "torch", "transformers", "peft", "diffusers", "numpy", "torchmetrics", "vllm")
 
@@ -62,14 +71,22 @@ def writing(path: Path, saved: Callable[[], str] = lambda: "") -> Iterator[None]
         ours = error.filename is None or str(error.filename).startswith(str(path))
         if error.errno not in _DISK or not ours:
             raise
-        what = f"{error.filename or path} cannot be written: {os.strerror(error.errno)}"
-        raise TrainingError("; ".join(filter(None, (what, saved()))), _CURES[_DISK[error.errno]]) from error
+        file, fault = error.filename or path, os.strerror(error.errno)
+        what = Text(f"{file} cannot be written: {fault}", f"{file} 无法写入：{fault}")
+        raise TrainingError(what + _more(saved()), _CURES[_DISK[error.errno]]) from error
     except (MemoryError, RuntimeError) as error:
         if not no_memory(error):
             raise
-        what = f"out of memory: {str(error).splitlines()[0][:200] if str(error) else 'MemoryError'}"
-        cure = "smaller rows_per_block, shorter samples or a smaller policy; or raise the limit (ulimit -v)"
-        raise TrainingError("; ".join(filter(None, (what, saved()))), cure) from error
+        fault = str(error).splitlines()[0][:200] if str(error) else "MemoryError"
+        cure = Text(
+            "smaller rows_per_block, shorter samples or a smaller policy; or raise the limit (ulimit -v)",
+            "请减小 rows_per_block、缩短样本或用较小的策略；或提高限制（ulimit -v）",
+        )
+        raise TrainingError(Text(f"out of memory: {fault}", f"内存不足：{fault}") + _more(saved()), cure) from error
+
+
+def _more(said: str) -> Text:
+    return Text(f"; {said}", f"；{said}") if said else NOTHING
 
 
 def no_memory(error: BaseException) -> bool:

@@ -12,8 +12,9 @@ from anygrpo.core.choices import chosen
 from anygrpo.core.policy import Policy
 from anygrpo.core.tree import tree_map
 from anygrpo.recipe.recipe import Stage
-from anygrpo.train.batches import Prepared, log_probs_of
+from anygrpo.train.batches import Prepared
 from anygrpo.train.parallel import gather
+from anygrpo.train.references import log_probs_of
 from anygrpo.train.sharded import whole_weights
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 INTERRUPTED = "interrupted"
 GRACE = "ANYGRPO_GRACE_SECONDS"
@@ -46,7 +47,12 @@ def grace_seconds() -> float | None:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < 1e9:
-        raise ConfigError(f"{GRACE} = {text!r}", "give seconds, fewer than between SIGTERM and SIGKILL")
+        raise ConfigError(
+            Text(f"{GRACE} = {text!r}", f"{GRACE} = {text!r}"),
+            Text(
+                "give seconds, fewer than between SIGTERM and SIGKILL", "请给出秒数，小于 SIGTERM 与 SIGKILL 之间的时间"
+            ),
+        )
     return seconds
 
 

@@ -7,8 +7,9 @@ from contextlib import closing
 from typing import Any
 
 from anygrpo.errors import Interrupted
+from anygrpo.spoken import Text
 from anygrpo.train import snapshot
-from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, referenced, weigh
+from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, weigh
 from anygrpo.train.collect import Collector, whole_of
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.importance import corrected
@@ -16,6 +17,7 @@ from anygrpo.train.interrupt import INTERRUPTED, interruptible
 from anygrpo.train.measure import entropy_estimate
 from anygrpo.train.parallel import gather, total_over_ranks
 from anygrpo.train.queue import Queue
+from anygrpo.train.references import referenced
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Numbers
 from anygrpo.train.terms import Tally
@@ -87,7 +89,10 @@ def remaining_steps(run: Run) -> Iterator[int]:
     if run.entered >= 0 or snapshot.newest(run.folder.checkpoints) is None:  # else that checkpoint has more
         snapshot.save(run)
     if ending == INTERRUPTED:
-        raise Interrupted(f"stopped by the user after step {run.step}", f"continue with --resume {run.folder.path}")
+        raise Interrupted(
+            Text(f"stopped by the user after step {run.step}", f"用户在第 {run.step} 步之后停止"),
+            Text(f"continue with --resume {run.folder.path}", f"继续请用 --resume {run.folder.path}"),
+        )
 
 
 def _agree(run: Run) -> str | None:

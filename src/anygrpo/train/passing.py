@@ -10,6 +10,7 @@ from torch import Tensor
 from anygrpo.core.task import Scores, Success, Task
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.recipe.training import EvaluationConfig
+from anygrpo.spoken import Text
 
 
 def pass_at_k(right: Tensor, k: int, judged: Tensor | None = None) -> Tensor:
@@ -51,7 +52,10 @@ def right(scores: Scores, success: Success) -> Tensor:
     """
     if success.component != "reward" and success.component not in scores.components:
         raise ConfigError(
-            f"evaluation.success.component = {success.component!r} is not among the scores",
+            Text(
+                f"evaluation.success.component = {success.component!r} is not among the scores",
+                f"evaluation.success.component = {success.component!r} 不在各分数之中",
+            ),
             suggestion(success.component, ["reward", *scores.components]),
         )
     value = scores.rewards if success.component == "reward" else scores.components[success.component]

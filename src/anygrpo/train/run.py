@@ -18,7 +18,6 @@ from anygrpo.algorithm import kl
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.core.task import Task
-from anygrpo.errors import TrainingError
 from anygrpo.recipe.recipe import Recipe, number
 from anygrpo.train import measure
 from anygrpo.train.adaptive import Adaptive
@@ -30,7 +29,7 @@ from anygrpo.train.sharded import full_state, whole_weights
 from anygrpo.train.stages import Controls, Numbers, PlannedStage, controlled, kl_controller, numbers_at, policy_settings
 from anygrpo.train.terms import Tally
 from anygrpo.train.trackers import Sink
-from anygrpo.train.update import Updater
+from anygrpo.train.update import Updater, given_up
 from anygrpo.train.waiting import Waiting
 
 _REFUSALS_IN_A_ROW = 20
@@ -179,10 +178,7 @@ class Run:
         self.version += not refused
         self.policy.version = self.version
         if self._refused_in_a_row >= _REFUSALS_IN_A_ROW:
-            raise TrainingError(
-                f"{self._refused_in_a_row} updates in a row had a gradient that is not finite; weights are as before",
-                "see the last samples and `anygrpo doctor` on this folder",
-            )
+            raise given_up(self._refused_in_a_row)
 
     def record(
         self,

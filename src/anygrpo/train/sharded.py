@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from anygrpo.core.policy import Policy, state_of
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Recipe, largest_beta
+from anygrpo.spoken import Text
 from anygrpo.train.parallel import is_sharded, world_size
 
 
@@ -52,7 +53,11 @@ def _blocks(module: nn.Module) -> list[nn.Module]:
     lists = [m for m in module.modules() if isinstance(m, nn.ModuleList) and len(m)]
     if not lists:
         raise ConfigError(
-            'training.parallel = "fsdp": the policy has no list of blocks to shard', 'use parallel = "replicate"'
+            Text(
+                'training.parallel = "fsdp": the policy has no list of blocks to shard',
+                'training.parallel = "fsdp"：策略没有可分片的块列表',
+            ),
+            Text('use parallel = "replicate"', '请用 parallel = "replicate"'),
         )
     return list(max(lists, key=lambda m: sum(p.numel() for p in m.parameters())))
 
@@ -62,13 +67,20 @@ def _check(policy: Policy, recipe: Recipe, blocks: list[nn.Module]) -> None:
     for stage in recipe.resolved_stages():
         if trained and stage.algorithm.kl == "exact" and largest_beta(stage.algorithm) > 0:
             raise ConfigError(
-                f'stage {stage.name!r}: kl = "exact" swaps the reference in during the training pass, which sharded '
-                "weights do not allow",
-                'use kl = "k3", or train adapters',
+                Text(
+                    f'stage {stage.name!r}: kl = "exact" swaps the reference in during the training '
+                    "pass, which sharded "
+                    "weights do not allow",
+                    f'阶段 {stage.name!r}：kl = "exact" 在训练时换入参考策略，分片的权重不允许这样',
+                ),
+                Text('use kl = "k3", or train adapters', '请用 kl = "k3"，或训练适配器'),
             )
     kinds = {p.dtype for block in blocks for p in block.parameters() if p.requires_grad}
     if trained and kinds != {torch.float32}:
-        raise ConfigError(f"trained blocks hold {kinds}", "keep trained weights in float32")
+        raise ConfigError(
+            Text(f"trained blocks hold {kinds}", f"训练的块中有 {kinds}"),
+            Text("keep trained weights in float32", "训练的权重请保持 float32"),
+        )
 
 
 def sharded_blocks(module: nn.Module) -> list[Any]:

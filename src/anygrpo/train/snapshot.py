@@ -186,7 +186,8 @@ def accounted(run: Run) -> Iterator[None]:
             run.memory = run.memory_before
             save(run)
         raise Interrupted(
-            f"the grace time is over; {_account(run)}", f"continue with --resume {run.folder.path}"
+            Text(f"the grace time is over; {_account(run)}", f"宽限时间已过；{_account(run)}"),
+            Text(f"continue with --resume {run.folder.path}", f"继续请用 --resume {run.folder.path}"),
         ) from None
     finally:
         run.observers.remove(note)

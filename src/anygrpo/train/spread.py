@@ -22,6 +22,7 @@ from anygrpo.core.task import Pending, Scores
 from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.algorithm import AlgorithmConfig
+from anygrpo.spoken import Text
 
 KEPT = 0.75
 """What a prompt gave before weighs so much at its next visit: the policy has changed since."""
@@ -99,9 +100,17 @@ class Spread:
         units = policy.sample([prompts[p] for p in again], self.unit, seed)
         if units.shape[1] != self.unit:
             raise ConfigError(
-                f"{type(policy).__name__} gave {units.shape[1]} samples of a prompt where {self.unit} were asked for, "
-                'and group_size = "auto" counts them',
-                "a fixed group_size; for a selector, or policy.reuse = 0",
+                Text(
+                    f"{type(policy).__name__} gave {units.shape[1]} samples of a prompt where "
+                    f"{self.unit} were asked for, "
+                    'and group_size = "auto" counts them',
+                    f"{type(policy).__name__} 对一个提示给出 {units.shape[1]} 个样本，而要的是 {self.unit} 个，"
+                    'group_size = "auto" 会计数',
+                ),
+                Text(
+                    "a fixed group_size; for a selector, or policy.reuse = 0",
+                    "请用固定的 group_size；选择器也可设 policy.reuse = 0",
+                ),
             )
         outputs = policy.decode(units.samples)
         grouped: list[list[Any]] = [[] for _ in prompts]

@@ -17,6 +17,7 @@ from anygrpo.recipe.adaptive import AdaptiveTemperature
 from anygrpo.recipe.recipe import Recipe, Stage
 from anygrpo.recipe.section import Schedule, Section, UserFunction
 from anygrpo.recipe.training import EvaluationConfig
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,21 @@ def plan_stages(recipe: Recipe, task: Task | None = None) -> list[PlannedStage]:
         steps, size = stage.steps, tasks[key].size
         if not size and recipe.evaluation.every_epochs is not None:
             raise ConfigError(
-                f"evaluation.every_epochs is set, but the task of stage {stage.name!r} is endless",
-                "set evaluation.every, in steps",
+                Text(
+                    f"evaluation.every_epochs is set, but the task of stage {stage.name!r} is endless",
+                    f"给出了 evaluation.every_epochs，但阶段 {stage.name!r} 的任务没有尽头",
+                ),
+                Text("set evaluation.every, in steps", "请设 evaluation.every，以步计"),
             )
         if steps is None:
             if not size:
-                raise ConfigError(f"stage {stage.name!r} has epochs, but its task is endless", "give steps instead")
+                raise ConfigError(
+                    Text(
+                        f"stage {stage.name!r} has epochs, but its task is endless",
+                        f"阶段 {stage.name!r} 给出了 epochs，但它的任务没有尽头",
+                    ),
+                    Text("give steps instead", "请改用 steps"),
+                )
             steps = math.ceil((stage.epochs or 0) * size / stage.algorithm.prompts_per_step)
         ahead = recipe.training.samples_ahead and stage.source == "policy"
         planned.append(PlannedStage(stage, tasks[key], begin, begin + steps, ahead))

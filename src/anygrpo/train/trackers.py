@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 class Sink(Protocol):
@@ -29,7 +30,10 @@ def build_sink(kind: str, folder: Path, project: str, name: str, config: dict[st
     try:
         return TRACKERS[kind](folder, project, name, config)
     except ImportError as error:
-        raise ConfigError(f"sink {kind!r} needs a package: {error}", f"pip install 'anygrpo[{kind}]'") from None
+        raise ConfigError(
+            Text(f"sink {kind!r} needs a package: {error}", f"记录器 {kind!r} 需要一个包：{error}"),
+            f"pip install 'anygrpo[{kind}]'",
+        ) from None
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:

@@ -20,6 +20,7 @@ from anygrpo.core.tree import Tree, tree_map
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.recipe import Stage
 from anygrpo.recipe.training import OptimizerConfig
+from anygrpo.spoken import Text
 from anygrpo.train.folder import no_memory
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.sharded import laid_out
@@ -55,12 +56,21 @@ class Updater:
         self.policy, self.config = policy, config
         self.parameters = policy.parameters()
         if not self.parameters:
-            raise ConfigError("the policy has no trainable weights", "unfreeze some, or attach an adapter")
+            raise ConfigError(
+                Text("the policy has no trainable weights", "策略没有可训练的权重"),
+                Text("unfreeze some, or attach an adapter", "请解冻一部分，或加上适配器"),
+            )
         coarse = {str(p.dtype) for p in self.parameters if p.dtype != torch.float32}
         if coarse:
             raise ConfigError(
-                f"trainable weights are {', '.join(sorted(coarse))}: a small update rounds to nothing there",
-                "keep trainable weights in float32; the frozen body and the forward pass may be bfloat16",
+                Text(
+                    f"trainable weights are {', '.join(sorted(coarse))}: a small update rounds to nothing there",
+                    f"可训练的权重为 {', '.join(sorted(coarse))}：小的更新在那里会被舍入掉",
+                ),
+                Text(
+                    "keep trainable weights in float32; the frozen body and the forward pass may be bfloat16",
+                    "可训练的权重请保持 float32；冻结部分和前向计算可以用 bfloat16",
+                ),
             )
         # Shards and whole tensors do not mix in one fused or foreach step.
         kinds = [[p for p in self.parameters if is_sharded(p) == kind] for kind in (True, False)]
@@ -108,8 +118,14 @@ class Updater:
                     raise
                 if rows == 1 or self.sharded:
                     raise TrainingError(
-                        f"out of memory with {rows} row(s) a block: {error}",
-                        "shorter samples, gradient checkpointing, a smaller policy, or (sharded) fewer rows_per_block",
+                        Text(
+                            f"out of memory with {rows} row(s) a block: {error}", f"每块 {rows} 行时内存不足：{error}"
+                        ),
+                        Text(
+                            "shorter samples, gradient checkpointing, a smaller policy, or (sharded) "
+                            "fewer rows_per_block",
+                            "请缩短样本，用梯度检查点，用较小的策略，或（分片时）减少 rows_per_block",
+                        ),
                     ) from None
                 rows = max(1, min(rows, max(len(batch), len(demonstrations.batch) if demonstrations else 0)) // 2)
                 if torch.cuda.is_available():
@@ -235,3 +251,17 @@ class Updater:
 def _add(parts: dict[str, list[Tensor | None]], name: str, grads: tuple[Tensor | None, ...]) -> None:
     old = parts.get(name, [None] * len(grads))
     parts[name] = [g if o is None else o if g is None else o + g for o, g in zip(old, grads)]
+
+
+def given_up(refused: int) -> TrainingError:
+    """What ends a run after so many refused updates in a row."""
+    return TrainingError(
+        Text(
+            f"{refused} updates in a row had a gradient that is not finite; weights are as before",
+            f"连续 {refused} 次更新的梯度不是有限的数；权重保持不变",
+        ),
+        Text(
+            "see the last samples and `anygrpo doctor` on this folder",
+            "请看最后的样本，并对这个文件夹用 `anygrpo doctor`",
+        ),
+    )

@@ -9,7 +9,7 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import parse_recipe
-from anygrpo.spoken import say
+from anygrpo.spoken import Text, say
 from anygrpo.train import pictures, snapshot
 from anygrpo.train.build import new_run, resumed_run
 from anygrpo.train.interrupt import INTERRUPTED
@@ -51,11 +51,17 @@ def train(
     """
     if resume is not None:
         if tables or folder:
-            raise ConfigError("resume goes on with the settings of its own folder", "leave the others out")
+            raise ConfigError(
+                Text("resume goes on with the settings of its own folder", "继续运行使用它自己文件夹中的设置"),
+                Text("leave the others out", "请去掉其他设置"),
+            )
         run = resumed_run(Path(resume), policy=policy, task=task)
     else:
         if unknown := sorted(set(tables) - set(TABLES)):
-            raise ConfigError(f"train has no {unknown[0]!r}", f"its tables are {', '.join(TABLES)}")
+            raise ConfigError(
+                Text(f"train has no {unknown[0]!r}", f"train 没有 {unknown[0]!r}"),
+                Text(f"its tables are {', '.join(TABLES)}", f"可用的表：{', '.join(TABLES)}"),
+            )
         table: dict[str, Any] = {"name": name, "seed": seed, **tables}
         table |= {"policy": _object(policy), "task": _object(task)} | (
             {} if folder is None else {"folder": str(folder)}

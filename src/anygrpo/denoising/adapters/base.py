@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from anygrpo.denoising.denoiser import Condition, DiffusersDenoiser
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 class Adapter:
@@ -46,7 +47,11 @@ class Adapter:
         height, width = self.config.height, self.config.width
         if height % patch or width % patch:
             raise ConfigError(
-                f"latents of {height} x {width} cannot be cut in patches of {patch}", f"multiples of {patch}"
+                Text(
+                    f"latents of {height} x {width} cannot be cut in patches of {patch}",
+                    f"{height} x {width} 的潜变量不能切成边长 {patch} 的块",
+                ),
+                Text(f"multiples of {patch}", f"应为 {patch} 的倍数"),
             )
         if self.config.guidance < 1 and not self.embedded:
             raise self.refuse(f"takes guidance = {self.config.guidance} for none", "guidance = 1, or above it")

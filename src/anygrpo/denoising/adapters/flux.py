@@ -11,6 +11,7 @@ from anygrpo.denoising.adapters.base import Adapter
 from anygrpo.denoising.adapters.stable_diffusion import dynamic_shift
 from anygrpo.denoising.denoiser import Condition, DiffusersDenoiser
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 def pack(latents: Tensor) -> Tensor:
@@ -70,7 +71,11 @@ class Flux(Adapter):
         told = bool(self.model.config.guidance_embeds)
         if self.config.height % 2 or self.config.width % 2:
             raise ConfigError(
-                f"latents of {self.config.height} x {self.config.width} cannot be packed in 2 x 2 patches", "even sizes"
+                Text(
+                    f"latents of {self.config.height} x {self.config.width} cannot be packed in 2 x 2 patches",
+                    f"{self.config.height} x {self.config.width} 的潜变量不能装成 2 x 2 的块",
+                ),
+                Text("even sizes", "应为偶数边长"),
             )
         if not told and self.config.guidance != 1.0:
             raise self.refuse(f"takes no guidance, and policy.guidance = {self.config.guidance}", "guidance = 1")

@@ -10,6 +10,7 @@ from torch import Tensor
 from anygrpo.denoising.adapters.base import Adapter
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 class Wan(Adapter):
@@ -27,9 +28,17 @@ class Wan(Adapter):
             raise self.refuse("has a level for every token", "a Wan 2.1 pipeline, or policy.function")
         if (self.config.frames - 1) % self.pipe.vae_scale_factor_temporal:
             raise ConfigError(
-                f"policy.frames = {self.config.frames}: the VAE takes 1 and {self.pipe.vae_scale_factor_temporal} more "
-                "at a time",
-                f"frames = {1 + 4 * self.pipe.vae_scale_factor_temporal}, say",
+                Text(
+                    f"policy.frames = {self.config.frames}: the VAE takes 1 and "
+                    f"{self.pipe.vae_scale_factor_temporal} more "
+                    "at a time",
+                    f"policy.frames = {self.config.frames}：VAE 先取 1 帧，之后每次取 "
+                    f"{self.pipe.vae_scale_factor_temporal} 帧",
+                ),
+                Text(
+                    f"frames = {1 + 4 * self.pipe.vae_scale_factor_temporal}, say",
+                    f"例如 frames = {1 + 4 * self.pipe.vae_scale_factor_temporal}",
+                ),
             )
 
     def shape(self) -> tuple[int, ...]:

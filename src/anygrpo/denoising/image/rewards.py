@@ -13,6 +13,7 @@ from anygrpo.core.device import device_of
 from anygrpo.denoising.image.settings import ClipRewardConfig, FunctionImageRewardConfig
 from anygrpo.denoising.output_rewards import Reward, users
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.spoken import Text
 
 
 def build_rewards(tables: Any, columns: set[str]) -> list[Reward]:
@@ -27,7 +28,10 @@ def build_rewards(tables: Any, columns: set[str]) -> list[Reward]:
         default = table.function.rpartition(":")[2] if table.kind == "function" else table.kind
         name = table.name or default
         if any(name == other.name for other in out):
-            raise ConfigError(f"two rewards are called {name!r}", "give one of them another name")
+            raise ConfigError(
+                Text(f"two rewards are called {name!r}", f"有两个奖励都叫 {name!r}"),
+                Text("give one of them another name", "请给其中一个换名称"),
+            )
         out.append(Reward(name, table.weight, _BUILDERS[table.kind](table, columns)))
     return out
 
@@ -63,7 +67,8 @@ def _clip(table: ClipRewardConfig, columns: set[str]) -> Callable[..., Any]:
         processor: Any = CLIPProcessor.from_pretrained(table.model, local_files_only=True)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"the clip reward's model {table.model!r}: {error}", "a folder with model and processor"
+            Text(f"the clip reward's model {table.model!r}: {error}", f"clip 奖励的模型 {table.model!r}：{error}"),
+            Text("a folder with model and processor", "请给出含模型和处理器的文件夹"),
         ) from error
     device = device_of(table.device)
     model = model.to(device).eval().requires_grad_(False)

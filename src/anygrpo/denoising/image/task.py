@@ -38,8 +38,14 @@ def build(config: ImageTaskConfig, seed: int) -> ImageTask:
     for name, part in (("training", train), ("evaluation", held_out)):
         if not part:
             raise DataError(
-                f"of {len(rows)} prompts in {config.path} none is left for {name}",
-                "more prompts, another task.held_out_share, or task.held_out_path",
+                Text(
+                    f"of {len(rows)} prompts in {config.path} none is left for {name}",
+                    f"{config.path} 的 {len(rows)} 个提示中，没有一个留给 {name}",
+                ),
+                Text(
+                    "more prompts, another task.held_out_share, or task.held_out_path",
+                    "请增加提示、改变 task.held_out_share，或给出 task.held_out_path",
+                ),
             )
     columns = {key for row in rows for key in row} - {"prompt"}
     return ImageTask(config, seed, train, held_out, build_rewards(config.rewards, columns))
@@ -71,12 +77,24 @@ def _row(line: str, where: str, column: str, objects: bool) -> Prompt:
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise DataError(f"{where}: broken JSON: {error}", "write one JSON object a line") from None
+        raise DataError(
+            Text(f"{where}: broken JSON: {error}", f"{where}：JSON 已损坏：{error}"),
+            Text("write one JSON object a line", "请每行写一个 JSON 对象"),
+        ) from None
     if not isinstance(value, dict):
-        raise DataError(f"{where}: a {type(value).__name__}, not an object", "write one JSON object a line")
+        raise DataError(
+            Text(f"{where}: a {type(value).__name__}, not an object", f"{where}：是 {type(value).__name__}，不是对象"),
+            Text("write one JSON object a line", "请每行写一个 JSON 对象"),
+        )
     text = value.pop(column, None)
     if not isinstance(text, str) or not text.strip():
-        raise DataError(f"{where}: no text in column {column!r}; {suggestion(column, value)}", "set task.prompt_column")
+        raise DataError(
+            Text(
+                f"{where}: no text in column {column!r}; {suggestion(column, value)}",
+                f"{where}：{column!r} 列没有文本；{suggestion(column, value)}",
+            ),
+            Text("set task.prompt_column", "请设置 task.prompt_column"),
+        )
     return value | {"prompt": text}
 
 

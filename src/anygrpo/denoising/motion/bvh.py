@@ -10,6 +10,7 @@ from torch import Tensor
 
 from anygrpo.denoising.motion.skeleton import INDEX, JOINTS, OFFSETS, PARENTS, axis_matrix, local_rotations
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 CMU_NAMES = {
     "pelvis": "Hips", "spine1": "LowerBack", "spine2": "Spine", "spine3": "Spine1", "neck": "Neck", "head": "Head",
@@ -41,7 +42,9 @@ def parse(text: str) -> tuple[list[Node], Tensor, float]:
     """
     head, _, body = text.partition("MOTION")
     if not head.lstrip().startswith("HIERARCHY") or not body:
-        raise DataError("not a BVH file: it has no HIERARCHY and MOTION")
+        raise DataError(
+            Text("not a BVH file: it has no HIERARCHY and MOTION", "不是 BVH 文件：没有 HIERARCHY 和 MOTION")
+        )
     nodes: list[Node] = []
     stack: list[int] = []
     pending = -1
@@ -63,7 +66,12 @@ def parse(text: str) -> tuple[list[Node], Tensor, float]:
     numbers = [[float(x) for x in line.split()] for line in lines[2:] if line.strip()]
     wanted = sum(len(n.channels) for n in nodes)
     if {len(row) for row in numbers} != {wanted}:
-        raise DataError(f"a BVH frame has {sorted({len(r) for r in numbers})} numbers, its hierarchy {wanted} channels")
+        raise DataError(
+            Text(
+                f"a BVH frame has {sorted({len(r) for r in numbers})} numbers, its hierarchy {wanted} channels",
+                f"BVH 的帧有 {sorted({len(r) for r in numbers})} 个数，而层级有 {wanted} 个通道",
+            )
+        )
     return nodes, torch.tensor(numbers), 1.0 / seconds
 
 
@@ -99,7 +107,12 @@ def read(file: Path) -> tuple[Tensor, float]:
     names = CMU_NAMES if "LeftUpLeg" in found else POSER_NAMES
     full = names | {"r_" + k[2:]: v.replace("Left", "Right") for k, v in names.items() if k.startswith("l_")}
     if missing := sorted(v for v in full.values() if v not in found):
-        raise DataError(f"{file}: no joints named {missing[:3]}; it has {sorted(found)[:6]}")
+        raise DataError(
+            Text(
+                f"{file}: no joints named {missing[:3]}; it has {sorted(found)[:6]}",
+                f"{file}：没有名为 {missing[:3]} 的关节；它有 {sorted(found)[:6]}",
+            )
+        )
     return retarget({joint: found[name] for joint, name in full.items()}), fps
 
 

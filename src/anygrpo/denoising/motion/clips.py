@@ -64,7 +64,7 @@ def load_clips(folder: Path, fps: float, cmu: bool = False) -> list[Clip]:
     if not files:
         raise DataError(
             Text(f"no motion clips in {folder}", f"{folder} 中没有动作片段"),
-            "python scripts/fetch_motion.py",
+            "`python scripts/fetch_motion.py`",
         )
     clips = [read_deepmimic(f) for f in files if f.stem in ACTIONS]
     if cmu:
@@ -97,9 +97,17 @@ def read_deepmimic(file: Path) -> Clip:
         frames = torch.tensor(data["Frames"], dtype=torch.float32)
         loops = data["Loop"] == "wrap"
     except (ValueError, KeyError, TypeError) as e:
-        raise DataError(f"{file}: not a motion clip: {e}", "fetch it again: python scripts/fetch_motion.py") from e
+        raise DataError(
+            Text(f"{file}: not a motion clip: {e}", f"{file}：不是动作片段：{e}"),
+            Text("fetch it again: python scripts/fetch_motion.py", "请重新获取：python scripts/fetch_motion.py"),
+        ) from e
     if frames.dim() != 2 or frames.shape[1] != 44 or frames.shape[0] < 2:
-        raise DataError(f"{file}: frames of shape {tuple(frames.shape)}, expected [F, 44]")
+        raise DataError(
+            Text(
+                f"{file}: frames of shape {tuple(frames.shape)}, expected [F, 44]",
+                f"{file}：帧的形状为 {tuple(frames.shape)}，应为 [F, 44]",
+            )
+        )
     rotations = torch.eye(3).repeat(len(frames), len(MIRROR), 1, 1)
     for joint, at in _SPHERICAL.items():
         rotations[:, INDEX[joint]] = quaternion_matrix(frames[:, at : at + 4])

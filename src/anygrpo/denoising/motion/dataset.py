@@ -18,6 +18,7 @@ from torch import Tensor
 
 from anygrpo.denoising.motion.features import Scaler
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 LONGEST = 200
 UNIT = 4
@@ -99,7 +100,10 @@ def load(folder: Path, split: str) -> Dataset:
     file = folder / f"{split}.txt"
     if not file.is_file():
         known = sorted(f.stem for f in folder.glob("*.txt"))
-        raise DataError(f"no split {split!r} in {folder}", f"one of {', '.join(known) or 'none'}")
+        raise DataError(
+            Text(f"no split {split!r} in {folder}", f"{folder} 中没有划分 {split!r}"),
+            Text(f"one of {', '.join(known) or 'none'}", f"可用：{', '.join(known) or '无'}"),
+        )
     items: list[Item] = []
     left_out: dict[str, str] = {}
     for name in file.read_text().split():
@@ -110,7 +114,10 @@ def load(folder: Path, split: str) -> Dataset:
             items += made
     if not items:
         reasons = ", ".join(f"{n}: {why}" for n, why in list(left_out.items())[:3])
-        raise DataError(f"{file} gives no item ({reasons})", "the folder as published: new_joint_vecs, texts")
+        raise DataError(
+            Text(f"{file} gives no item ({reasons})", f"{file} 没有给出任何条目（{reasons}）"),
+            Text("the folder as published: new_joint_vecs, texts", "请按发布时的文件夹：new_joint_vecs、texts"),
+        )
     return Dataset(kind, f"{file} ({len(items)} items)", items, scaler, left_out)
 
 
@@ -123,13 +130,29 @@ def read_scaler(folder: Path) -> Scaler:
     try:
         mean, std = (torch.from_numpy(np.load(folder / f"{name}.npy")).float() for name in ("Mean", "Std"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder}: {error}", "a data set as published has Mean.npy and Std.npy") from error
+        raise DataError(
+            Text(f"{folder}: {error}", f"{folder}：{error}"),
+            Text("a data set as published has Mean.npy and Std.npy", "按发布的数据集应有 Mean.npy 和 Std.npy"),
+        ) from error
     if mean.shape != std.shape or len(mean) not in KINDS:
-        raise DataError(f"{folder}: Mean {tuple(mean.shape)}, Std {tuple(std.shape)}", "263 (HumanML3D) or 251 (KIT)")
+        raise DataError(
+            Text(
+                f"{folder}: Mean {tuple(mean.shape)}, Std {tuple(std.shape)}",
+                f"{folder}：Mean 为 {tuple(mean.shape)}，Std 为 {tuple(std.shape)}",
+            ),
+            Text("263 (HumanML3D) or 251 (KIT)", "应为 263（HumanML3D）或 251（KIT）"),
+        )
     if len(mean) == 263 and float(std[0]) < 0.1 * MIXED:
         raise DataError(
-            f"{folder}/Std.npy has {float(std[0]):.6f} for the yaw step: the evaluators' own set, 25 times too small",
-            "the data's Mean.npy and Std.npy (about 0.0128 there)",
+            Text(
+                f"{folder}/Std.npy has {float(std[0]):.6f} for the yaw step: the evaluators' own "
+                "set, 25 times too small",
+                f"{folder}/Std.npy 的偏航步为 {float(std[0]):.6f}：这是评测器自用的一套，小了 25 倍",
+            ),
+            Text(
+                "the data's Mean.npy and Std.npy (about 0.0128 there)",
+                "请用数据自己的 Mean.npy 和 Std.npy（此处约 0.0128）",
+            ),
         )
     return Scaler(mean, std.clamp(min=1e-8))
 

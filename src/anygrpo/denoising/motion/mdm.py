@@ -68,11 +68,21 @@ def read_arguments(model: Path) -> Arguments:
     try:
         arguments = Arguments(json.loads(file.read_text()))
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: {error}", "MDM keeps args.json beside model*.pt: copy it there") from error
+        raise DataError(
+            Text(f"{file}: {error}", f"{file}：{error}"),
+            Text(
+                "MDM keeps args.json beside model*.pt: copy it there",
+                "MDM 把 args.json 放在 model*.pt 旁边：请复制到那里",
+            ),
+        ) from error
     for name, known in KNOWN.items():
         if arguments[name] not in known:
             raise ConfigError(
-                f"{file}: {name} = {arguments[name]!r} is not read here", f"{name} = {' or '.join(map(str, known))}"
+                Text(
+                    f"{file}: {name} = {arguments[name]!r} is not read here",
+                    f"{file}：此处不读 {name} = {arguments[name]!r}",
+                ),
+                Text(f"{name} = {' or '.join(map(str, known))}", f"{name} = {' 或 '.join(map(str, known))}"),
             )
     return arguments
 
@@ -212,8 +222,12 @@ def load(model: Path, network: MDM, arguments: Arguments, prefer_average: bool =
     if missing or unexpected or wrong:
         shapes = [f"{k} {tuple(state[k].shape)}, here {tuple(own[k].shape)}" for k in sorted(wrong)[:3]]
         raise ConfigError(
-            f"{model} does not fit its args.json: missing {missing[:3]}, unexpected {unexpected[:3]}, shapes {shapes}",
-            "args.json of the same training run",
+            Text(
+                f"{model} does not fit its args.json: missing {missing[:3]}, unexpected "
+                f"{unexpected[:3]}, shapes {shapes}",
+                f"{model} 与它的 args.json 不符：缺少 {missing[:3]}，多出 {unexpected[:3]}，形状 {shapes}",
+            ),
+            Text("args.json of the same training run", "请用同一次训练的 args.json"),
         )
     network.load_state_dict(state)
     return f"{model}: {said}" + (f", {merged} adapters merged" if merged else "")
@@ -243,8 +257,14 @@ def merge_adapters(state: Mapping[str, Tensor], arguments: Arguments) -> tuple[d
     alpha = arguments.given.get("lora_alpha")
     if alpha is None:
         raise ConfigError(
-            f"{len(low)} LoRA adapters, and args.json has no lora_alpha: their strength is not known",
-            'add "lora_alpha" to args.json (the fork trains with 16)',
+            Text(
+                f"{len(low)} LoRA adapters, and args.json has no lora_alpha: their strength is not known",
+                f"有 {len(low)} 个 LoRA 适配器，而 args.json 没有 lora_alpha：不知道它们的强度",
+            ),
+            Text(
+                'add "lora_alpha" to args.json (the fork trains with 16)',
+                '请在 args.json 中加上 "lora_alpha"（该分支以 16 训练）',
+            ),
         )
     for name, pair in low.items():
         a, b = pair["A"], pair["B"]

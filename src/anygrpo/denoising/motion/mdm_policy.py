@@ -43,9 +43,13 @@ def build(config: MDMPolicyConfig, seed: int) -> DiffusionPolicy:
     network, features, levels = _network(config, seed)
     if config.steps != levels:
         raise ConfigError(
-            f"policy.steps = {config.steps}, and the network was trained with {levels} levels: respaced sampling is "
-            "another policy than MDM's own",
-            f"steps = {levels}, or the checkpoint of 50 steps",
+            Text(
+                f"policy.steps = {config.steps}, and the network was trained with {levels} levels: "
+                "respaced sampling is "
+                "another policy than MDM's own",
+                f"policy.steps = {config.steps}，而网络以 {levels} 个噪声级训练：重新取步的采样不是 MDM 自己的策略",
+            ),
+            Text(f"steps = {levels}, or the checkpoint of 50 steps", f"请设 steps = {levels}，或用 50 步的检查点"),
         )
     encode = text_encoder(config.text)
     parts = Parts(
@@ -75,7 +79,13 @@ def _network(config: MDMPolicyConfig, seed: int) -> tuple[nn.Module, int, int]:
     if config.function is not None:
         made = user_code.made(config.function, config.arguments, seed=seed)
         if not isinstance(made, nn.Module):
-            raise ConfigError(f"{config.function} returned {type(made).__name__}", "return a torch.nn.Module")
+            raise ConfigError(
+                Text(
+                    f"{config.function} returned {type(made).__name__}",
+                    f"{config.function} 返回了 {type(made).__name__}",
+                ),
+                Text("return a torch.nn.Module", "请返回 torch.nn.Module"),
+            )
         assert config.features is not None
         assert config.diffusion_steps is not None
         return made, config.features, config.diffusion_steps
@@ -106,13 +116,28 @@ def condition_of(prompts: list[dict[str, Any]], size: int, encode: Callable[[lis
     frames = torch.zeros(len(prompts), size, dtype=torch.bool)
     for i, prompt in enumerate(prompts):
         if "caption" not in prompt or "length" not in prompt:
-            raise DataError(f"a prompt has {sorted(prompt)}", "a caption and a length in frames")
+            raise DataError(
+                Text(f"a prompt has {sorted(prompt)}", f"提示的内容为 {sorted(prompt)}"),
+                Text("a caption and a length in frames", "应有描述，以及以帧计的长度"),
+            )
         if not 1 <= int(prompt["length"]) <= size:
-            raise DataError(f"a prompt of {prompt['length']} frames; the policy holds {size}", "policy.frames")
+            raise DataError(
+                Text(
+                    f"a prompt of {prompt['length']} frames; the policy holds {size}",
+                    f"提示有 {prompt['length']} 帧；策略容纳 {size} 帧",
+                ),
+                Text("policy.frames", "见 policy.frames"),
+            )
         frames[i, : int(prompt["length"])] = True
     text = encode([str(p["caption"]) for p in prompts]).float()
     if text.shape[0] != len(prompts) or text.dim() != 2:
-        raise ConfigError(f"policy.text gave {tuple(text.shape)} for {len(prompts)} captions", "one vector a caption")
+        raise ConfigError(
+            Text(
+                f"policy.text gave {tuple(text.shape)} for {len(prompts)} captions",
+                f"policy.text 对 {len(prompts)} 句描述给出 {tuple(text.shape)}",
+            ),
+            Text("one vector a caption", "每句描述应有一个向量"),
+        )
     return {"text": text, "frames": frames, "dropped": torch.zeros(len(prompts), dtype=torch.bool)}
 
 
@@ -139,7 +164,10 @@ def text_encoder(name: str) -> Callable[[list[str]], Tensor]:
 
     def look_up(captions: list[str]) -> Tensor:
         if lacking := [c for c in captions if c not in known]:
-            raise DataError(f"{name} has no vector for {lacking[0]!r}", "encode all captions of the task, training too")
+            raise DataError(
+                Text(f"{name} has no vector for {lacking[0]!r}", f"{name} 没有 {lacking[0]!r} 的向量"),
+                Text("encode all captions of the task, training too", "请编码任务的全部描述，训练用的也要"),
+            )
         return torch.stack([known[c] for c in captions])
 
     return look_up
@@ -176,7 +204,8 @@ def _clip(folder: str) -> Callable[[list[str]], Tensor]:
         words: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"policy.text = {folder!r}: {error}", "a folder with a CLIP text model and tokenizer"
+            Text(f"policy.text = {folder!r}: {error}", f"policy.text = {folder!r}：{error}"),
+            Text("a folder with a CLIP text model and tokenizer", "请给出含 CLIP 文本模型和分词器的文件夹"),
         ) from error
     model = model.eval().requires_grad_(False)
 

@@ -22,6 +22,7 @@ from anygrpo.denoising.settings import MotionPolicyConfig
 from anygrpo.denoising.starting import add, start_of
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 
 def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
@@ -70,12 +71,22 @@ def segments(prompt: dict[str, Any], config: MotionPolicyConfig) -> tuple[list[s
     captions = prompt.get("captions") or ([prompt["caption"]] if "caption" in prompt else [])
     lengths = prompt.get("lengths") or ([prompt["length"]] if "length" in prompt else [])
     if not captions or len(captions) != len(lengths):
-        raise DataError(f"a prompt has {len(captions)} captions and {len(lengths)} lengths", "one length a caption")
+        raise DataError(
+            Text(
+                f"a prompt has {len(captions)} captions and {len(lengths)} lengths",
+                f"提示有 {len(captions)} 句描述和 {len(lengths)} 个长度",
+            ),
+            Text("one length a caption", "每句描述应有一个长度"),
+        )
     if len(captions) > config.captions or sum(lengths) > config.frames:
         raise DataError(
-            f"a prompt has {len(captions)} captions over {sum(lengths)} frames; the policy holds {config.captions} "
-            f"over {config.frames}",
-            "raise policy.captions or policy.frames",
+            Text(
+                f"a prompt has {len(captions)} captions over {sum(lengths)} frames; the policy holds {config.captions} "
+                f"over {config.frames}",
+                f"提示有 {len(captions)} 句描述，共 {sum(lengths)} 帧；策略容纳 {config.captions} 句、"
+                f"{config.frames} 帧",
+            ),
+            Text("raise policy.captions or policy.frames", "请增大 policy.captions 或 policy.frames"),
         )
     return list(captions), [int(n) for n in lengths]
 
@@ -105,5 +116,11 @@ def cut(latents: Tensor, frames: Tensor) -> list[Tensor]:
 def padded(motion: Tensor, frames: int) -> Tensor:
     """[length, F] as [frames, F], zeros after it."""
     if motion.shape[0] > frames:
-        raise DataError(f"a stored motion has {motion.shape[0]} frames; the policy holds {frames}", "cut it")
+        raise DataError(
+            Text(
+                f"a stored motion has {motion.shape[0]} frames; the policy holds {frames}",
+                f"存好的动作有 {motion.shape[0]} 帧；策略容纳 {frames} 帧",
+            ),
+            Text("cut it", "请截短它"),
+        )
     return torch.cat([motion.float(), motion.new_zeros(frames - motion.shape[0], motion.shape[1]).float()])

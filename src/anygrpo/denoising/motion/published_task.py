@@ -20,6 +20,7 @@ from anygrpo.denoising.motion.settings import HumanML3DTaskConfig
 from anygrpo.denoising.motion.skeleton import JOINTS
 from anygrpo.denoising.output_rewards import Reward, users
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 Prompt = dict[str, Any]
 COLUMNS = {"motions", "prompts", "features", "fps", "tokens"}
@@ -47,13 +48,20 @@ def build(config: HumanML3DTaskConfig, seed: int) -> PublishedMotionTask:
     for table in config.rewards:
         name = table.name or (table.function or "").rpartition(":")[2] or table.kind
         if any(name == other.name for other in made):
-            raise ConfigError(f"two rewards are called {name!r}", "give one of them another name")
+            raise ConfigError(
+                Text(f"two rewards are called {name!r}", f"有两个奖励都叫 {name!r}"),
+                Text("give one of them another name", "请给其中一个换名称"),
+            )
         if table.function is not None:
             made.append(Reward(name, table.weight, users(table.function, table.arguments, COLUMNS, "motions")))
             continue
         if train.kind.size != 263:
             raise ConfigError(
-                f"the {table.kind} reward knows HumanML3D's joints, not {train.kind.name}'s", "a function"
+                Text(
+                    f"the {table.kind} reward knows HumanML3D's joints, not {train.kind.name}'s",
+                    f"{table.kind} 奖励认识 HumanML3D 的关节，不认识 {train.kind.name} 的",
+                ),
+                Text("a function", "请给出函数"),
             )
         made.append(Reward(name, table.weight, _physical(table.kind)))
     evaluator = user_code.load(config.evaluator)() if config.evaluator is not None else None

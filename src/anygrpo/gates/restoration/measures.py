@@ -13,6 +13,7 @@ from anygrpo.core import user_code
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.gates.restoration.quality import Measure
 from anygrpo.gates.restoration.settings import PerceptualConfig
+from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
 TRIAL = 256
@@ -45,12 +46,21 @@ def of_pyiqa(name: str) -> tuple[Measure, bool]:
     except ImportError as error:
         raise ConfigError(f"metric = {name!r}: {error}", "pip install anygrpo[pyiqa]") from error
     if name not in (known := pyiqa.list_models()):
-        raise ConfigError(f"pyiqa has no metric {name!r}", suggestion(name, known))
+        raise ConfigError(Text(f"pyiqa has no metric {name!r}", f"pyiqa 没有指标 {name!r}"), suggestion(name, known))
     try:
         metric: Any = pyiqa.create_metric(name)
     except Exception as error:
-        cure = "its weights are fetched once: make the network reachable, or put them into pyiqa's cache"
-        raise ConfigError(f"metric = {name!r} cannot be made: {user_code.describe(error)}", cure) from error
+        cure = Text(
+            "its weights are fetched once: make the network reachable, or put them into pyiqa's cache",
+            "它的权重只下载一次：请连通网络，或把权重放入 pyiqa 的缓存",
+        )
+        raise ConfigError(
+            Text(
+                f"metric = {name!r} cannot be made: {user_code.describe(error)}",
+                f"metric = {name!r} 无法构造：{user_code.describe(error)}",
+            ),
+            cure,
+        ) from error
     sign = -1.0 if metric.lower_better else 1.0
     alone = metric.metric_mode == "NR"  # it looks at the restored picture only
 
@@ -71,25 +81,52 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
     """
     y = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0)).expand(2, -1, -1, -1)
     x = torch.stack([0.9 * y[0] + 0.05, 0.6 * y[0] + 0.1])
-    wanted = "it must return [n]: one number for each picture of (restored [n, 3, H, W], clean [n, 3, H, W])"
+    wanted = Text(
+        "it must return [n]: one number for each picture of (restored [n, 3, H, W], clean [n, 3, H, W])",
+        "它应返回 [n]：对 (restored [n, 3, H, W], clean [n, 3, H, W]) 的每张图像一个数",
+    )
     source = config.function or config.metric
     try:
         both, first, last = (torch.as_tensor(measure(x[s], y[s])) for s in (slice(0, 2), slice(0, 1), slice(1, 2)))
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"measure {config.name!r} ({source}) fails: {user_code.describe(error)}", wanted) from error
+        raise ConfigError(
+            Text(
+                f"measure {config.name!r} ({source}) fails: {user_code.describe(error)}",
+                f"度量 {config.name!r}（{source}）失败：{user_code.describe(error)}",
+            ),
+            wanted,
+        ) from error
     if both.numel() != 2 or both.dim() > 2:
-        raise ConfigError(f"measure {config.name!r} ({source}) returns shape {list(both.shape)} for 2 pictures", wanted)
+        raise ConfigError(
+            Text(
+                f"measure {config.name!r} ({source}) returns shape {list(both.shape)} for 2 pictures",
+                f"度量 {config.name!r}（{source}）对 2 张图像返回形状 {list(both.shape)}",
+            ),
+            wanted,
+        )
     if first.numel() != 1:
-        raise ConfigError(f"measure {config.name!r} ({source}) returns {list(first.shape)} for 1 picture", wanted)
+        raise ConfigError(
+            Text(
+                f"measure {config.name!r} ({source}) returns {list(first.shape)} for 1 picture",
+                f"度量 {config.name!r}（{source}）对 1 张图像返回 {list(first.shape)}",
+            ),
+            wanted,
+        )
     alone = torch.cat([first.reshape(-1), last.reshape(-1)]).double()
     both = both.reshape(-1).double()
     if not torch.allclose(both, alone, rtol=TOLERANCE, atol=1e-6, equal_nan=True):
         numbers = f"{both.tolist()} together, {alone.tolist()} alone"
         raise ConfigError(
-            f"measure {config.name!r} ({source}) gives a picture another number beside others: {numbers}",
-            "take means over each picture, not over the batch: x.flatten(1).mean(1)",
+            Text(
+                f"measure {config.name!r} ({source}) gives a picture another number beside others: {numbers}",
+                f"度量 {config.name!r}（{source}）给同一张图像的数因同批的图像而异：{numbers}",
+            ),
+            Text(
+                "take means over each picture, not over the batch: x.flatten(1).mean(1)",
+                "请对每张图像取均值，而不是对整批：x.flatten(1).mean(1)",
+            ),
         )
     if config.weight > 0 and config.function is not None and both[0] < both[1]:
         log.warning(

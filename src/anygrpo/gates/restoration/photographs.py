@@ -63,7 +63,13 @@ class Picture:
             return source
         x = read(source, self.longest)
         if which is None and tuple(x.shape[1:]) != self.size:
-            raise DataError(f"{source} is {tuple(x.shape[1:])} and its header said {self.size}", "save it again")
+            raise DataError(
+                Text(
+                    f"{source} is {tuple(x.shape[1:])} and its header said {self.size}",
+                    f"{source} 为 {tuple(x.shape[1:])}，而它的文件头写的是 {self.size}",
+                ),
+                Text("save it again", "请重新保存"),
+            )
         return x
 
 
@@ -79,7 +85,10 @@ def pictures_of(config: FolderConfig, group: int, longest: int | None, scale: in
         root = Path(config.root).expanduser()
         listed = [e for form in _forms(config, root, scale) for e in entries(root, form)]
     if not listed:
-        raise DataError(f"no pictures in {config.clean or config.root}", "correct the folder or the template")
+        raise DataError(
+            Text(f"no pictures in {config.clean or config.root}", f"{config.clean or config.root} 中没有图像"),
+            Text("correct the folder or the template", "请改正文件夹或模板"),
+        )
     return [_picture(e, config, group, longest or 0, scale) for e in listed]
 
 
@@ -105,7 +114,13 @@ def _picture(entry: Entry, config: FolderConfig, group: int, longest: int, scale
             other = size_of(file)
             if tuple(scale * side for side in other) != size:
                 times = f" times scale {scale}" if scale > 1 else ""
-                raise DataError(f"pair {entry.name!r} has sizes {size} and {other}{times}", f"mend {file}")
+                raise DataError(
+                    Text(
+                        f"pair {entry.name!r} has sizes {size} and {other}{times}",
+                        f"图像对 {entry.name!r} 的大小为 {size} 与 {other}{times}",
+                    ),
+                    Text(f"mend {file}", f"请修正 {file}"),
+                )
     part = entry.part if config.part == "split" else config.part
     # by place, so that one folder named by two sets is split in one way
     scene = (
@@ -124,11 +139,17 @@ def shipped() -> list[Entry]:
     for package, (folder, names) in SHIPPED.items():
         spec = find_spec(package)
         if spec is None or not spec.submodule_search_locations:
-            raise DataError(f"{package} is not installed", f"pip install {package.replace('sk', 'scikit-')}")
+            raise DataError(
+                Text(f"{package} is not installed", f"没有安装 {package}"),
+                f"pip install {package.replace('sk', 'scikit-')}",
+            )
         root = Path(next(iter(spec.submodule_search_locations))) / folder
         for file in (root / name for name in names.split()):
             if not file.is_file():
-                raise DataError(f"{file} is missing", "set task.folder to a folder of your own pictures")
+                raise DataError(
+                    Text(f"{file} is missing", f"没有 {file}"),
+                    Text("set task.folder to a folder of your own pictures", "请把 task.folder 设为自己的图像文件夹"),
+                )
             listed.append(Entry(file.stem, SAME_SCENE.get(file.stem, file.stem), file, (), "split"))
     return listed
 
@@ -149,9 +170,22 @@ def split(pictures: list[Picture], share: float, seed: int) -> tuple[list[Pictur
     inside = [p.part == "test" or (p.part == "split" and key in held) for key, p in zip(keys, pictures)]
     train, test = ([p for p, there in zip(pictures, inside) if there is side] for side in (False, True))
     if not train or not test:
-        lacking, side = ("train on", "train") if not train else ("hold out", "test")
-        what = f"held_out_share = {share} of {len(free)} scenes leaves"
+        lacking, side = (Text("train on", "训练"), "train") if not train else (Text("hold out", "留出"), "test")
+        what = Text(
+            f"held_out_share = {share} of {len(free)} scenes leaves",
+            f"{len(free)} 个场景取 held_out_share = {share}",
+        )
         if not free:
-            what = f"all {len(pictures)} pictures are there to {'test' if told else 'train'} on, which leaves"
-        raise ConfigError(f"{what} none to {lacking}", f'add pictures, or to task.sets one with part = "{side}"')
+            use, zh = ("test", "测试") if told else ("train", "训练")
+            what = Text(
+                f"all {len(pictures)} pictures are there to {use} on, which leaves",
+                f"{len(pictures)} 张图像全用于{zh}",
+            )
+        raise ConfigError(
+            what + Text(f" none to {lacking.en}", f"，没有留下可{lacking.zh}的"),
+            Text(
+                f'add pictures, or to task.sets one with part = "{side}"',
+                f'请增加图像，或在 task.sets 中加一个 part = "{side}" 的集合',
+            ),
+        )
     return train, test

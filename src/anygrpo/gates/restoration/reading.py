@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
 TIFF = {".tif", ".tiff"}
@@ -62,7 +63,9 @@ def load(path: Path) -> Pixels:
     except DataError:
         raise
     except Exception as error:  # a broken file can raise anything
-        raise DataError(f"{path} cannot be read as a picture: {error}") from error
+        raise DataError(
+            Text(f"{path} cannot be read as a picture: {error}", f"{path} 不能作为图像读取：{error}")
+        ) from error
 
 
 def read(path: Path, longest: int = 0) -> Tensor:
@@ -74,8 +77,14 @@ def read(path: Path, longest: int = 0) -> Tensor:
     pixels = load(path)
     if pixels.transparent:
         raise DataError(
-            f"{path} is transparent in places: the colours there mean nothing",
-            "flatten it onto a background (ImageMagick: -background white -flatten)",
+            Text(
+                f"{path} is transparent in places: the colours there mean nothing",
+                f"{path} 有透明之处：那里的颜色没有意义",
+            ),
+            Text(
+                "flatten it onto a background (ImageMagick: -background white -flatten)",
+                "请合成到背景上（ImageMagick：-background white -flatten）",
+            ),
         )
     x = pixels.tensor()
     size = reduced(x.shape[-2], x.shape[-1], longest)
@@ -116,7 +125,9 @@ def size_of(path: Path) -> tuple[int, int]:
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"{path} cannot be read as a picture: {error}") from error
+        raise DataError(
+            Text(f"{path} cannot be read as a picture: {error}", f"{path} 不能作为图像读取：{error}")
+        ) from error
     return (width, height) if turned else (height, width)
 
 
@@ -126,11 +137,20 @@ def _other(path: Path) -> Pixels:
     with Image.open(path) as image:
         frames = getattr(image, "n_frames", 1)
         if frames > 1 and image.format != "MPO":  # a phone's second frame is a thumbnail
-            raise DataError(f"{path} holds {frames} pictures", "save the one that is meant")
+            raise DataError(
+                Text(f"{path} holds {frames} pictures", f"{path} 中有 {frames} 张图像"),
+                Text("save the one that is meant", "请只存需要的那一张"),
+            )
         stored = _stored(image)
         info = {key: image.info[key] for key in ("icc_profile",) if image.info.get(key)}
         if stored == "LA;16B" or (stored.endswith(";16B") and "transparency" in image.info):
-            raise DataError(f"{path} has 16 bits and a kind of transparency that Pillow cuts to 8", "save it as TIFF")
+            raise DataError(
+                Text(
+                    f"{path} has 16 bits and a kind of transparency that Pillow cuts to 8",
+                    f"{path} 为 16 位，且透明方式会被 Pillow 截成 8 位",
+                ),
+                Text("save it as TIFF", "请存为 TIFF"),
+            )
         if stored in SIXTEEN:
             return _sixteen(path, stored, image.getexif(), info)
         image = ImageOps.exif_transpose(image)
@@ -147,8 +167,15 @@ def _eight(path: Path, image: Any, info: dict[str, bytes]) -> Pixels:
         return Pixels(np.asarray(image.convert("L"))[..., None], None, 8, info)
     if image.mode not in GREY | COLOUR:
         raise DataError(
-            f"{path} has colours of kind {image.mode!r}, which have no one meaning as red, green and blue in [0, 1]",
-            "convert it to 8 or 16 bits of grey or RGB with its profile",
+            Text(
+                f"{path} has colours of kind {image.mode!r}, which have no one meaning as red, "
+                "green and blue in [0, 1]",
+                f"{path} 的颜色类型为 {image.mode!r}，不能唯一地表示为 [0, 1] 中的红、绿、蓝",
+            ),
+            Text(
+                "convert it to 8 or 16 bits of grey or RGB with its profile",
+                "请按它的色彩配置转换为 8 或 16 位灰度或 RGB",
+            ),
         )
     if image.mode == "LA":
         whole = np.asarray(image)
@@ -202,12 +229,18 @@ def _tiff(path: Path) -> Pixels:
 
     with tifffile.TiffFile(path) as file:
         if len(file.pages) != 1:
-            raise DataError(f"{path} holds {len(file.pages)} pictures", "save the one that is meant")
+            raise DataError(
+                Text(f"{path} holds {len(file.pages)} pictures", f"{path} 中有 {len(file.pages)} 张图像"),
+                Text("save the one that is meant", "请只存需要的那一张"),
+            )
         page: Any = file.pages[0]
         kind, extra, orientation = page.photometric.name, len(page.extrasamples), page.tags.get(ORIENTATION)
         profile = page.tags.get(34675)
         if kind not in ("MINISBLACK", "MINISWHITE", "RGB", "YCBCR"):
-            raise DataError(f"{path} has colours of kind {kind}", "convert it to grey or RGB")
+            raise DataError(
+                Text(f"{path} has colours of kind {kind}", f"{path} 的颜色类型为 {kind}"),
+                Text("convert it to grey or RGB", "请转换为灰度或 RGB"),
+            )
         x = page.asarray()
     if page.planarconfig == 2 and x.ndim == 3:  # colours one after another
         x = np.moveaxis(x, 0, -1)
@@ -217,7 +250,12 @@ def _tiff(path: Path) -> Pixels:
     x = (top - x).astype(x.dtype) if kind == "MINISWHITE" else x
     colours = x.shape[2] - extra
     if colours not in (1, 3) or extra > 1:
-        raise DataError(f"{path} has {x.shape[2]} channels", "save it with one or three, and at most an alpha beside")
+        raise DataError(
+            Text(f"{path} has {x.shape[2]} channels", f"{path} 有 {x.shape[2]} 个通道"),
+            Text(
+                "save it with one or three, and at most an alpha beside", "请存为一个或三个通道，至多再加一个透明通道"
+            ),
+        )
     info = {"icc_profile": bytes(profile.value)} if profile is not None else {}
     return Pixels(x[..., :colours], x[..., colours] if extra else None, bits, info)
 
@@ -230,8 +268,20 @@ def _known_numbers(path: Path, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any,
     if x.dtype == bool:
         return x.astype(np.uint8) * 255, 8
     if x.dtype.kind != "f":
-        raise DataError(f"{path} holds numbers of type {x.dtype}, whose white is not known", "save 8 or 16 bits")
+        raise DataError(
+            Text(
+                f"{path} holds numbers of type {x.dtype}, whose white is not known",
+                f"{path} 的数值类型为 {x.dtype}，不知道它的白色是多少",
+            ),
+            Text("save 8 or 16 bits", "请存为 8 或 16 位"),
+        )
     low, high = float(x.min()), float(x.max())
     if not (low >= 0 and high <= 1):  # also where one is not a number
-        raise DataError(f"{path} holds floats from {low:g} to {high:g}, not in [0, 1]", "scale it, so that white is 1")
+        raise DataError(
+            Text(
+                f"{path} holds floats from {low:g} to {high:g}, not in [0, 1]",
+                f"{path} 的浮点数从 {low:g} 到 {high:g}，不在 [0, 1] 中",
+            ),
+            Text("scale it, so that white is 1", "请缩放，使白色为 1"),
+        )
     return x.astype(np.float32), 32

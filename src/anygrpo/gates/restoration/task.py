@@ -19,6 +19,7 @@ from anygrpo.gates.restoration.pool import HeldOut, Pool, Prompt, by_group, mixe
 from anygrpo.gates.restoration.quality import Quality, as_saved
 from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.strips import write_strips
+from anygrpo.spoken import Text
 
 
 class RestorationTask(Task):
@@ -41,8 +42,14 @@ class RestorationTask(Task):
         small = [p.name for p in train if min(p.size) < config.patch]
         if small:
             raise ConfigError(
-                f"patch = {config.patch} is larger than {len(small)} pictures ({', '.join(small[:3])})",
-                "take a smaller task.patch or a larger task.picture_size",
+                Text(
+                    f"patch = {config.patch} is larger than {len(small)} pictures ({', '.join(small[:3])})",
+                    f"patch = {config.patch} 大于 {len(small)} 张图像（{', '.join(small[:3])}）",
+                ),
+                Text(
+                    "take a smaller task.patch or a larger task.picture_size",
+                    "请减小 task.patch，或增大 task.picture_size",
+                ),
             )
         self._pool = Pool(train, config, seed)
         self.pool = range(len(self._pool))

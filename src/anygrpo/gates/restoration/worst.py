@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 
 def worst_of(rewards: list[float], degradations: list[str], share: float) -> list[int]:
@@ -33,7 +34,15 @@ def load(path: Path, key: str) -> list[int]:
         content = json.loads(path.read_text())
         pool, kept = content["pool"], [int(i) for i in content["kept"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is not a ranking of samples: {error}") from error
+        raise DataError(
+            Text(f"{path} is not a ranking of samples: {error}", f"{path} 不是样本的排名：{error}")
+        ) from error
     if pool != key:
-        raise DataError(f"{path} ranks pool {pool}, this recipe's is {key}", "rank again: leave out task.worst.file")
+        raise DataError(
+            Text(
+                f"{path} ranks pool {pool}, this recipe's is {key}",
+                f"{path} 给样本池 {pool} 排名，而这个配方的是 {key}",
+            ),
+            Text("rank again: leave out task.worst.file", "请重新排名：去掉 task.worst.file"),
+        )
     return kept

@@ -20,12 +20,24 @@ def adopted(arguments: list[str]) -> Ledger:
         DataError: no such file, or nothing in it that trains. ConfigError: a command of neither house.
     """
     if not arguments:
-        raise ConfigError("nothing to adopt", "give a TRL script or YAML, or a verl command line or shell script")
+        raise ConfigError(
+            Text("nothing to adopt", "没有可转换的内容"),
+            Text(
+                "give a TRL script or YAML, or a verl command line or shell script",
+                "请给出 TRL 脚本或 YAML，或 verl 的命令行或 shell 脚本",
+            ),
+        )
     found = _found(arguments)
     try:
         return {"trl": trl.move, "verl": verl.move, "swift": swift.move}[found.house](found)
     except (ValueError, TypeError, OverflowError, AttributeError, ZeroDivisionError) as error:
-        raise ConfigError(f"a setting of {arguments[0]} is not of its kind: {error}", "mend it there") from None
+        raise ConfigError(
+            Text(
+                f"a setting of {arguments[0]} is not of its kind: {error}",
+                f"{arguments[0]} 的一个设置类型不对：{error}",
+            ),
+            Text("mend it there", "请在那里修正"),
+        ) from None
 
 
 def _found(arguments: list[str]) -> Found:
@@ -51,8 +63,11 @@ def _of_shell(text: str, name: str, more: list[str]) -> Found:
     commands = next(filter(None, ([c for c in every if is_it(c)] for is_it in _TRAINING)), [])
     if not commands:
         raise DataError(
-            f"{name} has no command that trains with GRPO",
-            "commands looked for: verl.trainer.main_ppo, trl grpo, swift rlhf, a script",
+            Text(f"{name} has no command that trains with GRPO", f"{name} 中没有用 GRPO 训练的命令"),
+            Text(
+                "commands looked for: verl.trainer.main_ppo, trl grpo, swift rlhf, a script",
+                "查找过的命令：verl.trainer.main_ppo、trl grpo、swift rlhf、脚本",
+            ),
         )
     found = _of_command([*commands[0], *more], beside=Path(name).parent)
     if len(commands) > 1:
@@ -94,14 +109,23 @@ def _of_command(command: list[str], beside: Path = Path()) -> Found:
     if here:
         return _of_options(options, script.read(here[0]))
     if scripts:
-        raise DataError(f"no script at {scripts[0]}", "give the path of a file that is here")
+        raise DataError(
+            Text(f"no script at {scripts[0]}", f"没有脚本 {scripts[0]}"),
+            Text("give the path of a file that is here", "请给出本机上文件的路径"),
+        )
     if any(
         key in options for key in ("num_generations", "max_completion_length", "reward_funcs", "model_name_or_path")
     ):
         return _of_options(options, Found("trl"))
     raise ConfigError(
-        f"{' '.join(command)[:80]!r} is neither a TRL nor a verl training command",
-        "give a .py, .yaml or .sh file, or verl's key=value words",
+        Text(
+            f"{' '.join(command)[:80]!r} is neither a TRL nor a verl training command",
+            f"{' '.join(command)[:80]!r} 既不是 TRL 也不是 verl 的训练命令",
+        ),
+        Text(
+            "give a .py, .yaml or .sh file, or verl's key=value words",
+            "请给出 .py、.yaml 或 .sh 文件，或 verl 的 key=value",
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from anygrpo.errors import DataError
 from anygrpo.integrations.adopt.moving import Found, Unknown
 from anygrpo.integrations.adopt.source import Source, last_name
+from anygrpo.spoken import Text
 
 _POSITIONAL = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset")
 _FROM_PEFT = {
@@ -37,7 +38,12 @@ def read(path: Path) -> Found:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise DataError(f"{path} is not a Python file that can be read: {type(error).__name__}: {error}") from None
+        raise DataError(
+            Text(
+                f"{path} is not a Python file that can be read: {type(error).__name__}: {error}",
+                f"{path} 不是可读的 Python 文件：{type(error).__name__}: {error}",
+            )
+        ) from None
     return _Script(path, text, tree).found()
 
 
@@ -50,7 +56,13 @@ class _Script(Source):
         trainers = [c for name, calls in self.calls.items() if name.endswith("GRPOTrainer") for c in calls]
         configs = [c for name, calls in self.calls.items() if name.endswith("GRPOConfig") for c in calls]
         if not trainers and not configs:
-            raise DataError(f"{self.path} has neither a GRPOTrainer nor a GRPOConfig", "give the script that trains")
+            raise DataError(
+                Text(
+                    f"{self.path} has neither a GRPOTrainer nor a GRPOConfig",
+                    f"{self.path} 中既没有 GRPOTrainer 也没有 GRPOConfig",
+                ),
+                Text("give the script that trains", "请给出训练用的脚本"),
+            )
         given = dict(zip(_POSITIONAL, trainers[0].args)) if trainers else {}
         given |= {k.arg: k.value for k in (trainers[0].keywords if trainers else []) if k.arg}
         self._config(given.get("args"), configs)

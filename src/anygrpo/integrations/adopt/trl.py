@@ -8,6 +8,7 @@ from typing import Any
 from anygrpo.errors import ConfigError
 from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
 from anygrpo.recipe.trl_keys import ABSENT, DEFAULTS, MACHINE, SAID
+from anygrpo.spoken import Text
 
 
 def move(found: Found, defaults: dict[str, Any] = DEFAULTS, machine: tuple[str, ...] = ()) -> Ledger:
@@ -47,9 +48,17 @@ def _batches(book: Ledger) -> int:
         per_generation = size // (device * processes)
     if size % group or size < group:
         raise ConfigError(
-            f"{size} completions a generation (per_device_train_batch_size x processes x steps) are no whole groups of "
-            f"num_generations = {group}",
-            "it is refused there too; say how many processes it ran on: --num_processes N",
+            Text(
+                f"{size} completions a generation (per_device_train_batch_size x processes x steps) "
+                "are no whole groups of "
+                f"num_generations = {group}",
+                f"每次生成 {size} 个回答（per_device_train_batch_size x 进程数 x 步数），不是 num_generations "
+                f"= {group} 的整数组",
+            ),
+            Text(
+                "it is refused there too; say how many processes it ran on: --num_processes N",
+                "在原来那里也会被拒绝；请说明用了多少进程：--num_processes N",
+            ),
         )
     sizes = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     sizes = (*(k for k in sizes if k in book.found.given or k in DEFAULTS), "num_generations")

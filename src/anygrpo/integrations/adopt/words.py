@@ -184,17 +184,27 @@ def of_yaml(path: Path) -> dict[str, Any]:
     try:
         import yaml
     except ImportError:
-        raise ConfigError("reading YAML needs the package pyyaml", "pip install pyyaml") from None
+        raise ConfigError(
+            Text("reading YAML needs the package pyyaml", "读取 YAML 需要 pyyaml 包"), "pip install pyyaml"
+        ) from None
     try:
         table = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         what = Text(f"{path} cannot be read: {error.strerror}", f"{path} 无法读取：{error.strerror}")
         raise DataError(what) from None
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise DataError(f"{path} is not YAML that can be read: {str(error).splitlines()[0]}") from None
+        raise DataError(
+            Text(
+                f"{path} is not YAML that can be read: {str(error).splitlines()[0]}",
+                f"{path} 不是可读的 YAML：{str(error).splitlines()[0]}",
+            )
+        ) from None
     refuse_unending(table)
     if not isinstance(table, dict):
-        raise DataError(f"{path} holds no table of settings", "give a file of `key: value` lines")
+        raise DataError(
+            Text(f"{path} holds no table of settings", f"{path} 中没有设置表"),
+            Text("give a file of `key: value` lines", "请给出由 `key: value` 行组成的文件"),
+        )
     return table
 
 

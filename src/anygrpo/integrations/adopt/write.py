@@ -40,7 +40,10 @@ def finish(book: Ledger, reward_path: Path) -> str:
     try:
         table = toml_table(text)
     except (tomllib.TOMLDecodeError, ValueError) as error:
-        raise ConfigError(f"a value there cannot be written as TOML: {error}", "mend it in the script") from None
+        raise ConfigError(
+            Text(f"a value there cannot be written as TOML: {error}", f"那里有一个值不能写成 TOML：{error}"),
+            Text("mend it in the script", "请在脚本中修正"),
+        ) from None
     parse_recipe(table)
     return text
 

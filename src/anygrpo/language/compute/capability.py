@@ -14,6 +14,7 @@ from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.cache import Step
 from anygrpo.language.compute.layout import pack
 from anygrpo.language.compute.passes import forward, prefill
+from anygrpo.spoken import Text
 
 PLAIN = "attention = plain"
 
@@ -55,7 +56,10 @@ def ability(model: nn.Module, wanted: str, tokens: Tensor | None = None) -> Abil
         return Ability(False, reason=PLAIN)
     found = _try(model, tokens)
     if not found.shared and wanted == "shared":
-        raise ConfigError(f'attention = "shared": {found.reason}', 'set attention = "auto" or "plain"')
+        raise ConfigError(
+            Text(f'attention = "shared": {found.reason}', f'attention = "shared"：{found.reason}'),
+            Text('set attention = "auto" or "plain"', '请设 attention = "auto" 或 "plain"'),
+        )
     return found
 
 

@@ -15,6 +15,7 @@ from anygrpo.errors import TrainingError
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.log_probs import Scorer
 from anygrpo.language.compute.paths import Paths
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.language.policy import CausalLM
@@ -43,8 +44,11 @@ def holds_for_the_longest(policy: CausalLM, rollout: Rollout) -> bool:
     plainer = _plainer(scorer.paths)
     if plainer is None:
         raise TrainingError(
-            f"log-probs of a row of {size} tokens differ by {gap:.2g} from the library's own",
-            'set policy.dtype = "float32", or report this model',
+            Text(
+                f"log-probs of a row of {size} tokens differ by {gap:.2g} from the library's own",
+                f"一行 {size} 个 token 的对数概率与原库相差 {gap:.2g}",
+            ),
+            Text('set policy.dtype = "float32", or report this model', '请设 policy.dtype = "float32"，或报告这个模型'),
         )
     note = f"rows of {size} tokens differ by {gap:.2g} nats from the library's own: plain passes from here on"
     log.warning("%s", note)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 WORDS = "The quick brown fox: 12 + 30 = 42, said she. Then what? 你好，世界。 def f(x): return x * 2  # never 7"
 PROMPTS, COMPLETIONS = (11, 7), (6, 4, 6, 1)
@@ -83,13 +84,22 @@ def own_logits(model: nn.Module, ids: Tensor) -> Tensor:
     except Exception as error:
         first = (str(error).strip().splitlines() or [""])[0][:300]
         raise ConfigError(
-            f"{named(model)}: the library's own forward pass fails on plain text: {type(error).__name__}: {first}",
-            "this model needs more than token ids, or another version of transformers; train another model",
+            Text(
+                f"{named(model)}: the library's own forward pass fails on plain text: {type(error).__name__}: {first}",
+                f"{named(model)}：原库的前向计算在普通文本上失败：{type(error).__name__}: {first}",
+            ),
+            Text(
+                "this model needs more than token ids, or another version of transformers; train another model",
+                "这个模型需要的不只是 token 编号，或需要另一个版本的 transformers；请训练另一个模型",
+            ),
         ) from error
     if not bool(logits.isfinite().any(-1).all()) or bool(logits.isnan().any()):
         raise ConfigError(
-            f"{named(model)}: the library's own forward pass gives logits that are no numbers in {logits.dtype}",
-            'set policy.dtype = "float32", or another model',
+            Text(
+                f"{named(model)}: the library's own forward pass gives logits that are no numbers in {logits.dtype}",
+                f"{named(model)}：原库的前向计算在 {logits.dtype} 下给出的 logits 不是数",
+            ),
+            Text('set policy.dtype = "float32", or another model', '请设 policy.dtype = "float32"，或换一个模型'),
         )
     return logits
 
@@ -101,8 +111,14 @@ def check_causal(model: nn.Module, trial: Trial) -> None:
         whole, part = own_logits(model, row), own_logits(model, row[:-3])
     if (problem := difference(part.log_softmax(-1), whole[:-3].log_softmax(-1), whole)) is not None:
         raise ConfigError(
-            f"{named(model)} is not causal: tokens that come later change earlier log-probs by {problem:.2g} nats",
-            "if its config has is_decoder, save it with is_decoder = true; else it cannot generate",
+            Text(
+                f"{named(model)} is not causal: tokens that come later change earlier log-probs by {problem:.2g} nats",
+                f"{named(model)} 不是因果模型：后面的 token 使前面的对数概率改变 {problem:.2g} nat",
+            ),
+            Text(
+                "if its config has is_decoder, save it with is_decoder = true; else it cannot generate",
+                "若它的配置有 is_decoder，请以 is_decoder = true 保存；否则它不能生成",
+            ),
         )
 
 

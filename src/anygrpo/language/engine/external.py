@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from anygrpo.errors import TrainingError
+from anygrpo.spoken import Text
 
 CONTEXTS, LIKELY = 4, 20
 """Prompts probed, and next tokens of each: the likeliest of the first probe."""
@@ -85,9 +86,17 @@ class SyncProbe:
         gap = _mean([abs(a - b) for at in self._first for a, b in at.values()])
         if gap > GAP:
             raise TrainingError(
-                f"after the first sync the engine's log-probs differ from the training pass's by {gap:.2f} nats in the "
-                f"mean (at most {GAP} is rounding): it holds another model or stale weights",
-                "compare the engine's model with policy.model, restart the engine",
+                Text(
+                    "after the first sync the engine's log-probs differ from the training pass's by "
+                    f"{gap:.2f} nats in the "
+                    f"mean (at most {GAP} is rounding): it holds another model or stale weights",
+                    f"首次同步后，引擎的对数概率与训练时平均相差 {gap:.2f} nat（舍入误差至多 {GAP}）："
+                    "它装的是另一个模型或过期的权重",
+                ),
+                Text(
+                    "compare the engine's model with policy.model, restart the engine",
+                    "请比较引擎的模型与 policy.model，并重启引擎",
+                ),
             )
 
     def _follow(self, engine: External) -> None:
@@ -100,9 +109,15 @@ class SyncProbe:
         moved, followed = _mean([abs(a[1] - own) for a, _, own in both]), _mean([abs(a[0] - new) for a, new, _ in both])
         if followed < FOLLOWED * moved:
             raise TrainingError(
-                f"the engine holds stale weights: training moved log-probs by {moved:.3f} nats, the engine's by "
-                f"{followed:.3f}",
-                "restart the engine; report the model if it happens again, and use engine = builtin",
+                Text(
+                    f"the engine holds stale weights: training moved log-probs by {moved:.3f} nats, the engine's by "
+                    f"{followed:.3f}",
+                    f"引擎的权重已过期：训练使对数概率改变 {moved:.3f} nat，引擎的改变 {followed:.3f}",
+                ),
+                Text(
+                    "restart the engine; report the model if it happens again, and use engine = builtin",
+                    "请重启引擎；若再次发生，请报告这个模型，并用 engine = builtin",
+                ),
             )
         self.done = True
 

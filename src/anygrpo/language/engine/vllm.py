@@ -25,6 +25,7 @@ from anygrpo.language.engine.vllm_limits import check_settings, check_version, i
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 _PROBED = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "norm.weight")
 """Weights that vLLM keeps under their Hugging Face name and, where its kernels do not repack them, in their shape: by
@@ -41,8 +42,11 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
     check_settings(config)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(
-            'engine = "vllm" works in one process',
-            'under torchrun use engine = "vllm_server" with a server for each rank',
+            Text('engine = "vllm" works in one process', 'engine = "vllm" 只在一个进程中工作'),
+            Text(
+                'under torchrun use engine = "vllm_server" with a server for each rank',
+                '在 torchrun 下请用 engine = "vllm_server"，每个进程一个服务',
+            ),
         )
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in memory
     from vllm import LLM  # pyright: ignore[reportMissingImports]
@@ -52,8 +56,11 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
 
     if origin(config.model).kind != "plain":
         raise ConfigError(
-            f"model = {config.model!r} is an adapter or a run, which vLLM cannot load by itself",
-            "export it as merged and name that folder",
+            Text(
+                f"model = {config.model!r} is an adapter or a run, which vLLM cannot load by itself",
+                f"model = {config.model!r} 是适配器或运行，vLLM 不能直接加载",
+            ),
+            Text("export it as merged and name that folder", "请导出为 merged，并给出那个文件夹"),
         )
     lora = config.train == "lora"
     adapters = {"enable_lora": True, "max_loras": 1, "max_lora_rank": lora_size(config.lora.rank)} if lora else {}
@@ -69,7 +76,10 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
             **adapters,
         )
     except (OSError, ValueError) as error:
-        raise DataError(f"vLLM cannot load {config.model!r}: {error}", 'use engine = "builtin"') from None
+        raise DataError(
+            Text(f"vLLM cannot load {config.model!r}: {error}", f"vLLM 无法加载 {config.model!r}：{error}"),
+            Text('use engine = "builtin"', '请用 engine = "builtin"'),
+        ) from None
     return VllmEngine(llm, adapters=lora, seconds=config.engine_timeout)
 
 
@@ -127,7 +137,11 @@ class VllmEngine:
         wrong = self.llm.apply_model(lambda model: _differing(model, sent))[0]
         if wrong:
             raise TrainingError(
-                f"after sync {self.syncs} vLLM holds stale weights: {wrong[0]}", 'report this model; use "builtin"'
+                Text(
+                    f"after sync {self.syncs} vLLM holds stale weights: {wrong[0]}",
+                    f"第 {self.syncs} 次同步后，vLLM 的权重已过期：{wrong[0]}",
+                ),
+                Text('report this model; use "builtin"', '请报告这个模型；并用 "builtin"'),
             )
 
     def refresh_adapters(self, save: Callable[[Path], None]) -> None:
@@ -148,7 +162,11 @@ class VllmEngine:
             held = self.llm.llm_engine.list_loras()
         if self.syncs not in held:
             raise TrainingError(
-                f"after sync {self.syncs} vLLM holds adapters {sorted(held)}", 'report this model; use "builtin"'
+                Text(
+                    f"after sync {self.syncs} vLLM holds adapters {sorted(held)}",
+                    f"第 {self.syncs} 次同步后，vLLM 装有适配器 {sorted(held)}",
+                ),
+                Text('report this model; use "builtin"', '请报告这个模型；并用 "builtin"'),
             )
 
     def generate(
@@ -189,8 +207,14 @@ class VllmEngine:
             if time.monotonic() > end:
                 self.llm.llm_engine.abort_request(list(rows))
                 raise TrainingError(
-                    f"vLLM did not finish {len(rows)} turns in engine_timeout = {self.seconds:g} s",
-                    "raise policy.engine_timeout, sample fewer prompts a step or shorter answers",
+                    Text(
+                        f"vLLM did not finish {len(rows)} turns in engine_timeout = {self.seconds:g} s",
+                        f"vLLM 在 engine_timeout = {self.seconds:g} 秒内没有完成 {len(rows)} 轮",
+                    ),
+                    Text(
+                        "raise policy.engine_timeout, sample fewer prompts a step or shorter answers",
+                        "请增大 policy.engine_timeout，减少每步的提示，或缩短回答",
+                    ),
                 )
             return [(rows.pop(out.request_id.split("-")[0]), _said(out.outputs[0])) for out in made]
 
@@ -213,8 +237,15 @@ class VllmEngine:
             if time.monotonic() > end:
                 engine.abort_request([name for name in wanted if name not in made])
                 raise TrainingError(
-                    f"vLLM finished {len(made)} of {len(wanted)} prompts in engine_timeout = {self.seconds:g} s",
-                    "raise policy.engine_timeout, sample fewer prompts a step or shorter answers",
+                    Text(
+                        f"vLLM finished {len(made)} of {len(wanted)} prompts in engine_timeout = {self.seconds:g} s",
+                        f"vLLM 在 engine_timeout = {self.seconds:g} 秒内只完成了 {len(wanted)} 个提示中的 {len(made)} "
+                        "个",
+                    ),
+                    Text(
+                        "raise policy.engine_timeout, sample fewer prompts a step or shorter answers",
+                        "请增大 policy.engine_timeout，减少每步的提示，或缩短回答",
+                    ),
                 )
         # A request's name is its number, maybe with a suffix of vLLM's own.
         by_number = {name.split("-")[0]: out for name, out in made.items()}

@@ -8,6 +8,7 @@ from importlib import metadata
 
 from anygrpo.errors import ConfigError
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
 
@@ -29,14 +30,22 @@ def installed() -> str:
             return metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    raise ConfigError('engine = "vllm" needs the package vllm', "pip install 'anygrpo[vllm]', or engine = builtin")
+    raise ConfigError(
+        Text('engine = "vllm" needs the package vllm', 'engine = "vllm" 需要 vllm 包'),
+        Text("pip install 'anygrpo[vllm]', or engine = builtin", "pip install 'anygrpo[vllm]'，或 engine = builtin"),
+    )
 
 
 def check_version(version: str) -> None:
     """Raises ConfigError where `version` is older than `OLDEST`; warns where it is newer than `TESTED`."""
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     if numbers < OLDEST:
-        raise ConfigError(f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}", "install a newer vLLM")
+        raise ConfigError(
+            Text(
+                f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}", f"vLLM {version} 早于 {OLDEST[0]}.{OLDEST[1]}"
+            ),
+            Text("install a newer vLLM", "请安装较新的 vLLM"),
+        )
     if numbers > TESTED:
         log.warning("vLLM %s is newer than %d.%d, the last one tested", version, *TESTED)
 
@@ -49,8 +58,11 @@ def check_settings(config: CausalLMConfig) -> None:
     """
     if config.min_p and config.top_p != 1.0:
         raise ConfigError(
-            f"min_p = {config.min_p} with top_p = {config.top_p}: vLLM cuts min_p first, the training pass last",
-            'use one of them, or engine = "builtin"',
+            Text(
+                f"min_p = {config.min_p} with top_p = {config.top_p}: vLLM cuts min_p first, the training pass last",
+                f"min_p = {config.min_p} 与 top_p = {config.top_p}：vLLM 先按 min_p 截断，训练时后按它截断",
+            ),
+            Text('use one of them, or engine = "builtin"', '请只用其中一个，或设 engine = "builtin"'),
         )
     if config.train == "lora":
         lora_size(config.lora.rank)
@@ -63,5 +75,11 @@ def lora_size(rank: int) -> int:
         ConfigError: it has none.
     """
     if rank > _RANKS[-1]:
-        raise ConfigError(f"lora.rank = {rank}: vLLM takes ranks up to {_RANKS[-1]}", 'use engine = "builtin"')
+        raise ConfigError(
+            Text(
+                f"lora.rank = {rank}: vLLM takes ranks up to {_RANKS[-1]}",
+                f"lora.rank = {rank}：vLLM 的秩至多为 {_RANKS[-1]}",
+            ),
+            Text('use engine = "builtin"', '请用 engine = "builtin"'),
+        )
     return next(size for size in _RANKS if size >= rank)

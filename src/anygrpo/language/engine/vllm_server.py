@@ -31,6 +31,7 @@ from anygrpo.language.engine.vllm_limits import check_settings, check_version
 from anygrpo.language.generation import Generation, Sampling, Turn
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 
 _AT_ONCE = 64
 """Requests under way at once; vLLM batches them."""
@@ -48,7 +49,10 @@ def build_engine(config: CausalLMConfig, dtype: torch.dtype, prompts: Any) -> Vl
     check_settings(config)
     url = config.engine_url or ""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "{rank}" not in url:
-        raise ConfigError(f"engine_url = {url!r} for several ranks", "put {rank} in it: a server for each rank")
+        raise ConfigError(
+            Text(f"engine_url = {url!r} for several ranks", f"多个进程共用 engine_url = {url!r}"),
+            Text("put {rank} in it: a server for each rank", "请在其中写上 {rank}：每个进程一个服务"),
+        )
     url = url.replace("{rank}", os.environ.get("RANK", "0"))
     made = VllmServer(url, config.train == "lora", dtype, config.engine_timeout, config.engine_folder)
     made.check()
@@ -88,8 +92,14 @@ class VllmServer:
         ]
         if abs(value) > 1e-4:
             raise ConfigError(
-                f"{self.url} gives raw log-probs ({value:.3f} for the only possible token)",
-                "start the server with --logprobs-mode processed_logprobs",
+                Text(
+                    f"{self.url} gives raw log-probs ({value:.3f} for the only possible token)",
+                    f"{self.url} 给出的是原始对数概率（唯一可能的 token 为 {value:.3f}）",
+                ),
+                Text(
+                    "start the server with --logprobs-mode processed_logprobs",
+                    "请以 --logprobs-mode processed_logprobs 启动服务",
+                ),
             )
 
     @torch.no_grad()
@@ -195,9 +205,13 @@ class VllmServer:
         held = self._ask("/weight_info")["weight_version"]
         if held != self._version:
             raise TrainingError(
-                f"{self.url} holds weights {held!r}, this run sent {self._version!r}: it was restarted, or another run "
-                "uses it",
-                "give each run a server of its own, then --resume",
+                Text(
+                    f"{self.url} holds weights {held!r}, this run sent {self._version!r}: it was "
+                    "restarted, or another run "
+                    "uses it",
+                    f"{self.url} 装有权重 {held!r}，本次运行发送的是 {self._version!r}：它重启过，或另一次运行在用它",
+                ),
+                Text("give each run a server of its own, then --resume", "请给每次运行单独的服务，再用 --resume"),
             )
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -218,24 +232,40 @@ class VllmServer:
             if isinstance(error.reason, TimeoutError):
                 raise _late(self.url + path, self.seconds) from None
             raise TrainingError(
-                f"{self.url} does not answer: {error.reason}", "start the server, see its log"
+                Text(f"{self.url} does not answer: {error.reason}", f"{self.url} 没有回答：{error.reason}"),
+                Text("start the server, see its log", "请启动服务，并查看它的日志"),
             ) from None
         except OSError as error:
-            raise TrainingError(f"{self.url} broke off: {error}", "see the server's log, then --resume") from None
+            raise TrainingError(
+                Text(f"{self.url} broke off: {error}", f"{self.url} 中断：{error}"),
+                Text("see the server's log, then --resume", "请查看服务的日志，再用 --resume"),
+            ) from None
         try:
             return json.loads(text) if text.strip().startswith(("{", "[")) else None
         except ValueError:
-            raise TrainingError(f"{self.url}{path} answered what is not JSON: {text[:100]!r}", "is it vLLM?") from None
+            raise TrainingError(
+                Text(
+                    f"{self.url}{path} answered what is not JSON: {text[:100]!r}",
+                    f"{self.url}{path} 的回答不是 JSON：{text[:100]!r}",
+                ),
+                Text("is it vLLM?", "它是 vLLM 吗？"),
+            ) from None
 
 
 _CURES = {
-    404: "was it restarted? It needs VLLM_SERVER_DEV_MODE=1, for adapters VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and "
-    "--enable-lora"
+    404: Text(
+        "was it restarted? It needs VLLM_SERVER_DEV_MODE=1, for adapters VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and "
+        "--enable-lora",
+        "它重启过吗？它需要 VLLM_SERVER_DEV_MODE=1，适配器还需要 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 和 --enable-lora",
+    )
 }
 
 
 def _late(what: str, seconds: float) -> TrainingError:
     return TrainingError(
-        f"no answer from {what} in engine_timeout = {seconds:g} s",
-        "raise policy.engine_timeout, or see the server's log",
+        Text(
+            f"no answer from {what} in engine_timeout = {seconds:g} s",
+            f"{what} 在 engine_timeout = {seconds:g} 秒内没有回答",
+        ),
+        Text("raise policy.engine_timeout, or see the server's log", "请增大 policy.engine_timeout，或查看服务的日志"),
     )

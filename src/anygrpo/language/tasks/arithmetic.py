@@ -12,6 +12,7 @@ from anygrpo.language.tasks.text import Prompt, TextTask, in_context
 from anygrpo.language.tasks.worded import problem, with_calculator
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.settings import NumberRewardConfig
+from anygrpo.spoken import Text
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
@@ -32,8 +33,15 @@ class Arithmetic(TextTask):
         pairs = (self.high - self.low + 1) * (self.high - self.low + 2) // 2
         if config.held_out > pairs // 2:
             raise ConfigError(
-                f"held_out = {config.held_out} of the {pairs} pairs of {config.digits}-digit numbers leaves too few",
-                f"set task.held_out to {pairs // 2} at most, or task.digits higher",
+                Text(
+                    f"held_out = {config.held_out} of the {pairs} pairs of {config.digits}-digit "
+                    "numbers leaves too few",
+                    f"{config.digits} 位数共有 {pairs} 对，held_out = {config.held_out} 后所剩太少",
+                ),
+                Text(
+                    f"set task.held_out to {pairs // 2} at most, or task.digits higher",
+                    f"请把 task.held_out 设为至多 {pairs // 2}，或增大 task.digits",
+                ),
             )
         self._held_out = self._draw_held_out(config.held_out)
         self._forbidden = {frozenset(pair) for pair in self._held_out}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from anygrpo.errors import ConfigError, DataError, suggestion
-from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.language.tasks.rows import row_of
 from anygrpo.models.hub import is_name
 from anygrpo.models.hub import split as split_name
 from anygrpo.spoken import Text
@@ -47,9 +47,12 @@ def read_rows(path: str, prompt_column: str, split: str = "train", subset: str |
         DataError: nothing there, not readable, or a row without a usable prompt; with its place.
         ConfigError: a package that reads this form is not installed.
     """
-    rows = [(n, _row(value, place(path, n), prompt_column)) for n, value in _objects(path, split, subset)]
+    rows = [(n, row_of(value, place(path, n), prompt_column)) for n, value in _objects(path, split, subset)]
     if not rows:
-        raise DataError(f"{path} holds no rows", "give it at least one object with a prompt")
+        raise DataError(
+            Text(f"{path} holds no rows", f"{path} 中没有任何行"),
+            Text("give it at least one object with a prompt", "请至少给出一个带提示的对象"),
+        )
     return rows
 
 
@@ -96,7 +99,13 @@ def _split(saved: Any, split: str, path: str) -> Any:
     if not hasattr(saved, "keys"):
         return saved
     if split not in saved:
-        raise DataError(f"{path} has splits {sorted(saved)}; {suggestion(split, saved)}", "set task.split")
+        raise DataError(
+            Text(
+                f"{path} has splits {sorted(saved)}; {suggestion(split, saved)}",
+                f"{path} 的划分为 {sorted(saved)}；{suggestion(split, saved)}",
+            ),
+            Text("set task.split", "请设置 task.split"),
+        )
     return saved[split]
 
 
@@ -107,7 +116,13 @@ def _hub(name: str, split: str, subset: str | None) -> Any:
         return datasets.load_dataset(repository, subset, split=split, revision=revision)
     except Exception as error:  # a dozen kinds: no network, no such name, a script, a gate
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"cannot load the data set {name!r}, split {split!r}: {first}", "correct task.path") from None
+        raise DataError(
+            Text(
+                f"cannot load the data set {name!r}, split {split!r}: {first}",
+                f"无法加载数据集 {name!r} 的划分 {split!r}：{first}",
+            ),
+            Text("correct task.path", "请改正 task.path"),
+        ) from None
 
 
 def _file(file: Path, path: str, split: str) -> Iterator[tuple[int, Any]]:
@@ -117,9 +132,18 @@ def _file(file: Path, path: str, split: str) -> Iterator[tuple[int, Any]]:
         else:
             yield from _READERS.get(_form(file), _lines)(file, path)
     except (gzip.BadGzipFile, EOFError) as error:
-        raise DataError(f"{path} is not a whole gzip file: {error}", "write it again") from None
+        raise DataError(
+            Text(f"{path} is not a whole gzip file: {error}", f"{path} 不是完整的 gzip 文件：{error}"),
+            Text("write it again", "请重新写出"),
+        ) from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8") from None
+        raise DataError(
+            Text(
+                f"{path} is not UTF-8 text: {error.reason} at byte {error.start}",
+                f"{path} 不是 UTF-8 文本：第 {error.start} 字节处 {error.reason}",
+            ),
+            Text("save it as UTF-8", "请存为 UTF-8"),
+        ) from None
 
 
 def _lines(file: Path, path: str) -> Iterator[tuple[int, Any]]:
@@ -134,7 +158,10 @@ def _parsed(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         detail = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise DataError(f"{where}: broken JSON: {detail}", "write one JSON object a line") from None
+        raise DataError(
+            Text(f"{where}: broken JSON: {detail}", f"{where}：JSON 已损坏：{detail}"),
+            Text("write one JSON object a line", "请每行写一个 JSON 对象"),
+        ) from None
 
 
 def _json(file: Path, path: str, split: str) -> Iterator[tuple[int, Any]]:
@@ -148,9 +175,15 @@ def _json(file: Path, path: str, split: str) -> Iterator[tuple[int, Any]]:
         if len(text.strip().splitlines()) > 1 and text.lstrip().startswith("{"):
             yield from _lines(file, path)
             return
-        raise DataError(f"{path}: broken JSON: {error}", "write a list of objects") from None
+        raise DataError(
+            Text(f"{path}: broken JSON: {error}", f"{path}：JSON 已损坏：{error}"),
+            Text("write a list of objects", "请写成对象的列表"),
+        ) from None
     except RecursionError as error:
-        raise DataError(f"{path}: broken JSON: {error}", "write a list of objects") from None
+        raise DataError(
+            Text(f"{path}: broken JSON: {error}", f"{path}：JSON 已损坏：{error}"),
+            Text("write a list of objects", "请写成对象的列表"),
+        ) from None
     if isinstance(value, dict):
         lists = {k: v for k, v in value.items() if isinstance(v, list)}
         of_objects = all(v and all(isinstance(row, dict) for row in v) for v in lists.values())
@@ -163,7 +196,13 @@ def _json(file: Path, path: str, split: str) -> Iterator[tuple[int, Any]]:
         else:
             value = [value]
     if not isinstance(value, list):
-        raise DataError(f"{path} holds a {type(value).__name__}, not a list of objects", "write a list of objects")
+        raise DataError(
+            Text(
+                f"{path} holds a {type(value).__name__}, not a list of objects",
+                f"{path} 中是 {type(value).__name__}，不是对象的列表",
+            ),
+            Text("write a list of objects", "请写成对象的列表"),
+        )
     yield from enumerate(value, 1)
 
 
@@ -176,7 +215,12 @@ def _csv(file: Path, path: str) -> Iterator[tuple[int, Any]]:
         reader = csv.DictReader(lines, delimiter="\t" if _form(file) == ".tsv" else _delimiter(head))
         for number, row in enumerate(reader, 1):
             if None in row:
-                raise DataError(f"{path}, row {number} has more cells than the header", "quote cells with commas")
+                raise DataError(
+                    Text(
+                        f"{path}, row {number} has more cells than the header", f"{path} 第 {number} 行的单元格比表头多"
+                    ),
+                    Text("quote cells with commas", "含逗号的单元格请加引号"),
+                )
             yield number, {name: _cell(value) for name, value in row.items()}
 
 
@@ -200,7 +244,10 @@ def _parquet(file: Path, path: str) -> Iterator[tuple[int, Any]]:
     try:
         table = parquet.read_table(file)
     except Exception as error:  # pyarrow's own kinds
-        raise DataError(f"{path} cannot be read as Parquet: {error}", "write it again") from None
+        raise DataError(
+            Text(f"{path} cannot be read as Parquet: {error}", f"{path} 不能作为 Parquet 读取：{error}"),
+            Text("write it again", "请重新写出"),
+        ) from None
     yield from enumerate(table.to_pylist(), 1)
 
 
@@ -215,32 +262,9 @@ def _package(name: str, what: str) -> Any:
     except ImportError:
         package = name.split(".")[0]
         raise ConfigError(
-            f"{what} is read by the package {package}, which is not installed", "pip install 'anygrpo[data]'"
+            Text(
+                f"{what} is read by the package {package}, which is not installed",
+                f"{what} 由 {package} 包读取，但没有安装",
+            ),
+            "pip install 'anygrpo[data]'",
         ) from None
-
-
-def _row(value: Any, where: str, prompt_column: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DataError(f"{where}: a {type(value).__name__}, not an object", "write one JSON object a line")
-    if prompt_column not in value:
-        raise DataError(
-            f"{where}: no column {prompt_column!r}; {suggestion(prompt_column, value)}", "set task.prompt_column"
-        )
-    value = dict(value)
-    prompt = clean_prompt(value.pop(prompt_column), where)
-    _check_candidates(value.get("candidates"), where)
-    return value | {"prompt": prompt}
-
-
-def _check_candidates(candidates: Any, where: str) -> None:
-    if candidates is None:
-        return
-    good = isinstance(candidates, list) and all(
-        isinstance(c, dict) and isinstance(c.get("text"), str) and _finite(c.get("reward", 0.0)) for c in candidates
-    )
-    if not good:
-        raise DataError(f"{where}: candidates cannot be read", 'write [{"text": "...", "reward": 0.5}, ...]')
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and value == value and abs(value) != float("inf")

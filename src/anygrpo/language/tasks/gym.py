@@ -15,6 +15,7 @@ from reasoning_gym.factory import DATASETS
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.scoring.builtin import last_number
+from anygrpo.spoken import Text
 
 ENDLESS = 2**30
 """Size told to the generator: items are made one by one from seed + index, so size costs nothing."""
@@ -27,18 +28,31 @@ def create(dataset: str, parameters: dict[str, Any], seed: int) -> Any:
         ConfigError: an unknown data set or parameter, or parameters it refuses.
     """
     if dataset not in DATASETS:
-        raise ConfigError(f"reasoning-gym has no data set {dataset!r}; {suggestion(dataset, DATASETS)}")
+        raise ConfigError(
+            Text(
+                f"reasoning-gym has no data set {dataset!r}; {suggestion(dataset, DATASETS)}",
+                f"reasoning-gym 没有数据集 {dataset!r}；{suggestion(dataset, DATASETS)}",
+            )
+        )
     known = {name for name in DATASETS[dataset][1].__dataclass_fields__ if name not in ("seed", "size")}
     if wrong := sorted(set(parameters) - known):
-        raise ConfigError(f"data set {dataset!r} has no parameter {wrong[0]!r}; {suggestion(wrong[0], known)}")
+        raise ConfigError(
+            Text(
+                f"data set {dataset!r} has no parameter {wrong[0]!r}; {suggestion(wrong[0], known)}",
+                f"数据集 {dataset!r} 没有参数 {wrong[0]!r}；{suggestion(wrong[0], known)}",
+            )
+        )
     try:
         made = reasoning_gym.create_dataset(dataset, seed=seed, size=ENDLESS, **_typed(dataset, parameters))
         made[0]  # some parameters are refused only when a question is made
         return made
     except Exception as error:
         raise ConfigError(
-            f"data set {dataset!r} refuses its parameters {parameters}: {type(error).__name__}: {error}",
-            "correct task.parameters",
+            Text(
+                f"data set {dataset!r} refuses its parameters {parameters}: {type(error).__name__}: {error}",
+                f"数据集 {dataset!r} 拒绝它的参数 {parameters}：{type(error).__name__}: {error}",
+            ),
+            Text("correct task.parameters", "请改正 task.parameters"),
         ) from None
 
 

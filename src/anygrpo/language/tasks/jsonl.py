@@ -13,6 +13,7 @@ from anygrpo.language.task_settings import JsonlTaskConfig
 from anygrpo.language.tasks.data import Row, place, read_rows
 from anygrpo.language.tasks.text import Prompt, TextTask, in_context
 from anygrpo.scoring.build import build_rewards, check_value
+from anygrpo.spoken import Text
 
 
 class Jsonl(TextTask):
@@ -49,8 +50,14 @@ class Jsonl(TextTask):
         train = [row for row in rows if _key(row[1]["prompt"]) not in taken]
         if not held_out or not train:
             raise DataError(
-                f"{self.config.path}: of {len(rows)} prompts {len(held_out)} are held out, {len(train)} are left",
-                "give more prompts, task.held_out_path, or another task.held_out_share",
+                Text(
+                    f"{self.config.path}: of {len(rows)} prompts {len(held_out)} are held out, {len(train)} are left",
+                    f"{self.config.path}：{len(rows)} 个提示中留出 {len(held_out)} 个，余下 {len(train)} 个",
+                ),
+                Text(
+                    "give more prompts, task.held_out_path, or another task.held_out_share",
+                    "请增加提示，给出 task.held_out_path，或改变 task.held_out_share",
+                ),
             )
         return train, held_out
 
@@ -86,7 +93,10 @@ def _check_values(rows: list[Row], path: str, config: JsonlTaskConfig) -> None:
             continue
         for line, row in rows:
             if (fault := check_value(reward, row.get(column), row)) is not None:
-                raise DataError(f"{place(path, line)}: {fault}", "mend or remove that row")
+                raise DataError(
+                    Text(f"{place(path, line)}: {fault}", f"{place(path, line)}：{fault}"),
+                    Text("mend or remove that row", "请修正或删除那一行"),
+                )
 
 
 def _check_disjoint(train: list[Row], held_out: list[Row], config: JsonlTaskConfig) -> None:
@@ -94,9 +104,17 @@ def _check_disjoint(train: list[Row], held_out: list[Row], config: JsonlTaskConf
     both = [(lines[_key(row["prompt"])], line) for line, row in held_out if _key(row["prompt"]) in lines]
     if both:
         raise DataError(
-            f"{len(both)} held-out prompts are also in training: {place(config.held_out_path or '', both[0][1])} is "
-            f"{place(config.path, both[0][0])}",
-            "remove them from one file, or leave out task.held_out_path to have the data split",
+            Text(
+                f"{len(both)} held-out prompts are also in training: "
+                f"{place(config.held_out_path or '', both[0][1])} is "
+                f"{place(config.path, both[0][0])}",
+                f"有 {len(both)} 个留出提示也在训练集中：{place(config.held_out_path or '', both[0][1])} 就是 "
+                f"{place(config.path, both[0][0])}",
+            ),
+            Text(
+                "remove them from one file, or leave out task.held_out_path to have the data split",
+                "请从其中一个文件中删除，或去掉 task.held_out_path，由数据自行划分",
+            ),
         )
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _OTHER_ROLES = {"human": "user", "gpt": "assistant", "model": "assistant", "bot": "assistant", "function": "tool"}
@@ -33,7 +34,10 @@ def clean_prompt(prompt: Any, where: str) -> str | Messages:
         raise _bad(prompt, where)
     made = [_message(turn, prompt, where) for turn in prompt]
     if sum(m["role"] in SYSTEM for m in made) > 1:
-        raise DataError(f"{where}: the prompt has two system messages", "join them")
+        raise DataError(
+            Text(f"{where}: the prompt has two system messages", f"{where}：提示有两条系统消息"),
+            Text("join them", "请合并"),
+        )
     if not any(m["content"] or m.get("tool_calls") for m in made):
         raise _bad(prompt, where)
     return made
@@ -82,7 +86,11 @@ def _text(content: Any, prompt: Any, where: str) -> str:
         text = part if isinstance(part, str) else part.get("text") if isinstance(part, dict) else None
         if kind != "text" or not isinstance(text, str):
             raise DataError(
-                f"{where}: a part of a message is {str(part)[:60]!r} of type {kind!r}", "only parts of text can be read"
+                Text(
+                    f"{where}: a part of a message is {str(part)[:60]!r} of type {kind!r}",
+                    f"{where}：消息的一部分为 {str(part)[:60]!r}，类型为 {kind!r}",
+                ),
+                Text("only parts of text can be read", "只能读取文本部分"),
             )
         parts.append(text)
     return "".join(parts)
@@ -95,7 +103,10 @@ def _calls(calls: Any, where: str) -> list[Any]:
     for call in calls:
         call = parsed(call)
         if not isinstance(call, dict):
-            raise DataError(f"{where}: a tool call is {str(call)[:60]!r}", "write {name, arguments}")
+            raise DataError(
+                Text(f"{where}: a tool call is {str(call)[:60]!r}", f"{where}：工具调用为 {str(call)[:60]!r}"),
+                Text("write {name, arguments}", "请写成 {name, arguments}"),
+            )
         inner = dict(call.get("function") or call)
         inner["arguments"] = parsed(inner.get("arguments", {}))
         made.append({**call, "function": inner} if "function" in call else {"type": "function", "function": inner})
@@ -114,8 +125,11 @@ def parsed(value: Any) -> Any:
 
 def _bad(prompt: Any, where: str) -> DataError:
     return DataError(
-        f"{where}: the prompt is {str(prompt)[:60]!r}",
-        f"a prompt is a text that is not empty, or a list of {{role, content}} with role {' | '.join(ROLES)}",
+        Text(f"{where}: the prompt is {str(prompt)[:60]!r}", f"{where}：提示为 {str(prompt)[:60]!r}"),
+        Text(
+            f"a prompt is a text that is not empty, or a list of {{role, content}} with role {' | '.join(ROLES)}",
+            f"提示应为非空文本，或 {{role, content}} 的列表，role 为 {'、'.join(ROLES)}",
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from anygrpo.language.tasks.gym import create
 from anygrpo.language.tasks.text import Prompt, TextTask, in_context
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward import Remote
+from anygrpo.spoken import Text
 
 SPAN = 1_000_000
 """Seeds set aside for the held-out items: [0, SPAN). Training of run seed s starts at SPAN x (s + 1)."""
@@ -71,8 +72,15 @@ class ReasoningGym(TextTask):
             if item["question"] not in self._forbidden:
                 return item
         raise DataError(
-            f"{self.config.dataset}: {TRIES} questions in a row are held-out ones; too few different questions exist",
-            "set task.held_out lower, or task.parameters to a larger range",
+            Text(
+                f"{self.config.dataset}: {TRIES} questions in a row are held-out ones; too few "
+                "different questions exist",
+                f"{self.config.dataset}：连续 {TRIES} 个问题都是留出的；不同的问题太少",
+            ),
+            Text(
+                "set task.held_out lower, or task.parameters to a larger range",
+                "请减小 task.held_out，或扩大 task.parameters 的范围",
+            ),
         )
 
     def _prompt(self, item: dict[str, Any]) -> Prompt:

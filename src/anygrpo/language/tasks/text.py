@@ -15,6 +15,7 @@ from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.reward import Attackable, Reward
 from anygrpo.scoring.scorer import Handle, Scorer, flatten
 from anygrpo.scoring.workers import Pool
+from anygrpo.spoken import Text
 
 Prompt = dict[str, Any]
 """{"prompt": text or messages, column: value, ...}."""
@@ -72,7 +73,12 @@ class TextTask(Task):
         self.evaluation_scorer = Scorer(rewards) if self._evaluation_rewards else self.scorer
         names = [reward.name for reward in rewards]
         if accuracy is not None and accuracy not in names:
-            raise ConfigError(f"accuracy = {accuracy!r} names no reward; {suggestion(accuracy, names)}")
+            raise ConfigError(
+                Text(
+                    f"accuracy = {accuracy!r} names no reward; {suggestion(accuracy, names)}",
+                    f"accuracy = {accuracy!r} 不是任何奖励的名称；{suggestion(accuracy, names)}",
+                )
+            )
         judges = [reward.name for reward in rewards if reward.judges]
         self.accuracy = accuracy or (judges[0] if judges else None)
         lowest = self.evaluation_scorer.lowest
@@ -143,8 +149,14 @@ class TextTask(Task):
         gold = [_gold(prompt.get(self.demonstration)) for prompt in prompts]
         if all(answer is None for answer in gold):
             raise ConfigError(
-                f"these prompts have neither gold answers (column {self.demonstration!r}) nor candidates",
-                "a supervised or RCE stage needs one of them; a grpo stage with source = 'policy' does not",
+                Text(
+                    f"these prompts have neither gold answers (column {self.demonstration!r}) nor candidates",
+                    f"这些提示既没有标准答案（{self.demonstration!r} 列），也没有候选",
+                ),
+                Text(
+                    "a supervised or RCE stage needs one of them; a grpo stage with source = 'policy' does not",
+                    "监督或 RCE 阶段需要其中之一；source = 'policy' 的 grpo 阶段不需要",
+                ),
             )
         return Stored(actions=[[] if answer is None else [answer] for answer in gold])
 

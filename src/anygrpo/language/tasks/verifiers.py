@@ -13,6 +13,7 @@ from anygrpo.language.tasks.text import Prompt, TextTask
 from anygrpo.language.tools.verifiers import SOURCE, loaded
 from anygrpo.scoring.build import build_rewards
 from anygrpo.scoring.settings import EnvironmentRewardConfig
+from anygrpo.spoken import Text
 
 
 class Verifiers(TextTask):
@@ -28,7 +29,12 @@ class Verifiers(TextTask):
         self._held_out = [row for row, share in zip(rows, asked) if share <= limit][: config.held_out]
         self._train = [row for row, share in zip(rows, asked) if share > limit]
         if not self._train:
-            raise DataError(f"the environment {config.id!r} has {len(rows)} row(s): too few to hold some out")
+            raise DataError(
+                Text(
+                    f"the environment {config.id!r} has {len(rows)} row(s): too few to hold some out",
+                    f"环境 {config.id!r} 有 {len(rows)} 行：太少，无法留出一部分",
+                )
+            )
         self.size = len(self._train)
         columns = {key for row in rows for key in row} - {"prompt"}
         own = EnvironmentRewardConfig(kind="environment", name="environment")
@@ -48,12 +54,19 @@ def _rows(config: VerifiersTaskConfig) -> list[dict[str, Any]]:
         if error.name == "verifiers":
             raise  # with the extra that installs it
         raise ConfigError(
-            f"the verifiers environment {config.id!r} cannot be imported: {error}", "install it"
+            Text(
+                f"the verifiers environment {config.id!r} cannot be imported: {error}",
+                f"无法导入 verifiers 环境 {config.id!r}：{error}",
+            ),
+            Text("install it", "请安装它"),
         ) from None
     except Exception as error:  # whatever an environment's own code raises
         raise ConfigError(
-            f"the verifiers environment {config.id!r} cannot be loaded: {type(error).__name__}: {error}",
-            "correct task.id and task.arguments",
+            Text(
+                f"the verifiers environment {config.id!r} cannot be loaded: {type(error).__name__}: {error}",
+                f"无法加载 verifiers 环境 {config.id!r}：{type(error).__name__}: {error}",
+            ),
+            Text("correct task.id and task.arguments", "请改正 task.id 和 task.arguments"),
         ) from error
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 
 
 def schemas_of(tools: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -17,7 +18,10 @@ def schemas_of(tools: tuple[str, ...]) -> list[dict[str, Any]]:
     made = [schema_of(user_code.load(spec), spec) for spec in tools]
     names = [one["function"]["name"] for one in made]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"two tools are called {twice[0]!r}", "give one of them another name")
+        raise ConfigError(
+            Text(f"two tools are called {twice[0]!r}", f"有两个工具都叫 {twice[0]!r}"),
+            Text("give one of them another name", "请给其中一个换名称"),
+        )
     return made
 
 
@@ -26,13 +30,25 @@ def schema_of(function: Any, spec: str) -> dict[str, Any]:
     from transformers.utils.chat_template_utils import get_json_schema
 
     if not callable(function):
-        raise ConfigError(f"{spec} is a {type(function).__name__}, no function", "name a function")
+        raise ConfigError(
+            Text(
+                f"{spec} is a {type(function).__name__}, no function", f"{spec} 是 {type(function).__name__}，不是函数"
+            ),
+            Text("name a function", "请给出函数"),
+        )
     try:
         return get_json_schema(function)
     except Exception as error:  # its own exceptions are of several kinds
         raise ConfigError(
-            f"{spec}: no schema can be made of its signature: {str(error).strip().splitlines()[0]}",
-            "give each argument a type, and a docstring that describes the function and, under Args:, each argument",
+            Text(
+                f"{spec}: no schema can be made of its signature: {str(error).strip().splitlines()[0]}",
+                f"{spec}：不能从它的签名得到 schema：{str(error).strip().splitlines()[0]}",
+            ),
+            Text(
+                "give each argument a type, and a docstring that describes the function and, under "
+                "Args:, each argument",
+                "请给每个参数标注类型，并写文档字符串，描述函数，以及 Args: 下的每个参数",
+            ),
         ) from None
 
 
@@ -49,7 +65,11 @@ def check_schemas(tools: Any, where: str) -> list[dict[str, Any]]:
         inner = tool.get("function", tool) if isinstance(tool, dict) else None
         if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
             raise ConfigError(
-                f"{where}: a tool is {str(tool)[:60]!r}", "give {name, description, parameters}, or a function"
+                Text(f"{where}: a tool is {str(tool)[:60]!r}", f"{where}：工具为 {str(tool)[:60]!r}"),
+                Text(
+                    "give {name, description, parameters}, or a function",
+                    "请给出 {name, description, parameters}，或函数",
+                ),
             )
         made.append(tool if "function" in tool else {"type": "function", "function": tool})
     return made

@@ -24,6 +24,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.language.tools.settings import TurnsConfig
 from anygrpo.scoring import _keeper, _worker
 from anygrpo.scoring.machine import usable_memory
+from anygrpo.spoken import Text
 
 _HOME = str(Path(_worker.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from anygrpo.language.tools import _inside; _inside.main()"
@@ -108,7 +109,13 @@ class Sessions:
                 user_code.check(target)
         said = self._server(0).said
         if "error" in said:
-            raise ConfigError(f"loading {', '.join(self.targets)} failed: {said['error']}", "mend the file")
+            raise ConfigError(
+                Text(
+                    f"loading {', '.join(self.targets)} failed: {said['error']}",
+                    f"加载 {', '.join(self.targets)} 失败：{said['error']}",
+                ),
+                Text("mend the file", "请修正文件"),
+            )
         return said["kinds"].get(self.environment)
 
     def open(self) -> Session:

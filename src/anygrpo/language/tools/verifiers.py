@@ -20,6 +20,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.language.tools.chat_server import Asked, Endpoint
+from anygrpo.spoken import Text
 
 _KEY = "ANYGRPO_POLICY"
 """The variable whose value the package sends as a key; it is not looked at."""
@@ -44,9 +45,16 @@ def check_rows(rows: list[Any], given: dict[str, Any]) -> None:
         asks = row.get(SOURCE, plays) if isinstance(row, dict) else plays
         if asks != plays:
             raise ConfigError(
-                f"the task's rows are of the verifiers environment {_named(asks)}, but {_named(plays)} plays them: "
-                "row by row something else would be played than is asked",
-                "give policy.turns.arguments the same id and arguments as the task",
+                Text(
+                    f"the task's rows are of the verifiers environment {_named(asks)}, but {_named(plays)} plays them: "
+                    "row by row something else would be played than is asked",
+                    f"任务的行属于 verifiers 环境 {_named(asks)}，而进行对话的是 {_named(plays)}："
+                    "每一行所问与所玩都会不同",
+                ),
+                Text(
+                    "give policy.turns.arguments the same id and arguments as the task",
+                    "请给 policy.turns.arguments 与任务相同的 id 和 arguments",
+                ),
             )
 
 

@@ -20,6 +20,7 @@ from anygrpo.language.tools.sessions import wait_for
 from anygrpo.language.turns.held import Held, call_of, said_by_environment
 from anygrpo.language.turns.talk import Talk
 from anygrpo.scoring.outcome import Raised, Unfit
+from anygrpo.spoken import Text
 
 _GLANCE = 0.5
 """Seconds after which whoever waits looks whether it still should."""
@@ -64,8 +65,11 @@ class Turns:
             good = [b for b in begun if b is not None]
             if any(b != good[0] for b in good[1:]):
                 raise TrainingError(
-                    "environments of one prompt begin differently, so that their samples cannot be compared",
-                    "let reset(row) depend on the row alone",
+                    Text(
+                        "environments of one prompt begin differently, so that their samples cannot be compared",
+                        "同一提示的环境开头不同，它们的样本无法比较",
+                    ),
+                    Text("let reset(row) depend on the row alone", "请使 reset(row) 只取决于行"),
                 )
             if good:
                 self.records[p] = self._opened(record, *good[0])
@@ -102,7 +106,7 @@ class Turns:
         for one in self.held:
             self.close(one)
             if one.fault:
-                raise TrainingError(one.fault, "mend the environment")
+                raise TrainingError(one.fault, Text("mend the environment", "请修正环境"))
         return self.records
 
     # -- a turn ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from anygrpo.language.tasks.answer import Message
 from anygrpo.language.tasks.messages import clean_prompt
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.sessions import Session
+from anygrpo.spoken import Text
 
 _NUMBERS = itertools.count()
 
@@ -64,7 +65,10 @@ def said_by_environment(reply: Any) -> list[Message]:
     given = [{"role": "user", "content": reply}] if isinstance(reply, str) else reply
     given = [given] if isinstance(given, dict) else given
     if not isinstance(given, list) or not given:
-        raise TrainingError(f"it returned {type(reply).__name__}", "return a text, a message, a list of them, or None")
+        raise TrainingError(
+            Text(f"it returned {type(reply).__name__}", f"它返回了 {type(reply).__name__}"),
+            Text("return a text, a message, a list of them, or None", "请返回文本、消息、它们的列表，或 None"),
+        )
     try:
         made = clean_prompt(given, "the environment's reply")
     except Exception as error:

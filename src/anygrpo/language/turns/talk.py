@@ -12,6 +12,7 @@ from anygrpo.language.tools.schema import schemas_of
 from anygrpo.language.tools.sessions import Sessions
 from anygrpo.language.tools.verifiers import check_rows
 from anygrpo.scoring.outcome import FirstCall
+from anygrpo.spoken import Text
 
 
 class Talk:
@@ -53,8 +54,13 @@ class Talk:
         own = found(self.prompts.render_as_is) if self.prompts.chat else None
         if own is None and self.prompts.knows_tools() and self.turns.format == "auto":
             raise ConfigError(
-                "the chat template writes calls in a form that is not known here",
-                f"name it: turns.format = one of {', '.join(READERS)}",
+                Text(
+                    "the chat template writes calls in a form that is not known here", "对话模板写调用的格式此处不认识"
+                ),
+                Text(
+                    f"name it: turns.format = one of {', '.join(READERS)}",
+                    f"请指名：turns.format 为 {', '.join(READERS)} 之一",
+                ),
             )
         return self.turns.format if self.turns.format != "auto" else own or "hermes"
 

@@ -80,9 +80,15 @@ def confirm(folder: Path, seconds: float = 60.0, named: Collection[str] = ()) ->
 
 def checked(rule: str) -> str:
     if rule not in RULES:
-        raise ConfigError(f"no rule is called {rule!r}", suggestion(rule, RULES))
+        raise ConfigError(Text(f"no rule is called {rule!r}", f"没有名为 {rule!r} 的规则"), suggestion(rule, RULES))
     if experiment_of(rule) is None:
-        raise ConfigError(f"no experiment decides {rule}", "`anygrpo doctor --rules --json` names those that have one")
+        raise ConfigError(
+            Text(f"no experiment decides {rule}", f"没有实验能判定 {rule}"),
+            Text(
+                "`anygrpo doctor --rules --json` names those that have one",
+                "`anygrpo doctor --rules --json` 列出有实验的规则",
+            ),
+        )
     return rule
 
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import torch
 
-from anygrpo.core.probe_outcome import Text
 from anygrpo.doctor import Diagnosis, Finding, diagnose_log, read
 from anygrpo.doctor.columns import Columns
 from anygrpo.errors import DataError
@@ -19,6 +18,7 @@ from anygrpo.probes.subject import Subject
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.scratch import Scratch
+from anygrpo.spoken import Text
 from anygrpo.train import checkpoint, snapshot
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -52,7 +52,10 @@ class Ground:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         if not (folder / "config.toml").is_file():
-            raise DataError(f"{folder} is no run of anygrpo", "--confirm needs its config.toml and checkpoints")
+            raise DataError(
+                Text(f"{folder} is no run of anygrpo", f"{folder} 不是 anygrpo 的运行"),
+                Text("--confirm needs its config.toml and checkpoints", "--confirm 需要它的 config.toml 和检查点"),
+            )
         self.folder, self.seconds = folder, seconds
         self.recipe: Recipe = load_recipe(folder / "config.toml")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError
 from anygrpo.selection.scorers.scorer import Kept, Scorer
+from anygrpo.spoken import Text
 
 
 def build(config: Any, default_cache: Path) -> Kept:
@@ -29,5 +30,8 @@ def build(config: Any, default_cache: Path) -> Kept:
 
         made = FromEndpoint(config)
     else:
-        raise ConfigError(f"scorer.kind = {config.kind!r} is not known", "python, model or endpoint")
+        raise ConfigError(
+            Text(f"scorer.kind = {config.kind!r} is not known", f"scorer.kind = {config.kind!r} 不在可选值中"),
+            Text("python, model or endpoint", "可用：python、model 或 endpoint"),
+        )
     return Kept(made, Path(config.cache) if config.cache else default_cache, config.budget)

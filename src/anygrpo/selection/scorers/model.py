@@ -15,6 +15,7 @@ from anygrpo.models import loading
 from anygrpo.selection.scorer_settings import ModelScorerConfig
 from anygrpo.selection.scorers.scorer import Judgement, Shown
 from anygrpo.selection.scorers.template import Template, compared, truths
+from anygrpo.spoken import Text
 
 
 class FromModel:
@@ -62,8 +63,14 @@ class FromModel:
         labels = self.config.labels or tuple(one.query.get("choices") or ())
         if len(labels) < 2:
             raise ConfigError(
-                f'method = "labels" has {len(labels)} labels for query {one.query.get("id")!r}',
-                'set scorer.labels, give rows `choices`, or method = "answer"',
+                Text(
+                    f'method = "labels" has {len(labels)} labels for query {one.query.get("id")!r}',
+                    f'method = "labels" 对查询 {one.query.get("id")!r} 有 {len(labels)} 个标签',
+                ),
+                Text(
+                    'set scorer.labels, give rows `choices`, or method = "answer"',
+                    '请设 scorer.labels，给各行 `choices`，或设 method = "answer"',
+                ),
             )
         return labels
 
@@ -124,7 +131,12 @@ class FromModel:
         made = {name: x.to(next(model.parameters()).device) for name, x in made.items() if isinstance(x, Tensor)}
         limit = loading.context_length(model)
         if limit is not None and made["input_ids"].shape[1] > limit:
-            raise DataError(f"a prompt of {made['input_ids'].shape[1]} tokens is longer than the model's {limit}")
+            raise DataError(
+                Text(
+                    f"a prompt of {made['input_ids'].shape[1]} tokens is longer than the model's {limit}",
+                    f"提示有 {made['input_ids'].shape[1]} 个 token，超过模型的上限 {limit}",
+                )
+            )
         return made
 
     def _load(self) -> tuple[Any, Any]:
@@ -155,7 +167,8 @@ def _opened(file: str) -> Any:
             return picture.convert("RGB")
     except (OSError, UnidentifiedImageError) as error:
         raise DataError(
-            f"no picture at {file}: {error}", "rows name image files, relative to the current folder"
+            Text(f"no picture at {file}: {error}", f"{file} 处没有图像：{error}"),
+            Text("rows name image files, relative to the current folder", "各行写的是图像文件，相对于当前文件夹"),
         ) from None
 
 
@@ -172,5 +185,8 @@ def _vision(name: str, dtype: torch.dtype, device: str) -> tuple[Any, Any]:
         model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
-        raise DataError(f"cannot load the vision-language model {name!r}: {first}", "a Hub name or a folder") from None
+        raise DataError(
+            Text(f"cannot load the vision-language model {name!r}: {first}", f"无法加载视觉语言模型 {name!r}：{first}"),
+            Text("a Hub name or a folder", "请给出 Hub 名称或文件夹"),
+        ) from None
     return model.to(device).eval(), processor

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from anygrpo.errors import DataError
 from anygrpo.scoring.outcome import Unfit
+from anygrpo.spoken import Text
 
 Row = dict[str, Any]
 Parts = dict[str, float]
@@ -62,7 +63,10 @@ class Kept:
             self._file = sqlite3.connect(path, timeout=60, check_same_thread=False)
             self._file.execute("CREATE TABLE IF NOT EXISTS judgements (key TEXT PRIMARY KEY, parts TEXT NOT NULL)")
         except (OSError, sqlite3.Error) as error:
-            raise DataError(f"cannot keep judgements in {path}: {error}", "delete it, or name another") from None
+            raise DataError(
+                Text(f"cannot keep judgements in {path}: {error}", f"无法把评判存入 {path}：{error}"),
+                Text("delete it, or name another", "请删除它，或换一个文件"),
+            ) from None
 
     def judge(self, shown: Sequence[Shown]) -> list[Judgement]:
         """As the scorer's; equal questions are asked once. Reasons are not kept: the next run tries again."""

@@ -41,7 +41,9 @@ class Template:
         try:
             self._made = environment.from_string(self.text)
         except TemplateError as error:
-            raise ConfigError(f"{self.path} is no Jinja template: {error}") from None
+            raise ConfigError(
+                Text(f"{self.path} is no Jinja template: {error}", f"{self.path} 不是 Jinja 模板：{error}")
+            ) from None
 
     def render(self, shown: Shown) -> tuple[str, list[str]]:
         """The prompt, and the files of its pictures in the order of their marks.
@@ -59,13 +61,20 @@ class Template:
             )
         except Exception as error:  # a template is a program: it may divide by 0, or ask for a range without end
             raise ConfigError(
-                f"{self.path}: {error}", f"the query has {sorted(query)}, candidates what their file has"
+                Text(f"{self.path}: {error}", f"{self.path}：{error}"),
+                Text(
+                    f"the query has {sorted(query)}, candidates what their file has",
+                    f"查询有 {sorted(query)}，候选有其文件中的内容",
+                ),
             ) from None
         images = [str(row["image"]) for row in (*shown.demonstrations, shown.query) if row.get("image")]
         if text.count(IMAGE) not in (0, len(images)):
             raise ConfigError(
-                f"{self.path} has {text.count(IMAGE)} {IMAGE} marks for {len(images)} pictures",
-                "one mark for each row that has an image, in their order",
+                Text(
+                    f"{self.path} has {text.count(IMAGE)} {IMAGE} marks for {len(images)} pictures",
+                    f"{self.path} 有 {text.count(IMAGE)} 个 {IMAGE} 标记，而图像有 {len(images)} 张",
+                ),
+                Text("one mark for each row that has an image, in their order", "每个有图像的行一个标记，按其顺序"),
             )
         return text, images if IMAGE in text else []
 
@@ -78,7 +87,12 @@ def truths(row: Row) -> list[str]:
     """
     value: Any = next((row[name] for name in ANSWERS if row.get(name) is not None), None)
     if value is None:
-        raise DataError(f"query {row.get('id')!r} has no answer, label or answers to compare with")
+        raise DataError(
+            Text(
+                f"query {row.get('id')!r} has no answer, label or answers to compare with",
+                f"查询 {row.get('id')!r} 没有可比较的 answer、label 或 answers",
+            )
+        )
     answers = [str(x) for x in value] if isinstance(value, list | tuple) else [str(value)]
     return [x for x, _ in Counter(answers).most_common()]
 

@@ -1,0 +1,66 @@
+"""Which weights of a language model are trained, and which of its layers are computed twice to save memory."""
+
+from __future__ import annotations
+
+import re
+
+from torch import nn
+
+from anygrpo.errors import ConfigError
+from anygrpo.language.settings import CausalLMConfig
+from anygrpo.spoken import Text
+
+
+def unfreeze(model: nn.Module, config: CausalLMConfig) -> None:
+    """All weights, or the last blocks and what follows them before the head."""
+    if config.train == "all":
+        for p in model.parameters():
+            p.requires_grad_(True)
+        return
+    blocks = blocks_of(model)
+    if config.last_n_layers > len(blocks):
+        raise ConfigError(
+            Text(
+                f"last_n_layers = {config.last_n_layers}, but the model has {len(blocks)} layers",
+                f"last_n_layers = {config.last_n_layers}，但模型有 {len(blocks)} 层",
+            )
+        )
+    prefix, final = next((n, m) for n, m in model.named_modules() if m is blocks)[0], blocks[-config.last_n_layers :]
+    for block in final:
+        block.requires_grad_(True)
+    parent = model.get_submodule(prefix.rpartition(".")[0])
+    for name, child in parent.named_children():
+        if re.search("norm|ln_f", name):
+            child.requires_grad_(True)
+
+
+def blocks_of(model: nn.Module) -> nn.ModuleList:
+    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) > 0]
+    if not lists:
+        raise ConfigError(
+            Text(
+                "train = last_n: no list of layers found in this model", "train = last_n：在这个模型中没有找到层的列表"
+            ),
+            Text('use train = "lora" or "all"', '请用 train = "lora" 或 "all"'),
+        )
+    return max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))
+
+
+def checkpoint_layers(model: nn.Module) -> None:
+    """Gradient checkpointing on, with every random layer still off.
+
+    The library checkpoints a block only where that block is in training mode, so the blocks alone are put there; what
+    is inside them (dropout) stays in eval mode.
+    """
+    if not getattr(model, "supports_gradient_checkpointing", False):
+        raise ConfigError(
+            Text("this model does not support gradient checkpointing", "这个模型不支持梯度检查点"),
+            Text("set gradient_checkpointing = false", "请设 gradient_checkpointing = false"),
+        )
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable()  # type: ignore[operator]
+    else:
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+    for module in model.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            module.training = True

@@ -1,0 +1,91 @@
+"""Whatever ends a command is said in both languages: no error of the package is written in English alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "anygrpo"
+ERRORS = ("ConfigError", "DataError", "TrainingError", "DoctorObjection", "Interrupted")
+ENGLISH_ALONE: dict[str, str] = {}
+"""file -> why its errors have one language: none is reached from the command line."""
+
+
+def literals(node: ast.expr, names: dict[str, list[ast.expr]]) -> Iterator[str]:
+    """The plain strings that an argument can be; what a `Text` or another call makes is left out."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values)
+    elif isinstance(node, ast.BinOp):
+        yield " ".join([*literals(node.left, names), *literals(node.right, names)])
+    elif isinstance(node, ast.IfExp):
+        yield from literals(node.body, names)
+        yield from literals(node.orelse, names)
+    elif isinstance(node, ast.Name):
+        for value in names.get(node.id, ()):
+            yield from literals(value, {})
+    elif isinstance(node, ast.Subscript):
+        yield from literals(node.value, names)
+    elif isinstance(node, ast.Dict):
+        for value in node.values:
+            yield from literals(value, names)
+
+
+def prose(text: str) -> bool:
+    """Whether a person has to know English to read it: two words in a row that are no command to type."""
+    text = re.sub(r"pip install [^,;]*|`[^`]*`|--?[a-z-]+|\{\}", "", text)
+    return bool(re.search(r"\b[A-Za-z]{2,} [a-z]{2,}\b|^[a-z]{3,}( it)?$", text))
+
+
+def assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
+    """name -> what a function, or a module outside of its functions, assigns to it."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in function.body if isinstance(function, ast.Module) else ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts))
+                for one, value in pairs:
+                    if isinstance(one, ast.Name):
+                        found.setdefault(one.id, []).append(value)
+    return found
+
+
+def english_alone(source: str) -> list[str]:
+    """ "line: text" of each error whose words are a plain string."""
+    tree, found = ast.parse(source), {}
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    for function in [tree, *functions]:
+        names = assigned(tree) | assigned(function)
+        for node in ast.walk(function):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS):
+                continue
+            for text in (text for one in node.args for text in literals(one, names) if prose(text)):
+                found[node.lineno, text] = f"{node.lineno}: {text}"
+    return list(found.values())
+
+
+def test_no_error_is_said_in_english_alone():
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if name not in ENGLISH_ALONE and (lines := english_alone(path.read_text("utf-8"))):
+            found[name] = lines
+    assert found == {}
+
+
+def test_the_check_sees_what_it_is_for():
+    both = 'raise ConfigError(Text("it is wrong", "错"), Text("mend it", "请修正"))'
+    assert english_alone(both) == []
+    assert english_alone('raise ConfigError(f"{x}: it is wrong")') == ["1: {}: it is wrong"]
+    assert english_alone('raise DataError(Text("a b", "甲"), "mend it")') == ["1: mend it"]
+    assert english_alone('def f():\n    cure = "name another file"\n    raise DataError(said, cure)') == [
+        "3: name another file"
+    ]
+    assert english_alone('CURES = {1: "copy it again"}\nraise DataError(said, CURES[n])') == ["2: copy it again"]
+    assert english_alone('raise DataError(said, "pip install pyarrow")') == []
+    assert english_alone('raise DataError(said, "beta = 0")') == []
