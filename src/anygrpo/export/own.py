@@ -94,7 +94,12 @@ def _compared(policy: Policy, recipe: Recipe[Any, Any] | None, folder: Path) -> 
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-            _refuse(f"the export cannot be opened in a process of its own: {last}")
+            _refuse(
+                Text(
+                    f"the export cannot be opened in a process of its own: {last}",
+                    f"导出在单独的进程中无法打开：{last}",
+                )
+            )
         there = load_file(made)
     away = _largest((there["log_probs"] - rows.log_probs)[rows.mask])
     out = {"compared": True, "prompts": rows.prompts, "decisions": int(rows.mask.sum()), "log_probs": away}
