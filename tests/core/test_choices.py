@@ -19,8 +19,8 @@ from anygrpo.train.batches import needed_rows, prepare, weigh
 from anygrpo.train.build import resumed_run
 from anygrpo.train.collect import begin
 from anygrpo.train.folder import read_rows
+from anygrpo.train.log_probs import with_reference
 from anygrpo.train.loop import needs_reference, train
-from anygrpo.train.references import with_reference
 
 OWN = """
 import torch

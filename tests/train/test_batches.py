@@ -15,7 +15,7 @@ from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.errors import ConfigError
 from anygrpo.train import batches
 from anygrpo.train.batches import kept_groups, minibatches, needed_rows, prepare, weigh
-from anygrpo.train.references import log_probs_of, referenced, with_reference
+from anygrpo.train.log_probs import log_probs_of, referenced, with_reference
 
 
 def rollout_of(rewards, lengths=None, wide=3, **given):

@@ -17,8 +17,8 @@ from anygrpo.train.batches import minibatches, own_part, prepare, weigh
 from anygrpo.train.collect import begin, whole_of
 from anygrpo.train.folder import read_rows
 from anygrpo.train.importance import corrected
+from anygrpo.train.log_probs import with_reference
 from anygrpo.train.loop import train
-from anygrpo.train.references import with_reference
 
 NAMES = {"mismatch/ratio_mean", "mismatch/ratio_max", "mismatch/ess", "mismatch/log_prob", "mismatch/truncated"}
 

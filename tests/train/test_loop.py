@@ -84,7 +84,7 @@ def test_ratio_is_one_before_the_first_update(tmp_path):
 
 def test_the_reference_is_scored_once_a_step_whatever_epochs_follow(tmp_path, monkeypatch):
     from anygrpo.train import loop
-    from anygrpo.train.references import referenced, with_reference
+    from anygrpo.train.log_probs import referenced, with_reference
 
     seen = []
 

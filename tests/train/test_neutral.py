@@ -19,8 +19,8 @@ from anygrpo.train.batches import minibatches, needed_rows, penalised, prepare, 
 from anygrpo.train.collect import begin
 from anygrpo.train.evaluation import held_out_seed
 from anygrpo.train.folder import read_rows
+from anygrpo.train.log_probs import with_reference
 from anygrpo.train.loop import needs_reference, train
-from anygrpo.train.references import with_reference
 from anygrpo.train.stages import numbers_at
 
 REDUCTIONS = ["token_mean", "sequence_mean", "prompt_mean", "constant"]

@@ -14,8 +14,8 @@ from anygrpo.train.batches import minibatches, needed_rows, own_part, prepare, w
 from anygrpo.train.build import resumed_run
 from anygrpo.train.collect import begin, whole_of
 from anygrpo.train.folder import read_rows
+from anygrpo.train.log_probs import with_reference
 from anygrpo.train.loop import remaining_steps, train
-from anygrpo.train.references import with_reference
 
 WHOLE_BATCH = ["batch", "whitened", "overall", "gdpo", "gpg", "running"]
 

@@ -19,8 +19,8 @@ from anygrpo.recipe.recipe import number
 from anygrpo.train.batches import Prepared, needed_rows, prepare, weigh
 from anygrpo.train.collect import begin_once
 from anygrpo.train.demonstrations import with_demonstrations
+from anygrpo.train.log_probs import with_reference
 from anygrpo.train.loop import needs_reference
-from anygrpo.train.references import with_reference
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Numbers, PlannedStage, numbers_at
 from anygrpo.train.terms import Tally

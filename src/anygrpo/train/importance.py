@@ -13,8 +13,8 @@ from anygrpo.core.policy import Policy
 from anygrpo.core.tree import tree_map
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared
+from anygrpo.train.log_probs import log_probs_of
 from anygrpo.train.parallel import gather
-from anygrpo.train.references import log_probs_of
 from anygrpo.train.sharded import whole_weights
 
 

@@ -14,10 +14,10 @@ from anygrpo.train.collect import Collector, whole_of
 from anygrpo.train.demonstrations import with_demonstrations
 from anygrpo.train.importance import corrected
 from anygrpo.train.interrupt import INTERRUPTED, interruptible
+from anygrpo.train.log_probs import referenced
 from anygrpo.train.measure import entropy_estimate
 from anygrpo.train.parallel import gather, total_over_ranks
 from anygrpo.train.queue import Queue
-from anygrpo.train.references import referenced
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Numbers
 from anygrpo.train.terms import Tally
