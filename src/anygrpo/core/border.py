@@ -5,15 +5,16 @@ An error names *their* class and method, the shape found and the shape wanted. B
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import Policy
+from anygrpo.core.policy import ClipDefaults, Policy
 from anygrpo.core.rollout import Evaluation, Rollout
-from anygrpo.core.task import Task
+from anygrpo.core.task import Success, Task
 from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.core.user_code import describe
 from anygrpo.errors import AnygrpoError, ConfigError
@@ -72,7 +73,7 @@ def called(by: Any, method: str, *arguments: Any) -> Any:
         return function(*arguments)
     except AnygrpoError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             Text(
                 f"{type(by).__name__}.{method} raised {describe(error)}",
@@ -91,6 +92,7 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
     Raises:
         ConfigError: a method that is missing, raises, or returns another shape or type.
     """
+    check_attributes(policy)
     some = (prompts * _P)[:_P]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         rollout = called(policy, "sample", some, _G, _SEED)
@@ -98,26 +100,73 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
         check_outputs(policy, called(policy, "decode", rollout.samples), (_P, _G))
         rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
         total = rollout.shape[2]
-        whole = called(policy, "evaluate", rows, slice(0, total))
+        if not total:
+            _wrong(policy, "sample", "no decision (T = 0)", "[P, G, T] with T of at least 1")
+        mask = rollout.mask.flatten(0, 1)
+        whole = called(policy, "evaluate", rows, slice(0, total), frozenset())
         check_evaluation(policy, whole, (_P * _G, total))
+        if not bool(torch.isfinite(whole.log_probs[mask.to(whole.log_probs.device)]).all()):
+            _wrong(
+                policy,
+                "evaluate",
+                "log_probs that are not finite where mask is True",
+                "a log-probability of each decision",
+            )
         # Values are compared where the loop will ask for slices and scoring repeats itself: noise in it is another
         # fault, which `check` and the doctor name.
         sliced = policy.time_chunk is not None and policy.time_chunk < total
-        sliced = sliced and torch.equal(whole.log_probs, called(policy, "evaluate", rows, slice(0, total)).log_probs)
+        sliced = sliced and torch.equal(
+            whole.log_probs, called(policy, "evaluate", rows, slice(0, total), frozenset()).log_probs
+        )
         for first in dict.fromkeys((0, total // 2)) if total > 1 else ():
-            part = called(policy, "evaluate", rows, slice(first, first + 1))
+            part = called(policy, "evaluate", rows, slice(first, first + 1), frozenset())
             check_evaluation(policy, part, (_P * _G, 1))
             if sliced:
-                check_slice(policy, whole, part, first, rollout.mask.flatten(0, 1))
+                check_slice(policy, whole, part, first, mask)
         check_gradient(policy, rows, slice(0, total), _P * _G)
+        check_reference(policy)
         if greedy:
             check_rollout(policy, "greedy", called(policy, "greedy", some), (_P, 1))
+
+
+def check_attributes(policy: Policy) -> None:
+    """Raises: ConfigError where an attribute that the loop reads is of another type than `Policy` says."""
+    wanted = (
+        ("clip", lambda x: isinstance(x, ClipDefaults), "an anygrpo ClipDefaults(low, high)"),
+        ("time_chunk", lambda x: x is None or (isinstance(x, int) and x > 0), "None or a whole number above 0"),
+        ("block_rows", lambda x: isinstance(x, int) and x > 0, "a whole number above 0"),
+        ("provides", lambda x: isinstance(x, (set, frozenset)), "a frozenset of names"),
+    )
+    for name, right, what in wanted:
+        if not right(found := getattr(policy, name)):
+            place = f"{type(policy).__name__}.{name}"
+            raise ConfigError(
+                Text(f"{place} is {found!r}", f"{place} 是 {found!r}"), Text(f"it has to be {what}", f"应当是 {what}")
+            )
+
+
+def check_reference(policy: Policy) -> None:
+    """Raises: ConfigError where a policy's own `reference` gives nothing that `with` can enter."""
+    if type(policy).reference is Policy.reference:
+        return
+    made = called(policy, "reference")
+    if not hasattr(made, "__enter__"):
+        _wrong(
+            policy,
+            "reference",
+            f"a {type(made).__name__}",
+            "a context manager: inside, the weights are the reference's",
+        )
+    called(made, "__enter__")
+    called(made, "__exit__", None, None, None)
 
 
 def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, int]) -> None:
     """Raises: ConfigError where it is no Rollout of `shape` [P, G]."""
     _type(policy, method, rollout, Rollout)
     p, g = shape
+    for name in ("log_probs", "mask", "rewards", "valid", "ended", "version"):
+        _type(policy, method, getattr(rollout, name), Tensor, f"{name} as ")
     found = tuple(rollout.log_probs.shape)
     if len(found) != 3 or found[:2] != shape:
         swapped = "; prompts and group are swapped" if found[:2] == (g, p) else ""
@@ -133,6 +182,9 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
         size = tuple(getattr(rollout, name).shape)
         if size != shape and (name != "version" or size != found):  # a version may be each decision's
             _wrong(policy, method, f"{name} {list(size)}", f"[P, G] = [{p}, {g}]")
+    for name in ("valid", "ended"):
+        if (dtype := getattr(rollout, name).dtype) != torch.bool:
+            _wrong(policy, method, f"{name} of {dtype}", f"bool, [P, G] = [{p}, {g}]")
     for name, leaf in _leaves(rollout.samples):
         if tuple(leaf.shape[:2]) != shape:
             _wrong(policy, method, f"samples{name} {list(leaf.shape)}", f"[P, G, ...] = [{p}, {g}, ...]")
@@ -151,12 +203,17 @@ def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
     """Raises: ConfigError where it is no Evaluation of `shape` [n, t]."""
     _type(policy, "evaluate", made, Evaluation)
     n, t = shape
+    _type(policy, "evaluate", made.log_probs, Tensor, "log_probs as ")
+    _type(policy, "evaluate", made.losses, dict, "losses as ")
     for name in ("log_probs", "entropy", "kl"):
         value = getattr(made, name)
+        if value is not None:
+            _type(policy, "evaluate", value, Tensor, f"{name} as ")
         if value is not None and tuple(value.shape) != shape:
             found = f"{name} {list(value.shape)} for {n} rows and a slice of {t}"
             _wrong(policy, "evaluate", found, f"[n, t] = [{n}, {t}]")
     for name, value in made.losses.items():
+        _type(policy, "evaluate", value, Tensor, f"losses[{name!r}] as ")
         if tuple(value.shape) != (n,):
             _wrong(policy, "evaluate", f"losses[{name!r}] {list(value.shape)}", f"[n] = [{n}]")
 
@@ -176,7 +233,7 @@ def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None
     if not any(p.requires_grad for p in policy.trainable().parameters()):
         return
     with torch.enable_grad():
-        made = called(policy, "evaluate", rows, times)
+        made = called(policy, "evaluate", rows, times, frozenset())
     if count and times.stop and not made.log_probs.requires_grad:
         _wrong(
             policy, "evaluate", "log_probs without a gradient", "computed from trainable() outside no_grad, undetached"
@@ -196,11 +253,30 @@ def check_task(task: Task, count: int) -> list[Any]:
     held_out = called(task, "held_out")
     if not isinstance(held_out, list):
         _wrong(task, "held_out", f"a {type(held_out).__name__}", "a list (an empty one: nothing is evaluated)")
+    if not (task.success is None or isinstance(task.success, Success)):
+        what = f"{type(task).__name__}.success"
+        raise ConfigError(
+            Text(f"{what} is {task.success!r}", f"{what} 是 {task.success!r}"),
+            Text(
+                "it has to be an anygrpo Success(component, at_least), or None",
+                "应为 Success(component, at_least)，或 None",
+            ),
+        )
     if not callable(getattr(task, "score", None)):
         raise ConfigError(
             Text(f"{type(task).__name__}.score is {task.score!r}", f"{type(task).__name__}.score 是 {task.score!r}"),
             Text("define it", "请定义它"),
         )
+    try:
+        inspect.signature(task.score).bind(prompts, [])
+    except TypeError as error:
+        what = f"{type(task).__name__}.score"
+        raise ConfigError(
+            Text(f"{what} cannot be called: {error}", f"{what} 不能调用：{error}"),
+            Text("define score(self, prompts, outputs)", "请定义 score(self, prompts, outputs)"),
+        ) from None
+    except ValueError:  # a built-in without a signature
+        pass
     return prompts
 
 
@@ -211,9 +287,10 @@ def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
     return [(at, tree)] if isinstance(tree, Tensor) else []
 
 
-def _type(by: Any, method: str, found: Any, wanted: type) -> None:
+def _type(by: Any, method: str, found: Any, wanted: type, what: str = "") -> None:
     if not isinstance(found, wanted):
-        _wrong(by, method, f"a {type(found).__name__}", f"an anygrpo.{wanted.__name__}")
+        name = f"a {wanted.__name__}" if wanted in (Tensor, dict) else f"an anygrpo.{wanted.__name__}"
+        _wrong(by, method, f"{what}a {type(found).__name__}", name)
 
 
 def _wrong(by: Any, method: str, found: str, wanted: str) -> None:

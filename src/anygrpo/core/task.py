@@ -47,6 +47,12 @@ def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
             Text(f"{by}.score returned a {type(scores).__name__}", f"{by}.score 返回了 {type(scores).__name__}"),
             Text("it has to be an anygrpo.Scores", "应当是 anygrpo.Scores"),
         )
+    if not isinstance(scores.components, dict):
+        found = type(scores.components).__name__
+        raise ConfigError(
+            Text(f"{by}.score returned components as a {found}", f"{by}.score 返回的 components 是 {found}"),
+            Text(f"a dict of name -> float tensor {wanted}", f"应为从名称到浮点张量 {wanted} 的字典"),
+        )
     parts = {f"components[{name!r}]": x for name, x in scores.components.items()}
     for name, x in {"rewards": scores.rewards, "valid": scores.valid, "faults": scores.faults, **parts}.items():
         if x is None:
@@ -60,10 +66,10 @@ def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
                 ),
                 Text(f"a {kind} tensor {wanted}", f"应为 {kind} 张量 {wanted}"),
             )
-        if kind == "bool" and x.dtype != torch.bool:
+        if x.is_complex() or (kind == "bool" and x.dtype != torch.bool):
             raise ConfigError(
                 Text(f"{by}.score returned {name} of {x.dtype}", f"{by}.score 返回的 {name} 是 {x.dtype}"),
-                Text(f"it has to be bool, {wanted}", f"应为布尔，{wanted}"),
+                Text(f"it has to be {kind}, {wanted}", f"应为 {kind}，{wanted}"),
             )
         if tuple(x.shape) != shape:
             raise ConfigError(
