@@ -81,6 +81,51 @@ FAULTS = {
         "def trainable(self): return list(super().trainable().parameters())",
         r"Own\.trainable returned a list.*torch\.nn\.Module",
     ),
+    "log-probs are numpy's": (
+        "def sample(self, *a): r = super().sample(*a); return replace(r, log_probs=r.log_probs.numpy())",
+        r"Own\.sample returned log_probs as a ndarray.*a Tensor",
+    ),
+    "valid is of floats": (
+        "def sample(self, *a): r = super().sample(*a); return replace(r, valid=torch.ones(r.valid.shape))",
+        r"Own\.sample returned valid of torch\.float32.*bool",
+    ),
+    "nothing is decided": (
+        "def sample(self, *a):\n        r = super().sample(*a)\n"
+        "        return Rollout.of(r.samples, r.log_probs[..., :0], r.mask[..., :0])",
+        r"Own\.sample returned no decision",
+    ),
+    "the process is ended": (
+        "def sample(self, *a): raise SystemExit(0)",
+        r"Own\.sample raised SystemExit: 0 \(own\.py:\d+\)",
+    ),
+    "a number in place of log-probs": (
+        "def evaluate(self, x, t, want=frozenset()): return Evaluation(0.5)",
+        r"Own\.evaluate returned log_probs as a float",
+    ),
+    "log-probs scored again are nan": (
+        "def evaluate(self, *a): e = super().evaluate(*a); return replace(e, log_probs=e.log_probs * torch.nan)",
+        r"Own\.evaluate returned log_probs that are not finite",
+    ),
+    "evaluate takes no `want`": (
+        "def evaluate(self, x, t): return super().evaluate(x, t)",
+        r"Own\.evaluate raised TypeError",
+    ),
+    "losses are a list": (
+        "def evaluate(self, *a): e = super().evaluate(*a); return replace(e, losses=[e.log_probs])",
+        r"Own\.evaluate returned losses as a list.*a dict",
+    ),
+    "entropy is a number": (
+        "def evaluate(self, *a): e = super().evaluate(*a); return replace(e, entropy=0.3)",
+        r"Own\.evaluate returned entropy as a float",
+    ),
+    "the reference cannot be entered": (
+        "def reference(self): return None",
+        r"Own\.reference returned a NoneType.*a context manager",
+    ),
+    "the reference raises": ("def reference(self): raise KeyError('ref')", r"Own\.reference raised KeyError"),
+    "time_chunk is a text": ("time_chunk = 'two'", r"Own\.time_chunk is 'two'.*None or a whole number"),
+    "blocks of no rows": ("block_rows = 0", r"Own\.block_rows is 0.*above 0"),
+    "clip is a text": ("clip = 'narrow'", r"Own\.clip is 'narrow'.*ClipDefaults"),
     "greedy is missing": ("greedy = None", r"Own\.greedy is None, not a method"),
     "greedy draws a group": (
         "def greedy(self, prompts): return super().sample(prompts, 4, 0)",
@@ -108,6 +153,18 @@ TASK_FAULTS = {
         "return anygrpo.Scores(r, {'x': r.tolist()})",
         r"Mine\.score returned components\['x'\] as a list",
     ),
+    "components are a list": (
+        "def score(self, prompts, outputs): r = torch.zeros(len(outputs), len(outputs[0])); "
+        "return anygrpo.Scores(r, [r])",
+        r"Mine\.score returned components as a list.*a dict",
+    ),
+    "scores are complex": (
+        "def score(self, prompts, outputs): r = torch.zeros(len(outputs), len(outputs[0])); "
+        "return anygrpo.Scores(r.to(torch.complex64))",
+        r"Mine\.score returned rewards of torch\.complex64",
+    ),
+    "score takes outputs alone": ("def score(self, outputs): return 1", r"Mine\.score cannot be called"),
+    "success is a number": ("success = 1.0", r"Mine\.success is 1\.0"),
     "scores of another shape": (
         "def score(self, prompts, outputs): return anygrpo.Scores(torch.zeros(len(outputs)))",
         r"score returned rewards \[200\].*\[P, G\] = \[200, 1\]",

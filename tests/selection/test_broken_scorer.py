@@ -59,3 +59,19 @@ def test_one_that_returns_no_number(recipe, capsys, value):
 def test_one_that_fails_on_some_is_data(recipe, capsys):
     some = "def judge(query, demonstrations):\n    return 1 / (demonstrations[0]['id'] != 'c1')\n"
     assert main(["train", recipe(some), "--quiet"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("scorer", "found"), [("judge = 3", "int"), ("def judge(query):\n    return 1.0", "too many positional arguments")]
+)
+def test_a_scorer_that_cannot_be_called_is_refused_before_the_run(recipe, tmp_path, capsys, scorer, found):
+    assert main(["train", recipe(scorer), "--quiet"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "own.py:judge cannot be called" in said
+    assert found in said
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_scorer_that_ends_the_process_is_told_by_its_line(recipe, capsys):
+    assert main(["train", recipe("import sys\ndef judge(query, demonstrations):\n    sys.exit(0)"), "--quiet"]) == 2
+    assert "own.py:3 in judge: SystemExit: 0" in capsys.readouterr().err

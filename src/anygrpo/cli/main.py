@@ -8,16 +8,15 @@ import importlib
 import os
 import signal
 import sys
-import sysconfig
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from anygrpo import __version__
 from anygrpo.cli.ending import Ended, cleaned_up
+from anygrpo.cli.last_words import how_it_ended, unexpected, users_place
 from anygrpo.cli.parsing import BEGIN, MORE, Parser, in_chinese
 from anygrpo.cli.screen import screened
-from anygrpo.errors import AnygrpoError, ConfigError, not_installed
+from anygrpo.errors import AnygrpoError, ConfigError
 from anygrpo.families import families
 from anygrpo.files import refuse_what_is_no_file
 from anygrpo.spoken import LANGUAGES, VARIABLE, Text, current, said, say, use
@@ -113,19 +112,6 @@ def split_flags(
     return kept, flags
 
 
-def users_place(error: BaseException) -> str | None:
-    """ "file.py:12 in score", where an exception came out of a file that is neither ours nor an installed package's."""
-    trace, place = error.__traceback__, None
-    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-    ours = str(Path(__file__).parents[1])
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not code.co_filename.startswith((*installed, ours, "<")) and "site-packages" not in code.co_filename:
-            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
-        trace = trace.tb_next
-    return place
-
-
 def asked_language(arguments: list[str]) -> list[str]:
     """The arguments without `--lang zh` or `--lang=zh`, wherever it stands; that language is then in use.
 
@@ -203,34 +189,15 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt as error:
         number = error.number if isinstance(error, Ended) else signal.SIGINT
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print(f"anygrpo: {_how_it_ended(error)}", file=sys.stderr)
+            print(f"anygrpo: {how_it_ended(error)}", file=sys.stderr)
         return 128 + number
-    except Exception as error:
-        if debug:
+    except (Exception, SystemExit) as error:
+        if debug or (isinstance(error, SystemExit) and users_place(error) is None):  # a usage message has been said
             raise
-        return _unexpected(error)
+        return unexpected(error)
     finally:  # of a Python program that calls this
         os.environ.pop(VARIABLE, None)
         os.environ.update({} if before is None else {VARIABLE: before})
-
-
-def _how_it_ended(error: KeyboardInterrupt) -> str:
-    by = signal.Signals(error.number).name if isinstance(error, Ended) else ""
-    return say(f"ended by {by}", f"因 {by} 结束") if by else str(error) or say("interrupted", "已中断")
-
-
-def _unexpected(error: Exception) -> int:
-    """Say what is not one of our errors: a package that is not installed, a fault in the user's code, or in ours."""
-    missing = not_installed(error) if isinstance(error, ImportError) else None
-    if missing is not None:
-        print(f"anygrpo: {missing}", file=sys.stderr)
-        return missing.exit_code
-    if (where := users_place(error)) is not None:
-        what, cure = where, say("mend it there", "请在那里修正")
-    else:
-        what, cure = say("internal error", "内部错误"), say("run again with --debug", "请加 --debug 再运行一次")
-    print(f"anygrpo: {what}: {type(error).__name__}: {error}\n  -> {cure}", file=sys.stderr)
-    return ConfigError.exit_code if where is not None else 1
 
 
 if __name__ == "__main__":

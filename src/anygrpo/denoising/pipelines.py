@@ -17,6 +17,7 @@ from anygrpo.core.device import device_of
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising.adapters.base import Adapter
 from anygrpo.denoising.denoiser import Condition
+from anygrpo.denoising.own_parts import held
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.starting import add, start_of
@@ -59,7 +60,7 @@ def from_function(name: str, arguments: dict[str, Any], seed: int) -> Parts:
             Text(f"{name} returned {type(parts).__name__}", f"{name} 返回了 {type(parts).__name__}"),
             Text("return anygrpo.denoising.build.Parts", "请返回 anygrpo.denoising.build.Parts"),
         )
-    return parts
+    return held(name, parts)
 
 
 def prompt_text(prompt: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -41,6 +42,9 @@ class Call:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=self.half):
             try:
                 made = self.network(*given)
+            except TypeError as error:
+                self._expect_call(given, error)
+                raise
             except RuntimeError as error:
                 if size is None or self.multiple > 1 or not any(side % LIKELY for side in size):
                     raise
@@ -58,6 +62,22 @@ class Call:
         x = self._picked(made)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
         return x if size is None or given[0].shape == rows[0].shape else self._cut(x, size, given[0].shape[-2:])
+
+    def _expect_call(self, given: Sequence[Tensor], error: TypeError) -> None:
+        """Raises: ConfigError where forward does not take so many inputs."""
+        name = type(self.network).__name__
+        try:
+            inspect.signature(self.network.forward).bind(*given)
+        except TypeError as fault:
+            raise ConfigError(
+                Text(
+                    f"{name}.forward cannot be called with {len(given)} inputs: {fault}",
+                    f"{name}.forward 不能以 {len(given)} 个输入调用：{fault}",
+                ),
+                Text(
+                    "policy.inputs names what forward is given, in order", "policy.inputs 依次列出 forward 得到的输入"
+                ),
+            ) from error
 
     def _padded(self, x: Tensor, size: torch.Size | None) -> Tensor:
         if size is None or x.dim() < 4 or x.shape[-2:] != size or self.multiple == 1:

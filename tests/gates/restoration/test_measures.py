@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from anygrpo.cli.main import main
 from anygrpo.errors import ConfigError
 from anygrpo.gates.restoration.build import build
 from anygrpo.gates.restoration.quality import Quality, luma, psnr
@@ -42,6 +44,40 @@ def test_a_measure_gives_each_picture_its_own_number(name: str, tmp_path: Path) 
     prompts = task.prompts(0, 1)
     rewards = task.score(prompts, [[(prompts[0]["clean"] - s).clamp(0, 1) for s in (0.0, 0.1, 0.2)]]).rewards[0]
     assert rewards[0] > rewards[1] > rewards[2]
+
+
+LATER = {
+    "raises": ("raise RuntimeError('lost')", r"'mine' .*fails: RuntimeError: lost \(m\.py:\d+\)"),
+    "nothing": ("return None", r"'mine' .*fails: "),
+    "too_few": ("return -(x - y).abs().flatten(1).mean(1)[:1]", r"'mine' .*returns shape \[1\] for \d+ pictures"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_measure_that_fails_after_its_trial_ends_the_run_by_name(name: str, tmp_path: Path, capsys) -> None:
+    """Two steps of `anygrpo train`: the trial asks three times, so the fault is met in the run."""
+    last, why = LATER[name]
+    (tmp_path / "m.py").write_text(
+        f"asked = 0\n\n\ndef measure(x, y):\n    global asked\n    asked += 1\n    if asked > 3:\n        {last}\n"
+        "    return -(x - y).abs().flatten(1).mean(1)\n"
+    )
+    (tmp_path / "r.toml").write_text(f"""
+policy = {{ kind = "restorer", width = 4 }}
+algorithm = {{ group_size = 2, prompts_per_step = 2 }}
+training = {{ steps = 2, threads = 1 }}
+doctor = {{ mode = "off" }}
+
+[task]
+kind = "restoration"
+crops = 1
+patch = 16
+picture_size = 32
+perceptual = [{{ name = "mine", weight = 1.0, function = "{tmp_path}/m.py:measure" }}]
+""")
+    assert main(["train", str(tmp_path / "r.toml"), "--folder", str(tmp_path / "run"), "--quiet"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(why, said), said
+    assert "one number for each picture" in said
 
 
 def test_a_loss_in_place_of_a_measure_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,6 +19,11 @@ log = logging.getLogger("anygrpo")
 TRIAL = 256
 """Side of the pictures that a measure is tried on that is only reported; others are tried on some as large as crops."""
 TOLERANCE = 1e-3
+"""Parts of a number that a picture's may differ by, alone and beside others; rounding makes a hundredth of it."""
+WANTED = Text(
+    "it must return [n]: one number for each picture of (restored [n, 3, H, W], clean [n, 3, H, W])",
+    "它应返回 [n]：对 (restored [n, 3, H, W], clean [n, 3, H, W]) 的每张图像一个数",
+)
 
 
 def measure_of(config: PerceptualConfig, side: int) -> tuple[Measure, bool]:
@@ -32,7 +37,32 @@ def measure_of(config: PerceptualConfig, side: int) -> tuple[Measure, bool]:
     else:
         measure, lower = of_pyiqa(str(config.metric))
     _try(config, measure, side if config.weight else max(side, TRIAL))
-    return measure, lower
+    return partial(_measured, config, measure), lower
+
+
+def _measured(config: PerceptualConfig, measure: Measure, restored: Tensor, clean: Tensor) -> Tensor:
+    """[n]: a measure that passed the trial may still fail in the run, on other sizes, numbers or a GPU.
+
+    Raises:
+        ConfigError: it raises, or gives no number for each picture.
+    """
+    name = f"{config.name!r} ({config.function or config.metric})"
+    try:
+        values = torch.as_tensor(measure(restored, clean))
+    except ConfigError:
+        raise
+    except Exception as error:
+        fault = user_code.describe(error)
+        raise ConfigError(Text(f"measure {name} fails: {fault}", f"度量 {name} 失败：{fault}"), WANTED) from error
+    if values.numel() != len(restored) or values.dim() > 2:
+        found, n = list(values.shape), len(restored)
+        raise ConfigError(
+            Text(
+                f"measure {name} returns shape {found} for {n} pictures", f"度量 {name} 对 {n} 张图像返回形状 {found}"
+            ),
+            WANTED,
+        )
+    return values
 
 
 def of_pyiqa(name: str) -> tuple[Measure, bool]:
@@ -81,10 +111,6 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
     """
     y = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0)).expand(2, -1, -1, -1)
     x = torch.stack([0.9 * y[0] + 0.05, 0.6 * y[0] + 0.1])
-    wanted = Text(
-        "it must return [n]: one number for each picture of (restored [n, 3, H, W], clean [n, 3, H, W])",
-        "它应返回 [n]：对 (restored [n, 3, H, W], clean [n, 3, H, W]) 的每张图像一个数",
-    )
     source = config.function or config.metric
     try:
         both, first, last = (torch.as_tensor(measure(x[s], y[s])) for s in (slice(0, 2), slice(0, 1), slice(1, 2)))
@@ -96,7 +122,7 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
                 f"measure {config.name!r} ({source}) fails: {user_code.describe(error)}",
                 f"度量 {config.name!r}（{source}）失败：{user_code.describe(error)}",
             ),
-            wanted,
+            WANTED,
         ) from error
     if both.numel() != 2 or both.dim() > 2:
         raise ConfigError(
@@ -104,7 +130,7 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
                 f"measure {config.name!r} ({source}) returns shape {list(both.shape)} for 2 pictures",
                 f"度量 {config.name!r}（{source}）对 2 张图像返回形状 {list(both.shape)}",
             ),
-            wanted,
+            WANTED,
         )
     if first.numel() != 1:
         raise ConfigError(
@@ -112,7 +138,7 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
                 f"measure {config.name!r} ({source}) returns {list(first.shape)} for 1 picture",
                 f"度量 {config.name!r}（{source}）对 1 张图像返回 {list(first.shape)}",
             ),
-            wanted,
+            WANTED,
         )
     alone = torch.cat([first.reshape(-1), last.reshape(-1)]).double()
     both = both.reshape(-1).double()

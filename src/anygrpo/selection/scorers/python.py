@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import inspect
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from anygrpo.core import user_code
+from anygrpo.errors import ConfigError
 from anygrpo.scoring.outcome import FirstCall, Raised
 from anygrpo.selection.scorer_settings import PythonScorerConfig
 from anygrpo.selection.scorers.scorer import Judgement, Shown, parts_of
+from anygrpo.spoken import Text
 
 
 class FromPython:
@@ -20,7 +25,7 @@ class FromPython:
     sample's reason; one on every sample of the first call is the file's (`FirstCall`)."""
 
     def __init__(self, config: PythonScorerConfig) -> None:
-        self.config, self.function = config, partial(user_code.load(config.function), **config.arguments)
+        self.config, self.function = config, partial(_function(config), **config.arguments)
         text = Path(config.function.rpartition(":")[0]).read_bytes()
         given = repr(sorted(config.arguments.items())) if config.arguments else ""
         self.first = FirstCall(f"the scorer {config.function}", "a number, or numbers by name")
@@ -44,3 +49,20 @@ class FromPython:
                 trace = "".join(traceback.format_exception(error))
                 reason = Raised(f"the judge failed: {user_code.describe(error)}", trace)
         return reason
+
+
+def _function(config: PythonScorerConfig) -> Callable[..., Any]:
+    """Raises: ConfigError where it cannot be called as `judge(query, demonstrations)`."""
+    found = user_code.load(config.function)
+    try:
+        if not callable(found):
+            raise TypeError(type(found).__name__)
+        with contextlib.suppress(ValueError):  # a built-in without a signature
+            inspect.signature(found).bind({}, [], **config.arguments)
+    except TypeError as error:
+        spec = config.function
+        raise ConfigError(
+            Text(f"the scorer {spec} cannot be called: {error}", f"评分器 {spec} 不能调用：{error}"),
+            Text("define judge(query, demonstrations)", "请定义 judge(query, demonstrations)"),
+        ) from None
+    return found
