@@ -39,18 +39,19 @@ PRESETS: dict[str, Preset] = {
                 "DAPO: higher upper clip, token mean, groups without spread replaced.",
                 "DAPO：更高的裁剪上界、token 平均、替换奖励无差异的组。",
             ),
-            "G 16, 512 prompts, lr 1e-6 (recalled), 20480 tokens, of which overlong_buffer = 4096: set it "
+            "G 16, 512 prompts, lr 1e-6, 20480 tokens, of which overlong_buffer = 4096 (as in verl's recipe): set it "
             "for your limit.",
         ),
         Preset(
             "dr_grpo",
             {**_PPO, "advantage": "centred", "reduction": "constant", "beta": 0.0},
-            "arXiv 2503.20783, as TRL's paper index prints its repository's settings",
+            "arXiv 2503.20783, as its repository's training scripts set it; the clip range is PPO's",
             Text(
                 "GRPO without the two divisions that bias it: by a sample's length and by a group's spread.",
                 "去掉 GRPO 中引入偏差的两个除法：样本长度与组内标准差。",
             ),
-            "G 8, 3000 tokens; 128 prompts and lr 1e-6 are recalled. The constant is the policy's limit, or `horizon`.",
+            "G 8, 128 prompts, 3000 tokens, lr 1e-6 (its repository's scripts). The constant is the "
+            "policy's limit, or `horizon`.",
         ),
         Preset(
             "gspo",
@@ -92,7 +93,8 @@ PRESETS: dict[str, Preset] = {
                 "reduction": "prompt_mean",
                 "beta": 0.0,
             },
-            "arXiv 2510.13786, cap and batch scale as TRL's paper index prints them; the mean over prompts is recalled",
+            "arXiv 2510.13786, cap and batch scale as TRL's paper index prints them; the mean over prompts as "
+            "summaries of the paper say",
             Text("CISPO with batch-wide scale and prompts of equal weight.", "CISPO，批次尺度，各提示权重相同。"),
             "G 16, logits in float32.",
         ),
@@ -120,7 +122,8 @@ PRESETS: dict[str, Preset] = {
                 "horizon": 1,
                 "beta": 0.0,
             },
-            "recalled, not re-read: a sequence ratio with the mean over samples of sums",
+            "arXiv 2602.05261, section 5.1 (clip range), as TRL's paper index prints it: each "
+            "sample's loss times its length",
             Text("GSPO without the division by a sample's length.", "不除以样本长度的 GSPO。"),
         ),
         Preset(
@@ -141,7 +144,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "reinforce_pp",
             {**_PPO, "advantage": "overall", "reduction": "token_mean", "beta": 1e-3, "kl": "k2"},
-            "arXiv 2501.03262; KL 1e-3 is recalled (1e-4 to 1e-3 are used), and subtracted from the reward there",
+            "arXiv 2501.03262; KL 1e-3 is RLinf's setting of it, subtracted from the reward there",
             Text(
                 "REINFORCE++: whitened over the batch, one sample a prompt is enough.",
                 "REINFORCE++：批次内白化，每个提示一个样本即可。",
@@ -150,16 +153,16 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "reinforce_pp_baseline",
             {**_PPO, "clip_high": 0.27, "advantage": "whitened", "reduction": "token_mean", "beta": 1e-4, "kl": "k2"},
-            "arXiv 2501.03262; clip .2/.27 and KL 1e-5 to 1e-4 are OpenRLHF's examples, recalled",
+            "arXiv 2501.03262; clip .2/.27 and k2 with 1e-4 as OpenRLHF's ProRL v2 script; its plain example has 1e-5",
             Text("REINFORCE++ with the group's mean as baseline.", "以组均值为基线的 REINFORCE++。"),
             "128 prompts of 8 samples, lr 5e-7.",
         ),
         Preset(
             "gpg",
             {"objective": "reinforce", "advantage": "gpg", "reduction": "token_mean", "beta": 0.0},
-            "arXiv 2504.02546, as verl computes it; recalled",
+            "arXiv 2504.02546, as verl computes it",
             Text("The plain policy gradient of group-centred rewards.", "组内中心化奖励的朴素策略梯度。"),
-            "G 5 to 8, lr 1e-6.",
+            "G 5 to 8 and lr 1e-6 are recalled.",
         ),
         Preset(
             "lite_ppo",
