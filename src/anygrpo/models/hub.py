@@ -106,7 +106,13 @@ def _package(name: str):  # type: ignore[no-untyped-def]
     try:
         import huggingface_hub
     except ImportError:
-        raise DataError(f"{name!r} is no path here, and the Hub needs huggingface_hub", "pip install it") from None
+        raise DataError(
+            Text(
+                f"{name!r} is no path here, and the Hub needs huggingface_hub",
+                f"{name!r} 不是本地路径，而 Hub 需要 huggingface_hub",
+            ),
+            "pip install huggingface_hub",
+        ) from None
     return huggingface_hub
 
 
