@@ -57,7 +57,10 @@ class AnswerCache:
         return found
 
     def _unusable(self, error: Exception) -> DataError:
-        return DataError(f"cannot use the answer cache {self.path}: {error}", "delete it, or name another")
+        return DataError(
+            Text(f"cannot use the answer cache {self.path}: {error}", f"答案缓存 {self.path} 不能使用：{error}"),
+            Text("delete it, or name another", "请删除它，或换一个文件"),
+        )
 
     def put(self, answers: dict[str, list[float]]) -> None:
         rows = [(key, json.dumps(value)) for key, value in answers.items()]

@@ -101,8 +101,12 @@ class Kept:
                 try:
                     rows = self._file.execute(query, part).fetchall()
                 except sqlite3.DatabaseError as error:
-                    why = f"cannot read judgements of {self.path}: {error}"
-                    raise DataError(why, "delete it, or name another") from None
+                    raise DataError(
+                        Text(
+                            f"cannot read judgements of {self.path}: {error}", f"无法读取 {self.path} 中的评判：{error}"
+                        ),
+                        Text("delete it, or name another", "请删除它，或换一个文件"),
+                    ) from None
                 found |= {key: held for key, text in rows if (held := _held(text)) is not None}
         return found
 
