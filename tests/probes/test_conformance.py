@@ -22,6 +22,10 @@ FAULTS = {
     "        return Evaluation(e.log_probs + self.copy)",
     "reference_kl": "def reference(self):\n        from anygrpo import frozen_weights\n"
     "        return frozen_weights(self.net, {k: 2 * v for k, v in self._start.items()})",
+    "reference_kl of the policy's own sum": (
+        "def evaluate(self, x, t, want=frozenset()):\n        e = super().evaluate(x, t, want)\n"
+        "        return e if e.kl is None else Evaluation(e.log_probs, e.entropy, e.kl + 0.3)"
+    ),
     "ratio_one": "def sample(self, p, g, s):\n        r = super().sample(p, g, s)\n"
     "        return Rollout.of(r.samples, r.log_probs - 0.5, r.mask)",
     "trainable": "def trainable(self):\n        self.spare = getattr(self, 'spare', None) or torch.nn.Linear(1, 1)\n"
@@ -57,10 +61,12 @@ def test_a_sound_policy_passes(tmp_path, capsys, against):
 
 @pytest.mark.parametrize("probe", FAULTS)
 def test_a_broken_promise_is_found(tmp_path, capsys, probe):
-    flags = ["--algorithm.beta", "0.1"] if probe == "reference_kl" else []
+    rule, of, _ = probe.partition(" of ")
+    flags = ["--algorithm.beta", "0.1"] if rule == "reference_kl" else []
+    flags += ["--algorithm.kl", "exact"] if of else []
     code, found = checked(tmp_path, capsys, FAULTS[probe], "--prompts", f"{tmp_path}/own.py:PROMPTS", *flags)
     assert code == 5, found
-    assert found[probe] == "serious", found
+    assert found[rule] == "serious", found
 
 
 def test_randomness_beside_the_seed_is_a_warning(tmp_path, capsys):

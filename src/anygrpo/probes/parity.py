@@ -17,6 +17,9 @@ _FLOAT32, _COARSE = 1e-3, 1e-2
 _IMPOSSIBLE = 1e-6
 """A probability below which the Markov bound is called a proof."""
 
+_ROWS = 4
+"""Rows whose exact KL to themselves is looked at."""
+
 _STORED = Text("actions are replayed from storage: nothing was sampled", "动作来自存储，没有采样")
 
 
@@ -128,6 +131,18 @@ def reference_kl(subject: Subject) -> Outcome:
         "beta": subject.numbers.beta,
     }
     limit = _COARSE if _coarse(subject) else _FLOAT32
+    numbers["exact"] = _exact_kl(subject, batch)
+    if numbers["abs_max"] <= limit < numbers["exact"]:
+        text = Text(
+            'the policy is its own reference, and evaluate(want={{"kl"}}) gives a KL of {exact:.3g}',
+            '策略就是它自己的参考策略，而 evaluate(want={{"kl"}}) 给出的 KL 为 {exact:.3g}',
+        )
+        cure = Text(
+            "it is sum p (log p - log reference) of each decision's whole distribution, both at the same temperature",
+            "它应为每次决策整个分布上的 sum p (log p - log reference)，两者温度相同",
+        )
+        used = subject.numbers.beta > 0 and subject.stage.algorithm.kl == "exact"
+        return Outcome("reference_kl", "serious" if used else "warning", text, cure, numbers, certainty="certain")
     if numbers["abs_max"] <= limit:
         text = Text("KL to the reference before the first update: {kl:.1e}", "首次更新前与参考策略的 KL:{kl:.1e}")
         return Outcome("reference_kl", "ok", text, numbers=numbers, certainty="certain")
@@ -142,6 +157,18 @@ def reference_kl(subject: Subject) -> Outcome:
     )
     used = subject.numbers.beta > 0 and subject.stage.method == "grpo"
     return Outcome("reference_kl", "serious" if used else "warning", text, cure, numbers, certainty="certain")
+
+
+def _exact_kl(subject: Subject, batch: Batch) -> float:
+    """Largest |KL| that the policy itself computes over a few rows; 0 where it computes none."""
+    if "kl" not in subject.policy.provides:
+        return 0.0
+    few = batch.to(subject.device).rows(slice(0, _ROWS))
+    times = slice(0, min(few.mask.shape[1], subject.policy.time_chunk or few.mask.shape[1]))
+    with torch.no_grad():
+        kl = subject.policy.evaluate(few.samples, times, frozenset({"kl"})).kl
+    found = kl[few.mask[:, times]].abs() if kl is not None else few.old.new_zeros(0)
+    return float(found.max()) if found.numel() else 0.0
 
 
 def z2(subject: Subject) -> Outcome:
