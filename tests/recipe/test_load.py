@@ -201,3 +201,18 @@ def test_a_history_holds_more_than_a_group():
         parse_recipe(table(algorithm={"advantage": "history", "group_size": 32}))
     parse_recipe(table(algorithm={"advantage": "history", "group_size": 32, "history_size": 128}))
     parse_recipe(table(algorithm={"advantage": "zscore", "group_size": 32}))
+
+
+@pytest.mark.parametrize("form", ["'own.py:f'", "{function = 'own.py:f'}", "{kind = 'own.py:f'}"])
+@pytest.mark.parametrize(
+    ("policy", "task"),
+    [
+        ("{kind = 'causal_lm', model = 'smollm2'}", "kind = 'jsonl', path = 'x.jsonl'"),
+        ("{kind = 'diffusion', model = 'x'}", "kind = 'images', path = 'x.jsonl'"),
+        ("{kind = 'mdm', model = 'x', text = 'x'}", "kind = 'humanml3d', path = 'x'"),
+    ],
+)
+def test_a_reward_of_ones_own_can_be_written_shortly(tmp_path, policy, task, form):
+    (tmp_path / "r.toml").write_text(f"policy = {policy}\ntask = {{{task}, rewards = [{form}]}}\n")
+    (reward,) = load_recipe(tmp_path / "r.toml", []).task.rewards
+    assert (reward.kind, reward.function) == ("function", "own.py:f")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from anygrpo.recipe.section import NotNegative, Number, Section, Share, TwoOrMore, UserFunction, by_function
+from anygrpo.recipe.section import NotNegative, Number, Section, Share, TwoOrMore, UserFunction, by_functions
 
 
 class DropConstantConfig(Section):
@@ -86,6 +86,6 @@ FilterConfig = Annotated[
 ]
 Filters = Annotated[
     tuple[FilterConfig, ...],
-    BeforeValidator(lambda given: tuple(map(by_function, given)) if isinstance(given, list | tuple) else given),
+    BeforeValidator(by_functions),
 ]
 """Tables in order; "path.py:name" stands for a user's own."""

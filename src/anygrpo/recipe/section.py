@@ -124,6 +124,11 @@ def by_function(table: Any) -> Any:
     return {**table, "kind": "function"} if "function" in table and "kind" not in table else table
 
 
+def by_functions(tables: Any) -> Any:
+    """`by_function` of each in a list of tables."""
+    return tuple(map(by_function, tables)) if isinstance(tables, list | tuple) else tables
+
+
 def _one_of(kind: str) -> Callable[[Any], Any]:
     known = names(kind)
 

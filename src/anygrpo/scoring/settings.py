@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from anygrpo.recipe.section import Section
+from anygrpo.recipe.section import Section, by_functions
 
 
 class BaseRewardConfig(Section):
@@ -222,13 +222,5 @@ RewardConfig = Annotated[
 ]
 
 
-def _kind_of_functions(tables: Any) -> Any:
-    """`function = "path.py:name"` says the kind already."""
-    if not isinstance(tables, list | tuple):
-        return tables
-    named = lambda t: isinstance(t, dict) and "function" in t and "kind" not in t  # noqa: E731
-    return tuple({**t, "kind": "function"} if named(t) else t for t in tables)
-
-
-Rewards = Annotated[tuple[RewardConfig, ...], BeforeValidator(_kind_of_functions)]
+Rewards = Annotated[tuple[RewardConfig, ...], BeforeValidator(by_functions)]
 """The `[[task.rewards]]` tables, in order."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from anygrpo.recipe.section import Section
+from anygrpo.recipe.section import Section, by_functions
 
 
 class ImageRewardConfig(Section):
@@ -63,14 +63,6 @@ class ClipRewardConfig(ImageRewardConfig):
     "auto: the first GPU where there is one."
 
 
-def _kind_of_functions(tables: Any) -> Any:
-    """`function = "path.py:name"` says the kind already."""
-    if not isinstance(tables, list | tuple):
-        return tables
-    named = lambda t: isinstance(t, dict) and "function" in t and "kind" not in t  # noqa: E731
-    return tuple({**t, "kind": "function"} if named(t) else t for t in tables)
-
-
 ImageRewards = Annotated[
     tuple[
         Annotated[
@@ -79,7 +71,7 @@ ImageRewards = Annotated[
         ],
         ...,
     ],
-    BeforeValidator(_kind_of_functions),
+    BeforeValidator(by_functions),
 ]
 
 

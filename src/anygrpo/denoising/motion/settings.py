@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from anygrpo.denoising.settings import DenoisingConfig
-from anygrpo.recipe.section import Section
+from anygrpo.recipe.section import Section, by_functions
 
 
 class MDMPolicyConfig(DenoisingConfig):
@@ -74,13 +74,6 @@ class MotionRewardConfig(Section):
         return self
 
 
-def _kind_of_functions(tables: Any) -> Any:
-    if not isinstance(tables, list | tuple):
-        return tables
-    named = lambda t: isinstance(t, dict) and "function" in t and "kind" not in t  # noqa: E731
-    return tuple({**t, "kind": "function"} if named(t) else t for t in tables)
-
-
 class HumanML3DTaskConfig(Section):
     """HumanML3D or KIT-ML as published, with rewards of your own."""
 
@@ -95,7 +88,7 @@ class HumanML3DTaskConfig(Section):
     "Longest motion asked for."
     held_out: int = Field(64, ge=1)
     "Measured items, at most."
-    rewards: Annotated[tuple[MotionRewardConfig, ...], BeforeValidator(_kind_of_functions)] = Field(min_length=1)
+    rewards: Annotated[tuple[MotionRewardConfig, ...], BeforeValidator(by_functions)] = Field(min_length=1)
     "`[[task.rewards]]`: their weighted sum is the reward."
     evaluator: str | None = None
     "`path.py:function`, called once without arguments; returns an object with embed_motions(list of de-normalised"
