@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -334,7 +335,50 @@ def test_a_sampler_that_is_held_works_beside(made, holds, line, threads):
             collector.start(run.stages[0], 0)
 
 
+@pytest.mark.parametrize(("ranks", "refill", "threads"), [(1, 0, True), (1, 2, True), (2, 0, True), (2, 2, False)])
+def test_refilling_asks_other_ranks_which_a_thread_must_not(made, monkeypatch, ranks, refill, threads):
+    run = made(algorithm={"refill": refill}, **AHEAD)
+    run.enter(0)
+    monkeypatch.setattr(collect, "world_size", lambda: ranks)
+    run.policy.hold_sampler = lambda: True
+    collector = Collector(run)
+    collector.start(run.stages[0], 0)
+    collector.finish()
+    collector.close()
+    assert (collector._threads is not None) == threads
+
+
+def test_a_step_without_groups_has_no_age(made):
+    run = made(**AHEAD)
+    run.enter(0)
+    run.ahead = Rollout.of({}, torch.zeros(0, 2, 1), torch.zeros(0, 2, 1, dtype=torch.bool))
+    assert "staleness" not in Collector(run).take(run.stages[0], 0).info
+
+
+def test_shards_keep_a_sample_of_the_first_chunk_to_fill_up_with(made):
+    run = made(training={"steps": 3, "sample_chunk": 4})
+    run.enter(0)
+    kept, run.updater.sharded = [], True
+    run.updater.keep_spare = kept.append
+    rollout = begin_once(run, run.stages[0], 0, 5, run.clock)()
+    assert [k.shape[0] for k in kept] == [4]
+    assert torch.equal(kept[0].samples["arms"], rollout.samples["arms"][:4])
+
+
 # --- joining
+
+
+def test_the_groups_of_all_ranks_in_their_order(monkeypatch):
+    mine, other, none = rollout_of(2), rollout_of(3), rollout_of(0)
+    other = replace(other, rewards=torch.full((3, 2), 7.0))
+    for rank, first in ((0, 0), (1, 3), (2, 3)):
+        monkeypatch.setattr(collect, "world_size", lambda: 3)
+        monkeypatch.setattr(collect, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(collect, "gather", lambda light: [other, none, mine])
+        whole, begins = whole_of(mine)
+        assert whole.rewards[:, 0].tolist() == [7.0] * 3 + [0.0] * 2
+        assert begins == first
+    assert whole.samples == {}
 
 
 def rollout_of(rows, **info):
