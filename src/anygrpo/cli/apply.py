@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(rows, ensure_ascii=False, indent=2, default=str))
     elif progress is not None:
-        print(f"\n{len(rows)} rows -> {args.out}", file=sys.stderr)
+        print(say(f"\n{len(rows)} rows -> {args.out}", f"\n{len(rows)} 行 -> {args.out}"), file=sys.stderr)
     failed = [row for row in rows if row.get("status") == "failed"]
     for row in failed:
         print(plain(f"{row.get('input')}: {row.get('reason')}"), file=sys.stderr)

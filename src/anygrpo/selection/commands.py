@@ -9,7 +9,7 @@ from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.commands_flags import add_parser
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 __all__ = ["add_parser", "run"]
 
@@ -53,7 +53,13 @@ def _generate(args: argparse.Namespace) -> int:
         stored += [_judged(judging, prompt, row) for prompt, row in zip(prompts, rows)]
     write_stored(args.out, stored, args.layout)
     total = sum(len(q.candidates) for q in stored)
-    print(f"{args.out}: {len(stored)} queries, {total} candidates; anygrpo select inspect {args.out}")
+    then = f"anygrpo select inspect {args.out}"
+    print(
+        say(
+            f"{args.out}: {len(stored)} queries, {total} candidates; {then}",
+            f"{args.out}：{len(stored)} 个查询，{total} 个候选；{then}",
+        )
+    )
     return 0
 
 
@@ -112,7 +118,8 @@ def _inspect(args: argparse.Namespace) -> int:
     findings = report.pop("findings")
     for name, value in report.items():
         print(f"{name:22s} {_short(value)}")
-    print("\n" + "\n".join(f"! {finding}" for finding in findings) if findings else "\nNothing stands in the way.")
+    nothing = say("\nNothing stands in the way.", "\n没有妨碍训练的问题。")
+    print("\n" + "\n".join(f"! {finding}" for finding in findings) if findings else nothing)
     return 0
 
 
@@ -143,22 +150,25 @@ def _evaluate(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report, indent=2))
         return 0
-    measure = "accuracy" if report["measure"] == "correct" else f"mean {report['measure']}"
-    print(f"{report['queries']} held-out queries, {report['runs']} run(s); {measure}\n")
-    print(f"{'':14s}" + "".join(f"{k:>10d} shots" for k in report["shots"]))
+    measure = say("accuracy", "正确率")
+    if report["measure"] != "correct":
+        measure = say(f"mean {report['measure']}", f"{report['measure']} 的均值")
+    head = f"{report['queries']} held-out queries, {report['runs']} run(s); {measure}\n"
+    print(say(head, f"{report['queries']} 个留出查询，{report['runs']} 次运行；{measure}\n"))
+    print(f"{'':14s}" + "".join(f"{k:>10d} " + say("shots", "个示例") for k in report["shots"]))
     for name, row in report["accuracy"].items():
         print(f"{name:14s}" + "".join(f"{_cell(x):>16s}" for x in row) + _judged_share(report, name))
     for name in report["unknown"]:
-        print(f"{name:14s} unknown: nothing in the file judges it")
+        print(f"{name:14s} " + say("unknown: nothing in the file judges it", "未知：文件中没有它的评判"))
     if report["oracle"]:
-        print(f"\noracle: {report['oracle']}")
+        print(say(f"\noracle: {report['oracle']}", f"\noracle（上限）：{report['oracle']}"))
     for line in report.get("by_training_queries", {}).get("text", ()):
         print(line)
     for title in ("paired", "more_shots", "change", "offline"):
         print()
         for name, value in (report[title] or {}).items():
             print(f"{name:34s} {_short(value)}")
-    print("".join(f"\nnote: {note}" for note in report["notes"]))
+    print("".join(say(f"\nnote: {note}", f"\n注意：{note}") for note in report["notes"]))
     return 0
 
 
@@ -189,7 +199,7 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _cell(x: float | None) -> str:
-    return "unknown" if x is None else f"{x:.3f}"
+    return say("unknown", "未知") if x is None else f"{x:.3f}"
 
 
 def _judged_share(report: dict[str, Any], name: str) -> str:
@@ -198,7 +208,10 @@ def _judged_share(report: dict[str, Any], name: str) -> str:
     if known == n:
         return ""
     low, high = report["bounds"][name][-1]
-    return f"   judged: {known} of {n}; over all {low:.3f} to {high:.3f}"
+    return say(
+        f"   judged: {known} of {n}; over all {low:.3f} to {high:.3f}",
+        f"   {n} 个中评判了 {known} 个；全部的范围 {low:.3f} 到 {high:.3f}",
+    )
 
 
 def load(

@@ -92,8 +92,14 @@ def fit(args: argparse.Namespace) -> int:
         print(json.dumps(report, indent=2))
         return 0
     about, compared = made.inspected, made.compared
-    print(f"{args.file}: {about['queries']} queries, {about['usable']} of {about['candidates']} candidates usable")
-    print(f"layout {about['layout']}, reward {made.mode}")
+    queries, usable, candidates = about["queries"], about["usable"], about["candidates"]
+    print(
+        say(
+            f"{args.file}: {queries} queries, {usable} of {candidates} candidates usable",
+            f"{args.file}：{queries} 个查询，{candidates} 个候选中 {usable} 个可用",
+        )
+    )
+    print(say(f"layout {about['layout']}, reward {made.mode}", f"格式 {about['layout']}，奖励 {made.mode}"))
     print("".join(f"! {finding}\n" for finding in about["findings"]))
     for name, row in compared["paired"].items():
         print(f"{name:34s} {row['verdict']}")
@@ -116,5 +122,9 @@ def pick(args: argparse.Namespace) -> int:
     rows = apply(load(args.selector), inputs, args.out, seed=args.seed, progress=shown)
     lists = len({tuple(row["picks"]) for row in rows})
     report = {"queries": len(rows), "different_lists": lists, "out": str(args.out)}
-    print(json.dumps(report) if args.json else f"{args.out}: {len(rows)} queries, {lists} different lists")
+    told = say(
+        f"{args.out}: {len(rows)} queries, {lists} different lists",
+        f"{args.out}：{len(rows)} 个查询，{lists} 种不同的选择",
+    )
+    print(json.dumps(report) if args.json else told)
     return 0

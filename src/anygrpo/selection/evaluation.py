@@ -19,6 +19,7 @@ from anygrpo.selection.oracle import oracle, stored_oracle
 from anygrpo.selection.pick_judge import Judging
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.task import Selection, nearest, random_selection
+from anygrpo.spoken import say
 
 _BATCH = 64
 _RANDOM_DRAWS = 4
@@ -172,11 +173,21 @@ def _warnings(change: dict[str, Any], offline: dict[str, Any] | None) -> list[st
     """What no estimate can make good: a policy that left the file, or the start."""
     kl, out = change["exact KL to the start (nats)"], []
     if kl > _FAR:
-        out.append(f"the policy is {kl:.0f} nats from its start: no estimate from the file is of this policy any more")
-    if offline is not None and offline["coverage"] < _THIN:
         out.append(
-            f"the policy makes a stored selection with probability {offline['coverage']:.3f}: the file says next to "
-            "nothing of it. Score its picks (anygrpo select plan), or sample online"
+            say(
+                f"the policy is {kl:.0f} nats from its start: no estimate from the file is of this policy any more",
+                f"策略与起点相距 {kl:.0f} nats：由文件得出的估计已不再是这个策略的",
+            )
+        )
+    if offline is not None and offline["coverage"] < _THIN:
+        share = f"{offline['coverage']:.3f}"
+        out.append(
+            say(
+                f"the policy makes a stored selection with probability {share}: the file says next to nothing of it. "
+                "Score its picks (anygrpo select plan), or sample online",
+                f"策略作出文件中已有选择的概率只有 {share}：文件几乎说明不了它。"
+                "请为它的选择打分（anygrpo select plan），或在线采样",
+            )
         )
     return out
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anygrpo.selection.pick_judge import Judging
 from anygrpo.selection.task import Prompt, Selection
+from anygrpo.spoken import say
 
 _PROMPTS_AT_ONCE = 64
 
@@ -38,12 +39,19 @@ class Oracle:
     def sentence(self) -> str:
         """How each number of shots was searched."""
         if self.stored:
-            return "some stored selection of at most k picks is right; what the file does not hold may be better"
+            return say(
+                "some stored selection of at most k picks is right; what the file does not hold may be better",
+                "文件中存有某个至多 k 个示例的选择是对的；文件之外可能更好",
+            )
         words = [
-            f"{k}: {'all' if whole else 'random'} {n} sets"
+            say(f"{k}: {'all' if whole else 'random'} {n} sets", f"{k} 个：{'全部' if whole else '随机'} {n} 组")
             for k, (n, whole) in enumerate(zip(self.tried, self.exact), 1)
         ]
-        return "at most k picks, none included; sets of k tried where fewer fail: " + ", ".join(words)
+        head = say(
+            "at most k picks, none included; sets of k tried where fewer fail: ",
+            "至多 k 个示例（含零个）；更少不行时才试 k 个的组合：",
+        )
+        return head + say(", ", "，").join(words)
 
 
 def stored_oracle(judging: Judging, prompts: list[Prompt], shots: list[int]) -> Oracle:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anygrpo.spoken import say
+
 FEW = 30
 """Fewer differing queries than this are judged by the exact test as well."""
 
@@ -38,12 +40,18 @@ class Paired:
     def sentence(self) -> str:
         """In words, with the numbers that decide."""
         numbers = f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], n = {self.n}, p = {self.p:.3g}"
-        differ, nothing = self.wins + self.losses, f"; a difference below {self.detectable:.3f} cannot show"
+        differ, least = self.wins + self.losses, f"{self.detectable:.3f}"
         if self.low <= 0 <= self.high:
-            return f"indistinguishable on n = {self.n}: {numbers}{nothing}"
+            return say(
+                f"indistinguishable on n = {self.n}: {numbers}; a difference below {least} cannot show",
+                f"n = {self.n} 时无法区分：{numbers}；小于 {least} 的差异看不出来",
+            )
         if differ < FEW and self.p >= 0.05:  # a bootstrap of few differences is too narrow
-            return f"not decided on n = {self.n}: {numbers}; only {differ} queries differ"
-        return f"different: {numbers}"
+            return say(
+                f"not decided on n = {self.n}: {numbers}; only {differ} queries differ",
+                f"n = {self.n} 时无法判定：{numbers}；只有 {differ} 个查询不同",
+            )
+        return say(f"different: {numbers}", f"有差异：{numbers}")
 
 
 def paired(a: Tensor, b: Tensor, draws: int = 2000, seed: int = 0) -> Paired:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.selection.task import Selection
+from anygrpo.spoken import say
 
 _POWER = 2.8
 """Standard errors from 0 at which a two-sided 5% test has power .8."""
@@ -54,21 +55,35 @@ class Plan:
 
     @property
     def sentence(self) -> str:
-        spread = "assumed" if self.assumed else "of the judged ones"
-        start = (
+        spread = say("assumed", "假定") if self.assumed else say("of the judged ones", "由已评判的算出")
+        start = say(
             f"{self.n} held-out queries, {self.same} with equal picks, {self.known} judged on both sides (spread "
-            f"{self.spread:.2f}, {spread})"
+            f"{self.spread:.2f}, {spread}): ",
+            f"{self.n} 个留出查询，{self.same} 个选择相同，{self.known} 个两边都有评判"
+            f"（标准差 {self.spread:.2f}，{spread}）：",
         )
+        difference, shown = f"{self.difference:.3f}", f"{self.detectable:.3f}"
         if self.decides == 0:
-            return f"{start}: a difference of {self.difference:.3f} shows already, without a call"
+            return start + say(
+                f"a difference of {difference} shows already, without a call",
+                f"不必再调用，{difference} 的差异已能看出",
+            )
         if self.decides is None:
             if not self.asks:
-                return f"{start}: all are judged, and show {self.detectable:.3f} at the least. Hold out more queries"
-            return (
-                f"{start}: not even all {len(self.asks)} calls show a difference of {self.difference:.3f}; they show "
-                f"{self.detectable:.3f}. Hold out more queries"
+                return start + say(
+                    f"all are judged, and show {shown} at the least. Hold out more queries",
+                    f"都已评判，至少能看出 {shown}。请留出更多查询",
+                )
+            calls = len(self.asks)
+            return start + say(
+                f"not even all {calls} calls show a difference of {difference}; they show {shown}. "
+                "Hold out more queries",
+                f"全部 {calls} 次调用也看不出 {difference} 的差异，只能看出 {shown}。请留出更多查询",
             )
-        return f"{start}: {self.decides} calls decide whether they differ by {self.difference:.3f}"
+        return start + say(
+            f"{self.decides} calls decide whether they differ by {difference}",
+            f"{self.decides} 次调用可判定差异是否达到 {difference}",
+        )
 
 
 def plan(
