@@ -185,6 +185,25 @@ def test_a_gate_inside_of_a_checkpointed_part_is_refused(how: str) -> None:
         gradients(how)
 
 
+class Crops:
+    size = 1
+
+    def prompts(self, step: int, count: int) -> list:
+        return [{"degraded": torch.full((3, 8, 8), 0.3)}]
+
+
+@pytest.mark.parametrize("how", ["reentrant", "not"])
+def test_it_is_refused_before_the_stages_that_come_first(how: str) -> None:
+    policy = StochasticPolicy(Recomputing(how))
+    policy.check_stage("supervised", Crops())
+    with pytest.raises(ConfigError, match="lies in a part that is checkpointed"):
+        policy.check_stage("grpo", Crops())
+    policy.supervised_gates = "best"
+    with pytest.raises(ConfigError, match="lies in a part that is checkpointed"):
+        policy.check_stage("supervised", Crops())
+    StochasticPolicy(Recomputing("helper")).check_stage("grpo", Crops())
+
+
 @pytest.mark.parametrize("how", ["reentrant", "not"])
 def test_at_its_mean_such_a_gate_is_right(how: str) -> None:
     """Supervised rows at the mean: the second run gives the same values by itself."""

@@ -224,6 +224,10 @@ class Policy(ABC):
     def check_prompts(self, prompts: list[Any]) -> None:
         """Raises: DataError for prompts that the policy could not be given; called once, before the first step."""
 
+    def check_stage(self, method: str, task: Any) -> None:
+        """Raises: ConfigError for a stage ("grpo", "supervised", ...) on this task that the policy cannot take part in;
+        called for each stage before the first step."""
+
     def check_wanted(self, want: frozenset[str]) -> None:
         if extra := want - self.provides:
             raise ConfigError(

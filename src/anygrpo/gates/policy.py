@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import Policy, frozen_weights, state_of
+from anygrpo.core.policy import frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
@@ -18,6 +17,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.gates.best import SITE, best_of, spread_of
 from anygrpo.gates.calling import Call
 from anygrpo.gates.choosing import Drawing, deterministic, replaying
+from anygrpo.gates.examining import Examined
 from anygrpo.gates.graphs import Graphs, Named, Pass
 from anygrpo.gates.joining import Part, joined, prompts_at_once
 from anygrpo.gates.loading import without_adapters
@@ -35,7 +35,7 @@ OF_OUTPUT = frozenset({"supervised", "consistency"})
 """What `evaluate` needs the output for; without them a pass may end at its last gate."""
 
 
-class StochasticPolicy(Policy):
+class StochasticPolicy(Examined):
     """Samples the gates of `network`, and scores given gate values. The network always runs in eval mode: dropout or
     batch statistics would make the scored policy another one than the one that sampled.
 
@@ -165,9 +165,6 @@ class StochasticPolicy(Policy):
         words = [{k: v for k, v in p.items() if not isinstance(v, Tensor)} for p in prompts]
         told = [[f"{list(x.shape)}, mean {float(x.mean()):.4f}" for x in row] for row in outputs]
         return [{"prompt": w, "outputs": t} for w, t in zip(words, told)]
-
-    def examined(self, task: Any) -> dict[str, float]:
-        return import_module("anygrpo.gates.effects").numbers_of(self, task)  # which names this class
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         """Score rows at `times` of their sites.

@@ -78,6 +78,7 @@ def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> 
     for planned in stages:
         Updater(policy, planned.stage.optimizer)
         policy.check_wanted(wanted_at_any_step(planned.stage, planned.steps, policy))
+        policy.check_stage(planned.stage.method, planned.task)
     looks = type(policy).check_prompts is not Policy.check_prompts
     for task in {id(planned.task): planned.task for planned in stages}.values() if looks else ():
         policy.check_prompts([*(task.prompts(0, task.size) if task.size else []), *task.held_out()])
