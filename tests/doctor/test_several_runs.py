@@ -162,3 +162,27 @@ def test_runs_that_logged_unlike_metrics(tmp_path: Path) -> None:
     path = table(tmp_path, "step,reward-a,reward-b,kl-a", lambda i: f"{i},{reward(i)},0.5,0.01")
     first, second = map(build, read_all(path))
     assert (values(first, "kl/reference"), second.get("kl/reference")) == ([0.01] * N, None)
+
+
+@pytest.mark.parametrize(
+    ("head", "line"),
+    [
+        ("step,a - reward,a - kl,b - reward,b - kl", "{i},{r},0.01,0.9,0.02"),
+        ("run,step,reward,kl", "a,{i},{r},0.01\nb,{i},0.9,0.02"),
+    ],
+    ids=["a column a run", "rows under each other"],
+)
+def test_one_log_is_never_two_runs_mixed(tmp_path: Path, head: str, line: str) -> None:
+    """`read` gives one log: of two runs it gives none."""
+    path = table(tmp_path, head, lambda i: line.format(i=i, r=reward(i)))
+    assert len(read_all(path)) == 2
+    with pytest.raises(DataError, match="2 runs"):
+        read(path)
+
+
+def test_rows_of_two_runs_as_objects_are_not_mixed(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    rows = [{"run": run, "step": i, "reward": reward(i), "kl": 0.01} for run in "ab" for i in range(N)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(DataError, match="2 runs"):
+        read(path)

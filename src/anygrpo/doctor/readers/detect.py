@@ -10,6 +10,7 @@ from typing import Any
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.readers import (
+    big_documents,
     console,
     database,
     inferred_rows,
@@ -117,6 +118,8 @@ def content(path: Path, source: str, suffix: str | None, name: str) -> Log:
     if start[:1] in "{[" and (log := json_like(path, start, encoding, source, suffix)):
         return log
     if is_table(start):
+        if len(runs := tracker_tables.tables_of_runs(path, source)) > 1:
+            raise long.several(source, [log.source.removeprefix(f"{source}: ") for log in runs])
         return tabular.read_csv(lines(path, encoding), source, start[:4096])
     return console.read(lines(path, encoding), source)
 
@@ -129,9 +132,11 @@ def json_like(path: Path, start: str, encoding: str, source: str, suffix: str) -
     """A document, or one object a line; None where it only looked so (a console that begins with a bracket)."""
     first = next(lines(path, encoding), "").strip()
     if first.startswith("{") and first.endswith("}") and parses(first) and not one_document(path, encoding, first):
+        if len(runs := tracker_tables.tables_of_runs(path, source)) > 1:
+            raise long.several(source, [log.source.removeprefix(f"{source}: ") for log in runs])
         return tabular.read_jsonl(lines(path, encoding), source)
     if size(path) > LONG:
-        return tabular.read_long_json(path, encoding, source)
+        return big_documents.read(path, encoding, source)
     content = path.read_text(encoding, "replace").lstrip("\ufeff")
     if (printed := notebook.of_notebook(content)) is not None:
         return console.read(printed, source)

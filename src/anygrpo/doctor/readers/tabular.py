@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
@@ -106,47 +105,6 @@ def rows_of_columns(columns: dict[str, list[Any]]) -> list[Row]:
         found = {k: number(v[i]) for k, v in columns.items() if i < len(v)}
         rows.append({k: x for k, x in found.items() if x is not None})
     return [row for row in rows if row]
-
-
-def read_long_json(path: Path, encoding: str, source: str) -> Log | None:
-    """A large document piece by piece: a list of objects, or the first list of objects in one ("log_history").
-
-    None where no such list begins in its first megabyte, or its pieces are no objects.
-    """
-    rows, decoder = Rows(), json.JSONDecoder()
-    with path.open(encoding=encoding, errors="replace") as handle:
-        buffer = handle.read(1 << 20)
-        begin = re.search(r"^\s*\[|:\s*\[\s*(?=\{)", buffer)
-        if begin is None:
-            return None
-        name = "trl-state" if "log_history" in buffer[: begin.end()] else "json"
-        at = begin.end()
-        while True:
-            at = skip(buffer, at)
-            if at < len(buffer) and buffer[at] == "]":
-                break
-            try:
-                item, at = decoder.raw_decode(buffer, at)
-            except (ValueError, RecursionError):
-                more = handle.read(1 << 20) if len(buffer) - at < PIECE else ""
-                if not more:
-                    break
-                buffer, at = buffer[at:] + more, 0
-                continue
-            if row := flatten(item):
-                rows.append(row)
-    return Log(source, name, rows, notes=rows.note) if rows else None
-
-
-PIECE = 16 << 20
-"""Characters of the largest object in a list that is read piece by piece."""
-
-
-def skip(text: str, at: int) -> int:
-    """The next place that is neither blank nor comma."""
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at
 
 
 def read_jsonl(text: Iterable[str], source: str) -> Log:
