@@ -114,14 +114,21 @@ def drawn(files: list[str], seed: int) -> list[Mutant]:
 
 
 def survivors(path: Path) -> list[Mutant]:
-    """Of earlier results: the mutants that lived, found again by what they are though lines may have moved."""
-    old = {tuple(r[k] for k in KEY) for r in json.loads(path.read_text()) if r["verdict"] in ("survived", "unfinished")}
-    files = sorted({key[0] for key in old})
-    every = [m for f in files for m in mutants(f, (ROOT / SOURCE / f).read_bytes())]
-    return [m for m in every if (m.file, m.where, m.kind, m.text) in old]
+    """Of earlier results: the mutants that lived, found again by what they change though lines may have moved."""
+    lived = [r for r in json.loads(path.read_text()) if r["verdict"] in ("survived", "unfinished")]
+    old = {(r["file"], r["where"], r["kind"], r["text"], change(r["diff"])) for r in lived}
+    found = []
+    for file in sorted({r["file"] for r in lived}):
+        source = (ROOT / SOURCE / file).read_bytes()
+        for m in mutants(file, source):
+            if (m.file, m.where, m.kind, m.text, change(difference(m, source))) in old:
+                found.append(m)
+    return found
 
 
-KEY = ("file", "where", "kind", "text")
+def change(diff: str) -> tuple[str, ...]:
+    """The lines of a diff that differ."""
+    return tuple(line for line in diff.splitlines() if line[:1] in "+-")
 
 
 def verdict(code: int | None) -> str:

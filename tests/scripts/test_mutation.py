@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,17 @@ def test_survivors_that_are_explained_are_counted_apart(mutation, tmp_path, caps
     said = capsys.readouterr().out
     assert "1 of 4 judged mutants killed (25.0%, 95% interval 4.6% to 69.9%); 9 exist" in said
     assert "without 1 explained survivors: 1 of 3 (33.3%" in said
+
+
+def test_survivors_are_found_again_by_what_they_change(mutation, tmp_path):
+    """Of all statements that could be taken out of one function, the one that was."""
+    file = "train/shown.py"
+    source = (mutation.ROOT / mutation.SOURCE / file).read_bytes()
+    every = mutation.mutants(file, source)
+    rows = [asdict(m) | {"verdict": "killed", "diff": mutation.difference(m, source)} for m in every]
+    rows[2]["verdict"] = "survived"
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+    assert mutation.survivors(tmp_path / "r.json") == [every[2]]
 
 
 def test_the_interval_is_wilsons(mutation):
