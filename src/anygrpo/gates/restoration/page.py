@@ -16,6 +16,10 @@ _WORDS = {
         "Held-out pictures before and after, with 95% intervals of the paired gain (pictures resampled)",
         "留出图片训练前后对比，配对增益附 95% 区间（按图片重采样）",
     ),
+    "strips": Text(
+        "In the strips below, from the left: degraded, before training, after it, clean.",
+        "下方图条从左到右：退化图、训练前、训练后、清晰图。",
+    ),
     "degradation": Text("degradation", "退化类型"),
     "held_out": Text("pictures", "图片数"),
     "gain": Text("gain", "增益"),
@@ -42,7 +46,7 @@ def gains(first: list[dict[str, Any]], last: list[dict[str, Any]], language: str
     heads += [f"{m} {words[w]}" for m in ("PSNR", "SSIM") for w in ("before", "after", "gain")]
     head = "".join(f"<th>{escape(h)}</th>" for h in heads)
     table = f'<div class="scroll"><table class="answers gains"><tr>{head}</tr>{"".join(rows)}</table></div>'
-    return words["gains"], table
+    return words["gains"], f'{table}<p class="seen">{escape(words["strips"])}</p>'
 
 
 def _is_picture(row: dict[str, Any]) -> bool:
