@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from types import SimpleNamespace
 
@@ -254,3 +255,9 @@ def test_stages_that_were_not_there_had_no_rate():
     assert record._learning_rate(made, recipe_of()) == []
     made.stage_index = lambda step: 0
     assert len(record._learning_rate(made, recipe_of())) == 1
+
+
+def test_a_value_is_told_in_eighty_letters_dates_too():
+    assert record._short(None) == "nothing"
+    assert record._short({"day": datetime.date(2026, 1, 2)}) == '{"day": "2026-01-02"}'
+    assert record._short("x" * 90) == '"' + "x" * 76 + "..."

@@ -303,3 +303,13 @@ def test_what_a_policy_carries_is_in_the_checkpoint(run):
     snapshot.save(run)
     snapshot.restore(run, snapshot.newest(run.folder.checkpoints))
     assert taken == [found]
+
+
+def test_a_rank_goes_on_with_its_share_of_the_groups(monkeypatch):
+    """Two groups of four samples over two ranks: one each; a single rank takes all."""
+    whole = Rollout.of({}, torch.zeros(2, 4, 1), torch.ones(2, 4, 1, dtype=torch.bool))
+    whole.rewards[1] = 5.0
+    assert snapshot._own_ahead(None) is None
+    assert snapshot._own_ahead(whole) is whole
+    monkeypatch.setattr(snapshot, "share", lambda every: every[len(every) // 2 :])
+    assert snapshot._own_ahead(whole).rewards.tolist() == [[5.0] * 4]

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from runs import run_of
 from stages import numbers_of, stage_of
 from torch import nn
 from toys import Bandit
@@ -16,6 +17,7 @@ from anygrpo.core.rollout import Batch
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.train import update as module
+from anygrpo.train.terms import Tally
 from anygrpo.train.update import Demonstrations, Updater
 
 
@@ -327,3 +329,14 @@ def test_slices_of_time_add_up_too():
     assert policy.rows == [6, 6]
     with pytest.raises(ConfigError, match="sequence-level"):
         accumulated(policy, batch=batch, objective="gspo")
+
+
+def test_a_term_that_reaches_some_weights_alone_is_measured(tmp_path):
+    run = run_of(tmp_path / "run")
+    run.enter(0)
+    weight, _ = run.updater.parameters
+    parts = {}
+    run.updater._backward({"policy": 2 * weight.sum()}, Tally(), parts)
+    run.close()
+    assert torch.equal(parts["policy"][0], torch.full_like(weight, 2.0))
+    assert parts["policy"][1] is None
