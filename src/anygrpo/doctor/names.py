@@ -26,6 +26,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "reward/std": ("reward/std", "rollout/reward_std", "critic/score/std", "reward_std_batch"),
     "reward/std_between": ("reward/std_between", "reward_std_between"),
+    "reward/running_std": ("reward/running_std", "global_reward_std"),
     "groups/dead": (
         "groups/dead", "frac_reward_zero_std", "zero_variance_groups", "frac_zero_std", "zero_std",
         "advantage/all/fraction_zero",

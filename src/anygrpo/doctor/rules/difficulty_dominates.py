@@ -20,6 +20,11 @@ WORDS = {
         " m²/(m²+s²)，"
         "此处为 {share:%}）。减去组均值后，均值应为 0。",
     ),
+    "evidence:running": Text(
+        "Rewards of one group spread by {within}, {share:%} of the running std that they are divided by ({running}):"
+        " nearly all of an advantage is its prompt's difficulty.",
+        "组内奖励的标准差为 {within}，只有所除以的滑动标准差（{running}）的 {share:%}：优势几乎全是提示的难度。",
+    ),
     "cause": Text(
         "Running (EMA) statistics over prompts in place of statistics of the group.",
         "用了跨提示的滑动（EMA）统计，而不是组内统计。",
@@ -35,7 +40,7 @@ WORDS = {
     order=30,
     certainty="likely",
     experiment="larger_group",
-    needs=("advantage/one_sign|advantage/mean",),
+    needs=("advantage/one_sign|advantage/mean|reward/running_std",),
     explains=("no_learning", "mean_advantage"),
 )
 def difficulty_dominates(run: Columns) -> Result:
@@ -52,12 +57,12 @@ def difficulty_dominates(run: Columns) -> Result:
         return finding("difficulty_dominates", "serious", share.rows, share=share.last, changes=cut)
     centre, spread = run.get("advantage/mean"), run.get("advantage/std")
     if not centre or not spread:
-        return None
+        return _divided_by_more(run)
     both = paired(centre, spread)
     bounds = [(r, m * m / (m * m + s * s)) for r, m, s in both if abs(m) > 1e-3]
     held = [r for r, least in bounds if least > 0.9]
     if len(both) < 4 or len(held) <= 0.5 * len(both):
-        return None
+        return _divided_by_more(run) if bounds else None  # means of 0 throughout: a baseline of the group's own
     return finding(
         "difficulty_dominates",
         "serious",
@@ -71,6 +76,30 @@ def difficulty_dominates(run: Columns) -> Result:
         of=len(both),
         changes=cut,
         metrics=("advantage/mean", "advantage/std"),
+    )
+
+
+SMALL = 0.2
+"""Group spread over running std below which most groups have one sign: at .2, of two samples, 91% (1/2 + asin(1 - .2^2) / pi)."""
+
+
+def _divided_by_more(run: Columns) -> Result:
+    """The log has running statistics, whose std dwarfs that of a group."""
+    within, running = run.get("reward/std_within"), run.get("reward/running_std")
+    both = [(r, w, s) for r, w, s in paired(within, running) if s > 0] if within and running else []
+    small = [r for r, w, s in both if w < SMALL * s]
+    if within is None or running is None or len(both) < 4 or len(small) <= 0.9 * len(both):
+        return None
+    return finding(
+        "difficulty_dominates",
+        "serious",
+        small,
+        variant="running",
+        within=within.median,
+        running=running.median,
+        share=median(w / s for _, w, s in both),
+        changes=(Change("advantage", "zscore"),),
+        metrics=("reward/std_within", "reward/running_std"),
     )
 
 
