@@ -80,7 +80,7 @@ def difficulty_dominates(run: Columns) -> Result:
 
 
 SMALL = 0.2
-"""Group spread over running std below which most groups have one sign: at .2 of two samples 91%, 1/2 + asin(.96) / pi."""
+"""Group spread over running std below which most groups have one sign: of two samples 91%, 1/2 + asin(.96) / pi."""
 
 
 def _divided_by_more(run: Columns) -> Result:
