@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.copies import own_copy
+from anygrpo.core.readable import as_read, question_of, turns_said
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
@@ -214,7 +215,7 @@ class Policy(ABC):
         """For samples/step_*.jsonl: what JSON can hold; of a prompt's messages the last one, of a tensor its shape.
         Outputs that have `messages` are shown with them, under "conversations"."""
         return [
-            {"prompt": _question(p), "outputs": [_shown(o) for o in row]} | _said(row)
+            {"prompt": question_of(p), "outputs": [as_read(o) for o in row]} | turns_said(row)
             for p, row in zip(prompts, outputs)
         ]
 
@@ -290,28 +291,3 @@ def frozen_weights(module: nn.Module, frozen: dict[str, Tensor]) -> Iterator[Non
         for name, p in module.named_parameters():
             if name in live:
                 p.data = live[name]
-
-
-def _question(prompt: Any) -> str:
-    """What is asked, for a reader: of a conversation its last turn, without the worked examples before it."""
-    asked = prompt.get("prompt", prompt) if isinstance(prompt, dict) else prompt
-    if isinstance(asked, list) and asked and isinstance(asked[-1], dict) and "content" in asked[-1]:
-        asked = asked[-1]["content"]
-    return str(asked)
-
-
-def _said(row: list[Any]) -> dict[str, Any]:
-    """The turns of each output that is a conversation, and what each earned."""
-    made = [getattr(output, "messages", None) for output in row]
-    if not any(made):
-        return {}
-    earned = [getattr(output, "rewards", None) for output in row]
-    return {"conversations": made} | (
-        {"turn_rewards": earned} if any(r is not None for e in earned for r in e or ()) else {}
-    )
-
-
-def _shown(output: Any) -> str:
-    if not isinstance(output, Tensor) or output.dim() < 2:
-        return str(output)
-    return f"{' x '.join(map(str, output.shape))} numbers, {float(output.min()):.3g} to {float(output.max()):.3g}"

@@ -19,7 +19,7 @@ log = logging.getLogger("anygrpo")
 TRIAL = 256
 """Side of the pictures that a measure is tried on that is only reported; others are tried on some as large as crops."""
 TOLERANCE = 1e-3
-"""Parts of a number that a picture's may differ by, alone and beside others; rounding makes a hundredth of it."""
+"""Parts of a number that a picture's may differ by, alone and beside others."""
 WANTED = Text(
     "it must return [n]: one number for each picture of (restored [n, 3, H, W], clean [n, 3, H, W])",
     "它应返回 [n]：对 (restored [n, 3, H, W], clean [n, 3, H, W]) 的每张图像一个数",
