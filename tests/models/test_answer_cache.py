@@ -1,4 +1,4 @@
-"""The file of a classifier's answers: what it holds comes back, what is no answer is asked anew, what broke is named."""
+"""The file of a classifier's answers: its rows come back, odd ones are asked anew, a broken file is named."""
 
 from __future__ import annotations
 
