@@ -128,3 +128,17 @@ def test_nonsense_is_refused(numbers: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as error:
         examine(numbers)
     assert error.value.cure
+
+
+@pytest.mark.parametrize(
+    ("top", "size"),
+    [("3.5", None), ("3.47", None), ("3.4744", 14), ("0.7071", 2), ("1.5", None), ("1.5000", 4)],
+)
+def test_a_maximum_is_read_as_a_bound_only_where_chance_hardly_meets_it(top: str, size: int | None) -> None:
+    """3.5 is within printing of (14 - 1) / sqrt(14) = 3.4744, and a group of 16 may have it as well."""
+    assert examine({"advantage_max": top, "group_size": 16}).inferred["group_size"] == size
+
+
+def test_a_maximum_that_a_stated_group_allows_does_not_refute_it() -> None:
+    found = examine({"advantage_max": "3.5", "group_size": 16, "normaliser": "zscore"})
+    assert not [f for f in found.findings if f.rule == "group_size_bound"]

@@ -53,6 +53,7 @@ LINES = {
     "bars": "\rGRPO Training Step:  {p}%|██   | {i}/6 [10:02<20:01, 31.12s/it, train_rewards={r}, train_kl={k}]",
     "commas and dates": "2026/01/01 10:00:00 - INFO - Iter(train) [ {i}/6]  eta: 0:12:01  reward: {r}  kl: {k}",
     "a heading and pretty JSON": 'Step {i}\n{{\n "reward": {{\n  "overall": {r}\n }},\n "kl": {k}\n}}',
+    "tags": 'r {{\n step: {i}\n v {{ tag: "reward" simple_value: {r} }}\n v {{ tag: "kl" simple_value: {k} }}\n}}',
     "pictures": "🔁 Step {i}/6  🏆 reward {r}  📏 len 310  🧭 kl {k}",
     "a comma parts names": "{i}/6 steps done, {r} reward, kl {k}, 310 tokens per answer",
     "keys by depth": "---\nstep: {i}\nmetrics:\n  reward:\n    mean: {r}\n    std: 0.2\n  kl: {k}",

@@ -71,14 +71,24 @@ def pooled(a: Autopsy, spread: Measured, q: float) -> None:
 
 
 def group_from_maximum(a: Autopsy, top: Measured) -> None:
-    """A largest z-score on a bound (G-1)/sqrt(G) gives G; printing must be fine enough to single one out."""
+    """A largest z-score on a bound (G-1)/sqrt(G) gives G; printing must be fine enough to single one out.
+
+    A larger group allows the same number: it is read as the bound only where so many digits meet one by chance in at
+    most COINCIDENCE of cases ("3.5" lies within printing of G = 14, and is as well what one of 16 had).
+    """
     if a.normaliser in ("rank", "centred") or a.inferred["group_size"] is not None:
         return
     slack = max(top.half, 1e-3 * top.value)
     fits = [g for g in range(2, 257) if abs(bound(g) - top.value) <= slack]
-    if len(fits) == 1:
+    if len(fits) != 1:
+        return
+    gap = bound(fits[0] + 1) - bound(fits[0])
+    if 2 * top.half <= COINCIDENCE * gap:
         a.inferred["group_size"] = fits[0]
         a.say("group_size_bound", "info", "maximum", top=top.value, group=fits[0])
+
+
+COINCIDENCE = 0.02
 
 
 def std_of_ranks(a: Autopsy, spread: Measured, group: Measured | None) -> None:

@@ -209,7 +209,7 @@ CORES: dict[str, str] = {
     "reward": "reward/mean", "rewards": "reward/mean", "reward_overall": "reward/mean", "overall_reward": "reward/mean",
     "episode_reward": "reward/mean", "reward_total": "reward/mean", "returns": "reward/mean",
     "episode_return": "reward/mean", "episodic_return": "reward/mean", "episode_return_mean": "reward/mean",
-    "ep_ret": "reward/mean", "rew": "reward/mean", "episodic_reward": "reward/mean",
+    "ep_ret": "reward/mean", "ret": "reward/mean", "rew": "reward/mean", "episodic_reward": "reward/mean",
     "score": "reward/mean", "reward_score": "reward/mean", "batch_reward": "reward/mean", "raw_reward": "reward/mean",
     "accuracy_reward": "reward/mean", "rollout_reward": "reward/mean",
     "std_reward": "reward/std_within", "reward_sd": "reward/std_within",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 
-from anygrpo.doctor.canonical import concept, names_outcome, step_of
+from anygrpo.doctor.canonical import concept, names_outcome, step_of, words_of
 from anygrpo.doctor.log import Row
 from anygrpo.doctor.readers import template
 from anygrpo.doctor.readers.lines import HELD_OUT
@@ -125,7 +125,7 @@ def by_words(shapes: list[Shape]) -> None:
     """Shapes that say "value" of their number: the word in which they differ is its name."""
     alike: dict[tuple[str, ...], list[Shape]] = {}
     for shape in shapes:
-        if shape.names and shape.names[-1].lower() in GENERIC and not shape.wordless:
+        if shape.names and (words_of(shape.names[-1]) or [""])[-1] in GENERIC and not shape.wordless:
             alike.setdefault((str(len(shape.texts)), *shape.names), []).append(shape)
     for group in alike.values():
         counts = Counter(w for s in group for w in set(tokens(s)))

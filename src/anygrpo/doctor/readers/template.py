@@ -98,6 +98,7 @@ FILLER = {
     "metrics", "average", "mean", "avg", "current", "training", "train", "epoch", "step", "update", "iteration",
     "batch", "with", "and", "to", "ok", "done", "policy", "overall", "extras", "status", "logging", "log", "result",
     "results", "value", "undiscounted", "discounted", "episode", "episodic", "group", "token", "sample", "samples",
+    "answers", "completions", "responses",
     "rollout", "rollouts", "approx", "estimated", "global", "total", "actor", "ppo", "grpo", "rl", "agent",
     "completed", "finished", "running", "smoothed", "raw", "last", "new", "我们", "本", "步", "轮", "当前", "本步",
     "本轮", "其中", "此时", "约", "了", "的",
