@@ -11,9 +11,10 @@ from runs import TOYS, toml_of
 
 import anygrpo
 from anygrpo.cli.main import main
+from anygrpo.core.build import build_task
 from anygrpo.core.policy import Policy
 from anygrpo.core.tree import Shared
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, DataError
 from anygrpo.export import own
 from anygrpo.export.exporting import export
 
@@ -141,3 +142,30 @@ def test_a_tree_goes_through_a_file_whole():
     assert torch.equal(back["a"], tree["a"])
     assert back["b"] == tree["b"]
     assert back["e"] == 2.5
+
+
+def test_a_policy_of_ones_own_is_applied_from_its_run_and_its_export(tmp_path, capsys):
+    """Prompts in, its own outputs out; killed midway it goes on; drawn outputs depend on seed and prompt alone."""
+    run = trained(tmp_path, "class Own(Base):\n    pass\n")
+    assert main(["export", str(run)]) == 0
+    opened = anygrpo.load(run)
+    prompts = build_task(opened.recipe.task, 0).held_out()[:20]
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("".join(json.dumps(p) + "\n" for p in prompts))
+    policy = opened.policy
+    wanted = json.loads(json.dumps(policy.decode(policy.greedy(prompts).samples)))
+    for place in (run, run / "checkpoints" / "best", run / "export"):
+        out = tmp_path / f"{place.name}.jsonl"
+        assert main(["apply", str(place), str(asked), "--out", str(out), "--quiet"]) == 0
+        assert [json.loads(line)["outputs"] for line in out.read_text().splitlines()] == wanted
+    whole = out.read_text()
+    out.write_text(whole[: len(whole) // 2])
+    anygrpo.load(run / "export").apply(asked, out)
+    assert out.read_text() == whole
+    drawn = [anygrpo.load(run).apply(p, seed=3, samples=2) for p in (prompts, prompts[:1])]
+    assert len(drawn[0][0]["outputs"]) == 2
+    assert drawn[0][0] == drawn[1][0]
+    with pytest.raises(DataError, match="other weights or settings"):
+        anygrpo.load(run).apply(asked, out, seed=3)
+    with pytest.raises(DataError, match="no file"):
+        anygrpo.load(run).apply(tmp_path / "gone.jsonl")

@@ -245,3 +245,18 @@ def test_quantised_weights_are_not_made_at_random(base, tmp_path, monkeypatch):
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda *args, **given: (model, told))
     with pytest.raises(DataError, match=r"not in its files(?s:.*)model\.norm\.weight"):
         load_model(str(base), quantize="4bit")
+
+
+def test_a_file_is_loaded_without_drawing_weights_first(base, plain, tmp_path, monkeypatch):
+    """They would all be replaced: of a large model that took longer than reading it."""
+    shutil.copyfile(base / "config.json", tmp_path / "config.json")
+    torch.save({f"module.{k}": v for k, v in state_of(base).items()}, tmp_path / "weights.pt")
+
+    def drawn(*_, **__):
+        raise AssertionError("drawn")
+
+    for name in ("normal_", "uniform_"):
+        monkeypatch.setattr(torch.Tensor, name, drawn)
+    model = load_model(str(tmp_path / "weights.pt"))
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert torch.allclose(says(model), plain, atol=1e-6)

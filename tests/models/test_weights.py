@@ -189,3 +189,24 @@ def test_a_table_in_a_list_is_found_and_long_lists_are_not_searched(tmp_path: Pa
     assert (report.loaded, report.table) == (TENSORS, "1.state_dict")
     assert float(module.body.weight.detach().min()) == 7.0
     assert tables([{"w": torch.zeros(1)}] * 17) == {}
+
+
+def test_numbers_of_a_quantiser_are_not_taken_for_weights(tmp_path):
+    """Integers of the right shape would be loaded as weights a hundred times too large."""
+    net = nn.Linear(4, 3)
+    bias, scale = net.bias.detach(), torch.tensor([0.01])
+    integers = (net.weight.detach() * 100).round().to(torch.int8)
+    eight = net.weight.detach().to(torch.float8_e4m3fn)
+    refused = [
+        {"weight": integers, "bias": bias},
+        {"weight": integers, "bias": bias, "weight_scale": scale},
+        {"weight": eight, "bias": bias, "weight_scale_inv": scale},
+    ]
+    for number, state in enumerate(refused):
+        save_file(state, tmp_path / f"{number}.safetensors")
+        with pytest.raises(DataError, match=r"is quantised: weight holds \w+, the network's is float32"):
+            load(nn.Linear(4, 3), tmp_path / f"{number}.safetensors", strict=False)
+    save_file({"weight": eight, "bias": bias}, tmp_path / "rounded.safetensors")
+    again = nn.Linear(4, 3)
+    load(again, tmp_path / "rounded.safetensors")
+    assert torch.equal(again.weight.detach(), eight.float())

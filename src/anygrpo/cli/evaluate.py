@@ -18,8 +18,9 @@ def add_parser(commands: Any) -> None:
         "evaluate",
         help="held-out measures of a run, an export or a base model, with intervals",
         description=say(
-            "Of two (before, after) also the gain on the same prompts. Intervals are over prompts.",
-            "给两个（训练前、训练后）时还给出相同提示上的增益。区间针对提示。",
+            "Of two (before, after) also the gain on the same prompts; of one run the gain over what it started from. "
+            "Intervals are over prompts.",
+            "给两个（训练前、训练后）时还给出相同提示上的增益；给一个运行时给出相对训练前的增益。区间针对提示。",
         ),
     )
     parser.add_argument(
@@ -67,7 +68,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0, or an error's."""
-    from anygrpo.export.evaluating import measured, paired, recipe_of, settings_of, task_of
+    from anygrpo.export.evaluating import measured, own_start, paired, recipe_of, settings_of, task_of
     from anygrpo.export.opened import load
 
     settings: dict[str, Any] = {"trust": args.trust} | ({"device": args.device} if args.device else {})
@@ -80,9 +81,10 @@ def run(args: argparse.Namespace) -> int:
         files = [folder / f"{i}.jsonl" for i in range(len(opened))]
         found = [measured(o, task, config, args.samples, args.k, f) for o, f in zip(opened, files)]
         gains = [paired(files[0], file) for file in files[1:]]
+        start = own_start(args.runs[0], files[0]) if len(files) == 1 and not (args.task or args.held_out) else None
     task.close()
     if args.json:
-        print(json.dumps({"runs": found, "gains": gains}, ensure_ascii=False, indent=2))
+        print(json.dumps({"runs": found, "gains": gains, "own_start": start}, ensure_ascii=False, indent=2))
         return 0
     for row in found:
         print("\n".join(_lines(row)))
@@ -94,13 +96,24 @@ def run(args: argparse.Namespace) -> int:
                 f"{run_} 减 {args.runs[0]}（{prompts} 个提示）：奖励 {value}",
             )
         )
+        print(_same(gain))
+    if start is not None:
+        prompts, value = start["prompts"], _interval(start["gain"], "+")
         print(
             say(
-                f"  same output: {gain['same_output']:.1%}; the interval covers prompts, not seeds",
-                f"  输出相同：{gain['same_output']:.1%}；区间只覆盖提示，不覆盖种子",
+                f"gain over what it started from, on the same {prompts} prompts: reward {value}",
+                f"相对训练前的增益（相同的 {prompts} 个提示）：奖励 {value}",
             )
         )
+        print(_same(start))
     return 0
+
+
+def _same(gain: dict[str, Any]) -> str:
+    return say(
+        f"  same output: {gain['same_output']:.1%}; the interval covers prompts, not seeds",
+        f"  输出相同：{gain['same_output']:.1%}；区间只覆盖提示，不覆盖种子",
+    )
 
 
 def _lines(row: dict[str, Any]) -> list[str]:

@@ -14,4 +14,5 @@ FAMILY = Family(
         "python": Kind(_SETTINGS + "OwnTaskConfig", "anygrpo.core.python_kind:build_task", "any"),
         "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
     },
+    apply="anygrpo.core.use:apply",
 )

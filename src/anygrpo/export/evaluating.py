@@ -15,6 +15,7 @@ from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened, beside
 from anygrpo.export.own import RECIPE
+from anygrpo.models.hub import located
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.training import EvaluationConfig
@@ -22,6 +23,8 @@ from anygrpo.spoken import Text
 from anygrpo.train.evaluation import HELD_OUT, counted, evaluate, faults_of, scored, step_seed, valid_of
 from anygrpo.train.passing import pass_at_k, right, success_of
 
+START = Path("evaluations") / "step_00000000.jsonl"
+"""A run's evaluation before its first step."""
 SEE_TO = Text(
     "see to the judge or the tool; what an offline file does not hold is unknown: `anygrpo select evaluate`",
     "请检查评判或工具；离线文件中没有的内容是未知的：`anygrpo select evaluate`",
@@ -33,11 +36,12 @@ def recipe_of(runs: list[str], named: str | None) -> Recipe[Any, Any] | None:
     that of the first run, or beside the first export."""
     if named:
         return load_recipe(named)
-    for run in runs:
-        for folder in (Path(run), Path(run).parent.parent):
+    places = [located(run) for run in runs]
+    for place in places:
+        for folder in (place, place.parent.parent):
             if (folder / "config.toml").is_file():
                 return load_recipe(folder / "config.toml")
-    return next(filter(None, (beside(Path(run) / RECIPE) for run in runs)), None)
+    return next(filter(None, (beside(place / RECIPE) for place in places)), None)
 
 
 def settings_of(
@@ -111,7 +115,7 @@ def measured(
             Text("the task holds no prompts out", "任务没有留出提示"),
             Text("give --held-out FILE, or a task with held-out prompts", "请给出 --held-out FILE，或有留出提示的任务"),
         )
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = _lines(file)
     rewards = torch.tensor([row["reward"] for row in rows if not row.get("fault")], dtype=torch.float64)
     if not len(rewards):
         raise DataError(
@@ -161,12 +165,30 @@ def _sampled(opened: Opened, task: Task, config: EvaluationConfig, samples: int,
     return out
 
 
+def own_start(run: str, rows: Path) -> dict[str, Any] | None:
+    """The gain of a run's policy (or of one of its checkpoints) over what it started from, by the evaluation that the
+    run made before its first step. None where there is none, or it asked other prompts.
+
+    Args:
+        rows: the file of `measured`.
+    """
+    place = Path(run)
+    file = next((f / START for f in (place, place.parent.parent) if (f / "config.toml").is_file()), None)
+    if file is None or not file.is_file():
+        return None
+    asked, before = ({r["prompt"]: r["text"] for r in _lines(f)} for f in (rows, file))
+    if asked != before:
+        return None
+    return paired(file, rows)
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
 def paired(first: Path, second: Path) -> dict[str, Any]:
     """The gain of the second policy over the first on the prompts of both files, an interval over prompts."""
-    a, b = (
-        {row["prompt"]: row for row in map(json.loads, f.read_text(encoding="utf-8").splitlines())}
-        for f in (first, second)
-    )
+    a, b = ({row["prompt"]: row for row in _lines(f)} for f in (first, second))
     common = [i for i in a if i in b and not a[i].get("fault") and not b[i].get("fault")]
     gap = torch.tensor([b[i]["reward"] - a[i]["reward"] for i in common], dtype=torch.float64)
     same = sum(a[i]["output"] == b[i]["output"] for i in common) / max(len(common), 1)

@@ -145,10 +145,13 @@ def of_file(folder: str, file: Path) -> nn.Module:
         DataError: they do not fit; the report says what is missing, unexpected or of another shape.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers.initialization import no_init_weights
 
     try:
         with quiet():
-            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+            with no_init_weights():  # every weight is the file's, or it is an error
+                model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+            model.tie_weights()
             if (Path(folder) / "generation_config.json").is_file():
                 model.generation_config = GenerationConfig.from_pretrained(folder)
     except (OSError, ValueError, ImportError, RuntimeError) as error:

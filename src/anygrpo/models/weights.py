@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -216,4 +217,24 @@ def matched(
     tried = {place: fit(own, found[place]) for place in (found if table is None else [table])}
     best = max(tried, key=lambda p: (len(tried[p].taken), not averaged(p), -len(p)))
     others = sorted(p for p in found if p != best and not p.startswith("optimizer"))
-    return {new: found[best][old] for new, old in tried[best].taken.items()}, tried[best].report(best, others)
+    state = {new: found[best][old] for new, old in tried[best].taken.items()}
+    _not_quantised(own, state, found[best], source)
+    return state, tried[best].report(best, others)
+
+
+def _not_quantised(
+    own: Mapping[str, Tensor], state: Mapping[str, Tensor], table: Mapping[str, Tensor], source: str
+) -> None:
+    """Raises: DataError where numbers of a quantiser would be taken for weights: integers, or 8-bit floats with scales
+    beside. 8-bit floats alone are weights that were rounded."""
+    scaled = any(re.search(r"scale(_inv)?$", name.rpartition(".")[2]) for name in table)
+    for name, value in state.items():
+        if not own[name].is_floating_point():
+            continue
+        if not (value.is_floating_point() or value.is_complex()) or (value.element_size() == 1 and scaled):
+            kind = str(value.dtype).removeprefix("torch.")
+            raise DataError(
+                f"{source} is quantised: {name} holds {kind}, the network's is "
+                f"{str(own[name].dtype).removeprefix('torch.')}",
+                "give the weights that it was quantised from",
+            )
