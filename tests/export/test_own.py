@@ -34,6 +34,13 @@ LISTED = (
     "        made.samples['said'] = [{1, 2}]\n"
     "        return made\n"
 )
+OF_LISTS = (
+    "class Own(Base):\n"
+    "    def sample(self, prompts, *a):\n"
+    "        return super().sample([{'x': torch.as_tensor(p['x'])} for p in prompts], *a)\n"
+    "    def greedy(self, prompts):\n"
+    "        return super().greedy([{'x': torch.as_tensor(p['x'])} for p in prompts])\n"
+)
 
 
 def trained(folder, code):
@@ -146,12 +153,12 @@ def test_a_tree_goes_through_a_file_whole():
 
 def test_a_policy_of_ones_own_is_applied_from_its_run_and_its_export(tmp_path, capsys):
     """Prompts in, its own outputs out; killed midway it goes on; drawn outputs depend on seed and prompt alone."""
-    run = trained(tmp_path, "class Own(Base):\n    pass\n")
+    run = trained(tmp_path, OF_LISTS)
     assert main(["export", str(run)]) == 0
     opened = anygrpo.load(run)
     prompts = build_task(opened.recipe.task, 0).held_out()[:20]
     asked = tmp_path / "asked.jsonl"
-    asked.write_text("".join(json.dumps(p) + "\n" for p in prompts))
+    asked.write_text("".join(json.dumps({"x": p["x"].tolist()}) + "\n" for p in prompts))
     policy = opened.policy
     wanted = json.loads(json.dumps(policy.decode(policy.greedy(prompts).samples)))
     for place in (run, run / "checkpoints" / "best", run / "export"):
