@@ -107,6 +107,8 @@ ASKED = [
     ("", "use_liger_kernel", "no key: how work is laid on the machine"),
     ("", "top_entropy_quantile", "no key: the loss is over all decisions"),
     ("", "mean_ratio", "a measure, no setting"),
+    ("", "global_reward_mean", 'algorithm.advantage = "running"'),
+    ("policy", "event_reduction", "it belongs to another kind: policy.diffusion.event_reduction"),
 ]
 
 

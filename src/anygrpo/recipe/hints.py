@@ -52,6 +52,9 @@ def meant(
     if foreign := _of_another_library(key, places):
         return foreign
     everywhere = _everywhere() if root is not None else {}
+    if key in everywhere:
+        there = " or ".join(everywhere[key][:2])
+        return say(f"it belongs to another kind: {there}", f"它属于另一种策略或任务：{there}")
     for words in (known, places, everywhere):
         close = min(words, key=lambda word: (slips(key, word), word), default="")
         if close and slips(key, close) <= (1 if len(key) < 8 else 2):

@@ -59,7 +59,8 @@ OURS: dict[str, str] = {
         "algorithm.group_size",
     ),
     **dict.fromkeys(
-        ("ppo_epochs", "num_iterations", "update_epochs", "num_inner_epochs", "max_epochs"), "algorithm.epochs"
+        ("ppo_epochs", "num_iterations", "update_epochs", "num_ppo_epochs", "num_inner_epochs", "max_epochs"),
+        "algorithm.epochs",
     ),
     **dict.fromkeys(
         ("num_mini_batch", "num_minibatches", "steps_per_generation", "ppo_mini_batch_size"), "algorithm.minibatches"
@@ -82,7 +83,7 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("loss_agg_mode", "loss_aggregation"), "algorithm.reduction"),
     **dict.fromkeys(("entropy", "entropy_coeff", "ent_coef", "entropy_bonus"), "algorithm.entropy_coef"),
     **dict.fromkeys(("kl_estimator", "kl_loss_type"), "algorithm.kl"),
-    **dict.fromkeys(("kl_ctrl", "kl_ctrl_type"), "algorithm.kl_controller"),
+    **dict.fromkeys(("kl_ctrl", "kl_ctrl_type", "adap_kl_ctrl"), "algorithm.kl_controller"),
     **dict.fromkeys(("tis_cap", "vllm_importance_sampling_cap"), "algorithm.importance_cap"),
     **dict.fromkeys(("reward_weights",), "algorithm.component_weights, or weight in [[task.rewards]]"),
     **dict.fromkeys(
@@ -90,6 +91,9 @@ OURS: dict[str, str] = {
         "optimizer.learning_rate",
     ),
     **dict.fromkeys(("lambda_sup", "lambda_sft", "supervised_weight"), "algorithm.lambda_supervised"),
+    **dict.fromkeys(("global_reward_mean", "global_reward_std"), 'algorithm.advantage = "running"'),
+    **dict.fromkeys(("advantage_whiten", "whiten_advantages", "whiten_rewards"), 'algorithm.advantage = "whitened"'),
+    **dict.fromkeys(("missing_eos_penalty",), 'algorithm.overlong_buffer, or the filter "overlong_mask"'),
     **dict.fromkeys(("use_rank_advantage",), 'algorithm.advantage = "rank"'),
     **dict.fromkeys(("require_positive_query",), 'task.queries = "positive"'),
     **dict.fromkeys(

@@ -129,7 +129,8 @@ def _clip(a: AlgorithmConfig, own: str) -> str:
     card = card_of("objective", a.objective)
     if card is not None and "clip_low" not in card.settings:
         return say(f"none: {a.objective} has no clip", f"没有：{a.objective} 不裁剪")
-    type_own = say(f"the policy type's own ({own})", f"策略类型自己的值（{own}）")
+    chinese = own.replace(" unless it has one", "，除非它自带")
+    type_own = say(f"the policy type's own ({own})", f"策略类型自己的值（{chinese}）")
     low, high = (type_own if value is None else _moves(value) for value in (a.clip_low, a.clip_high))
     text = say(f"ratios from 1 - {low} to 1 + {high}", f"概率比从 1 - {low} 到 1 + {high}")
     text += "" if a.dual_clip is None else say(f", dual {a.dual_clip:g}", f"，双侧裁剪 {a.dual_clip:g}")
