@@ -38,6 +38,8 @@ from anygrpo.selection.settings import CompositionConfig, RewardConfig
 from anygrpo.selection.task import SelectionTask, nearest, random_selection
 
 POOL, SHOTS = 10, 2
+LEAST = 6
+"""Scores of a query, at least, in a supervised file."""
 SHARED: dict[Any, set[Any]] = sys.modules.setdefault("composition_calls", ModuleType("calls")).__dict__
 """Calls of a run's stages together; a module of its own, since each stage reads this file anew."""
 QUERIES = ("train-0:240", "validation-0:60", "test-0:200")
@@ -101,8 +103,10 @@ class Budgeted(SelectionTask):
         self.seed, self.size, self.shots, self.calls = seed, len(self._names("train")), SHOTS, calls
         self.reward, self.kind = RewardConfig(mode="hard01_plus_gtprob"), stored
         self.asked: set[tuple[str, Any]] = SHARED.setdefault("asked", set())
-        per_query = min(calls // self.size, len(SINGLES) if stored == "singles" else len(PAIRS))
         source = SINGLES if stored == "singles" else PAIRS
+        if stored != "none":  # few calls: fewer queries, since one or two scores a query compare nothing
+            self.size = min(self.size, max(1, calls // LEAST))
+        per_query = min(calls // self.size, len(source))
         draw = random.Random(seed)
         self.file = {f"train-{i}": draw.sample(source, per_query) for i in range(self.size)} if stored != "none" else {}
 
@@ -284,11 +288,11 @@ def jobs(folder: Path, steps: str) -> list[list[str]]:
     tables = [folder / f"{name}.npz" for name in ("codes", "pictures", "hops")]
     return [
         [str(table), method, str(calls), str(seed), str(folder / table.stem), steps]
-        for calls in (10000, 150000, 30000)
+        for calls in (10000, 2500, 150000, 30000)
         for seed in range(5)
         for table in tables
         for method in METHODS
-        if table.is_file() and (calls == 10000 or method in ("grpo", "reuse", "reticl", "pairs"))
+        if table.is_file() and (calls == 10000 or method not in ("gated", "hybrid"))
     ]
 
 

@@ -81,11 +81,13 @@ def lines(table: Path, out: Path, columns: list[int], against: int) -> None:
     Raises:
         SystemExit: a column holds no number.
     """
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     with table.open(encoding="utf-8", newline="") as file:
         head, *rows = list(csv.reader(file))
     names = list(dict.fromkeys(row[0] for row in rows))
+    colours = colormaps["tab20"].colors  # type: ignore[attr-defined]
     figure = Figure(figsize=(1.2 + 2.9 * len(columns), 3.6), dpi=130, layout="constrained")
     panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
     for axes, column in zip(panels, columns, strict=True):
@@ -94,7 +96,7 @@ def lines(table: Path, out: Path, columns: list[int], against: int) -> None:
         for number, name in enumerate(names):
             cells = [(value(row[against]), value(row[column])) for row in rows if row[0] == name]
             points = [(at.middle, v) for at, v in cells if at and v]
-            look = {"color": f"C{number % 10}", "label": name}
+            look = {"color": colours[number % 20], "label": name}
             for _, v in [cell for cell in cells if cell[0] is None and cell[1]]:
                 axes.axhline(v.middle, ls="--" if number % 2 else ":", lw=1, **look)  # type: ignore[union-attr]
             if points:
@@ -102,6 +104,9 @@ def lines(table: Path, out: Path, columns: list[int], against: int) -> None:
                 along = [at for at, _ in points]
                 axes.errorbar(along, [v.middle for _, v in points], yerr=bars, marker="o", ms=4, capsize=2, **look)
         axes.set_xscale("log")
+        places = sorted({at.middle for row in rows if (at := value(row[against]))})
+        axes.set_xticks(places, [f"{x:,g}" for x in places])
+        axes.minorticks_off()
         axes.set_xlabel(head[against], fontsize=8)
         axes.set_title(head[column], fontsize=9)
         axes.tick_params(labelsize=8)
