@@ -60,6 +60,7 @@ def test_the_progress_line_is_what_a_person_needs():
            "eval/accuracy": 0.625}  # fmt: skip
     line = ProgressLine(10)
     text = line.text(row)
+    assert "motion/judge 0.500" in line.text(row | {"eval/motion/judge": 0.5})
     for part in (
         "grpo 5/10",
         "reward 0.500±0.250",

@@ -68,13 +68,13 @@ _PARTS: list[tuple[tuple[str, ...], Text]] = [
     (("length/mean",), Text("length {:.1f}", "长度 {:.1f}")),
 ]
 _UNLESS_ZERO = ("invalid/share", "log_ratio/abs_max")
-_HELD_OUT = ("eval/accuracy", "eval/psnr", "eval/ssim", "eval/matching", "eval/reward")
+_HELD_OUT = ("eval/accuracy", "eval/psnr", "eval/ssim", "eval/motion/judge", "eval/reward")
 _NAMES = {
     "accuracy": "正确率",
     "reward": "奖励",
     "psnr": "PSNR",
     "ssim": "SSIM",
-    "matching": "文本匹配距离",
+    "motion/judge": "评判者（不参与奖励）",
     "invalid": "无效份额",
     "length": "长度",
 }
