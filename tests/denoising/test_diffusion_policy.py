@@ -11,6 +11,7 @@ from anygrpo.core.task import Stored
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising.decisions import decisions
 from anygrpo.denoising.motion import policy as motion
+from anygrpo.denoising.possible import refuse_what_cannot_be
 from anygrpo.denoising.settings import FaultsConfig, LoraConfig, MotionPolicyConfig
 from anygrpo.errors import ConfigError
 
@@ -164,7 +165,7 @@ def test_a_schedule_whose_noise_is_not_at_the_start_is_refused():
         policy.transitions.noisy.std[silent] = 0.0
         left = policy.transitions.stochastic()
         with pytest.raises(ConfigError, match=f"only {left} of 8 steps have noise, and not the first ones"):
-            policy._refuse_what_cannot_be()
+            refuse_what_cannot_be(False, policy.transitions, policy.guidance, policy.config)
     make()._refuse_what_cannot_be()
     assert make(steps=2).transitions.stochastic() == 1  # one step with noise is enough
 
@@ -173,7 +174,7 @@ def test_a_window_that_reaches_steps_without_noise_is_refused():
     policy = make(window=2, window_starts=(0, 5))
     policy.transitions.noisy.std[6:] = 0.0
     with pytest.raises(ConfigError, match="the window reaches step 7, but only the first 6 steps"):
-        policy._refuse_what_cannot_be()
+        refuse_what_cannot_be(False, policy.transitions, policy.guidance, policy.config)
 
 
 def test_a_seeded_evaluation_has_the_first_window():
