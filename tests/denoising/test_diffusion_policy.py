@@ -165,8 +165,9 @@ def test_a_schedule_whose_noise_is_not_at_the_start_is_refused():
         policy.transitions.noisy.std[silent] = 0.0
         left = policy.transitions.stochastic()
         with pytest.raises(ConfigError, match=f"only {left} of 8 steps have noise, and not the first ones"):
-            refuse_what_cannot_be(False, policy.transitions, policy.guidance, policy.config)
-    make()._refuse_what_cannot_be()
+            refuse_what_cannot_be(True, policy.transitions, policy.guidance, policy.config)
+    sound = make()
+    refuse_what_cannot_be(True, sound.transitions, sound.guidance, sound.config)
     assert make(steps=2).transitions.stochastic() == 1  # one step with noise is enough
 
 
@@ -174,7 +175,7 @@ def test_a_window_that_reaches_steps_without_noise_is_refused():
     policy = make(window=2, window_starts=(0, 5))
     policy.transitions.noisy.std[6:] = 0.0
     with pytest.raises(ConfigError, match="the window reaches step 7, but only the first 6 steps"):
-        refuse_what_cannot_be(False, policy.transitions, policy.guidance, policy.config)
+        refuse_what_cannot_be(True, policy.transitions, policy.guidance, policy.config)
 
 
 def test_a_seeded_evaluation_has_the_first_window():

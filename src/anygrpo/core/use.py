@@ -71,7 +71,7 @@ def _prompts(inputs: Any) -> list[Any]:
         inputs = _read(inputs)
     prompts = inputs if isinstance(inputs, list) else [inputs]
     if not prompts:
-        raise DataError("there is no prompt", "give at least one")
+        raise DataError(Text("there is no prompt", "没有提示"), Text("give at least one", "请至少给出一个"))
     return prompts
 
 
@@ -89,7 +89,10 @@ def _read(file: Path) -> list[Any]:
         lines = [line for line in text.splitlines() if line.strip()]
         return [json.loads(line) for line in lines] if file.suffix == ".jsonl" else lines
     except ValueError as error:
-        raise DataError(f"{file} cannot be read: {error}", "a JSON value a line (.jsonl), or texts (.txt)") from None
+        raise DataError(
+            Text(f"{file} cannot be read: {error}", f"{file} 无法读取：{error}"),
+            Text("a JSON value a line (.jsonl), or texts (.txt)", "每行一个 JSON 值（.jsonl），或文本（.txt）"),
+        ) from None
 
 
 def _plain(value: Any) -> Any:

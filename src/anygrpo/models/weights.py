@@ -233,8 +233,11 @@ def _not_quantised(
             continue
         if not (value.is_floating_point() or value.is_complex()) or (value.element_size() == 1 and scaled):
             kind = str(value.dtype).removeprefix("torch.")
+            ours = str(own[name].dtype).removeprefix("torch.")
             raise DataError(
-                f"{source} is quantised: {name} holds {kind}, the network's is "
-                f"{str(own[name].dtype).removeprefix('torch.')}",
-                "give the weights that it was quantised from",
+                Text(
+                    f"{source} is quantised: {name} holds {kind}, the network's is {ours}",
+                    f"{source} 是量化的：{name} 中是 {kind}，网络的是 {ours}",
+                ),
+                Text("give the weights that it was quantised from", "请给出量化之前的权重"),
             )
