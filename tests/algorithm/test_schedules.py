@@ -5,7 +5,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anygrpo.algorithm import schedules, value_at
@@ -58,6 +58,7 @@ def test_stages_too_short_to_move(kind):
     assert value_at(kind, 8.0, 1.0, 3, 4, warmup=4) == 8.0
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(KINDS), st.floats(0.01, 10), st.floats(0.01, 10), st.integers(2, 50), st.integers(0, 10), st.data()
 )
