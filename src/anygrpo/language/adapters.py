@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,20 +25,27 @@ from anygrpo.spoken import Text
 
 
 def with_adapters(
-    model: nn.Module, config: CausalLMConfig, seed: int, trial: Trial | None = None
+    model: nn.Module,
+    config: CausalLMConfig,
+    seed: int,
+    trial: Trial | None = None,
+    left_out: Collection[int] = (),
 ) -> tuple[nn.Module, list[str]]:
     """(PEFT's model with float32 adapters, in eval mode; what was left out, and why).
 
     With a trial each adapter must get a gradient from the library's own forward: of default targets those that get
     none are left out, of named ones they are refused.
 
+    Args:
+        left_out: ids of modules that get none.
+
     Raises:
         ConfigError: no such layers, or adapters that would never learn.
     """
     default, notes = config.lora.targets == "all-linear", []
-    without: list[str] = []
+    without = [n for n, m in model.named_modules() if id(m) in left_out and isinstance(m, nn.Linear)]
     try:
-        adapted = _wrapped(model, config, seed, ())
+        adapted = _wrapped(model, config, seed, tuple(without))
     except ConfigError as error:
         refused = {n for n, m in model.named_modules() if isinstance(m, nn.Linear) and f"'{_leaf(n)}'" in error.what}
         if not default or not refused:

@@ -26,7 +26,7 @@ from anygrpo.language.compute.narrow import Narrow
 from anygrpo.language.compute.trial import Trial, check_causal
 from anygrpo.language.proof import proved_adapters, proved_kernels, put_in
 from anygrpo.language.settings import CausalLMConfig
-from anygrpo.language.unfreezing import checkpoint_layers, unfreeze
+from anygrpo.language.unfreezing import checkpoint_layers, outside, unfreeze
 from anygrpo.spoken import Text
 
 
@@ -58,15 +58,16 @@ class Weights:
         self._lora = config.train == "lora"
         for p in model.parameters():
             p.requires_grad_(False)
+        left_out = outside(model, config.vision.train) if config.vision else set()
         if self._lora:
-            self.module, notes = with_adapters(_cast(model, dtype), config, seed, trial)
+            self.module, notes = with_adapters(_cast(model, dtype), config, seed, trial, left_out)
             self.notes += notes
             self._core = self.module.get_base_model()  # type: ignore[operator]
             self._adapters: Adapters | None = None
         else:
             self.module = self._core = model
             self._adapters = None
-            unfreeze(model, config)
+            unfreeze(model, config, left_out)
             for p in model.parameters():
                 p.data = p.data.to(torch.float32 if p.requires_grad else dtype)
         mixed = not self._lora and dtype != torch.float32

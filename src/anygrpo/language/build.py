@@ -18,6 +18,7 @@ from anygrpo.language.body import Weights
 from anygrpo.language.compute.attention import install
 from anygrpo.language.compute.log_probs import Scorer
 from anygrpo.language.compute.paths import Paths
+from anygrpo.language.compute.pictures import Pictures
 from anygrpo.language.compute.trial import Trial
 from anygrpo.language.conversation import check_template
 from anygrpo.language.engine.builtin import BuiltinEngine
@@ -26,6 +27,7 @@ from anygrpo.language.policy import CausalLM
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.proof import prove_sampling, prove_scoring
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.language.tasks.pictures import example
 from anygrpo.models import loading
 from anygrpo.spoken import Text
 
@@ -41,18 +43,31 @@ def build(config: CausalLMConfig, seed: int) -> CausalLM:
         DataError: model or tokenizer not found. ConfigError: settings that the model cannot take.
     """
     device, dtype = machine.prepare(config.device, config.dtype, config.threads)
-    tokenizer = loading.load_tokenizer(config.model)
+    vision = config.vision is not None
+    reader = loading.load_processor(config.model) if vision else loading.load_tokenizer(config.model)
     # Weights in training are float32; a frozen body is loaded in the type it computes in.
     kind = dtype if config.train == "lora" else torch.float32
-    load = lambda: loading.load_model(config.model, kind, str(device), config.quantize)  # noqa: E731
-    return _assemble(load(), tokenizer, config, dtype, seed, load)
+    load = lambda: loading.load_model(config.model, kind, str(device), config.quantize, vision)  # noqa: E731
+    return _assemble(load(), reader, config, dtype, seed, load)
 
 
 def from_model(model: nn.Module, tokenizer: Any, config: CausalLMConfig, seed: int = 0) -> CausalLM:
-    """A policy around a model already in memory (float32 weights); its present weights are the reference."""
+    """A policy around a model already in memory (float32 weights); its present weights are the reference.
+
+    Args:
+        tokenizer: with [policy.vision] the model's processor.
+    """
     dtype = torch.float32 if config.dtype == "auto" else getattr(torch, config.dtype)
     initial = {name: p.detach().clone() for name, p in model.named_parameters()} if config.train != "lora" else {}
     return _assemble(model.eval(), tokenizer, config, dtype, seed, lambda: _State(initial))
+
+
+def _with_template(processor: Any) -> Any:
+    """The processor's tokenizer, with its chat template."""
+    tokenizer = processor.tokenizer
+    if not getattr(tokenizer, "chat_template", None):
+        tokenizer.chat_template = getattr(processor, "chat_template", None)
+    return tokenizer
 
 
 class _State(nn.Module):
@@ -67,13 +82,19 @@ class _State(nn.Module):
 
 
 def _assemble(
-    model: nn.Module, tokenizer: Any, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Any
+    model: nn.Module, reader: Any, config: CausalLMConfig, dtype: torch.dtype, seed: int, reload: Any
 ) -> CausalLM:
+    tokenizer, pictures = reader, None
+    if config.vision is not None:
+        tokenizer, pictures = _with_template(reader), Pictures.of(reader, model)
+        pictures.install(model)
     ends = loading.end_ids(model, tokenizer, config.eos)
-    prompts = Prompts(tokenizer, config, loading.context_length(model), ends)
+    prompts = Prompts(tokenizer, config, loading.context_length(model), ends, pictures)
     device = next(model.parameters()).device
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
-    trial = Trial.of(tokenizer, model.config.get_text_config().vocab_size, device)  # type: ignore[union-attr, operator]
+    size = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    trial = Trial.of(tokenizer, size, device, prompts.encode([example()], 0)[0] if pictures else ())
+    trial = replace(trial, never=prompts.never)
     weights = Weights(model, config, dtype, seed, reload, trial)
     with moved(weights.module):
         paths = prove_scoring(weights, trial, config.attention, precise)

@@ -8,32 +8,51 @@ import torch
 
 
 def load(spec, dtype):
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
+    kind = AutoModelForImageTextToText if spec["seen"] else AutoModelForCausalLM
     if spec["format"] != "peft":
-        return AutoModelForCausalLM.from_pretrained(spec["folder"], dtype=dtype).eval()
+        return kind.from_pretrained(spec["folder"], dtype=dtype).eval()
     from peft import PeftModel
 
-    base = AutoModelForCausalLM.from_pretrained(spec["base"], dtype=dtype)
+    base = kind.from_pretrained(spec["base"], dtype=dtype)
     return PeftModel.from_pretrained(base, spec["folder"]).eval()
 
 
+def inputs(spec, number, ids, dtype):
+    """Arguments of the model's forward for a prompt's ids, its pictures among them."""
+    made, seen = {"input_ids": ids[None]}, spec["seen"]
+    if not seen:
+        return made
+    from safetensors.torch import load_file
+
+    mine = {n.partition(".")[2]: x for n, x in load_file(seen["file"]).items() if n.startswith(f"{number}.")}
+    if mine:
+        made |= {n: x.to(dtype) if x.is_floating_point() else x for n, x in mine.items()}
+        made |= {n: (ids == seen["token"]).long()[None] * value for n, value in seen["kinds"].items()}
+    return made
+
+
 def log_probs(model, spec):
-    out = []
-    for row, prompt in zip(spec["rows"], spec["prompts"]):
+    out, dtype = [], next(model.parameters()).dtype
+    for number, (row, prompt) in enumerate(zip(spec["rows"], spec["prompts"])):
         ids = torch.tensor(row)
-        logits = model(input_ids=ids[None]).logits[0].float().log_softmax(-1)
+        logits = model(**inputs(spec, number, ids, dtype)).logits[0].float().log_softmax(-1)
         start = len(prompt)
         out.append(logits[start - 1 : len(row) - 1].gather(1, ids[start:, None])[:, 0].tolist())
     return out
 
 
-def greedy(model, prompt, ends, new):
+def greedy(model, spec, number):
     """The likeliest token each time, whole rows again: no cache and no settings can come between."""
+    prompt, dtype = spec["prompts"][number], next(model.parameters()).dtype
     ids = list(prompt)
-    for _ in range(new):
-        ids.append(int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
-        if ids[-1] in ends:
+    for _ in range(spec["new"]):
+        logits = model(**inputs(spec, number, torch.tensor(ids), dtype)).logits[0, -1]
+        if spec["seen"]:
+            logits[spec["seen"]["token"]] = float("-inf")
+        ids.append(int(logits.argmax()))
+        if ids[-1] in spec["ends"]:
             break
     return ids[len(prompt) :]
 
@@ -49,7 +68,7 @@ def main():
     with torch.no_grad():
         model = load(spec, dtype)
         said = {"log_probs": log_probs(model, spec), "transformers": transformers.__version__, "peft": peft.__version__}
-        said["greedy"] = [greedy(model, prompt, spec["ends"], spec["new"]) for prompt in spec["prompts"]]
+        said["greedy"] = [greedy(model, spec, number) for number in range(len(spec["prompts"]))]
         said["own_gap"] = 0.0
         if dtype != torch.float32:
             wide = log_probs(load(spec, torch.float32), spec)

@@ -17,17 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Targets
 from anygrpo.language.compute.mirror import bind, mirror
+from anygrpo.language.compute.pictures import Pictures
 from anygrpo.language.export_page import model_card
 from anygrpo.language.files import adapter_config, generation_config
 from anygrpo.language.generation import Support
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.replay import listed
+from anygrpo.language.tasks.pictures import example
 from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
 from anygrpo.models.smollm2 import quiet
@@ -87,7 +90,8 @@ def export(policy: CausalLM, folder: str | Path, format: str = "auto", prompts: 
         made = Path(scratch) / folder.name
         made.mkdir()
         write(policy, made, format)
-        certificate = certify(policy, made, format, list(prompts) or list(PROMPTS))
+        some = [example()] if policy.prompts.pictures else []
+        certificate = certify(policy, made, format, list(prompts) or [*PROMPTS, *some])
         (made / "export.json").write_text(json.dumps(certificate, indent=1) + "\n")
         (made / "README.md").write_text(model_card(policy, folder.name, format, certificate))
         if folder.exists():
@@ -106,7 +110,8 @@ def write(policy: CausalLM, folder: Path, format: str) -> None:
             (folder / "README.md").unlink(missing_ok=True)
         else:
             merged_model(policy).save_pretrained(folder)
-        policy.prompts.tokenizer.save_pretrained(folder)
+        pictures = policy.prompts.pictures
+        (pictures.processor if pictures else policy.prompts.tokenizer).save_pretrained(folder)
         generation_config(policy).save_pretrained(folder)
 
 
@@ -168,7 +173,7 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
         return {"format": format, "certified": False, "why": "the base model is in memory only"}
     said = _asked_apart(
         {"folder": str(folder), "format": format, "base": base, "dtype": dtype, "rows": asked, "prompts": ids,
-         "ends": list(policy.prompts.ends), "new": NEW}
+         "ends": list(policy.prompts.ends), "new": NEW}, policy.prompts.pictures
     )  # fmt: skip
     gap = max((abs(a - b) for x, y in zip(own, said["log_probs"]) for a, b in zip(x, y)), default=0.0)
     limit = LIMIT if dtype == "float32" else max(LIMIT, 2 * said["own_gap"])
@@ -206,9 +211,10 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
     return [p + a for p, a in zip(ids, answers)], own, answers
 
 
-def _asked_apart(spec: dict[str, Any]) -> dict[str, Any]:
+def _asked_apart(spec: dict[str, Any], pictures: Pictures | None) -> dict[str, Any]:
     """What a fresh process of the plain library answers."""
     with Scratch("export") as scratch:
+        spec = spec | _shown(spec, pictures, scratch / "pixels.safetensors")
         question, answer = scratch / "question.json", scratch / "answer.json"
         question.write_text(json.dumps(spec))
         script = Path(__file__).with_name("certificate.py")
@@ -222,6 +228,20 @@ def _asked_apart(spec: dict[str, Any]) -> dict[str, Any]:
                 Text("report this model", "请报告这个模型"),
             )
         return json.loads(answer.read_text())
+
+
+def _shown(spec: dict[str, Any], pictures: Pictures | None, file: Path) -> dict[str, Any]:
+    """Rows and prompts in the model's own ids, and where the pixels are that belong to them."""
+    if pictures is None:
+        return {"seen": None}
+    pixels: dict[str, Tensor] = {}
+    for number, ids in enumerate(spec["prompts"]):
+        _, more = pictures.shown(torch.tensor([ids]))
+        pixels |= {f"{number}.{name}": x.contiguous() for name, x in more.items() if name not in pictures.kinds}
+    save_file(pixels, file)
+    own = lambda rows: [pictures.own(torch.tensor(ids)).tolist() for ids in rows]  # noqa: E731
+    seen = {"file": str(file), "token": pictures.token, "kinds": pictures.kinds}
+    return {"rows": own(spec["rows"]), "prompts": own(spec["prompts"]), "seen": seen}
 
 
 def merged_state(policy: CausalLM) -> dict[str, Tensor]:

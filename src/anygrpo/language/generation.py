@@ -56,6 +56,7 @@ class Support:
         min_p: tokens at least min_p times as likely as the likeliest; 0: all.
         min_new_tokens: end tokens are impossible at decisions before this one.
         eos_ids: the end tokens.
+        never: tokens that no answer has: the place of a picture is not the model's to say.
     """
 
     temperature: float = 1.0
@@ -64,11 +65,13 @@ class Support:
     min_p: float = 0.0
     min_new_tokens: int = 0
     eos_ids: tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
 
     @property
     def whole(self) -> bool:
         """True where no token is ever cut."""
-        return self.top_k == 0 and self.top_p >= 1.0 and self.min_p <= 0.0 and self.min_new_tokens == 0
+        cut = self.top_k != 0 or self.top_p < 1.0 or self.min_p > 0.0
+        return not (cut or self.min_new_tokens or self.never)
 
 
 @dataclass(frozen=True)

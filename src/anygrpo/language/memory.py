@@ -33,7 +33,7 @@ import torch
 from anygrpo.language.compute.head import BLOCK, GPU_BLOCK
 from anygrpo.language.dials import TOKENS
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
-from anygrpo.models.loading import base_of
+from anygrpo.models.loading import base_of, kind_of_model
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Recipe, number
 
@@ -72,13 +72,12 @@ class Shape:
     vocabulary: int
 
 
-def shape_of(config: Any, lora: LoraConfig | None = None) -> Shape:
+def shape_of(config: Any, lora: LoraConfig | None = None, vision: bool = False) -> Shape:
     """Count a `transformers` config's model on the meta device."""
     from torch import nn
-    from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = kind_of_model(vision).from_config(config)
     lists = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m)]
     blocks = max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))
     targets = "all-linear" if lora is None else lora.targets
@@ -112,7 +111,7 @@ def read_shape(policy: CausalLMConfig) -> Shape:
     """
     from transformers import AutoConfig
 
-    return shape_of(AutoConfig.from_pretrained(base_of(policy.model)), policy.lora)
+    return shape_of(AutoConfig.from_pretrained(base_of(policy.model)), policy.lora, policy.vision is not None)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ def opened(path: str, like: Any = None, **settings: Any) -> CausalLM | None:
         return None
     train = "lora" if (folder / "adapter_config.json").is_file() else "all"
     own = like.model_dump(exclude_unset=True) if isinstance(like, CausalLMConfig) else {}
+    if (folder / "processor_config.json").is_file() or (folder / "preprocessor_config.json").is_file():
+        own.setdefault("vision", {})
     section = CausalLMConfig.model_validate(own | {"kind": "causal_lm", "model": path, "train": train} | settings)
     return build(section, 0)
 

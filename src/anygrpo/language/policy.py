@@ -84,6 +84,7 @@ class CausalLM(Policy):
             self.min_p,
             self.config.min_new_tokens,
             self.prompts.ends,
+            self.prompts.never,
         )
 
     def sample(self, prompts: list[Any], group_size: int, seed: int) -> Rollout:
@@ -207,7 +208,7 @@ class CausalLM(Policy):
     def answer(self, prompts: list[list[int]], length: int) -> Generation:
         """The likeliest answers of at most `length` tokens to prompts of token ids, whatever the sampling settings."""
         self._sync(prompts)
-        support = Support(eos_ids=self.prompts.ends)
+        support = Support(eos_ids=self.prompts.ends, never=self.prompts.never)
         return self.engine.generate(prompts, 1, Sampling(support, length, greedy=True), 0)
 
     # -- scoring -----------------------------------------------------------------------------------------------------

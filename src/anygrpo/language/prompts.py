@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError, TrainingError
+from anygrpo.language.compute.pictures import Pictures
 from anygrpo.language.prompt_fields import content_of, object_of, words_of
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.messages import Messages, parsed, with_system
+from anygrpo.language.tasks.pictures import marked, opened, parts, references
 from anygrpo.language.tools import formats
 from anygrpo.spoken import Text
 
@@ -26,9 +28,18 @@ class Prompts:
         config: `chat_template` and `system` are used.
         context: positions the model has, or None.
         ends: ids of the end tokens.
+        pictures: of a model that sees, what encodes them.
     """
 
-    def __init__(self, tokenizer: Any, config: CausalLMConfig, context: int | None, ends: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        config: CausalLMConfig,
+        context: int | None,
+        ends: tuple[int, ...],
+        pictures: Pictures | None = None,
+    ) -> None:
+        self.pictures, self.never = pictures, () if pictures is None else (pictures.token,)
         self.tokenizer, self.system, self.context, self.ends = tokenizer, config.system, context, ends
         self.template_settings, self.special = dict(config.chat_template_kwargs), config.special_tokens
         self._silent = {*ends, tokenizer.pad_token_id, tokenizer.bos_token_id} - {None}
@@ -124,6 +135,14 @@ class Prompts:
 
     def _encode_one(self, prompt: Any) -> list[int]:
         content = content_of(prompt)
+        if shown := references(content):
+            if self.pictures is None:
+                raise DataError(
+                    Text("a prompt holds pictures, and this policy sees none", "提示中有图片，而该策略看不到图片"),
+                    Text("add [policy.vision], with a model that sees", "加上 [policy.vision]，并使用视觉语言模型"),
+                )
+            text = self.rendered(prompt) if self.chat else marked(content, self.pictures.mark)
+            return self.pictures.encode(text, [opened(one) for one in shown])
         if self.chat:
             return self.tokenizer(self.rendered(prompt), add_special_tokens=False)["input_ids"]
         if not isinstance(content, str):
@@ -153,8 +172,9 @@ class Prompts:
             given["tools"] = tools
         goes_on = turns[-1]["role"] == "assistant" and not turns[-1].get("tool_calls")
         how = {"continue_final_message": True} if goes_on else {"add_generation_prompt": True}
+        shown = turns if self.pictures is None else [{**m, "content": parts(m["content"])} for m in turns]
         try:
-            text = self.tokenizer.apply_chat_template(turns, tokenize=False, **how, **given)
+            text = self.tokenizer.apply_chat_template(shown, tokenize=False, **how, **given)
         except Exception as error:  # a template is a program of the model's
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(

@@ -23,6 +23,7 @@ from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
 from anygrpo.language.compute.output_layer import HeadForm, found_forms, head_of
 from anygrpo.language.compute.paths import Paths, Sampling
+from anygrpo.language.compute.support import restrict
 from anygrpo.language.compute.trial import COMPLETIONS, Trial, attempt, difference, named, own_logits
 from anygrpo.language.generation import Sampling as Generating
 from anygrpo.language.generation import Support
@@ -138,7 +139,7 @@ def prove_scoring(weights: Weights, trial: Trial, wanted: str, precise: bool) ->
     truth = trial.log_probs(own)
     slope = gradients_of(truth, probed)
     problems: list[str] = []
-    can = ability(model, wanted, trial.rows[0])
+    can = ability(model, wanted, trial.text)
     form = _form(model, trial, own[0], precise)
     ladder = [Paths(replace(can), form)] if can.shared and form is not None else []
     plain = Ability(False, reason=can.reason)
@@ -269,7 +270,7 @@ def _sampled_wrong(
     trained = weights.training_model()
     size = trained.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
     # Every second token ends an answer, so that rows leave at different times.
-    support = Support(eos_ids=tuple(range(0, size, 2)))
+    support = Support(eos_ids=tuple(range(0, size, 2)), never=trial.never)
     made = engine.generate(trial.prompts, 2, Generating(support, 5), 0)
     with torch.no_grad():
         for i, (ids, count) in enumerate(zip(made.ids, made.lengths.tolist())):
@@ -277,7 +278,8 @@ def _sampled_wrong(
             row = torch.cat([prompt, ids[:count]]).to(trial.rows[0].device)
             logits = own_logits(trained, row)
             place = slice(len(prompt) - 1, len(row) - 1)
-            own = logits[place].float().log_softmax(-1).gather(1, row[len(prompt) :, None])[:, 0]
+            z = restrict(logits[place], Support(never=trial.never), torch.zeros(count, device=row.device))
+            own = z.log_softmax(-1).gather(1, row[len(prompt) :, None])[:, 0]
             gap = difference(made.log_probs[i, :count].to(own.device), own, logits)
             if gap is not None:
                 return f"sampled log-probs differ by {gap:.2g}"

@@ -22,6 +22,13 @@ class LoraConfig(Section):
     "Names of the linear layers to adapt, or all of them (the output head stays out)."
 
 
+class VisionConfig(Section):
+    """A vision-language model: prompts may hold pictures, encoded by the model's own processor (docs/pictures.md)."""
+
+    train: Literal["language", "vision", "both"] = "language"
+    "Where adapters or trained weights are: the text model, what looks at pictures, or both."
+
+
 class CausalLMConfig(Section):
     """A causal language model of the Hugging Face library."""
 
@@ -103,6 +110,8 @@ class CausalLMConfig(Section):
     "each answer, which returns the next text or messages, or None to end; or openenv (docs/turns.md)."
     turns: TurnsConfig = TurnsConfig()
     "`[policy.turns]`: tools and environments."
+    vision: VisionConfig | None = None
+    "`[policy.vision]`: the table alone makes it a vision-language model, whose prompts may hold pictures."
 
     @model_validator(mode="after")
     def _fits(self) -> CausalLMConfig:
@@ -120,6 +129,15 @@ class CausalLMConfig(Section):
             )
         if self.engine_folder is not None and self.engine != "vllm_server":
             raise ValueError(f"engine_folder = {self.engine_folder!r} is read by engine = 'vllm_server' alone")
+        if self.vision is not None and self.engine != "builtin":
+            raise ValueError(f"[policy.vision] with engine = {self.engine!r}: pictures need engine = 'builtin'")
+        if self.vision is not None and self.max_turns > 1:
+            raise ValueError(f"[policy.vision] with max_turns = {self.max_turns}: prompts with pictures have one turn")
+        if self.vision is not None and self.train == "last_n" and self.vision.train != "language":
+            raise ValueError(
+                f"train = 'last_n' with vision.train = {self.vision.train!r}: the last blocks are the text model's; "
+                "set vision.train = 'language', or train = 'lora' or 'all'"
+            )
         talks = self.environment is not None or bool(self.tools)
         if (self.max_turns > 1) != talks:
             raise ValueError(

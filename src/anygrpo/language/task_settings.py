@@ -79,6 +79,9 @@ class JsonlTaskConfig(TextTaskConfig):
     "Configuration of a data set of the Hub."
     prompt_column: str = "prompt"
     "A text, or a list of {role, content} messages."
+    pictures: str | tuple[str, ...] = ()
+    "Columns that hold pictures (a path from the data file's folder, bytes, a data URL, or a list of them), for a"
+    "policy with [policy.vision]; they go to <image> in the prompt, or before its words."
     answer_column: str | None = "answer"
     "Gold answers, where rows have them: demonstrations of supervised stages. Rewards name their own columns."
     held_out_path: str | None = None
@@ -89,6 +92,11 @@ class JsonlTaskConfig(TextTaskConfig):
     "Share of prompts held out, chosen by a hash of the prompt, so that no change of order or seed moves one."
     rewards: Rewards = Field(min_length=1)
     "`[[task.rewards]]`: their weighted sum is the reward."
+
+    @property
+    def picture_columns(self) -> tuple[str, ...]:
+        """`pictures` as a tuple of names."""
+        return (self.pictures,) if isinstance(self.pictures, str) else tuple(self.pictures)
 
 
 class SourceConfig(Section):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import Any
 
 from torch import nn
 
-from anygrpo.errors import ConfigError
+from anygrpo.errors import ConfigError, DataError
+from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.spoken import Text
 
 
-def unfreeze(model: nn.Module, config: CausalLMConfig) -> None:
-    """All weights, or the last blocks and what follows them before the head."""
+def unfreeze(model: nn.Module, config: CausalLMConfig, left_out: Collection[int] = ()) -> None:
+    """All weights but those of the modules left out (by id), or the last blocks and what follows before the head."""
     if config.train == "all":
-        for p in model.parameters():
-            p.requires_grad_(True)
+        for module in model.modules():
+            for p in () if id(module) in left_out else module.parameters(recurse=False):
+                p.requires_grad_(True)
         return
     blocks = blocks_of(model)
     if config.last_n_layers > len(blocks):
@@ -64,3 +68,33 @@ def checkpoint_layers(model: nn.Module) -> None:
     for module in model.modules():
         if getattr(module, "gradient_checkpointing", False):
             module.training = True
+
+
+def language_modules(model: Any) -> list[nn.Module]:
+    """The parts of a vision-language model that know nothing of pictures: its text model and its output layer."""
+    text = model.get_decoder() if hasattr(model, "get_decoder") else None
+    text = getattr(body_of(model), "language_model", None) if text is None or text is body_of(model) else text
+    return [part for part in (text, model.get_output_embeddings()) if part is not None]
+
+
+def outside(model: nn.Module, part: str) -> set[int]:
+    """ids of the modules that `part` ("language", "vision" or "both") leaves out.
+
+    Raises:
+        DataError: the model's text part cannot be told from the rest.
+    """
+    if part == "both":
+        return set()
+    inner = language_modules(model)
+    if len(inner) < 2:
+        raise DataError(
+            Text(
+                f"{type(model).__name__}: its text model cannot be told from the rest",
+                f"{type(model).__name__}：无法把文本模型与其余部分分开",
+            ),
+            Text('set vision.train = "both"', '请设 vision.train = "both"'),
+        )
+    inside = {id(m) for module in inner for m in module.modules()}
+    holders = {id(m) for m in model.modules() if any(x in inside for x in (id(c) for c in m.modules()))} - inside
+    every = {id(m) for m in model.modules()} - holders
+    return every - inside if part == "language" else inside

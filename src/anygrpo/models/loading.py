@@ -78,20 +78,56 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
+def load_processor(name: str) -> Any:
+    """The processor of a vision-language model: its tokenizer, chat template and way of reading pictures.
+
+    Raises:
+        DataError: not found, or of a model that sees no pictures.
+    """
+    from transformers import AutoProcessor
+
+    found = origin(name)
+    if found.kind != "plain" and not (found.folder / "processor_config.json").is_file():
+        return load_processor(found.base)
+    try:
+        with quiet():
+            made: Any = AutoProcessor.from_pretrained(resolve(name) if found.kind == "plain" else str(found.folder))
+    except (OSError, ValueError, ImportError) as error:
+        raise _not_found("processor", name, error) from None
+    if getattr(made, "image_processor", None) is None:
+        raise DataError(
+            Text(f"model = {name!r} has no image processor", f"model = {name!r} 没有图像处理器"),
+            Text("leave [policy.vision] out, or name a model that sees", "去掉 [policy.vision]，或给出视觉语言模型"),
+        )
+    return made
+
+
+def kind_of_model(vision: bool) -> Any:
+    """transformers' class that finds the class of a causal language model, or of one that sees."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    return AutoModelForImageTextToText if vision else AutoModelForCausalLM
+
+
 @torch.random.fork_rng([])  # what a library draws on the way, and the file replaces, moves no numbers of the caller
-def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu", quantize: str = "none") -> nn.Module:
+def load_model(
+    name: str,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    quantize: str = "none",
+    vision: bool = False,
+) -> nn.Module:
     """The causal language model in eval mode, all weights of one type.
 
     Args:
         name: see `origin`; an adapter is merged in float32 and cast once.
         quantize: "4bit" or "8bit": frozen weights held so by bitsandbytes; of a model's folder or Hub name alone.
+        vision: a vision-language model, with what looks at pictures.
 
     Raises:
         DataError: not found, not a causal language model, quantised by a package that is not there, or to be quantised
             where only a model's folder can be.
     """
-    from transformers import AutoModelForCausalLM
-
     found = origin(name)
     if quantize != "none" and (found.kind != "plain" or random_seed(name) is not None):
         kinds = {"file": Text("a file of weights", "权重文件"), "plain": Text("a folder of random weights", "随机权重")}
@@ -108,17 +144,17 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
             ),
         )
     if found.kind == "file":
-        return of_file(found.base, found.folder).to(device=device, dtype=dtype).eval()
+        return of_file(found.base, found.folder, vision).to(device=device, dtype=dtype).eval()
     if found.kind != "plain":
-        base = load_model(found.base, torch.float32, device)
+        base = load_model(found.base, torch.float32, device, vision=vision)
         return added(base, found).to(device=device, dtype=dtype).eval()
     if (seed := random_seed(name)) is not None:
-        return random_model(resolve(name), dtype, device, seed)
+        return random_model(resolve(name), dtype, device, seed, vision)
     extra = {} if quantize == "none" else {"quantization_config": _bits(quantize, dtype), "device_map": {"": device}}
     try:
         with quiet():
             said: Any = {"output_loading_info": True, **extra}
-            model, told = AutoModelForCausalLM.from_pretrained(resolve(name), dtype=dtype, **said)  # type: ignore[misc]
+            model, told = kind_of_model(vision).from_pretrained(resolve(name), dtype=dtype, **said)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise _not_found("model", name, error) from None
     lacking = sorted(told["missing_keys"])
@@ -137,20 +173,20 @@ def load_model(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu
     return model.to(device=device, dtype=dtype).eval()
 
 
-def of_file(folder: str, file: Path) -> nn.Module:
+def of_file(folder: str, file: Path, vision: bool = False) -> nn.Module:
     """The network of a folder's config.json, float32, with the weights of a file in any form, and the folder's
     generation_config.json, which may name further end tokens.
 
     Raises:
         DataError: they do not fit; the report says what is missing, unexpected or of another shape.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers import AutoConfig, GenerationConfig
     from transformers.initialization import no_init_weights
 
     try:
         with quiet():
             with no_init_weights():  # every weight is the file's, or it is an error
-                model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+                model = kind_of_model(vision).from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
             model.tie_weights()
             if (Path(folder) / "generation_config.json").is_file():
                 model.generation_config = GenerationConfig.from_pretrained(folder)
@@ -182,15 +218,15 @@ def random_seed(name: str) -> int | None:
     return json.loads(file.read_text(encoding="utf-8")).get("random_weights") if file.is_file() else None
 
 
-def random_model(folder: str, dtype: torch.dtype, device: str, seed: int) -> nn.Module:
+def random_model(folder: str, dtype: torch.dtype, device: str, seed: int, vision: bool = False) -> nn.Module:
     """A model of the folder's config with random weights, made where it will compute: 7B on a GPU in seconds. What a
     seed gives depends on the device. For speed and memory, where nothing is learnt."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     gpus = [torch.device(device)] if device.startswith("cuda") else []
     with quiet(), torch.random.fork_rng(gpus), torch.device(device):
         torch.manual_seed(seed)
-        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype).eval()
+        return kind_of_model(vision).from_config(AutoConfig.from_pretrained(folder), dtype=dtype).eval()
 
 
 def _bits(quantize: str, dtype: torch.dtype) -> Any:

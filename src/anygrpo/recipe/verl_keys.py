@@ -64,9 +64,13 @@ SAID = (
     "reward_model.reward_kwargs.max_resp_len", "reward_model.reward_manager", "data.seed", "data.trust_remote_code",
 )  # fmt: skip
 ABSENT = {
-    "data.image_key": Text("prompts are texts: pictures are refused by row", "提示是文字：带图片的行会被拒绝"),
-    "data.video_key": Text("prompts are texts", "提示是文字"),
-    A + "freeze_vision_tower": Text("there is no vision tower", "没有视觉塔"),
+    "data.image_key": Text(
+        "task.pictures of a data task, with [policy.vision]", "数据任务的 task.pictures，并加 [policy.vision]"
+    ),
+    "data.video_key": Text("prompts hold texts and pictures, no films", "提示含文字与图片，不含视频"),
+    A + "freeze_vision_tower": Text(
+        '[policy.vision] train = "language", the default', '[policy.vision] train = "language"，即默认值'
+    ),
     M + "lora_adapter_path": Text(
         "policy.model may be the adapter's folder: it is merged into its base",
         "policy.model 可以是适配器的文件夹：它会并入基座模型",

@@ -157,7 +157,7 @@ def test_prompts_as_people_write_them(given, expected):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([{"role": "user", "content": [{"type": "image", "image": "x.png"}]}], "only parts of text"),
+        ([{"role": "user", "content": [{"type": "image", "image": "x.png"}]}], "no picture at x.png"),
         ([{"role": "system", "content": "a"}, {"role": "system", "content": "b"}], "two system messages"),
         ([{"role": "user"}], "the prompt is"),
         ([{"role": "user", "content": ""}], "the prompt is"),

@@ -38,7 +38,8 @@ def _interface(
     layout = kwargs.pop("layout", None)
     if _watched is not None:
         _note(kwargs)
-    if layout is None:
+    # A vision tower, which is given the text's arguments too, looks at its pictures whole.
+    if layout is None or getattr(module, "is_causal", True) is False:
         return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **kwargs)
     scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
     narrower = query.shape[-1] - value.shape[-1]

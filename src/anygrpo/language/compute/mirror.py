@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anygrpo.language.compute.pictures import carry
+
 
 def mirror(model: nn.Module) -> nn.Module:
     """A twin of `model`, in eval mode, without adapters, whose weights *are* `model`'s until bound or refreshed."""
@@ -23,6 +25,7 @@ def mirror(model: nn.Module) -> nn.Module:
     for name, p in model.named_parameters(remove_duplicate=False):
         if ".lora_" not in name:
             bind(twin, without_wrappers(name), nn.Parameter(p.detach(), requires_grad=False))
+    carry(model, twin)
     return twin
 
 

@@ -28,26 +28,34 @@ class Trial:
     Attributes:
         samples: as `CausalLM.sample` gives them, [4, ...].
         rows: token ids of each row, prompt and completion.
+        never: tokens that no answer has.
     """
 
     samples: Tree
     rows: tuple[Tensor, ...]
+    never: tuple[int, ...] = ()
 
     @staticmethod
-    def of(tokenizer: Any, size: int, device: torch.device) -> Trial:
-        """Tokens of an ordinary text; of a tokenizer that does not know its words, some of its own."""
+    def of(tokenizer: Any, size: int, device: torch.device, sight: Sequence[int] = ()) -> Trial:
+        """Tokens of an ordinary text; of a tokenizer that does not know its words, some of its own.
+
+        Args:
+            size: of the vocabulary.
+            sight: ids of a prompt with a picture, put before the first prompt.
+        """
         special = set(getattr(tokenizer, "all_special_ids", ()))
         ids = [i for i in tokenizer(WORDS, add_special_tokens=False)["input_ids"] if i not in special and i < size]
         if len(set(ids)) < 8:
             known = sorted(i for i in tokenizer.get_vocab().values() if i not in special and i < size) or [0]
             ids = known[:: max(1, len(known) // 31)]
         take = lambda start, count: [ids[(start + i) % len(ids)] for i in range(count)]  # noqa: E731
-        prompts = [take(0, PROMPTS[0]), take(5, PROMPTS[1])]
+        prompts = [[*sight, *take(0, PROMPTS[0])], take(5, PROMPTS[1])]
+        longest = len(prompts[0])
         completions = [take(11 + 3 * i, n) for i, n in enumerate(COMPLETIONS)]
         pad = lambda row, width: row + [0] * (width - len(row))  # noqa: E731
         samples = {
-            "prompt_ids": torch.tensor([pad(prompts[i // 2], PROMPTS[0]) for i in range(4)], device=device),
-            "prompt_lengths": torch.tensor([PROMPTS[i // 2] for i in range(4)], device=device),
+            "prompt_ids": torch.tensor([pad(prompts[i // 2], longest) for i in range(4)], device=device),
+            "prompt_lengths": torch.tensor([len(prompts[i // 2]) for i in range(4)], device=device),
             "completion_ids": torch.tensor([pad(c, max(COMPLETIONS)) for c in completions], device=device),
             "completion_lengths": torch.tensor(COMPLETIONS, device=device),
             "group": torch.tensor([0, 0, 1, 1], device=device),
@@ -57,7 +65,12 @@ class Trial:
 
     @property
     def prompts(self) -> list[list[int]]:
-        return [self.rows[0][: PROMPTS[0]].tolist(), self.rows[2][: PROMPTS[1]].tolist()]
+        return [self.rows[i][: len(self.rows[i]) - COMPLETIONS[i]].tolist() for i in (0, 2)]
+
+    @property
+    def text(self) -> Tensor:
+        """The ids of a row without pictures."""
+        return self.rows[2]
 
     def own(self, model: nn.Module) -> list[Tensor]:
         """The library's logits [n, V] of each row, by itself, nothing but ids given."""

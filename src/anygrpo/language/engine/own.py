@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from anygrpo.language.compute.head import Head
 from anygrpo.language.compute.paths import Paths
+from anygrpo.language.compute.pictures import shown_to
 from anygrpo.language.compute.support import draw, restrict
 from anygrpo.language.engine.rows import Rows, uniforms
 from anygrpo.language.generation import Generation, Sampling, Turn
@@ -80,6 +81,7 @@ def _by_library(model: Any, ids: Tensor, step: _Step) -> None:
     from transformers import GenerationConfig
 
     start = ids.shape[1]
+    ids, more = shown_to(model, ids)
 
     def drawn(input_ids: Tensor, scores: Tensor) -> Tensor:
         fed = step(scores, input_ids.shape[1] - start)
@@ -95,7 +97,12 @@ def _by_library(model: Any, ids: Tensor, step: _Step) -> None:
         settings = GenerationConfig(max_new_tokens=step.rows.sampling.max_new_tokens, do_sample=False, use_cache=True)
         mask = torch.ones_like(ids)
         model.generate(
-            ids, attention_mask=mask, generation_config=settings, logits_processor=[drawn], stopping_criteria=[over]
+            ids,
+            attention_mask=mask,
+            generation_config=settings,
+            logits_processor=[drawn],
+            stopping_criteria=[over],
+            **more,
         )
     finally:
         model.generation_config = held

@@ -40,14 +40,26 @@ def _opened(file: Path, newline: str | None = None) -> TextIO:
     return file.open(encoding="utf-8-sig", newline=newline)
 
 
-def read_rows(path: str, prompt_column: str, split: str = "train", subset: str | None = None) -> list[Row]:
+def read_rows(
+    path: str,
+    prompt_column: str,
+    split: str = "train",
+    subset: str | None = None,
+    pictures: tuple[str, ...] = (),
+) -> list[Row]:
     """The rows of a file, a folder of such files, a saved data set, or a data set of the Hub (owner/name).
+
+    Args:
+        pictures: columns that hold pictures, one or a list of them; they are put into the prompt.
 
     Raises:
         DataError: nothing there, not readable, or a row without a usable prompt; with its place.
         ConfigError: a package that reads this form is not installed.
     """
-    rows = [(n, row_of(value, place(path, n), prompt_column)) for n, value in _objects(path, split, subset)]
+    file = Path(path).expanduser()
+    folder = file if file.is_dir() else file.parent if file.is_file() else None
+    given = [(n, value, place(path, n)) for n, value in _objects(path, split, subset)]
+    rows = [(n, row_of(value, where, prompt_column, pictures, folder)) for n, value, where in given]
     if not rows:
         raise DataError(
             Text(f"{path} holds no rows", f"{path} 中没有任何行"),

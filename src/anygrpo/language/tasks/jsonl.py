@@ -22,7 +22,9 @@ class Jsonl(TextTask):
     def __init__(self, config: JsonlTaskConfig, seed: int) -> None:
         super().__init__(config, seed)
         self.config, self.demonstration = config, config.answer_column or ""
-        read = lambda path, split: distinct(read_rows(path, config.prompt_column, split, config.subset), path)  # noqa: E731
+        shown = config.picture_columns
+        rows_of = lambda path, split: read_rows(path, config.prompt_column, split, config.subset, shown)  # noqa: E731
+        read = lambda path, split: distinct(rows_of(path, split), path)  # noqa: E731
         rows = read(config.path, config.split)
         if config.held_out_path is None:
             train, held_out = self._split(rows)

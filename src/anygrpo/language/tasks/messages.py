@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.language.tasks.pictures import is_picture, part_of
 from anygrpo.spoken import Text
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -17,22 +19,23 @@ Messages = list[dict[str, Any]]
 SYSTEM = ("system", "developer")
 
 
-def clean_prompt(prompt: Any, where: str) -> str | Messages:
+def clean_prompt(prompt: Any, where: str, folder: Path | None = None) -> str | Messages:
     """A text, or messages of {role, content, ...}.
 
     Content parts of text are joined, null content is empty, arguments of tool calls that are JSON texts are parsed,
-    {from, value} is {role, content}, and a text that is a JSON list of messages is read as such.
+    {from, value} is {role, content}, and a text that is a JSON list of messages is read as such. A message with
+    pictures keeps its parts, each picture by its reference (see `pictures.reference`; paths from `folder`).
 
     Raises:
-        DataError: anything else, pictures and sound among it.
+        DataError: anything else, sound among it.
     """
     if isinstance(prompt, str):
         if not prompt.strip():
             raise _bad(prompt, where)
-        return _listed(prompt, where) or prompt
+        return _listed(prompt, where, folder) or prompt
     if not isinstance(prompt, list) or not prompt:
         raise _bad(prompt, where)
-    made = [_message(turn, prompt, where) for turn in prompt]
+    made = [_message(turn, prompt, where, folder) for turn in prompt]
     if sum(m["role"] in SYSTEM for m in made) > 1:
         raise DataError(
             Text(f"{where}: the prompt has two system messages", f"{where}：提示有两条系统消息"),
@@ -43,7 +46,7 @@ def clean_prompt(prompt: Any, where: str) -> str | Messages:
     return made
 
 
-def _listed(prompt: str, where: str) -> Messages | None:
+def _listed(prompt: str, where: str, folder: Path | None) -> Messages | None:
     """The messages of a text that is a JSON list of objects with roles (as CSV files carry them)."""
     if not prompt.lstrip().startswith("[{"):
         return None
@@ -52,11 +55,11 @@ def _listed(prompt: str, where: str) -> Messages | None:
     except ValueError:
         return None
     if isinstance(value, list) and all(isinstance(t, dict) and ("role" in t or "from" in t) for t in value):
-        return clean_prompt(value, where)  # type: ignore[return-value]
+        return clean_prompt(value, where, folder)  # type: ignore[return-value]
     return None
 
 
-def _message(turn: Any, prompt: Any, where: str) -> dict[str, Any]:
+def _message(turn: Any, prompt: Any, where: str, folder: Path | None) -> dict[str, Any]:
     if not isinstance(turn, dict):
         raise _bad(prompt, where)
     turn = {k: v for k, v in turn.items() if v is not None or k == "content"}  # Parquet fills every key with null
@@ -65,13 +68,13 @@ def _message(turn: Any, prompt: Any, where: str) -> dict[str, Any]:
     role = _OTHER_ROLES.get(str(turn.get("role")), turn.get("role"))
     if role not in ROLES or not ("content" in turn or "tool_calls" in turn):
         raise _bad(prompt, where)
-    made = {**turn, "role": role, "content": _text(turn.get("content"), prompt, where)}
+    made = {**turn, "role": role, "content": _text(turn.get("content"), prompt, where, folder)}
     if "tool_calls" in made:
         made["tool_calls"] = _calls(made["tool_calls"], where)
     return made
 
 
-def _text(content: Any, prompt: Any, where: str) -> str:
+def _text(content: Any, prompt: Any, where: str, folder: Path | None) -> str | list[dict[str, Any]]:
     if content is None:
         return ""
     if isinstance(content, str):
@@ -80,8 +83,12 @@ def _text(content: Any, prompt: Any, where: str) -> str:
         content = [content]
     if not isinstance(content, list):
         raise _bad(prompt, where)
-    parts = []
+    parts, pictures = [], False
     for part in content:
+        if is_picture(part):
+            pictures = True
+            parts.append(part_of(part, where, folder))
+            continue
         kind = "text" if isinstance(part, str) else part.get("type", "text") if isinstance(part, dict) else None
         text = part if isinstance(part, str) else part.get("text") if isinstance(part, dict) else None
         if kind != "text" or not isinstance(text, str):
@@ -90,10 +97,10 @@ def _text(content: Any, prompt: Any, where: str) -> str:
                     f"{where}: a part of a message is {str(part)[:60]!r} of type {kind!r}",
                     f"{where}：消息的一部分为 {str(part)[:60]!r}，类型为 {kind!r}",
                 ),
-                Text("only parts of text can be read", "只能读取文本部分"),
+                Text("parts are texts or pictures", "各部分应为文本或图片"),
             )
-        parts.append(text)
-    return "".join(parts)
+        parts.append({"type": "text", "text": text})
+    return parts if pictures else "".join(part["text"] for part in parts)
 
 
 def _calls(calls: Any, where: str) -> list[Any]:

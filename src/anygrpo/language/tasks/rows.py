@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError, suggestion
 from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.language.tasks.pictures import pictures_of, with_pictures
 from anygrpo.spoken import Text
 
 
-def row_of(value: Any, where: str, prompt_column: str) -> dict[str, Any]:
+def row_of(
+    value: Any, where: str, prompt_column: str, pictures: tuple[str, ...] = (), folder: Path | None = None
+) -> dict[str, Any]:
+    """The row with its prompt under "prompt", pictures in their places.
+
+    Args:
+        pictures: columns that hold some. folder: from which their paths are.
+    """
     if not isinstance(value, dict):
         raise DataError(
             Text(f"{where}: a {type(value).__name__}, not an object", f"{where}：是 {type(value).__name__}，不是对象"),
@@ -24,7 +33,9 @@ def row_of(value: Any, where: str, prompt_column: str) -> dict[str, Any]:
             Text("set task.prompt_column", "请设置 task.prompt_column"),
         )
     value = dict(value)
-    prompt = clean_prompt(value.pop(prompt_column), where)
+    prompt = clean_prompt(value.pop(prompt_column), where, folder)
+    if pictures or not isinstance(prompt, str):
+        prompt = with_pictures(prompt, pictures_of(value, pictures, where, folder), where)
     check_candidates(value.get("candidates"), where)
     return value | {"prompt": prompt}
 

@@ -1,0 +1,243 @@
+"""Pictures in prompts: what a vision-language model sees, carried by the token ids themselves.
+
+A prompt with pictures is encoded once by the model's own processor. The ids that stand for picture places in its
+vocabulary become one number of the prompt's own, from `FIRST` on, so that prompts, rows, groups and packed sequences
+need to know of nothing but ids. Where ids reach the library's model, a hook puts its own ids back and gives it the
+pixels: each prompt's are held once, whatever the size of the group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anygrpo.errors import DataError, TrainingError
+from anygrpo.language.compute.attention import Packed
+from anygrpo.language.compute.bodies import body_of
+from anygrpo.spoken import Text
+
+FIRST = 2**40
+"""Ids from here on are places of pictures; no vocabulary is as large."""
+
+HOLD = 2 * 2**30
+"""Bytes of pixels held; what was used longest ago goes first."""
+
+_KEY = "_anygrpo_pictures"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the processor made of one prompt's pictures.
+
+    Attributes:
+        inputs: arguments of the model's forward (pixel_values, image_grid_thw ...), first axis pictures or prompts.
+        places: tokens of the prompt that stand for pictures.
+    """
+
+    inputs: dict[str, Tensor]
+    places: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(x.nbytes for x in self.inputs.values())
+
+
+class Pictures:
+    """Encodes prompts with pictures and gives a model what it needs for them.
+
+    Args:
+        processor: transformers' of a vision-language model (`AutoProcessor`).
+        token: the id that its prompts hold for each place of a picture.
+        hold: bytes of pixels held at most, but for those of the last prompt.
+
+    Attributes:
+        kinds: arguments with one number a token ("token_type_ids" ...): its value at places of pictures; 0 elsewhere.
+    """
+
+    def __init__(self, processor: Any, token: int, hold: int = HOLD) -> None:
+        self.processor, self.token, self.hold = processor, token, hold
+        self.kinds: dict[str, int] = {}
+        self._held: OrderedDict[int, Seen] = OrderedDict()
+
+    @staticmethod
+    def of(processor: Any, model: nn.Module) -> Pictures:
+        """Raises: DataError where neither the model's config nor the processor names the token of a picture."""
+        config: Any = model.config
+        names = ("image_token_id", "image_token_index")
+        found = [getattr(holder, name, None) for name in names for holder in (config, processor)]
+        token = next((value for value in found if isinstance(value, int)), None)
+        if token is None:
+            raise DataError(
+                Text(
+                    f"{type(model).__name__} names no token of a picture (image_token_id in its config.json)",
+                    f"{type(model).__name__} 没有写明图片的词元（config.json 中的 image_token_id）",
+                ),
+                Text(
+                    "leave [policy.vision] out, or start from a vision-language model with its processor",
+                    "去掉 [policy.vision]，或从带处理器的视觉语言模型开始",
+                ),
+            )
+        return Pictures(processor, token)
+
+    @property
+    def mark(self) -> str:
+        """The text that stands for one picture in a prompt without a chat template."""
+        own = getattr(self.processor, "image_token", None)
+        return own if isinstance(own, str) else self.processor.tokenizer.convert_ids_to_tokens(self.token)
+
+    def encode(self, text: str, pictures: list[Any]) -> list[int]:
+        """Ids of a prompt's text with its pictures, in their order.
+
+        Args:
+            text: with the model's own mark at each picture, special tokens and all.
+            pictures: PIL images.
+
+        Raises:
+            DataError: the processor refuses them, or finds another number of pictures in the text.
+        """
+        try:
+            made = self.processor(text=[text], images=[pictures], add_special_tokens=False, return_tensors="pt")
+        except Exception as error:  # a processor is the model's own code
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(
+                Text(
+                    f"the model's processor refuses a prompt with {len(pictures)} pictures: {said}",
+                    f"模型的处理器拒绝了含 {len(pictures)} 张图片的提示：{said}",
+                ),
+                Text("see that the chat template writes a mark for each picture", "请确认对话模板为每张图片写出标记"),
+            ) from None
+        ids, places = made["input_ids"][0], made["input_ids"][0] == self.token
+        shape = made["input_ids"].shape
+        inputs: dict[str, Tensor] = {}
+        for name, value in made.items():
+            if name in ("input_ids", "attention_mask") or not isinstance(value, Tensor):
+                continue
+            if value.shape == shape and not value.is_floating_point():
+                if bool(places.any()):
+                    self.kinds[name] = int(value[0][places][0])
+            else:
+                inputs[name] = value
+        if not bool(places.any()):
+            raise DataError(
+                Text(
+                    f"no place for a picture is left in a prompt with {len(pictures)} pictures",
+                    f"提示有 {len(pictures)} 张图片，却没有留下图片的位置",
+                ),
+                Text(
+                    "the chat template drops them: give the pictures as parts {type: image} of a user's message",
+                    "对话模板把它们丢掉了：请把图片写成用户消息的 {type: image} 部分",
+                ),
+            )
+        number = FIRST + _hash(ids, inputs)
+        self._held[number] = Seen(inputs, int(places.sum()))
+        self._held.move_to_end(number)
+        self._make_room()
+        return ids.masked_fill(places, number).tolist()
+
+    def _make_room(self) -> None:
+        total = sum(seen.bytes for seen in self._held.values())
+        while total > self.hold and len(self._held) > 1:
+            total -= self._held.popitem(last=False)[1].bytes
+
+    def shown(self, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """(ids of the model's own vocabulary, the further arguments of its forward) of ids [B, n] on any device.
+
+        Raises:
+            TrainingError: pixels of these ids are not held any more.
+        """
+        places, own = ids >= FIRST, self.own(ids)
+        seen = [one for row, at in zip(ids, places) for one in self._of_row(row[at])]
+        if not seen:
+            return own, {}
+        inputs = {name: _joined([one.inputs[name] for one in seen]).to(ids.device) for name in seen[0].inputs}
+        return own, inputs | {name: places.long() * value for name, value in self.kinds.items()}
+
+    def own(self, ids: Tensor) -> Tensor:
+        """The ids as the model's vocabulary has them."""
+        return ids.masked_fill(ids >= FIRST, self.token)
+
+    def _of_row(self, numbers: Tensor) -> list[Seen]:
+        """What one row shows, in order. A prompt that stands in it twice is shown twice."""
+        found: list[Seen] = []
+        for number, count in zip(*(x.tolist() for x in torch.unique_consecutive(numbers, return_counts=True))):
+            one = self._held.get(number)
+            if one is None:
+                raise TrainingError(
+                    Text(
+                        f"the pixels of a prompt are not held any more: over {self.hold / 2**30:.3g} GB are in use",
+                        f"一个提示的像素已不再保留：用量超过 {self.hold / 2**30:.3g} GB",
+                    ),
+                    Text("train fewer prompts a step, or smaller pictures", "请减少每步的提示数，或缩小图片"),
+                )
+            self._held.move_to_end(number)
+            if count % one.places:
+                raise TrainingError(
+                    Text(
+                        f"{count} places of pictures in a row where a prompt has {one.places}",
+                        f"一行中有 {count} 个图片位置，而提示有 {one.places} 个",
+                    )
+                )
+            found += [one] * (count // one.places)
+        return found
+
+    def install(self, model: nn.Module) -> None:
+        """From now on `model`, and the part of it that ends in hidden states, take ids with pictures."""
+        for part in {id(m): m for m in (model, body_of(model))}.values():
+            part.register_forward_pre_hook(self._look, with_kwargs=True)
+        model.__dict__[_KEY] = self
+
+    def _look(self, model: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """The hook. In decoding no picture can come, and a look at the ids would wait for the device."""
+        layout, past = given.get("layout"), given.get("past_key_values")
+        if layout is not None and not isinstance(layout, Packed):
+            return None
+        if layout is None:  # places of several axes are the library's to find, and to go on from
+            given = {name: x for name, x in given.items() if name != "position_ids"}
+        ids, begun = given.get("input_ids"), past is not None and past.get_seq_length() > 0
+        if ids is None or begun or "pixel_values" in given or not bool((ids >= FIRST).any()):
+            return args, given
+        own, more = self.shown(ids)
+        return args, {**given, "input_ids": own, **{name: _as_weights(x, model) for name, x in more.items()}}
+
+
+def carry(model: nn.Module, twin: nn.Module) -> None:
+    """`twin` takes the ids that `model` takes."""
+    pictures = model.__dict__.get(_KEY)
+    if pictures is not None:
+        pictures.install(twin)
+
+
+def shown_to(model: nn.Module, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """`Pictures.shown` for the library's own generation by this model; ids alone where it sees none."""
+    pictures = model.__dict__.get(_KEY)
+    if pictures is None or not bool((ids >= FIRST).any()):
+        return ids, {}
+    own, more = pictures.shown(ids)
+    return own, {name: _as_weights(x, model) for name, x in more.items()}
+
+
+def _as_weights(x: Tensor, model: nn.Module) -> Tensor:
+    return x.to(next(model.parameters()).dtype) if x.is_floating_point() else x
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Along the first axis; what differs in size behind it is padded with zeros at its end, as processors do."""
+    size = [max(sizes) for sizes in zip(*(x.shape[1:] for x in parts))]
+    padded = []
+    for x in parts:
+        more = [n for now, want in reversed(list(zip(x.shape[1:], size))) for n in (0, want - now)]
+        padded.append(nn.functional.pad(x, more) if any(more) else x)
+    return torch.cat(padded)
+
+
+def _hash(ids: Tensor, inputs: dict[str, Tensor]) -> int:
+    """40 bits of what a prompt says and shows."""
+    found = hashlib.blake2b(ids.numpy().tobytes(), digest_size=5)
+    for name in sorted(inputs):
+        found.update(name.encode() + inputs[name].contiguous().numpy().tobytes())
+    return int.from_bytes(found.digest(), "big")

@@ -1,0 +1,274 @@
+"""Pictures in prompts: what the policy computes is what the library computes, whatever way is taken."""
+
+import base64
+import io
+import json
+
+import pytest
+import seeing
+import tiny
+import torch
+from PIL import Image
+
+from anygrpo.errors import DataError, TrainingError
+from anygrpo.language.build import from_model
+from anygrpo.language.compute.pictures import FIRST, Pictures
+from anygrpo.language.prompts import Prompts
+from anygrpo.language.settings import CausalLMConfig
+from anygrpo.language.tasks.data import read_rows
+from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.language.tasks.pictures import example, opened, reference, with_pictures
+
+
+def picture(color="red", size=(20, 14)):
+    return Image.new("RGB", size, color)
+
+
+def asked(color="red", text="What is this?"):
+    shown = {"type": "image", "image": reference(picture(color), "here")}
+    return {"prompt": [{"role": "user", "content": [shown, {"type": "text", "text": text}]}]}
+
+
+def policy_of(family, **settings):
+    model, processor = seeing.FAMILIES[family]()
+    config = {"kind": "causal_lm", "model": "memory", "dtype": "float32", "device": "cpu", "max_new_tokens": 5}
+    settings = {"vision": {}, "lora": {"rank": 2}} | settings
+    return from_model(model, processor, CausalLMConfig.model_validate(config | settings)), model, processor
+
+
+def own_log_probs(policy, processor, prompt, row):
+    """By the library alone: its processor's inputs, its forward."""
+    pictures = policy.prompts.pictures
+    shown, words = prompt["prompt"][0]["content"]
+    text = policy.prompts.rendered(prompt) if policy.prompts.chat else pictures.mark + words["text"]
+    image = opened(shown["image"])
+    made = processor(text=[text], images=[[image]], add_special_tokens=False, return_tensors="pt")
+    ids, count = made["input_ids"], len(row)
+    given = {name: x for name, x in made.items() if name not in ("input_ids", "attention_mask")}
+    for name, x in given.items():
+        if x.shape == ids.shape:
+            given[name] = torch.cat([x, x.new_zeros(1, count)], 1)
+    whole = torch.cat([ids, torch.tensor([row])], 1)
+    with torch.no_grad():
+        logits = policy.weights.training_model()(input_ids=whole, **given).logits[0]
+    logits[:, pictures.token] = float("-inf")
+    place = slice(ids.shape[1] - 1, whole.shape[1] - 1)
+    return logits[place].log_softmax(-1).gather(1, torch.tensor(row)[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("family", seeing.FAMILIES)
+def test_sampled_and_scored_log_probs_are_the_librarys_own(family):
+    policy, _, processor = policy_of(family)
+    prompts = [asked("red"), asked("blue", "w1 w2"), {"prompt": "w3 w4 w5"}]
+    rollout = policy.sample(prompts, 3, seed=1)
+    assert policy.parity < 1e-4
+    rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
+    scored = policy.evaluate(rows, slice(0, 5)).log_probs.view_as(rollout.log_probs).detach()
+    for p in (0, 1):
+        for g in range(3):
+            n = int(rollout.samples["completion_lengths"][p, g])
+            row = rollout.samples["completion_ids"][p, g, :n].tolist()
+            own = own_log_probs(policy, processor, prompts[p], row)
+            assert torch.allclose(rollout.log_probs[p, g, :n], own, atol=1e-4)
+            assert torch.allclose(scored[p, g, :n], own, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llava", "idefics3"])
+def test_where_attention_is_plain_a_groups_pictures_are_computed_once(family):
+    policy, _, _ = policy_of(family)
+    assert policy.scorer.paths.exact, policy.scorer.paths.notes
+
+
+def test_the_picture_is_looked_at():
+    """The same words with another picture: another distribution, another group."""
+    policy, _, processor = policy_of("llava", vision={"train": "both"})
+    rollout = policy.sample([asked("red"), asked("blue")], 2, seed=0)
+    first = rollout.samples["prompt_ids"][:, 0]
+    assert (first >= FIRST).sum(1).tolist() == [4, 4]
+    assert len(set(first[first >= FIRST].tolist())) == 2
+    assert len(set(rollout.samples["group"][:, 0].tolist())) == 2
+    row = rollout.samples["completion_ids"][0, 0, :1].tolist()
+    red, blue = (own_log_probs(policy, processor, asked(c), row) for c in ("red", "blue"))
+    assert (red - blue).abs() > 1e-6
+
+
+def test_no_answer_holds_the_place_of_a_picture():
+    policy, _, _ = policy_of("llava")
+    token = policy.prompts.pictures.token
+    assert policy.support.never == (token,)
+    with torch.no_grad():
+        policy.weights.base.get_output_embeddings().weight[token] += 3.0
+    rollout = policy.sample([asked()] * 4, 8, seed=0)
+    assert not (rollout.samples["completion_ids"] == token).any()
+
+
+@pytest.mark.parametrize("part", ["language", "vision", "both"])
+@pytest.mark.parametrize("train", ["lora", "all"])
+def test_what_trains_is_what_the_recipe_says(part, train):
+    policy, _, _ = policy_of("llava", train=train, vision={"train": part})
+    rollout = policy.sample([asked()], 2, seed=0)
+    rows = {name: x.flatten(0, 1) for name, x in rollout.samples.items()}
+    for p in policy.trainable().parameters():  # adapters begin at nothing
+        if p.requires_grad and not p.any():
+            p.data.normal_(0, 0.05)
+    policy.evaluate(rows, slice(0, 5)).log_probs.sum().backward()
+    moved = {n for n, p in policy.trainable().named_parameters() if p.grad is not None and bool(p.grad.any())}
+    sees = {n for n in moved if "vision_tower" in n or "projector" in n}
+    reads = moved - sees
+    assert bool(sees) == (part != "language")
+    assert bool(reads) == (part != "vision")
+
+
+def test_weights_that_leave_are_certified_on_a_picture(tmp_path):
+    model, processor = seeing.llava()
+    model.save_pretrained(tmp_path / "start")
+    processor.save_pretrained(tmp_path / "start")
+    from anygrpo.language.build import build
+    from anygrpo.language.export import export
+
+    table = {"kind": "causal_lm", "model": str(tmp_path / "start"), "dtype": "float32", "device": "cpu",
+             "max_new_tokens": 4, "vision": {"train": "both"}, "lora": {"rank": 2}}  # fmt: skip
+    policy = build(CausalLMConfig.model_validate(table), 0)
+    with torch.no_grad():
+        for p in policy.weights.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
+    for form in ("peft", "merged"):
+        export(policy, tmp_path / form, form)
+        told = json.loads((tmp_path / form / "export.json").read_text())
+        assert told["certified"]
+        assert told["prompts"] == 5
+        assert told["max_log_prob_gap"] < 1e-4
+    again = build(CausalLMConfig.model_validate(table | {"model": str(tmp_path / "merged")}), 0)
+    ids = policy.prompts.encode([example()], 4)
+    assert again.prompts.encode([example()], 4) == ids
+    before, after = (torch.tensor(p.next_log_probs(ids, [[3, 4]])) for p in (policy, again))
+    assert torch.allclose(before, after, atol=1e-4)
+
+
+def test_pictures_of_a_policy_that_sees_none_are_refused_by_name():
+    prompts = Prompts(tiny.tokenizer(), CausalLMConfig(kind="causal_lm", model="x"), None, (0,))
+    with pytest.raises(DataError, match="sees none"):
+        prompts.encode([asked()], 4)
+
+
+def test_pixels_are_held_within_a_bound_and_their_loss_is_said():
+    model, processor = seeing.llava()
+    pictures = Pictures(processor, model.config.image_token_id, hold=1)
+    first = pictures.encode("<image> w1", [picture("red")])
+    own, more = pictures.shown(torch.tensor([first]))
+    assert own.tolist()[0][:4] == [model.config.image_token_id] * 4
+    assert more["pixel_values"].shape == (1, 3, 16, 16)
+    pictures.encode("<image> w1", [picture("blue")])
+    with pytest.raises(TrainingError, match="not held any more"):
+        pictures.shown(torch.tensor([first]))
+
+
+def test_a_prompt_twice_in_a_packed_row_shows_its_pictures_twice():
+    model, processor = seeing.llava()
+    pictures = Pictures(processor, model.config.image_token_id)
+    ids = pictures.encode("<image> w1", [picture()])
+    _, more = pictures.shown(torch.tensor([ids + ids]))
+    assert more["pixel_values"].shape == (2, 3, 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"engine": "vllm"}, "pictures need engine"),
+        ({"max_turns": 2, "environment": "a.py:b"}, "one turn"),
+        ({"train": "last_n", "vision": {"train": "vision"}}, "last blocks are the text model's"),
+    ],
+)
+def test_settings_that_do_not_go_together(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        CausalLMConfig.model_validate({"kind": "causal_lm", "model": "x", "vision": {}} | wrong)
+
+
+# -- data ------------------------------------------------------------------------------------------------------------
+
+
+def as_bytes(image):
+    held = io.BytesIO()
+    image.save(held, "PNG")
+    return held.getvalue()
+
+
+@pytest.mark.parametrize("form", ["path", "bytes", "datasets", "url", "pil", "openai"])
+def test_pictures_are_read_in_the_forms_people_have(form, tmp_path):
+    image = picture("blue")
+    image.save(tmp_path / "a.png")
+    url = "data:image/png;base64," + base64.b64encode(as_bytes(image)).decode()
+    saved = as_bytes(image)
+    value = {"path": "a.png", "bytes": saved, "datasets": {"bytes": saved, "path": None}, "url": url, "pil": image,
+             "openai": {"url": url}}[form]  # fmt: skip
+    made = opened(reference(value, "here", tmp_path))
+    assert made.size == (20, 14)
+    assert made.getpixel((3, 3)) == (0, 0, 255)
+
+
+def test_pictures_are_turned_upright_and_put_on_white(tmp_path):
+    wide = picture("red", (30, 10))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    wide.save(tmp_path / "turned.jpg", exif=exif)
+    assert opened(str(tmp_path / "turned.jpg")).size == (10, 30)
+    Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    assert opened(str(tmp_path / "clear.png")).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_what_is_no_picture_is_one_clear_error(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"no picture at .*a\.png"):
+        opened(str(tmp_path / "a.png"))
+    with pytest.raises(DataError, match=r"no picture at .*b\.png"):
+        reference("b.png", "row 1", tmp_path)
+    with pytest.raises(DataError, match="download it"):
+        reference("https://example.org/a.png", "row 1")
+    with pytest.raises(DataError, match="a picture is '3'"):
+        reference(3, "row 1")
+
+
+def test_rows_put_their_pictures_where_the_prompt_has_a_place(tmp_path):
+    for name in ("a", "b"):
+        picture().save(tmp_path / f"{name}.png")
+    rows = [
+        {"prompt": "Compare <image> and <image>, please", "images": ["a.png", "b.png"]},
+        {"prompt": "What is this?", "images": "a.png"},
+        {"prompt": [{"role": "user", "content": ["x", {"type": "image"}]}], "images": ["b.png"]},
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = [row["prompt"][0]["content"] for _, row in read_rows(str(file), "prompt", pictures=("images",))]
+    a, b = str(tmp_path / "a.png"), str(tmp_path / "b.png")
+    text = lambda words: {"type": "text", "text": words}  # noqa: E731
+    shown = lambda path: {"type": "image", "image": path}  # noqa: E731
+    assert made[0] == [text("Compare "), shown(a), text(" and "), shown(b), text(", please")]
+    assert made[1] == [shown(a), text("What is this?")]
+    assert made[2] == [text("x"), shown(b)]
+    file.write_text(json.dumps({"prompt": "<image> <image>", "images": ["a.png"]}) + "\n")
+    with pytest.raises(DataError, match="2 places for pictures, 1 pictures"):
+        read_rows(str(file), "prompt", pictures=("images",))
+    file.write_text(json.dumps({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}) + "\n")
+    with pytest.raises(DataError, match=r"1 places for pictures, 0 pictures") as error:
+        read_rows(str(file), "prompt")
+    assert "task.pictures" in str(error.value)
+    with pytest.raises(DataError, match="no column 'image'"):
+        read_rows(str(file), "prompt", pictures=("image",))
+
+
+def test_texts_stay_texts():
+    assert clean_prompt([{"role": "user", "content": [{"type": "text", "text": "a"}, "b"]}], "x")[0]["content"] == "ab"
+    assert with_pictures("a text with no picture", [], "x") == "a text with no picture"
+    with pytest.raises(DataError, match="type 'input_audio'"):
+        clean_prompt([{"role": "user", "content": [{"type": "input_audio", "text": None}]}], "x")
+
+
+def test_a_model_that_names_no_picture_token_is_refused():
+    model, processor = seeing.llava()
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    blind = LlamaForCausalLM(LlamaConfig(**seeing.TEXT, vocab_size=64))
+    processor.image_token_id = None
+    with pytest.raises(DataError, match="names no token of a picture"):
+        Pictures.of(processor, blind)
+    assert Pictures.of(processor, model).token == model.config.image_token_id
