@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import random
 
 import pytest
 import seeing
@@ -10,6 +11,7 @@ import tiny
 import torch
 from PIL import Image
 
+from anygrpo.core.readable import question_of
 from anygrpo.errors import DataError, TrainingError
 from anygrpo.language.build import from_model
 from anygrpo.language.compute.pictures import FIRST, Pictures
@@ -18,6 +20,9 @@ from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.data import read_rows
 from anygrpo.language.tasks.messages import clean_prompt
 from anygrpo.language.tasks.pictures import example, opened, reference, with_pictures
+from anygrpo.recipe.load import parse_recipe
+from anygrpo.train.build import new_run
+from anygrpo.train.loop import train
 
 
 def picture(color="red", size=(20, 14)):
@@ -272,3 +277,83 @@ def test_a_model_that_names_no_picture_token_is_refused():
     with pytest.raises(DataError, match="names no token of a picture"):
         Pictures.of(processor, blind)
     assert Pictures.of(processor, model).token == model.config.image_token_id
+
+
+def saved(tmp_path, answers, shuffled=False, seed=0):
+    """A folder of pictures with a colour each, and the rows that ask for it."""
+    rng = random.Random(seed)
+    colors = {"red": (220, 40, 40), "blue": (40, 40, 220), "w7": (40, 200, 40), "w8": (210, 210, 60)}
+    rows = []
+    for i in range(answers):
+        name = rng.choice(list(colors))
+        image = Image.new("RGB", (16, 16), tuple(rng.randint(0, 255) for _ in range(3)))
+        left, top = rng.randint(0, 4), rng.randint(0, 4)
+        shade = tuple(max(0, min(255, c + rng.randint(-40, 40))) for c in colors[name])
+        image.paste(shade, (left, top, 12 + rng.randint(0, 4), 12 + rng.randint(0, 4)))
+        image.save(tmp_path / f"{i}.png")
+        rows.append({"prompt": "What is this?", "image": f"{i}.png", "answer": name})
+    shown = [row["image"] for row in rows]
+    if shuffled:
+        rng.shuffle(shown)
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row | {"image": name}) + "\n" for row, name in zip(rows, shown)))
+    return file
+
+
+def recipe_of(tmp_path, rows, seed):
+    model, processor = seeing.llava()
+    model.save_pretrained(tmp_path / "model")
+    processor.save_pretrained(tmp_path / "model")
+    table = {
+        "name": "see", "seed": seed,
+        "policy": {"kind": "causal_lm", "model": str(tmp_path / "model"), "dtype": "float32", "device": "cpu",
+                   "max_new_tokens": 2, "train": "all", "vision": {"train": "both"}},
+        "task": {"kind": "data", "path": str(rows), "pictures": "image", "held_out_share": 0.3,
+                 "rewards": [{"kind": "exact", "column": "answer"}]},
+        "stages": [{"name": "shown", "method": "supervised", "steps": 40},
+                   {"name": "grpo", "method": "grpo", "steps": 300}],
+        "optimizer": {"learning_rate": 2e-3}, "algorithm": {"prompts_per_step": 8, "group_size": 8},
+        "evaluation": {"every": 340}, "folder": str(tmp_path / "run"),
+    }  # fmt: skip
+    return table
+
+
+def test_rows_with_pictures_that_no_prompt_shows_are_refused(tmp_path):
+    policy, _, _ = policy_of("llava")
+    with pytest.raises(DataError, match="column 'image' that no prompt shows"):
+        policy.check_prompts([{"prompt": "What is this?", "image": "a.png"}])
+
+
+def test_apply_finds_the_pictures_of_rows(tmp_path):
+    from anygrpo.language.apply import apply
+
+    policy, _, _ = policy_of("llava")
+    rows = saved(tmp_path, 3)
+    made = apply(policy, rows)
+    assert [row["prompt"][0]["content"][0]["image"] for row in made] == [str(tmp_path / f"{i}.png") for i in range(3)]
+    in_python = apply(policy, [{"prompt": "What is this?", "photo": picture("red")}], pictures="photo")
+    assert in_python[0]["prompt"][0]["content"][0]["image"].startswith("data:image/")
+
+
+def test_a_reader_sees_which_picture_was_asked_about():
+    content = [{"type": "image", "image": "a.png"}, {"type": "text", "text": "What?"}]
+    assert question_of({"prompt": [{"role": "user", "content": content}]}) == "<image a.png> What?"
+    content[0]["image"] = "data:image/png;base64,AAAA"
+    assert question_of({"prompt": [{"role": "user", "content": content}]}) == "<image> What?"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_it_learns_to_see_and_nothing_where_pictures_are_shuffled(tmp_path, seed):
+    told = {}
+    for name in ("seeing", "blind"):
+        folder = tmp_path / name
+        folder.mkdir()
+        table = recipe_of(folder, saved(folder, 240, shuffled=name == "blind"), seed)
+        run = new_run(parse_recipe(table))
+        train(run)
+        run.close()
+        rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+        told[name] = [row["eval/accuracy"] for row in rows if "eval/accuracy" in row][-1]
+    assert told["seeing"] >= 0.7
+    assert told["blind"] <= 0.45

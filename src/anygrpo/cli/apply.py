@@ -56,6 +56,11 @@ def add_parser(commands: Any) -> None:
         help=say("what a selector picks from, as the queries in INPUT", "选择器挑选的候选，与 INPUT 中的查询同类"),
     )
     parser.add_argument(
+        "--pictures",
+        metavar="COLUMN",
+        help=say("the column of pictures in INPUT (models that see)", "INPUT 中图片所在的列（能看图的模型）"),
+    )
+    parser.add_argument(
         "--pool",
         type=int,
         help=say(
@@ -85,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     like = load_recipe(args.like).policy if args.like else None
     opened = load(args.run, args.checkpoint, like=like, trust=args.trust, **settings)
     progress = None if args.quiet or args.json else _progress
-    names = ("seed", "samples", "draws", "candidates", "pool", "embedding")
+    names = ("seed", "samples", "pictures", "draws", "candidates", "pool", "embedding")
     asked = {name: getattr(args, name) for name in names} | {"progress": progress}
     rows = opened.apply(_inputs(args.input), args.out, **asked)
     if args.json:

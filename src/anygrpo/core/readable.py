@@ -12,7 +12,17 @@ def question_of(prompt: Any) -> str:
     asked = prompt.get("prompt", prompt) if isinstance(prompt, dict) else prompt
     if isinstance(asked, list) and asked and isinstance(asked[-1], dict) and "content" in asked[-1]:
         asked = asked[-1]["content"]
+    if isinstance(asked, list) and all(isinstance(part, dict) for part in asked):
+        return " ".join(_part(part) for part in asked)
     return str(asked)
+
+
+def _part(part: dict[str, Any]) -> str:
+    """A part of a message: its text, or what stands for a picture."""
+    if "text" in part:
+        return str(part["text"])
+    shown = str(part.get("image", ""))
+    return f"<{part.get('type', 'part')}{'' if shown.startswith('data:') or not shown else ' ' + shown}>"
 
 
 def turns_said(row: list[Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from anygrpo.errors import DataError
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.tasks.data import FILES, read_rows
+from anygrpo.language.tasks.pictures import unseen
+from anygrpo.language.tasks.rows import row_of
 from anygrpo.spoken import Text
 
 Progress = Callable[[int, int], None]
@@ -29,6 +31,7 @@ def apply(
     seed: int | None = None,
     samples: int = 1,
     prompt_column: str = "prompt",
+    pictures: str | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Answers to prompts: [{index, prompt, outputs, ended, tokens, of}]; `of`: what made them (weights, settings).
@@ -40,11 +43,15 @@ def apply(
         seed: samples drawn from it, prompt by prompt (a prompt's answers do not depend on the others); None: the
             likeliest answer.
         samples: answers a prompt, where they are drawn.
+        pictures: the column of pictures, for a policy that sees; None: "image" or "images", where rows have it.
 
     Raises:
         DataError: no such file, or an `out` that holds answers to other prompts, or of other weights or settings.
     """
-    records = read_inputs(inputs, prompt_column)
+    columns = (pictures,) if pictures else ()
+    records = read_inputs(inputs, prompt_column, columns)
+    if policy.prompts.pictures is not None and not columns and (name := next(filter(None, map(unseen, records)), None)):
+        records = read_inputs(inputs, prompt_column, (name,))
     file = None if out is None else Path(out)
     drawn = {} if seed is None else {"seed": seed, "samples": samples, "at": _sampling(policy)}
     of = made_by(policy, model=policy.config.model, longest=policy.config.max_new_tokens, **drawn)
@@ -59,12 +66,12 @@ def apply(
     return rows
 
 
-def read_inputs(inputs: Any, prompt_column: str) -> list[Any]:
-    """Prompt records of what a person gives."""
+def read_inputs(inputs: Any, prompt_column: str, pictures: tuple[str, ...] = ()) -> list[Any]:
+    """Prompt records of what a person gives, pictures of these columns in their places."""
     if isinstance(inputs, Path) or (isinstance(inputs, str) and _is_file(inputs)):
         file = Path(inputs)
         if file.suffix in FILES or file.is_dir():
-            return [row for _, row in read_rows(str(file), prompt_column)]
+            return [row for _, row in read_rows(str(file), prompt_column, pictures=pictures)]
         if not file.is_file():
             raise DataError(
                 Text(f"no file {file}, looked in {Path.cwd()}", f"没有文件 {file}，查找位置 {Path.cwd()}"),
@@ -81,6 +88,8 @@ def read_inputs(inputs: Any, prompt_column: str) -> list[Any]:
     if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and _is_message(inputs[0])):
         inputs = [inputs]
     records = [r if isinstance(r, dict) and "prompt" in r else {"prompt": r} for r in inputs]
+    if pictures:
+        records = [row_of(r, f"input {n}", "prompt", pictures) for n, r in enumerate(records)]
     if not records:
         raise DataError(Text("there is no prompt", "没有提示"), Text("give at least one", "请至少给出一个"))
     return records

@@ -14,6 +14,7 @@ from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
+from anygrpo.errors import DataError
 from anygrpo.language import agreement, beside, files
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
@@ -28,9 +29,11 @@ from anygrpo.language.prompts import Prompts
 from anygrpo.language.replay import listed, replayed
 from anygrpo.language.samples import rollout_of
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.language.tasks.pictures import unseen
 from anygrpo.language.turns.driver import Turns
 from anygrpo.language.turns.record import recorded
 from anygrpo.language.turns.talk import Talk
+from anygrpo.spoken import Text
 
 
 class CausalLM(Policy):
@@ -99,6 +102,11 @@ class CausalLM(Policy):
     def check_prompts(self, prompts: list[Any]) -> None:
         if self.talk is not None:
             self.talk.check(prompts)
+        if self.prompts.pictures is not None and (name := next(filter(None, map(unseen, prompts)), None)):
+            raise DataError(
+                Text(f"rows have a column {name!r} that no prompt shows", f"数据有 {name!r} 列，而提示中没有显示它"),
+                Text(f'set task.pictures = "{name}", or rename the column', f'请设 task.pictures = "{name}"，或改列名'),
+            )
         self.prompts.check(prompts, self.config.max_new_tokens)
 
     def greedy(self, prompts: list[Any]) -> Rollout:

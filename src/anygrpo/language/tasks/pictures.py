@@ -86,6 +86,17 @@ def opened(reference: str) -> Any:
         ) from None
 
 
+USUAL = ("image", "images")
+"""Columns in which data sets have pictures."""
+
+
+def unseen(record: Any) -> str | None:
+    """The column of a record that holds pictures which its prompt does not show."""
+    if not isinstance(record, dict) or references(record.get("prompt")):
+        return None
+    return next((name for name in USUAL if record.get(name)), None)
+
+
 def is_picture(part: Any) -> bool:
     """Whether a content part stands for a picture."""
     return isinstance(part, dict) and (part.get("type") in KINDS or (part.get("type") is None and "image" in part))
