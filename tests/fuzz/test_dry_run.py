@@ -141,6 +141,15 @@ def test_some(tmp_path):
     assert min(ended[0], ended[2]) > 15, ended  # it would prove nothing if every input failed, or none did
 
 
+@pytest.mark.parametrize("key", ["layers"])
+def test_a_network_of_absurd_depth_is_refused_before_it_is_built(key, tmp_path, capsys):
+    """A dry run of 10,000,000 layers took all of the machine's memory."""
+    recipe = next(path for path in RECIPES if 'kind = "motion"' in path.read_text())
+    code = main(["train", str(recipe), "--dry-run", f"--policy.{key}", "10000000"])
+    assert code == 2
+    assert "1024" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_many_dry_runs(tmp_path):

@@ -208,7 +208,7 @@ class MotionPolicyConfig(DenoisingConfig):
     "Longest motion; shorter ones are padded and masked."
     width: int = Field(512, ge=8)
     "Of the transformer."
-    layers: int = Field(8, ge=1)
+    layers: int = Field(8, ge=1, le=1024)
     "Of the transformer."
     heads: int = Field(4, ge=1)
     "Of its attention."

@@ -151,7 +151,7 @@ class RestorerConfig(GatedConfig):
     experts: a choice of one of several encoder-decoders for the whole picture."""
     width: int = Field(16, ge=4)
     "Channels at full resolution."
-    blocks: int = Field(1, ge=1)
+    blocks: int = Field(1, ge=1, le=1024)
     "Residual blocks per level (frequency, experts)."
     window: Literal["hard", "soft"] = "hard"
     """hard: the window's side is rounded to whole frequencies, as in AdaIR: no derivative reaches its rate.

@@ -38,9 +38,9 @@ class SelectorConfig(Section):
     same question *and* the same answer"; with a hidden layer they can."""
     heads: int = Field(1, ge=1)
     "Heads of the query's cross-attention over its pool."
-    layers: int = Field(1, ge=1)
+    layers: int = Field(1, ge=1, le=1024)
     "Layers of that cross-attention, each with a residual and a norm."
-    set_layers: int = Field(0, ge=0)
+    set_layers: int = Field(0, ge=0, le=1024)
     "Transformer layers in which a pool's candidates attend to each other (blind to their order); 0: none."
     shots: int = Field(2, ge=1)
     "K: most picks in training."
