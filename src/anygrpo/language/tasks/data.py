@@ -56,8 +56,7 @@ def read_rows(
         DataError: nothing there, not readable, or a row without a usable prompt; with its place.
         ConfigError: a package that reads this form is not installed.
     """
-    file = Path(path).expanduser()
-    folder = file if file.is_dir() else file.parent if file.is_file() else None
+    folder = home_of(path)
     given = [(n, value, place(path, n)) for n, value in _objects(path, split, subset)]
     rows = [(n, row_of(value, where, prompt_column, pictures, folder)) for n, value, where in given]
     if not rows:
@@ -66,6 +65,12 @@ def read_rows(
             Text("give it at least one object with a prompt", "请至少给出一个带提示的对象"),
         )
     return rows
+
+
+def home_of(path: str) -> Path | None:
+    """The folder from which a data file names its pictures."""
+    file = Path(path).expanduser()
+    return file if file.is_dir() else file.parent if file.is_file() else None
 
 
 def _objects(path: str, split: str, subset: str | None) -> Iterator[tuple[int, Any]]:

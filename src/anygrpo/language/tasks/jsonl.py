@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from pathlib import Path
 from typing import Any
 
 from anygrpo.core.task import epoch_indices
 from anygrpo.errors import DataError
 from anygrpo.language.task_settings import JsonlTaskConfig
-from anygrpo.language.tasks.data import Row, place, read_rows
+from anygrpo.language.tasks.data import Row, home_of, place, read_rows
+from anygrpo.language.tasks.pictures import references
 from anygrpo.language.tasks.text import Prompt, TextTask, in_context
 from anygrpo.scoring.build import build_rewards, check_value
 from anygrpo.spoken import Text
@@ -46,8 +48,10 @@ class Jsonl(TextTask):
         return self._held_out
 
     def _split(self, rows: list[Row]) -> tuple[list[Row], list[Row]]:
-        held_out = [row for row in rows if share_of(row[1]["prompt"]) < self.config.held_out_share]
-        held_out = sorted(held_out, key=lambda row: share_of(row[1]["prompt"]))[: self.config.held_out]
+        home = home_of(self.config.path)
+        share = {number: share_of(row["prompt"], home) for number, row in rows}
+        held_out = [row for row in rows if share[row[0]] < self.config.held_out_share]
+        held_out = sorted(held_out, key=lambda row: share[row[0]])[: self.config.held_out]
         taken = {_key(row["prompt"]) for _, row in held_out}  # a prompt is on one side alone, whatever its rows
         train = [row for row in rows if _key(row[1]["prompt"]) not in taken]
         if not held_out or not train:
@@ -67,9 +71,15 @@ class Jsonl(TextTask):
         return row | {"prompt": in_context(self.config, row["prompt"])}
 
 
-def share_of(prompt: Any) -> float:
-    """A number in [0, 1) that depends on the prompt alone (sha256 of its JSON)."""
-    digest = hashlib.sha256(_key(prompt).encode()).digest()
+def share_of(prompt: Any, home: Path | None = None) -> float:
+    """A number in [0, 1) that depends on the prompt alone (sha256 of its JSON).
+
+    Args:
+        home: files of pictures below this folder count by their place in it: moving the data moves no prompt.
+    """
+    key = _key(prompt)
+    key = key if home is None or home == Path() or not references(prompt) else key.replace(json.dumps(f"{home}/")[1:-1], "")
+    digest = hashlib.sha256(key.encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
