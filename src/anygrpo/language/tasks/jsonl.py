@@ -78,7 +78,8 @@ def share_of(prompt: Any, home: Path | None = None) -> float:
         home: files of pictures below this folder count by their place in it: moving the data moves no prompt.
     """
     key = _key(prompt)
-    key = key if home is None or home == Path() or not references(prompt) else key.replace(json.dumps(f"{home}/")[1:-1], "")
+    if home is not None and home != Path() and references(prompt):
+        key = key.replace(json.dumps(f"{home}/")[1:-1], "")
     digest = hashlib.sha256(key.encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 
