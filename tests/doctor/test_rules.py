@@ -210,3 +210,9 @@ def test_suspicions_name_an_experiment_that_exists() -> None:
     assert plan(found.findings)[0]["experiment"] == "cap_doubled"
     assert "加倍" in plan(found.findings, "zh")[0]["do"]
     assert plan((Finding("saturated_clamp", "certain", "serious"),)) == []
+
+
+@pytest.mark.parametrize("settings", [{"updates_per_batch": 1}, {"updates_per_batch": 4, "objective": "reinforce"}])
+def test_no_clip_is_idle_where_nothing_is_to_be_clipped(settings: dict[str, Any]) -> None:
+    diagnosis = diagnose(healthy(clip_ratio__region_mean=0.0), settings)
+    assert "clip_idle" not in [f.rule for f in diagnosis.findings]

@@ -11,9 +11,10 @@ import pytest
 
 from anygrpo.doctor import read
 from anygrpo.doctor.columns import Columns, build
-from anygrpo.doctor.readers import inferred_rows, nested_tables, template
+from anygrpo.doctor.readers import inferred_rows, nested_tables, proof, template
 from anygrpo.doctor.readers.detect import read_all
 from anygrpo.errors import DataError
+from anygrpo.watch.progress import ProgressLine
 
 N = range(1, 7)
 REWARD = [round(0.3 + i / 100, 4) for i in N]
@@ -209,11 +210,58 @@ def test_a_phrase_gives_its_metric_only_where_the_rest_is_filler(phrase: str, na
 def test_rows_of_a_reader_stay_where_mining_would_lose_any() -> None:
     read_rows = [{"reward": 0.1, "kl": 0.2, "entropy": 0.3} for _ in N]
     mined = [{"step": float(i), "reward": 0.1} for i in N]
-    assert not inferred_rows.better(mined, read_rows)
-    assert inferred_rows.better([{**row, "step": float(i)} for i, row in zip(N, read_rows)], read_rows)
+    assert not proof.better(mined, read_rows)
+    assert proof.better([{**row, "step": float(i)} for i, row in zip(N, read_rows)], read_rows)
 
 
 def test_the_table_with_most_metrics_is_taken() -> None:
     samples = [{"step": 1, "reward": 0.1} for _ in range(50)]
     history = [{"step": i, "reward": 0.1, "kl": 0.2} for i in N]
     assert nested_tables.best_table({"samples": samples, "deep": {"history": history}}) == history
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_our_own_progress_line_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str) -> None:
+    """A spread behind the reward is not the share of live groups, and seconds are not a length."""
+    monkeypatch.setenv("ANYGRPO_LANG", language)
+    line = ProgressLine(60)  # still training: its lines say the time left
+    line._times = [1.2]
+    rows = [
+        {
+            "step": i, "stage": "grpo", "reward/mean": 0.2 + i / 100, "reward/std_within": 0.3 + i % 7 / 50,
+            "groups/live": 0.6 + i % 5 / 20, "kl/reference": i / 1000, "log_ratio/abs_max": 0.1 + i % 3 / 10,
+            "clip/low": 0.01, "clip/high": 0.02, "entropy": 2 - i / 100, "length/mean": 100.0 + i % 9, "time/step": 1.2,
+        }
+        for i in range(40)
+    ]  # fmt: skip
+    run = columns(tmp_path, "run folder: runs/x\n" + "\n".join(map(line.text, rows)) + "\n")
+    expected = {
+        "groups/dead": [1 - row["groups/live"] for row in rows],
+        **{k: [row[k] for row in rows] for k in ("reward/mean", "kl/reference", "entropy", "length/mean")},
+    }
+    for name, values in expected.items():
+        found = run.get(name)
+        assert found is not None, (name, sorted(run.series), run.unknown)
+        assert list(found.values) == pytest.approx(values, abs=0.051 if name == "length/mean" else 0.0051), name
+
+
+def test_the_step_is_not_the_reward(tmp_path: Path) -> None:
+    """Whole numbers one apart count, also where "reward" stands behind them; and "reward:" names what comes next."""
+    for form in ("{i} reward: {r} kl: {k}", "iter {i}  reward {r} (std 0.2, max 1.00)  kl {k}"):
+        the_six(columns(tmp_path, "\n".join(form.format(i=i, r=r, k=k) for i, r, k in zip(N, REWARD, KL))))
+
+
+def test_a_smallest_mean_and_largest_reward(tmp_path: Path) -> None:
+    form = "step {i} | reward (min/mean/max): -1.00/{r}/1.00 | kl {k}"
+    run = columns(tmp_path, "\n".join(form.format(i=i, r=r, k=k) for i, r, k in zip(N, REWARD, KL)))
+    the_six(run)
+
+
+def test_answers_one_by_one_are_no_steps() -> None:
+    lines = [f"prompt {i % 3} reward: {float(i % 2)} advantage: {0.9 - i % 2}" for i in range(12)]
+    assert inferred_rows.mine(lines) == []
+
+
+def test_single_answers_do_not_displace_what_counts() -> None:
+    read_rows = [{"step": float(i), "kl": 0.1 * i, "loss": 0.2} for i in N]
+    assert not proof.better([{"reward": 0.3 * (i % 3), "kl": 0.1, "loss": 0.2} for i in range(20)], read_rows)

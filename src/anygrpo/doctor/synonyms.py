@@ -22,7 +22,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "reward/max": ("最大奖励", "奖励最大值"),
     "reward/min": ("最小奖励", "奖励最小值"),
     "groups/dead": ("零方差组比例", "无效组比例", "零方差比例"),
-    "groups/live": ("有效组比例",),
+    "groups/live": ("有效组比例", "有信号的组"),
     "advantage/mean": ("优势", "平均优势", "优势均值", "mean_advantage", "advantages_mean"),
     "advantage/std": ("优势标准差", "std_advantage", "advantages_std"),
     "advantage/max": ("最大优势", "优势最大值"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from anygrpo.doctor.canonical import WIDE, names_outcome
 from anygrpo.doctor.log import Ending, Log, Row, number
-from anygrpo.doctor.readers import inferred_rows, lines, nested_tables
+from anygrpo.doctor.readers import inferred_rows, lines, nested_tables, proof
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows, special
 from anygrpo.doctor.readers.training_rows import chosen, same_kind, with_outcomes
@@ -273,7 +273,7 @@ def read(text: Iterable[str], source: str) -> Log:
     for again in (
         (nested_tables.printed, inferred_rows.mine) if not satisfying(log.rows, log.rows is scan.dicts) else ()
     ):
-        if inferred_rows.better(found := again(scan.kept), log.rows):
+        if proof.better(found := again(scan.kept), log.rows):
             log.format, log.rows = "console", found
     log.ending = ending(scan)
     log.notes = [note for rows in (scan.dicts, scan.verl, scan.pairs) for note in rows.note]
@@ -283,8 +283,8 @@ def read(text: Iterable[str], source: str) -> Log:
 
 def satisfying(rows: list[Row], printed: bool) -> bool:
     """Whether a reading needs no other: a reward in rows that count, or in printed dicts among other metrics."""
-    found = inferred_rows.measured(rows) if len(rows) >= inferred_rows.FEWEST else set[str]()
-    return "reward/mean" in found and ((printed and len(found) > 2) or inferred_rows.counted(rows))
+    found = proof.measured(rows) if len(rows) >= proof.FEWEST else set[str]()
+    return "reward/mean" in found and ((printed and len(found) > 2) or proof.counted(rows))
 
 
 def free_rows(scan: Scan, blocks: list[Row]) -> list[Row]:

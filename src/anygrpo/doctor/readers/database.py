@@ -11,7 +11,7 @@ from typing import Any
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
-from anygrpo.doctor.readers import inferred_rows, long
+from anygrpo.doctor.readers import inferred_rows, long, proof
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
@@ -46,11 +46,7 @@ def read_all(path: Path, source: str) -> list[Log]:
             Text(f"{source}: a damaged database ({error})", f"{source}：数据库已损坏（{error}）"),
             Text("copy it again", "请重新复制"),
         ) from None
-    return max(
-        found,
-        key=lambda logs: sum(len(log.rows) * len(inferred_rows.measured(log.rows)) for log in logs),
-        default=list[Log](),
-    )
+    return max(found, key=weight, default=list[Log]())
 
 
 def of_table(base: sqlite3.Connection, name: str, source: str) -> list[Log]:
@@ -86,4 +82,4 @@ def of_json(text: str) -> Any:
 
 def weight(logs: list[Log]) -> int:
     """Rows, times what they measure."""
-    return sum(len(log.rows) * len(inferred_rows.measured(log.rows)) for log in logs)
+    return sum(len(log.rows) * len(proof.measured(log.rows)) for log in logs)

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 
-from anygrpo.doctor.canonical import concept, names_outcome, step_of, words_of
+from anygrpo.doctor.canonical import names_outcome, step_of, words_of
 from anygrpo.doctor.log import Row
 from anygrpo.doctor.readers import template
 from anygrpo.doctor.readers.lines import HELD_OUT
+from anygrpo.doctor.readers.proof import FEWEST, counted, proved
 from anygrpo.doctor.readers.template import Shape
 
-FEWEST = 4
-"""Lines that make a shape, and rows that make a log."""
 GENERIC = {"value", "val", "mean", "avg", "average", "last", "current", "v", "result", "x", ""}
 COUNTING = re.compile(
     r"^(?:(?:global|train|training|env|environment|total|gradient|optimizer|learner|learning|outer|policy|current|num"
@@ -167,7 +166,9 @@ def names_in(shape: Shape, k: int) -> list[str]:
     held = bool(HELD_OUT.search(shape.texts[0])) and not re.search(r"train", shape.texts[0], re.I)
     out: list[str] = []
     for i, name in enumerate(shape.names):
-        if (not name or not COUNTING.match(name)) and climbs(shape.column(i)) and not template.known(name):
+        column = shape.column(i)
+        counts = ticks(column) or (climbs(column) and not template.known(name))
+        if counts and not (name and COUNTING.match(name)):
             name = f"{COUNTER}{k}.{i}.{name}"
         elif name and held and not COUNTING.match(name) and not name.lower().startswith(("eval", "val", "test")):
             name = f"eval_{name}"
@@ -177,6 +178,11 @@ def names_in(shape: Shape, k: int) -> list[str]:
 
 COUNTER = "\x00"
 """What the key of a number begins with that has no name of a counter, and climbs like one."""
+
+
+def ticks(values: list[float]) -> bool:
+    """Whole numbers one distance apart: a counter, whatever stands beside it."""
+    return climbs(values) and len({b - a for a, b in pairwise(values)}) == 1
 
 
 def climbs(values: list[float]) -> bool:
@@ -250,51 +256,3 @@ def rank(key: str, rows: list[Row]) -> tuple[int, int, float]:
     even = int(bool(gaps) and max(gaps.values()) * 10 >= 9 * sum(gaps.values()))
     strict = sum(b > a for a, b in pairwise(values)) / max(1, len(values) - 1)
     return (max(kind, 1) if strict > 0.9 or kind > 2 else 0, even, strict) if kind or even else (0, 0, 0.0)
-
-
-def measured(rows: list[Row]) -> set[str]:
-    """Our names of what most rows measure, without evaluations and parts of the reward."""
-    counts = Counter(
-        found[0] for row in rows for found in {concept(key) for key in row if names_outcome(key)} if found is not None
-    )
-    return {
-        name
-        for name, n in counts.items()
-        if n * 2 >= max(counts.values()) and not name.startswith(("eval/", "reward/comp"))
-    }
-
-
-def counted(rows: list[Row]) -> bool:
-    """Whether rows have steps that climb."""
-    steps = [x for row in rows if (x := step_of(row)) is not None]
-    rising = sum(b > a for a, b in pairwise(steps))
-    return len(steps) * 2 >= len(rows) and len(steps) > 1 and rising * 2 >= len(steps) - 1
-
-
-def proved(rows: list[Row]) -> bool:
-    """Whether rows are a log: several metrics of training in each, or one under steps that climb."""
-    return len(rows) >= FEWEST and (len(names := measured(rows)) > 1 or (bool(names) and counted(rows)))
-
-
-def worth(rows: list[Row]) -> tuple[int, bool, int]:
-    """What parts two readings of one text: metrics, steps that climb, rows."""
-    return len(measured(rows)), counted(rows), len(rows)
-
-
-def better(mined: list[Row], read: list[Row]) -> bool:
-    """Whether mined rows say more than those of a reader: a reward that it lacks, or steps, and nothing less."""
-    ours, theirs = measured(mined), measured(read)
-    if not ours:
-        return False
-    if len(read) < FEWEST or not theirs:
-        return len(mined) >= FEWEST and (len(mined) > len(read) or not theirs)
-    if cells(mined) < 0.9 * cells(read):
-        return False
-    if ("reward/mean" in ours) != ("reward/mean" in theirs):
-        return "reward/mean" in ours
-    return counted(mined) and not counted(read) and ours >= theirs
-
-
-def cells(rows: list[Row]) -> int:
-    """Numbers of training in rows."""
-    return sum(names_outcome(key) for row in rows for key in row)

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from anygrpo.doctor.log import Row, number
-from anygrpo.doctor.readers import documents, inferred_rows
+from anygrpo.doctor.readers import documents, proof
 
 LARGEST = 64 << 20
 """Bytes of the largest document that is read."""
@@ -27,10 +27,10 @@ def rows_of(path: Path) -> list[Row]:
         return []
     counts = Counter(element.tag for element in root.iter())
     best: list[Row] = []
-    for tag in (tag for tag, n in counts.items() if n >= inferred_rows.FEWEST):
+    for tag in (tag for tag, n in counts.items() if n >= proof.FEWEST):
         rows = [row for element in root.iter(tag) if (row := numbers_of(element))]
         rows = documents.merged(rows)
-        if inferred_rows.proved(rows) and len(inferred_rows.measured(rows)) > len(inferred_rows.measured(best)):
+        if proof.proved(rows) and len(proof.measured(rows)) > len(proof.measured(best)):
             best = rows
     return best
 

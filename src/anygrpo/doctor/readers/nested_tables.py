@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Row, flatten, number
-from anygrpo.doctor.readers import documents, inferred_rows
+from anygrpo.doctor.readers import documents, proof
 from anygrpo.doctor.readers.template import TENSOR
 
 HEADS = ("columns", "header", "headers", "head", "fields", "keys", "names", "schema")
@@ -23,10 +23,8 @@ Json = dict[str, Any]
 
 def best_table(data: Any) -> list[Row]:
     """Of all tables in a document the one that training is in: most metrics, steps that climb, most rows."""
-    found = [rows for rows in tables(data, DEPTH) if inferred_rows.proved(rows)]
-    return max(
-        found, key=lambda r: (len(inferred_rows.measured(r)), inferred_rows.counted(r), len(r)), default=list[Row]()
-    )
+    found = [rows for rows in tables(data, DEPTH) if proof.proved(rows)]
+    return max(found, key=lambda r: (len(proof.measured(r)), proof.counted(r), len(r)), default=list[Row]())
 
 
 def tables(data: Any, depth: int) -> Iterator[list[Row]]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log, Row, flatten, number
-from anygrpo.doctor.readers import console, documents, inferred_rows, long, nested_tables, tracker_tables, wandb
+from anygrpo.doctor.readers import console, documents, long, nested_tables, proof, tracker_tables, wandb
 from anygrpo.doctor.readers.shapes import COLUMN, table_rows
 from anygrpo.doctor.readers.source import Rows
 from anygrpo.doctor.readers.training_rows import main_list, with_outcomes
@@ -50,7 +50,7 @@ def read_json(text: str, source: str) -> Log:
         if isinstance(data, dict)
         else Log(source, "json", rows_of(cast(list[Any], data)))
     )
-    if log.format == "json" and inferred_rows.better(found := nested_tables.best_table(data), log.rows):
+    if log.format == "json" and proof.better(found := nested_tables.best_table(data), log.rows):
         log.rows = found
     return log
 

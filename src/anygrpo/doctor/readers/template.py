@@ -90,7 +90,8 @@ def name_after(text: str) -> str:
     """What the text behind a number calls it: "0.31 reward, 0.002 KL"."""
     text = PICTURES.sub(" | ", text)
     parts = [p.strip(" _*~.-+") for p in ASSIGN.split(text)]
-    return parts[0] if parts and WORDY.search(parts[0]) else ""
+    told = parts and WORDY.search(parts[0]) and text.partition(parts[0])[2].lstrip()[:1] not in tuple(":：=")
+    return parts[0] if told else ""
 
 
 FILLER = {
@@ -222,7 +223,8 @@ def parted(texts: tuple[str, ...], before: list[str], after: list[str]) -> list[
         if (
             not name
             and after[i]
-            and texts[i].strip() not in ("/", "of")
+            and after[i] not in out
+            and texts[i].strip() not in ("/", "of", "±", "+/-", "+-")
             and texts[i + 1].lstrip()[:1] not in SEPARATORS
         ):
             out[i] = after[i]
@@ -248,7 +250,12 @@ def spread(shape: Shape, names: list[str]) -> list[str]:
             parts = phrases(shape.texts[i], run)
             if parts and parts[0] not in out[:i]:
                 out[i:end] = parts
-            elif shape.constant(i) and not shape.constant(end - 1) and "/" not in shape.texts[i + 1]:
+            elif (
+                shape.constant(i)
+                and not shape.constant(end - 1)
+                and (gap := shape.texts[i + 1].strip())
+                and "/" not in gap
+            ):
                 out[i], out[end - 1] = "", out[i]
         i = end
     return out
@@ -260,6 +267,8 @@ def phrases(text: str, many: int) -> list[str]:
     for mark in ("/", ",", "|", ";", "、"):
         parts = [p.strip(" \"'`*([{") for p in inner.split(mark)]
         parts = [name_before(parts[0]), *parts[1:]]
+        if head := name_before(inner.rpartition("(")[0]):  # "reward (min/mean/max): "
+            parts = [p if known(best_name(p)) else f"{head} {p}" for p in parts]
         if len(parts) == many and all(WORDY.search(p) for p in parts):
             found = [best_name(p) for p in parts]
             return found if sum(map(known, found)) > 1 else []
