@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 import torch
@@ -33,8 +34,10 @@ def prompt(seed, size=4):
 
 def judged(policy, prompts, rollout, valid=None):
     p, g, _ = rollout.shape
-    scores = Scores(torch.rand(p, g), valid=valid)
-    policy.judged(prompts, rollout.scored(scores).of_version(policy.version))
+    generator = torch.Generator().manual_seed(p * 100 + g)
+    rewards = torch.rand(p, g, generator=generator)
+    scores = Scores(rewards, {"correct": 1 - rewards}, valid=valid)
+    return policy.judged(prompts, rollout.scored(scores).of_version(policy.version))
 
 
 def moved(policy, by=0.3):
@@ -48,16 +51,21 @@ def test_earlier_draws_come_back_with_the_log_probabilities_they_were_drawn_with
     policy, prompts = policy_of(reuse=3), [prompt(1), prompt(2, 5)]
     first = policy.sample(prompts, 4, seed=0)
     assert first.shape == (2, 4, 2)
-    judged(policy, prompts, first)
+    first = judged(policy, prompts, first)
+    assert first.info == {"reuse/share": 0.0}
     moved(policy)
     policy.version = 7
-    second = policy.sample([prompts[1], prompt(9), prompts[0]], 4, seed=1)
+    some = [prompts[1], prompt(9), prompts[0]]
+    second = judged(policy, some, policy.sample(some, 4, seed=1))
     assert second.shape == (3, 7, 2)
     assert second.present.tolist() == [[True] * 7, [True] * 4 + [False] * 3, [True] * 7]
     assert torch.equal(second.valid, second.present)
     for now, before in ((0, 1), (2, 0)):
         assert torch.equal(second.samples["chosen"][now, 4:], first.samples["chosen"][before, 1:])
         assert torch.equal(second.log_probs[now, 4:], first.log_probs[before, 1:])
+        assert torch.equal(second.rewards[now, 4:], first.rewards[before, 1:])
+        assert torch.equal(second.components["correct"][now, 4:], 1 - first.rewards[before, 1:])
+    assert second.version[..., 0].tolist() == [[7] * 4 + [0] * 3] * 3
     rows = tree_map(lambda x: x.flatten(0, 1), second.samples)
     new = policy.evaluate(rows, ALL).log_probs.view(second.shape)
     torch.testing.assert_close(new[:, :4], second.log_probs[:, :4])  # drawn now: a ratio of 1
@@ -69,10 +77,9 @@ def test_what_could_not_be_judged_teaches_nothing_later():
     policy, prompts = policy_of(reuse=8), [prompt(1)]
     first = policy.sample(prompts, 4, seed=0)
     judged(policy, prompts, first, torch.tensor([[True, False, False, True]]))
-    second = policy.sample(prompts, 4, seed=1)
+    second = judged(policy, prompts, policy.sample(prompts, 4, seed=1))
     assert torch.equal(second.samples["chosen"][0, 4:], first.samples["chosen"][0, [0, 3]])
-    judged(policy, prompts, second)
-    third = policy.sample(prompts, 4, seed=2)  # what came back is not kept twice
+    third = judged(policy, prompts, policy.sample(prompts, 4, seed=2))  # what came back is not kept twice
     assert torch.equal(third.samples["chosen"][0, 6:], second.samples["chosen"][0, :4])
     assert third.shape[1] == 4 + 2 + 4
 
@@ -88,7 +95,7 @@ def test_corrected_old_draws_estimate_the_present_policys_reward():
     judged(policy, prompts, policy.sample(prompts, 4000, seed=0))
     moved(policy, 0.1)
     now = mean()
-    rollout = policy.sample(prompts, 1, seed=1)
+    rollout = judged(policy, prompts, policy.sample(prompts, 1, seed=1))
     old = slice(1, None)
     rows = tree_map(lambda x: x[0, old], rollout.samples)
     behaviour, mask = rollout.log_probs[0, old], rollout.mask[0, old]
@@ -173,19 +180,55 @@ def test_a_run_that_reuses_resumes_exactly(tmp_path):
     again.close()
 
 
-def test_where_groups_are_counted_or_copied_it_is_refused(tmp_path):
+def test_only_fresh_draws_are_scored(tmp_path):
+    run = new_run(recipe_of(tmp_path))
+    task = run.stages[0].task
+    scored, score = [], task.score
+    task.score = lambda prompts, outputs: scored.append([len(row) for row in outputs]) or score(prompts, outputs)
+    train(run)
+    run.close()
+    assert scored == [[4, 4, 4]] * 8
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().split("\n")[:-1]
+    shares = [json.loads(line)["reuse/share"] for line in lines]
+    assert shares[0] == 0.0
+    assert min(shares[2:]) > 0.4
+
+
+def test_another_stage_begins_without_what_was_rewarded_otherwise():
+    policy, prompts = policy_of(reuse=3), [prompt(1)]
+    judged(policy, prompts, policy.sample(prompts, 4, seed=0))
+    policy.new_stage()
+    assert judged(policy, prompts, policy.sample(prompts, 4, seed=1)).shape == (1, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--algorithm.group_size", "auto", "--algorithm.samples_per_step", "12"], "auto"),
+        (["--algorithm.advantage", "history", "--algorithm.history_size", "16"], "history"),
+    ],
+)
+def test_where_groups_are_counted_it_is_refused_before_the_first_step(tmp_path, flags, why):
+    with pytest.raises(ConfigError, match=f"reuse = 4.*{why}"):
+        new_run(recipe_of(tmp_path, *flags))
+
+
+def test_where_prompts_never_come_back_or_samples_are_copied_it_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="reuse"):
         policy_of(reuse=2).check_copied()
-    flags = ["--algorithm.group_size", "auto", "--algorithm.samples_per_step", "12"]
-    run = new_run(recipe_of(tmp_path, *flags))
-    with pytest.raises(ConfigError, match="reuse = 0"):
-        train(run)
-    run.close()
+    recipe = recipe_of(tmp_path)
+    (tmp_path / "own.py").write_text(OWN.replace("size = 5", "size = 0").replace("% self.size", "% 5"))
+    with pytest.raises(ConfigError, match="never come back"):
+        new_run(recipe)
+    (tmp_path / "b").mkdir()
+    monkeypatch.setattr("anygrpo.train.build.world_size", lambda: 2)
+    with pytest.raises(ConfigError, match="on 2 ranks"):
+        new_run(recipe_of(tmp_path / "b"))
 
 
 def test_none_is_what_it_was():
     plain, prompts = policy_of(), [prompt(1)]
     assert plain.carried() == {}
     judged(plain, prompts, plain.sample(prompts, 4, seed=0))
-    assert plain.sample(prompts, 4, seed=1).shape == (1, 4, 2)
+    assert judged(plain, prompts, plain.sample(prompts, 4, seed=1)).shape == (1, 4, 2)
     assert plain.replay(prompts, Stored([[(0, 1)]]), 0).shape == (1, 1, 2)

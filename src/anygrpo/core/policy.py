@@ -174,8 +174,14 @@ class Policy(ABC):
     def resumed(self, state: dict[str, Any]) -> None:
         """Take over what `carried` gave, from a checkpoint; {} where that is an older one."""
 
-    def judged(self, prompts: list[Any], rollout: Rollout) -> None:
-        """What was sampled from `prompts`, with its rewards; called once for each such rollout."""
+    earlier_samples: int = 0  # of earlier steps, at most, that `judged` adds to a prompt's group
+
+    def judged(self, prompts: list[Any], rollout: Rollout) -> Rollout:
+        """From what was sampled and rewarded, once each: what the step learns from, with earlier samples perhaps."""
+        return rollout
+
+    def new_stage(self) -> None:
+        """A later stage begins: its task and its rewards may be others."""
 
     def examined(self, task: Any) -> dict[str, float]:
         """Numbers of the policy itself on a few of the task's prompts, for the row of each evaluation."""

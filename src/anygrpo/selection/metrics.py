@@ -10,8 +10,8 @@ METRICS: tuple[Metric, ...] = (
         "reuse/share",
         "1",
         Text(
-            "Share of a step's samples that earlier steps drew and had judged (`policy.reuse`).",
-            "一步的样本中由先前步骤抽取并已打分的比例（`policy.reuse`）。",
+            "Share of a step's samples that earlier steps drew and had judged (`policy.reuse`); reward/* counts them.",
+            "一步的样本中由先前步骤抽取并已打分的比例（`policy.reuse`）；reward/* 也计入它们。",
         ),
         "earlier / (earlier + fresh)",
         Text("up to reuse / (reuse + group_size)", "至多为 reuse / (reuse + group_size)"),

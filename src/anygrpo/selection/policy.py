@@ -40,6 +40,7 @@ class SelectorPolicy(Policy):
         self._recorded: Recorded | None = None
         self._may_keep = True
         self._earlier = Earlier(config.reuse) if config.reuse else None
+        self.earlier_samples = config.reuse
 
     # --- the protocol -----------------------------------------------------------------------------------------
 
@@ -52,12 +53,14 @@ class SelectorPolicy(Policy):
         drawn = decoding.sample(self.network, encoded, pool.choosable, group_size, self.rules(), generator, graph)
         if keep:
             self._recorded = Recorded(vars(pool), encoded, drawn if graph else None, record.versions(self.network))
-        rollout = self._rollout(pool, drawn)
+        return self._rollout(pool, drawn)
+
+    def judged(self, prompts: list[Any], rollout: Rollout) -> Rollout:
         return rollout if self._earlier is None else self._earlier.joined(rollout, prompts, self.version)
 
-    def judged(self, prompts: list[Any], rollout: Rollout) -> None:
+    def new_stage(self) -> None:
         if self._earlier is not None:
-            self._earlier.keep(prompts, rollout)
+            self._earlier.draws.clear()  # another stage may reward them otherwise
 
     def check_copied(self) -> None:
         if self._earlier is not None:

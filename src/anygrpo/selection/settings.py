@@ -81,8 +81,9 @@ class SelectorConfig(Section):
     whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
     reuse: int = Field(0, ge=0)
     """Online: earlier selections of a query, at most, that join its group again with the log-probabilities they were
-    drawn with, so that a scorer's answers teach more than once; 0: none. Ratios are then to those (clipped); with
-    `algorithm.importance` the factor old / behaviour is truncated instead."""
+    drawn with and the rewards they were given, so that a scorer's answers teach more than once; 0: none. Ratios are
+    then to those (clipped); with `algorithm.importance` the factor old / behaviour is truncated instead. reward/* are
+    means over both."""
     model: str | None = None
     """To start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), a name of the Hub
     (owner/name[@revision]), or a pointer selector trained elsewhere where its network is one of these: its names are

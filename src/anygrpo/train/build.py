@@ -72,13 +72,16 @@ def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> 
     """What later stages will ask of the policy, asked now.
 
     Raises:
-        ConfigError: no trainable weights, a term that the policy cannot compute, patience with nothing to evaluate.
+        ConfigError: no trainable weights, a term that the policy cannot compute, patience with nothing to evaluate,
+            earlier samples (`policy.reuse`) where they never come back or are counted as fresh.
         DataError: a prompt that the policy cannot take.
     """
     for planned in stages:
         Updater(policy, planned.stage.optimizer)
         policy.check_wanted(wanted_at_any_step(planned.stage, planned.steps, policy))
         policy.check_stage(planned.stage.method, planned.task)
+        if policy.earlier_samples and planned.stage.source == "policy":
+            _check_earlier(policy, planned)
     looks = type(policy).check_prompts is not Policy.check_prompts
     for task in {id(planned.task): planned.task for planned in stages}.values() if looks else ():
         policy.check_prompts([*(task.prompts(0, task.size) if task.size else []), *task.held_out()])
@@ -104,6 +107,30 @@ def check_stages(policy: Policy, stages: list[PlannedStage], recipe: Recipe) -> 
                 f"evaluation.patience = {patience}，但任务没有可评测的留出提示",
             ),
             Text("leave it out", "请去掉它"),
+        )
+
+
+def _check_earlier(policy: Policy, planned: PlannedStage) -> None:
+    """Earlier samples beside fresh ones: prompts come back, nothing counts them as new, and one process keeps them."""
+    a = planned.stage.algorithm
+    reasons = {
+        Text(
+            "and the task's prompts never come back (task.size is 0)", "而任务的提示不会再次出现（task.size 为 0）"
+        ): not planned.task.size,
+        Text('and group_size = "auto" counts its groups', '而 group_size = "auto" 会计数'): a.group_size == "auto",
+        Text(
+            'and advantage = "history" would keep their rewards again at each visit',
+            '而 advantage = "history" 会在每次遇到时重复记录其奖励',
+        ): a.advantage == "history",
+        Text(
+            f"on {world_size()} ranks: each keeps its own, and a checkpoint holds those of one",
+            f"有 {world_size()} 个进程：各自保存，而检查点只含其中一个的样本",
+        ): world_size() > 1,
+    }
+    for why in (why for why, holds in reasons.items() if holds):
+        raise ConfigError(
+            Text(f"policy.reuse = {policy.earlier_samples}, ", f"policy.reuse = {policy.earlier_samples}，") + why,
+            Text("set policy.reuse = 0", "请设 policy.reuse = 0"),
         )
 
 

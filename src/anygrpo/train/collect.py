@@ -162,11 +162,11 @@ def begin_once(
             rollout = replace(rollout, prompt_id=torch.tensor(share(keys)))
         if stage.source == "stored":
             return rollout
-        run.policy.judged(prompts, rollout)
+        drawn = rollout.of_version(version)
         if shown is not None:
             outputs = [row for chunk in chunks for row in chunk.outputs]
-            run.show(shown, rollout, lambda most: rows_shown(run.policy, prompts[:most], outputs[:most], rollout))
-        return rollout.of_version(version)
+            run.show(shown, drawn, lambda most: rows_shown(run.policy, prompts[:most], outputs[:most], drawn))
+        return run.policy.judged(prompts, drawn)
 
     return finish
 

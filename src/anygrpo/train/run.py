@@ -126,6 +126,7 @@ class Run:
         on_policy = stage.source == "policy" and not self.recipe.training.samples_ahead and not self.policy.corrects
         self.policy.one_update = on_policy and a.epochs * a.minibatches == 1
         if fresh and index > 0:
+            self.policy.new_stage()
             self.anchor = self.policy.fix_reference(full_state(self.policy.trainable()))
             self.memory = None
             self.draws, self.first_draws = 0, {}
