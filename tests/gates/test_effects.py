@@ -81,7 +81,7 @@ def test_what_is_told(language: str) -> None:
 
 def test_gates_that_a_trained_network_gains_nothing_by_are_named() -> None:
     row = {"site": "rate", "effect": 0.4, "value_std": 0.15, "reward_std": 7e-4, "headroom": 6e-4, "mean_gain": 0.0,
-           "dead": False, "between": 0.12}  # fmt: skip
+           "dead": False, "settled": False, "between": 0.12}  # fmt: skip
     said = told([row], trained=True)
     assert said["status"] == "warning"
     for language in ("en", "zh"):
@@ -128,6 +128,49 @@ def test_an_evaluation_measures_each_gate_and_the_doctor_names_the_dead() -> Non
     assert (found.facts["names"], found.severity, found.certainty) == ("rate", "warning", "certain")
 
 
+class Settled(nn.Module):
+    """A coin that training has settled and the output reads; a coin that nothing reads."""
+
+    def __init__(self, logit: float = 8.0) -> None:
+        super().__init__()
+        self.a = nn.Parameter(torch.tensor([logit, 0.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        coin = gate("coin", Bernoulli(logits=self.a[0].expand(len(x))))
+        gate("unread", Bernoulli(logits=self.a[1].expand(len(x))))
+        return x + 0.1 * (coin > 0.5)[:, None, None, None]
+
+
+@pytest.mark.parametrize("mode", ["mode", "mean"])
+def test_a_gate_that_settled_on_a_value_is_not_called_dead(mode: str) -> None:
+    policy = StochasticPolicy(Settled(), mode=mode)
+    row = policy.examined(OnPrompts())
+    assert row.keys() == {f"restoration/gate_{k}/unread" for k in MEASURED}  # of the coin nothing is known
+    found = effects(policy, OnPrompts(), OnPrompts().prompts(0, 4), draws=8)
+    assert [(r["site"], r["settled"], r["dead"]) for r in found] == [
+        ("coin", True, False), ("unread", False, True), ("all", False, True),
+    ]  # fmt: skip
+    assert told(found)["numbers"]["dead"] == "unread"
+    alone = told([found[0]])
+    assert alone["status"] == "warning"
+    assert "certainty" not in alone
+    for language in ("en", "zh"):
+        assert "coin" in alone["sentence"].said(language).format(**alone["numbers"])
+
+
+def test_an_evaluation_draws_and_scores_each_site_alone() -> None:
+    class Counting(OnPrompts):
+        scored = 0
+
+        def score(self, prompts: list, outputs: list) -> Scores:
+            self.scored += 1
+            return super().score(prompts, outputs)
+
+    task = Counting()
+    StochasticPolicy(Settled(), mode="mode").examined(task)
+    assert task.scored == 3  # the base and two sites
+
+
 class Sites(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for i in range(17):
@@ -149,4 +192,7 @@ def test_the_report_has_a_table_of_gates() -> None:
     assert made is not None
     assert "<b>a&amp;b</b></td><td>0.5 → 0.5</td><td>0.01 → 0.01</td><td>0.02 → 0.005</td>" in made[1]
     assert "<b>rate</b></td><td>dead: changes no output</td>" in made[1]
+    settled = sites([before, {"restoration/gate_effect/rate": 0.2}], "en")  # the last evaluation drew one value of a&b
+    assert settled is not None
+    assert "<b>a&amp;b</b></td><td>settled: draws one value alone</td><td>0.01</td>" in settled[1]
     assert sites([{"loss": 1.0}], "en") is None

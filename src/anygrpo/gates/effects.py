@@ -20,6 +20,8 @@ LITTLE = 0.02
 """Headroom below this share of the reward's spread over pictures is lost beside the next supervised steps' noise."""
 UNCHANGED = 1e-7
 """Largest change of an output that is rounding: below, the site's value reaches nothing."""
+NARROW = 1e-3
+"""Draws of a prompt nearer than this (times the value, above 1) are one value: what another would do is not known."""
 
 
 _DEAD: dict[str, Any] = {
@@ -48,6 +50,18 @@ _IDLE: dict[str, Any] = {
     ),
 }
 
+_SETTLED: dict[str, Any] = {
+    "status": "warning",
+    "sentence": Text(
+        "gates that drew one value alone: {settled}. What another value would do is not known",
+        "只抽到一个取值的门控：{settled}。其他取值的作用未知",
+    ),
+    "cure": Text(
+        "none where training has settled them; before training, a wider distribution (spread, concentration)",
+        "若训练已使其收敛则无需处理；若在训练之前，请加宽分布（spread、concentration）",
+    ),
+}
+
 _LITTLE: dict[str, Any] = {
     "status": "warning",
     "sentence": Text(
@@ -73,9 +87,9 @@ _FINE: dict[str, Any] = {
 
 
 def effects(
-    policy: StochasticPolicy, task: Any, prompts: list[Any], draws: int = 8, seed: int = 0
+    policy: StochasticPolicy, task: Any, prompts: list[Any], draws: int = 8, seed: int = 0, together: bool = True
 ) -> list[dict[str, Any]]:
-    """One row a site, and one for all of them together ("all").
+    """One row a site, and (if `together`) one for all of them together ("all").
 
     For each, that site alone is drawn `draws` times a prompt, the others at the policy's mean or mode:
 
@@ -85,14 +99,15 @@ def effects(
     - headroom: the best draw's reward above the deterministic one's, mean over prompts (best of `draws`);
     - mean_gain: the mean draw's reward above it: below 0, draws cost what the mean would have;
     - between: standard deviation of the deterministic reward over prompts (0 for one);
-    - dead: no draw of any prompt changed its output.
+    - settled: every prompt drew one value alone, so what another would do is not known;
+    - dead: different values were drawn, and none changed the output of any prompt.
     """
     base = policy.rollout_with(prompts, 1, lambda name, d: middle(d, policy.mode))
     names = [k.removeprefix("site/") for k in base.samples if k.startswith("site/")]
     plain = [row[0] for row in policy.decode(base.samples)]
     start = task.score(prompts, [[x] for x in plain]).rewards[:, 0]
     rows = []
-    for name in [*names, *([EVERY] if len(names) > 1 else [])]:
+    for name in [*names, *([EVERY] if together and len(names) > 1 else [])]:
         with policy.seeded(seed):
             drawn = policy.rollout_with(prompts, draws, _alone(name, policy.mode))
         outputs = policy.decode(drawn.samples)
@@ -107,12 +122,15 @@ PROMPTS, DRAWS, MOST = 4, 4, 16
 
 
 def numbers_of(policy: StochasticPolicy, task: Any) -> dict[str, float]:
-    """Of each site, on training prompts: the effect, the reward's spread and the headroom by `effects`, by metric."""
+    """Of each site, on training prompts: the effect, the reward's spread and the headroom by `effects`, by metric.
+
+    Nothing of a site that drew one value alone.
+    """
     prompts = task.prompts(0, PROMPTS)
     sites = [k for k in policy.greedy(prompts[:1]).samples if k.startswith("site/")]
     if len(sites) > MOST:
         return {}
-    rows = [r for r in effects(policy, task, prompts, DRAWS) if r["site"] != EVERY]
+    rows = [r for r in effects(policy, task, prompts, DRAWS, together=False) if not r["settled"]]
     return {f"restoration/gate_{k}/{r['site']}": 0.0 if r["dead"] else r[k] for r in rows for k in MEASURED}
 
 
@@ -135,14 +153,24 @@ def _row(
     largest = max(float((x - a).abs().max()) for a, row in zip(plain, outputs) for x in row)
     value = samples.get(f"site/{name}")
     spread = float(value.float().std(1).mean()) if value is not None else float("nan")
+    drawn = [x for key, x in samples.items() if key == f"site/{name}" or (name == EVERY and key.startswith("site/"))]
+    settled = not any(map(_differs, drawn))
     return {
         "effect": 255 * float(changes.mean()),
         "value_std": spread,
         "reward_std": float(rewards.std(1).mean()),
         "headroom": float((rewards.amax(1) - start).mean()),
         "mean_gain": float((rewards.mean(1) - start).mean()),
-        "dead": largest <= UNCHANGED,
+        "settled": settled,
+        "dead": largest <= UNCHANGED and not settled,
     }
+
+
+def _differs(values: Tensor) -> bool:
+    """Whether the draws [P, G, ...] of any prompt differ among themselves. Against the base alone a settled coin would
+    differ too: its mean is a probability, its draws are 1."""
+    low, high = values.float().aminmax(dim=1)
+    return bool(((high - low) > NARROW * torch.maximum(low.abs(), high.abs()).clamp(min=1)).any())
 
 
 def told(rows: list[dict[str, Any]], trained: bool = False) -> dict[str, Any]:
@@ -150,12 +178,14 @@ def told(rows: list[dict[str, Any]], trained: bool = False) -> dict[str, Any]:
     supervised already, so what its draws cannot gain now they will hardly gain later."""
     sites = [r for r in rows if r["site"] != EVERY]
     dead = [r["site"] for r in sites if r["dead"]]
-    idle = [r["site"] for r in sites if not r["dead"] and r["reward_std"] <= 1e-9]
+    settled = [r["site"] for r in sites if r["settled"]]
+    idle = [r["site"] for r in sites if not r["dead"] and not r["settled"] and r["reward_std"] <= 1e-9]
     best = max(sites, key=lambda r: r["headroom"])
     numbers: dict[str, Any] = {
         "sites": len(sites),
         "dead": ", ".join(dead),
         "idle": ", ".join(idle),
+        "settled": ", ".join(settled),
         "best": best["site"],
         "headroom": max(r["headroom"] for r in rows),
         "between": best["between"],
@@ -168,6 +198,8 @@ def told(rows: list[dict[str, Any]], trained: bool = False) -> dict[str, Any]:
         return _IDLE | {"numbers": numbers}
     if trained and numbers["headroom"] < LITTLE * best["between"]:
         return _LITTLE | {"numbers": numbers}
+    if settled:
+        return _SETTLED | {"numbers": numbers}
     return _FINE | {"numbers": numbers}
 
 

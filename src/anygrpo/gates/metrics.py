@@ -135,8 +135,8 @@ METRICS: tuple[Metric, ...] = (
         "restoration/gate_effect/",
         "1/255",
         Text(
-            "What drawing a gate alone changes in the output (NAME: the site); 0: the gate is dead.",
-            "单独抽样某门控时输出的变化（名称：门控）；0 表示门控失效。",
+            "What drawing a gate alone changes in the output (NAME: the site). 0: dead; none: it drew one value.",
+            "单独抽样某门控时输出的变化（名称：门控）；0 表示门控失效；只抽到一个取值时不记录。",
         ),
         "255 x mean |output - output with all gates at their mean|, 4 draws of 4 training prompts, at evaluations",
         Text("above 0 for every gate that is sampled", "每个被抽样的门控都应大于 0"),

@@ -10,8 +10,9 @@ from anygrpo.spoken import Text
 WORDS = {
     "title": Text("Gates that do nothing", "不起作用的门控"),
     "evidence": Text(
-        "{names}: drawn alone, no value changed the output in the last evaluation ({dead} of {of} gates).",
-        "{names}：在最近一次评估中单独抽样，任何取值都不改变输出（{of} 个门控中的 {dead} 个）。",
+        "{names}: drawn alone, different values changed no output in the last evaluation that drew them "
+        "({dead} of {of} gates measured).",
+        "{names}：在最近一次抽到不同取值的评估中单独抽样，不同取值都不改变输出（测得的 {of} 个门控中的 {dead} 个）。",
     ),
     "cause": Text(
         "A rounding that gives 0 at this size of crop (h // 128 x rate), a factor of 0, a branch that is not taken.",
@@ -25,8 +26,8 @@ WORDS = {
         "a choice that changes no output earns the same reward whatever is chosen", "不改变输出的选择，奖励总是相同"
     ),
     "unlike": Text(
-        "a gate whose effect is small: it is told with a number above 0",
-        "作用很小的门控：其数值大于 0",
+        "a gate whose effect is small (its number is above 0), or one that has settled on a value (it has no number)",
+        "作用很小的门控（其数值大于 0），或已收敛到一个取值的门控（没有数值）",
     ),
 }
 EFFECT = "restoration/gate_effect/"
