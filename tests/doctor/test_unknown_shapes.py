@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.doctor import read
+from anygrpo.doctor import diagnose_log, read
 from anygrpo.doctor.columns import Columns, build
-from anygrpo.doctor.readers import inferred_rows, nested_tables, proof, template
+from anygrpo.doctor.log import Log
+from anygrpo.doctor.readers import console, inferred_rows, nested_tables, proof, template
 from anygrpo.doctor.readers.detect import read_all
 from anygrpo.errors import DataError
 from anygrpo.watch.progress import ProgressLine
@@ -265,3 +266,23 @@ def test_answers_one_by_one_are_no_steps() -> None:
 def test_single_answers_do_not_displace_what_counts() -> None:
     read_rows = [{"step": float(i), "kl": 0.1 * i, "loss": 0.2} for i in N]
     assert not proof.better([{"reward": 0.3 * (i % 3), "kl": 0.1, "loss": 0.2} for i in range(20)], read_rows)
+
+
+def long_log(path: Path, rows: int) -> Log:
+    """Lines that only their shape makes readable: a run that learns, and may collapse at its end."""
+    path.write_text("\n".join(f"Runde {i} ▸ rew {0.3 + i / 1000:.4f} ▸ kl {i % 9 / 1e4:.5f}" for i in range(rows)))
+    return read(path)
+
+
+@pytest.mark.parametrize(("language", "told"), [("en", "read to line"), ("zh", "读到第")])
+def test_a_text_of_no_known_form_is_not_acquitted_by_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, told: str
+) -> None:
+    monkeypatch.setenv("ANYGRPO_LANG", language)
+    whole = long_log(tmp_path / "a.log", 300)
+    assert (diagnose_log(whole).verdict, whole.notes) == ("no_objection", [])
+    monkeypatch.setattr(console, "KEPT", 4000)
+    part = long_log(tmp_path / "a.log", 300)
+    assert 50 < len(part.rows) < 300
+    assert diagnose_log(part).verdict == "cannot_tell"
+    assert part.notes[0].startswith(told)

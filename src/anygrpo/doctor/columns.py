@@ -33,6 +33,7 @@ class Columns:
         settings: concept -> value, of what was found in the log or given with --config.
         inferred: columns read from their numbers instead of their names, with the arithmetic.
         unknown: columns of the log that nothing was made of.
+        partial: whether the log may hold rows that were not read.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Columns:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     ending: Ending | None = None
     notes: list[str] = field(default_factory=list[str])
+    partial: bool = False
     preference: bool = False
     finished: bool = False
     inferred: Inferred = field(default_factory=Inferred)
@@ -154,6 +156,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
         settings={**of_columns(written), **log.settings, **(settings or {})},
         ending=log.ending,
         notes=log.notes + notes,
+        partial=log.partial,
         preference=any(canonical.normalise(k) in ("rewards/chosen", "rewards/margins") for k in keys),
         finished=bool(log.summary),
         inferred=inferred,

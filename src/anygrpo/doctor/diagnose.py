@@ -72,9 +72,10 @@ def judge(run: Columns) -> Diagnosis:
     findings = rank(drop_contradicted(findings))
     refused = reward is None or any(f.rule in ("too_short", "not_rl_log") for f in findings)
     only_refusals = all(f.severity == "info" or f.rule in ("too_short", "not_rl_log") for f in findings)
-    return Diagnosis(
-        run, tuple(findings), verdict(findings, not (refused and only_refusals)), tuple(run.not_observable)
-    )
+    told = verdict(findings, not (refused and only_refusals))
+    if run.partial and told == "no_objection":  # of the part that was read: the rest may hold anything
+        told = "cannot_tell"
+    return Diagnosis(run, tuple(findings), told, tuple(run.not_observable))
 
 
 def drop_contradicted(findings: list[Finding]) -> list[Finding]:

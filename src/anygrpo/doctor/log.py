@@ -43,6 +43,7 @@ class Log:
         settings: settings of the run found in the log or given by the user, flat, dotted names.
         notes: what the reader had to decide (restarted counters, rows replaced by a resume ...).
         head: the first lines of a text log, where settings are often printed.
+        partial: whether what was not read may hold more rows: no acquittal then.
     """
 
     source: str
@@ -53,6 +54,7 @@ class Log:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     notes: list[str] = field(default_factory=list[str])
     head: list[str] = field(default_factory=list[str])
+    partial: bool = False
 
 
 COUNTER = re.compile(r"^(\d+)/\d+$")

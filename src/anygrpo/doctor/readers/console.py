@@ -12,6 +12,7 @@ from anygrpo.doctor.readers import inferred_rows, lines, nested_tables, proof
 from anygrpo.doctor.readers.shapes import PATIENCE, Aligned, Blocks, Boxes, Markdown
 from anygrpo.doctor.readers.source import Rows, special
 from anygrpo.doctor.readers.training_rows import chosen, same_kind, with_outcomes
+from anygrpo.spoken import Text, said
 
 HINTS = (
     "rew", "loss", "kl", "adv", "entropy", "score", "return", "accuracy", "grad", "奖励", "损失", "得分", "优势", "熵",
@@ -27,6 +28,7 @@ SHAPE = dict.fromkeys(map(ord, "0123456789.+-e"))
 """What numbers are made of; a line without it is its shape."""
 KEPT, LONGEST = 3 << 20, 4000
 """Characters of the text, and of a line, that are looked through again where no reader knows its shape."""
+CUT = Text("read to line {}; the rest has no known form", "读到第 {} 行；其余内容没有已知的形式")
 MAX_WRAPPED = 200  # lines that one printed dict may be wrapped over
 
 
@@ -59,7 +61,8 @@ class Scan:
     raw: str = ""
     thinned: Rows | None = None
     kept: list[str] = field(default_factory=list[str])
-    room: int = KEPT
+    room: int = field(default_factory=lambda: KEPT)
+    cut: int = 0
     shape: str = ""
     skipped: tuple[int, str] | None = None
 
@@ -79,6 +82,7 @@ class Scan:
         if self.room > 0 and not raw.isspace() and len(raw) < LONGEST:
             self.kept.append(lines.clean(raw.rstrip("\n")))
             self.room -= len(raw)
+            self.cut = i if self.room <= 0 else 0
         if self.thinned is not None and self.thinned.seen % self.thinned.stride and raw.translate(SHAPE) == self.shape:
             self.thinned.skip()
             self.skipped = i, raw
@@ -271,20 +275,16 @@ def read(text: Iterable[str], source: str) -> Log:
         ]
     )
     for again in (
-        (nested_tables.printed, inferred_rows.mine) if not satisfying(log.rows, log.rows is scan.dicts) else ()
+        (nested_tables.printed, inferred_rows.mine) if not proof.satisfying(log.rows, log.rows is scan.dicts) else ()
     ):
         if proof.better(found := again(scan.kept), log.rows):
             log.format, log.rows = "console", found
+            log.partial = 0 < scan.cut < scan.at
     log.ending = ending(scan)
     log.notes = [note for rows in (scan.dicts, scan.verl, scan.pairs) for note in rows.note]
+    log.notes += [said(CUT).format(scan.cut)] if log.partial else []
     log.head = scan.head
     return log
-
-
-def satisfying(rows: list[Row], printed: bool) -> bool:
-    """Whether a reading needs no other: a reward in rows that count, or in printed dicts among other metrics."""
-    found = proof.measured(rows) if len(rows) >= proof.FEWEST else set[str]()
-    return "reward/mean" in found and ((printed and len(found) > 2) or proof.counted(rows))
 
 
 def free_rows(scan: Scan, blocks: list[Row]) -> list[Row]:

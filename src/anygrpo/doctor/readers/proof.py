@@ -61,3 +61,9 @@ def better(mined: list[Row], read: list[Row]) -> bool:
 def cells(rows: list[Row]) -> int:
     """Numbers of training in rows."""
     return sum(names_outcome(key) for row in rows for key in row)
+
+
+def satisfying(rows: list[Row], printed: bool) -> bool:
+    """Whether a reading needs no other: a reward in rows that count, or in printed dicts among other metrics."""
+    found = measured(rows) if len(rows) >= FEWEST else set[str]()
+    return "reward/mean" in found and ((printed and len(found) > 2) or counted(rows))

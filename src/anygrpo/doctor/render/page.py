@@ -47,7 +47,7 @@ def _report(diagnosis: Diagnosis, lang: str) -> str:
     ]
     if heavy:
         out += [heading(labels["findings"]), *(card(f, run, lang) for f in heavy)]
-    elif diagnosis.verdict == "cannot_tell" and diagnosis.not_observable:
+    elif diagnosis.verdict == "cannot_tell" and diagnosis.not_observable and not run.partial:
         out.append(element("p", escape(labels["too_little"])))
     if light:
         out += [heading(labels["also"]), element("ul", "".join(light_line(f, run, lang) for f in light), "notes")]

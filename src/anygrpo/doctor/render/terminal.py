@@ -38,7 +38,7 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     heavy = [f for f in diagnosis.findings if f.severity != "info"]
     for finding in heavy:
         console.print(card(finding, diagnosis, lang))
-    if not heavy and diagnosis.verdict == "cannot_tell" and diagnosis.not_observable:
+    if not heavy and diagnosis.verdict == "cannot_tell" and diagnosis.not_observable and not run.partial:
         console.print(Text(labels["too_little"]))
     for finding in diagnosis.findings:
         if finding.severity == "info":
