@@ -69,6 +69,13 @@ def test_of_a_repository_one_form_of_the_weights_is_fetched():
         "model_index.json", "unet/config.json", "unet/model.safetensors", "vae/model.fp16.safetensors",
         "text/vocab.json", "text/spiece.model",
     ]  # fmt: skip
+    llama = ["config.json", "model-1.safetensors", "original/consolidated.00.pth", "original/params.json"]
+    assert names.wanted(llama) == llama[:2]
+    assert names.wanted(["config.json", "model.safetensors", "consolidated.safetensors", "metal/model.bin"]) == [
+        "config.json", "model.safetensors",
+    ]  # fmt: skip
+    assert names.wanted(["config.json", "consolidated.safetensors"]) == ["config.json", "consolidated.safetensors"]
+    assert names.wanted(["params.json", "original/consolidated.pth"]) == ["params.json", "original/consolidated.pth"]
     assert names.wanted(["args.json", "model50.pt", "model.bin"]) == ["args.json", "model50.pt", "model.bin"]
 
 
@@ -116,6 +123,41 @@ def test_a_language_model_an_adapter_of_it_and_a_revision(hub, tmp_path):
     policy = SimpleNamespace(config=config, weights=SimpleNamespace(module=adapted))
     written = adapter_config(policy)
     assert (written.base_model_name_or_path, written.revision) == ("someone/tiny", "second")
+
+
+def test_what_was_left_out_is_not_missed_without_a_network(hub, capsys):
+    """The package's own question whether a snapshot is whole counts every file of the repository."""
+    for revision in ("main", "second"):
+        place = hub.place("a/net", revision)
+        save_file({"weight": torch.ones(2)}, place / "model.safetensors")
+        (place / "picture.png").write_bytes(b"x")
+    for name in ("a/net", "a/net@second"):
+        had = names.folder(name)
+        assert f"{name}: 1 file of the Hub, " in capsys.readouterr().err
+        names.folder.cache_clear()
+        assert names.folder(name) == had
+        assert "of the Hub" not in capsys.readouterr().err, "there already"
+        assert [f.name for f in had.iterdir()] == ["model.safetensors"]
+    hub.close()
+    for name in ("a/net", "a/net@second"):
+        assert (names.folder(name) / "model.safetensors").exists()
+
+
+def test_a_gate_and_more_than_an_errors_first_line(hub, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.errors import GatedRepoError
+
+    def closed(*_, **__):
+        raise GatedRepoError(
+            "401 Client Error.\n\nAccess to model a/b is restricted.",
+            response=SimpleNamespace(headers={}, request=None),
+        )
+
+    (hub.place("a/b") / "config.json").write_text("{}")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", closed)
+    with pytest.raises(DataError, match=r"401 Client Error\. Access to model a/b is restricted") as told:
+        names.folder("a/b")
+    assert "accept its terms on its page, then `hf auth login`" in str(told.value)
 
 
 def test_what_is_not_there_is_told(hub):

@@ -5,9 +5,12 @@ They lie in the Hub's own cache: what was had once is there without a network to
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
@@ -62,13 +65,41 @@ def folder(name: str) -> Path:
     """
     hub, (repository, revision) = _package(name), split(name)
     try:
-        files = hub.HfApi().list_repo_files(repository, revision=revision)
-        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=wanted(files)))
+        there = hub.HfApi().model_info(repository, revision=revision, files_metadata=True)
+        files = wanted([f.rfilename for f in there.siblings])
+        _announce(hub, name, there, files)
+        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=files))
     except Exception as error:  # a dozen kinds: no network, offline, no such name, a gate
         try:
-            return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
+            return _kept(hub, repository, revision)
         except Exception:
             raise _not_had(name, error) from None
+
+
+def _kept(hub: Any, repository: str, revision: str | None) -> Path:
+    """The folder of what was had before; the package itself asks that no file be missing, so it is told which ones
+    were left out on purpose."""
+    files = None
+    if hasattr(hub, "get_cached_repo_tree"):  # older ones ask nothing
+        try:
+            files = wanted([f.path for f in hub.get_cached_repo_tree(repository, revision=revision)])
+        except hub.errors.CachedRepoTreeNotFoundError:  # had file by file, or by an older package
+            files = None
+    return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=files, local_files_only=True))
+
+
+def _announce(hub: Any, name: str, there: Any, files: list[str]) -> None:
+    """One line before a download: how much it is. Of the processes of a machine one says it."""
+    sizes = {f.rfilename: f.size or 0 for f in there.siblings}
+    new = [f for f in files if not isinstance(hub.try_to_load_from_cache(there.id, f, revision=there.sha), str)]
+    if not new or os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    size, cache = sum(sizes[f] for f in new) / 1e9, hub.constants.HF_HUB_CACHE
+    line = Text(
+        f"{name}: {len(new)} file{'s' * (len(new) > 1)} of the Hub, {size:.2f} GB, go to {cache}",
+        f"{name}：正从 Hub 下载 {len(new)} 个文件，共 {size:.2f} GB，存到 {cache}",
+    )
+    print(line.said(), file=sys.stderr, flush=True)
 
 
 @lru_cache
@@ -84,8 +115,14 @@ def holds(name: str, file: str) -> bool:
 
 def wanted(files: list[str]) -> list[str]:
     """Of a repository's files those that are used: one form of the weights of each folder (safetensors before torch's,
-    the plain ones before variants in half precision), and of a pipeline not the same once more in one file."""
+    the plain ones before variants in half precision), and of a pipeline or a model not the same once more in one file
+    or in its maker's own layout."""
     kept = [f for f in files if not f.endswith(_USELESS) and not f.startswith(("onnx/", "openvino/", "flax/"))]
+    if "config.json" in kept and any("/" not in f and f.endswith(".safetensors") for f in kept):
+        twice = ("original/", "metal/")
+        if any(f.startswith("model") and f.endswith(".safetensors") for f in kept):
+            twice = (*twice, "consolidated")
+        kept = [f for f in kept if not f.startswith(twice)]
     weights = [f for f in kept if f.endswith(_WEIGHTS)]
     if "model_index.json" in kept:
         weights = [f for f in weights if "/" in f]
@@ -117,11 +154,16 @@ def _package(name: str):  # type: ignore[no-untyped-def]
 
 
 def _not_had(name: str, error: Exception) -> DataError:
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    why = " ".join(str(error).split())[:300] or type(error).__name__
+    what = Text(
+        f"{name!r} is no path here, and cannot be had from the Hub: {why}",
+        f"{name!r} 不是本地路径，也无法从 Hub 获取：{why}",
+    )
+    if type(error).__name__ == "GatedRepoError":
+        return DataError(
+            what,
+            Text("accept its terms on its page, then `hf auth login`", "请在其页面上接受条款，再运行 `hf auth login`"),
+        )
     return DataError(
-        Text(
-            f"{name!r} is no path here, and cannot be had from the Hub: {first}",
-            f"{name!r} 不是本地路径，也无法从 Hub 获取：{first}",
-        ),
-        Text("check the name, the network, or give a local folder", "请检查名称与网络，或给出本地文件夹"),
+        what, Text("check the name, the network, or give a local folder", "请检查名称与网络，或给出本地文件夹")
     )
