@@ -235,6 +235,19 @@ def test_a_resume_replaces_the_rows_it_wrote_again() -> None:
     assert "resumed at step 21" in found.notes[0]
 
 
+def test_two_counters_in_one_log_are_no_resume() -> None:
+    """Evaluations between iterations that count frames alone, as Stable-Baselines3 writes them."""
+    rows: list[dict[str, float]] = []
+    for row in healthy(30):
+        rows.append(row)
+        if row["step"] % 5 == 0:
+            rows.append({"time/total_timesteps": row["step"] * 2048, "eval/mean_reward": 0.4, "kl": 0.01})
+    found = diagnose(rows, format="jsonl").run
+    assert (found.notes, len(found.series["reward/mean"]), found.updates) == ([], 30, 36)
+    assert len(found.evals["reward"]) == 6
+    assert max(found.steps.values()) == 30
+
+
 def test_a_counter_that_starts_again_keeps_all_rows_in_order() -> None:
     found = diagnose([*healthy(30), *healthy(30)], format="jsonl").run
     assert found.rows == 60

@@ -239,11 +239,14 @@ def names_outcome(key: str) -> bool:
     )
 
 
+def step_key(row: dict[str, float]) -> str | None:
+    """The column that counts the steps of a row."""
+    return next((name for name in STEPS if name in row), None)
+
+
 def step_of(row: dict[str, float]) -> float | None:
-    for name in STEPS:
-        if name in row:
-            return row[name]
-    return None
+    key = step_key(row)
+    return None if key is None else row[key]
 
 
 def counts(key: str) -> bool:

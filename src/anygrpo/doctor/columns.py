@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ from anygrpo.doctor.inference import Inferred, infer
 from anygrpo.doctor.log import Ending, Log, Row
 from anygrpo.doctor.miscounts import SHARES, Broken, broken, rename_batch_std
 from anygrpo.doctor.names import CONCEPTS, NAMES, NOT_COMPARABLE
-from anygrpo.doctor.order import without_replaced
+from anygrpo.doctor.order import steps_in, without_replaced
 from anygrpo.doctor.series import Series, median
 from anygrpo.doctor.settings import concept_of
 from anygrpo.errors import ConfigError, suggestion
@@ -145,7 +144,7 @@ def build(log: Log, mapping: dict[str, str] | None = None, settings: dict[str, A
     if framework != "anygrpo":  # whose own log-probs are per dimension
         kl_of_log_probs(series)
     signed(series, framework)
-    steps = {i: s for i, row in training if (s := canonical.step_of(row)) is not None and math.isfinite(s)}
+    steps = steps_in(training)
     return Columns(
         source=log.source,
         format=log.format,
