@@ -11,8 +11,10 @@ from anygrpo.recipe import trl_keys, verl_keys
 from anygrpo.recipe.hints import slips
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.recipe.other_values import VALUES
-from anygrpo.recipe.other_words import HERE, OURS, TWO
+from anygrpo.recipe.other_words import HERE, OURS
 from anygrpo.recipe.reference import every
+from anygrpo.recipe.words_explained import EXPLAINED, TWO
+from anygrpo.spoken import Text
 
 POLICIES = {
     "motion": {"kind": "motion"},
@@ -95,7 +97,11 @@ ASKED = [
     ("", "trainng", "did you mean 'training'?"),
     ("", "epsilon", "algorithm.clip_low and algorithm.clip_high are the clip range"),
     ("", "epochs", "passes over the prompts"),
-    ("", "bf16", "policy.dtype"),
+    ("", "bf16", 'here that is policy.dtype = "bfloat16"'),
+    ("", "fp16", 'here that is policy.dtype = "float16"'),
+    ("", "cast_lm_head_to_fp32", 'here that is policy.head = "float32"'),
+    ("", "ppo_mini_batch_size", "algorithm.minibatches, a count: train_batch_size / ppo_mini_batch_size"),
+    ("", "steps_per_generation", "a count: steps_per_generation / gradient_accumulation_steps"),
     ("", "gae_lambda", "no critic"),
     ("optimizer", "warmup", 'kind = "cosine"'),
     ("training", "batch_size", "algorithm.prompts_per_step"),
@@ -125,6 +131,7 @@ IN_TABLES = [
     ("actor_rollout_ref.rollout.n", "algorithm.group_size"),
     ("actor_rollout_ref.actor.optim.lr", "optimizer.learning_rate"),
     ("actor_rollout_ref.actor.clip_ratio", "algorithm.clip_low and algorithm.clip_high"),
+    ("actor_rollout_ref.actor.ppo_mini_batch_size", "a count: train_batch_size / ppo_mini_batch_size"),
     ("actor_rollout_ref.actor.grad_clip", "optimizer.grad_clip"),
     ("actor_rollout_ref.model.path", "policy.model"),
     ("actor_rollout_ref.rollout.mode", "no key: how work is laid"),  # not doctor.mode
@@ -168,14 +175,39 @@ def test_a_slip_in_function_names_function():
         parse_recipe({"policy": dict(POLICIES["causal_lm"]), "task": task})
 
 
+def english(answer: str | Text) -> str:
+    return answer.said("en") if isinstance(answer, Text) else answer
+
+
+def test_an_answer_with_words_of_english_has_chinese_ones_too():
+    """A plain one is a key, a line of a recipe or of a shell: it reads the same in both languages."""
+    line = r'(\[\[[\w.]+\]\] ?)?[\w.]*( = \S+|"\w+")?|anygrpo train .*|torchrun .*'
+    answers = [*OURS.items(), *EXPLAINED.items(), *TWO.items(), *(x for t in VALUES.values() for x in t.items())]
+    for word, answer in answers:
+        if isinstance(answer, Text):
+            assert re.search("[\u4e00-\u9fff]", answer.zh), word
+            assert not re.search(r"\b(and|or|of|is|the|for|there|nothing)\b", answer.zh), word
+        else:
+            assert re.fullmatch(line, answer), (word, answer)
+
+
+@pytest.mark.parametrize("key", ["clip_range", "warmup_steps", "temperature", "epochs"])
+def test_a_foreign_word_is_answered_in_chinese(key, monkeypatch):
+    monkeypatch.setenv("ANYGRPO_LANG", "zh")
+    recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"]), key: 1}
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    cure = str(caught.value.cure)
+    assert re.search("[\u4e00-\u9fff]", cure)
+    assert " and " not in cure
+    assert ": " not in cure.partition("=")[0]
+
+
 def test_every_word_of_another_library_leads_to_a_key_that_exists():
     """And none of them is a key of ours, which would then mean two things."""
     ours = {f"{one.table.partition('.')[0]}.{one.name}" for one in every()} | {one.name for one in every()}
-    told = [
-        *OURS.items(),
-        *TWO.items(),
-        *((f"={word}", text) for table in VALUES.values() for word, text in table.items()),
-    ]
+    told = [(word, english(answer)) for word, answer in [*OURS.items(), *EXPLAINED.items(), *TWO.items()]]
+    told += [(f"={word}", english(text)) for table in VALUES.values() for word, text in table.items()]
     for word, answer in told:
         assert word not in HERE or answer.rpartition(".")[2] in HERE[word]
         for target in re.findall(r"(?:algorithm|optimizer|training|evaluation|policy|task)\.\w+", answer):
@@ -187,8 +219,12 @@ WRONG = [
     ("--algorithm.objective", "dapo", 'here that is algorithm.preset = "dapo"'),
     ("--algorithm.objective", "ppo_clip", 'here that is "ppo"'),
     ("--algorithm.objective", "gsop", "did you mean 'gspo'?"),
-    ("--algorithm.objective", "dpo", "nothing: they learn from pairs"),
+    ("--algorithm.objective", "dpo", "there is none here: they learn from pairs"),
     ("--algorithm.kl", "low_var_kl", 'here that is "k3"'),
+    ("--algorithm.advantage", "reinforce_plus_plus", 'here that is "overall" (verl), "whitened" (ms-swift)'),
+    ("--algorithm.advantage", "reinforce_plus_plus_baseline", 'here that is "whitened"'),
+    ("--algorithm.advantage", "reinforce++", 'here that is "overall"'),
+    ("--algorithm.advantage", "rloo_vectorized", 'here that is "leave_one_out"'),
     ("--algorithm.advantage", "gae", "no critic"),
     ("--algorithm.reduction", "seq-mean-token-mean", 'here that is "sequence_mean"'),
     ("--optimizer.learning-rate", "cosine", 'write { kind = "cosine", start'),
@@ -213,5 +249,6 @@ def test_words_for_choices_lead_to_choices_that_exist():
     for kind, table in VALUES.items():
         for word, text in table.items():
             assert word not in names(kind)
-            for named in re.findall(r'"(\w+)"', text):
-                assert named in (names(kind) if "preset" not in text else PRESETS), (kind, word)
+            said = english(text)
+            for named in re.findall(r'"(\w+)"', said):
+                assert named in (names(kind) if "preset" not in said else PRESETS), (kind, word)

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 from anygrpo.families import kinds, resolve
 from anygrpo.recipe.no_counterpart import no_counterpart
 from anygrpo.recipe.other_values import VALUES
-from anygrpo.recipe.other_words import HERE, OURS, TWO
-from anygrpo.spoken import say
+from anygrpo.recipe.other_words import HERE, OURS
+from anygrpo.recipe.words_explained import EXPLAINED, TWO
+from anygrpo.spoken import Text, say
 
 FEW = 12
 PLAIN = ("betas", "seed", "device", "system")
@@ -45,15 +46,15 @@ def meant(
     if (
         key in TWO and root is not None and ("algorithm" in known or key not in places)
     ):  # at the top: as other libraries' flags are given
-        return TWO[key]
+        return TWO[key].said()
     if key in places:
-        there = " or ".join(places[key])
+        there = say(" or ", " 或 ").join(places[key])
         return say(f"it belongs to another table: {there}", f"它属于另一张表：{there}")
     if foreign := _of_another_library(key, places):
         return foreign
     everywhere = _everywhere() if root is not None else {}
     if key in everywhere:
-        there = " or ".join(everywhere[key][:2])
+        there = say(" or ", " 或 ").join(everywhere[key][:2])
         return say(f"it belongs to another kind: {there}", f"它属于另一种策略或任务：{there}")
     for words in (known, places, everywhere):
         close = min(words, key=lambda word: (slips(key, word), word), default="")
@@ -79,7 +80,9 @@ def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> t
         return dotted, whole.said()
     for start in range(len(path)):  # the longest end that means something: rollout_n before n
         word = "_".join(path[start:])
-        if foreign := TWO.get(word) or _of_another_library(word, _places(root)):
+        if word in TWO:
+            return dotted, TWO[word].said()
+        if foreign := _of_another_library(word, _places(root)):
             return dotted, foreign
         places = _places(root).get(word) if "_" in word or word in PLAIN else None
         if places:
@@ -88,13 +91,19 @@ def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> t
 
 
 def _of_another_library(key: str, places: Mapping[str, Sequence[str]]) -> str:
-    key = key if key in OURS else key.removeprefix("grpo_")  # as one of the papers' codes names all its settings
-    if key in OURS:
-        return say(f"here that is {OURS[key]}", f"这里是 {OURS[key]}")
+    known = OURS | EXPLAINED
+    key = key if key in known else key.removeprefix("grpo_")  # as one of the papers' codes names all its settings
+    if key in known:
+        return _here(known[key])
     if there := next((places[name] for name in HERE.get(key, ()) if name in places), None):
         return say(f"here that is {there[0]}", f"这里是 {there[0]}")
     none = no_counterpart(key)
     return none.said() if none else ""
+
+
+def _here(ours: str | Text) -> str:
+    """A key or a line of ours in its sentence; a Text is one already."""
+    return ours.said() if isinstance(ours, Text) else say(f"here that is {ours}", f"这里是 {ours}")
 
 
 def _there(tables: Sequence[str]) -> str:
@@ -106,7 +115,7 @@ def _there(tables: Sequence[str]) -> str:
 def meant_value(key: str, value: str, allowed: Collection[str]) -> str:
     """What to say of a `value` that is none of those `allowed` for `key`."""
     if ours := VALUES.get(key, {}).get(value.lower()):
-        return say(f"here that is {ours}", f"这里是 {ours}")
+        return _here(ours)
     close = min(allowed, key=lambda word: (slips(value.lower(), word), word), default="")
     most = 0 if len(value) < 4 else 1 if len(value) < 8 else 2  # dpo is no slip of ppo
     if close and slips(value.lower(), close) <= most:
@@ -129,7 +138,7 @@ def slips(a: str, b: str) -> int:
 
 def _places(root: type[BaseModel]) -> dict[str, list[str]]:
     """Key -> where the tables of this recipe have it, dotted."""
-    out: dict[str, list[str]] = {name: [f"{name} (at the top)"] for name in ("seed", "folder")}
+    out: dict[str, list[str]] = {name: [name + say(" (at the top)", "（在最上层）")] for name in ("seed", "folder")}
     for name in ("algorithm", "optimizer", "training", "evaluation", "doctor", "policy", "task"):
         field = root.model_fields.get(name)
         for section in _models(field.annotation) if field is not None else ():

@@ -80,9 +80,6 @@ _KNOWN: dict[str, Text] = {
     "optim": Text("no key: the optimizer is AdamW", "不需要键：优化器是 AdamW"),
     "optimizer_type": Text("no key: the optimizer is AdamW", "不需要键：优化器是 AdamW"),
     "vllm_limit_mm_per_prompt": Text("no key: a prompt may hold as many as fit", "没有对应的键：放得下即可"),
-    "cast_lm_head_to_fp32": Text(
-        "no key: log-probs are float32 whatever the dtype", "不需要键：不论 dtype，对数概率都用 float32"
-    ),
     "use_bias_correction_kl": Text(
         "no key: the gradient of every KL estimator is right in expectation (algorithm.kl)",
         "不需要键：每种 KL 估计的梯度在期望上都正确（algorithm.kl）",

@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from anygrpo.choices.catalogue import names
 from anygrpo.choices.presets import PRESETS
+from anygrpo.recipe import verl_keys
+from anygrpo.spoken import Text
 
-VALUES: dict[str, dict[str, str]] = {
+_ESTIMATORS = {word: f'"{ours}"' for word, ours in verl_keys.ESTIMATORS.items() if word not in names("advantage")}
+VALUES: dict[str, dict[str, str | Text]] = {
     "objective": {
         **{name: f'algorithm.preset = "{name}"' for name in PRESETS if name not in names("objective")},
-        **dict.fromkeys(("dpo", "ipo", "kto"), "nothing: they learn from pairs; demonstrations are a supervised stage"),
+        **dict.fromkeys(
+            ("dpo", "ipo", "kto"),
+            Text(
+                "there is none here: they learn from pairs; demonstrations are a supervised stage",
+                "这里没有：它们从成对的回答学习；示范数据用监督阶段",
+            ),
+        ),
         **dict.fromkeys(("vanilla", "clip", "ppo_clip", "bnpo"), '"ppo"'),
         **dict.fromkeys(("gspo_token", "gspo-token"), '"gspo"'),
         **dict.fromkeys(("reinforce++", "pg", "policy_gradient"), '"reinforce"'),
     },
     "advantage": {
-        **dict.fromkeys(("group", "grpo", "z", "std"), '"zscore"'),
+        **_ESTIMATORS,
+        **dict.fromkeys(("group", "group_norm", "grpo", "z", "std"), '"zscore"'),
         **dict.fromkeys(("none", "mean", "dr_grpo", "center", "centered", "mean_only"), '"centred"'),
         **dict.fromkeys(("rloo", "loo"), '"leave_one_out"'),
-        **dict.fromkeys(("reinforce_plus_plus",), '"batch"'),
-        **dict.fromkeys(("gae",), 'nothing: there is no critic; "zscore" compares within the group'),
+        "reinforce_plus_plus": Text(
+            'here that is "overall" (verl), "whitened" (ms-swift)', '这里是 "overall"（verl），"whitened"（ms-swift）'
+        ),
+        "reinforce++": _ESTIMATORS["reinforce_plus_plus"],
+        **dict.fromkeys(
+            ("reinforce++_baseline", "reinforce++-baseline", "reinforce_baseline"),
+            _ESTIMATORS["reinforce_plus_plus_baseline"],
+        ),
+        "gae": Text(
+            'there is none here: no critic; "zscore" compares within the group',
+            '这里没有：没有评论家网络；"zscore" 在组内比较',
+        ),
     },
     "kl": {
         **dict.fromkeys(("low_var_kl", "schulman", "unbiased"), '"k3"'),
@@ -33,4 +53,4 @@ VALUES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("seq-mean-token-sum-norm", "dr_grpo"), '"constant"'),
     },
 }
-"""Key -> another library's word for a choice -> ours."""
+"""Key -> another library's word for a choice -> ours, or what is said of it, whole."""

@@ -1,5 +1,8 @@
-"""Words of other libraries, and what means the same here: of keys (`HERE`, `OURS`, `TWO`).
-Of choices: `recipe/other_values.py`. What has no counterpart: `recipe/no_counterpart.py`. Torch-free."""
+"""Words of other libraries, and what means the same here: of keys (`HERE`, `OURS`). Torch-free.
+
+What needs a sentence: `recipe/words_explained.py`. Of choices: `recipe/other_values.py`. What has no counterpart:
+`recipe/no_counterpart.py`.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,8 @@ HERE: dict[str, tuple[str, ...]] = {
 }
 """Another word -> our keys with the same meaning in one table, the first that it has."""
 
-_CLIP = "algorithm.clip_low and algorithm.clip_high"
 OURS: dict[str, str] = {
     **dict.fromkeys(("kl_beta", "beta_kl", "kl_coef", "kl_coeff", "kl_loss_coef", "init_kl_coef"), "algorithm.beta"),
-    **dict.fromkeys(
-        ("clip_epsilon", "clip_eps", "cliprange", "clip_range", "clip_ratio", "clip_param", "eps_clip", "ppo_clip"),
-        _CLIP,
-    ),
     **dict.fromkeys(("clip_ratio_low", "epsilon_low", "cliprange_low"), "algorithm.clip_low"),
     **dict.fromkeys(("clip_ratio_high", "epsilon_high", "cliprange_high"), "algorithm.clip_high"),
     **dict.fromkeys(("clip_ratio_c", "delta"), "algorithm.dual_clip"),
@@ -55,6 +53,9 @@ OURS: dict[str, str] = {
             "generations",
             "num_return_sequences",
             "grpo_group_size",
+            "num_samples_per_prompt",
+            "samples_per_prompt",
+            "num_samples",
         ),
         "algorithm.group_size",
     ),
@@ -62,9 +63,7 @@ OURS: dict[str, str] = {
         ("ppo_epochs", "num_iterations", "update_epochs", "num_ppo_epochs", "num_inner_epochs", "max_epochs"),
         "algorithm.epochs",
     ),
-    **dict.fromkeys(
-        ("num_mini_batch", "num_minibatches", "steps_per_generation", "ppo_mini_batch_size"), "algorithm.minibatches"
-    ),
+    **dict.fromkeys(("num_mini_batch", "num_minibatches"), "algorithm.minibatches"),
     **dict.fromkeys(
         (
             "adv_estimator",
@@ -76,16 +75,20 @@ OURS: dict[str, str] = {
         ),
         "algorithm.advantage",
     ),
-    **dict.fromkeys(
-        ("loss_type", "policy_loss", "loss_mode", "importance_sampling_level"),
-        "algorithm.objective and algorithm.reduction",
-    ),
     **dict.fromkeys(("loss_agg_mode", "loss_aggregation"), "algorithm.reduction"),
     **dict.fromkeys(("entropy", "entropy_coeff", "ent_coef", "entropy_bonus"), "algorithm.entropy_coef"),
     **dict.fromkeys(("kl_estimator", "kl_loss_type"), "algorithm.kl"),
     **dict.fromkeys(("kl_ctrl", "kl_ctrl_type", "adap_kl_ctrl"), "algorithm.kl_controller"),
-    **dict.fromkeys(("tis_cap", "vllm_importance_sampling_cap"), "algorithm.importance_cap"),
-    **dict.fromkeys(("reward_weights",), "algorithm.component_weights, or weight in [[task.rewards]]"),
+    **dict.fromkeys(
+        (
+            "tis_cap",
+            "vllm_importance_sampling_cap",
+            "vllm_importance_sampling_clip_max",
+            "rollout_is_threshold",
+            "rollout_importance_sampling_threshold",
+        ),
+        "algorithm.importance_cap",
+    ),
     **dict.fromkeys(
         ("lr", "actor_lr", "actor_learning_rate", "optim_lr", "step_size", "rl_lr", "grpo_lr"),
         "optimizer.learning_rate",
@@ -93,30 +96,15 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("lambda_sup", "lambda_sft", "supervised_weight"), "algorithm.lambda_supervised"),
     **dict.fromkeys(("global_reward_mean", "global_reward_std"), 'algorithm.advantage = "running"'),
     **dict.fromkeys(("advantage_whiten", "whiten_advantages", "whiten_rewards"), 'algorithm.advantage = "whitened"'),
-    **dict.fromkeys(("missing_eos_penalty",), 'algorithm.overlong_buffer, or the filter "overlong_mask"'),
-    **dict.fromkeys(("use_rank_advantage",), 'algorithm.advantage = "rank"'),
-    **dict.fromkeys(("require_positive_query",), 'task.queries = "positive"'),
-    **dict.fromkeys(
-        ("reward_alpha", "reward_beta", "correctness"),
-        'task.reward = { mode = "legacy", alpha = 0.2, beta = 1.0 }: of the beam score and of correctness',
-    ),
-    **dict.fromkeys(("beam_score",), 'task.reward = { mode = "legacy", alpha = 0.2 }: its weight'),
-    **dict.fromkeys(("shot_num", "num_shots"), "policy.shots, and task.shots for what counts"),
+    "use_rank_advantage": 'algorithm.advantage = "rank"',
+    "require_positive_query": 'task.queries = "positive"',
     **dict.fromkeys(("max_grad_norm", "grad_norm", "clip_grad", "gradient_clip"), "optimizer.grad_clip"),
     **dict.fromkeys(("adam_beta1", "adam_beta2", "beta1", "beta2"), "optimizer.betas"),
     **dict.fromkeys(("adam_epsilon", "adam_eps"), "optimizer.eps"),
-    **dict.fromkeys(("wd",), "optimizer.weight_decay"),
-    **dict.fromkeys(
-        ("warmup", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "lr_scheduler", "lr_schedule"),
-        'a schedule: optimizer.learning_rate = { kind = "cosine", start = 1e-5, warmup = 10 }',
-    ),
+    "wd": "optimizer.weight_decay",
     **dict.fromkeys(
         ("max_steps", "total_steps", "total_training_steps", "num_train_steps", "iterations", "max_iters"),
         "training.steps",
-    ),
-    **dict.fromkeys(
-        ("num_train_epochs", "total_epochs", "num_epochs", "num_episodes", "n_epochs"),
-        "epochs of a stage: [[stages]] epochs = 1",
     ),
     **dict.fromkeys(
         (
@@ -129,7 +117,6 @@ OURS: dict[str, str] = {
         ),
         "training.rows_per_block",
     ),
-    **dict.fromkeys(("train_batch_size", "rollout_batch_size"), "algorithm.prompts_per_step (prompts, not samples)"),
     **dict.fromkeys(("save_steps", "save_freq", "save_every"), "training.checkpoint_every"),
     **dict.fromkeys(
         ("save_total_limit", "max_checkpoints", "max_ckpt_num", "max_actor_ckpt_to_keep"), "training.keep_checkpoints"
@@ -139,35 +126,15 @@ OURS: dict[str, str] = {
     **dict.fromkeys(
         ("gpus", "num_gpus", "n_gpus", "n_gpus_per_node"), "torchrun --nproc-per-node 2 -m anygrpo train ..."
     ),
-    **dict.fromkeys(("bf16", "fp16"), 'policy.dtype = "bfloat16"'),
+    "bf16": 'policy.dtype = "bfloat16"',
+    "fp16": 'policy.dtype = "float16"',
+    "cast_lm_head_to_fp32": 'policy.head = "float32"',
     **dict.fromkeys(("lora_rank", "lora_r"), "policy.lora.rank"),
-    **dict.fromkeys(("lora_target_modules",), "policy.lora.targets"),
-    **dict.fromkeys(
-        ("train_type", "tuner_type", "use_peft", "peft_type", "finetuning_type"),
-        "policy.train, and the table policy.lora",
-    ),
-    **dict.fromkeys(("rlhf_type", "stage", "trainer_type"), "algorithm.preset, or algorithm.objective"),
+    **dict.fromkeys(("lora_target_modules", "target_modules"), "policy.lora.targets"),
     **dict.fromkeys(("pretrain", "base_model", "ckpt", "actor_model"), "policy.model"),
-    **dict.fromkeys(
-        ("tensor_parallel_size", "vllm_tensor_parallel_size", "fsdp", "deepspeed", "zero_stage"),
-        "training.parallel, and torchrun",
-    ),
-    **dict.fromkeys(
-        ("log_completions", "num_completions_to_print", "log_samples"),
-        "training.samples_every and training.samples_kept",
-    ),
-    **dict.fromkeys(
-        ("warmup_epochs", "grpo_start_epoch", "rl_start_epoch", "start_epoch", "sup_epochs", "warmup_phase"),
-        "a stage with its own length: [[stages]]",
-    ),
     **dict.fromkeys(("reward_alpha_psnr", "psnr_weight"), "task.w_psnr"),
-    **dict.fromkeys(("ssim_weight",), "task.w_ssim"),
-    **dict.fromkeys(("gradient_accumulation_steps",), "training.rows_per_block (any value gives the same gradient)"),
-    **dict.fromkeys(
-        ("batch_size", "mini_batch_size"),
-        "algorithm.prompts_per_step times algorithm.group_size; for memory training.rows_per_block",
-    ),
-    **dict.fromkeys(("multi_objective_aggregation",), 'algorithm.advantage = "gdpo"'),
+    "ssim_weight": "task.w_ssim",
+    "multi_objective_aggregation": 'algorithm.advantage = "gdpo"',
     **dict.fromkeys(("sapo_temperature_pos", "tau_pos"), "algorithm.tau_positive"),
     **dict.fromkeys(("sapo_temperature_neg", "tau_neg"), "algorithm.tau_negative"),
     **dict.fromkeys(("vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_url"), "policy.engine_url"),
@@ -175,26 +142,25 @@ OURS: dict[str, str] = {
         ("vllm_importance_sampling_correction", "vllm_importance_sampling_mode", "rollout_is", "rollout_rs"),
         "algorithm.importance",
     ),
+    "lora_alpha": "policy.lora.alpha",
     **dict.fromkeys(
-        ("vllm_importance_sampling_clip_max", "rollout_is_threshold", "rollout_importance_sampling_threshold"),
-        "algorithm.importance_cap",
+        (
+            "eval_strategy",
+            "evaluation_strategy",
+            "eval_steps",
+            "eval_every",
+            "eval_freq",
+            "eval_interval",
+            "test_freq",
+            "val_interval",
+        ),
+        "evaluation.every",
     ),
-    **dict.fromkeys(("lora_alpha",), "policy.lora.alpha"),
-    **dict.fromkeys(("target_modules",), "policy.lora.targets"),
-    **dict.fromkeys(("eval_strategy", "evaluation_strategy"), "evaluation.every"),
     **dict.fromkeys(("val_before_train", "eval_on_start"), "evaluation.at_start"),
-    **dict.fromkeys(
-        ("val_files", "eval_dataset", "val_data", "eval_data"), "task.held_out_share, or task.held_out_path"
-    ),
-    **dict.fromkeys(("generation_batch_size",), "algorithm.prompts_per_step times algorithm.group_size"),
     **dict.fromkeys(("prompt_key", "input_key", "prompt_column_name"), "task.prompt_column"),
     **dict.fromkeys(("label_key", "answer_key", "reward_fn_key"), "task.answer_column"),
-    **dict.fromkeys(("apply_chat_template_kwargs",), "policy.chat_template_kwargs"),
-    **dict.fromkeys(("loss_scale_factor",), "algorithm.horizon"),
-    **dict.fromkeys(
-        ("lr_warmup_steps", "lr_warmup_steps_ratio", "min_lr_ratio", "warmup_style"),
-        'a schedule: optimizer.learning_rate = { kind = "cosine", start = 1e-5, warmup = 10 }',
-    ),
+    "apply_chat_template_kwargs": "policy.chat_template_kwargs",
+    "loss_scale_factor": "algorithm.horizon",
     **dict.fromkeys(
         ("enable_gradient_checkpointing", "gradient_checkpointing_enable"), "policy.gradient_checkpointing"
     ),
@@ -203,32 +169,19 @@ OURS: dict[str, str] = {
         ("dynamic_sample", "dynamic_sampling", "dynamic_filtering", "filter_groups_enable"), "algorithm.refill"
     ),
     **dict.fromkeys(("overlong_buffer_cfg_enable", "overlong_buffer_cfg_penalty_factor"), "algorithm.overlong_buffer"),
-    **dict.fromkeys(("multi_turn_enable",), "policy.tools, policy.environment and policy.max_turns"),
-    **dict.fromkeys(("num_samples_per_prompt", "samples_per_prompt", "num_samples"), "algorithm.group_size"),
-    **dict.fromkeys(("use_kl_estimator_k3",), 'algorithm.kl = "k3"'),
+    "use_kl_estimator_k3": 'algorithm.kl = "k3"',
     **dict.fromkeys(
         ("quantization", "quant_method", "bnb_4bit_quant_type", "load_in_4bit", "load_in_8bit", "quant_bits"),
         "policy.quantize",
     ),
-    **dict.fromkeys(("stop_words",), "policy.stop"),
+    "stop_words": "policy.stop",
     **dict.fromkeys(("apply_chat_template", "chat_template"), "policy.chat_template"),
     **dict.fromkeys(
-        ("reward_model_path", "reward_model_enable", "reward_model"),
-        '[[task.rewards]] kind = "reward_model"',
+        ("reward_model_path", "reward_model_enable", "reward_model"), '[[task.rewards]] kind = "reward_model"'
     ),
-    **dict.fromkeys(("max_len",), "policy.max_new_tokens"),
-    **dict.fromkeys(("gamma",), "algorithm.discount (of turns; there is no critic)"),
-    **dict.fromkeys(
-        ("output_dir", "logging_dir", "run_dir", "save_path", "save_dir", "ckpt_path", "default_local_dir"), "folder"
-    ),
-    **dict.fromkeys(("run_name", "experiment_name", "exp_name"), "name"),
-    **dict.fromkeys(
-        ("eval_steps", "eval_every", "eval_freq", "eval_interval", "test_freq", "val_interval"), "evaluation.every"
-    ),
-    **dict.fromkeys(("metric_for_best_model",), "evaluation.metric"),
-    **dict.fromkeys(("early_stopping_patience",), "evaluation.patience"),
     **dict.fromkeys(
         (
+            "max_len",
             "max_completion_length",
             "max_response_length",
             "max_tokens",
@@ -238,6 +191,12 @@ OURS: dict[str, str] = {
         ),
         "policy.max_new_tokens",
     ),
+    **dict.fromkeys(
+        ("output_dir", "logging_dir", "run_dir", "save_path", "save_dir", "ckpt_path", "default_local_dir"), "folder"
+    ),
+    **dict.fromkeys(("run_name", "experiment_name", "exp_name"), "name"),
+    "metric_for_best_model": "evaluation.metric",
+    "early_stopping_patience": "evaluation.patience",
     **dict.fromkeys(
         (
             "reward_funcs",
@@ -275,15 +234,4 @@ OURS: dict[str, str] = {
         ("mask_truncated_completions", "overlong_filtering", "overlong_filter"), 'algorithm.filters = ["overlong_mask"]'
     ),
 }
-"""A word of TRL, verl, OpenRLHF, diffusers ... -> what means the same here."""
-
-TWO: dict[str, str] = {
-    "epsilon": "algorithm.clip_low and algorithm.clip_high are the clip range; "
-    "algorithm.epsilon is added to a standard deviation",
-    "epochs": "epochs of a stage ([[stages]] epochs = 1) are passes over the prompts; "
-    "algorithm.epochs those over a rollout",
-    "kl_penalty": "algorithm.beta is the weight of the KL; algorithm.kl is its estimator",
-    "temperature": "algorithm.temperature or policy.temperature, of samples; "
-    "algorithm.rce_temperature weighs stored rewards",
-}
-"""A key of ours that elsewhere means something else: what is said where it is given without its table."""
+"""A word of TRL, verl, OpenRLHF, diffusers ... -> the key, or the line of a recipe or a shell, that means the same."""
