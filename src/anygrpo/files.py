@@ -21,6 +21,13 @@ MARKS = ("config.toml", "metrics.jsonl", "manifest.json")
 """What makes a folder a run or a checkpoint."""
 
 
+def run_of(path: Path) -> Path:
+    """The run folder of RUN/checkpoints/NAME, from wherever it is named; of anything else the path itself."""
+    whole = path.absolute()
+    run = whole.parent.parent
+    return run if whole.parent.name == "checkpoints" and (run / "config.toml").is_file() else path
+
+
 def cache_folder() -> Path:
     """$XDG_CACHE_HOME/anygrpo, or ~/.cache/anygrpo."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anygrpo"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from anygrpo.cli.main import main
+from anygrpo.files import run_of
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -123,6 +124,25 @@ def test_two_checkpoints_of_one_run(tmp_path, capsys):
     unknown = compared(capsys, early, late)["left_out"]
     assert set(unknown) == {"results", "agreement"}
     assert unknown["results"].endswith("step_00000004 was not evaluated at its step 4; the run was at 0, 8")
+
+
+def test_checkpoints_of_one_run_are_no_seeds(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("ANYGRPO_LANG", "en")
+    names = [f"step_0000000{n}" for n in (2, 4)]
+    for arm, rate in (("a", 0.1), ("b", 0.2)):
+        for name in names:
+            (tmp_path / arm / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / arm / "config.toml").write_text(f"seed = 1\n[optimizer]\nlearning_rate = {rate}\n")
+    every = [str(tmp_path / arm / "checkpoints" / name) for arm in "ab" for name in names]
+    assert main(["compare", *every]) == 2
+    assert "are of one run" in capsys.readouterr().err
+    assert main(["compare", *every, "--lang", "zh"]) == 2
+    assert "属于同一次运行" in capsys.readouterr().err
+    monkeypatch.setenv("ANYGRPO_LANG", "en")
+    monkeypatch.chdir(tmp_path / "a" / "checkpoints")
+    assert run_of(Path(names[0])) == tmp_path / "a"
+    assert main(["compare", *names, *every[2:]]) == 2
+    assert "are of one run" in capsys.readouterr().err
 
 
 def test_recipes_over_ten_seeds_have_a_bootstrap_beside(tmp_path, capsys):

@@ -68,6 +68,15 @@ def test_what_the_run_came_to_stands_at_the_head(folder):
     assert said in page
     assert page.index(said) < page.index("<h2>")
     assert "正确率 0.250 → 0.750" in run_page(folder, "zh")
+    assert "(best" not in page  # the last is
+
+
+def test_the_best_between_is_told_where_the_last_is_below_it(folder):
+    rows = [{"step": s, "eval/accuracy": a} for s, a in ((-1, 0.25), (9, 0.8125), (29, 0.5))]
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    assert "accuracy 0.250 → 0.500 (best 0.812)" in run_page(folder)
+    assert "正确率 0.250 → 0.500（最高 0.812）" in run_page(folder, "zh")
 
 
 def test_a_level_line_is_a_word(folder):

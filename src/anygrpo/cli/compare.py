@@ -9,6 +9,7 @@ from typing import Any
 
 from anygrpo.cli.compare_sentences import measure, sentences, told_settings
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.files import run_of
 from anygrpo.spoken import LANGUAGES, Text, colon, current, say
 
 TWO = Text("compare needs two runs", "compare 需要两次运行")
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         return _recipes([Path(run) for run in args.runs], args)
     refuse(args, Text("two runs", "两次运行"), ("n",))
     a, b = map(Path, args.runs)
-    if args.weights in ("newest", "best") and (compare.run_of(a) != a or compare.run_of(b) != b):
+    if args.weights in ("newest", "best") and (run_of(a) != a or run_of(b) != b):
         raise ConfigError(
             Text(
                 f"a checkpoint is given, and --weights {args.weights} asks for one of its run",
@@ -122,8 +123,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _opens(path: Path) -> bool:
     """A run folder, or one of its checkpoints."""
-    own = path.parent.name == "checkpoints" and (path.parent.parent / "config.toml").is_file()
-    return own or (path / "config.toml").is_file()
+    return (run_of(path) / "config.toml").is_file()
 
 
 def refuse(args: argparse.Namespace, what: Text, flags: tuple[str, ...]) -> None:
@@ -152,6 +152,7 @@ def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
     from anygrpo.probes import compare
 
     found = compare.recipes(runs)
+    _one_of_each_run(found)
     if len(found) != 2:
         sides = "; ".join(", ".join(run.name for run in side) for side in found)
         raise ConfigError(
@@ -176,6 +177,25 @@ def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
     print(told_settings(settings, lang))
     print("\n".join(_of_recipes(results, lang)))
     return 0
+
+
+def _one_of_each_run(recipes: list[list[Path]]) -> None:
+    """Raises: ConfigError where two of a recipe are one run: its checkpoints share a seed."""
+    for side in recipes:
+        first: dict[Path, Path] = {}
+        for path in side:
+            one = first.setdefault(run_of(path).resolve(), path)
+            if one is not path:
+                raise ConfigError(
+                    Text(
+                        f"{one} and {path} are of one run: they are no two seeds of their recipe",
+                        f"{one} 与 {path} 属于同一次运行：不是该配方的两个种子",
+                    ),
+                    Text(
+                        "give one checkpoint of each run, or the run folders",
+                        "每次运行请只给一个检查点，或直接给出运行文件夹",
+                    ),
+                )
 
 
 def _of_recipes(results: dict[str, Any], lang: str) -> list[str]:

@@ -15,7 +15,7 @@ from anygrpo.doctor.columns import build
 from anygrpo.doctor.configs import dotted
 from anygrpo.doctor.pair import no_effect
 from anygrpo.errors import DataError
-from anygrpo.files import toml_table
+from anygrpo.files import run_of, toml_table
 from anygrpo.probes.significance import mcnemar, paired
 from anygrpo.spoken import Text
 from anygrpo.train import checkpoint
@@ -36,12 +36,6 @@ class Answers:
     step: int
     rows: dict[int, dict[str, Any]]
     faults: float = 0.0
-
-
-def run_of(path: Path) -> Path:
-    """The run folder of RUN/checkpoints/NAME; of anything else the path itself."""
-    own = path.parent.name == "checkpoints" and (path.parent.parent / "config.toml").is_file()
-    return path.parent.parent if own else path
 
 
 def evaluations(path: Path) -> list[Answers]:

@@ -13,8 +13,8 @@ from anygrpo.core.intervals import interval
 from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Batch, Rollout
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.files import run_of
 from anygrpo.probes.check import temporary_run
-from anygrpo.probes.compare import run_of
 from anygrpo.probes.subject import Subject
 from anygrpo.recipe.load import load_recipe
 from anygrpo.spoken import Text

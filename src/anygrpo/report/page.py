@@ -84,9 +84,17 @@ def _headline(folder: Path, words: dict[str, str]) -> str:
         return ""
     values = [(n.removeprefix("eval/"), [r[n] for r in rows if isinstance(r.get(n), int | float)]) for n in _HEADLINES]
     told = [
-        f"{words.get(name, name.upper())} {found[0]:.3f} → {found[-1]:.3f}" for name, found in values if len(found) > 1
+        f"{words.get(name, name.upper())} {found[0]:.3f} → {found[-1]:.3f}{_best(found, words)}"
+        for name, found in values
+        if len(found) > 1
     ]
     return f"<p><b>{escape(words['held_out'])}</b> {escape(', '.join(told))}</p>" if told else ""
+
+
+def _best(found: list[float], words: dict[str, str]) -> str:
+    """The highest of the evaluations between, where it is above the first and the last."""
+    best = max(found)
+    return words["best"].format(best=f"{best:.3f}") if best > max(found[0], found[-1]) else ""
 
 
 def _at(step: str, words: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ WORDS = {
     "title": Text("Run", "训练运行"),
     "actions": Text("What the doctor did", "诊断器采取的措施"),
     "held_out": Text("Held out", "留出集"),
+    "best": Text(" (best {best})", "（最高 {best}）"),
     "accuracy": Text("accuracy", "正确率"),
     "reward": Text("reward", "奖励"),
     "turn": Text("turned", "调整"),
