@@ -75,6 +75,13 @@ BIT = [
         "r = f(1)\na, b = r\nassert a == 3",
         "",
     ),  # had no verdict: `a, b = r` was called a broken test
+    (
+        "an exception as control flow",
+        "try:\n    f(0)\nexcept StopIteration:\n    pass\nassert all(map(lambda x: f(x), [2]))",
+        "",
+    ),
+    ("an infinite number", "def run(x):\n    return f(x)\nr = run(1)\na, b = r\nassert a == 3", ""),
+    ("an infinite number", "d = {}\nd['r'] = f(1)\na, b = d['r']\nassert a == 3", ""),
     ("replies in every malformed way", HUMANEVAL, "double"),
     ("races with its own replies", HUMANEVAL, "double"),
     ("changes what the collector finds", "assert f(2) == 5", ""),
@@ -115,6 +122,8 @@ def test_beyond_and_weak_by_hand():
 RAISES = "try:\n    f(1)\n    assert False\nexcept ValueError as e:\n    assert 'no' in str(e)"
 CHAIN = "p = P(3)\nassert p.twice().x == 3"
 DISTINCT = "def f(l):\n  l[:] = sorted(set(l)) + [0]\n  return len(l) - 1"
+ENDING = "def f(x):\n  if x < 1: raise StopIteration\n  return True"
+ENDED = "def ended(g):\n    try:\n        return not g(0)\n    except StopIteration:\n        return True"
 NATIVE = [
     ("def s(a, b): return set(a) & set(b)", ["assert set(s((3, 4), (5, 4))) == set((4,))"]),
     ("from collections import Counter\ndef f(l): return Counter(l)", ["assert f([1, 1]) == {1: 2}"]),
@@ -130,6 +139,9 @@ NATIVE = [
     ("def enc(s): return s[::-1]\ndef dec(s): return s[::-1]", ["assert dec(enc('abc')) == 'abc'"]),
     ("def f(x): return float('nan')", ["x = f(1)\nassert x != x"]),
     ("def f(x): raise StopIteration", ["try:\n    f(1)\n    assert False\nexcept StopIteration:\n    pass"]),
+    (ENDING, [f"{ENDED}\nassert ended(lambda x: f(x))\nassert all(map(lambda x: f(x), [2, 3]))"]),
+    (ENDING, [f"{ENDED}\ndef test_it():\n    assert ended(lambda x: f(x))"]),
+    (ENDING, ["e = 0\ntry:\n    f(0)\nexcept Exception as x:\n    e = type(x)\nassert e is StopIteration"]),
     ("def f(l): return [x + 1 for x in l]", ["l = [1]\nr = f(l)\n(a,) = r\nassert set(r) == {x + 1 for x in l}"]),
     ("class P:\n  def __init__(s, x): s.x = x\n  def twice(s): return P(1) and s", [CHAIN]),
     ("def f(*a, k=1): return sum(a) * k", ["assert f(1, 2, k=3) == 9"]),
@@ -150,9 +162,10 @@ def test_a_broken_test_is_no_verdict():
     tests = [
         ["try:\n    import numpy\nfinally:\n    pass\nassert f(1) == 1"],
         ["x = 1 / 0\nassert f(1) == 1"],
+        ["n = int('3')\nm = 1 / (n - 3)\nassert f(1) == 1"],  # a call that names nothing of the answer's
         ["assert f(lambda x: x) == 1"],
     ]
-    outcomes = code.start(Rows(["p"] * 3, ["def f(x): return 1"] * 3, {"tests": tests}))()
+    outcomes = code.start(Rows(["p"] * 4, ["def f(x): return 1"] * 4, {"tests": tests}))()
     assert all(isinstance(o, str) and "cannot be judged" in o for o in outcomes)
 
 

@@ -30,6 +30,37 @@ def test_statements_between_the_tests():
     assert suite.names == ("Stack", "f")
 
 
+@pytest.mark.parametrize(
+    ("tests", "kinds"),
+    [
+        ("n = int('3')\nm = 1 / (n - 3)\nassert f(1) == 1", ["act", "setup", "test"]),  # m is the tests' own fault
+        ("r = f(1)\nm = 1 / (r - 3)\nassert m == 1", ["act", "act", "test"]),
+        ("r = f(1)\nr = 3\nm = r\nassert f(m) == 1", ["act", "setup", "setup", "test"]),
+        ("r = f(1)\nr += 1\nassert r == 1", ["act", "act", "test"]),
+        (
+            "def g(x): return h(x)\ndef h(x): return f(x)\nr = g(1)\na, b = r\nassert a",
+            ["setup"] * 2 + ["act"] * 2 + ["test"],
+        ),
+        ("l = []\nl.append(f(1))\na = l[0][1]\nassert a", ["setup", "act", "act", "test"]),
+        ("d = {}\nd['a'] = f(1)\nx = d['a']\nassert x[1]", ["setup", "act", "act", "test"]),
+    ],
+)
+def test_what_is_made_of_the_answers_values_is_the_answers(tests, kinds):
+    assert [step.kind for step in parse_tests(tests).suite.steps] == kinds
+
+
+def test_only_a_step_that_expects_an_end_of_loops_lets_one_through():
+    waits = "def waits(g):\n    try:\n        g(0)\n    except StopIteration:\n        return True\n"
+    tests = waits + "also = lambda g: waits(g)\nassert all(map(lambda x: f(x), [2]))\nassert also(lambda x: f(x))\n"
+    tests += "def test_it():\n    waits(lambda x: f(x))"
+    steps = parse_tests(tests).suite.steps
+    assert [step.ends for step in steps] == [True, True, False, True, True, True]
+    told = "try:\n    f(0)\nexcept Exception as e:\n    assert type(e).__name__ == 'StopIteration'\nassert f(1)"
+    assert [step.ends for step in parse_tests(told).suite.steps] == [True, False]
+    kept = "e = 0\ntry:\n    f(0)\nexcept Exception as x:\n    e = type(x)\nassert e is StopIteration\nassert f(1)"
+    assert [step.ends for step in parse_tests(kept).suite.steps] == [False, True, True, False]
+
+
 def test_humaneval():
     test = "METADATA = {}\ndef check(candidate):\n    assert candidate(1) == 2\n"
     for tests in (parse_tests(test, "inc"), parse_tests({"test": test, "entry_point": "inc"})):

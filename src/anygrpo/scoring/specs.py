@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anygrpo.scoring._plain import NotPlain, encode
+from anygrpo.scoring.kinds import expecting, kinds
 from anygrpo.scoring.rewriting import check_imports, check_names, judges_itself, other_uses, read_attributes, settled
 
 KNOWN = {
@@ -51,11 +52,13 @@ class Step:
         kind: "test" (passes unless it raises), "value" (an expression that must have one of `expected`), "act" (calls
             the answer, tests nothing), "setup" (does not; where it fails the tests are at fault).
         expected: encoded values.
+        ends: it expects an exception that ends loops (StopIteration), so one of the answer's reaches it as it is.
     """
 
     kind: str
     source: str
     expected: tuple[Any, ...] = ()
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,11 +194,17 @@ def _suite(parts: _Parts) -> Suite:
     body = [read_attributes(node) for node in body] if any(name[:1].isupper() for name in names) else body
     if (fault := judges_itself(body, {*names, "candidate"})) is not None:
         raise ValueError(f"{fault[:80]!r} would let the answer judge itself: compare with a value")
+    return Suite(tuple(_steps(body, ends, parts.values, names)), tuple(sorted(names)), modules)
+
+
+def _steps(body: list[ast.stmt], ends: list[str], values: list[tuple[str, list[Any]]], names: set[str]) -> list[Step]:
+    asked = [*ends, *(call for call, _ in values)]
+    expects = iter(expecting(body, [*body, *map(ast.parse, asked)]))  # before `settled` rewrites the statements
+    told = [(kind, next(expects)) for kind in kinds(body, names)]
     later = [*body[1:], None]
-    steps = [Step(kind, settled(node, after)) for kind, node, after in zip(_kinds(body, names), body, later)]
-    steps += [Step("test", f"{end}\n__settle__()") for end in ends]
-    steps += [Step("value", call, tuple(map(_encoded, expected))) for call, expected in parts.values]
-    return Suite(tuple(steps), tuple(sorted(names)), modules)
+    steps = [Step(kind, settled(node, after), (), let) for (kind, let), node, after in zip(told, body, later)]
+    steps += [Step("test", f"{end}\n__settle__()", (), next(expects)) for end in ends]
+    return steps + [Step("value", call, tuple(map(_encoded, expected)), next(expects)) for call, expected in values]
 
 
 def _encoded(value: Any) -> Any:
@@ -269,24 +278,3 @@ def _resolve(text: str, entry_point: str, imported: set[str]) -> tuple[set[str],
         elif not name.startswith("__"):
             names.add(name)
     return names, modules
-
-
-def _kinds(body: list[ast.stmt], names: set[str]) -> Iterator[str]:
-    """The kind of each statement. What is made of the answer's values is the answer's too: where `a, b = r` fails after
-    `r = f(1)`, the answer is wrong, and not the tests."""
-    names = set(names)
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
-            yield "setup"
-            continue
-        inner = list(ast.walk(node))
-        reaches = _touches(inner, names)
-        if reaches:
-            names |= {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        yield "test" if any(isinstance(n, ast.Assert) for n in inner) else "act" if reaches else "setup"
-
-
-def _touches(inner: list[ast.AST], names: set[str]) -> bool:
-    """Whether the statement may reach the answer: it names it, or calls a method of something."""
-    named = any(isinstance(n, ast.Name) and n.id in names for n in inner)
-    return named or any(isinstance(n, ast.Call) for n in inner)

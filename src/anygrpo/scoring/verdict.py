@@ -57,7 +57,7 @@ def judge_limits(limits: Limits) -> Limits:
 
 
 def _request(suite: Suite, every: bool, limits: Limits) -> dict[str, Any]:
-    steps = [{"kind": s.kind, "source": s.source, "expected": s.expected} for s in suite.steps]
+    steps = [{"kind": s.kind, "source": s.source, "expected": s.expected, "ends": s.ends} for s in suite.steps]
     most = {"most": limits.output_mb * MEGABYTE, "all": every}
     return {"steps": steps, "names": suite.names, "modules": suite.modules} | most
 
