@@ -1,6 +1,7 @@
 """Pictures in prompts: what the policy computes is what the library computes, whatever way is taken."""
 
 import base64
+import copy
 import io
 import json
 import random
@@ -23,6 +24,7 @@ from anygrpo.language.tasks import jsonl
 from anygrpo.language.tasks.data import read_rows
 from anygrpo.language.tasks.messages import clean_prompt
 from anygrpo.language.tasks.pictures import example, opened, reference, with_pictures
+from anygrpo.models import loading
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -159,16 +161,61 @@ def test_pictures_of_a_policy_that_sees_none_are_refused_by_name():
         prompts.encode([asked()], 4)
 
 
-def test_pixels_are_held_within_a_bound_and_their_loss_is_said():
+def test_pixels_that_made_room_are_read_again_and_strangers_are_told():
     model, processor = seeing.llava()
-    pictures = Pictures(processor, model.config.image_token_id, hold=1)
-    first = pictures.encode("<image> w1", [picture("red")])
+    colors = []
+    pictures = Pictures(processor, model.config.image_token_id, hold=1, read=lambda c: colors.append(c) or picture(c))
+    first = pictures.encode("<image> w1", ["red"])
     own, more = pictures.shown(torch.tensor([first]))
     assert own.tolist()[0][:4] == [model.config.image_token_id] * 4
     assert more["pixel_values"].shape == (1, 3, 16, 16)
-    pictures.encode("<image> w1", [picture("blue")])
-    with pytest.raises(TrainingError, match="not held any more"):
-        pictures.shown(torch.tensor([first]))
+    pictures.encode("<image> w1", ["blue"])
+    again = pictures.shown(torch.tensor([first]))[1]["pixel_values"]
+    assert torch.equal(again, more["pixel_values"])
+    assert colors == ["red", "blue", "red"]
+    resumed = Pictures(processor, model.config.image_token_id, read=picture)
+    with pytest.raises(TrainingError, match="not known here"):
+        resumed.shown(torch.tensor([first]))
+    resumed.resumed(json.loads(json.dumps(pictures.carried())))
+    assert torch.equal(resumed.shown(torch.tensor([first]))[1]["pixel_values"], again)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("family", "why"), [("qwen2_vl", "several axes"), ("gemma3", "both ways"), ("llava", ""), ("idefics3", "")]
+)
+def test_what_is_more_than_a_sequence_is_never_shared(family, why, dtype):
+    """In bfloat16, and with small weights, a wrong place of a picture is within rounding: it is not told by numbers."""
+    policy, _, _ = policy_of(family, dtype=dtype)
+    paths = policy.scorer.paths
+    assert paths.ability.shared == (not why), paths
+    assert not why or (paths.sampling != "padded" and any(why in note for note in paths.notes))
+
+
+def test_a_copy_of_the_policys_prompts_sees_the_same_pictures():
+    policy, _, _ = policy_of("llava")
+    assert copy.deepcopy(policy.prompts).pictures is policy.prompts.pictures
+
+
+def test_a_place_without_a_picture_is_refused():
+    policy, _, _ = policy_of("llava")
+    with pytest.raises(DataError, match="a place for a picture, and no picture"):
+        policy.prompts.encode([{"prompt": "<image> What is this?"}], 4)
+
+
+def test_last_blocks_are_the_text_models():
+    policy, _, _ = policy_of("llava", train="last_n", last_n_layers=1)
+    trained = {n for n, p in policy.trainable().named_parameters() if p.requires_grad}
+    assert trained
+    assert all("language_model" in name for name in trained)
+
+
+def test_a_folder_with_one_file_of_weights_has_a_processor(tmp_path):
+    model, processor = seeing.llava()
+    model.config.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    assert loading.load_processor(str(tmp_path)).image_processor is not None
 
 
 def test_a_prompt_twice_in_a_packed_row_shows_its_pictures_twice():
@@ -278,8 +325,8 @@ def test_a_model_that_names_no_picture_token_is_refused():
     blind = LlamaForCausalLM(LlamaConfig(**seeing.TEXT, vocab_size=64))
     processor.image_token_id = None
     with pytest.raises(DataError, match="names no token of a picture"):
-        Pictures.of(processor, blind)
-    assert Pictures.of(processor, model).token == model.config.image_token_id
+        Pictures.of(processor, blind, opened)
+    assert Pictures.of(processor, model, opened).token == model.config.image_token_id
 
 
 def saved(tmp_path, answers, shuffled=False, seed=0):

@@ -32,6 +32,7 @@ def apply(
     samples: int = 1,
     prompt_column: str = "prompt",
     pictures: str | None = None,
+    recipe: Any = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Answers to prompts: [{index, prompt, outputs, ended, tokens, of}]; `of`: what made them (weights, settings).
@@ -43,12 +44,13 @@ def apply(
         seed: samples drawn from it, prompt by prompt (a prompt's answers do not depend on the others); None: the
             likeliest answer.
         samples: answers a prompt, where they are drawn.
-        pictures: the column of pictures, for a policy that sees; None: "image" or "images", where rows have it.
+        pictures: the column of pictures, for a policy that sees; None: the recipe's, else "image" or "images".
+        recipe: of the run that `policy` is of.
 
     Raises:
         DataError: no such file, or an `out` that holds answers to other prompts, or of other weights or settings.
     """
-    columns = (pictures,) if pictures else ()
+    columns = (pictures,) if pictures else getattr(getattr(recipe, "task", None), "picture_columns", ())
     records = read_inputs(inputs, prompt_column, columns)
     if policy.prompts.pictures is not None and not columns and (name := next(filter(None, map(unseen, records)), None)):
         records = read_inputs(inputs, prompt_column, (name,))

@@ -19,7 +19,7 @@ from anygrpo.language.compute.attention import install
 from anygrpo.language.compute.log_probs import Scorer
 from anygrpo.language.compute.paths import Paths
 from anygrpo.language.compute.pictures import Pictures
-from anygrpo.language.compute.trial import Trial
+from anygrpo.language.compute.trial import Trial, beyond_text, own_logits
 from anygrpo.language.conversation import check_template
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.generation import Engine
@@ -27,7 +27,8 @@ from anygrpo.language.policy import CausalLM
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.proof import prove_sampling, prove_scoring
 from anygrpo.language.settings import CausalLMConfig
-from anygrpo.language.tasks.pictures import example
+from anygrpo.language.tasks.pictures import example, opened
+from anygrpo.language.unfreezing import language_modules
 from anygrpo.models import loading
 from anygrpo.spoken import Text
 
@@ -65,8 +66,7 @@ def from_model(model: nn.Module, tokenizer: Any, config: CausalLMConfig, seed: i
 def _with_template(processor: Any) -> Any:
     """The processor's tokenizer, with its chat template."""
     tokenizer = processor.tokenizer
-    if not getattr(tokenizer, "chat_template", None):
-        tokenizer.chat_template = getattr(processor, "chat_template", None)
+    tokenizer.chat_template = getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
     return tokenizer
 
 
@@ -86,7 +86,7 @@ def _assemble(
 ) -> CausalLM:
     tokenizer, pictures = reader, None
     if config.vision is not None:
-        tokenizer, pictures = _with_template(reader), Pictures.of(reader, model)
+        tokenizer, pictures = _with_template(reader), Pictures.of(reader, model, opened)
         pictures.install(model)
     ends = loading.end_ids(model, tokenizer, config.eos)
     prompts = Prompts(tokenizer, config, loading.context_length(model), ends, pictures)
@@ -94,7 +94,9 @@ def _assemble(
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
     size = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
     trial = Trial.of(tokenizer, size, device, prompts.encode([example()], 0)[0] if pictures else ())
-    trial = replace(trial, never=prompts.never)
+    if pictures is not None:
+        look = lambda: own_logits(model, trial.rows[0])  # noqa: E731
+        trial = replace(trial, never=prompts.never, apart=beyond_text(model, language_modules(model)[0], look))
     weights = Weights(model, config, dtype, seed, reload, trial)
     with moved(weights.module):
         paths = prove_scoring(weights, trial, config.attention, precise)

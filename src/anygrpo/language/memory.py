@@ -33,6 +33,7 @@ import torch
 from anygrpo.language.compute.head import BLOCK, GPU_BLOCK
 from anygrpo.language.dials import TOKENS
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
+from anygrpo.language.unfreezing import language_modules
 from anygrpo.models.loading import base_of, kind_of_model
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.recipe import Recipe, number
@@ -78,7 +79,8 @@ def shape_of(config: Any, lora: LoraConfig | None = None, vision: bool = False) 
 
     with torch.device("meta"):
         model = kind_of_model(vision).from_config(config)
-    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m)]
+    reads = language_modules(model)[0] if vision else model
+    lists = [m for m in reads.modules() if isinstance(m, nn.ModuleList) and len(m)]
     blocks = max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))
     targets = "all-linear" if lora is None else lora.targets
     named = [(n.rsplit(".", 1)[-1], m) for n, m in blocks.named_modules() if isinstance(m, nn.Linear)]

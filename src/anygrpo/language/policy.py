@@ -71,10 +71,13 @@ class CausalLM(Policy):
         return self.one_update and self.trust_sampler is False
 
     def carried(self) -> dict[str, Any]:
-        return agreement.carried(self)
+        pictures = self.prompts.pictures
+        return agreement.carried(self) | ({} if pictures is None else {"pictures": pictures.carried()})
 
     def resumed(self, state: dict[str, Any]) -> None:
         agreement.resumed(self, state)
+        if self.prompts.pictures is not None:
+            self.prompts.pictures.resumed(state.get("pictures", {}))
 
     # -- sampling ----------------------------------------------------------------------------------------------------
 

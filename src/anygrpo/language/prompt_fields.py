@@ -6,6 +6,7 @@ from typing import Any
 
 from anygrpo.errors import DataError
 from anygrpo.language.tasks.messages import parsed
+from anygrpo.language.tasks.pictures import MARK, references
 from anygrpo.spoken import Text
 
 
@@ -56,3 +57,9 @@ def content_of(prompt: Any) -> Any:
             Text('give each record a "prompt"', '请给每条记录一个 "prompt"'),
         )
     return content
+
+
+def waits(prompt: Any) -> bool:
+    """Whether the words of a prompt without pictures hold the mark of one."""
+    content = content_of(prompt)
+    return not references(content) and MARK in words_of(prompt)

@@ -7,10 +7,10 @@ from typing import Any
 
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language.compute.pictures import Pictures
-from anygrpo.language.prompt_fields import content_of, object_of, words_of
+from anygrpo.language.prompt_fields import content_of, object_of, waits, words_of
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.messages import Messages, parsed, with_system
-from anygrpo.language.tasks.pictures import marked, opened, parts, references
+from anygrpo.language.tasks.pictures import marked, parts, references
 from anygrpo.language.tools import formats
 from anygrpo.spoken import Text
 
@@ -102,6 +102,12 @@ class Prompts:
             DataError: an empty prompt, or one that does not fit the context together with the completion.
         """
         out = [self._encode_one(prompt) for prompt in prompts]
+        for prompt, ids in zip(prompts, out):
+            if self.pictures is not None and (self.pictures.token in ids or waits(prompt)):
+                raise DataError(
+                    Text("a prompt has a place for a picture, and no picture", "提示中有图片的位置，却没有图片"),
+                    Text("name the column that holds it in task.pictures", "请在 task.pictures 中写明图片所在的列"),
+                )
         if not all(out):
             raise DataError(
                 Text(f"prompt {out.index([])} is empty", f"第 {out.index([])} 个提示是空的"),
@@ -141,8 +147,15 @@ class Prompts:
                     Text("a prompt holds pictures, and this policy sees none", "提示中有图片，而该策略看不到图片"),
                     Text("add [policy.vision], with a model that sees", "加上 [policy.vision]，并使用视觉语言模型"),
                 )
+            if not self.chat and len(content) > 1:
+                raise DataError(
+                    Text(
+                        "a prompt is several messages, but there is no chat template", "提示有多条消息，但没有对话模板"
+                    ),
+                    Text("give one message", "请只给一条消息"),
+                )
             text = self.rendered(prompt) if self.chat else marked(content, self.pictures.mark)
-            return self.pictures.encode(text, [opened(one) for one in shown])
+            return self.pictures.encode(text, list(shown), special=not self.chat)
         if self.chat:
             return self.tokenizer(self.rendered(prompt), add_special_tokens=False)["input_ids"]
         if not isinstance(content, str):

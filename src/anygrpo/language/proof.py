@@ -139,10 +139,17 @@ def prove_scoring(weights: Weights, trial: Trial, wanted: str, precise: bool) ->
     truth = trial.log_probs(own)
     slope = gradients_of(truth, probed)
     problems: list[str] = []
-    can = ability(model, wanted, trial.text)
+    can = ability(model, "plain" if trial.apart else wanted, trial.text)
+    if trial.apart:  # what a few tokens and small weights may not show
+        can = Ability(False, reason=f"prompts are not shared, since {trial.apart}")
+        if wanted == "shared":
+            raise ConfigError(
+                Text(f'attention = "shared": {can.reason}', f'attention = "shared"：{can.reason}'),
+                Text('set attention = "auto" or "plain"', '请设 attention = "auto" 或 "plain"'),
+            )
     form = _form(model, trial, own[0], precise)
     ladder = [Paths(replace(can), form)] if can.shared and form is not None else []
-    plain = Ability(False, reason=can.reason)
+    plain = Ability(False, reason="" if can.shared else can.reason)
     ladder += [Paths(plain, f, padded) for f in ([form] if form else []) + [None] for padded in (True, False)]
     for paths in ladder:
 
@@ -227,7 +234,7 @@ def prove_sampling(
     Raises:
         ConfigError: no way at all.
     """
-    problems: list[str] = []
+    problems: list[str] = [trial.apart] if trial.apart else []
 
     def right(paths: Paths, model: nn.Module, what: str) -> bool:
         problem = attempt(lambda: _sampled_wrong(weights, paths, trial, engine_of, model))
@@ -237,7 +244,9 @@ def prove_sampling(
 
     for live in (True,) if weights.live else (False, True):
         model = weights.sample_live() if live else weights.sampler
-        plain = [replace(paths, ability=Ability(False), sampling=way) for way in get_args(Sampling)]
+        plain = [
+            replace(paths, ability=Ability(False), sampling=way) for way in get_args(Sampling)[bool(trial.apart) :]
+        ]
         taken = next((p for p in plain if right(p, model, p.sampling)), None)
         if taken is None:
             continue

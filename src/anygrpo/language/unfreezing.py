@@ -21,7 +21,7 @@ def unfreeze(model: nn.Module, config: CausalLMConfig, left_out: Collection[int]
             for p in () if id(module) in left_out else module.parameters(recurse=False):
                 p.requires_grad_(True)
         return
-    blocks = blocks_of(model)
+    blocks = blocks_of(model if config.vision is None else language_modules(model)[0])
     if config.last_n_layers > len(blocks):
         raise ConfigError(
             Text(

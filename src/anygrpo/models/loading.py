@@ -87,11 +87,12 @@ def load_processor(name: str) -> Any:
     from transformers import AutoProcessor
 
     found = origin(name)
-    if found.kind != "plain" and not (found.folder / "processor_config.json").is_file():
+    if found.kind not in ("plain", "file") and not (found.folder / "processor_config.json").is_file():
         return load_processor(found.base)
     try:
         with quiet():
-            made: Any = AutoProcessor.from_pretrained(resolve(name) if found.kind == "plain" else str(found.folder))
+            place = {"plain": lambda: resolve(name), "file": lambda: resolve(found.base)}.get(found.kind)
+            made: Any = AutoProcessor.from_pretrained(str(found.folder) if place is None else place())
     except (OSError, ValueError, ImportError) as error:
         raise _not_found("processor", name, error) from None
     if getattr(made, "image_processor", None) is None:

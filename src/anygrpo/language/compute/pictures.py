@@ -9,7 +9,9 @@ pixels: each prompt's are held once, whatever the size of the group.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,9 @@ FIRST = 2**40
 
 HOLD = 2 * 2**30
 """Bytes of pixels held; what was used longest ago goes first."""
+
+SOURCES = 4096
+"""Prompts whose pictures can be read again."""
 
 _KEY = "_anygrpo_pictures"
 
@@ -53,19 +58,28 @@ class Pictures:
     Args:
         processor: transformers' of a vision-language model (`AutoProcessor`).
         token: the id that its prompts hold for each place of a picture.
-        hold: bytes of pixels held at most, but for those of the last prompt.
+        hold: bytes of pixels held at most, but for those of the last prompt; others are read again when asked for.
+        read: reference of a picture -> PIL image.
 
     Attributes:
         kinds: arguments with one number a token ("token_type_ids" ...): its value at places of pictures; 0 elsewhere.
     """
 
-    def __init__(self, processor: Any, token: int, hold: int = HOLD) -> None:
-        self.processor, self.token, self.hold = processor, token, hold
+    def __init__(
+        self, processor: Any, token: int, hold: int = HOLD, read: Callable[[Any], Any] = lambda picture: picture
+    ) -> None:
+        self.processor, self.token, self.hold, self.read = processor, token, hold, read
         self.kinds: dict[str, int] = {}
         self._held: OrderedDict[int, Seen] = OrderedDict()
+        self._sources: OrderedDict[int, tuple[str, tuple[Any, ...], bool]] = OrderedDict()
+        self._lock = threading.RLock()  # one thread may sample while another trains
+
+    def __deepcopy__(self, memo: Any) -> Pictures:
+        """The same: hooks of all copies of a model look here."""
+        return self
 
     @staticmethod
-    def of(processor: Any, model: nn.Module) -> Pictures:
+    def of(processor: Any, model: nn.Module, read: Callable[[Any], Any]) -> Pictures:
         """Raises: DataError where neither the model's config nor the processor names the token of a picture."""
         config: Any = model.config
         names = ("image_token_id", "image_token_index")
@@ -82,7 +96,7 @@ class Pictures:
                     "去掉 [policy.vision]，或从带处理器的视觉语言模型开始",
                 ),
             )
-        return Pictures(processor, token)
+        return Pictures(processor, token, read=read)
 
     @property
     def mark(self) -> str:
@@ -90,18 +104,22 @@ class Pictures:
         own = getattr(self.processor, "image_token", None)
         return own if isinstance(own, str) else self.processor.tokenizer.convert_ids_to_tokens(self.token)
 
-    def encode(self, text: str, pictures: list[Any]) -> list[int]:
+    def encode(self, text: str, pictures: list[Any], special: bool = False) -> list[int]:
         """Ids of a prompt's text with its pictures, in their order.
 
         Args:
-            text: with the model's own mark at each picture, special tokens and all.
-            pictures: PIL images.
+            text: with the model's own mark at each picture.
+            pictures: what `read` takes.
+            special: let the tokenizer add its special tokens, which a chat template writes itself.
 
         Raises:
             DataError: the processor refuses them, or finds another number of pictures in the text.
         """
         try:
-            made = self.processor(text=[text], images=[pictures], add_special_tokens=False, return_tensors="pt")
+            shown = [self.read(one) for one in pictures]
+            made = self.processor(text=[text], images=[shown], add_special_tokens=special, return_tensors="pt")
+        except DataError:
+            raise
         except Exception as error:  # a processor is the model's own code
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(
@@ -134,15 +152,45 @@ class Pictures:
                 ),
             )
         number = FIRST + _hash(ids, inputs)
-        self._held[number] = Seen(inputs, int(places.sum()))
-        self._held.move_to_end(number)
-        self._make_room()
+        with self._lock:
+            self._held[number] = Seen(inputs, int(places.sum()))
+            self._held.move_to_end(number)
+            self._sources[number] = (text, tuple(pictures), special)
+            self._make_room()
         return ids.masked_fill(places, number).tolist()
 
     def _make_room(self) -> None:
         total = sum(seen.bytes for seen in self._held.values())
         while total > self.hold and len(self._held) > 1:
             total -= self._held.popitem(last=False)[1].bytes
+        while len(self._sources) > SOURCES:
+            self._sources.popitem(last=False)
+
+    def carried(self) -> dict[str, Any]:
+        """Where the pictures of recent prompts are, for a checkpoint: rollouts in it hold their numbers alone."""
+        small = {n: source for n, source in self._sources.items() if sum(map(len, map(str, source[1]))) < 4096}
+        return {str(number): list(source) for number, source in small.items()}
+
+    def resumed(self, sources: dict[str, Any]) -> None:
+        """Take over what `carried` gave."""
+        self._sources |= {int(n): (text, tuple(shown), special) for n, (text, shown, special) in sources.items()}
+
+    def _look_up(self, number: int) -> Seen:
+        """What a prompt shows; read again where its pixels have made room for others."""
+        with self._lock:
+            if number not in self._held and number in self._sources:
+                text, shown, special = self._sources[number]
+                self.encode(text, list(shown), special)
+            if number not in self._held:
+                raise TrainingError(
+                    Text("the pictures of a prompt are not known here", "这里不知道某个提示的图片"),
+                    Text(
+                        "they changed since the rollout was made, or it is another run's; sample it again",
+                        "它们在采样之后变了，或属于另一次运行；请重新采样",
+                    ),
+                )
+            self._held.move_to_end(number)
+            return self._held[number]
 
     def shown(self, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """(ids of the model's own vocabulary, the further arguments of its forward) of ids [B, n] on any device.
@@ -165,16 +213,7 @@ class Pictures:
         """What one row shows, in order. A prompt that stands in it twice is shown twice."""
         found: list[Seen] = []
         for number, count in zip(*(x.tolist() for x in torch.unique_consecutive(numbers, return_counts=True))):
-            one = self._held.get(number)
-            if one is None:
-                raise TrainingError(
-                    Text(
-                        f"the pixels of a prompt are not held any more: over {self.hold / 2**30:.3g} GB are in use",
-                        f"一个提示的像素已不再保留：用量超过 {self.hold / 2**30:.3g} GB",
-                    ),
-                    Text("train fewer prompts a step, or smaller pictures", "请减少每步的提示数，或缩小图片"),
-                )
-            self._held.move_to_end(number)
+            one = self._look_up(number)
             if count % one.places:
                 raise TrainingError(
                     Text(
@@ -196,13 +235,14 @@ class Pictures:
         layout, past = given.get("layout"), given.get("past_key_values")
         if layout is not None and not isinstance(layout, Packed):
             return None
-        if layout is None:  # places of several axes are the library's to find, and to go on from
-            given = {name: x for name, x in given.items() if name != "position_ids"}
         ids, begun = given.get("input_ids"), past is not None and past.get_seq_length() > 0
         if ids is None or begun or "pixel_values" in given or not bool((ids >= FIRST).any()):
-            return args, given
+            return None
         own, more = self.shown(ids)
-        return args, {**given, "input_ids": own, **{name: _as_weights(x, model) for name, x in more.items()}}
+        given = {**given, "input_ids": own, **{name: _as_weights(x, model) for name, x in more.items()}}
+        if layout is None:
+            given.pop("position_ids", None)  # places of several axes are the library's to find
+        return args, given
 
 
 def carry(model: nn.Module, twin: nn.Module) -> None:

@@ -29,11 +29,13 @@ class Trial:
         samples: as `CausalLM.sample` gives them, [4, ...].
         rows: token ids of each row, prompt and completion.
         never: tokens that no answer has.
+        apart: why prompts with pictures are more than sequences of tokens; "" where they are none.
     """
 
     samples: Tree
     rows: tuple[Tensor, ...]
     never: tuple[int, ...] = ()
+    apart: str = ""
 
     @staticmethod
     def of(tokenizer: Any, size: int, device: torch.device, sight: Sequence[int] = ()) -> Trial:
@@ -157,3 +159,27 @@ def attempt(function: Callable[[], str | None]) -> str | None:
 def named(model: nn.Module) -> str:
     """A model by class and type."""
     return f"{type(model).__name__} ({getattr(model.config, 'model_type', '?')})"  # type: ignore[union-attr]
+
+
+def beyond_text(model: nn.Module, text: nn.Module, run: Callable[[], Any]) -> str:
+    """Why a prompt with pictures is more than a sequence of tokens to this model's text part; "" where it is none.
+
+    Args:
+        text: the text part. run: the library's own forward on a prompt with pictures.
+    """
+    given: dict[str, Any] = {}
+    watch = text.register_forward_pre_hook(lambda _, args, named: given.update(named), with_kwargs=True)
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        watch.remove()
+    places, masks = given.get("position_ids"), given.get("attention_mask")
+    if isinstance(places, Tensor) and places.dim() == 3 and bool((places != places[:1]).any()):
+        return "places of a picture have several axes"
+    for mask in masks.values() if isinstance(masks, dict) else [masks]:
+        if isinstance(mask, Tensor) and mask.dim() == 4 and mask.shape[-1] == mask.shape[-2]:
+            open_ = mask if mask.dtype == torch.bool else mask == 0
+            if bool(open_.triu(1).any()):
+                return "tokens of a picture see each other both ways"
+    return ""

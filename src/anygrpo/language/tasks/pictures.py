@@ -206,7 +206,7 @@ def example() -> dict[str, Any]:
     """A prompt with a small picture, on which a model is tried."""
     from PIL import Image
 
-    picture = Image.new("RGB", (64, 64))
-    picture.putdata([(4 * x, 4 * y, x * y % 256) for y in range(64) for x in range(64)])
+    picture = Image.new("RGB", (224, 224))
+    picture.putdata([(x, y, x * y % 256) for y in range(224) for x in range(224)])
     shown = {"type": "image", "image": reference(picture, "an example")}
     return {"prompt": [{"role": "user", "content": [shown, {"type": "text", "text": "What is this?"}]}]}
