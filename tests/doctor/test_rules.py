@@ -216,3 +216,12 @@ def test_suspicions_name_an_experiment_that_exists() -> None:
 def test_no_clip_is_idle_where_nothing_is_to_be_clipped(settings: dict[str, Any]) -> None:
     diagnosis = diagnose(healthy(clip_ratio__region_mean=0.0), settings)
     assert "clip_idle" not in [f.rule for f in diagnosis.findings]
+
+
+@pytest.mark.parametrize("other", ["sup_loss_flat", "no_learning", "entropy_collapse", "lr_too_small"])
+def test_an_idle_clip_stands_behind_what_says_more(other: str) -> None:
+    data, config = FIRES[other]
+    rows = [row | {"clip_ratio/region_mean": 0.0} for row in data]
+    found = [f.rule for f in diagnose(rows, {**config, "updates_per_batch": 4}, format="jsonl").findings]
+    assert "clip_idle" in found
+    assert found.index(other) < found.index("clip_idle")

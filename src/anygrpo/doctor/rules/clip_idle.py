@@ -32,7 +32,7 @@ MOVED = 1e-4
 
 
 @rule(
-    stage="drift",
+    stage="outcome",  # a small rate clips nothing either: behind all that says more of why
     order=70,
     certainty="likely",
     experiment="two_rates",
