@@ -129,7 +129,7 @@ def test_what_trains_is_what_the_recipe_says(part, train):
     assert bool(reads) == (part != "vision")
 
 
-def test_weights_that_leave_are_certified_on_a_picture(tmp_path):
+def test_weights_that_leave_are_certified_on_a_picture(tmp_path, monkeypatch):
     model, processor = seeing.llava()
     model.save_pretrained(tmp_path / "start")
     processor.save_pretrained(tmp_path / "start")
@@ -148,6 +148,14 @@ def test_weights_that_leave_are_certified_on_a_picture(tmp_path):
         assert told["certified"]
         assert told["prompts"] == 5
         assert told["max_log_prob_gap"] < 1e-4
+        # What the card tells to type, typed.
+        card = (tmp_path / form / "README.md").read_text()
+        lines = card.partition("```\n")[2].partition("\n```")[0].splitlines()
+        monkeypatch.chdir(tmp_path)
+        typed: dict = {}
+        exec("\n".join(x for x in lines if x and not x.startswith("vllm ")), typed)
+        assert any(type(part).__name__ == "LlavaForConditionalGeneration" for part in typed["model"].modules())
+        assert hasattr(typed["processor"], "image_processor")
     again = build(CausalLMConfig.model_validate(table | {"model": str(tmp_path / "merged")}), 0)
     ids = policy.prompts.encode([example()], 4)
     assert again.prompts.encode([example()], 4) == ids

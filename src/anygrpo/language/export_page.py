@@ -28,7 +28,18 @@ model = AutoModelForCausalLM.from_pretrained({python})
 
 python convert_hf_to_gguf.py ./{name} --outfile {name}.gguf  # llama.cpp
 llama-server -m {name}.gguf""",
+    "peft, sees": """from peft import PeftModel
+from transformers import AutoModelForImageTextToText, AutoProcessor
+base = AutoModelForImageTextToText.from_pretrained({start})
+model = PeftModel.from_pretrained(base, {python})
+processor = AutoProcessor.from_pretrained({start})""",
+    "merged, sees": """vllm serve ./{name}
+
+from transformers import AutoModelForImageTextToText, AutoProcessor
+model = AutoModelForImageTextToText.from_pretrained({python})
+processor = AutoProcessor.from_pretrained({python})""",
 }
+"""One that sees has no lines for llama.cpp, whose converter drops what looks; its adapters none for vLLM: untried."""
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM takes for --max-lora-rank."""
@@ -40,7 +51,8 @@ def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, 
     model = policy.config.model
     place, base = one_line(model if model == "memory" else resolve(model)), one_line(model)  # anybody's words
     words = {"base": shlex.quote(place), "name": shlex.quote(name), "python": json.dumps(f"./{name}"), "rank": rank}
-    serve = _SERVE["peft" if format == "peft" else "merged"].format(**words)
+    sees = ", sees" if policy.config.vision is not None else ""
+    serve = _SERVE[("peft" if format == "peft" else "merged") + sees].format(**words, start=json.dumps(place))
     if certificate["certified"]:
         checked = (
             f"Loaded by transformers {certificate['transformers']} and peft {certificate['peft']} in a process of "
