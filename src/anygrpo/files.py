@@ -97,6 +97,12 @@ def refuse_what_is_no_file(named: str) -> None:
                 )
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of JSON Lines: "\\n" alone ends one. `str.splitlines` also cuts at U+2028, U+0085 and others, which
+    stand unescaped in the strings of whoever writes JSON as UTF-8."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def yaml_word(text: str) -> str:
     """A name as the head of a README can hold it, whatever it is: anybody's name is to add no line there."""
     return text if re.fullmatch(r"[\w./@+][\w./@+-]*", text) else json.dumps(text, ensure_ascii=False)

@@ -174,6 +174,30 @@ def test_a_list_may_hold_other_things_and_other_names_of_an_id(tmp_path, name):
     assert read_stored(tmp_path / "a.jsonl") == file
 
 
+def test_a_query_s_own_number_goes_before_the_row_s(tmp_path):
+    one = entry([{"pointer": [7]}], [5, 7])
+    rows = [one | {"id": n, "query": {"question": "?", "query_id": f"q{n}"}} for n in range(2)]
+    rows += [one | {"id": 2, "query_id": "own", "query": {"query_id": "other"}}, one | {"id": 3}]
+    assert [q.id for q in read_stored(write(tmp_path / "a.json", rows)).queries] == ["q0", "q1", "own", "3"]
+
+
+def test_lines_of_json_end_with_a_newline_alone(tmp_path):
+    said = "one\u2028two\u0085three"
+    rows = [entry([{"pointer": [7]}], [5, 7]) | {"id": n, "query": {"question": said}} for n in range(2)]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (tmp_path / "a.jsonl").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
+    assert [q.query["question"] for q in read_stored(tmp_path / "a.jsonl").queries] == [said, said]
+    (tmp_path / "b.jsonl").write_text(lines[0], encoding="utf-8")
+    assert [q.id for q in read_stored(tmp_path / "b.jsonl").queries] == ["0"]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_object_of_queries_by_the_name_of_lines_is_read(tmp_path, indent):
+    table = {"_meta": {}, "q": entry([{"pointer": [7]}], [5, 7])}
+    (tmp_path / "a.jsonl").write_text(json.dumps(table, indent=indent))
+    assert picks(read_stored(tmp_path / "a.jsonl")) == [[(1,)]]
+
+
 @pytest.mark.parametrize(
     "row",
     [

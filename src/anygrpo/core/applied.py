@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anygrpo.core.policy import Policy, state_of
 from anygrpo.errors import DataError
+from anygrpo.files import lines_of
 from anygrpo.spoken import Text
 
 OF = "of"
@@ -54,7 +55,7 @@ def kept_rows(file: Path | None, of: str, asked: list[Any], key: str, together: 
     if file is None or not file.exists():
         return []
     rows: list[dict[str, Any]] = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in lines_of(file.read_text(encoding="utf-8")):
         try:
             row = json.loads(line)
         except ValueError:

@@ -12,6 +12,7 @@ from torch import Tensor
 from anygrpo.core.applied import add_rows, kept_rows, made_by
 from anygrpo.core.policy import Policy
 from anygrpo.errors import DataError
+from anygrpo.files import lines_of
 from anygrpo.spoken import Text
 
 BATCH = 16
@@ -86,7 +87,7 @@ def _read(file: Path) -> list[Any]:
         if file.suffix == ".json":
             found = json.loads(text)
             return found if isinstance(found, list) else [found]
-        lines = [line for line in text.splitlines() if line.strip()]
+        lines = [line for line in lines_of(text) if line.strip()]
         return [json.loads(line) for line in lines] if file.suffix == ".jsonl" else lines
     except ValueError as error:
         raise DataError(

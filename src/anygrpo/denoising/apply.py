@@ -15,6 +15,7 @@ from anygrpo.core.applied import OF, made_by
 from anygrpo.core.build import build_task
 from anygrpo.denoising.image.pictures import is_picture, to_image
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.files import lines_of
 from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _listed(inputs: Any) -> list[Any]:
 
 def _of_file(file: Path) -> list[Any]:
     try:
-        lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        lines = [line for line in lines_of(file.read_text(encoding="utf-8-sig")) if line.strip()]
         return [json.loads(line) for line in lines] if file.suffix in (".jsonl", ".json") else lines
     except (OSError, ValueError) as error:
         raise DataError(
@@ -129,7 +130,7 @@ def _prompt(policy: DiffusionPolicy, given: Any, seed: int) -> dict[str, Any]:
 
 def _earlier(out: Path, prompts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     file = out / ROWS
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    lines = lines_of(file.read_text(encoding="utf-8")) if file.is_file() else []
     rows = {row["index"]: row for row in map(json.loads, lines)}
     plain = [json.loads(json.dumps(p, default=str)) for p in prompts]
     same = lambda i, row: i < len(prompts) and row["prompt"] == plain[i] and row["seed"] == plain[i]["seed"]  # noqa: E731

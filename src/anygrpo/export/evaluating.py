@@ -15,6 +15,7 @@ from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened, beside
 from anygrpo.export.own import RECIPE
+from anygrpo.files import lines_of
 from anygrpo.models.hub import located
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
@@ -183,7 +184,7 @@ def own_start(run: str, rows: Path) -> dict[str, Any] | None:
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in lines_of(file.read_text(encoding="utf-8"))]
 
 
 def paired(first: Path, second: Path) -> dict[str, Any]:

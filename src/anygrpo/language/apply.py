@@ -9,6 +9,7 @@ from typing import Any
 
 from anygrpo.core.applied import add_rows, kept_rows, made_by
 from anygrpo.errors import DataError
+from anygrpo.files import lines_of
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.tasks.data import FILES, read_rows
@@ -80,7 +81,7 @@ def read_inputs(inputs: Any, prompt_column: str, pictures: tuple[str, ...] = ())
                 Text("correct the path", "请改正路径"),
             )
         try:
-            lines = file.read_text(encoding="utf-8-sig").splitlines()
+            lines = lines_of(file.read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError as error:
             raise DataError(
                 Text(f"{file} is not UTF-8 text: {error.reason}", f"{file} 不是 UTF-8 文本：{error.reason}"),

@@ -15,7 +15,7 @@ from anygrpo.doctor.columns import build
 from anygrpo.doctor.configs import dotted
 from anygrpo.doctor.pair import no_effect
 from anygrpo.errors import DataError
-from anygrpo.files import run_of, toml_table
+from anygrpo.files import lines_of, run_of, toml_table
 from anygrpo.probes.significance import mcnemar, paired
 from anygrpo.spoken import Text
 from anygrpo.train import checkpoint
@@ -73,7 +73,7 @@ def evaluations(path: Path) -> list[Answers]:
 
 def _answers(file: Path) -> Answers:
     try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [json.loads(line) for line in lines_of(file.read_text(encoding="utf-8")) if line.strip()]
         if any(not {"text", "output", "reward", "components", "valid"} <= row.keys() for row in lines):
             raise KeyError("text, output, reward, components or valid")
         rows = {row["prompt"]: row for row in lines if not row.get("fault")}

@@ -17,7 +17,7 @@ from anygrpo.doctor.render.page import report as diagnosis_part
 from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
 from anygrpo.families import Family, family_of, resolve
-from anygrpo.files import toml_table
+from anygrpo.files import lines_of, toml_table
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
@@ -267,7 +267,7 @@ def _settings(folder: Path, words: dict[str, str]) -> str:
 def _lines(file: Path) -> list[dict[str, Any]]:
     """The tables of a file of lines; what cannot be read is left out."""
     found = []
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ():
+    for line in lines_of(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else ():
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import DataError
-from anygrpo.files import cache_folder
+from anygrpo.files import cache_folder, lines_of
 from anygrpo.models.classifier import Example, FrozenClassifier
 from anygrpo.models.embedding import embed
 from anygrpo.selection.rewards import reward
@@ -121,7 +121,7 @@ def read_examples(data: str, labels: tuple[str, ...]) -> list[Example]:
         cure = "`python scripts/fetch_sentiment.py`" if fetched else Text("check task.path", "请检查 task.path")
         raise DataError(Text(f"no examples at {path}", f"{path} 处没有示例"), cure)
     examples = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(lines_of(path.read_text(encoding="utf-8")), 1):
         try:
             row = json.loads(line)
             text, label = row["text"], row["label"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.files import lines_of
 from anygrpo.selection import pointers
 from anygrpo.selection.parts import NAMES, candidate_of, check_score
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
@@ -107,8 +108,14 @@ def _load(path: Path) -> Any:
 
     try:
         text = path.read_text(encoding="utf-8-sig")
-        lines = [line for line in text.splitlines() if line.strip()] if path.suffix == ".jsonl" else []
-        return [json.loads(x, object_pairs_hook=once) for x in lines] or json.loads(text, object_pairs_hook=once)
+        try:
+            whole = json.loads(text, object_pairs_hook=once)
+        except ValueError:
+            lines = [line for line in lines_of(text) if line.strip()] if path.suffix == ".jsonl" else []
+            if len(lines) < 2:
+                raise
+            return [json.loads(line, object_pairs_hook=once) for line in lines]
+        return [whole] if path.suffix == ".jsonl" and _may_be_query(whole) else whole
     except ValueError as error:
         raise DataError(Text(f"{path} is not JSON: {error}", f"{path} 不是 JSON：{error}")) from None
 
@@ -155,7 +162,7 @@ def _by_id(path: Path, entries: list[Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for entry in entries:
         inner = entry["query"] if isinstance(entry.get("query"), dict) else {}
-        said = [place[n] for place in (entry, inner) for n in _IDS if place.get(n) is not None]
+        said = [place[n] for n in _IDS for place in (entry, inner) if place.get(n) is not None]
         name = key(said[0]) if said else None
         if name is None:
             raise DataError(

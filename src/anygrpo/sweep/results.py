@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from anygrpo.files import lines_of
 from anygrpo.sweep.honest import Honest, chosen_anew, factor
 
 _95 = 1.96
@@ -116,7 +117,7 @@ def _lines(folder: Path, row: Result) -> list[dict[str, Any]]:
 
 def _read(file: Path) -> list[dict[str, Any]]:
     """An evaluation's lines, without what failed through no fault of the answer."""
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in lines_of(file.read_text(encoding="utf-8"))]
     return [line for line in lines if not line.get("fault")]
 
 

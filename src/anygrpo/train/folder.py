@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.files import refuse_links
+from anygrpo.files import lines_of, refuse_links
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.spoken import NOTHING, Text
@@ -255,7 +255,7 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
     """All readable rows, and how many lines were not JSON objects (a crash can cut the last one)."""
     rows: list[dict[str, Any]] = []
     broken = 0
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines_of(path.read_text(encoding="utf-8", errors="replace")):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

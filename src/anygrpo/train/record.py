@@ -17,6 +17,7 @@ from torch import nn
 
 from anygrpo.core.digest import digest
 from anygrpo.core.policy import Policy
+from anygrpo.files import lines_of
 from anygrpo.recipe.load import plain_table
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import RESUMES, flat
@@ -127,7 +128,7 @@ def resumes(folder: Path) -> list[dict[str, Any]]:
     except OSError:
         return []
     found = []
-    for line in text.splitlines():
+    for line in lines_of(text):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):

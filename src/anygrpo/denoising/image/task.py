@@ -15,6 +15,7 @@ from anygrpo.denoising.image.rewards import build_rewards
 from anygrpo.denoising.image.settings import ImageTaskConfig
 from anygrpo.denoising.output_rewards import Reward
 from anygrpo.errors import DataError, suggestion
+from anygrpo.files import lines_of
 from anygrpo.spoken import Text
 
 Prompt = dict[str, Any]
@@ -64,7 +65,7 @@ def read_prompts(path: str, column: str) -> list[Prompt]:
             Text("correct task.path", "请改正 task.path"),
         )
     rows: dict[str, Prompt] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+    for number, line in enumerate(lines_of(file.read_text(encoding="utf-8-sig")), 1):
         if line.strip():
             row = _row(line, f"{path}, line {number}", column, file.suffix in (".jsonl", ".json"))
             rows.setdefault(row["prompt"], row)
