@@ -160,3 +160,29 @@ def test_a_dry_run_prints_it_from_the_config_alone(tmp_path, capsys, monkeypatch
     assert f"; ranks 2, weights {shape_of(CONFIG).weights}" in printed
     parts = dict(re.findall(r"(\w+) ([\d.]+)", printed.partition("(")[2].partition(")")[0]))
     assert float(parts["peak_training"]) >= float(parts["activations"])
+
+
+def test_a_dry_run_says_when_the_peak_is_and_each_part_once(monkeypatch):
+    from anygrpo.cli.train import _memory
+
+    gb = {"weights": 2.0, "casts": 0.0, "cache": 1.5, "activations": 1.0}
+    gb |= {"peak_sampling": 3.5, "peak_training": 3.0, "peak_stepping": 2.0, "peak": 3.5}
+    found = {"memory_gb_per_rank": gb, "ranks": 2, "weights": 1000, "prompt_tokens_assumed": 512}
+    assert _memory(found) == (
+        "memory of a rank, worked out: 3.5 GB at the peak, while sampling (weights 2, cache of keys and values 1.5, "
+        "activations 1, not all at once); trained on 2 ranks; 1,000 weights; prompts of 512 tokens assumed"
+    )
+    monkeypatch.setenv("ANYGRPO_LANG", "zh")
+    assert not re.search("[a-zA-Z]", _memory(found).replace("GB", ""))
+    whole = {"memory_gb_per_rank": {"weights": 1.0, "trajectory": 0.5, "peak": 1.5}, "ranks": 1, "weights": 9}
+    monkeypatch.setenv("ANYGRPO_LANG", "en")
+    assert _memory(whole) == (
+        "memory of a rank, worked out: 1.5 GB at the peak (weights 1, trajectory 0.5); trained on 1 rank; 9 weights"
+    )
+
+
+def test_every_part_that_a_family_tells_has_a_name():
+    from anygrpo.cli.train import _PARTS, _PHASES
+
+    parts = estimate(recipe(), shape_of(LlamaConfig(num_hidden_layers=1)), 1, 2)
+    assert set(parts) <= {*_PARTS, *_PHASES, "peak"}

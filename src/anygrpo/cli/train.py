@@ -165,17 +165,46 @@ def _derived(recipe: Recipe) -> None:
         print("# " + _memory(resolve(family.memory)(recipe, int(os.environ.get("WORLD_SIZE", "1")))))
 
 
-def _memory(said: dict[str, Any]) -> str:
-    """What a family works out of a rank's memory, largest part first; whatever else it says stands behind."""
-    parts = dict(said.get("memory_gb_per_rank", {}))
+_PHASES = {
+    "peak_training": Text("while training", "训练时"),
+    "peak_sampling": Text("while sampling", "采样时"),
+    "peak_stepping": Text("in the optimizer's step", "优化器更新时"),
+}
+_PARTS = {
+    "weights": Text("weights", "权重"),
+    "reference": Text("reference", "参考模型"),
+    "sampler": Text("copies to sample with", "采样用的副本"),
+    "casts": Text("casts", "类型转换的副本"),
+    "gradients": Text("gradients", "梯度"),
+    "optimizer": Text("optimizer", "优化器"),
+    "trained": Text("trained weights with their gradients and moments", "训练的权重及其梯度和动量"),
+    "cache": Text("cache of keys and values", "键值缓存"),
+    "activations": Text("activations", "激活值"),
+    "trajectory": Text("trajectory", "采样轨迹"),
+    "encoders": Text("encoders", "编码器"),
+}
+
+
+def _memory(found: dict[str, Any]) -> str:
+    """What a family works out of a rank's memory: the peak and when it is, then the parts, largest first."""
+    parts = dict(found.get("memory_gb_per_rank", {}))
     peak = parts.pop("peak", None)
     if peak is None:
-        why = str(said.get("memory", "")).removeprefix("not estimated: ")
+        why = str(found.get("memory", "")).removeprefix("not estimated: ")
         return say(f"memory: not estimated: {why}", f"内存：无法推算：{why}")
+    phases = {name: parts.pop(name) for name in list(parts) if name.startswith("peak_")}
+    when = when_zh = once = once_zh = ""
+    if phases:  # each holds some of the parts
+        worst = _PHASES[max(phases, key=lambda name: phases[name])]
+        when, when_zh, once, once_zh = f", {worst.en}", f"，在{worst.zh}", ", not all at once", "，并不同时存在"
     most = sorted((item for item in parts.items() if item[1]), key=lambda item: -item[1])
-    of = ", ".join(f"{name} {value:.3g}" for name, value in most)
-    rest = ", ".join(f"{key} {value}" for key, value in said.items() if key != "memory_gb_per_rank")
-    return say(
-        f"memory of a rank, worked out: {peak:.3g} GB at the peak ({of}); {rest}",
-        f"每个进程的内存（推算）：峰值 {peak:.3g} GB（{of}）；{rest}",
+    of = say(", ", "，").join(f"{said(_PARTS[name])} {value:.3g}" for name, value in most)
+    line = say(
+        f"memory of a rank, worked out: {peak:.3g} GB at the peak{when} ({of}{once}); ",
+        f"每个进程的内存（推算）：峰值 {peak:.3g} GB{when_zh}（{of}{once_zh}）；",
     )
+    ranks, weights, tokens = found["ranks"], found["weights"], found.get("prompt_tokens_assumed")
+    line += say(
+        f"trained on {ranks} rank{'s' * (ranks > 1)}; {weights:,} weights", f"共 {ranks} 个进程；{weights:,} 个权重"
+    )
+    return line + (say(f"; prompts of {tokens} tokens assumed", f"；假定提示长 {tokens} 个词元") if tokens else "")
