@@ -113,6 +113,7 @@ ASKED = [
     ("", "use_liger_kernel", "no key: how work is laid on the machine"),
     ("", "top_entropy_quantile", "no key: the loss is over all decisions"),
     ("", "mean_ratio", "a measure, no setting"),
+    ("", "std_reward", "a measure, no setting: reward/std"),
     ("", "global_reward_mean", 'algorithm.advantage = "running"'),
     ("policy", "event_reduction", "it belongs to another kind: policy.diffusion.event_reduction"),
 ]

@@ -88,7 +88,7 @@ _KNOWN: dict[str, Text] = {
         "a measure, no setting: ratio/mean in metrics.jsonl", "这是指标，不是设置：metrics.jsonl 里的 ratio/mean"
     ),
     "mean_advantage": Text("a measure, no setting: advantage/mean", "这是指标，不是设置：advantage/mean"),
-    "std_reward": Text("a measure, no setting: reward/std_within", "这是指标，不是设置：reward/std_within"),
+    "std_reward": Text("a measure, no setting: reward/std", "这是指标，不是设置：reward/std"),
     "trainer.critic_warmup": _CRITIC,
     "data.shuffle": _PLACES + trl_keys.ABSENT["shuffle_dataset"],
     "dataset_shuffle": _PLACES + trl_keys.ABSENT["shuffle_dataset"],
