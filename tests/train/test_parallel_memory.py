@@ -157,9 +157,11 @@ def test_a_dry_run_prints_it_from_the_config_alone(tmp_path, capsys, monkeypatch
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["train", str(tmp_path / "r.toml"), "--dry-run"]) == 0
     printed = capsys.readouterr().out.splitlines()[-1]
-    assert f"; ranks 2, weights {shape_of(CONFIG).weights}" in printed
+    assert f"; trained on 2 ranks; {shape_of(CONFIG).weights:,} weights; " in printed
     parts = dict(re.findall(r"(\w+) ([\d.]+)", printed.partition("(")[2].partition(")")[0]))
-    assert float(parts["peak_training"]) >= float(parts["activations"])
+    peak = re.search(r"([\d.]+) GB at the peak, while training", printed)
+    assert peak
+    assert float(peak[1]) >= float(parts["activations"])
 
 
 def test_a_dry_run_says_when_the_peak_is_and_each_part_once(monkeypatch):
