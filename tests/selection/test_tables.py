@@ -74,6 +74,33 @@ def test_every_format_gives_the_same_rows(tmp_path, make):
     assert table.of(["c", "a"], "query").tolist() == [[5.0, 6.0], [1.0, 2.0]]
 
 
+@pytest.mark.parametrize("also", ["texts", "text", "index"])
+def test_ids_go_before_texts_and_index(tmp_path, also):
+    arrays = {also: ["x", "y", "z"], "ids": IDS, "embeddings": ROWS}
+    np.savez(tmp_path / "t.npz", **{name: np.array(x) for name, x in arrays.items()})
+    torch.save(arrays | {"embeddings": torch.tensor(ROWS)}, tmp_path / "t.pt")
+    for name in ("t.npz", "t.pt"):
+        assert list(read_table(tmp_path / name).index) == IDS
+
+
+def test_parquet_is_as_strict_as_the_others(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet as writer
+
+    for columns, message in (
+        ({"id": IDS, "vector": ROWS.tolist(), "embedding": ROWS.tolist()}, "which are ids and which embeddings"),
+        ({"id": IDS, "ids": IDS[::-1], "embedding": ROWS.tolist()}, "which are ids and which embeddings"),
+        ({"a": IDS, "b": ROWS.tolist()}, "holds"),
+        ({"embedding": ROWS.tolist()}, "holds the columns"),
+    ):
+        writer.write_table(arrow.table(columns), tmp_path / "t.parquet")
+        with pytest.raises(DataError, match=message):
+            read_table(tmp_path / "t.parquet")
+    columns = {"text": IDS[::-1], "id": IDS, "embedding": ROWS.tolist(), "label": [0, 1, 0]}
+    writer.write_table(arrow.table(columns), tmp_path / "t.parquet")
+    assert list(read_table(tmp_path / "t.parquet").index) == IDS
+
+
 def test_ids_are_row_numbers_where_none_are_given(tmp_path):
     np.save(tmp_path / "t.npy", ROWS)
     assert read_table(tmp_path / "t.npy").of([2], "query").tolist() == [[5.0, 6.0]]
@@ -104,6 +131,8 @@ def test_an_id_is_the_same_as_a_number_and_as_text(tmp_path, ids):
         ({"ids": IDS[:2], "embeddings": ROWS[:, :2]}, "turned over: save them as .2, 3."),
         ({"ids": IDS, "values": ROWS}, "which are ids and which embeddings"),
         ({"ids": IDS, "vectors": ROWS, "embeddings": ROWS}, "which are ids and which embeddings"),
+        ({"ids": IDS, "id": IDS, "embeddings": ROWS}, "which are ids and which embeddings"),
+        ({"query_ids": IDS, "candidate_ids": IDS, "embeddings": ROWS}, "which are ids and which embeddings"),
         ({"x": ROWS, "y": ROWS}, "which are ids and which embeddings"),
         ({"ids": IDS, "embeddings": np.array([["x", "y"]] * 3)}, "no vectors of one size"),
     ],

@@ -6,7 +6,7 @@
 .pt        [n, d], {"ids": ..., "embeddings": ...}, {id: [d]}, or a list of [d]; without ids they are row numbers
 .parquet   a column of ids and one of lists of numbers
 
-Names that are understood for ids and for embeddings: `_ID_COLUMNS`, `_VECTOR_COLUMNS`.
+Names that are understood for ids and for embeddings: `_ID_RANKS`, `_VECTOR_COLUMNS`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from torch import Tensor
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
-_ID_COLUMNS = (
-    *("id", "ids", "query_id", "query_ids", "candidate_id", "candidate_ids", "qid", "qids", "question_id"),
-    *("question_ids", "image_id", "image_ids", "names", "keys", "index", "text", "texts"),
+_OWN_IDS = (
+    *("query_id", "query_ids", "candidate_id", "candidate_ids", "qid", "qids", "question_id", "question_ids"),
+    *("image_id", "image_ids", "names", "keys"),
 )
+_ID_RANKS = (("id", "ids"), _OWN_IDS, ("index",), ("text", "texts"))
+"""Where a table has several, the first rank that it has says the ids: `ids` before `texts`."""
+_ID_COLUMNS = tuple(name for rank in _ID_RANKS for name in rank)
 _VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors", "feature", "features", "feats", "emb", "embs")
 _FORMATS = (".npz", ".npy", ".pt", ".pth", ".parquet")
 
@@ -165,9 +168,10 @@ def _named(path: Path, found: dict[Any, Any]) -> tuple[list[Any] | None, Any]:
     id.
 
     Raises:
-        DataError: names that could be neither, or vectors under two names.
+        DataError: names that could be neither, vectors under two names, or ids under two of one rank.
     """
-    vectors, ids = ([n for n in found if n in names] for names in (_VECTOR_COLUMNS, _ID_COLUMNS))
+    vectors = [n for n in found if n in _VECTOR_COLUMNS]
+    ids = next((same for rank in _ID_RANKS if (same := [n for n in found if n in rank])), [])
     if not vectors and not ids and len(found) == 1 and _dims(only := next(iter(found.values()))) > 1:
         return None, only
     if not vectors and not ids and found and all(_dims(x) == 1 for x in found.values()):
@@ -259,9 +263,9 @@ def _parquet(path: Path) -> tuple[list[Any] | None, Any]:
             "pip install pyarrow",
         ) from None
     table = parquet.read_table(path)
-    ids = next((name for name in _ID_COLUMNS if name in table.column_names), None)
-    vector = next((name for name in _VECTOR_COLUMNS if name in table.column_names), None)
-    if ids is None or vector is None:
+    found = {name: table[name].to_pylist() for name in table.column_names if name in _ID_COLUMNS + _VECTOR_COLUMNS}
+    ids, rows = _named(path, found or dict.fromkeys(table.column_names))
+    if ids is None:  # rows of Parquet have no order that is promised
         raise DataError(
             Text(f"{path} holds the columns {table.column_names}", f"{path} 的列为 {table.column_names}"),
             Text(
@@ -269,4 +273,4 @@ def _parquet(path: Path) -> tuple[list[Any] | None, Any]:
                 f"应有 {_ID_COLUMNS} 之一和 {_VECTOR_COLUMNS} 之一",
             ),
         )
-    return table[ids].to_pylist(), table[vector].to_pylist()
+    return ids, rows
