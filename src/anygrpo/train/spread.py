@@ -107,10 +107,7 @@ class Spread:
                     f"{type(policy).__name__} 对一个提示给出 {units.shape[1]} 个样本，而要的是 {self.unit} 个，"
                     'group_size = "auto" 会计数',
                 ),
-                Text(
-                    "a fixed group_size; for a selector, or policy.reuse = 0",
-                    "请用固定的 group_size；选择器也可设 policy.reuse = 0",
-                ),
+                Text("a fixed group_size", "请用固定的 group_size"),
             )
         outputs = policy.decode(units.samples)
         grouped: list[list[Any]] = [[] for _ in prompts]
