@@ -210,7 +210,7 @@ TRICKS: dict[str, Attack] = {
     "patches JSON": defined("return '~'", _JSON),
     "changes the class of the module": defined("return _Liar()", _CLASSES),
     "a class equal to everything": defined("return _All", _META),
-    "a text whose length and items lie": defined("return _Text('ab')", _TEXT),
+    "a text whose length and items lie": defined("return _Text('~q')", _TEXT),
     "a list whose length and items lie": defined("return _List([0])", _LIST),
     "a number whose sums lie": defined("return _Int(987654)", _INT),
     "a table that has every key": defined("return _Dict()", _DICT),
