@@ -9,6 +9,7 @@ import pytest
 import torch
 from runs import run_of
 
+from anygrpo.errors import ConfigError
 from anygrpo.train.collect import begin
 from anygrpo.train.loop import train
 
@@ -152,3 +153,14 @@ def test_an_update_reads_one_number(tmp_path):
         run.updater.step(0.1, measure=False)
     assert reads.count == 1  # the gradient's norm, which decides whether the step is taken
     run.close()
+
+
+def test_a_policy_that_gives_nothing_to_learn_from_is_named(tmp_path):
+    run = run_of(tmp_path)
+    type(run.policy).judged, held = (lambda self, prompts, rollout: None), type(run.policy).judged
+    try:
+        with pytest.raises(ConfigError, match=rf"{type(run.policy).__name__}\.judged returned a NoneType"):
+            train(run)
+    finally:
+        type(run.policy).judged = held
+        run.close()

@@ -17,8 +17,11 @@ from typing import Any
 
 import torch
 
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores, Task
+from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
 from anygrpo.train.batches import kept_groups
 from anygrpo.train.parallel import gather, most_over_ranks, rank, rank_seed, share, world_size
 from anygrpo.train.run import Run
@@ -166,9 +169,20 @@ def begin_once(
         if shown is not None:
             outputs = [row for chunk in chunks for row in chunk.outputs]
             run.show(shown, drawn, lambda most: rows_shown(run.policy, prompts[:most], outputs[:most], drawn))
-        return run.policy.judged(prompts, drawn)
+        return _learnt_from(run.policy, run.policy.judged(prompts, drawn))
 
     return finish
+
+
+def _learnt_from(policy: Policy, made: Any) -> Rollout:
+    """Raises: ConfigError where a policy's `judged` gave no rollout."""
+    if isinstance(made, Rollout):
+        return made
+    name, kind = type(policy).__name__, type(made).__name__
+    raise ConfigError(
+        Text(f"{name}.judged returned a {kind}, not a Rollout", f"{name}.judged 返回了 {kind}，而不是 Rollout"),
+        Text("return the rollout it was given, or a changed one", "请返回所给的 rollout，或改过的 rollout"),
+    )
 
 
 def numbers_of(task: Task, prompts: list[Any]) -> list[int]:
