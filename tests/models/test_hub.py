@@ -98,6 +98,7 @@ def says(model):
         return model(input_ids=IDS).logits
 
 
+@pytest.mark.slow  # without a network transformers asks again and again for two minutes, unless HF_HUB_OFFLINE is set
 def test_a_language_model_an_adapter_of_it_and_a_revision(hub, tmp_path):
     first = llama(hub.place("someone/tiny"), 0)
     second = llama(hub.place("someone/tiny", "second"), 1)

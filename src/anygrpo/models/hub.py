@@ -106,6 +106,9 @@ def _announce(hub: Any, name: str, there: Any, files: list[str]) -> None:
 def holds(name: str, file: str) -> bool:
     """Whether a repository holds a file; False where that cannot be known."""
     hub, (repository, revision) = _package(name), split(name)
+    known = hub.try_to_load_from_cache(repository, file, revision=revision)
+    if known is not None:  # a path, or the mark of a file that the repository does not have: no network is asked
+        return isinstance(known, str)
     try:
         hub.hf_hub_download(repository, file, revision=revision)
     except Exception:
