@@ -389,6 +389,9 @@ def test_apply_finds_the_pictures_of_rows(tmp_path):
     rows = saved(tmp_path, 3)
     made = apply(policy, rows)
     assert [row["prompt"][0]["content"][0]["image"] for row in made] == [str(tmp_path / f"{i}.png") for i in range(3)]
+    recipe = parse_recipe(recipe_of(tmp_path, rows, 0))
+    assert [row["prompt"] for row in apply(policy, rows, recipe=recipe)] == [row["prompt"] for row in made]
+    assert apply(policy, "w1 w2", recipe=recipe)[0]["prompt"] == "w1 w2"
     in_python = apply(policy, [{"prompt": "What is this?", "photo": picture("red")}], pictures="photo")
     assert in_python[0]["prompt"][0]["content"][0]["image"].startswith("data:image/")
 

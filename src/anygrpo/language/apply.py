@@ -92,7 +92,8 @@ def read_inputs(inputs: Any, prompt_column: str, pictures: tuple[str, ...] = ())
         inputs = [inputs]
     records = [r if isinstance(r, dict) and "prompt" in r else {"prompt": r} for r in inputs]
     if pictures:
-        records = [row_of(r, f"input {n}", "prompt", pictures) for n, r in enumerate(records)]
+        # A text alone has no columns, and may be asked of a model that sees.
+        records = [row_of(r, f"input {n}", "prompt", pictures) if len(r) > 1 else r for n, r in enumerate(records)]
     if not records:
         raise DataError(Text("there is no prompt", "没有提示"), Text("give at least one", "请至少给出一个"))
     return records
