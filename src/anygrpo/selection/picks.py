@@ -11,6 +11,9 @@ import itertools
 import torch
 from torch import Tensor
 
+from anygrpo.errors import ConfigError
+from anygrpo.spoken import Text
+
 STOP, NOTHING = -1, -2
 
 
@@ -84,6 +87,13 @@ def log_softmax(logits: Tensor, options: Tensor) -> Tensor:
     return torch.where(options, logits, -torch.inf).log_softmax(-1)
 
 
+def of_chosen(log_probs: Tensor, chosen: Tensor) -> Tensor:
+    """[..., K] of what was chosen; exactly 0 where nothing was (ended rows have their last column alone)."""
+    chosen = chosen.to(log_probs.device)
+    column = columns(chosen, log_probs.shape[-1] - 1)
+    return log_probs.gather(-1, column[..., None])[..., 0]
+
+
 def entropy(log_probs: Tensor) -> Tensor:
     """Exact entropy in nats of categoricals [..., C] that may hold -inf; [...]."""
     safe = log_probs.masked_fill(log_probs == -torch.inf, 0.0)
@@ -117,6 +127,11 @@ def gumbel_top_k(log_probs: Tensor, k: int, generator: torch.Generator) -> Tenso
     return (log_probs + noise).topk(k, dim=-1).indices
 
 
+def tuples(chosen: Tensor) -> list[list[tuple[int, ...]]]:
+    """Picks [P, G, K] as tuples of positions, STOP and NOTHING left out."""
+    return [[tuple(i for i in row if i >= 0) for row in group] for group in chosen.tolist()]
+
+
 def orders(chosen: Tensor) -> Tensor:
     """Every order of each row's picks, STOP and NOTHING staying behind.
 
@@ -125,8 +140,16 @@ def orders(chosen: Tensor) -> Tensor:
 
     Returns:
         [n, K!, K]; a row with fewer picks repeats its orders, K! / L! times each.
+
+    Raises:
+        ConfigError: K > 4.
     """
     k = chosen.shape[1]
+    if k > 4:
+        raise ConfigError(
+            Text(f"a set of {k} has too many orders", f"大小为 {k} 的集合次序太多"),
+            Text("use sets of at most 4", "集合至多取 4 个"),
+        )
     every = torch.tensor(list(itertools.permutations(range(k))), device=chosen.device)  # [K!, K]
     shuffled = chosen[:, every]  # [n, K!, K]
     rank = torch.where(shuffled >= 0, 0, 1)

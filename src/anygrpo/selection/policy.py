@@ -17,7 +17,7 @@ from anygrpo.selection import recorded as record
 from anygrpo.selection.decoding import Drawn, Rules
 from anygrpo.selection.grouping import Grouping
 from anygrpo.selection.network import Encoded, SelectorNetwork
-from anygrpo.selection.prompts import Pools, is_range, pools
+from anygrpo.selection.prompts import Pools, choosable_by, is_range, pools
 from anygrpo.selection.recorded import Recorded
 from anygrpo.selection.reuse import Earlier
 from anygrpo.selection.settings import SelectorConfig
@@ -95,7 +95,7 @@ class SelectorPolicy(Policy):
         pool = self._pools(prompts, self.config.shots)
         chosen, scores = decoding.beams(self.network, self._encode(pool), pool.choosable, self.rules(), width)
         found = torch.isfinite(scores).tolist()
-        actions = [[a for a, ok in zip(row, keep) if ok] for row, keep in zip(self._tuples(chosen), found)]
+        actions = [[a for a, ok in zip(row, keep) if ok] for row, keep in zip(picks.tuples(chosen), found)]
         return actions, [[s for s, ok in zip(row, keep) if ok] for row, keep in zip(scores.tolist(), found)]
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
@@ -113,7 +113,7 @@ class SelectorPolicy(Policy):
             return Evaluation(recorded[:, times])
         log_probs, _ = self._distributions(samples)
         chosen = samples["chosen"]
-        mine = self._of_chosen(log_probs, chosen)
+        mine = picks.of_chosen(log_probs, chosen)
         exact = picks.kl(log_probs, self._reference_distributions(samples)) if "kl" in want else None
         return Evaluation(
             mine[:, times],
@@ -123,7 +123,7 @@ class SelectorPolicy(Policy):
         )
 
     def decode(self, samples: Tree) -> list[list[tuple[int, ...]]]:
-        return self._tuples(samples["chosen"])
+        return picks.tuples(samples["chosen"])
 
     def trainable(self) -> SelectorNetwork:
         return self.network
@@ -141,7 +141,7 @@ class SelectorPolicy(Policy):
     @torch.no_grad()
     def pick_log_probs(self, samples: Tree) -> Tensor:
         """[n, K] of each pick given those before it (0 after the end), whatever `decision` is; without gradient."""
-        return self._of_chosen(self._distributions(samples)[0], samples["chosen"])
+        return picks.of_chosen(self._distributions(samples)[0], samples["chosen"])
 
     def log_probs_of(self, prompts: list[Any], actions: list[list[Any]]) -> list[list[float]]:
         """Log-probabilities of whole given selections, ragged as they come; without gradient."""
@@ -154,24 +154,14 @@ class SelectorPolicy(Policy):
         """[n] log-probability of the picks in any order: logsumexp over their K! sequences (K <= 4)."""
         samples = self._here(samples)
         chosen = samples["chosen"]
-        if chosen.shape[-1] > 4:
-            raise ConfigError(
-                Text(f"a set of {chosen.shape[-1]} has too many orders", f"大小为 {chosen.shape[-1]} 的集合次序太多"),
-                Text("use sets of at most 4", "集合至多取 4 个"),
-            )
         every = picks.orders(chosen)  # [n, K!, K]
-        options = self._options(_choosable(samples)[:, None], every)
+        options = self._options(choosable_by(samples["prompt"])[:, None], every)
         log_probs = picks.log_softmax(self._logits(samples, every), options)
-        totals = self._of_chosen(log_probs, every).sum(-1)
+        totals = picks.of_chosen(log_probs, every).sum(-1)
         return totals.logsumexp(-1) - picks.repeats(chosen).log()
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
         return [{"prompt": str(p.get("id")), "outputs": [list(o) for o in row]} for p, row in zip(prompts, outputs)]
-
-    @staticmethod
-    def _tuples(chosen: Tensor) -> list[list[tuple[int, ...]]]:
-        """Picks [P, G, K] as tuples of positions, STOP and NOTHING left out."""
-        return [[tuple(i for i in row if i >= 0) for row in group] for group in chosen.tolist()]
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -189,7 +179,7 @@ class SelectorPolicy(Policy):
         """Given selections [P, G, K] as if they had been drawn."""
         options = self._options(pool.choosable[:, None], chosen)
         log_probs = picks.log_softmax(self.network.logits(encoded, chosen) / self.temperature, options)
-        return Drawn(chosen, self._of_chosen(log_probs, chosen), picks.decision_mask(options, chosen))
+        return Drawn(chosen, picks.of_chosen(log_probs, chosen), picks.decision_mask(options, chosen))
 
     def before_sharding(self, dtype: torch.dtype | None) -> None:
         self._may_keep = False  # whole weights exist in passing only; a graph must not hold them
@@ -214,7 +204,7 @@ class SelectorPolicy(Policy):
     def _distributions(self, samples: Tree) -> tuple[Tensor, Tensor]:
         """Log-probabilities and open columns [n, K, M + 1]."""
         samples = self._here(samples)
-        options = self._options(_choosable(samples), samples["chosen"])
+        options = self._options(choosable_by(samples["prompt"]), samples["chosen"])
         logits = self._logits(samples, samples["chosen"][:, None])[:, 0]
         return picks.log_softmax(logits, options), options
 
@@ -269,13 +259,6 @@ class SelectorPolicy(Policy):
         self.network.train(training)
         return log_probs
 
-    @staticmethod
-    def _of_chosen(log_probs: Tensor, chosen: Tensor) -> Tensor:
-        """[..., K] of what was chosen; exactly 0 where nothing was (ended rows have their last column alone)."""
-        chosen = chosen.to(log_probs.device)
-        column = picks.columns(chosen, log_probs.shape[-1] - 1)
-        return log_probs.gather(-1, column[..., None])[..., 0]
-
     def _supervised(self, samples: Tree) -> Tensor:
         """Cross-entropy of each row's picks, mean over its decisions, with dropout and label smoothing where they are
         configured; [n]. Smoothing spreads its share of the target over the open columns."""
@@ -284,7 +267,7 @@ class SelectorPolicy(Policy):
         self.network.eval()
         chosen = samples["chosen"].to(options.device)
         mask = picks.decision_mask(options, chosen)
-        found, share = self._of_chosen(log_probs, chosen), self.config.label_smoothing
+        found, share = picks.of_chosen(log_probs, chosen), self.config.label_smoothing
         if share:
             spread = torch.where(options, log_probs, 0.0).sum(-1) / options.sum(-1).clamp_min(1)
             found = (1 - share) * found + share * spread
@@ -294,7 +277,7 @@ class SelectorPolicy(Policy):
         """[n] log-probability of whole sequences, or of sets."""
         if self.config.decision == "set":
             return self.set_log_probs(samples)
-        return self._of_chosen(self._distributions(samples)[0], samples["chosen"]).sum(-1)
+        return picks.of_chosen(self._distributions(samples)[0], samples["chosen"]).sum(-1)
 
     def _evaluate_whole(self, samples: Tree, want: frozenset[str]) -> Evaluation:
         if exact := sorted(want & {"entropy", "kl"}):
@@ -311,9 +294,3 @@ class SelectorPolicy(Policy):
         self.network.train(self.config.dropout_in_scoring)
         scored = self._whole(samples)[:, None]  # before the supervised pass, which has a mode of its own
         return Evaluation(scored, losses={"supervised": self._supervised(samples)} if "supervised" in want else {})
-
-
-def _choosable(samples: Tree) -> Tensor:
-    """[n, M] bool: what each row could pick first."""
-    prompt = samples["prompt"]
-    return prompt.values["choosable"].to(prompt.index.device)[prompt.index]

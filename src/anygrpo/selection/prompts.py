@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from anygrpo.core.tree import Shared
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.picks import NOTHING, STOP
 from anygrpo.spoken import Text
@@ -59,6 +60,11 @@ def _held_once(x: Tensor, fn: Callable[[Tensor], Tensor], count: int | None = No
 def is_range(index: Tensor, size: int) -> bool:
     """Whether `index` is 0, 1, ..., size - 1: everything, in order."""
     return torch.equal(index, torch.arange(size, device=index.device))
+
+
+def choosable_by(prompt: Shared) -> Tensor:
+    """[n, M] bool: what each row of samples could pick first."""
+    return prompt.values["choosable"].to(prompt.index.device)[prompt.index]
 
 
 def pools(prompts: list[dict[str, Any]], features: int, needed: int) -> Pools:
