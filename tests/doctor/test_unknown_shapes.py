@@ -12,7 +12,7 @@ import pytest
 from anygrpo.doctor import diagnose_log, read
 from anygrpo.doctor.columns import Columns, build
 from anygrpo.doctor.log import Log
-from anygrpo.doctor.readers import console, inferred_rows, nested_tables, proof, template
+from anygrpo.doctor.readers import console_lines, inferred_rows, nested_tables, proof, template
 from anygrpo.doctor.readers.detect import read_all
 from anygrpo.errors import DataError
 from anygrpo.watch.progress import ProgressLine
@@ -281,7 +281,7 @@ def test_a_text_of_no_known_form_is_not_acquitted_by_its_beginning(
     monkeypatch.setenv("ANYGRPO_LANG", language)
     whole = long_log(tmp_path / "a.log", 300)
     assert (diagnose_log(whole).verdict, whole.notes) == ("no_objection", [])
-    monkeypatch.setattr(console, "KEPT", 4000)
+    monkeypatch.setattr(console_lines, "KEPT", 4000)
     part = long_log(tmp_path / "a.log", 300)
     assert 50 < len(part.rows) < 300
     assert diagnose_log(part).verdict == "cannot_tell"
