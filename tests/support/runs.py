@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anygrpo.cli.main import main
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -45,6 +46,14 @@ def toml_of(folder: Path, path: Path, **extra: Any) -> Path:
 
     path.write_text(tomli_w.dumps(table(folder, **extra)))
     return path
+
+
+def trained(folder: Path) -> Path:
+    """A run folder with all that a run writes: two checkpoints, evaluations, the doctor's word. Made by the command."""
+    toml_of(folder / "run", folder / "r.toml", training={"steps": 4, "checkpoint_every": 2}, evaluation={"every": 2},
+            doctor={"mode": "watch"})  # fmt: skip
+    assert main(["train", str(folder / "r.toml"), "--quiet"]) == 0
+    return folder / "run"
 
 
 def cut_after(run: Run, step: int) -> None:

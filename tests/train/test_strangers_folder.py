@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from baits import bait, torch_bait
-from runs import toml_of
+from runs import trained
 
 from anygrpo.cli.main import main
 from anygrpo.errors import DataError
@@ -22,19 +22,16 @@ FINE = (0, 2, 3, 4, 5)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    toml_of(folder / "run", folder / "r.toml", training={"steps": 4, "checkpoint_every": 2}, evaluation={"every": 2},
-            doctor={"mode": "watch"})  # fmt: skip
-    assert main(["train", str(folder / "r.toml"), "--quiet"]) == 0
-    assert main(["train", "--resume", str(folder / "run"), "--training.steps", "5", "--quiet"]) == 0
+    run = trained(tmp_path_factory.mktemp("made"))
+    assert main(["train", "--resume", str(run), "--training.steps", "5", "--quiet"]) == 0
     tensors: dict = {}
     from anygrpo.core.packing import pack
     from anygrpo.core.tensor_files import write_tensors
 
-    (folder / "run" / "pictures").mkdir()
-    (folder / "run" / "pictures" / "before.json").write_text(json.dumps(pack([[1]], tensors, "before")))
-    write_tensors(folder / "run" / "pictures" / "before.safetensors", tensors)
-    return folder / "run"
+    (run / "pictures").mkdir()
+    (run / "pictures" / "before.json").write_text(json.dumps(pack([[1]], tensors, "before")))
+    write_tensors(run / "pictures" / "before.safetensors", tensors)
+    return run
 
 
 def reading(run: Path, other: Path, out: Path) -> list[list[str]]:

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from runs import toml_of
+from runs import trained
 
 from anygrpo.cli.main import main
 from anygrpo.errors import DataError
@@ -20,11 +20,7 @@ FINE = (0, 2, 3, 4, 5)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    toml_of(folder / "run", folder / "r.toml", training={"steps": 4, "checkpoint_every": 2}, evaluation={"every": 2},
-            doctor={"mode": "watch"})  # fmt: skip
-    assert main(["train", str(folder / "r.toml"), "--quiet"]) == 0
-    return folder / "run"
+    return trained(tmp_path_factory.mktemp("made"))
 
 
 def tensors(header: object, length: int | None = None) -> bytes:
