@@ -33,13 +33,11 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 base = AutoModelForImageTextToText.from_pretrained({start})
 model = PeftModel.from_pretrained(base, {python})
 processor = AutoProcessor.from_pretrained({start})""",
-    "merged, sees": """vllm serve ./{name}
-
-from transformers import AutoModelForImageTextToText, AutoProcessor
+    "merged, sees": """from transformers import AutoModelForImageTextToText, AutoProcessor
 model = AutoModelForImageTextToText.from_pretrained({python})
 processor = AutoProcessor.from_pretrained({python})""",
 }
-"""One that sees has no lines for llama.cpp, whose converter drops what looks; its adapters none for vLLM: untried."""
+"""One that sees has no lines for llama.cpp, whose converter drops what looks, and none for vLLM: untried."""
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM takes for --max-lora-rank."""

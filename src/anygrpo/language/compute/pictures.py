@@ -32,6 +32,9 @@ HOLD = 2 * 2**30
 SOURCES = 4096
 """Prompts whose pictures can be read again."""
 
+CARRIED = 512
+"""Of these, how many the checkpoint holds: what a step and one sampled ahead of it may show."""
+
 _KEY = "_anygrpo_pictures"
 
 
@@ -115,31 +118,9 @@ class Pictures:
         Raises:
             DataError: the processor refuses them, or finds another number of pictures in the text.
         """
-        try:
-            shown = [self.read(one) for one in pictures]
-            made = self.processor(text=[text], images=[shown], add_special_tokens=special, return_tensors="pt")
-        except DataError:
-            raise
-        except Exception as error:  # a processor is the model's own code
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(
-                Text(
-                    f"the model's processor refuses a prompt with {len(pictures)} pictures: {said}",
-                    f"模型的处理器拒绝了含 {len(pictures)} 张图片的提示：{said}",
-                ),
-                Text("see that the chat template writes a mark for each picture", "请确认对话模板为每张图片写出标记"),
-            ) from None
-        ids, places = made["input_ids"][0], made["input_ids"][0] == self.token
-        shape = made["input_ids"].shape
-        inputs: dict[str, Tensor] = {}
-        for name, value in made.items():
-            if name in ("input_ids", "attention_mask") or not isinstance(value, Tensor):
-                continue
-            if value.shape == shape and not value.is_floating_point():
-                if bool(places.any()):
-                    self.kinds[name] = int(value[0][places][0])
-            else:
-                inputs[name] = value
+        made = self._processed(text, pictures, special)
+        ids, shape = made["input_ids"][0], made["input_ids"].shape
+        places = ids == self.token
         if not bool(places.any()):
             raise DataError(
                 Text(
@@ -151,6 +132,10 @@ class Pictures:
                     "对话模板把它们丢掉了：请把图片写成用户消息的 {type: image} 部分",
                 ),
             )
+        given = {n: x for n, x in made.items() if isinstance(x, Tensor) and n not in ("input_ids", "attention_mask")}
+        kinds = {n for n, x in given.items() if x.shape == shape and not x.is_floating_point()}
+        self.kinds |= {n: int(given[n][0][places][0]) for n in kinds}
+        inputs = {n: x for n, x in given.items() if n not in kinds}
         number = FIRST + _hash(ids, inputs)
         with self._lock:
             self._held[number] = Seen(inputs, int(places.sum()))
@@ -158,6 +143,27 @@ class Pictures:
             self._sources[number] = (text, tuple(pictures), special)
             self._make_room()
         return ids.masked_fill(places, number).tolist()
+
+    def _processed(self, text: str, pictures: list[Any], special: bool) -> Any:
+        """What the model's processor makes of a text with pictures.
+
+        Raises:
+            DataError: it refuses them, or one is no picture.
+        """
+        try:
+            shown = [self.read(one) for one in pictures]
+            return self.processor(text=[text], images=[shown], add_special_tokens=special, return_tensors="pt")
+        except DataError:
+            raise
+        except Exception as error:  # a processor is the model's own code
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(
+                Text(
+                    f"the model's processor refuses a prompt with {len(pictures)} pictures: {said}",
+                    f"模型的处理器拒绝了含 {len(pictures)} 张图片的提示：{said}",
+                ),
+                Text("see that the chat template writes a mark for each picture", "请确认对话模板为每张图片写出标记"),
+            ) from None
 
     def _make_room(self) -> None:
         total = sum(seen.bytes for seen in self._held.values())
@@ -168,8 +174,9 @@ class Pictures:
 
     def carried(self) -> dict[str, Any]:
         """Where the pictures of recent prompts are, for a checkpoint: rollouts in it hold their numbers alone."""
-        small = {n: source for n, source in self._sources.items() if sum(map(len, map(str, source[1]))) < 4096}
-        return {str(number): list(source) for number, source in small.items()}
+        with self._lock:
+            recent = list(self._sources.items())[-CARRIED:]
+        return {str(number): list(source) for number, source in recent if sum(len(str(x)) for x in source[1]) < 4096}
 
     def resumed(self, sources: dict[str, Any]) -> None:
         """Take over what `carried` gave."""
