@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.gates.build import StochasticPolicy, build
-from anygrpo.gates.export import certify, example_of, export, load
+from anygrpo.gates.export import certify, export, load
 from anygrpo.gates.restorer.build import build as build_restorer
 from anygrpo.gates.settings import GateConfig, RestorerConfig, StochasticConfig
 from tests.gates.test_wrapping import EXAMPLE, net, prompts
@@ -92,7 +92,7 @@ def test_load_py_is_a_command(tmp_path: Path) -> None:
     export(adair(), tmp_path)
     done = subprocess.run([sys.executable, str(tmp_path / "load.py")], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["largest_difference"] < 1e-4
-    assert example_of(tmp_path)["input/0"].shape == (1, 3, 64, 64)
+    assert load_file(tmp_path / "example.safetensors")["input/0"].shape == (1, 3, 64, 64)
 
 
 def test_what_cannot_be_made_again_and_foreign_folders_are_refused(tmp_path: Path) -> None:

@@ -41,7 +41,6 @@ class Card:
         metrics: names of the metrics it writes.
         baseline: of an advantage: "group" (a sample alone gets 0), "batch", "running" or "history".
         whole_sequence: needs all decisions of a row at once.
-        needs_limit: needs the most decisions a sample could have had.
         by_part: compares the parts of a reward, and never their sum.
         spelt: how a recipe writes it, where the kind alone does not say so (rewards of families).
         keys: words of its settings, where they are no keys of all (`choices.settings`).
@@ -61,7 +60,6 @@ class Card:
     metrics: tuple[str, ...] = ()
     baseline: str = ""
     whole_sequence: bool = False
-    needs_limit: bool = False
     by_part: bool = False
     neutral: bool = False
     by_prompt: bool = False

@@ -55,7 +55,7 @@ REDUCTIONS = (
         "reduction", "constant", "anygrpo.algorithm.weights:constant", "1 / (valid rows x horizon)",
         Text("Divided by a fixed length (max_new_tokens, or `horizon`): no sample's length changes a weight.",
         "除以固定长度（max_new_tokens 或 horizon）：样本长度不改变权重。"),
-        "Dr. GRPO, 2503.20783", ("horizon",), needs_limit=True,
+        "Dr. GRPO, 2503.20783", ("horizon",),
     ),
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from anygrpo.errors import ConfigError, DataError
@@ -270,8 +270,3 @@ def _source(policy: StochasticPolicy) -> dict[str, Any]:
             ),
         )
     return policy.source
-
-
-def example_of(folder: Path) -> dict[str, Tensor]:
-    """The example's tensors: "input/0", ..., "output"."""
-    return load_file(folder / "example.safetensors")
