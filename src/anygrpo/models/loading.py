@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 from torch import nn
 
 from anygrpo.errors import DataError
-from anygrpo.models import hub, weights
+from anygrpo.models import hub, quantization, weights
 from anygrpo.models.origin import added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
 from anygrpo.spoken import Text
@@ -131,19 +130,7 @@ def load_model(
     """
     found = origin(name)
     if quantize != "none" and (found.kind != "plain" or random_seed(name) is not None):
-        kinds = {"file": Text("a file of weights", "权重文件"), "plain": Text("a folder of random weights", "随机权重")}
-        what = kinds.get(found.kind, Text("adapters or a run", "适配器或运行"))
-        ways = "anygrpo export RUN --format merged, save_pretrained"
-        raise DataError(
-            Text(
-                f"quantize = {quantize!r}, and {name!r} is {what.en}",
-                f"quantize = {quantize!r}，而 {name!r} 是{what.zh}",
-            ),
-            Text(
-                f"set quantize = none, or write it as a model's folder first ({ways}) and name that",
-                f"请设 quantize = none，或先把它写成模型文件夹（{ways}），再给出那个文件夹",
-            ),
-        )
+        raise quantization.impossible(quantize, name, found.kind)
     if found.kind == "file":
         return of_file(found.base, found.folder, vision).to(device=device, dtype=dtype).eval()
     if found.kind != "plain":
@@ -151,7 +138,16 @@ def load_model(
         return added(base, found).to(device=device, dtype=dtype).eval()
     if (seed := random_seed(name)) is not None:
         return random_model(resolve(name), dtype, device, seed, vision)
-    extra = {} if quantize == "none" else {"quantization_config": _bits(quantize, dtype), "device_map": {"": device}}
+    return _of_transformers(name, dtype, device, quantize, vision)
+
+
+def _of_transformers(name: str, dtype: torch.dtype, device: str, quantize: str, vision: bool) -> nn.Module:
+    """`load_model` of a model's folder or Hub name.
+
+    Raises:
+        DataError: not found, or weights that are in none of its files.
+    """
+    extra = {} if quantize == "none" else quantization.arguments(quantize, dtype, device)
     try:
         with quiet():
             said: Any = {"output_loading_info": True, **extra}
@@ -161,13 +157,7 @@ def load_model(
     lacking = sorted(told["missing_keys"])
     if getattr(model, "is_quantized", False):
         if lacking and quantize != "none":
-            what = f"{len(lacking)} weights of {name!r} are not in its files ({', '.join(lacking[:3])})"
-            raise DataError(
-                f"quantize = {quantize!r}, and {what}",
-                Text(
-                    "load it without quantize and save_pretrained it", "请不用 quantize 加载，再用 save_pretrained 保存"
-                ),
-            )
+            raise quantization.lacking(quantize, name, lacking)
         return model.eval()
     if lacking:
         _mend(model, name, lacking, sorted(told["unexpected_keys"]))
@@ -228,28 +218,6 @@ def random_model(folder: str, dtype: torch.dtype, device: str, seed: int, vision
     with quiet(), torch.random.fork_rng(gpus), torch.device(device):
         torch.manual_seed(seed)
         return kind_of_model(vision).from_config(AutoConfig.from_pretrained(folder), dtype=dtype).eval()
-
-
-def _bits(quantize: str, dtype: torch.dtype) -> Any:
-    """Settings of bitsandbytes: 4-bit is nf4 with double quantisation."""
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise DataError(
-            Text(
-                f"quantize = {quantize!r} needs the package bitsandbytes",
-                f"quantize = {quantize!r} 需要 bitsandbytes 包",
-            ),
-            Text("pip install bitsandbytes, or none", "pip install bitsandbytes，或不用量化"),
-        )
-    from transformers import BitsAndBytesConfig
-
-    if quantize == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
 
 
 def load(name: str, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Loaded:
