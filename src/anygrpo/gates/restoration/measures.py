@@ -46,21 +46,39 @@ def _measured(config: PerceptualConfig, measure: Measure, restored: Tensor, clea
     Raises:
         ConfigError: it raises, or gives no number for each picture.
     """
-    name = f"{config.name!r} ({config.function or config.metric})"
+    return _one_each(config, _called(config, measure, restored, clean), len(restored))
+
+
+def _named(config: PerceptualConfig) -> Text:
+    source = config.function or config.metric
+    return Text(f"measure {config.name!r} ({source})", f"度量 {config.name!r}（{source}）")
+
+
+def _called(config: PerceptualConfig, measure: Measure, restored: Tensor, clean: Tensor) -> Tensor:
+    """What it returns, in whatever shape.
+
+    Raises:
+        ConfigError: it raises.
+    """
     try:
-        values = torch.as_tensor(measure(restored, clean))
+        return torch.as_tensor(measure(restored, clean))
     except ConfigError:
         raise
     except Exception as error:
-        fault = user_code.describe(error)
-        raise ConfigError(Text(f"measure {name} fails: {fault}", f"度量 {name} 失败：{fault}"), WANTED) from error
-    if values.numel() != len(restored) or values.dim() > 2:
-        found, n = list(values.shape), len(restored)
+        name, fault = _named(config), user_code.describe(error)
+        raise ConfigError(Text(f"{name.en} fails: {fault}", f"{name.zh}失败：{fault}"), WANTED) from error
+
+
+def _one_each(config: PerceptualConfig, values: Tensor, n: int) -> Tensor:
+    """The values of n pictures.
+
+    Raises:
+        ConfigError: they are not one for each.
+    """
+    if values.numel() != n or values.dim() > 2:
+        name, found = _named(config), list(values.shape)
         raise ConfigError(
-            Text(
-                f"measure {name} returns shape {found} for {n} pictures", f"度量 {name} 对 {n} 张图像返回形状 {found}"
-            ),
-            WANTED,
+            Text(f"{name.en} returns shape {found} for {n} pictures", f"{name.zh}对 {n} 张图像返回形状 {found}"), WANTED
         )
     return values
 
@@ -111,32 +129,14 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
     """
     y = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0)).expand(2, -1, -1, -1)
     x = torch.stack([0.9 * y[0] + 0.05, 0.6 * y[0] + 0.1])
-    source = config.function or config.metric
-    try:
-        both, first, last = (torch.as_tensor(measure(x[s], y[s])) for s in (slice(0, 2), slice(0, 1), slice(1, 2)))
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            Text(
-                f"measure {config.name!r} ({source}) fails: {user_code.describe(error)}",
-                f"度量 {config.name!r}（{source}）失败：{user_code.describe(error)}",
-            ),
-            WANTED,
-        ) from error
-    if both.numel() != 2 or both.dim() > 2:
-        raise ConfigError(
-            Text(
-                f"measure {config.name!r} ({source}) returns shape {list(both.shape)} for 2 pictures",
-                f"度量 {config.name!r}（{source}）对 2 张图像返回形状 {list(both.shape)}",
-            ),
-            WANTED,
-        )
+    name, parts = _named(config), (slice(0, 2), slice(0, 1), slice(1, 2))
+    both, first, last = [_called(config, measure, x[s], y[s]) for s in parts]
+    _one_each(config, both, 2)
     if first.numel() != 1:
         raise ConfigError(
             Text(
-                f"measure {config.name!r} ({source}) returns {list(first.shape)} for 1 picture",
-                f"度量 {config.name!r}（{source}）对 1 张图像返回 {list(first.shape)}",
+                f"{name.en} returns {list(first.shape)} for 1 picture",
+                f"{name.zh}对 1 张图像返回 {list(first.shape)}",
             ),
             WANTED,
         )
@@ -146,8 +146,8 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
         numbers = f"{both.tolist()} together, {alone.tolist()} alone"
         raise ConfigError(
             Text(
-                f"measure {config.name!r} ({source}) gives a picture another number beside others: {numbers}",
-                f"度量 {config.name!r}（{source}）给同一张图像的数因同批的图像而异：{numbers}",
+                f"{name.en} gives a picture another number beside others: {numbers}",
+                f"{name.zh}给同一张图像的数因同批的图像而异：{numbers}",
             ),
             Text(
                 "take means over each picture, not over the batch: x.flatten(1).mean(1)",
