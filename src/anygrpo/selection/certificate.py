@@ -49,18 +49,7 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
         for file, count in zip(tables, (QUERIES, CANDIDATES)):
             rows = draw.normal(size=(count, policy.config.features)).astype(np.float32)
             np.savez(file, ids=np.arange(count), embeddings=rows)
-        words = [sys.executable, "-c", LINES, str(folder.resolve()), *tables]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = done.stderr.strip().splitlines() or ["no output"]
-            raise TrainingError(
-                Text(
-                    f"{folder} does not load in a process of its own: {said[-1]}",
-                    f"{folder} 在单独的进程中无法加载：{said[-1]}",
-                ),
-                Text("export it again", "请重新导出"),
-            )
-        there = json.loads(done.stdout.strip().splitlines()[-1])
+        there = _elsewhere(folder, tables)
         here = apply(policy, {"queries": tables[0], "candidates": tables[1]})
     other = sum(a["picks"] != b["picks"] for a, b in zip(here, there, strict=True))
     pairs = [(x, y) for a, b in zip(here, there) for x, y in zip(a["probabilities"], b["probabilities"])]
@@ -86,3 +75,23 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
         "probability": away,
         "torch": torch.__version__,
     }
+
+
+def _elsewhere(folder: Path, tables: list[str]) -> list[dict[str, Any]]:
+    """What `folder` picks in a fresh process.
+
+    Raises:
+        TrainingError: it does not load there.
+    """
+    words = [sys.executable, "-c", LINES, str(folder.resolve()), *tables]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["no output"]
+        raise TrainingError(
+            Text(
+                f"{folder} does not load in a process of its own: {said[-1]}",
+                f"{folder} 在单独的进程中无法加载：{said[-1]}",
+            ),
+            Text("export it again", "请重新导出"),
+        )
+    return json.loads(done.stdout.strip().splitlines()[-1])

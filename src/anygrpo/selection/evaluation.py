@@ -46,20 +46,13 @@ def compare_runs(loaded: list[Loaded], oracle_sets: int = 600) -> dict[str, Any]
     prompts = judging.held_out()
     longest = max(policy.config.evaluation_shots or policy.config.shots for policy, _, _ in loaded)
     shots = [k for k in judging.lengths or range(1, longest + 1) if 0 < k <= longest] or [longest]
-    finals = [greedy(policy, prompts) for policy, _, _ in loaded]
-    starts = [with_weights(policy, start, prompts) for policy, _, start in loaded]
-    draws = range(_RANDOM_DRAWS)
-    chosen = {
-        "policy": finals,
-        "start": starts,
-        "nearest": [[nearest(p, longest) for p in prompts]],
-        "random": [[random_selection(p, longest, 1000 * d + i) for i, p in enumerate(prompts)] for d in draws],
-    }
+    chosen = _selections(loaded, prompts, longest)
+    finals, starts = chosen["policy"], chosen["start"]
     by_name = {name: [outcomes(judging, prompts, run, shots) for run in runs] for name, runs in chosen.items()}
     nothing = judging.outcome(prompts, [[()] for _ in prompts])[:, 0]
     scores = {name: torch.stack(rows).nanmean(0) for name, rows in by_name.items()}  # [shots, n]
     scores["zero_shot"] = nothing.expand(len(shots), -1)
-    alike = {name: _alike(finals, runs, shots) for name, runs in (("start", starts), ("nearest", chosen["nearest"]))}
+    alike = {name: _alike(finals, chosen[name], shots) for name in ("start", "nearest")}
     by_run = [_paired(scores | {"policy": rows}, shots, {}) for rows in by_name["policy"]]
     paired_with = _paired(scores, shots, alike)
     ceiling = None
@@ -84,6 +77,18 @@ def compare_runs(loaded: list[Loaded], oracle_sets: int = 600) -> dict[str, Any]
         "change": change,
         "offline": offline,
         "notes": [*dict.fromkeys(judging.unjudged), *_warnings(change, offline)],
+    }
+
+
+def _selections(loaded: list[Loaded], prompts: list[Any], longest: int) -> dict[str, list[list[Selection]]]:
+    """Selections of `longest` by name: one list for each run of the policy and its start, or each random draw."""
+    finals = [greedy(policy, prompts) for policy, _, _ in loaded]
+    draws = range(_RANDOM_DRAWS)
+    return {
+        "policy": finals,
+        "start": [with_weights(policy, start, prompts) for policy, _, start in loaded],
+        "nearest": [[nearest(p, longest) for p in prompts]],
+        "random": [[random_selection(p, longest, 1000 * d + i) for i, p in enumerate(prompts)] for d in draws],
     }
 
 
