@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
+from anygrpo.choices.card import Card
 from anygrpo.choices.catalogue import card_of
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.adaptive import AdaptiveTemperature
@@ -113,7 +114,25 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
     if method != "grpo":
         return
     advantage = card_of("advantage", a.advantage)
-    if source == "policy" and a.group_size == 1 and number(a.lambda_pg) and advantage and advantage.baseline == "group":
+    if source == "policy":
+        _check_baseline(name, a, advantage)
+    _check_parts(name, a, advantage)
+    if source == "policy":
+        _check_pass_k(name, a)
+    terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
+    if not any(number(getattr(a, term)) for term in terms) and a.kl_controller == "fixed":
+        raise ConfigError(
+            Text(
+                f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained",
+                f"阶段 {name!r}：{'、'.join(terms)} 全为 0，什么也不训练",
+            ),
+            Text("set one of them", "请设定其中一个"),
+        )
+
+
+def _check_baseline(name: str, a: AlgorithmConfig, advantage: Card | None) -> None:
+    """Of samples alone in their group."""
+    if a.group_size == 1 and number(a.lambda_pg) and advantage and advantage.baseline == "group":
         raise ConfigError(
             Text(
                 f'stage {name!r}: group_size = 1 has no baseline with advantage = "{a.advantage}", every advantage '
@@ -125,6 +144,10 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
                 '把 algorithm.group_size 设为 4 以上，或用 advantage = "overall"、"running"、"history"',
             ),
         )
+
+
+def _check_parts(name: str, a: AlgorithmConfig, advantage: Card | None) -> None:
+    """Of advantages and credits that look at less than the total reward of a whole sample."""
     by_part = advantage is not None and advantage.by_part
     if a.overlong_buffer and (by_part or a.advantage == "maxrl" or a.credit == "parts"):
         by = f'advantage = "{a.advantage}"' if by_part or a.advantage == "maxrl" else 'credit = "parts"'
@@ -151,24 +174,18 @@ def _check_algorithm(name: str, method: str, source: str, a: AlgorithmConfig) ->
             ),
             Text('set credit = "outcome", or another advantage', '请设 credit = "outcome"，或换一种优势'),
         )
+
+
+def _check_pass_k(name: str, a: AlgorithmConfig) -> None:
     size = "smallest_group" if a.group_size == "auto" else "group_size"
     least = getattr(a, size)
-    if source == "policy" and a.advantage == "pass_at_k" and a.pass_k >= least:
+    if a.advantage == "pass_at_k" and a.pass_k >= least:
         raise ConfigError(
             Text(
                 f"stage {name!r}: pass_k = {a.pass_k} of a group of {least}: nothing is left to compare",
                 f"阶段 {name!r}：组大小 {least}，pass_k = {a.pass_k}：没有可比较的样本",
             ),
             Text(f"set algorithm.pass_k below algorithm.{size}", f"请使 algorithm.pass_k 小于 algorithm.{size}"),
-        )
-    terms = ("lambda_pg", "lambda_supervised", "lambda_consistency", "entropy_coef", "beta")
-    if not any(number(getattr(a, term)) for term in terms) and a.kl_controller == "fixed":
-        raise ConfigError(
-            Text(
-                f"stage {name!r}: {', '.join(terms)} are all 0, so nothing is trained",
-                f"阶段 {name!r}：{'、'.join(terms)} 全为 0，什么也不训练",
-            ),
-            Text("set one of them", "请设定其中一个"),
         )
 
 
