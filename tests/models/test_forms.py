@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from anygrpo.errors import DataError
-from anygrpo.models import loading
+from anygrpo.models import quantization
 from anygrpo.models.loading import end_ids, load_model
 
 IDS = torch.arange(3, 20)[None]
@@ -240,7 +240,7 @@ def test_quantised_weights_are_not_made_at_random(base, tmp_path, monkeypatch):
     """bitsandbytes quantises in transformers' own loading, which has no place for these names."""
     model = LlamaForCausalLM.from_pretrained(base)
     model.is_quantized = True
-    monkeypatch.setattr(loading, "_bits", lambda *given: None)
+    monkeypatch.setattr(quantization, "arguments", lambda *given: {})
     told = {"missing_keys": {"model.norm.weight"}, "unexpected_keys": {"module.model.norm.weight"}}
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda *args, **given: (model, told))
     with pytest.raises(DataError, match=r"not in its files(?s:.*)model\.norm\.weight"):
