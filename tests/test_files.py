@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from anygrpo import files
 from anygrpo.files import lines_of
+from anygrpo.recipe import written
 
 SAID = "one\u2028two\u0085three"
 
@@ -63,3 +66,20 @@ def test_a_file_of_prompts_of_pictures_may_too(tmp_path):
     row = json.dumps({"prompt": SAID}, ensure_ascii=False)
     (tmp_path / "p.jsonl").write_text(row + "\n", encoding="utf-8")
     assert [p["prompt"] for p in read_prompts(str(tmp_path / "p.jsonl"), "prompt")] == [SAID]
+
+
+def test_a_checkpoint_is_its_runs_from_wherever_it_is_named(tmp_path, monkeypatch):
+    inside = tmp_path / "run" / "checkpoints" / "7"
+    inside.mkdir(parents=True)
+    (tmp_path / "run" / "config.toml").write_text("")
+    monkeypatch.chdir(inside)
+    for name in ("../7", ".", str(inside)):
+        assert files.run_of(Path(name)) == tmp_path / "run"
+
+
+def test_a_resumes_changes_are_read_whole_whatever_their_words_hold(tmp_path):
+    changed = {"changed": {"policy.system": ["old", "a\u2028b\u0085c"]}}
+    (tmp_path / written.RESUMES).write_text(json.dumps(changed, ensure_ascii=False) + "\n", encoding="utf-8")
+    table = {"policy": {"system": "old"}}
+    written.apply_changes(table, tmp_path)
+    assert table == {"policy": {"system": "a\u2028b\u0085c"}}

@@ -23,7 +23,7 @@ MARKS = ("config.toml", "metrics.jsonl", "manifest.json")
 
 def run_of(path: Path) -> Path:
     """The run folder of RUN/checkpoints/NAME, from wherever it is named; of anything else the path itself."""
-    whole = path.absolute()
+    whole = Path(os.path.normpath(path.absolute()))
     run = whole.parent.parent
     return run if whole.parent.name == "checkpoints" and (run / "config.toml").is_file() else path
 

@@ -15,7 +15,7 @@ from anygrpo.cli.main import main
 from anygrpo.core.task import Scores
 from anygrpo.doctor import diagnose
 from anygrpo.gates.build import StochasticPolicy, gate
-from anygrpo.gates.effects import MEASURED, effects, told
+from anygrpo.gates.effects import MEASURED, _differs, effects, told
 from anygrpo.gates.page import sites
 from tests.gates.restoration.toy import RECIPES
 
@@ -196,3 +196,10 @@ def test_the_report_has_a_table_of_gates() -> None:
     assert settled is not None
     assert "<b>a&amp;b</b></td><td>settled: draws one value alone</td><td>0.01</td>" in settled[1]
     assert sites([{"loss": 1.0}], "en") is None
+
+
+def test_draws_near_zero_that_differ_are_no_settled_gate():
+    near = 1e-4 * torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0))
+    assert _differs(near)
+    assert not _differs(torch.zeros(3, 4, 2))
+    assert not _differs(torch.ones(3, 4, 2) + 1e-6 * near)

@@ -17,6 +17,7 @@ from anygrpo.core.readable import question_of
 from anygrpo.errors import DataError, TrainingError
 from anygrpo.language.build import from_model
 from anygrpo.language.compute.pictures import FIRST, Pictures
+from anygrpo.language.prompt_fields import words_of
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.task_settings import JsonlTaskConfig
@@ -198,6 +199,19 @@ def test_what_is_more_than_a_sequence_is_never_shared(family, why, dtype):
     paths = policy.scorer.paths
     assert paths.ability.shared == (not why), paths
     assert not why or (paths.sampling != "padded" and any(why in note for note in paths.notes))
+
+
+def test_a_checkpoint_carries_the_pictures_that_were_used_last(monkeypatch):
+    model, processor = seeing.llava()
+    monkeypatch.setattr("anygrpo.language.compute.pictures.CARRIED", 2)
+    pictures = Pictures(processor, model.config.image_token_id, read=picture)
+    first, _, last = (pictures.encode("<image> w1", [color])[0] for color in ("red", "blue", "green"))
+    assert pictures.encode("<image> w1", ["red"])[0] == first
+    assert set(pictures.carried()) == {str(first), str(last)}
+
+
+def test_a_picture_in_a_row_is_no_words_of_its_prompt():
+    assert words_of(asked("red")) == "What is this?"
 
 
 def test_a_copy_of_the_policys_prompts_sees_the_same_pictures():
@@ -393,6 +407,9 @@ def test_apply_finds_the_pictures_of_rows(tmp_path):
     assert [row["prompt"] for row in apply(policy, rows, recipe=recipe)] == [row["prompt"] for row in made]
     assert apply(policy, "w1 w2", recipe=recipe)[0]["prompt"] == "w1 w2"
     in_python = apply(policy, [{"prompt": "What is this?", "photo": picture("red")}], pictures="photo")
+    mixed = apply(policy, [{"prompt": "w1", "id": 3}, {"prompt": "w2", "image": picture("red")}], recipe=recipe)
+    assert mixed[0]["prompt"] == "w1"
+    assert mixed[1]["prompt"][0]["content"][0]["type"] == "image"
     assert in_python[0]["prompt"][0]["content"][0]["image"].startswith("data:image/")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
+from anygrpo.files import lines_of
 from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.restoration.reading import SUFFIXES, load
 from anygrpo.gates.restoration.writing import like, save, suffix_for
@@ -178,7 +179,7 @@ def _record(out: Path) -> dict[str, Any]:
     if text and not text.endswith("\n"):  # cut off while it was written
         with file.open("a", encoding="utf-8") as record:
             record.write("\n")
-    for line in text.splitlines():
+    for line in lines_of(text):
         try:
             row = json.loads(line)
         except ValueError:

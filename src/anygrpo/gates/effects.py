@@ -21,7 +21,7 @@ LITTLE = 0.02
 UNCHANGED = 1e-7
 """Largest change of an output that is rounding: below, the site's value reaches nothing."""
 NARROW = 1e-3
-"""Draws of a prompt nearer than this (times the value, above 1) are one value: what another would do is not known."""
+"""Draws of a prompt nearer than this, in parts of the value, are one value: what another would do is not known."""
 
 
 _DEAD: dict[str, Any] = {
@@ -170,7 +170,7 @@ def _differs(values: Tensor) -> bool:
     """Whether the draws [P, G, ...] of any prompt differ among themselves. Against the base alone a settled coin would
     differ too: its mean is a probability, its draws are 1."""
     low, high = values.float().aminmax(dim=1)
-    return bool(((high - low) > NARROW * torch.maximum(low.abs(), high.abs()).clamp(min=1)).any())
+    return bool(((high - low) > NARROW * torch.maximum(low.abs(), high.abs())).any())
 
 
 def told(rows: list[dict[str, Any]], trained: bool = False) -> dict[str, Any]:
@@ -196,6 +196,8 @@ def told(rows: list[dict[str, Any]], trained: bool = False) -> dict[str, Any]:
         return _DEAD | {"status": "serious" if len(dead) == len(sites) else "warning", "numbers": numbers}
     if idle:
         return _IDLE | {"numbers": numbers}
+    if len(settled) == len(sites):
+        return _SETTLED | {"numbers": numbers}
     if trained and numbers["headroom"] < LITTLE * best["between"]:
         return _LITTLE | {"numbers": numbers}
     if settled:

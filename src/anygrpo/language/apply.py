@@ -13,8 +13,8 @@ from anygrpo.files import lines_of
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.tasks.answer import Answer
 from anygrpo.language.tasks.data import FILES, read_rows
-from anygrpo.language.tasks.pictures import unseen
-from anygrpo.language.tasks.rows import row_of
+from anygrpo.language.tasks.pictures import USUAL
+from anygrpo.language.tasks.rows import Columns, row_of
 from anygrpo.spoken import Text
 
 Progress = Callable[[int, int], None]
@@ -51,10 +51,7 @@ def apply(
     Raises:
         DataError: no such file, or an `out` that holds answers to other prompts, or of other weights or settings.
     """
-    columns = (pictures,) if pictures else getattr(getattr(recipe, "task", None), "picture_columns", ())
-    records = read_inputs(inputs, prompt_column, columns)
-    if policy.prompts.pictures is not None and not columns and (name := next(filter(None, map(unseen, records)), None)):
-        records = read_inputs(inputs, prompt_column, (name,))
+    records = read_inputs(inputs, prompt_column, _columns(policy, pictures, recipe))
     file = None if out is None else Path(out)
     drawn = {} if seed is None else {"seed": seed, "samples": samples, "at": _sampling(policy)}
     of = made_by(policy, model=policy.config.model, longest=policy.config.max_new_tokens, **drawn)
@@ -69,7 +66,20 @@ def apply(
     return rows
 
 
-def read_inputs(inputs: Any, prompt_column: str, pictures: tuple[str, ...] = ()) -> list[Any]:
+def _columns(policy: CausalLM, named: str | None, recipe: Any) -> Columns:
+    """The columns of pictures: the one that was named; else, for a policy that sees, those of the recipe that a row
+    has, or its "image" and "images". A row without any is a text."""
+    if named is not None or policy.prompts.pictures is None:
+        return () if named is None else (named,)
+    trained: tuple[str, ...] = getattr(getattr(recipe, "task", None), "picture_columns", ())
+
+    def of(row: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(n for n in trained if n in row) or tuple(n for n in USUAL if row.get(n))
+
+    return of
+
+
+def read_inputs(inputs: Any, prompt_column: str, pictures: Columns = ()) -> list[Any]:
     """Prompt records of what a person gives, pictures of these columns in their places."""
     if isinstance(inputs, Path) or (isinstance(inputs, str) and _is_file(inputs)):
         file = Path(inputs)
@@ -92,8 +102,9 @@ def read_inputs(inputs: Any, prompt_column: str, pictures: tuple[str, ...] = ())
         inputs = [inputs]
     records = [r if isinstance(r, dict) and "prompt" in r else {"prompt": r} for r in inputs]
     if pictures:
-        # A text alone has no columns, and may be asked of a model that sees.
-        records = [row_of(r, f"input {n}", "prompt", pictures) if len(r) > 1 else r for n, r in enumerate(records)]
+        # A text or messages alone have no columns.
+        rows = zip(inputs, records)
+        records = [row_of(r, f"input {n}", "prompt", pictures) if r is i else r for n, (i, r) in enumerate(rows)]
     if not records:
         raise DataError(Text("there is no prompt", "没有提示"), Text("give at least one", "请至少给出一个"))
     return records

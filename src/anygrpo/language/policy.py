@@ -14,7 +14,7 @@ from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import Tree
-from anygrpo.errors import DataError
+from anygrpo.errors import ConfigError, DataError
 from anygrpo.language import agreement, beside, files
 from anygrpo.language.body import Weights
 from anygrpo.language.compute.head import score
@@ -147,6 +147,11 @@ class CausalLM(Policy):
     def hold_sampler(self) -> bool:
         """True where the engine's weights can be its own memory and its log-probs are taken as they are (by a check
         that has been made, or because the loop corrects for what differs)."""
+        if self.prompts.pictures is not None and torch.distributed.is_initialized():
+            raise ConfigError(
+                Text("pictures in prompts, sampled ahead on several ranks", "提示含图片，并在多个进程上提前采样"),
+                Text("set training.off_policy_steps = 0", "请设 training.off_policy_steps = 0"),
+            )
         known = self.trust_sampler or (self.corrects and self.trust_sampler is not None)
         if known and apart(self.engine):
             self.weights.separate()

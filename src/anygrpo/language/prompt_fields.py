@@ -6,14 +6,17 @@ from typing import Any
 
 from anygrpo.errors import DataError
 from anygrpo.language.tasks.messages import parsed
-from anygrpo.language.tasks.pictures import MARK, references
+from anygrpo.language.tasks.pictures import MARK, parts, references
 from anygrpo.spoken import Text
 
 
 def words_of(prompt: Any) -> str:
     """What a prompt's tokens are made from: its text, or the text of its messages."""
     content = content_of(prompt)
-    return content if isinstance(content, str) else "\n".join(str(message["content"]) for message in content)
+    if isinstance(content, str):
+        return content
+    text = lambda part: str(part.get("text") or "") if isinstance(part, dict) else str(part)  # noqa: E731
+    return "\n".join("".join(map(text, parts(message["content"]))) for message in content)
 
 
 def object_of(columns: dict[str, Any], name: str) -> dict[str, Any]:

@@ -68,7 +68,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "samples/seen",
         "samples",
-        Text("Samples drawn so far.", "至今采样总数。"),
+        Text(
+            "Samples learnt from so far; with policy.reuse old selections count again each time.",
+            "至今用于学习的样本总数；使用 policy.reuse 时，旧的选择每次都再计一次。",
+        ),
         "sum over steps of P x G",
         Text("grows by P x G a step", "每步增加 P×G"),
         Text("Compare runs at equal samples, not at equal steps.", "按相同样本数而非步数比较运行。"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.files import lines_of
 from anygrpo.spoken import Text
 
 RESUMES = "resumes.jsonl"
@@ -39,7 +40,7 @@ def apply_changes(table: dict[str, Any], folder: Path) -> None:
         DataError: the record of resumes does not fit the recipe.
     """
     try:
-        lines = (folder / RESUMES).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = lines_of((folder / RESUMES).read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return
     for number, line in enumerate(lines, 1):

@@ -168,7 +168,7 @@ class _Parts:
         if not self.entry_point.isidentifier():
             raise ValueError("inputs and outputs of a function without its name (fn_name, or an entry_point column)")
         if isinstance(given, str):  # LiveCodeBench: an argument a line, as JSON
-            given = [json.loads(line) for line in given.splitlines() if line.strip()]
+            given = [json.loads(line) for line in given.split("\n") if line.strip()]
             wanted = [json.loads(expected) if isinstance(expected, str) else expected]
         else:  # APPS: a list of arguments; the value, or a list that holds it alone
             wanted = [expected, *(expected if isinstance(expected, list) and len(expected) == 1 else [])]

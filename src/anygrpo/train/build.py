@@ -119,9 +119,9 @@ def _check_earlier(policy: Policy, planned: PlannedStage) -> None:
         ): not planned.task.size,
         Text('and group_size = "auto" counts its groups', '而 group_size = "auto" 会计数'): a.group_size == "auto",
         Text(
-            'and advantage = "history" would keep their rewards again at each visit',
-            '而 advantage = "history" 会在每次遇到时重复记录其奖励',
-        ): a.advantage == "history",
+            f'and advantage = "{a.advantage}" would keep their rewards again at each visit',
+            f'而 advantage = "{a.advantage}" 会在每次遇到时重复记录其奖励',
+        ): a.advantage in ("history", "running"),
         Text(
             f"on {world_size()} ranks: each keeps its own, and a checkpoint holds those of one",
             f"有 {world_size()} 个进程：各自保存，而检查点只含其中一个的样本",

@@ -35,6 +35,9 @@ SOURCES = 4096
 CARRIED = 512
 """Of these, how many the checkpoint holds: what a step and one sampled ahead of it may show."""
 
+CARRIED_LETTERS = 2**26
+"""Letters of them at most: pictures that rows bring as bytes are themselves in them."""
+
 _KEY = "_anygrpo_pictures"
 
 
@@ -141,6 +144,7 @@ class Pictures:
             self._held[number] = Seen(inputs, int(places.sum()))
             self._held.move_to_end(number)
             self._sources[number] = (text, tuple(pictures), special)
+            self._sources.move_to_end(number)
             self._make_room()
         return ids.masked_fill(places, number).tolist()
 
@@ -174,9 +178,16 @@ class Pictures:
 
     def carried(self) -> dict[str, Any]:
         """Where the pictures of recent prompts are, for a checkpoint: rollouts in it hold their numbers alone."""
+        made: dict[str, Any] = {}
+        room = CARRIED_LETTERS
         with self._lock:
             recent = list(self._sources.items())[-CARRIED:]
-        return {str(number): list(source) for number, source in recent if sum(len(str(x)) for x in source[1]) < 4096}
+        for number, (text, shown, special) in reversed(recent):  # latest first: those a step may show
+            room -= len(text) + sum(len(str(one)) for one in shown)
+            if room < 0:
+                break
+            made[str(number)] = [text, list(shown), special]
+        return made
 
     def resumed(self, sources: dict[str, Any]) -> None:
         """Take over what `carried` gave."""

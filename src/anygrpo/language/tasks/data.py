@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from anygrpo.errors import ConfigError, DataError, suggestion
-from anygrpo.language.tasks.rows import row_of
+from anygrpo.language.tasks.rows import Columns, row_of
 from anygrpo.models.hub import is_name
 from anygrpo.models.hub import split as split_name
 from anygrpo.spoken import Text
@@ -45,12 +45,13 @@ def read_rows(
     prompt_column: str,
     split: str = "train",
     subset: str | None = None,
-    pictures: tuple[str, ...] = (),
+    pictures: Columns = (),
 ) -> list[Row]:
     """The rows of a file, a folder of such files, a saved data set, or a data set of the Hub (owner/name).
 
     Args:
-        pictures: columns that hold pictures, one or a list of them; they are put into the prompt.
+        pictures: columns that hold pictures, one or a list of them, or what tells those of a row; they are put into the
+            prompt.
 
     Raises:
         DataError: nothing there, not readable, or a row without a usable prompt; with its place.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,17 @@ from anygrpo.language.tasks.messages import clean_prompt
 from anygrpo.language.tasks.pictures import pictures_of, with_pictures
 from anygrpo.spoken import Text
 
+Columns = tuple[str, ...] | Callable[[dict[str, Any]], tuple[str, ...]]
+"""Names of columns, or a row -> its own."""
+
 
 def row_of(
-    value: Any, where: str, prompt_column: str, pictures: tuple[str, ...] = (), folder: Path | None = None
+    value: Any, where: str, prompt_column: str, pictures: Columns = (), folder: Path | None = None
 ) -> dict[str, Any]:
     """The row with its prompt under "prompt", pictures in their places.
 
     Args:
-        pictures: columns that hold some. folder: from which their paths are.
+        pictures: columns that hold some, or what tells those of a row. folder: from which their paths are.
     """
     if not isinstance(value, dict):
         raise DataError(
@@ -34,6 +38,7 @@ def row_of(
         )
     value = dict(value)
     prompt = clean_prompt(value.pop(prompt_column), where, folder)
+    pictures = pictures(value) if callable(pictures) else pictures
     if pictures or not isinstance(prompt, str):
         prompt = with_pictures(prompt, pictures_of(value, pictures, where, folder), where)
     check_candidates(value.get("candidates"), where)
