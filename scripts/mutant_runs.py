@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src/anygrpo")
 CUT = 1000
 """In place of an exit code: time was up for all."""
+EVERY = 20.0
+"""Seconds after which a measured file of tests writes what it has, in case it is ended before its last test."""
 
 
 class Quick:
@@ -35,10 +37,11 @@ class Quick:
 class Lines(Quick):
     """Records the seconds of each test that passes and the lines of the targets that it runs."""
 
-    def __init__(self, files: list[str]) -> None:
+    def __init__(self, files: list[str], answer: Path) -> None:
         import coverage
 
         self.files, self.tests, self.bad = files, {}, set()
+        self.answer, self.written = answer, time.monotonic()
         sources = [str(Path.cwd() / SOURCE / Path(f).parent) for f in files]
         self.coverage = coverage.Coverage(
             data_file=None, config_file=False, source=sorted(set(sources)), messages=False
@@ -54,20 +57,32 @@ class Lines(Quick):
             self.bad.add(report.nodeid)
 
     def pytest_runtest_logfinish(self, nodeid, location) -> None:
-        self.tests[nodeid] = {"seconds": time.monotonic() - self.began, "lines": defaultdict(list)}
+        self.tests[nodeid] = time.monotonic() - self.began
         self.coverage.switch_context("")
+        if time.monotonic() > self.written + EVERY:
+            self.write()
+
+    def write(self) -> None:
+        part = self.answer.with_suffix(".part")
+        part.write_text(json.dumps(self.result()))
+        part.replace(self.answer)
+        self.written = time.monotonic()
 
     def result(self) -> dict:
-        self.coverage.stop()
         data = self.coverage.get_data()
+        lines: dict = {test: defaultdict(list) for test in self.tests}
         for file in self.files:
             for line, contexts in data.contexts_by_lineno(str(Path.cwd() / SOURCE / file)).items():
-                for test in set(contexts) & set(self.tests):
-                    self.tests[test]["lines"][file].append(line)
-        return {test: entry for test, entry in self.tests.items() if test not in self.bad}
+                for test in set(contexts) & set(lines):
+                    lines[test][file].append(line)
+        return {
+            test: {"seconds": seconds, "lines": lines[test]}
+            for test, seconds in self.tests.items()
+            if test not in self.bad
+        }
 
 
-def pytest_in(folder: Path, arguments: list[str], plugin: Callable[[], Quick], answer: Path | None = None) -> None:
+def pytest_in(folder: Path, arguments: list[str], plugin: Callable[[], Quick]) -> None:
     """The body of a forked process: its own group, its own log, the copy's sources; ends with pytest's exit code."""
     os.setsid()
     log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -80,8 +95,9 @@ def pytest_in(folder: Path, arguments: list[str], plugin: Callable[[], Quick], a
     active = plugin()
     base = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", f"--basetemp={folder}/temp"]
     code = int(pytest.main([*base, *arguments], plugins=[active]))
-    if answer is not None and isinstance(active, Lines):
-        answer.write_text(json.dumps(active.result()))
+    if isinstance(active, Lines):
+        active.coverage.stop()
+        active.write()
     sys.stdout.flush()
     os._exit(code)
 
