@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -248,31 +249,48 @@ STATES = {
     "plain": "plain passes: the library's own forward for what is named",
     "refused": "refused, with the reason",
     "crash": "an error that is not ours to word (see there)",
-    "slow": "not finished in the test's time",
+    "slow": "not finished in time, or its process was killed",
     "silent": "wrong numbers without a word",
     "unbuilt": "no tiny model could be made by tests/language/architectures.py, or its own forward does not run",
 }
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """docs/models.md."""
-    import peft
-    import transformers
+Older = Sequence[tuple[dict[str, str], list[dict[str, Any]]]]
 
+
+def page(rows: list[dict[str, Any]], made: dict[str, str], older: Older = ()) -> str:
+    """docs/models.md of the rows that `made` (library -> version) gave, beside the states of others."""
     count = {state: sum(row["state"] == state for row in rows) for state in STATES}
-    good, buildable = count["exact"] + count["plain"], len(rows) - count["unbuilt"]
     head = (
         "# Causal language models of transformers\n\n"
-        f"Written by `pytest tests/language/test_architectures.py -m slow`, transformers {transformers.__version__} "
-        f"and peft {peft.__version__}. Each architecture is made tiny and random, loaded, sampled, scored, updated by "
-        "adapters and in full, exported and loaded again by the library; every log-prob is compared with the library's "
-        f"own forward of each row by itself.\n\n{good} of the {buildable} that can be built train with the library's "
-        f"numbers (within {WRONG:g} nats); {count['silent']} give other numbers in silence.\n\n"
+        f"Written by `tests/language/every_architecture.py` with {_said(made)}. Each architecture is made tiny and "
+        "random, loaded, sampled, scored, updated by adapters and in full, exported and loaded again by the library; every "
+        "log-prob is compared with the library's own forward of each row by itself.\n\n"
+        f"{_counted(rows)}\n"
     )
-    key = "".join(f"- {state}: {text} ({count[state]})\n" for state, text in STATES.items() if count[state])
-    table = "\n| model type | state | why, and what is left to the library |\n| --- | --- | --- |\n"
-    clean = lambda text: " ".join(str(text).split()).replace("|", "/")[:240]  # noqa: E731
+    head += "".join(f"\nWith {_said(v)}: {_counted(r)[0].lower() + _counted(r)[1:]}\n" for v, r in older)
+    key = "\n" + "".join(f"- {state}: {text} ({count[state]})\n" for state, text in STATES.items() if count[state])
+    others = [{row["kind"]: row["state"] for row in r} for _, r in older]
+    names = ["model type", "state", *(v["transformers"] for v, _ in older), "why, and what is left to the library"]
+    table = f"\n| {' | '.join(names)} |\n|{' --- |' * len(names)}\n"
     for row in sorted(rows, key=lambda r: r["kind"]):
         said = "; ".join(row["notes"]) if row["state"] in ("exact", "plain") else row["why"]
-        table += f"| `{row['kind']}` | {row['state']} | {clean(said)} |\n"
+        cells = [f"`{row['kind']}`", row["state"], *(o.get(row["kind"], "not there") for o in others), _cell(said)]
+        table += f"| {' | '.join(cells)} |\n"
     return head + key + table
+
+
+def _said(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _cell(text: str) -> str:
+    return " ".join(str(text).split()).replace("|", "/")[:240]
+
+
+def _counted(rows: list[dict[str, Any]]) -> str:
+    count = {state: sum(row["state"] == state for row in rows) for state in STATES}
+    return (
+        f"{count['exact'] + count['plain']} of the {len(rows) - count['unbuilt']} that can be built train with the "
+        f"library's numbers (within {WRONG:g} nats); {count['silent']} give other numbers in silence."
+    )
