@@ -72,8 +72,12 @@ SETTINGS: dict[str, Text] = {
         "For negative advantages the loss stays below this times their size.",
         "优势为负时，损失不超过其绝对值的这么多倍。",
     ),
-    "tau_positive": Text("Steepness of SAPO's gate for advantages above 0.", "优势为正时 SAPO 门的陡度。"),
-    "tau_negative": Text("Steepness of SAPO's gate for advantages below 0.", "优势为负时 SAPO 门的陡度。"),
+    "tau_positive": Text(
+        "objective = sapo: steepness of the gate for advantages above 0.", "优势为正时 SAPO 门的陡度。"
+    ),
+    "tau_negative": Text(
+        "objective = sapo: steepness of the gate for advantages below 0.", "优势为负时 SAPO 门的陡度。"
+    ),
     "ratio_guard": Text(
         "Decisions whose log-ratio exceeds this leave the loss, and are counted.",
         "对数概率比超出此值的决策不进入损失，并被计数。",
@@ -82,7 +86,7 @@ SETTINGS: dict[str, Text] = {
         "Factor old / behaviour on losses, where samples are not the old policy's own.",
         "样本不来自旧策略时，损失上的系数 旧策略 / 行为策略。",
     ),
-    "importance_cap": Text("The factor is limited here.", "该系数的上限。"),
+    "importance_cap": Text("Largest factor of `importance`.", "importance 系数的上限。"),
     "importance_level": Text("One factor a decision, or one a sample.", "每个决策一个系数，或每个样本一个。"),
     "reduction": Text("What a decision's loss is divided by.", "每个决策的损失除以什么。"),
     "horizon": Text(
@@ -96,28 +100,28 @@ SETTINGS: dict[str, Text] = {
         "与行为策略的 KL 超出此值时，停止本步余下的更新。",
     ),
     "lambda_pg": Text("Weight of the objective.", "目标的权重。"),
-    "lambda_supervised": Text("Weight of a supervised loss beside it.", "附加监督损失的权重。"),
+    "lambda_supervised": Text("Weight of a supervised loss beside the objective.", "目标之外附加的监督损失的权重。"),
     "lambda_consistency": Text("Weight of the policy's consistency loss.", "策略一致性损失的权重。"),
     "entropy_coef": Text(
         "Weight of the entropy bonus; it acts on groups without reward spread too.",
         "熵奖励的权重；对奖励无差异的组同样起作用。",
     ),
     "beta": Text("Weight of the KL to the reference policy.", "与参考策略的 KL 的权重。"),
-    "kl": Text("How that KL is computed.", "该 KL 如何计算。"),
-    "kl_controller": Text("How its weight follows the KL.", "其权重如何随 KL 调整。"),
+    "kl": Text("How the KL to the reference policy is computed.", "与参考策略的 KL 如何计算。"),
+    "kl_controller": Text("How the KL's weight, beta, follows the KL.", "KL 的权重 beta 如何随 KL 调整。"),
     "kl_target": Text("The KL that the proportional controller aims at.", "proportional 控制器的目标 KL。"),
     "kl_horizon": Text(
         "Samples over which the proportional controller moves the weight by at most a fifth.",
         "proportional 控制器每处理这么多样本，权重最多变化五分之一。",
     ),
-    "kl_low": Text("Below it the band controller lowers the weight.", "KL 低于此值时 band 控制器减小权重。"),
-    "kl_high": Text("Above it the band controller raises the weight.", "KL 高于此值时 band 控制器增大权重。"),
+    "kl_low": Text("Below this KL the band controller lowers beta.", "KL 低于此值时 band 控制器减小权重。"),
+    "kl_high": Text("Above this KL the band controller raises beta.", "KL 高于此值时 band 控制器增大权重。"),
     "kl_factor": Text("Factor of the band controller.", "band 控制器的乘除系数。"),
     "beta_min": Text(
-        "A controller keeps the weight at or above this, so that it can return.",
+        "A controller keeps beta at or above this, so that it can return.",
         "控制器使权重不低于此值，以便能够回升。",
     ),
-    "beta_max": Text("A controller keeps the weight at or below this.", "控制器使权重不高于此值。"),
+    "beta_max": Text("A controller keeps beta at or below this.", "控制器使权重不高于此值。"),
     "rce_temperature": Text("Temperature of reward-weighted cross-entropy.", "奖励加权交叉熵的温度。"),
     "rce_variant": Text("Weights by reward, by rank, or all on the best.", "按奖励、按排名，或全部给最好者。"),
     "filters": Text("Run in order, before advantages are computed.", "按顺序在计算优势之前执行。"),

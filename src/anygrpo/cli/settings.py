@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from anygrpo.recipe.editors import recipe_schema
+from anygrpo.recipe.heads import written
 from anygrpo.recipe.reference import Setting, named, settings, tables
 from anygrpo.spoken import say
 
@@ -42,10 +43,11 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(recipe_schema(), ensure_ascii=False, indent=1))
         return 0
     if args.table is None:
-        listed = {name or "(the recipe's own keys)": len(settings(name)) for name in tables()}
+        listed = {name or say("(the recipe's own keys)", "（配方自身的键）"): len(settings(name)) for name in tables()}
         width = max(map(len, listed))
-        text = "\n".join(f"{name:<{width}}  {count} keys" for name, count in listed.items())
-        print(json.dumps(listed, indent=1) if args.json else text + "\n\nanygrpo settings TABLE shows them")
+        text = "\n".join(f"{name:<{width}}  {count} {say('keys', '个键')}" for name, count in listed.items())
+        last = say("anygrpo settings TABLE shows them", "anygrpo settings 表名：列出其中的键")
+        print(json.dumps(listed, ensure_ascii=False, indent=1) if args.json else f"{text}\n\n{last}")
         return 0
     found = named(args.table)
     print(json.dumps([vars(one) for one in found], ensure_ascii=False, indent=1) if args.json else text_of(found))
@@ -56,9 +58,10 @@ def text_of(found: list[Setting]) -> str:
     """Tables of keys, a sentence below each."""
     parts = []
     for table, keys in groupby(found, key=lambda one: one.table):
-        lines = [f"[{table}]" if table else "(the recipe's own keys)"]
+        head = written(table).said().replace("`", "")
+        lines = [f"{table}: {head}" if table else head]
         for one in keys:
-            default = f" = {one.default}" if one.default else " (must be given)"
+            default = f" = {one.default}" if one.default else say(" (must be given)", "（必须给出）")
             lines.append(f"  {one.name}{default}    {one.type}")
             lines += textwrap.wrap(one.sentence, 110, initial_indent="      ", subsequent_indent="      ")
         parts.append("\n".join(lines))

@@ -65,7 +65,7 @@ class DenoisingConfig(Section):
     noise_level: float = Field(0.7, gt=0)
     "flow_grpo: a in a sqrt(s/(1-s)); dance_grpo: the constant sigma; cps: in quarter turns, at most 1."
     window: int | None = Field(None, ge=1)
-    "Stochastic steps of a sample; the rest follow the ODE. None: every step that can have noise."
+    "Stochastic steps of a sample; the rest follow the ODE. none: every step that can have noise."
     window_starts: tuple[int, int] = (0, 0)
     "First and last step where the window may begin."
     window_moves: Literal["drawn", "progressive", "decaying"] = "drawn"
@@ -85,16 +85,16 @@ class DenoisingConfig(Section):
     "Classifier-free guidance scale w: uncond + w (cond - uncond), in sampling and in scoring. 1: none; below 1"
     "is refused for pipelines, which take it for none."
     event_reduction: Literal["sum", "mean", "centred", "squared_error", "guard"] = "centred"
-    "How one decision's dimensions become one number; each has its own default clip range, and a recipe's clip is in"
-    "its unit: published ones (1e-4) are for `mean`, CPS's (1e-5) for `squared_error`. One beta means one strength."
+    "How one decision's dimensions become one number. Each has a default clip range of its own, and a recipe's clip is"
+    "in its unit: published ones (1e-4) are for `mean`, CPS's (1e-5) for `squared_error`. beta means the same in all."
     kl_unit: Literal["nats", "flow_grpo"] = "nats"
     "Of kl = 'exact'. nats: the step's KL, reduced as the log-prob is. flow_grpo: times the step's dt, as in that code."
     step_weights: Literal["none", "inverse_dt", "noise"] = "none"
-    "Gradient of each step's policy term: as it is, over dt (GRPO-Guard) or times the step's std (TempFlow-GRPO); their"
-    "mean over the stochastic steps is 1."
+    "Weight of each step's policy term. none: 1. inverse_dt: 1 / dt (GRPO-Guard). noise: the step's std"
+    "(TempFlow-GRPO). Weights have a mean of 1 over the stochastic steps."
     loss: Literal["steps", "awm", "nft"] = "steps"
-    "steps: the ratio of stochastic steps. awm, nft (flow models): sampled without noise, scored on the way back to it;"
-    "the objectives of Advantage Weighted Matching and DiffusionNFT (docs/motion.md has the keys that go with them)."
+    "steps: the ratio of stochastic steps. awm: Advantage Weighted Matching. nft: DiffusionNFT. These two, of flow"
+    "models, sample without noise and score a sample at levels of noise (docs/motion.md has their keys)."
     levels: int = Field(6, ge=1)
     "awm, nft: noise levels at which a sample is scored; its decisions."
     level_share: float = Field(0.9, gt=0, le=1)
@@ -104,7 +104,7 @@ class DenoisingConfig(Section):
     nft_beta: float = Field(1.0, gt=0)
     "nft: beta of its implicit policies beta v + (1 - beta) v_old."
     time_chunk: int | None = Field(1, ge=1)
-    "Steps whose graphs are alive at once in training (None: all)."
+    "Steps whose graphs are alive at once in training (none: all)."
     gradient_checkpointing: bool = False
     "Activations are computed again in the backward pass: less memory, more time."
     average: float | None = Field(None, gt=0, lt=1)
@@ -114,7 +114,7 @@ class DenoisingConfig(Section):
     evaluation: Literal["seeded", "ode"] = "seeded"
     "Held-out samples: the same stochastic sampler with noise from the prompt's seed, or the noise-free ODE."
     lora: LoraConfig | None = None
-    "None: all weights are trained and the reference is a frozen copy of the weights at the start."
+    "none: all weights are trained and the reference is a frozen copy of the weights at the start."
     dtype: Literal["float32", "bfloat16"] = "float32"
     "Of the denoiser's weights. Means, stds and log-probs are float32 always."
     model: str | None = None
@@ -187,7 +187,7 @@ class DiffusionPolicyConfig(DenoisingConfig):
     negative_prompt: str = ""
     "What guidance leads away from."
     text_tokens: int | None = Field(None, ge=1)
-    "Tokens of the T5 encoder (SD3, Flux, Wan); None: the pipeline's own default. Sampling and scoring share them."
+    "Tokens of the T5 encoder (SD3, Flux, Wan); none: the pipeline's own default. Sampling and scoring share them."
 
     @model_validator(mode="after")
     def _one_source(self) -> DiffusionPolicyConfig:

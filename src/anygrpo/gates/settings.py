@@ -84,8 +84,8 @@ class GatedConfig(Section):
     deterministic: Deterministic = "mean"
     "Gate values of `greedy`, and so of evaluation and of use after training."
     sites: list[str] = Field(default_factory=lambda: ["*"], min_length=1)
-    """Shell patterns of the sites that are sampled. The others are at their mean with its gradient, for GRPO too: right
-    for gates that a supervised loss trains well, so that only what it cannot reach is left to chance."""
+    """Shell patterns of the sites that are sampled. The others are at their mean with its gradient, for GRPO too. That
+    is right for gates which a supervised loss trains well."""
     supervised: dict[Loss, float] = Field(default_factory=lambda: {"l1": 1.0}, min_length=1)
     "Weights of the per-row losses between output and target."
     supervised_gates: Literal["mean", "sampled", "best"] = "mean"
@@ -95,7 +95,7 @@ class GatedConfig(Section):
     best_of: int = Field(4, ge=2)
     "Draws of each row where supervised_gates is best."
     train: list[str] | None = None
-    "Shell patterns of parameter names that are trained. None: all, or nothing but the adapters where there are some."
+    "Shell patterns of parameter names that are trained. none: all, or nothing but the adapters where there are some."
     freeze: list[str] = Field(default_factory=list)
     "Shell patterns that are not, after `train`."
     lora: LoraConfig | None = None
@@ -120,9 +120,9 @@ class GatedConfig(Section):
     rows_at_once: int = Field(64, ge=1)
     "Rows in one forward pass while sampling."
     graphs: bool = False
-    """Passes over rows of one shape are recorded once and replayed (CUDA graphs): for steps of a thousand kernels, too
-    small to hide their launch, of a network whose Python does the same in every pass. A pass that cannot be recorded
-    runs as it is, with a warning; so do all on a CPU."""
+    """Passes over rows of one shape are recorded once and replayed (CUDA graphs): for networks of very many small
+    kernels, whose Python does the same in every pass. A pass that cannot be recorded runs as it is, with a warning; so
+    do all on a CPU."""
 
 
 class StochasticConfig(GatedConfig):
@@ -157,9 +157,9 @@ class RestorerConfig(GatedConfig):
     """hard: the window's side is rounded to whole frequencies, as in AdaIR: no derivative reaches its rate.
     soft: a smooth edge, so supervision trains the rate too."""
     skip: Literal["features", "bands", "none"] = "features"
-    """What reaches full resolution (frequency). features: the encoder's features too. bands: only the low and the high
-    band of the last window, so that its rate decides which detail is treated as signal. none: half resolution, too, has
-    the bands of its window alone; the gates of a wide network then decide more."""
+    """network = frequency: what reaches full resolution. features: the encoder's features too. bands: only the low and
+    the high band of the last window, whose rate then decides which detail counts as signal. none: as bands, at half
+    resolution too; the gates of a wide network then decide more."""
     fusion: Literal["scalar", "channel"] = "scalar"
     "Fusion strengths: one per band, or one per band and channel."
     concentration: float = Field(10.0, gt=0)

@@ -59,8 +59,8 @@ class CausalLMConfig(Section):
     gradient_checkpointing: bool = False
     "Activations are computed again in the backward pass: less memory, more time."
     token_budget: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    "Tokens of one training block, shared prompts counted once: the memory dial of training. auto: on a GPU chosen in"
-    "the first step from its free memory and a short trial (docs/performance.md), on a CPU 4,096."
+    "Tokens of one training block, shared prompts counted once: the memory dial of training. auto: 4,096 on a CPU; on a"
+    "GPU chosen in the first step by its free memory and a short trial (docs/performance.md)."
     attention: Literal["auto", "plain", "shared"] = "auto"
     "shared: a group's prompt is computed once. auto: shared where a check on this model shows it to be exact."
 
@@ -69,7 +69,7 @@ class CausalLMConfig(Section):
     engine_url: str | None = None
     "vllm_server: http://host:port; {rank} in it is the rank's number."
     engine_folder: str | None = None
-    "vllm_server: where weights are left for it, on a disk that it sees too. None: a temporary folder of this machine."
+    "vllm_server: where weights are left for it, on a disk that it sees too. none: a temporary folder of this machine."
     engine_timeout: float = Field(600.0, gt=0)
     "vllm, vllm_server: longest wait for a generation, in seconds."
     engine_memory: float = Field(0.3, gt=0, le=1)
@@ -91,7 +91,7 @@ class CausalLMConfig(Section):
     eos: tuple[str | int, ...] = ()
     "Further end tokens, by text or id; the tokenizer's and the model's own always count."
     decode_rows: int | None = Field(None, ge=1)
-    "Rows generated at once. None: all that the free memory holds."
+    "Rows generated at once. none: all that the free memory holds."
 
     chat_template: bool | Literal["auto"] = "auto"
     "auto: used where the tokenizer has one."

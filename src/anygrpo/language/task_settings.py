@@ -80,8 +80,8 @@ class JsonlTaskConfig(TextTaskConfig):
     prompt_column: str = "prompt"
     "A text, or a list of {role, content} messages."
     pictures: str | tuple[str, ...] = ()
-    "Columns that hold pictures (a path from the data file's folder, bytes, a data URL, or a list of them), for a"
-    "policy with [policy.vision]; they go to <image> in the prompt, or before its words."
+    "Columns that hold pictures, for a policy with [policy.vision]: a path from the data file's folder, bytes, a data"
+    "URL, or a list of them. They go to <image> in the prompt, or before its words."
     answer_column: str | None = "answer"
     "Gold answers, where rows have them: demonstrations of supervised stages. Rewards name their own columns."
     held_out_path: str | None = None

@@ -53,8 +53,8 @@ class AlgorithmConfig(Section):
     "G: samples drawn for each prompt; rewards are compared among them. auto: samples_per_step are spread over the \
 prompts by what each can still teach."
     samples_per_step: int | None = Field(default=None, ge=2)
-    "group_size = auto: samples of a step; where not given, as many as the machine makes at little more than the \
-seconds of fewer, measured when the run starts."
+    "group_size = auto: samples of a step. Where not given it is measured when the run starts: as many as the machine \
+makes in little more time than fewer."
     smallest_group: int = Field(default=2, ge=2)
     "group_size = auto: fewest samples of a prompt; all group sizes are multiples of it."
     largest_group: int = Field(default=64, ge=2)
@@ -88,7 +88,6 @@ setting otherwise."
 
     objective: Objective = "ppo"
     clip_low: NotNegative | None = None
-    "Ratio clip below 1; the policy type's default where not given."
     clip_high: NotNegative | None = None
     dual_clip: float | None = Field(default=None, gt=1)
     "For negative advantages the loss stays below this times their size (clip/dual counts where)."
@@ -98,8 +97,8 @@ setting otherwise."
     ratio_guard: float = Field(default=20.0, gt=0)
     "Decisions whose log-ratio exceeds this leave the loss and are counted (metric guarded)."
     importance: Correction = "none"
-    "Factor old / behaviour on losses where samples are not the old policy's own (another engine or precision, \
-off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the behaviour policy itself."
+    "Factor old / behaviour on losses, where samples are not the old policy's own (another engine or precision, \
+off_policy_steps). truncate: at most importance_cap. mask: 0 above it. none: ratios are to the policy that sampled."
     importance_cap: float = Field(default=2.0, ge=1)
     importance_level: Literal["decision", "sequence"] = "decision"
     "One factor a decision, or one a sample: the product over its decisions."
@@ -130,7 +129,6 @@ off_policy_steps): limited to the cap, or 0 above it. none: ratios are to the be
     kl_high: float = Field(default=0.1, gt=0)
     kl_factor: float = Field(default=1.5, gt=1)
     beta_min: float = Field(default=1e-6, gt=0)
-    "A controller keeps the weight of the KL within these."
     beta_max: float = Field(default=10.0, gt=0)
 
     rce_temperature: Positive = 1.0

@@ -51,6 +51,25 @@ class Setting:
 def tables() -> dict[str, type[Section]]:
     """Name -> section, in the order of a recipe: its own keys (""), fixed tables, stages, every kind of policy and
     task, then the tables inside these. One that several have stands once: "task.*.rewards.number"."""
+    found = dict(outer())
+    for section, owners in inner().items():
+        found[_name(owners, found)] = section
+    return found
+
+
+def _name(owners: list[tuple[str, str]], taken: dict[str, type[Section]]) -> str:
+    """What an inner table is called: by the one that has it; by "*"; by all, where "*" stands for another section."""
+    owner, key = owners[0]
+    root = owner.partition(".")[0]
+    kinds_of = list(dict.fromkeys(owner.split(".")[1] for owner, _ in owners if "." in owner))
+    name = f"{root}.*.{key}" if len(kinds_of) > 1 else f"{owner}.{key}"
+    return f"{root}.{'|'.join(kinds_of)}.{key}" if name in taken else name
+
+
+@cache
+def outer() -> dict[str, type[Section]]:
+    """Name -> section of what stands in no other table but the recipe: its own keys (""), fixed tables, stages, kinds
+    of policies and tasks; and of what stands in place of a number or a name."""
     fields = Recipe.model_fields
     found: dict[str, type[Section]] = {"": Recipe}
     found |= {name: _sections(fields[name].annotation)[0] for name in (*FIXED, "stages")}
@@ -59,15 +78,13 @@ def tables() -> dict[str, type[Section]]:
             section = resolve(known.settings)
             if section not in found.values():
                 found[f"{table}.{kind}"] = section
-    found |= {"schedule": Schedule, "algorithm.CHOICE": UserFunction}
-    inside = _inside({name: section for name, section in found.items() if name})
-    for section, owners in inside.items():
-        owner, key = owners[0]
-        name = f"{owner}.{key}" if len(owners) == 1 else f"{owner.partition('.')[0]}.*.{key}"
-        while name in found:
-            name = "|".join(dict.fromkeys(owner for owner, _ in owners)) + f".{key}"
-        found[name] = section
-    return found
+    return found | {"schedule": Schedule, "algorithm.CHOICE": UserFunction}
+
+
+@cache
+def inner() -> dict[type[Section], list[tuple[str, str]]]:
+    """Section of every table inside another -> (table that has it, key and kind it has there), all of them."""
+    return _inside({name: section for name, section in outer().items() if name})
 
 
 def _inside(found: dict[str, type[Section]]) -> dict[type[Section], list[tuple[str, str]]]:
@@ -128,7 +145,7 @@ def named(word: str) -> list[Setting]:
         ConfigError: no table and no key is called so.
     """
     word = word.strip("[]").replace("-", "_")
-    ends = [name for name in tables() if name == word or name.endswith("." + word)]
+    ends = [name for name in tables() if name == word or name.endswith("." + word) or word in _whole(name)]
     if word in ("policy", "task"):
         ends = [name for name in tables() if re.fullmatch(rf"{word}\.\w+", name)]
     table, _, key = word.rpartition(".")
@@ -139,6 +156,11 @@ def named(word: str) -> list[Setting]:
         known = {one.name for one in every()} | set(tables()) | ends_of
         raise ConfigError(Text(f"there is no table or setting {word!r}", f"没有表或设置 {word!r}"), meant(word, known))
     return found
+
+
+def _whole(table: str) -> list[str]:
+    """Every name of a table that several have: policy.stochastic.lora, policy.restorer.lora."""
+    return [f"{owner}.{key}" for owner, key in inner().get(tables()[table], ())]
 
 
 def every() -> Iterator[Setting]:

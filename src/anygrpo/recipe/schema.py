@@ -18,7 +18,7 @@ def words_of(section: type[BaseModel]) -> dict[str, str]:
 
 
 def in_words(schema: dict[str, Any]) -> str:
-    """One property's schema: "integer >= 1", "a | b | none", "list of text"."""
+    """One property's schema: "integer >= 1", "number >= 0 and < 1", "a | b | none", "list of text"."""
     options = schema.get("anyOf") or schema.get("oneOf") or [schema]
     said = " | ".join(dict.fromkeys(_option(option) for option in options))
     said = said.replace("path.py:name | table", "path.py:name")
@@ -46,4 +46,5 @@ def _option(option: dict[str, Any]) -> str:
 
 
 def _bounds(schema: dict[str, Any]) -> str:
-    return "".join(f" {sign} {schema[name]:g}" for name, sign in LIMITS.items() if name in schema)
+    ends = [f"{sign} {schema[name]:g}" for name, sign in LIMITS.items() if name in schema]
+    return " " + " and ".join(ends) if ends else ""

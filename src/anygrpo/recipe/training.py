@@ -24,7 +24,7 @@ class OptimizerConfig(Section):
     eps: float = Field(default=1e-8, gt=0)
     "Added to the root of AdamW's second moment."
     grad_clip: float | None = Field(default=1.0, gt=0)
-    "Largest gradient norm; None: no clipping."
+    "Largest gradient norm; none: no clipping."
 
 
 class SuccessConfig(Section):
@@ -40,7 +40,7 @@ class EvaluationConfig(Section):
     """Held-out evaluation: greedy, and pass@k by sampling."""
 
     every: int | None = Field(default=None, ge=1)
-    "Steps between evaluations; None: at the start and the end only."
+    "Steps between evaluations; none: at the start and the end only."
     every_epochs: float | None = Field(default=None, gt=0)
     "Passes over a stage's training prompts between evaluations, in place of `every`."
     prompts: int | None = Field(default=None, ge=1)
@@ -110,17 +110,17 @@ class TrainingConfig(Section):
     steps: int = Field(default=100, ge=0)
     "Length of the run when no [[stages]] are given."
     rows_per_block: int | None = Field(default=None, ge=1)
-    "Rows in one forward and backward pass; any value gives the same gradient. None: 32, of a language model on a GPU"
+    "Rows in one forward and backward pass; any value gives the same gradient. none: 32, of a language model on a GPU"
     "as many as its token budget allows."
     sample_chunk: int | None = Field(default=None, ge=1)
-    "Prompts sampled at once on each rank (None: all). With less, a chunk's rewards are made while the next is sampled."
+    "Prompts sampled at once on each rank (none: all). With less, a chunk's rewards are made while the next is sampled."
     overlap_rewards: bool = True
     "Rewards that run in workers are made beside sampling and updates; false: each is waited for at once."
     off_policy_steps: Literal[0, 1] = 0
     "1: each step's batch is sampled by the weights before the last step's updates, beside them where the engine can."
     max_staleness: int = Field(default=0, ge=0)
-    "Above 0: groups are sampled beside the updates, each at its own pace, by weights at most this many updates old at"
-    "the step's beginning; older groups are dropped and counted. Such a run does not repeat itself exactly."
+    "Above 0: groups are sampled beside the updates, each at its own pace. A step takes those whose weights are at most"
+    "this many updates old; older ones are dropped and counted. Such a run does not repeat itself exactly."
     checkpoint_every: int = Field(default=50, ge=1)
     "Steps between checkpoints; the last step writes one too."
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -136,13 +136,13 @@ class TrainingConfig(Section):
     project: str = "anygrpo"
     "Project name for wandb and trackio."
     threads: int | None = Field(default=None, ge=1)
-    "CPU threads; None: torch's choice."
+    "CPU threads; none: torch's choice."
     deterministic: bool = False
     "Refuse nondeterministic kernels."
     parallel: Literal["replicate", "fsdp"] = "replicate"
     "Under torchrun: whole weights on every rank, or the blocks' weights and optimizer state in shards (FSDP2)."
     fsdp_dtype: Literal["bfloat16", "float16"] | None = None
-    "parallel = fsdp: type that blocks compute in (None: that of their weights); gradients are summed in float32."
+    "parallel = fsdp: type that blocks compute in (none: that of their weights); gradients are summed in float32."
 
     @property
     def samples_ahead(self) -> bool:

@@ -24,7 +24,7 @@ class JudgedConfig(Section):
     scorer: Scorer
     "`[task.scorer]`: who says how good demonstrations are for a query."
     query_features: str | None = None
-    "Table of embeddings by id (.npz, .npy, .pt, .parquet); None: the texts are embedded."
+    "Table of embeddings by id (.npz, .npy, .pt, .parquet); none: the texts are embedded."
     candidate_features: str | None = None
     "The same for the candidates."
     embedding: str = "minilm"
@@ -58,14 +58,14 @@ class StoredCandidatesConfig(Section):
     more_files: tuple[str, ...] = ()
     "Further scored candidates of the same queries and pools: a plan of `anygrpo select plan` that was scored, say."
     features: str | None = None
-    """One table of embeddings for queries and candidates (.npz, .npy, .pt, .parquet: docs/selection.md); None: the live
+    """One table of embeddings for queries and candidates (.npz, .npy, .pt, .parquet: docs/selection.md); none: the live
     task makes them, or the two tables below hold them."""
     query_features: str | None = None
     "Table of the queries alone: their ids may then be numbered apart from the candidates'."
     candidate_features: str | None = None
     "Table of the candidates alone."
     ids: Literal["one", "two"] | None = None
-    """Id spaces. one: candidate 7 is query 7, and excluded from its own pool. two: they have nothing in common. None:
+    """Id spaces. one: candidate 7 is query 7, and excluded from its own pool. two: they have nothing in common. none:
     two where there are two tables, else one."""
     live: LiveTask | None = None
     "The task that the candidates came from: scores what the file does not hold, and held-out queries."

@@ -13,9 +13,9 @@ class _ScorerConfig(Section):
     """What all scorers share. Judgements are kept on disk, by the hash of all they depend on."""
 
     cache: str | None = None
-    "SQLite file of judgements; None: in the user's cache folder."
+    "SQLite file of judgements; none: in the user's cache folder."
     budget: int | None = Field(None, ge=0)
-    "Most new calls of a process; what comes after is invalid, with that reason. None: no limit."
+    "Most new calls of a process; what comes after is invalid, with that reason. none: no limit."
 
 
 class PythonScorerConfig(_ScorerConfig):
@@ -40,7 +40,7 @@ class _PromptedConfig(_ScorerConfig):
     "Stands first in the prompt."
     template: str | None = None
     """File of a Jinja template with `instruction`, `demonstrations` (rows), `query` (a row without its answer) and
-    `labels`; `<image>` stands where a picture goes. None: question and answer, one after the other."""
+    `labels`; `<image>` stands where a picture goes. none: question and answer, one after the other."""
     labels: tuple[str, ...] = ()
     "Answers to choose from."
     match: Literal["exact", "contains", "vqa"] = "exact"

@@ -45,7 +45,7 @@ class SelectorConfig(Section):
     shots: int = Field(2, ge=1)
     "K: most picks in training."
     evaluation_shots: int | None = Field(None, ge=1)
-    "Picks of the greedy decoder (every shorter selection is its prefix); None: shots."
+    "Picks of the greedy decoder (every shorter selection is its prefix); none: shots."
     decoder: Literal["none", "gated", "gru"] = "gated"
     "How the query's state takes in what was picked."
     logits: Literal["cosine", "additive", "bilinear"] = "cosine"
@@ -80,14 +80,14 @@ class SelectorConfig(Section):
     bounds how far many epochs go. first: the policy's own when it first met the action, so that clipping bounds the
     whole stage (met anew in each process: a resumed run starts a new count). stored: the file's."""
     reuse: int = Field(0, ge=0)
-    """Online: earlier selections of a query, at most, that join its group again with the log-probabilities they were
-    drawn with and the rewards they were given, so that a scorer's answers teach more than once; 0: none. Ratios are
-    then to those (clipped); with `algorithm.importance` the factor old / behaviour is truncated instead. reward/* are
-    means over both."""
+    """Online: so many earlier selections of a query, at most, join its group again, so that a scorer's answers teach
+    more than once; 0: none. They keep their rewards and the log-probabilities they were drawn with. Ratios are to those
+    (clipped); with `algorithm.importance` the factor old / behaviour is truncated instead. reward/* are means over
+    both."""
     model: str | None = None
-    """To start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), a name of the Hub
-    (owner/name[@revision]), or a pointer selector trained elsewhere where its network is one of these: its names are
-    translated, the rest is refused."""
+    """To start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), or a name of the Hub
+    (owner/name[@revision]). Names of pointer selectors trained elsewhere are translated where the network is one of
+    these; the rest is refused."""
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> SelectorConfig:
@@ -108,23 +108,24 @@ class RewardConfig(Section):
     """h = correct 0/1, s = accuracy score, g = probability of the true answer, rho = relevance, b = beam score."""
 
     mode: RewardMode = "hard_only"
-    """hard_plus_soft: w_h h + w_s s. hard_plus_soft_v2 and separated (synonyms): 2 w_h h + w_s s. hard01_plus_gtprob
-    and hard_plus_gtprob (synonyms): w_h h + w_s g. hard01_plus_gtprob_separated: 2 w_h h + w_s g.
-    hard_plus_gtprob_plus_rel: w_h h + w_s g + w_rel (1 - h) rho. legacy: alpha b + beta h; legacy_pm1 with 2h - 1 in
-    place of h. info_score: w_s times the InfoScore (the gain in log-probability of the true answer). score: w_s times
-    the number that a scorer of your own gives."""
+    """h: the answer is right (0 or 1). s, g, b, rho: accuracy score, the truth's probability, beam score, relevance.
+    hard_only: w_h h. soft_only: w_s s. hard_plus_soft: w_h h + w_s s. hard_plus_soft_v2 and separated (synonyms):
+    2 w_h h + w_s s. hard01_plus_gtprob and hard_plus_gtprob (synonyms): w_h h + w_s g. hard01_plus_gtprob_separated:
+    2 w_h h + w_s g. hard_plus_gtprob_plus_rel: w_h h + w_s g + w_rel (1 - h) rho. legacy: alpha b + beta h; legacy_pm1
+    with 2h - 1 in place of h. info_score: w_s times the InfoScore (the gain in log-probability of the true answer).
+    score: w_s times the number that a scorer of your own gives."""
     hard: float = 1.0
     "w_h"
     soft: float | None = None
-    "w_s; None: 1, or .5 in hard_plus_gtprob_plus_rel (as published)."
+    "w_s; none: 1, or .5 in hard_plus_gtprob_plus_rel (as published)."
     relevance: float = 0.3
     "w_rel"
     beam: float = 0.2
     "w_beam: alpha of the legacy modes."
     alpha: float | None = None
-    "Legacy modes: weight of the beam score, by its published name; None: `beam`."
+    "Legacy modes: weight of the beam score, by its published name; none: `beam`."
     beta: float | None = None
-    "Legacy modes: weight of correctness, by its published name; None: `hard`."
+    "Legacy modes: weight of correctness, by its published name; none: `hard`."
     missing_beam: float = 0.0
     "Legacy modes: beam score of candidates that have none (sampled, retrieved, random), as published."
     per_shot: float = Field(default=0.0, ge=0)
@@ -177,7 +178,7 @@ class DemonstrationsConfig(Section):
     "Stands first in the prompt."
     template: str | None = None
     """File of a Jinja template with `instruction`, `demonstrations` (rows of `text` and `label`), `query` (`text`) and
-    `labels`; what it renders ends where the label begins. None: "Review: ... Sentiment: ..."."""
+    `labels`; what it renders ends where the label begins. none: "Review: ... Sentiment: ..."."""
     pool: int = Field(32, ge=2)
     "Candidate demonstrations, the same for every query."
     shots: int = Field(4, ge=1)
@@ -203,7 +204,7 @@ class DemonstrationsConfig(Section):
     embedding: str = "minilm"
     "As in digits_vqa."
     cache: str | None = None
-    "SQLite file of the frozen model's answers; None: in the user's cache folder."
+    "SQLite file of the frozen model's answers; none: in the user's cache folder."
     reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
     "`[task.reward]`: what a selection earns."
 
@@ -238,7 +239,7 @@ class CompositionConfig(Section):
     embedding: str = "ngrams"
     "As in digits_vqa."
     cache: str | None = None
-    "SQLite file of the frozen model's answers; None: in the user's cache folder."
+    "SQLite file of the frozen model's answers; none: in the user's cache folder."
     reward: RewardConfig = RewardConfig(mode="hard01_plus_gtprob")
     "`[task.reward]`: what a selection earns."
 

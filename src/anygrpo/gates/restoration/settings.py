@@ -93,9 +93,9 @@ class FolderConfig(Section):
     """train, test: the whole set is on that side. split: as its layout says, else by held_out_share; where another set
     is there to test on, all of it is trained on."""
     share: float | None = Field(default=None, gt=0)
-    "How often it is drawn beside the other sets. None: as often as it has pictures."
+    "How often it is drawn beside the other sets. none: as often as it has pictures."
     degradations: list[DegradationConfig] | None = Field(default=None, min_length=1)
-    "Made of its clean pictures; None: the task's."
+    "Made of its clean pictures; none: the task's."
     aligned: Literal["check", "trust"] = "check"
     "check: a pair that is shifted, or of two different pictures, is an error. trust: it is not looked for."
 
@@ -153,7 +153,7 @@ class RestorationConfig(Section):
 
     kind: Literal["restoration"] = "restoration"
     folder: FolderConfig | None = None
-    "None, and no `sets`: the photographs that scikit-image and scikit-learn ship."
+    "none, and no `sets`: the photographs that scikit-image and scikit-learn ship."
     sets: list[FolderConfig] = Field(default_factory=list[FolderConfig])
     "Several sets in place of `folder`."
     held_out_share: float = Field(0.4, gt=0, lt=1)
@@ -161,7 +161,7 @@ class RestorationConfig(Section):
     held_out_repeats: int = Field(1, ge=1)
     "Times that each held-out picture is degraded in each way, with a strength and a seed of its own every time."
     picture_size: int | None = Field(default=None, ge=0)
-    """Longer side that clean pictures are reduced to before anything else; 0 keeps them. None: 128 for the shipped
+    """Longer side that clean pictures are reduced to before anything else; 0 keeps them. none: 128 for the shipped
     ones, and nobody else's. Pairs are never resized: that would average their degradation away."""
     scale: int = Field(1, ge=1, le=8)
     "Super-resolution: clean pictures are so many times as large. Made ones are reduced (bicubic) after degradation."
