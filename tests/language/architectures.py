@@ -274,7 +274,7 @@ def page(rows: list[dict[str, Any]], made: dict[str, str], older: Older = ()) ->
     names = ["model type", "state", *(v["transformers"] for v, _ in older), "why, and what is left to the library"]
     table = f"\n| {' | '.join(names)} |\n|{' --- |' * len(names)}\n"
     for row in sorted(rows, key=lambda r: r["kind"]):
-        said = "; ".join(row["notes"]) if row["state"] in ("exact", "plain") else row["why"]
+        said = "; ".join(dict.fromkeys(row["notes"])) if row["state"] in ("exact", "plain") else row["why"]
         cells = [f"`{row['kind']}`", row["state"], *(o.get(row["kind"], "not there") for o in others), _cell(said)]
         table += f"| {' | '.join(cells)} |\n"
     return head + key + table
@@ -285,7 +285,9 @@ def _said(versions: dict[str, str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(str(text).split()).replace("|", "/")[:240]
+    """One line that Markdown shows as it is; a long one ends at a word, and says that it goes on."""
+    words = " ".join(str(text).split()).replace("|", "/").replace("<", "&lt;")
+    return words if len(words) <= 240 else words[:240].rpartition(" ")[0].rstrip(",;:") + " ..."
 
 
 def _counted(rows: list[dict[str, Any]]) -> str:

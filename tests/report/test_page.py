@@ -79,6 +79,31 @@ def test_the_best_between_is_told_where_the_last_is_below_it(folder):
     assert "正确率 0.250 → 0.500（最高 0.812）" in run_page(folder, "zh")
 
 
+def test_the_head_tells_errors_and_the_paired_change(folder):
+    """Accuracies of 64 prompts: sqrt(.25 x .75 / 64) = .0541, sqrt(.75 x .25 / 64) = .0541. Changes 1, 0, 1: mean 2/3,
+    standard error sqrt(1/3) / sqrt(3) = 1/3. A reward equal to the accuracy is not told twice."""
+    rows = [{"step": s, "eval/accuracy": a, "eval/reward": a, "eval/prompts": 64} for s, a in ((-1, 0.25), (29, 0.75))]
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    for step, rewards in ((0, (0, 1, 0)), (30, (1, 1, 1))):
+        lines = [{"prompt": i, "text": f"q{i}", "output": "", "reward": float(r)} for i, r in enumerate(rewards)]
+        invalid = {"prompt": 3, "text": "q3", "output": "", "reward": 0.0, "valid": False}
+        file = folder / "evaluations" / f"step_{step:08d}.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, invalid]))
+    page = run_page(folder)
+    assert "accuracy 0.250 ± 0.054 → 0.750 ± 0.054; a prompt&#x27;s reward changed by +0.667 ± 0.333 (3 prompts" in page
+    assert "正确率 0.250 ± 0.054 → 0.750 ± 0.054；逐提示的奖励变化 +0.667 ± 0.333（3 个提示" in run_page(folder, "zh")
+
+
+def test_held_out_curves_come_first_and_errors_are_no_curve(folder):
+    rows = [{"step": s, "eval/reward": s / 30, "eval/reward_se": 0.1 + s} for s in (-1, 9, 19, 29)]
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    named = re.findall(r"<figcaption>([^<]+)", run_page(folder))
+    assert named[:2] == ["eval/reward", "reward/mean"]
+    assert "eval/reward_se" not in named
+
+
 def test_a_level_line_is_a_word(folder):
     page = run_page(folder)
     assert "Did not change: 1 - groups/live 0.1" in page

@@ -64,7 +64,7 @@ def with_adapters(
         without += wrapped
         adapted = _wrapped(model, config, seed, tuple(without), only_linear=True)
         left = before - {target_of(name, layer) for name, layer in adapter_layers(model)}
-        notes.append(f"no adapters on {_short(sorted(left))}, with which the model does not run ({problem})")
+        notes.append(f"no adapters on {_short(sorted(left) or wrapped)}, with which the model does not run ({problem})")
         problem = attempt(lambda: _run(adapted, trial))
     if problem is not None:
         raise ConfigError(

@@ -18,6 +18,7 @@ from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
 from anygrpo.families import Family, family_of, resolve
 from anygrpo.files import lines_of, toml_table
+from anygrpo.report.headline import asked, headline, pairs_of
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
@@ -74,27 +75,10 @@ def run_page(folder: Path, language: str = "en") -> str:
     return document(title, _CSS + TALK + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
 
 
-_HEADLINES = ("eval/accuracy", "eval/psnr", "eval/ssim", "eval/reward")
-
-
 def _headline(folder: Path, words: dict[str, str]) -> str:
-    """What the run came to: held-out measures of the first and the last evaluation, and those between at their best."""
-    rows = [row for row in _lines(folder / "metrics.jsonl") if any(name in row for name in _HEADLINES)]
-    if len(rows) < 2:
-        return ""
-    values = [(n.removeprefix("eval/"), [r[n] for r in rows if isinstance(r.get(n), int | float)]) for n in _HEADLINES]
-    told = [
-        f"{words.get(name, name.upper())} {found[0]:.3f} → {found[-1]:.3f}{_best(found, words)}"
-        for name, found in values
-        if len(found) > 1
-    ]
-    return f"<p><b>{escape(words['held_out'])}</b> {escape(', '.join(told))}</p>" if told else ""
-
-
-def _best(found: list[float], words: dict[str, str]) -> str:
-    """The highest of the evaluations between, where it is above the first and the last."""
-    best = max(found)
-    return words["best"].format(best=f"{best:.3f}") if best > max(found[0], found[-1]) else ""
+    files = sorted((folder / "evaluations").glob("step_*.jsonl"))
+    sides = paired(_answer_lines(files[0]), _answer_lines(files[-1])) if len(files) > 1 else ([], [])
+    return headline(_lines(folder / "metrics.jsonl"), pairs_of(*sides), words)
 
 
 def _at(step: str, words: dict[str, str]) -> str:
@@ -195,13 +179,9 @@ def paired(
     (a resume with other data, or another held-out share, numbers other prompts the same)."""
     waiting: dict[str, list[dict[str, Any]]] = {}
     for row in last:
-        waiting.setdefault(_asked(row), []).append(row)
-    pairs = [(row, waiting[_asked(row)].pop(0)) for row in first if waiting.get(_asked(row))]
+        waiting.setdefault(asked(row), []).append(row)
+    pairs = [(row, waiting[asked(row)].pop(0)) for row in first if waiting.get(asked(row))]
     return [a for a, _ in pairs], [b for _, b in pairs]
-
-
-def _asked(row: dict[str, Any]) -> str:
-    return json.dumps(row["text"], sort_keys=True, ensure_ascii=False, default=str)
 
 
 def _answer_lines(file: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,11 @@ WORDS = {
     "title": Text("Run", "训练运行"),
     "actions": Text("What the doctor did", "诊断器采取的措施"),
     "held_out": Text("Held out", "留出集"),
+    "comma": Text(", ", "，"),
+    "change": Text(
+        "; a prompt's reward changed by {mean} ± {error} ({prompts} prompts; ±: standard error over prompts)",
+        "；逐提示的奖励变化 {mean} ± {error}（{prompts} 个提示；± 为提示间的标准误）",
+    ),
     "best": Text(" (best {best})", "（最高 {best}）"),
     "accuracy": Text("accuracy", "正确率"),
     "reward": Text("reward", "奖励"),

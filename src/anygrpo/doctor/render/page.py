@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from anygrpo.doctor.canonical import label
@@ -20,6 +21,8 @@ OVERVIEW = (
     "truncated/share", "advantage/std", "clip/fraction", "loss/total", "loss/policy", "lr",
 )  # fmt: skip
 EVALS_SHOWN = 6
+ERRORS = re.compile(r"_se(/|$)")
+"""A measure's standard error is no measure."""
 
 
 def page(diagnoses: list[Diagnosis], lang: str = "en") -> str:
@@ -64,10 +67,11 @@ def heading(text: str) -> str:
 
 
 def overview(run: Columns, heavy: list[Finding], lang: str) -> str:
-    """All main curves, small, each with the rows of the first finding that names it."""
+    """All main curves, small, what was held out first, each with the rows of the first finding that names it."""
     marked = {name: f.rows for f in reversed(heavy) for name in f.metrics}
-    known = [(s, marked.get(name, ())) for name in OVERVIEW if (s := run.get(name)) and len(s) > 1]
-    known += [(s, ()) for s in list(run.evals.values())[:EVALS_SHOWN] if len(s) > 2]
+    held_out = [s for name, s in run.evals.items() if len(s) > 2 and not ERRORS.search(name)][:EVALS_SHOWN]
+    known: list[tuple[Series, tuple[int, ...]]] = [(s, ()) for s in held_out]
+    known += [(s, marked.get(name, ())) for name in OVERVIEW if (s := run.get(name)) and len(s) > 1]
     return "".join(figure(s, rows, lang, 360) for s, rows in known if rows or not s.constant) + _flat(known, lang)
 
 

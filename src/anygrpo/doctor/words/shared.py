@@ -28,7 +28,7 @@ LABELS = {
     "inferred": Text("read from the numbers", "由数值推断"),
     "open": Text("not decided", "未作判断"),
     "unknown": Text("columns that nothing was made of", "没有用到的列"),
-    "also": Text("Also", "另外"),
+    "also": Text("Notes", "说明"),
     "certain": Text("certain", "确定"),
     "likely": Text("likely", "很可能"),
     "ask": Text("ask", "需再测"),
