@@ -148,23 +148,6 @@ def refuse_unending(tree: Any) -> None:
         )
 
 
-def refuse_links(folder: Path) -> None:
-    """A stranger's run folder may hold a link where a resumed run writes: what it points to would be overwritten.
-
-    Raises:
-        DataError: a file of the folder, or of a folder in it, is a link.
-    """
-    for path in (p for pattern in ("*", "*/*") for p in folder.glob(pattern)):
-        if path.is_symlink() and not path.is_dir():
-            target = os.readlink(path)
-            raise DataError(
-                Text(f"{path} is a link: a run would write over {target}", f"{path} 是链接：运行会覆盖 {target}"),
-                Text(
-                    "put a copy in its place (cp --remove-destination)", "请用副本代替链接（cp --remove-destination）"
-                ),
-            )
-
-
 @contextlib.contextmanager
 def whole_or_none(files: Iterable[Path]) -> Iterator[None]:
     """Whatever fails within, an interrupt too, takes `files` away: for what must not stay unless it was tried."""

@@ -69,7 +69,7 @@ def save(
 def begin(folder: Path, step: int) -> Path:
     """An empty folder to write the checkpoint of `step` in; nothing takes it for one before `finish`."""
     temporary = folder / f".{PREFIX}{step:08d}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
+    _remove(temporary)
     temporary.mkdir(parents=True)
     return temporary
 
@@ -93,7 +93,7 @@ def finish(
     fixed = {"fixed": sorted(form.fixed)} if form.fixed else {}
     _write_state(temporary, state, {"names": other_names, "weights": form.file} | fixed)
     _seal(temporary)
-    shutil.rmtree(target, ignore_errors=True)
+    _remove(target)
     temporary.rename(target)
     flush(folder)
     if best:
@@ -138,15 +138,25 @@ def flush(path: Path) -> None:
 def _copy_as_best(folder: Path, source: Path) -> None:
     fresh, old = folder / ".best", folder / ".best.old"
     for left in (fresh, old):
-        shutil.rmtree(left, ignore_errors=True)
+        _remove(left)
     shutil.copytree(source, fresh)
     for path in [*fresh.rglob("*"), fresh]:
         flush(path)
+    if (folder / "best").is_symlink():
+        _remove(folder / "best")
     if (folder / "best").exists():  # two renames: at any moment one of the two is whole
         (folder / "best").rename(old)
     fresh.rename(folder / "best")
     flush(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
+
+
+def _remove(folder: Path) -> None:
+    """What lies in the place of a folder of the run's; of a link the link alone."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sha256(file: Path) -> str:

@@ -22,10 +22,11 @@ from typing import Any
 import torch
 
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.files import lines_of, refuse_links
+from anygrpo.files import lines_of
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.spoken import NOTHING, Text
+from anygrpo.train import links
 
 SCHEMA = 2
 """Of the run folder. 2: checkpoints without pickle, fingerprints.json, resumes.jsonl, config.toml as it was begun."""
@@ -129,7 +130,11 @@ class RunFolder:
                     f"用 --resume {path} 继续，或换一个文件夹",
                 ),
             )
-        refuse_links(path)
+        try:
+            links.settle(path)
+        except OSError as error:
+            with writing(Path(error.filename or path)):
+                raise
         with writing(path):
             (path / "samples").mkdir(parents=True, exist_ok=True)
             self._lock = (path / ".lock").open("w")
