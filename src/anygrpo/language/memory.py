@@ -7,7 +7,7 @@ of queries and keys, F: width of the MLP):
     reference   a frozen copy, where weights themselves are trained and the KL term is on: c A
     sampler     copies to generate with: merged weights of adapted layers
     casts       c A, where trained weights are cast for the passes (the sampler shares them)
-    optimizer   8 A (two moments in float32); gradients 4 A
+    optimizer   8 A (two moments in float32; 2 A in 8 bits); gradients 4 A
     cache       keys and values, 2 K c a layer and token: of the prompts decoded at once (each once) and of their rows
                 at their longest. On a GPU buffers stay, and when rows have ended the others get smaller ones beside
     activations what the backward pass of one block of tokens reads, a layer: inputs of norms, attention and products,
@@ -183,7 +183,7 @@ def _weights(p: Plan) -> dict[str, float]:
         "sampler": c * s.weights if p.sharded else merged,
         "casts": c * a if mixed or (p.lora and c < 4 and not p.sharded) else 0.0,
         "gradients": 4 * a,
-        "optimizer": 8 * a,
+        "optimizer": p.recipe.optimizer.moment_bytes * a,
     }
 
 

@@ -16,6 +16,10 @@ _KEPT = Text(
 _CRITIC = Text(
     "nothing: there is no critic; advantages come from the group", "没有：这里没有评论家网络；优势来自组内比较"
 )
+_ADAMW = Text(
+    'no key: the optimizer is AdamW; optimizer.moments = "8bit" holds its moments in bytes',
+    '不需要键：优化器是 AdamW；optimizer.moments = "8bit" 用 8 位存动量',
+)
 _PLACES = Text("no key: ", "没有对应的键：")
 _SWIFT = (
     "sleep_level", "offload_optimizer", "offload_model", "vllm_enable_lora", "move_model_batches", "padding_free",
@@ -76,9 +80,9 @@ _KNOWN: dict[str, Text] = {
     ),
     "prompt_max_len": _PLACES + trl_keys.ABSENT["max_prompt_length"],
     "do_sample": Text("no key: training samples; evaluation is greedy", "不需要键：训练时采样，评估时取最可能的"),
-    "optim_optimizer": Text("no key: the optimizer is AdamW", "不需要键：优化器是 AdamW"),
-    "optim": Text("no key: the optimizer is AdamW", "不需要键：优化器是 AdamW"),
-    "optimizer_type": Text("no key: the optimizer is AdamW", "不需要键：优化器是 AdamW"),
+    "optim_optimizer": _ADAMW,
+    "optim": _ADAMW,
+    "optimizer_type": _ADAMW,
     "vllm_limit_mm_per_prompt": Text("no key: a prompt may hold as many as fit", "没有对应的键：放得下即可"),
     "use_bias_correction_kl": Text(
         "no key: the gradient of every KL estimator is right in expectation (algorithm.kl)",

@@ -200,6 +200,8 @@ def _trl_optimizer(near: Nearest, a: AlgorithmConfig, o: OptimizerConfig) -> Non
         "adam_beta1": one, "adam_beta2": two, "adam_epsilon": o.eps, "weight_decay": o.weight_decay,
         "max_grad_norm": o.grad_clip or 0.0,
     }  # fmt: skip
+    if o.moments == "8bit":
+        near.settings["optim"] = "adamw_8bit"
     near.unless(
         not o.weight_decay, say("weight decay leaves out norms and biases there", "那里的权重衰减不含归一化层和偏置")
     )

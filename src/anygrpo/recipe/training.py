@@ -25,6 +25,13 @@ class OptimizerConfig(Section):
     "Added to the root of AdamW's second moment."
     grad_clip: float | None = Field(default=1.0, gt=0)
     "Largest gradient norm; none: no clipping."
+    moments: Literal["float32", "8bit"] = "float32"
+    "AdamW's two moments; 8bit: a byte each (bitsandbytes), those of weights below 4,096 numbers stay float32."
+
+    @property
+    def moment_bytes(self) -> int:
+        """Bytes that the two moments of one weight take."""
+        return 8 if self.moments == "float32" else 2
 
 
 class SuccessConfig(Section):

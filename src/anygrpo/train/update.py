@@ -21,6 +21,7 @@ from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.recipe import Stage
 from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.spoken import Text
+from anygrpo.train.adamw import adamw, moments_of, put_back
 from anygrpo.train.folder import no_memory
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.sharded import laid_out
@@ -49,7 +50,7 @@ class Updater:
         config: betas, weight decay and the gradient norm's limit; the rate is set at each step.
 
     Raises:
-        ConfigError: nothing to train, or weights too coarse to be trained.
+        ConfigError: nothing to train, weights too coarse to be trained, or 8-bit moments where there are none.
     """
 
     def __init__(self, policy: Policy, config: OptimizerConfig) -> None:
@@ -76,12 +77,7 @@ class Updater:
         kinds = [[p for p in self.parameters if is_sharded(p) == kind] for kind in (True, False)]
         self.sharded = bool(kinds[0])
         self.device = self.parameters[0].device
-        # One pass over the weights (135M on two cores: .08 s for .38); no roots of the second moments held at its peak.
-        fused = True if self.device.type in ("cpu", "cuda") and not self.sharded else None
-        self.optimizer = torch.optim.AdamW(
-            [{"params": group} for group in kinds if group],
-            lr=1.0, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay, fused=fused,
-        )  # fmt: skip
+        self.optimizer = adamw(kinds, config, self.sharded)
         self._spare: tuple[Tree, int] | None = None
         self.refused = 0
 
@@ -89,7 +85,7 @@ class Updater:
         """Bytes that steps will take beside a pass and have not taken yet: moments; with `measures` a term's own
         gradient beside the sum of them."""
         size = sum(local(p).numel() for p in self.parameters)
-        return (0 if self.optimizer.state else 8 * size) + (8 * size if measures else 0)
+        return (0 if self.optimizer.state else self.config.moment_bytes * size) + (8 * size if measures else 0)
 
     def accumulate(
         self,
@@ -237,14 +233,14 @@ class Updater:
 
     def state(self) -> dict[str, Any]:
         """Moments of each parameter in the policy's order (sharded as it is), and refusals."""
-        moments = [dict(self.optimizer.state.get(p, {})) for p in self.parameters]
+        moments = [moments_of(self.optimizer, p) for p in self.parameters]
         return {"moments": moments, "refused": self.refused}
 
     def load(self, state: dict[str, Any]) -> None:
         for p, moments in zip(self.parameters, state["moments"]):
             if moments:
                 place = {k: v if k == "step" else laid_out(v.to(self.device), p) for k, v in moments.items()}
-                self.optimizer.state[p] = place
+                put_back(self.optimizer, p, place)
         self.refused = state["refused"]
 
 

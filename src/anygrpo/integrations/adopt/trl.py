@@ -171,8 +171,10 @@ def _rate(book: Ledger, updates: int) -> None:
     book.put("optimizer.eps", float(book.get("adam_epsilon")), "adam_epsilon")
     clip = book.get("max_grad_norm")
     book.put("optimizer.grad_clip", float(clip) if clip else "none", "max_grad_norm")
-    if not str(book.get("optim")).startswith("adamw"):
-        book.no_counterpart("the optimizer is AdamW in float32", "optim")
+    optimizer = str(book.get("optim"))
+    book.put("optimizer.moments", "8bit" if "8bit" in optimizer and "adamw" in optimizer else "float32", "optim")
+    if "adamw" not in optimizer:
+        book.no_counterpart("the optimizer is AdamW", "optim")
 
 
 def _policy(book: Ledger) -> None:

@@ -92,7 +92,10 @@ def _rate(book: Ledger) -> None:
     clip = book.get(O + "clip_grad") if book.given(O + "clip_grad") else book.get(A + "grad_clip")
     book.put("optimizer.grad_clip", float(clip) if clip else "none", A + "grad_clip")
     book.needless("counted by the trainer", O + "total_training_steps", O + "num_cycles", O + "optimizer_impl")
-    book.no_counterpart("the optimizer is AdamW in float32", O + "optimizer")
+    optimizer = str(book.get(O + "optimizer"))
+    book.put("optimizer.moments", "8bit" if "8bit" in optimizer else "float32", O + "optimizer")
+    if "adamw" not in optimizer.lower():
+        book.no_counterpart("the optimizer is AdamW", O + "optimizer")
 
 
 def _policy(book: Ledger) -> None:
