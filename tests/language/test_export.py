@@ -29,10 +29,8 @@ def base(tmp_path):
 
 
 def policy(model, moved=0.1, **given):
-    settings = {"train": "lora", "lora": LoraConfig(rank=3, alpha=5)} | given
-    config = CausalLMConfig(
-        kind="causal_lm", model=str(model), max_new_tokens=6, dtype="float32", device="cpu", threads=1, **settings
-    )
+    settings = {"train": "lora", "lora": LoraConfig(rank=3, alpha=5), "dtype": "float32"} | given
+    config = CausalLMConfig(kind="causal_lm", model=str(model), max_new_tokens=6, device="cpu", threads=1, **settings)
     made = build(config, 3)
     torch.manual_seed(5)
     with torch.no_grad():
@@ -67,6 +65,29 @@ def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, f
     torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
     with again.reference():
         torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
+
+
+def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tmp_path):
+    """Twice the library's own distance from float32 base and adapters: rounding of the merged weights is in it."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    made = policy(base, dtype="bfloat16")
+    export(made, tmp_path / "peft", "peft", PROMPTS)
+    export(made, tmp_path / "merged", "merged", PROMPTS)
+    load = AutoModelForCausalLM.from_pretrained
+    wide = PeftModel.from_pretrained(load(base, dtype=torch.float32), str(tmp_path / "peft")).eval()
+    narrow = load(tmp_path / "merged", dtype=torch.bfloat16).eval()
+    ids = made.prompts.encode(PROMPTS, exporting.NEW)
+    rows, _, _ = exporting._own_answers(made, ids)
+    gaps = []
+    for prompt, row in zip(ids, map(torch.tensor, rows)):
+        with torch.no_grad():
+            one, two = (m(input_ids=row[None]).logits[0].float().log_softmax(-1) for m in (wide, narrow))
+        gaps.append((one - two)[len(prompt) - 1 : -1].gather(1, row[len(prompt) :, None]).abs().max())
+    told = json.loads((tmp_path / "merged" / "export.json").read_text())
+    assert told["limit"] == pytest.approx(2 * float(max(gaps)), rel=1e-4)
+    assert told["limit"] > 1e-3
 
 
 def test_a_served_base_is_a_place_and_not_a_name_of_ours(base, monkeypatch):

@@ -98,7 +98,6 @@ def says(model):
         return model(input_ids=IDS).logits
 
 
-@pytest.mark.slow  # without a network transformers asks again and again for two minutes, unless HF_HUB_OFFLINE is set
 def test_a_language_model_an_adapter_of_it_and_a_revision(hub, tmp_path):
     first = llama(hub.place("someone/tiny"), 0)
     second = llama(hub.place("someone/tiny", "second"), 1)
@@ -124,6 +123,22 @@ def test_a_language_model_an_adapter_of_it_and_a_revision(hub, tmp_path):
     policy = SimpleNamespace(config=config, weights=SimpleNamespace(module=adapted))
     written = adapter_config(policy)
     assert (written.base_model_name_or_path, written.revision) == ("someone/tiny", "second")
+
+
+def test_without_a_network_nobody_asks_again_and_again(hub, monkeypatch):
+    """transformers' own way takes half a minute a file; here one question is asked, and what was had is opened."""
+    from huggingface_hub.utils import _http
+
+    model = llama(hub.place("someone/tiny"), 0)
+    load_tokenizer("someone/tiny"), load_model("someone/tiny")
+    hub.close()
+    waits = []
+    monkeypatch.setattr(_http.time, "sleep", waits.append)
+    assert load_tokenizer("someone/tiny").eos_token_id == 1
+    torch.testing.assert_close(says(load_model("someone/tiny")), says(model))
+    with pytest.raises(DataError, match="'someone/nothing' is no path here, and cannot be had from the Hub"):
+        load_tokenizer("someone/nothing")
+    assert waits == []
 
 
 def test_what_was_left_out_is_not_missed_without_a_network(hub, capsys):

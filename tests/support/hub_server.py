@@ -133,8 +133,8 @@ class Hub:
             self.patch.setattr(config, "HF_ENDPOINT", constants.ENDPOINT)
             self.patch.setattr(config, "HF_HUB_OFFLINE", value)
             self.patch.setattr(config, "HF_DATASETS_CACHE", self.root / "data_cache")
-        ours.folder.cache_clear()
-        ours.holds.cache_clear()
+        for asked in (ours.folder, ours.holds, ours.to_load, ours._silence):
+            asked.cache_clear()
 
     def place(self, name: str, revision: str = "main", kind: str = "models") -> Path:
         """Where the files of a repository lie; made."""
@@ -145,5 +145,5 @@ class Hub:
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
-        ours.folder.cache_clear()
-        ours.holds.cache_clear()
+        for asked in (ours.folder, ours.holds, ours.to_load, ours._silence):
+            asked.cache_clear()

@@ -71,7 +71,7 @@ def main():
         said["greedy"] = [greedy(model, spec, number) for number in range(len(spec["prompts"]))]
         said["own_gap"] = 0.0
         if dtype != torch.float32:
-            wide = log_probs(load(spec, torch.float32), spec)
+            wide = log_probs(load(spec | (spec["wide"] or {}), torch.float32), spec)
             pairs = [(a, b) for x, y in zip(wide, said["log_probs"]) for a, b in zip(x, y)]
             said["own_gap"] = max((abs(a - b) for a, b in pairs), default=0.0)
     with open(sys.argv[2], "w", encoding="utf-8") as file:

@@ -171,10 +171,10 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
     dtype = str(policy.weights.dtype).removeprefix("torch.")
     if format == "peft" and base is None:
         return {"format": format, "certified": False, "why": "the base model is in memory only"}
-    said = _asked_apart(
-        {"folder": str(folder), "format": format, "base": base, "dtype": dtype, "rows": asked, "prompts": ids,
-         "ends": list(policy.prompts.ends), "new": NEW}, policy.prompts.pictures
-    )  # fmt: skip
+    question = {"folder": str(folder), "format": format, "base": base, "dtype": dtype, "rows": asked, "prompts": ids,
+                "ends": list(policy.prompts.ends), "new": NEW}  # fmt: skip
+    with Scratch("export") as scratch:
+        said = _asked_apart(question | _unrounded(policy, format, scratch), policy.prompts.pictures, scratch)
     gap = max((abs(a - b) for x, y in zip(own, said["log_probs"]) for a, b in zip(x, y)), default=0.0)
     limit = LIMIT if dtype == "float32" else max(LIMIT, 2 * said["own_gap"])
     other = sum(a != b for a, b in zip(greedy, said["greedy"]))
@@ -211,23 +211,35 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
     return [p + a for p, a in zip(ids, answers)], own, answers
 
 
-def _asked_apart(spec: dict[str, Any], pictures: Pictures | None) -> dict[str, Any]:
+def _unrounded(policy: CausalLM, format: str, scratch: Path) -> dict[str, Any]:
+    """Where the library finds the trained numbers in float32: of merged weights the base, and the adapters beside it.
+    They are rounded once more than what was trained, which their own float32 pass cannot tell."""
+    model = policy.config.model
+    alone = format != "merged" or policy.weights.dtype == torch.float32
+    if alone or model == "memory" or origin(model).kind != "plain":
+        return {"wide": None}
+    module: Any = policy.weights.module
+    with quiet():
+        module.save_pretrained(scratch / "adapters", save_embedding_layers=False)
+    return {"wide": {"format": "peft", "folder": str(scratch / "adapters"), "base": resolve(model)}}
+
+
+def _asked_apart(spec: dict[str, Any], pictures: Pictures | None, scratch: Path) -> dict[str, Any]:
     """What a fresh process of the plain library answers."""
-    with Scratch("export") as scratch:
-        spec = spec | _shown(spec, pictures, scratch / "pixels.safetensors")
-        question, answer = scratch / "question.json", scratch / "answer.json"
-        question.write_text(json.dumps(spec))
-        script = Path(__file__).with_name("certificate.py")
-        done = subprocess.run(
-            [sys.executable, str(script), str(question), str(answer)], capture_output=True, text=True, check=False
+    spec = spec | _shown(spec, pictures, scratch / "pixels.safetensors")
+    question, answer = scratch / "question.json", scratch / "answer.json"
+    question.write_text(json.dumps(spec))
+    script = Path(__file__).with_name("certificate.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(question), str(answer)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        raise TrainingError(
+            Text(f"the plain library cannot load the export: {last}", f"原库无法加载导出：{last}"),
+            Text("report this model", "请报告这个模型"),
         )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no word"])[-1]
-            raise TrainingError(
-                Text(f"the plain library cannot load the export: {last}", f"原库无法加载导出：{last}"),
-                Text("report this model", "请报告这个模型"),
-            )
-        return json.loads(answer.read_text())
+    return json.loads(answer.read_text())
 
 
 def _shown(spec: dict[str, Any], pictures: Pictures | None, file: Path) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.files import one_line, yaml_word
-from anygrpo.models.loading import resolve
+from anygrpo.models import hub
+from anygrpo.models.loading import named
 
 if TYPE_CHECKING:
     from anygrpo.language.policy import CausalLM
@@ -18,8 +19,8 @@ _SERVE = {
 from peft import AutoPeftModelForCausalLM
 model = AutoPeftModelForCausalLM.from_pretrained({python})
 
-python convert_hf_to_gguf.py {base} --outfile base.gguf    # llama.cpp
-python convert_lora_to_gguf.py --base {base} ./{name} --outfile {name}.gguf
+{fetched}python convert_hf_to_gguf.py {lying} --outfile base.gguf    # llama.cpp
+python convert_lora_to_gguf.py --base {lying} ./{name} --outfile {name}.gguf
 llama-server -m base.gguf --lora {name}.gguf""",
     "merged": """vllm serve ./{name}
 
@@ -47,10 +48,10 @@ def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, 
     """What it is made from, how it is served, and how it was checked."""
     rank = next((r for r in _RANKS if r >= policy.config.lora.rank), policy.config.lora.rank)
     model = policy.config.model
-    place, base = one_line(model if model == "memory" else resolve(model)), one_line(model)  # anybody's words
-    words = {"base": shlex.quote(place), "name": shlex.quote(name), "python": json.dumps(f"./{name}"), "rank": rank}
+    base = one_line(model)  # anybody's words
+    words = _base(model) | {"name": shlex.quote(name), "python": json.dumps(f"./{name}"), "rank": rank}
     sees = ", sees" if policy.config.vision is not None else ""
-    serve = _SERVE[("peft" if format == "peft" else "merged") + sees].format(**words, start=json.dumps(place))
+    serve = _SERVE[("peft" if format == "peft" else "merged") + sees].format(**words)
     if certificate["certified"]:
         checked = (
             f"Loaded by transformers {certificate['transformers']} and peft {certificate['peft']} in a process of "
@@ -68,3 +69,15 @@ def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, 
         f"## Use\n\n```\n{serve}\n```\n\nEnd tokens: {list(policy.prompts.ends)} (generation_config.json).\n\n"
         f"## Certificate\n\n{checked}\n"
     )
+
+
+def _base(model: str) -> dict[str, str]:
+    """How the base is named to vLLM (`base`), Python (`start`) and llama.cpp (`lying`: a folder, `fetched` first)."""
+    if model == "memory" or not hub.is_name(model):
+        place = one_line(named(model))
+        return {"base": shlex.quote(place), "start": json.dumps(place), "lying": shlex.quote(place), "fetched": ""}
+    repository, revision = hub.split(model)
+    at = f" --revision {shlex.quote(revision)}" if revision else ""
+    start = json.dumps(repository) + (f", revision={json.dumps(revision)}" if revision else "")
+    fetched = f"hf download {repository}{at} --local-dir ./base\n"
+    return {"base": repository + at, "start": start, "lying": "./base", "fetched": fetched}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form, fixed_of
 from anygrpo.models import hub
-from anygrpo.models.loading import resolve
+from anygrpo.models.loading import named
 from anygrpo.models.origin import origin
 from anygrpo.scratch import Scratch
 
@@ -44,8 +44,8 @@ def adapter_config(policy: CausalLM) -> Any:
     module: Any = policy.weights.module
     base = policy.config.model
     (config,) = (copy.copy(c) for c in module.peft_config.values())
-    repository, config.revision = hub.split(base)
-    config.base_model_name_or_path = resolve(repository) if base != "memory" else base
+    config.revision = hub.split(base)[1]
+    config.base_model_name_or_path = named(base)
     return config
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anygrpo.errors import DataError
+from anygrpo.models import hub
 from anygrpo.spoken import Text
 
 NGRAM_SIZE = 384
@@ -35,7 +36,7 @@ def embed(texts: list[str], kind: str, batch: int = 64) -> Tensor:
         return _stored(texts, Path(kind))
     if kind == "ngrams":
         return torch.stack([_ngrams(text) for text in texts])
-    tokenizer, model = _encoder(_location(kind))
+    tokenizer, model = _encoder(hub.to_load(_location(kind)))
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     out: list[Any] = [None] * len(texts)
     for a in range(0, len(order), batch):

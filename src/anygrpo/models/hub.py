@@ -18,6 +18,8 @@ from anygrpo.spoken import Text
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?")
 _TORCH = (".bin", ".pt", ".pth", ".ckpt")
 _WEIGHTS = (".safetensors", *_TORCH)
+_PATIENCE = 10.0
+"""Seconds that the Hub has for a first answer."""
 _USELESS = (
     ".onnx",
     ".onnx_data",
@@ -65,7 +67,7 @@ def folder(name: str) -> Path:
     """
     hub, (repository, revision) = _package(name), split(name)
     try:
-        there = hub.HfApi().model_info(repository, revision=revision, files_metadata=True)
+        there = hub.HfApi().model_info(repository, revision=revision, files_metadata=True, timeout=_PATIENCE)
         files = wanted([f.rfilename for f in there.siblings])
         _announce(hub, name, there, files)
         return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=files))
@@ -103,12 +105,49 @@ def _announce(hub: Any, name: str, there: Any, files: list[str]) -> None:
 
 
 @lru_cache
+def to_load(name: str) -> str:
+    """What a library's `from_pretrained` is given: a name as it stands, or the folder in the Hub's cache where the Hub
+    does not answer (its package would ask again and again, half a minute a file) or a revision is named.
+
+    Raises:
+        DataError: the Hub does not answer, and nothing was had before.
+    """
+    if not is_name(name):
+        return name
+    if split(name)[1]:
+        return str(folder(name))
+    error, hub = _silence(name), _package(name)
+    if error is None:
+        return name
+    try:
+        return str(_kept(hub, *split(name)))
+    except Exception:
+        raise _not_had(name, error) from None
+
+
+@lru_cache
+def _silence(name: str) -> Exception | None:
+    """Why the Hub cannot be asked about a repository; None where it answers, if only to refuse. One question, once."""
+    hub, (repository, revision) = _package(name), split(name)
+    try:
+        hub.HfApi().model_info(repository, revision=revision, timeout=_PATIENCE)
+    except hub.errors.HfHubHTTPError as error:
+        ill = error.response is not None and error.response.status_code >= 500
+        return error if ill else None
+    except Exception as error:  # a dozen kinds: no network, offline, no answer in time
+        return error
+    return None
+
+
+@lru_cache
 def holds(name: str, file: str) -> bool:
     """Whether a repository holds a file; False where that cannot be known."""
     hub, (repository, revision) = _package(name), split(name)
     known = hub.try_to_load_from_cache(repository, file, revision=revision)
     if known is not None:  # a path, or the mark of a file that the repository does not have: no network is asked
         return isinstance(known, str)
+    if _silence(name) is not None:
+        return False
     try:
         hub.hf_hub_download(repository, file, revision=revision)
     except Exception:

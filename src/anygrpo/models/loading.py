@@ -34,7 +34,7 @@ def resolve(name: str) -> str:
         return str(smollm2_path())
     looks_local = name.startswith((".", "/", "~")) or Path(name).exists()
     if not looks_local:
-        return str(hub.located(name)) if hub.split(name)[1] else name
+        return hub.to_load(name)
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
         raise DataError(
@@ -42,6 +42,12 @@ def resolve(name: str) -> str:
             Text("name a folder saved by save_pretrained", "请给出由 save_pretrained 保存的文件夹"),
         )
     return str(folder)
+
+
+def named(name: str) -> str:
+    """A model's name as others are told it: of the Hub as it stands, without its revision; else the folder."""
+    repository, _ = hub.split(name)
+    return repository if name == "memory" or hub.is_name(name) else resolve(name)
 
 
 def base_of(name: str) -> str:

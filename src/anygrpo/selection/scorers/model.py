@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.models import loading
+from anygrpo.models import hub, loading
 from anygrpo.selection.scorer_settings import ModelScorerConfig
 from anygrpo.selection.scorers.scorer import Judgement, Shown
 from anygrpo.selection.scorers.template import Template, compared, truths
@@ -181,8 +181,9 @@ def _vision(name: str, dtype: torch.dtype, device: str) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     try:
-        processor = AutoProcessor.from_pretrained(name)
-        model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)
+        place = hub.to_load(name)
+        processor = AutoProcessor.from_pretrained(place)
+        model: Any = AutoModelForImageTextToText.from_pretrained(place, dtype=dtype)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise DataError(
