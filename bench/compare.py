@@ -1,7 +1,7 @@
 """A selection or diffusion step of ours beside a peer's: PYTHONPATH=src python bench/compare.py selector.
 
 selector     beside RL4CO's REINFORCE
-diffusion    beside DDPO: a plain loop, or TRL's trainer of old
+diffusion    beside DDPO's or Flow-GRPO's plain loop, TRL's old trainer; --vs bare: the denoiser's own passes
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from anygrpo.cli.bench import add_comparison, peer_of, show
 
-PEERS = {"selector": ("rl4co",), "diffusion": ("ddpo", "trl")}
+PEERS = {"selector": ("rl4co",), "diffusion": ("ddpo", "flow_grpo", "bare", "trl")}
 CASES = {
     "selector": "recipe, large, recipe-am, large-am, tiny, tiny-am",
-    "diffusion": "unet, motion, tiny-unet, tiny-motion",
+    "diffusion": "unet, motion, full-motion, flow, tiny-unet, tiny-motion, tiny-flow",
 }
 
 

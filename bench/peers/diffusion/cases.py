@@ -18,15 +18,16 @@ class Case:
 
     Attributes:
         name: as on the command line.
-        denoiser: unet, a small conditional U-Net of diffusers; motion, an MDM-style transformer.
-        prompts, group: P and G. steps: T; all of them have noise (DDIM with eta = 1, as in DDPO).
+        denoiser: unet, a small conditional U-Net of diffusers; motion, an MDM-style transformer; flow, a transformer of
+            Stable Diffusion 3's kind.
+        prompts, group: P and G. steps: denoising steps; all have noise (DDIM, eta = 1, as in DDPO) but a flow's last.
         rows: samples in a forward pass of training, on both sides.
-        size: the latent's height and width (unet) or frames (motion).
-        width: channels of the first level (unet) or of a token (motion). layers: blocks a level, or layers.
+        size: the latent's height and width (unet, flow) or frames (motion). features: numbers a frame (motion).
+        width: channels of the first level (unet) or of a token. layers: blocks a level, or layers.
     """
 
     name: str
-    denoiser: Literal["unet", "motion"]
+    denoiser: Literal["unet", "motion", "flow"]
     prompts: int = 4
     group: int = 8
     steps: int = 10
@@ -34,6 +35,7 @@ class Case:
     size: int = 16
     width: int = 32
     layers: int = 1
+    features: int = 47
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -44,18 +46,28 @@ class Case:
         return self.prompts * self.group
 
     @property
+    def decisions(self) -> int:
+        """Steps of a sample that have noise, and are trained."""
+        return self.steps - (self.denoiser == "flow")
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Of one latent."""
-        return (4, self.size, self.size) if self.denoiser == "unet" else (self.size, MOTION_FEATURES)
+        if self.denoiser == "motion":
+            return (self.size, self.features)
+        return (4 if self.denoiser == "unet" else 16, self.size, self.size)
 
 
-MOTION_FEATURES, TEXT_TOKENS, TEXT_WIDTH = 47, 8, 64
+TEXT_TOKENS, TEXT_WIDTH, POOLED = 8, 64, 32
 CASES = {
     case.name: case
     for case in (
         Case("unet", "unet"),
         Case("motion", "motion", size=64, width=256, layers=4),
+        Case("full-motion", "motion", 8, 4, steps=50, rows=32, size=196, width=512, layers=8, features=263),
+        Case("flow", "flow", 2, 8, steps=5, rows=8, size=64, width=1024, layers=12),
         Case("tiny-unet", "unet", 2, 4, steps=3, rows=4, size=8, width=16),
+        Case("tiny-flow", "flow", 2, 4, steps=4, rows=4, size=4, width=64, layers=2),
         Case("tiny-motion", "motion", 2, 4, steps=3, rows=4, size=6, width=16),
     )
 }
@@ -79,7 +91,9 @@ def denoiser_of(case: Case) -> nn.Module:
     """`denoiser(x, timestep, **condition)` with the same random weights in every process, without dropout."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return DiffusersDenoiser(_unet(case)) if case.denoiser == "unet" else _motion(case)
+        if case.denoiser == "motion":
+            return _motion(case)
+        return DiffusersDenoiser(_unet(case) if case.denoiser == "unet" else _flow(case))
 
 
 def _unet(case: Case) -> nn.Module:
@@ -99,12 +113,26 @@ def _unet(case: Case) -> nn.Module:
     )
 
 
+def _flow(case: Case) -> nn.Module:
+    from diffusers import SD3Transformer2DModel
+
+    return SD3Transformer2DModel(
+        sample_size=case.size,
+        num_layers=case.layers,
+        num_attention_heads=case.width // 64,
+        attention_head_dim=64,
+        joint_attention_dim=TEXT_WIDTH,
+        caption_projection_dim=case.width,
+        pooled_projection_dim=POOLED,
+    )
+
+
 def _motion(case: Case) -> nn.Module:
     from anygrpo.denoising.motion.model import MotionDenoiser
     from anygrpo.denoising.settings import MotionPolicyConfig
 
     config = MotionPolicyConfig(
-        features=MOTION_FEATURES,
+        features=case.features,
         frames=case.size,
         width=case.width,
         layers=case.layers,
@@ -115,8 +143,14 @@ def _motion(case: Case) -> nn.Module:
 
 
 def scheduler_of(case: Case) -> Any:
-    """Stable Diffusion's DDIM scheduler, whose last step has noise too; a motion denoiser predicts the clean sample."""
-    from diffusers import DDIMScheduler
+    """Stable Diffusion's DDIM scheduler, whose last step has noise too; a motion denoiser predicts the clean sample.
+    Stable Diffusion 3's for a flow."""
+    from diffusers import DDIMScheduler, FlowMatchEulerDiscreteScheduler
+
+    if case.denoiser == "flow":
+        scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
+        scheduler.set_timesteps(case.steps)
+        return scheduler
 
     scheduler = DDIMScheduler(
         beta_start=0.00085,
@@ -137,6 +171,9 @@ def conditions(case: Case, step: int) -> Condition:
     text = torch.randn(case.prompts, TEXT_TOKENS, TEXT_WIDTH, generator=generator)
     if case.denoiser == "unet":
         return {"encoder_hidden_states": text}
+    if case.denoiser == "flow":
+        pooled = torch.randn(case.prompts, POOLED, generator=generator)
+        return {"encoder_hidden_states": text, "pooled_projections": pooled}
     return {
         "text": text[:, :1],
         "segment": torch.zeros(case.prompts, case.size, dtype=torch.long),

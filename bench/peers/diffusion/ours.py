@@ -46,7 +46,8 @@ def policy_of(case: Case, device: str) -> DiffusionPolicy:
         encode=lambda prompts: {name: torch.stack([p[name] for p in prompts]) for name in prompts[0]},
         decode=lambda latents, condition: list(latents),
     )
-    config = DenoisingConfig(steps=case.steps, sampler="ddim", event_reduction="mean", device=device)
+    sampler = "flow_grpo" if case.denoiser == "flow" else "ddim"
+    config = DenoisingConfig(steps=case.steps, sampler=sampler, event_reduction="mean", device=device)
     transitions = transitions_of(parts.scheduler, config.steps, config.sampler, config.eta, config.noise_level)
     return DiffusionPolicy(parts, transitions, config, seed=0)
 

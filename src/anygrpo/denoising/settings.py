@@ -240,6 +240,9 @@ class MotionTaskConfig(Section):
     "Add the CMU walks in BVH where Debian's assimp-testmodels is installed."
     captions: int = Field(1, ge=1)
     "Captions in a row in one prompt (segment-wise reward)."
+    judge: Literal["speeds", "clips"] = "speeds"
+    "What the judge of held-out motions learns from: the reward's clips at other tempos; or clips and phrases that"
+    "neither reward nor policy ever sees. Actions with one clip are then trained, and not measured."
     held_out_split: Literal["test", "validation"] = "test"
     "Captions that are measured: held-out ones, or training captions with seeds of their own, to choose settings on."
     held_out: int = Field(2, ge=1)

@@ -10,9 +10,10 @@ import torch
 from anygrpo.core.build import build_task
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS
-from anygrpo.denoising.motion.captions import training_captions
+from anygrpo.denoising.motion.captions import PHRASES, training_captions, withheld_phrase
 from anygrpo.denoising.motion.clips import CMU_FOLDER, default_folder
 from anygrpo.denoising.settings import MotionPolicyConfig, MotionTaskConfig
+from anygrpo.errors import DataError
 
 FETCHED = default_folder()
 """Where the fetched clips lie; read here, because a fixture moves the cache."""
@@ -163,6 +164,39 @@ def test_no_window_is_in_both_splits(make):
     task = make()
     kept = {w.features.sum().item() for ws in task.kept.windows.values() for w in ws}
     assert not kept & {w.features.sum().item() for ws in task.bank.windows.values() for w in ws}
+
+
+def test_a_judge_of_other_clips_shares_no_clip_and_no_phrase(make, tmp_path):
+    for name, tempo in (CLIPS | {"0walk_forward": 1.2}).items():
+        frames = [frame(i / 20, tempo) for i in range(21)]
+        (tmp_path / f"{name}.txt").write_text(json.dumps({"Loop": "wrap", "Frames": frames}))
+    task = make(path=str(tmp_path), judge="clips")
+    assert task.kept.actions == ["walk"]  # the only action with two clips
+    assert task.bank.actions == ["kick", "turn_left", "turn_right", "walk"]  # a mirrored turn is one to the other side
+    assert len(task.bank.windows["walk"]) == len(REWARD_SPEEDS) * 2 * 4  # one clip, mirrored too, from four starts
+    learnt = {p["caption"] for step in range(40) for p in task.prompts(step, 8)}
+    measured = {p["caption"] for p in task.held_out()}
+    assert measured == {"a person strolls forward calmly", "a man strolls forward calmly"}
+    assert not any(c.endswith(withheld_phrase("walk")) for c in learnt)
+    validation = make(path=str(tmp_path), judge="clips", held_out_split="validation")
+    assert not measured & {p["caption"] for p in validation.held_out()}
+    for step in range(3):
+        prompts = task.prompts(step, 2)
+        assert task.score(prompts, task.stored(prompts).actions).valid.all()
+    motions = [[task.captured_like(p, i)] for i, p in enumerate(task.held_out())]
+    assert task.measure(task.held_out(), motions)["eval/motion/frechet"] == pytest.approx(0, abs=1e-4)
+
+
+def test_without_a_second_clip_there_is_none_to_leave_to_the_judge(make):
+    with pytest.raises(DataError, match="no action has two clips"):
+        make(judge="clips")
+
+
+def test_the_withheld_phrase_has_words_that_the_others_have():
+    assert withheld_phrase("walk") == "strolls forward calmly"
+    assert withheld_phrase("get_up") == "gets up from the floor"  # the floor: also in "rises from the floor"
+    assert withheld_phrase("dance") == "dances with moving arms"
+    assert all(withheld_phrase(a) in PHRASES[a] for a in PHRASES)
 
 
 def test_the_matcher_is_the_same_for_every_seed_and_kept(make, folder):

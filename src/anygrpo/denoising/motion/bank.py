@@ -9,6 +9,8 @@ from torch import Tensor
 
 from anygrpo.denoising.motion.clips import Clip, extended, mirrored, resample
 from anygrpo.denoising.motion.features import Layout, Scaler, encode
+from anygrpo.errors import DataError
+from anygrpo.spoken import Text
 
 REWARD_SPEEDS = (0.8, 0.9, 1.0, 1.1, 1.2)
 JUDGE_SPEEDS = (0.85, 0.95, 1.05, 1.15)
@@ -76,6 +78,26 @@ def build_bank(
     for action, features in raw:
         windows.setdefault(action, []).append(Window(action, scaler.apply(features)))
     return Bank(windows, scaler)
+
+
+def split_clips(clips: list[Clip]) -> tuple[list[Clip], list[Clip]]:
+    """(shown, judged): of each action with several clips the last by name is the judge's alone.
+
+    Raises:
+        DataError: no action has two clips.
+    """
+    names: dict[str, list[str]] = {}
+    for clip in clips:
+        names.setdefault(clip.action, []).append(clip.name)
+    last = {max(found) for found in names.values() if len(found) > 1}
+    if not last:
+        raise DataError(
+            Text(
+                "no action has two clips: none can be left to the judge", "没有一个动作有两个片段：无法给评判者单独留出"
+            ),
+            'task.judge = "speeds"',
+        )
+    return [c for c in clips if c.name not in last], [c for c in clips if c.name in last]
 
 
 def mean_motion(windows: list[Window]) -> tuple[Tensor, float]:

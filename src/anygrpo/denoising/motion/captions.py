@@ -4,6 +4,8 @@ seen in training, the caption was not."""
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 
 SUBJECTS = ("a person", "someone", "a man", "a woman", "the figure", "a human")
 
@@ -51,3 +53,44 @@ def held_out_captions(action: str) -> list[str]:
 def validation_captions(action: str) -> list[str]:
     """Every fifth training caption: settings are chosen on these, and held-out captions stay unseen until the end."""
     return training_captions(action)[::5]
+
+
+def withheld_phrase(action: str) -> str:
+    """The phrase that the judge alone learns under `task.judge = "clips"`: it shares most words with the action's other
+    phrases (the last of such), so that a policy which never saw it can still follow it."""
+    phrases = PHRASES[action]
+    others = lambda phrase: {w for p in phrases if p != phrase for w in p.split()}  # noqa: E731
+    shared = [len(others(phrase) & set(phrase.split())) for phrase in phrases]
+    return max(zip(shared, range(len(phrases)), phrases))[2]
+
+
+def withheld_captions(action: str) -> list[str]:
+    """All subjects with the withheld phrase."""
+    return [f"{subject} {withheld_phrase(action)}" for subject in SUBJECTS]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Which captions of an action are for what; each a function of the action.
+
+    Attributes:
+        training: prompts, demonstrations, and what the reward's matcher learns. judged: what the judge learns.
+        test, validation: what is measured.
+    """
+
+    training: Callable[[str], list[str]]
+    judged: Callable[[str], list[str]]
+    test: Callable[[str], list[str]]
+    validation: Callable[[str], list[str]]
+
+
+WORDINGS = {
+    "speeds": Wording(training_captions, captions, held_out_captions, validation_captions),
+    "clips": Wording(
+        training=lambda action: [c for c in training_captions(action) if c not in withheld_captions(action)],
+        judged=withheld_captions,
+        test=lambda action: withheld_captions(action)[::2],
+        validation=lambda action: withheld_captions(action)[1::2],
+    ),
+}
+"""By `task.judge`. With "clips" judge and reward share no phrase; what is measured has phrases that nobody trained."""

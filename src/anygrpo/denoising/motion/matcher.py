@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, normalize, pad
 
 from anygrpo.denoising.motion.bank import Bank
-from anygrpo.denoising.motion.captions import PHRASES, SUBJECTS, captions, training_captions
+from anygrpo.denoising.motion.captions import PHRASES, SUBJECTS
 from anygrpo.denoising.motion.clips import default_folder
 
 WIDTH = 64
@@ -70,11 +70,11 @@ class Matcher(nn.Module):
         return (1 + (self.embed_captions(texts) * self.embed_motions(motions)).sum(-1)) / 2
 
 
-def train_matcher(bank: Bank, steps: int, seed: int, all_captions: bool = False) -> Matcher:
+def train_matcher(bank: Bank, steps: int, seed: int, captions: Callable[[str], list[str]]) -> Matcher:
     """Contrastive training (symmetric cross-entropy over a batch; pairs of one action are no negatives of each other).
 
     Args:
-        all_captions: also learn the held-out captions (for the judge, which never rewards).
+        captions: of an action, those that are learned.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
@@ -83,7 +83,7 @@ def train_matcher(bank: Bank, steps: int, seed: int, all_captions: bool = False)
     optimizer = torch.optim.AdamW(matcher.parameters(), 3e-3, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     pick = lambda items: items[int(torch.randint(len(items), (1,), generator=generator))]  # noqa: E731
-    texts = {a: captions(a) if all_captions else training_captions(a) for a in bank.actions}
+    texts = {a: captions(a) for a in bank.actions}
     for _ in range(steps):
         actions = [pick(bank.actions) for _ in range(_BATCH)]
         motions = [_varied(pick(bank.windows[a]).features, generator) for a in actions]
@@ -100,18 +100,18 @@ def train_matcher(bank: Bank, steps: int, seed: int, all_captions: bool = False)
     return matcher.eval().requires_grad_(False)
 
 
-def cached_matcher(bank: Bank, steps: int, seed: int, all_captions: bool, folder: Path | None = None) -> Matcher:
+def cached_matcher(bank: Bank, steps: int, seed: int, captions: Callable[[str], list[str]]) -> Matcher:
     """`train_matcher`, or its result from an earlier call with the same windows, captions and arguments."""
-    said = [c for a in bank.actions for c in (captions(a) if all_captions else training_captions(a))]
+    said = [c for a in bank.actions for c in captions(a)]
     content = repr((VERSION, WIDTH, EMBEDDING, steps, seed, said)).encode()
     for action in bank.actions:
         content += torch.stack([w.features.double().sum() for w in bank.windows[action]]).numpy().tobytes()
-    file = (folder or default_folder() / "matchers") / f"{zlib.crc32(content):08x}.pt"
+    file = default_folder() / "matchers" / f"{zlib.crc32(content):08x}.pt"
     if file.is_file():
         matcher = Matcher(len(bank.scaler.mean))
         matcher.load_state_dict(torch.load(file, weights_only=True))
         return matcher.eval().requires_grad_(False)
-    matcher = train_matcher(bank, steps, seed, all_captions)
+    matcher = train_matcher(bank, steps, seed, captions)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{id(matcher)}")
     torch.save(matcher.state_dict(), part)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from anygrpo.core.task import Scores, Stored, Task
 from anygrpo.denoising.motion import rewards
-from anygrpo.denoising.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS, Bank, build_bank, mean_motion
-from anygrpo.denoising.motion.captions import held_out_captions, training_captions, validation_captions
+from anygrpo.denoising.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS, Bank, build_bank, mean_motion, split_clips
+from anygrpo.denoising.motion.captions import WORDINGS
 from anygrpo.denoising.motion.clips import default_folder, load_clips
 from anygrpo.denoising.motion.features import LAYOUTS, decode
 from anygrpo.denoising.motion.matcher import Matcher, cached_matcher
@@ -23,8 +23,8 @@ ALONE = ("matching", "skating", "floor", "floating", "contact", "jerk", "limits"
 """Parts that a motion has by itself."""
 PARTS = (*ALONE, "diversity")
 Prompt = dict[str, Any]
-SPLITS = {"test": (held_out_captions, 1000), "validation": (validation_captions, 500_000)}
-"""Captions that are measured, and the first of their noise seeds."""
+FIRST_SEED = {"test": 1000, "validation": 500_000}
+"""Of the noise seeds of a split's captions."""
 
 
 def build(config: MotionTaskConfig, seed: int) -> MotionTask:
@@ -35,19 +35,21 @@ def build(config: MotionTaskConfig, seed: int) -> MotionTask:
     """
     folder = Path(config.path) if config.path else default_folder()
     return MotionTask(config, seed, *_material(folder, config.layout, config.frames, config.fps, config.cmu,
-                                               config.matcher_steps))  # fmt: skip
+                                               config.matcher_steps, config.judge))  # fmt: skip
 
 
 @lru_cache(maxsize=2)
 def _material(
-    folder: Path, layout: str, frames: int, fps: float, cmu: bool, steps: int
+    folder: Path, layout: str, frames: int, fps: float, cmu: bool, steps: int, judge: str
 ) -> tuple[Bank, Bank, Matcher, Matcher]:
     """Windows of both splits and the two encoders. They don't depend on the run's seed, and take a while."""
-    clips = load_clips(folder, fps, cmu)
-    bank = build_bank(clips, REWARD_SPEEDS, frames, fps, LAYOUTS[layout])
-    kept = build_bank(clips, JUDGE_SPEEDS, frames, fps, LAYOUTS[layout], bank.scaler)
-    matcher = cached_matcher(bank, steps, seed=0, all_captions=False)
-    return bank, kept, matcher, cached_matcher(kept, steps, seed=1, all_captions=True)
+    shown = judged = load_clips(folder, fps, cmu)
+    if judge == "clips":
+        shown, judged = split_clips(shown)
+    bank = build_bank(shown, REWARD_SPEEDS, frames, fps, LAYOUTS[layout])
+    kept = build_bank(judged, JUDGE_SPEEDS, frames, fps, LAYOUTS[layout], bank.scaler)
+    texts = WORDINGS[judge]
+    return bank, kept, cached_matcher(bank, steps, 0, texts.training), cached_matcher(kept, steps, 1, texts.judged)
 
 
 class MotionTask(Task):
@@ -58,7 +60,8 @@ class MotionTask(Task):
 
     Args:
         bank: windows that the policy is shown and the reward's `matcher` learned from.
-        kept: windows of other re-timings, which the `judge` of held-out samples learned from and is compared with.
+        kept: windows of other re-timings (`judge = "clips"`: and of other clips), which the `judge` of held-out samples
+            learned from and is compared with.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class MotionTask(Task):
         self.matcher, self.judge, self.layout = matcher, judge, LAYOUTS[config.layout]
         self.fps, self.bones = config.fps, self.layout.bones
         self.weights = {name: float(getattr(config, name)) for name in PARTS}
+        self.texts = WORDINGS[config.judge]
         self.means = {action: mean_motion(windows) for action, windows in bank.windows.items()}
 
     # -- prompts ---------------------------------------------------------------------------------------------------
@@ -75,14 +79,14 @@ class MotionTask(Task):
     def prompts(self, step: int, count: int) -> list[Prompt]:
         """A random action, one of its training captions, and a window whose length is the prompt's."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
-        return [self._prompt(generator, training_captions) for _ in range(count)]
+        return [self._prompt(generator, self.texts.training) for _ in range(count)]
 
     def held_out(self) -> list[Prompt]:
         """For each action, captions of the split, each with several seeds (in a row: followed by random actions')."""
-        captions, start = SPLITS[self.config.held_out_split]
+        captions, start = getattr(self.texts, self.config.held_out_split), FIRST_SEED[self.config.held_out_split]
         generator, repeats = torch.Generator().manual_seed(12345), self.config.held_out_repeats
         out = []
-        for action in self.bank.actions:
+        for action in self.kept.actions:
             for number in range(self.config.held_out):
                 prompt = self._prompt(generator, captions, action, number)
                 first = start + number // len(captions(action)) * repeats  # a caption that comes again has other seeds
