@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from anygrpo.core.intervals import arms as two_arms
-from anygrpo.gates.restoration.quality import paired_interval
+from anygrpo.core.intervals import interval
 
 
 def compared(arms: list[str], ours: list[str]) -> list[tuple[str, str]]:
@@ -22,8 +22,8 @@ def compared(arms: list[str], ours: list[str]) -> list[tuple[str, str]]:
 
 
 def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], a: str, b: str) -> list[dict[str, Any]]:
-    """Paired gains of b over a, per degradation and over all: keys are "ARM:KIND". Intervals draw pictures; of the last
-    row, of several seeds, they are Student's t over pictures and seeds."""
+    """Paired gains of b over a, per degradation and over all: keys are "ARM:KIND". Intervals are over pictures; of the
+    last row, of several seeds, they are Student's t over pictures and seeds."""
 
     def numbers(result: dict[str, Any], key: str, metric: str) -> torch.Tensor:
         arm, kind = key.split(":")
@@ -37,7 +37,8 @@ def table(results: list[dict[str, Any]], names: list[str], pictures: list[str], 
             gain = torch.cat([(numbers(r, b, metric) - numbers(r, a, metric))[places] for r in results])
             clusters = [pictures[i] for i in places] * len(results)
             base = torch.cat([numbers(r, a, metric)[places] for r in results]).mean().item()
-            row[metric] = [base, *paired_interval(gain, clusters)]
+            found = interval(gain, clusters)
+            row[metric] = [base, found.mean, found.low, found.high]
         rows.append(row)
     if len(results) > 1:
         both = {m: [scenes_of([numbers(r, key, m) for r in results], pictures) for key in (a, b)] for m in METRICS}

@@ -42,7 +42,9 @@ def test_gains_by_hand(table) -> None:
 
     results = [{"seed": s, "arms": {"fixed": arm(base), "ours": arm(base + g)}} for s, g in enumerate(gains)]
     rows = {r["degradation"]: r for r in table.table(results, names, pictures, "fixed:greedy", "ours:greedy")}
-    assert rows["noise"]["psnr"] == pytest.approx([22.0, 1.0, 1.0, 1.0])
+    assert rows["noise"]["psnr"] == pytest.approx(
+        [22.0, 1.0, 0.025 ** (1 / 3), 2 - 0.025 ** (1 / 3)]
+    )  # equal: 3 pictures miss so much
     assert rows["haze"]["psnr"][:2] == pytest.approx([12.0, 3.0])
     both = rows["all, over scenes and seeds"]["psnr"]
     assert both[:2] == pytest.approx([17.0, 2.0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from anygrpo.core.intervals import _passes, arms, hierarchical, interval, of_pro
 
 
 def test_t_by_hand():
+    """Symmetric values: nothing is added to t."""
     assert t_quantile(3) == pytest.approx(3.182446, abs=1e-6)
     found = interval(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     half = 3.182446 * (5 / 3) ** 0.5 / 2
@@ -16,12 +19,36 @@ def test_t_by_hand():
     assert (found.low, found.high) == (pytest.approx(2.5 - half, abs=1e-5), pytest.approx(2.5 + half, abs=1e-5))
 
 
+def test_skewed_values_by_hand():
+    """0, 0, 0, 4: mean 1, se 1, skewness of the mean 24 / 12^1.5 x 12^.5 / 2 = 1. T = 3 (cbrt(1 + y - 1/6) - 1) at
+    y = -3.182446 and 3.182446 is -6.987 and 1.767: on the short side t is the wider."""
+    found = interval(torch.tensor([0.0, 0.0, 0.0, 4.0]))
+    assert found.low == pytest.approx(1 - 3.182446, abs=1e-5)
+    assert found.high == pytest.approx(1 + 3 * (1 + (3.182446 + 1 / 6 - 1) ** (1 / 3)), abs=1e-5)
+    assert found.detectable == pytest.approx(3.182446 + 0.841621, abs=1e-5)
+    turned = interval(torch.tensor([0.0, 0.0, 0.0, -4.0]))
+    assert (turned.low, turned.high) == (pytest.approx(-found.high), pytest.approx(-found.low))
+    crops = interval(torch.tensor([0.0, 0.0, 0.0, 0.0, 4.0, 4.0]), ["a", "b", "c", "c", "d", "d"])
+    assert crops.mean == pytest.approx(8 / 6)
+    assert crops.high - crops.mean > crops.mean - crops.low
+
+
+@pytest.mark.parametrize(("count", "least"), [(5, 0.88), (9, 0.89), (40, 0.92)])
+def test_intervals_of_skewed_values_hold_the_truth(count, least):
+    """Log-normal: Student's t alone covers .82, .83, .89."""
+    values = torch.randn(1500, count, generator=torch.Generator().manual_seed(4), dtype=torch.float64).exp()
+    found = [interval(x) for x in values]
+    assert sum(x.low <= math.exp(0.5) <= x.high for x in found) / 1500 >= least
+
+
 def test_crops_of_one_photograph_are_one_unit():
-    values = torch.tensor([1.0, 1.0, 1.0, 2.0, 3.0])
-    found = interval(values, ["a", "a", "a", "b", "c"])
-    assert found.units == 3
-    assert found.mean == pytest.approx(1.6)
-    assert found.high - found.low > 2 * (interval(values).high - interval(values).low) * 0.9
+    values = torch.tensor([1.0, 2.0, 2.5, 4.0])
+    crops = interval(values.repeat_interleave(3), [name for name in "abcd" for _ in range(3)])
+    alone, as_if = interval(values), interval(values.repeat_interleave(3))
+    assert (crops.units, crops.low, crops.high) == (4, pytest.approx(alone.low), pytest.approx(alone.high))
+    assert crops.high - crops.low > 2 * (as_if.high - as_if.low)
+    uneven = interval(torch.tensor([1.0, 1.0, 1.0, 2.0, 3.0]), ["a", "a", "a", "b", "c"])
+    assert (uneven.units, uneven.mean) == (3, pytest.approx(1.6))
 
 
 def test_equal_values_are_bounded_and_never_exact():

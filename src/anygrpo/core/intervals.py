@@ -46,7 +46,8 @@ def t_quantile(freedom: float, level: float = 0.975) -> float:
 
 
 def interval(values: Tensor, clusters: Sequence[object] | None = None, span: float | None = None) -> Interval:
-    """The mean of values [n] with Student's t interval over independent units.
+    """The mean of values [n] with a 95% interval over independent units: Student's t, and where that is wider on a side
+    what Hall's (1992) transformation of t gives, which allows for skewed values (`_skewed`).
 
     Args:
         clusters: the unit each value belongs to (crops of one photograph are one); every unit weighs as its values do.
@@ -63,17 +64,38 @@ def interval(values: Tensor, clusters: Sequence[object] | None = None, span: flo
     mean = float(values.mean())
     means, sizes = _by_cluster(values, clusters)
     n = len(means)
-    weights = sizes / sizes.sum()
-    if n > 1:
-        se = math.sqrt(float((weights.square() * (means - mean).square()).sum()) * n / (n - 1))
-        t = t_quantile(n - 1)
-    else:
-        se, t = math.inf, 0.0
+    parts = sizes / sizes.sum() * (means - mean)
+    se = math.sqrt(float(parts.square().sum()) * n / (n - 1)) if n > 1 else math.inf
     unseen = (1 - 0.025 ** (1 / n)) * (float(values.abs().max()) if span is None else span)
-    half = t * se if n > 1 and se > 0 else (unseen if n > 1 or span is not None else math.inf)
-    half = half if math.isfinite(half) else math.inf
+    t = t_quantile(n - 1) if n > 1 else math.inf
+    if n > 1 and se > 0:
+        below, above = _skewed(parts, t)
+        below, above = (x * se if math.isfinite(se) else math.inf for x in (below, above))
+    else:
+        below = above = unseen if n > 1 or (span is not None and math.isfinite(unseen)) else math.inf
     detectable = max((t + _POWER) * se if n > 1 else math.inf, unseen)
-    return Interval(mean, mean - half, mean + half, n, detectable)
+    return Interval(mean, mean - below, mean + above, n, detectable)
+
+
+def _skewed(parts: Tensor, t: float) -> tuple[float, float]:
+    """How far the interval reaches below and above the mean, in standard errors: t, or more on the side of the long
+    tail. parts [n]: weighted deviations.
+
+    With the skewness k of the mean, T = (mean - true) / se becomes nearly symmetric as T + k T^2 / 3 + k^2 T^3 / 27 +
+    k / 6 (Hall 1992, JRSS B 54); its inverse at -t and t bounds the true mean. Of normal values little but noise is
+    added; of log-normal ones t alone covers 83% at 9, the wider of both 91%.
+    """
+    n = len(parts)
+    if n < 3:
+        return t, t
+    k = float(parts.pow(3).sum() / parts.square().sum().pow(1.5)) * math.sqrt(n * (n - 1)) / (n - 2)
+    if not math.isfinite(k) or abs(k) < 1e-6:
+        return t, t
+
+    def inverse(y: float) -> float:
+        return 3 / k * (math.cbrt(1 + k * (y - k / 6)) - 1)
+
+    return max(t, inverse(t)), max(t, -inverse(-t))
 
 
 def rate(values: Tensor, clusters: Sequence[object] | None = None) -> Interval:
@@ -212,10 +234,13 @@ def coverage(draws: int = 20_000, seed: int = 0) -> list[dict[str, float | str]]
     rows: list[dict[str, float | str]] = []
     for n in (5, 9, 40):
         held = sum(_holds(interval(normal(n)), 0.0) for _ in range(draws))
-        rows.append({"what": f"mean of {n} pictures, t", "coverage": held / draws})
-    for n in (9, 40):
+        rows.append({"what": f"mean of {n} pictures", "coverage": held / draws})
+    for n in (5, 9, 20, 40):
         skewed = sum(_holds(interval(normal(n).exp()), math.exp(0.5)) for _ in range(draws))
-        rows.append({"what": f"mean of {n} skewed values, t", "coverage": skewed / draws})
+        rows.append({"what": f"mean of {n} skewed (log-normal) values", "coverage": skewed / draws})
+    scenes = [i for i in range(9) for _ in range(7)]
+    held = sum(_holds(interval((normal(9, 1) + normal(9, 7)).flatten(), scenes), 0.0) for _ in range(draws // 4))
+    rows.append({"what": "mean over 9 scenes of 7 pictures", "coverage": held / (draws // 4)})
     for n, share, each in ((20, 0.5, 1), (20, 0.95, 1), (50, 0.1, 1), (20, 0.9, 8), (50, 0.5, 8)):
         found = [rate(_passes(n, share, each, generator)) for _ in range(draws // 4)]
         held = sum(_holds(x, share) for x in found)

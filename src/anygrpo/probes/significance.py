@@ -35,7 +35,7 @@ class Paired:
 
 
 def paired(a: Tensor, b: Tensor) -> Paired:
-    """Compare values [n] of the same n prompts: Student's t interval of the mean gap (`core.intervals.interval`).
+    """Compare values [n] of the same n prompts: the interval of the mean gap is that of `core.intervals.interval`.
 
     needed is the number of prompts at which z.975 + z.8 standard errors equal the measured difference.
     """

@@ -1,4 +1,4 @@
-"""Is a difference on the same queries one? Paired standard error, bootstrap, McNemar, and what could be seen."""
+"""Is a difference on the same queries one? Paired standard error, interval, McNemar, and what could be seen."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anygrpo.core.intervals import interval
 from anygrpo.spoken import say
 
 FEW = 30
@@ -19,7 +20,7 @@ class Paired:
     """Comparison of two systems on the same n queries.
 
     Attributes:
-        difference: mean of a - b. se: its paired standard error. low, high: 95% bootstrap interval.
+        difference: mean of a - b. se: its paired standard error. low, high: 95% (`core.intervals.interval`).
         wins, losses: queries where only a, only b is right (a > b, a < b).
         p: exact two-sided McNemar (sign) test.
         detectable: smallest difference that these queries would show with power .8 (2.8 standard errors);
@@ -46,7 +47,7 @@ class Paired:
                 f"indistinguishable on n = {self.n}: {numbers}; a difference below {least} cannot show",
                 f"n = {self.n} 时无法区分：{numbers}；小于 {least} 的差异看不出来",
             )
-        if differ < FEW and self.p >= 0.05:  # a bootstrap of few differences is too narrow
+        if differ < FEW and self.p >= 0.05:  # an interval from few differences is too narrow
             return say(
                 f"not decided on n = {self.n}: {numbers}; only {differ} queries differ",
                 f"n = {self.n} 时无法判定：{numbers}；只有 {differ} 个查询不同",
@@ -54,17 +55,17 @@ class Paired:
         return say(f"different: {numbers}", f"有差异：{numbers}")
 
 
-def paired(a: Tensor, b: Tensor, draws: int = 2000, seed: int = 0) -> Paired:
+def paired(a: Tensor, b: Tensor) -> Paired:
     """Compare scores a and b [n] of the same queries."""
     difference = (a - b).double()
     n = len(difference)
     se = float(difference.std(correction=1)) / math.sqrt(n) if n > 1 else math.inf
-    index = torch.randint(n, (draws, n), generator=torch.Generator().manual_seed(seed))
-    means = difference[index].mean(1).sort().values
-    low, high = float(means[int(0.025 * draws)]), float(means[min(draws - 1, int(0.975 * draws))])
+    found = interval(difference, span=float(torch.cat([a, b]).double().abs().max()))
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
     detectable = 2.8 * se if wins + losses else 3 / n
-    return Paired(n, float(difference.mean()), se, low, high, wins, losses, mcnemar(wins, losses), detectable)
+    return Paired(
+        n, float(difference.mean()), se, found.low, found.high, wins, losses, mcnemar(wins, losses), detectable
+    )
 
 
 def mcnemar(wins: int, losses: int) -> float:

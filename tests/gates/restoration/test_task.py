@@ -16,7 +16,7 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.gates.restoration.build import build
 from anygrpo.gates.restoration.degradations import DEGRADATIONS, degrade, line
 from anygrpo.gates.restoration.photographs import Picture, split
-from anygrpo.gates.restoration.quality import Quality, paired_interval, psnr, ssim
+from anygrpo.gates.restoration.quality import Quality, psnr, ssim
 from anygrpo.gates.restoration.worst import worst_of
 from anygrpo.gates.settings import (
     DegradationConfig,
@@ -128,15 +128,6 @@ def test_reward_is_linear_over_the_range_and_reports_what_lies_outside() -> None
     values = {"psnr": torch.tensor([25.0, 55.0]), "ssim": torch.tensor([0.8, 1.0]), "bright": torch.tensor([0.1, 0.2])}
     torch.testing.assert_close(quality.reward(values), torch.tensor([0.25 + 0.2 + 0.2, 0.5 + 0.25 + 0.4]))
     assert quality.outside(values).tolist() == [False, True]
-
-
-def test_paired_interval_draws_pictures_not_rows() -> None:
-    rows = [0.0] * 50 + [1.0] * 50
-    mean, low, high = paired_interval(torch.tensor(rows), ["a"] * 50 + ["b"] * 50)
-    assert (mean, low, high) == (0.5, 0.0, 1.0)  # two pictures: anything between is possible
-    mean, low, high = paired_interval(torch.tensor(rows), [str(i) for i in range(100)])
-    assert 0.38 < low < mean < high < 0.62
-    assert math.isnan(paired_interval(torch.tensor([1.0]), ["a"])[1])
 
 
 # --- pictures and split ----------------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 from anygrpo.gates.restoration import alignment
 from anygrpo.gates.restoration.measures import measure_of
 from anygrpo.gates.restoration.photographs import Picture, pictures_of, split
-from anygrpo.gates.restoration.quality import Quality, paired_interval
+from anygrpo.gates.restoration.quality import Quality
 from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.task import RestorationTask
 
-__all__ = ["RestorationTask", "build", "paired_interval"]
+__all__ = ["RestorationTask", "build"]
 
 SPLIT_SEED = 0
 """The split does not move with the run's seed, so runs of several seeds are compared on the same pictures."""

@@ -13,8 +13,8 @@ _DIGITS = {"psnr": 2, "ssim": 3}
 
 _WORDS = {
     "gains": Text(
-        "Held-out pictures before and after, with 95% intervals of the paired gain (pictures resampled)",
-        "留出图片训练前后对比，配对增益附 95% 区间（按图片重采样）",
+        "Held-out pictures before and after, with 95% intervals of the paired gain (over pictures)",
+        "留出图片训练前后对比，配对增益附 95% 区间（以图片为单位）",
     ),
     "strips": Text(
         "In the strips below, from the left: degraded, before training, after it, clean.",
@@ -33,7 +33,7 @@ def gains(first: list[dict[str, Any]], last: list[dict[str, Any]], language: str
     """Heading and table of paired gains from the rows of two evaluations of the same pictures; None where these are no
     pictures.
 
-    Rows that are invalid in either are left out. Intervals (95%) resample pictures, as everywhere.
+    Rows that are invalid in either are left out. Intervals (95%) are over scenes.
     """
     words = words_of(_WORDS, language)
     pairs = [(a, b) for a, b in zip(first, last) if _is_picture(a) and a["valid"] and b["valid"]]
@@ -57,14 +57,14 @@ def _is_picture(row: dict[str, Any]) -> bool:
 def _row(name: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     import torch  # only where there is a table to make
 
-    from anygrpo.gates.restoration.quality import paired_interval
+    from anygrpo.core.intervals import interval
 
     cells = [escape(name), str(len(pairs))]
     clusters = [a["text"].get("scene", a["text"]["picture"]) for a, _ in pairs]
     for metric, digits in _DIGITS.items():
         before, after = (torch.tensor([p[i]["components"][metric] for p in pairs]).double() for i in (0, 1))
-        mean, low, high = paired_interval(after - before, clusters)
+        gain = interval(after - before, clusters)
         cells += [f"{x.mean():.{digits}f}" for x in (before, after)]
-        interval = "" if low != low else f" [{low:+.{digits}f}, {high:+.{digits}f}]"  # nan: one picture tells no spread
-        cells.append(f"{mean:+.{digits}f}{interval}")
+        span = f" [{gain.low:+.{digits}f}, {gain.high:+.{digits}f}]" if gain.units > 1 and gain.low < gain.high else ""
+        cells.append(f"{gain.mean:+.{digits}f}{span}")
     return f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"

@@ -1,11 +1,10 @@
-"""PSNR and SSIM per picture, the reward made of them, and paired intervals."""
+"""PSNR and SSIM per picture, the reward made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 Measure = Callable[[Tensor, Tensor], Tensor]
@@ -89,23 +88,3 @@ class Quality:
     def reported(self, name: str, value: float) -> float:
         """A plug-in's value with the sign that papers give it."""
         return -value if name in self.lower_is_better else value
-
-
-def paired_interval(gain: Tensor, clusters: list[str], draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
-    """Mean of paired differences [n] and its 95% interval, by resampling clusters (pictures), not rows.
-
-    Rows of one picture (its degradations, seeds) share what is hard about it, so they are drawn together.
-
-    Returns:
-        (mean, low, high); low = high = mean with a single cluster would claim certainty, so they are then nan.
-    """
-    names = sorted(set(clusters))
-    sums = torch.tensor([float(gain[[i for i, c in enumerate(clusters) if c == n]].sum()) for n in names])
-    counts = torch.tensor([float(clusters.count(n)) for n in names])
-    mean = float(sums.sum() / counts.sum())
-    if len(names) < 2:
-        return mean, float("nan"), float("nan")
-    pick = torch.randint(len(names), (draws, len(names)), generator=torch.Generator().manual_seed(seed))
-    means = sums[pick].sum(1) / counts[pick].sum(1)
-    low, high = torch.quantile(means, torch.tensor([0.025, 0.975])).tolist()
-    return mean, low, high
