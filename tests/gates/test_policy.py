@@ -19,6 +19,7 @@ from torch.distributions import (
 )
 
 from anygrpo.core.task import Stored
+from anygrpo.core.thumbnails import of_tensor
 from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.gates.build import StochasticPolicy, gate
@@ -408,6 +409,14 @@ def test_a_prompt_is_shown_by_its_words_and_numbers() -> None:
     made = policy(inputs=("degraded",))
     shown = made.show([{"degraded": torch.ones(3, 2, 2), "file": "a.png", "level": 3}], [[torch.full((3, 2, 2), 0.5)]])
     assert shown == [{"prompt": {"file": "a.png", "level": 3}, "outputs": ["[3, 2, 2], mean 0.5000"]}]
+
+
+def test_a_picture_is_shown_beside_what_it_was_made_from() -> None:
+    made = policy(inputs=("degraded",))
+    white, grey = torch.ones(3, 8, 8), torch.full((3, 8, 8), 0.5)
+    (shown,) = made.show([{"degraded": white, "file": "a.png"}], [[grey]])
+    assert shown["prompt"] == {"file": "a.png"}
+    assert (shown["pictures"], shown["outputs"]) == ([of_tensor(white)], [of_tensor(grey)])
 
 
 def test_the_best_of_several_draws_is_learnt_from() -> None:

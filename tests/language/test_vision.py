@@ -432,6 +432,20 @@ def test_where_the_data_lies_moves_no_row_to_the_other_side(tmp_path):
     assert 4 < len(sides[0]) < 20
 
 
+def test_the_first_prompts_are_shown_with_their_pictures(tmp_path):
+    from anygrpo.core.thumbnails import SHOWN, thumbnail
+
+    policy, _, _ = policy_of("llava")
+    prompts = [asked("red"), asked("blue"), {"prompt": "no picture"}, *[asked()] * SHOWN]
+    shown = policy.show(prompts, [["x"]] * len(prompts))
+    assert [row.get("pictures") for row in shown[:3]] == [[thumbnail(picture(c))] for c in ("red", "blue")] + [None]
+    assert "pictures" not in shown[SHOWN]
+    picture().save(tmp_path / "gone.png")
+    gone = {"prompt": [{"role": "user", "content": [{"type": "image", "image": str(tmp_path / "gone.png")}]}]}
+    (tmp_path / "gone.png").unlink()
+    assert "pictures" not in policy.show([gone], [["x"]])[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_to_see_and_nothing_where_pictures_are_shuffled(tmp_path, seed):

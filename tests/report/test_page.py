@@ -51,6 +51,16 @@ def test_everything_of_the_folder_is_on_the_page(folder):
     assert base64.b64encode(PIXEL).decode() in page
 
 
+def test_a_prompts_pictures_stand_over_its_words_and_nothing_else_is_embedded(folder):
+    seen = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
+    for file in (folder / "evaluations").glob("*.jsonl"):
+        row = json.loads(file.read_text()) | {"pictures": [seen, 'x" onerror="alert(1)', None]}
+        file.write_text(json.dumps(row) + "\n")
+    page = run_page(folder)
+    assert f'<td><img alt="" src="{seen}"><br>6 x 7?</td>' in page
+    assert "onerror" not in page
+
+
 def test_nothing_is_loaded_from_outside_and_nothing_of_a_sample_is_run(folder):
     page = run_page(folder)
     assert not re.search(r"""(?:src|href)=["'](?!data:)""", page)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core import thumbnails
 from anygrpo.core.policy import frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
@@ -161,10 +162,17 @@ class StochasticPolicy(Examined):
         return [[x[tuple(slice(0, k) for k in s)] for x, s in zip(*row)] for row in zip(outputs, shapes)]
 
     def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
-        """A prompt's words and numbers, and each output's size and mean."""
+        """A prompt's words and numbers, and each output's size and mean; of the first rows pictures as thumbnails, what
+        was given too."""
         words = [{k: v for k, v in p.items() if not isinstance(v, Tensor)} for p in prompts]
         told = [[f"{list(x.shape)}, mean {float(x.mean()):.4f}" for x in row] for row in outputs]
-        return [{"prompt": w, "outputs": t} for w, t in zip(words, told)]
+        rows: list[dict[str, Any]] = [{"prompt": w, "outputs": t} for w, t in zip(words, told)]
+        for row, prompt, made in zip(rows[: thumbnails.SHOWN], prompts, outputs):
+            seen = [prompt[name] for name in self.inputs if thumbnails.looks_like_a_picture(prompt.get(name))]
+            row |= {"pictures": [thumbnails.of_tensor(x) for x in seen]} if seen else {}
+            some = [(x, thumbnails.looks_like_a_picture(x)) for x in made]
+            row["outputs"] = [thumbnails.of_tensor(x) if so else t for (x, so), t in zip(some, row["outputs"])]
+        return rows
 
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         """Score rows at `times` of their sites.

@@ -29,7 +29,7 @@ from anygrpo.language.prompts import Prompts
 from anygrpo.language.replay import listed, replayed
 from anygrpo.language.samples import rollout_of
 from anygrpo.language.settings import CausalLMConfig
-from anygrpo.language.tasks.pictures import unseen
+from anygrpo.language.tasks.pictures import unseen, with_thumbnails
 from anygrpo.language.turns.driver import Turns
 from anygrpo.language.turns.record import recorded
 from anygrpo.language.turns.talk import Talk
@@ -275,6 +275,11 @@ class CausalLM(Policy):
             [read(row[:n], by, number) for row, n, by, number in zip(*some)]
             for some in zip(ids, lengths, samples["written_by"].tolist(), numbers)
         ]
+
+    def show(self, prompts: list[Any], outputs: list[list[Any]]) -> list[dict[str, Any]]:
+        """As any policy; of a model that sees, the first rows with thumbnails of their pictures."""
+        rows = super().show(prompts, outputs)
+        return rows if self.prompts.pictures is None else with_thumbnails(rows, prompts)
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
         """Given answers as a rollout, tokenised once, each with the end token; short lists padded with valid = False.

@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from anygrpo.core.thumbnails import is_thumbnail
 from anygrpo.doctor import diagnose_log, read
 from anygrpo.doctor.render.curves import cut_at
 from anygrpo.doctor.render.page import report as diagnosis_part
@@ -32,6 +33,7 @@ _CSS = """<style>
 .answers td,.answers th{padding:8px 14px 8px 0;border-top:1px solid var(--rule);text-align:left;vertical-align:top;
 overflow-wrap:anywhere;white-space:pre-wrap;width:33%}
 .gains td,.gains th{width:auto;white-space:nowrap;font-variant-numeric:tabular-nums}
+.answers img{max-width:100%;min-width:48px;margin:0 6px 6px 0;vertical-align:top}
 .answers small{color:var(--soft);white-space:nowrap}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:14px;overflow-x:auto;font-size:13px;
 line-height:1.45}
@@ -148,7 +150,7 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
         # the first prompts, so that none is picked for its looks
         pairs = list(zip(first, last))[:_SHOWN]
         said = lambda x: _cell(x["output"], x["reward"], conversation(x.get("conversation"), words))  # noqa: E731
-        rows = [(a["text"], said(a), said(b)) for a, b in pairs]
+        rows = [(_prompt(a["text"], a), said(a), said(b)) for a, b in pairs]
         steps = [_at(_step(file), words) for file in (files[0], files[-1])]
         heads = (words["prompt"], words["before"] + steps[0], words["after"] + steps[1])
         return _section(words["answers"], _table(heads, rows))
@@ -157,7 +159,7 @@ def _answers(folder: Path, words: dict[str, str]) -> str:
         return ""
     rows = [
         (
-            row.get("prompt", ""),
+            _prompt(row.get("prompt", ""), row),
             _cell(
                 row["outputs"][0],
                 (row.get("rewards") or [0.0])[0],
@@ -189,16 +191,23 @@ def _answer_lines(file: Path) -> list[dict[str, Any]]:
 
 
 def _cell(output: Any, reward: Any, talk: str | None = None) -> str:
-    if isinstance(output, str) and output.startswith("data:image/png;base64,"):  # what a policy shows of a picture
+    if is_thumbnail(output) and isinstance(reward, int | float):  # what a policy shows of a picture
         return f'<img alt="" src="{escape(output)}"><br><small>{reward:.3g}</small>'
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)
     shown = f"{reward:.3g}" if isinstance(reward, int | float) else escape(str(reward)[:20])
     return f"{talk or escape(text[:_LONGEST])}<br><small>{shown}</small>"
 
 
-def _table(heads: tuple[str, str, str], rows: list[tuple[Any, str, str]]) -> str:
+def _prompt(asked: Any, row: dict[str, Any]) -> str:
+    """What was asked, under its pictures."""
+    given = row.get("pictures")
+    shown = [f'<img alt="" src="{x}">' for x in given if is_thumbnail(x)] if isinstance(given, list) else []
+    return "".join(shown) + ("<br>" if shown else "") + escape(_text(asked))
+
+
+def _table(heads: tuple[str, str, str], rows: list[tuple[str, str, str]]) -> str:
     head = "".join(f"<th>{escape(h)}</th>" for h in heads)
-    body = "".join(f"<tr><td>{escape(_text(p))}</td><td>{a}</td><td>{b}</td></tr>" for p, a, b in rows)
+    body = "".join(f"<tr><td>{p}</td><td>{a}</td><td>{b}</td></tr>" for p, a, b in rows)
     return f'<div class="scroll"><table class="answers"><tr>{head}</tr>{body}</table></div>'
 
 

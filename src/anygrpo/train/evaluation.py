@@ -170,6 +170,8 @@ def _write(file: Path, shown: list[dict[str, Any]], scores: Scores, task: Task) 
             line = {"prompt": i, "text": row.get("prompt"), "output": row["outputs"][0], "reward": rewards[i]}
             line["components"] = {name: part[i] if math.isfinite(part[i]) else None for name, part in parts.items()}
             line |= {"valid": valid[i]} | ({"fault": True} if faults[i] else {})
+            if row.get("pictures"):
+                line["pictures"] = row["pictures"]
             if row.get("conversations"):
                 line["conversation"] = row["conversations"][0]
             out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from anygrpo.core.thumbnails import SHOWN, thumbnail
 from anygrpo.errors import DataError, suggestion
 from anygrpo.spoken import Text
 
@@ -84,6 +86,19 @@ def opened(reference: str) -> Any:
             Text(f"no picture at {shown}: {error}", f"{shown} 不是图片：{error}"),
             Text("give a PNG, JPEG or another picture that Pillow reads", "请给出 PNG、JPEG 或 Pillow 能读的图片"),
         ) from None
+
+
+MOST = 4
+"""Pictures of a prompt that are shown."""
+
+
+def with_thumbnails(rows: list[dict[str, Any]], prompts: list[Any]) -> list[dict[str, Any]]:
+    """What is shown of prompts, the first ones with their pictures; one whose file has gone has none."""
+    for row, prompt in zip(rows[:SHOWN], prompts):
+        asked = references(prompt.get("prompt") if isinstance(prompt, dict) else prompt)
+        with suppress(DataError):
+            row |= {"pictures": [thumbnail(opened(one)) for one in asked[:MOST]]} if asked else {}
+    return rows
 
 
 USUAL = ("image", "images")
