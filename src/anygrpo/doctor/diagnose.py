@@ -14,6 +14,9 @@ from anygrpo.doctor.log import Log, flatten
 from anygrpo.doctor.rank import rank
 from anygrpo.doctor.rules import RULES
 
+FROM_ONE_ROW = ("constant_reward", "zero_gradient", "wrong_reference")
+"""Suspicions that no longer log would change: they are said before the refusal of trends."""
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -90,8 +93,8 @@ def drop_contradicted(findings: list[Finding]) -> list[Finding]:
     if any("no_learning" in RULES[r].explains for r in heavy - {"no_learning"}):
         gone.add("no_learning")
     gone |= {replaced for r in heavy for replaced in RULES[r].replaces}
-    proved = any(f.certainty == "certain" and f.severity == "serious" and f.rule != "crash" for f in findings)
-    if proved:  # what is proved needs no trend: the refusal stays as a note
+    shown = any(f.severity == "serious" and (f.certainty == "certain" or f.rule in FROM_ONE_ROW) for f in findings)
+    if shown and heavy - {"too_short", "crash"}:  # what needs no trend is said first: its refusal stays as a note
         findings = [replace(f, severity="info") if f.rule == "too_short" else f for f in findings]
     noisy = any(f.rule == "too_short" and f.variant == "mde" for f in findings)
     if noisy and heavy - {"too_short"}:

@@ -21,6 +21,7 @@ def read(text: Iterable[str], source: str) -> Log:
         scan.line(i, line)
     if scan.error is None:
         scan.catch_up()
+    scan.unfinished()
     log = Log(source, "console", summary=scan.summary)
     scan.boxes.close()
     scan.markdown.close()

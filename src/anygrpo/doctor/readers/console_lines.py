@@ -175,6 +175,13 @@ class Scan:
         elif len(self.open_dict) > MAX_WRAPPED:
             self.open_dict = []
 
+    def unfinished(self) -> None:
+        """A last dict that was cut in copying: its whole pairs are a row; the last one may have lost digits."""
+        whole = "".join(self.open_dict).rpartition(",")[0]
+        self.open_dict = []
+        if whole:
+            self.keep(self.at, lines.dict_row(whole))
+
     def keep(self, i: int, row: Row) -> None:
         if "train_runtime" in row:
             self.summary, self.finished_at = row, i

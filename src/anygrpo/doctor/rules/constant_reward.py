@@ -7,10 +7,10 @@ import re
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.chains import NOTHING_FLOWS
 from anygrpo.doctor.evidence.groups import near_ceiling
-from anygrpo.doctor.evidence.progress import Progress
+from anygrpo.doctor.evidence.progress import LONG_ENOUGH, Progress
 from anygrpo.doctor.findings import Certainty, Change
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import Series, mean
+from anygrpo.doctor.series import Series, mean, paired
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
 from anygrpo.spoken import Text
 
@@ -33,6 +33,16 @@ WORDS = {
         " spread was not logged.",
         "{count} 行里奖励的标准差全为 0，均值也没有上升。若是组内的标准差，则任何组都没有差异，优势全为 0；若每行"
         "只有一个样本，标准差也会是 0，而零方差组的比例没有记录。",
+    ),
+    "evidence:extremes": Text(
+        "The best and the worst reward of all {count} rows are both {value}: rewards that are all equal leave every"
+        " advantage at 0.",
+        "{count} 行里最高和最低的奖励都是 {value}：奖励全相等，优势就全为 0。",
+    ),
+    "evidence:advantages": Text(
+        "Rewards go from {low} to {high}, and still the largest and the smallest advantage are 0 in all {count} rows:"
+        " rewards differ between prompts and never inside a group.",
+        "奖励从 {low} 到 {high} 不等，而全部 {count} 行里最大和最小的优势都是 0：奖励只在提示之间不同，组内从不不同。",
     ),
     "evidence:all": Text("The reward is {value} in all {count} rows.", "奖励在全部 {count} 行里都是 {value}。"),
     "evidence:gates": Text(
@@ -82,7 +92,9 @@ def constant_reward(run: Columns) -> Result:
     """Samples of one prompt all score alike though prompts do not: the sample is not what is being scored."""
     reward, within, dead = run.get("reward/mean"), run.get("reward/std_within"), run.get("groups/dead")
     assert reward
-    if within and within.high <= 1e-9 and not near_ceiling(run):
+    if found := by_extremes(run, reward):
+        return found
+    if within and within.high <= 1e-9 and not (len(reward) >= LONG_ENOUGH and near_ceiling(run)):
         if dead is not None and all(x >= 1 for x in dead.values):
             return proved(run, reward, within, "likely" if other_baseline(run) else "certain")
         if dead is None:  # a std over one sample a row is 0 too, and where the reward rises groups had some spread
@@ -109,6 +121,33 @@ def constant_reward(run: Columns) -> Result:
         changes=(Change("entropy_coef", None),) if gates else (Change("temperature", 1.0),),
         metrics=("reward/std_within", "groups/dead"),
     )
+
+
+def by_extremes(run: Columns, reward: Series) -> Result:
+    """What the largest and the smallest say, from one row on: all rewards equal, or no advantage though they are not.
+
+    All right (a reward of 1 everywhere) is mastery and not judged here.
+    """
+    best, worst = run.get("reward/max"), run.get("reward/min")
+    if not best or not worst or not (len(best) == len(worst) == len(reward)):
+        return None
+    metrics = ("reward/max", "reward/min")
+    if all(top == low for _, top, low in paired(best, worst)) and best.constant:
+        if best.high >= 1 or len(reward) >= 4:  # of many rows the other sentences say it
+            return None
+        alone = other_baseline(run) or run.settings.get("group_size") == 1
+        sure: Certainty = "likely" if alone else "certain"
+        return finding(
+            "constant_reward", "serious", best.rows, variant="extremes", certainty=sure, value=best.high,
+            count=len(best), metrics=metrics,
+        )  # fmt: skip
+    up, down = run.get("advantage/max"), run.get("advantage/min")
+    if not up or not down or len(up) < len(reward) or max(up.high, -down.low) > 5e-4 or best.high - worst.low < 0.1:
+        return None
+    return finding(
+        "constant_reward", "serious", up.rows, variant="advantages", low=worst.low, high=best.high, count=len(up),
+        metrics=("advantage/max", *metrics),
+    )  # fmt: skip
 
 
 def between_spread(run: Columns) -> float:

@@ -79,6 +79,8 @@ def entropy_explosion(run: Columns) -> Result:
     if smooth[-1] <= 1 or smooth[-1] <= 2 * least or drop <= 2 * width or not (p.reward.gain < 0 or drop > 3 * width):
         return None
     changes = (Change("entropy_coef", 0.0), *clip_high(run, 0.2))
+    cut = run.get("truncated/share")
+    endless = cut is not None and cut.last > 0.15 and cut.last > 3 * min(cut.smooth())  # noise has no end token
     return finding(
         "entropy_explosion",
         "warning",
@@ -89,6 +91,7 @@ def entropy_explosion(run: Columns) -> Result:
         after=p.reward.last,
         changes=changes,
         metrics=("entropy", "reward/mean"),
+        explains=("truncation", "reward_fell", "sampler_mismatch") if endless else (),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, with_rows
@@ -12,6 +13,10 @@ from anygrpo.spoken import Text
 
 WORDS = {
     "title": Text("NaN or infinity in the training numbers", "训练数值出现 NaN 或无穷"),
+    "evidence:nothing": Text(
+        "{names}: not finite in any of {count} rows, and no training goes on without them.",
+        "{names}：{count} 行里没有一行是有限数，而没有它们就谈不上训练。",
+    ),
     "title:never": Text("A column that was never computed", "从未计算过的一列"),
     "evidence": Text(
         "{names}: not finite in {count} rows, first in row {first}.",
@@ -59,6 +64,11 @@ def nonfinite(run: Columns) -> Result:
     hit = {name: s for name, s in run.series.items() if s.bad and not name.startswith("eval/")}
     never = [s.key for s in hit.values() if not s.values]
     some = {name: s for name, s in hit.items() if s.values}
+    lost = [s for name, s in hit.items() if not s.values and indispensable(name, run)]
+    if lost:
+        rows, names = sorted({r for s in lost for r in s.bad}), ", ".join(sorted(s.key for s in lost))
+        facts = {"names": names, "count": len(rows), "first": rows[0]}
+        return finding("nonfinite", "serious", rows, variant="nothing", changes=(Change("precision"),), **facts)
     if not some:
         return finding("nonfinite", "info", variant="never", names=", ".join(never)) if never else None
     core = {name: s for name, s in some.items() if name in watched}
@@ -69,6 +79,14 @@ def nonfinite(run: Columns) -> Result:
     return finding(
         "nonfinite", severity, rows, names=names, count=len(rows), first=rows[0], changes=(Change("precision"),)
     )
+
+
+def indispensable(name: str, run: Columns) -> bool:
+    """Losses, ratios and advantages are computed in every update; a gradient norm unless the trainer plainly learns."""
+    if name.startswith(("loss/total", "loss/policy", "ratio/", "clip/", "advantage/")):
+        return True
+    p = progress(run)
+    return name == "grad_norm/total" and not (p and p.rose)
 
 
 NAN = math.nan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, paired
@@ -93,6 +94,10 @@ def truncation(run: Columns) -> Result:
         return finding(
             "truncation", "info", share.rows, variant="note", metrics=metrics, share=share.last, mean=share.mean
         )
+    if besides(run, share):
+        return finding(
+            "truncation", "info", share.rows, variant="note", metrics=metrics, share=share.last, mean=share.mean
+        )
     cap = longest.high if longest else length.high if length else 0.0
     ended = run.get("length/terminated")
     never = share.last > 0.9 and ended is not None and ended.last < 0.5
@@ -107,6 +112,18 @@ def truncation(run: Columns) -> Result:
         first=share.first,
         cap=cap,
     )
+
+
+def besides(run: Columns, share: Series) -> bool:
+    """Whether the reward fell by far more than the answers newly cut can have taken: something else is wrong first.
+
+    Per answer cut a reward loses at most its range; of the fall at most a third may be theirs.
+    """
+    p, best, worst = progress(run), run.get("reward/max"), run.get("reward/min")
+    if not p or not p.fell or share.last > 0.5:
+        return False
+    reach = best.high - worst.low if best and worst else p.reward.high - min(p.reward.low, 0.0)
+    return 3 * max(0.0, share.last - share.first) * reach < -p.reward.gain
 
 
 def meter(share: Series, longest: Series, length: Series | None) -> str:

@@ -6,6 +6,7 @@ import math
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.distances import leads_nowhere
+from anygrpo.doctor.evidence.progress import LONG_ENOUGH
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series
@@ -79,16 +80,18 @@ def wrong_reference(run: Columns) -> Result:
     Certain from .05 in the very first row of a log with one row a step, where one update a rollout is stated or that
     row shows that it holds none. Else from what the learning rate can do: KL per unit of cumulative rate is under 2e4
     in every sound run seen, and was over 1e6 in the first rows of those whose reference was another model. With
-    averaged rows and no rate, the first row may hold some updates: from .5 on.
+    averaged rows and no rate, the first row may hold some updates: from .5 on. Under 8 rows it is a suspicion.
     Where the policy is as far from what it just sampled with, it is the scoring that differs, not the reference.
     """
     kl = run.comparable("kl/reference")
-    if not kl or len(kl) < 8 or ("penalty" in kl.key and run.framework != "nemo-rl"):
+    if not kl or len(kl) < 3 or ("penalty" in kl.key and run.framework != "nemo-rl"):
         return None
     once = run.settings.get("updates_per_batch", 1) in (1, None)
     at_start = once and kl.rows[0] in run.steps and run.steps_per_row == 1 and run.steps[kl.rows[0]] <= 1
     near_start = not run.steps or (run.steps.get(kl.rows[0], 99.0) <= 10 and (run.steps_per_row or 99.0) <= 10)
     rate = None if at_start else unpayable(run, kl)
+    if len(kl) < LONG_ENOUGH and rate is None and not at_start:
+        return None  # a fragment shows its start only by its counter or its rates
     if not (at_start and kl.values[0] > 0.05) and rate is None and not (near_start and kl.values[0] > 0.5):
         return None
     own = run.comparable("kl/behaviour")
@@ -101,7 +104,10 @@ def wrong_reference(run: Columns) -> Result:
     if not 1 / 3 <= band <= 3 or min(kl.start, kl.end, kl.median) < kl.values[0] / 4:
         return None
     scoring = at_start and own is not None and own.rows[0] == kl.rows[0] and own.values[0] > kl.values[0] / 3
-    sure = at_start and ("updates_per_batch" in run.settings or (not scoring and still(run, kl)))
+    if scoring and len(kl) < LONG_ENOUGH:
+        return None
+    shown = "updates_per_batch" in run.settings or (not scoring and still(run, kl))
+    sure = at_start and shown and len(kl) >= LONG_ENOUGH
     return finding(
         "wrong_reference",
         "serious" if at_start or rate is not None else "warning",

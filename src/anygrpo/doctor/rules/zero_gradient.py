@@ -64,7 +64,13 @@ def zero_gradient(run: Columns) -> Result:
         return None
     alive = [(r, g) for r, s, g in paired(within, grad) if s > 1e-6]
     zero = [r for r, g in alive if abs(g) <= 1e-12]
-    if len(alive) < 3 or len(zero) < 0.9 * len(alive):
+    if len(alive) < 3 and rate:  # a fragment: where a rate above 0 is told beside it, one row shows it
+        at, cut = rate.at(), run.get("truncated/share")
+        masked = cut is not None and cut.high > 0.5  # a mask over cut answers may have taken what differs
+        zero = [] if masked else [r for r in zero if at.get(r, 0.0) > 0]
+    elif len(alive) < 3:
+        return None
+    if not alive or len(zero) < 0.9 * len(alive):
         return None
     return finding(
         "zero_gradient",

@@ -1,0 +1,108 @@
+"""One, two or five pasted rows: what needs no trend is said, and said before the refusal of trends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anygrpo.doctor import diagnose, diagnose_log, read
+from anygrpo.doctor.diagnose import Diagnosis
+from anygrpo.doctor.synthetic import flat, healthy, line
+
+
+def of(*rows: dict[str, Any]) -> Diagnosis:
+    return diagnose([{"step": i + 1.0, **row} for i, row in enumerate(rows)], format="jsonl")
+
+
+ROW = {"reward": 3.0, "reward_std": 0.0, "frac_reward_zero_std": 1.0, "loss": 0.0, "grad_norm": 0.0}
+
+
+def test_one_row_without_spread_shows_it_at_any_level_of_the_reward() -> None:
+    found = of(ROW)
+    assert found.first is not None
+    assert (found.first.rule, found.first.certainty, found.verdict) == ("constant_reward", "certain", "serious")
+
+
+@pytest.mark.parametrize(("best", "said"), [(0.0, True), (0.4, True), (1.0, False)])
+def test_equal_extremes_leave_no_advantage_but_a_batch_all_right_is_mastered(best: float, said: bool) -> None:
+    scores = {"critic/score/mean": best, "critic/score/max": best, "critic/score/min": best}
+    assert ("constant_reward" in {f.rule for f in of(scores).findings}) is said
+
+
+def test_rewards_that_differ_and_advantages_that_are_all_zero_differ_between_prompts_only() -> None:
+    scores = {"critic/score/mean": 0.8, "critic/score/max": 1.0, "critic/score/min": 0.0}
+    none = {f"critic/advantages/{k}": 0.0 for k in ("mean", "max", "min")}
+    found = of(scores | none).first
+    assert found is not None
+    assert (found.rule, found.variant, found.certainty) == ("constant_reward", "advantages", "likely")
+    some = {"critic/advantages/mean": 0.0, "critic/advantages/max": 1.5, "critic/advantages/min": -1.5}
+    assert "constant_reward" not in {f.rule for f in of(scores | some).findings}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({}, True), ({"learning_rate": 0.0}, False), ({"reward_std": 0.0}, False), ({"clipped_ratio": 0.6}, False)],
+)
+def test_a_zero_gradient_beside_a_spread_and_a_rate(change: dict[str, float], said: bool) -> None:
+    row = {"reward": 0.3, "reward_std": 0.4, "grad_norm": 0.0, "learning_rate": 1e-6, "kl": 0.0} | change
+    assert ("zero_gradient" in {f.rule for f in of(row, row).findings}) is said
+
+
+def test_losses_and_ratios_that_are_never_finite_are_no_column_that_was_switched_off() -> None:
+    nan = float("nan")
+    found = of({"reward": 0.5, "loss": nan, "kl": nan}, {"reward": 0.6, "loss": nan, "kl": nan}).first
+    assert found is not None
+    assert (found.rule, found.variant) == ("nonfinite", "nothing")
+    assert of({"reward": 0.5, "loss": 0.1, "kl": nan}, {"reward": 0.6, "loss": 0.1, "kl": nan}).verdict == "cannot_tell"
+
+
+def test_a_gradient_norm_that_was_never_logged_is_no_fault_of_a_run_that_learns() -> None:
+    rows = healthy(grad_norm=flat(float("nan")))
+    assert diagnose(rows, format="jsonl").verdict == "no_objection"
+
+
+def test_five_rows_show_a_kl_that_no_rate_can_have_caused() -> None:
+    kl = (0.41, 0.43, 0.40, 0.44, 0.42)
+    rows = [
+        {"reward": 0.5 + x, "kl": x, "learning_rate": 6e-8 * (i + 1), "step": 2.0 * i + 2} for i, x in enumerate(kl)
+    ]
+    found = diagnose(rows, format="jsonl").first
+    assert found is not None
+    assert (found.rule, found.certainty) == ("wrong_reference", "likely")
+    paid = [row | {"learning_rate": 1e-4} for row in rows]
+    assert diagnose(paid, format="jsonl").verdict == "cannot_tell"
+
+
+def test_a_fall_that_the_cut_answers_cannot_have_caused_comes_first() -> None:
+    rows = healthy(reward=line(0.9, 0.4), kl=0.02, completions__clipped_ratio=line(0.14, 0.2))
+    found = diagnose(rows, format="jsonl").first
+    assert found is not None
+    assert found.rule != "truncation"
+    cut = healthy(reward=line(0.9, 0.4), kl=0.02, completions__clipped_ratio=line(0.0, 0.7))
+    first = diagnose(cut, format="jsonl").first
+    assert first is not None
+    assert first.rule == "truncation"
+
+
+def test_noise_has_no_end_token() -> None:
+    """Where entropy explodes and only then answers run into the limit, the entropy comes first."""
+    rows = healthy(
+        reward=lambda t: 0.8 - 0.7 * t,
+        kl=flat(0.02),
+        entropy=lambda t: 0.3 + 4 * t**3,
+        completions__clipped_ratio=lambda t: t**3,
+    )
+    found = diagnose(rows, format="jsonl").first
+    assert found is not None
+    assert found.rule == "entropy_explosion"
+
+
+def test_a_dict_cut_in_copying_gives_its_whole_pairs(tmp_path: Path) -> None:
+    text = "{'loss': 0.1, 'reward': 0.25, 'kl': 0.01}\n{'loss': 0.2, 'reward': 0.5, 'kl': 0.0"
+    (tmp_path / "pasted.txt").write_text(text)
+    log = read(tmp_path / "pasted.txt")
+    assert [row.get("reward") for row in log.rows] == [0.25, 0.5]
+    assert "kl" not in log.rows[1]
+    assert diagnose_log(log).verdict == "cannot_tell"
