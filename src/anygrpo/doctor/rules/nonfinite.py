@@ -67,8 +67,8 @@ def nonfinite(run: Columns) -> Result:
     lost = [s for name, s in hit.items() if not s.values and indispensable(name, run)]
     if lost:
         rows, names = sorted({r for s in lost for r in s.bad}), ", ".join(sorted(s.key for s in lost))
-        facts = {"names": names, "count": len(rows), "first": rows[0]}
-        return finding("nonfinite", "serious", rows, variant="nothing", changes=(Change("precision"),), **facts)
+        change = (Change("precision"),)
+        return finding("nonfinite", "serious", rows, variant="nothing", names=names, count=len(rows), changes=change)
     if not some:
         return finding("nonfinite", "info", variant="never", names=", ".join(never)) if never else None
     core = {name: s for name, s in some.items() if name in watched}
