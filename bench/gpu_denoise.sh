@@ -4,7 +4,7 @@
 # Flow-GRPO's loops (compare.py); the digits of recipes/diffusion in three seeds on CPU cores.
 #   bash bench/gpu_denoise.sh [OUT] [SECONDS]
 # Uses all GPUs it sees (or those of CUDA_VISIBLE_DEVICES); with one, speed is measured first. SEEDS="60 61 62";
-# START_SECONDS=170; FLAGS: further settings of the GRPO arm. Leaves OUT/denoise.tar.gz and prints the tables.
+# START_SECONDS, SPEED_SECONDS; FLAGS: further settings of the GRPO arm. Leaves OUT/denoise.tar.gz and prints the tables.
 . "$(dirname "$0")/motion_env.sh"
 began=$(date +%s)
 until=$((began + seconds - 85))
@@ -13,12 +13,13 @@ goal="$work/denoise"
 mkdir -p "$goal"
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | paste -sd, || true)}"
 [ "${#gpus[@]}" -gt 0 ] || gpus=("")
+if [ "${#gpus[@]}" = 1 ]; then start_seconds=120 speed_seconds=40; else start_seconds=170 speed_seconds=80; fi
 last="${gpus[-1]}" place=0
 speed() { # each pair of processes alone on the last GPU
   export CUDA_VISIBLE_DEVICES="$last"
   for what in "full-motion bare" "flow flow_grpo" "flow bare" "full-motion ddpo"; do
     read -r case peer <<< "$what"
-    timeout -k 5 "${SPEED_SECONDS:-60}" python bench/compare.py diffusion --case "$case" --vs "$peer" --rounds 1 --steps 3 --no-gradient \
+    timeout -k 5 "${SPEED_SECONDS:-$speed_seconds}" python bench/compare.py diffusion --case "$case" --vs "$peer" --rounds 1 --steps 3 --no-gradient \
       --json >> "$goal/speed.json" 2>> "$goal/speed.log" || echo "$what did not end" >> "$goal/speed.log"
   done
 }
@@ -35,7 +36,7 @@ digits() {
 }
 digits
 if [ "${#gpus[@]}" = 1 ]; then (speed); else speed & fi
-for seed in ${SEEDS:-60 61 62}; do learn start "$seed" $(($(date +%s) + ${START_SECONDS:-170})); done
+for seed in ${SEEDS:-60 61 62}; do learn start "$seed" $(($(date +%s) + ${START_SECONDS:-$start_seconds})); done
 [ "${#gpus[@]}" = 1 ] || place=0
 for seed in ${SEEDS:-60 61 62}; do
   learn grpo "$seed" "$until" ${FLAGS:-}
