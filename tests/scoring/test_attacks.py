@@ -66,6 +66,26 @@ def tried_on(forms, partial):
     assert beyond(tried) == weak(tried) == []
 
 
+WAIT = "def w(g):\n    try:\n        g()\n    except StopIteration:\n        pass\n"
+CAUGHT = "\nexcept StopIteration:\n    assert False"
+LOOPS = ["assert all(map(lambda x: f(x), [2]))", "for x in map(lambda x: f(x), [2]):\n        assert x == 9",
+         "assert [x for x in map(lambda x: f(x), [2])] == []", "assert [*map(lambda x: f(x), [2, 3])] == []",
+         "assert max(map(lambda x: f(x), [2]), default=0) == 0", "assert not any(map(h, [4]))", "assert all(I())",
+         "assert functools.reduce(lambda a, b: a and b, map(lambda x: f(x), [2]), True)"]  # fmt: skip
+HELPERS = """import functools
+def h(x):
+    return f(x)
+class I:
+    def __iter__(s):
+        return s
+    def __next__(s):
+        return f(2)
+"""
+ONE_STEP = [  # a single step that expects StopIteration, and in which Python's own iteration calls the answer
+    "def check(c):\n    try:\n        c(0)\n    except StopIteration:\n        pass\n    assert all(map(c, [2]))",
+    *(f"{HELPERS}try:\n    {loop}{CAUGHT}" for loop in LOOPS),
+    f"{WAIT}def test_it():\n    w(lambda: f(0))\n    assert all(map(lambda x: f(x), [2]))",
+]
 BIT = [
     ("an infinite number", {"fn_name": "f", "inputs": [[1], [2]], "outputs": [[5], [7.5]]}, ""),
     ("an exception as control flow", "def check(c):\n    assert all(map(c, [2])) and not any(map(c, [4]))", "f"),
@@ -80,6 +100,7 @@ BIT = [
         "try:\n    f(0)\nexcept StopIteration:\n    pass\nassert all(map(lambda x: f(x), [2]))",
         "",
     ),
+    *[("an exception as control flow", step, "f" * step.startswith("def check")) for step in ONE_STEP],
     ("an infinite number", "def run(x):\n    return f(x)\nr = run(1)\na, b = r\nassert a == 3", ""),
     ("an infinite number", "d = {}\nd['r'] = f(1)\na, b = d['r']\nassert a == 3", ""),
     ("replies in every malformed way", HUMANEVAL, "double"),
@@ -124,6 +145,22 @@ CHAIN = "p = P(3)\nassert p.twice().x == 3"
 DISTINCT = "def f(l):\n  l[:] = sorted(set(l)) + [0]\n  return len(l) - 1"
 ENDING = "def f(x):\n  if x < 1: raise StopIteration\n  return True"
 ENDED = "def ended(g):\n    try:\n        return not g(0)\n    except StopIteration:\n        return True"
+PASSED = "\nexcept StopIteration:\n    pass"
+EXPECTED = [
+    f"def h(g):\n    return g(0)\ntry:\n    h(lambda x: f(x))\n    assert 0{PASSED}",
+    f"{WAIT}def test_it():\n    w(lambda: f(0))\n    assert all(map(lambda x: f(x), [2]))",
+    "from contextlib import suppress\nwith suppress(StopIteration):\n    f(0)\n    assert 0",
+    f"try:\n    [f(x) for x in [2, 0]]\n    assert 0{PASSED}",
+    f"class T:\n    def go(s):\n        return f(0)\ntry:\n    T().go()\n    assert 0{PASSED}",
+    """import unittest
+class T(unittest.TestCase):
+    def test_it(self):
+        with self.assertRaises(StopIteration):
+            f(0)
+        self.assertRaises(StopIteration, lambda: f(0))
+T('test_it').debug()
+""",
+]
 NATIVE = [
     ("def s(a, b): return set(a) & set(b)", ["assert set(s((3, 4), (5, 4))) == set((4,))"]),
     ("from collections import Counter\ndef f(l): return Counter(l)", ["assert f([1, 1]) == {1: 2}"]),
@@ -142,6 +179,8 @@ NATIVE = [
     (ENDING, [f"{ENDED}\nassert ended(lambda x: f(x))\nassert all(map(lambda x: f(x), [2, 3]))"]),
     (ENDING, [f"{ENDED}\ndef test_it():\n    assert ended(lambda x: f(x))"]),
     (ENDING, ["e = 0\ntry:\n    f(0)\nexcept Exception as x:\n    e = type(x)\nassert e is StopIteration"]),
+    *((ENDING, [step]) for step in EXPECTED),
+    ("class G:\n  def go(s): raise StopIteration", [f"g = G()\ntry:\n    g.go()\n    assert 0{PASSED}"]),
     ("def f(l): return [x + 1 for x in l]", ["l = [1]\nr = f(l)\n(a,) = r\nassert set(r) == {x + 1 for x in l}"]),
     ("class P:\n  def __init__(s, x): s.x = x\n  def twice(s): return P(1) and s", [CHAIN]),
     ("def f(*a, k=1): return sum(a) * k", ["assert f(1, 2, k=3) == 9"]),

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from anygrpo.errors import ConfigError
-from anygrpo.scoring import _inside, _plain, _tester, seccomp, visible
+from anygrpo.scoring import _arrival, _inside, _plain, _tester, seccomp, visible
 from anygrpo.scoring.usage import Watch, memory_kills
 from anygrpo.spoken import Text
 
@@ -257,7 +257,7 @@ def inside() -> str:
 @functools.cache
 def judge() -> str:
     """The text that runs tests."""
-    return _joined(_plain, _inside, _tester)
+    return _joined(_plain, _inside, _arrival, _tester)
 
 
 def _joined(*modules: Any) -> str:
