@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -86,13 +87,26 @@ def test_bait_in_every_file_is_never_run(made, tmp_path, kind, capsys):
             assert not mark.exists(), (words, baited)
 
 
+def seal_as_of_old(folder: Path) -> None:
+    """The manifest of the first format: name -> [size, crc32]."""
+    files = [f for f in folder.rglob("*") if f.is_file() and f.name != "manifest.json"]
+    table = {str(f.relative_to(folder)): [f.stat().st_size, zlib.crc32(f.read_bytes())] for f in files}
+    (folder / "manifest.json").write_text(json.dumps(table))
+
+
+@pytest.mark.parametrize("seal", [lambda folder: None, checkpoint._seal, seal_as_of_old])
 @pytest.mark.parametrize("name", ["state.pt", "policy.bin", "before.pt", "parts/.metadata", "parts/__0_0.distcp"])
-def test_files_that_older_versions_read_are_not_read(made, tmp_path, name):
+def test_files_that_older_versions_read_are_not_read(made, tmp_path, name, seal):
+    """Beside the run's own or, where the manifest is made anew, in their place: the format of a first version."""
     run, mark = tmp_path / "run", tmp_path / "ran"
     shutil.copytree(made, run)
     for folder in [*(run / "checkpoints").iterdir(), run / "pictures"]:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(torch_bait(mark))
+        if seal is seal_as_of_old:
+            (folder / "state.json").unlink(missing_ok=True)
+        if folder.name != "pictures":
+            seal(folder)
     for words in reading(run, made, tmp_path):
         assert main(words) in FINE, words
         assert not mark.exists(), words

@@ -97,6 +97,5 @@ def expects(node):
         kinds = [item.context_expr for item in node.items]
     else:
         return False
-    if None in kinds:
-        return True
-    return any(isinstance(n, ast.Name) and n.id in ENDING for kind in kinds for n in ast.walk(kind))
+    named = [n for kind in kinds if kind is not None for n in ast.walk(kind)]
+    return None in kinds or any(isinstance(n, ast.Name) and n.id in ENDING for n in named)
