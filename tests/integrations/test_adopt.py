@@ -243,7 +243,7 @@ def test_a_dry_run_takes_what_comes_out(here, capsys, monkeypatch, arguments):
         ("a.py", "GRPOConfig(num_generations=9**9**9)", 0, ""),
         ("a.py", "GRPOConfig(learning_rate='fast', bf16=None, max_steps=1e400)", 0, ""),
         ("a.sh", "python -m verl.trainer.main_ppo data.train_batch_size=many algorithm.adv_estimator=grpo", 0, ""),
-        ("a.txt", "", 2, "neither a TRL nor a verl"),
+        ("a.txt", "", 2, "neither a TRL nor a verl, OpenRLHF or ms-swift"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path, monkeypatch, capsys, name, content, code, said):
@@ -304,3 +304,73 @@ def test_where_the_prompts_come_from(here, capsys, made, path, split):
     recipe, _ = adopted(capsys, "own.py")
     assert (recipe["task"]["path"], recipe["task"].get("split")) == (path, split)
     assert recipe["task"]["rewards"] == [{"kind": "reward_model", "model": "r/m"}]
+
+
+OPENRLHF = """
+WORK=/data
+ray job submit --address="http://127.0.0.1:8265" --runtime-env-json='{"working_dir": "/openrlhf"}' \\
+   -- python3 -m openrlhf.cli.train_ppo_ray \\
+   --actor.num_gpus_per_node 8 --vllm.num_engines 4 --vllm.gpu_memory_utilization 0.6 \\
+   --actor.model_name_or_path Qwen/Qwen3-4B --reward.remote_url ${WORK}/reward.py --data.label_key gold \\
+   --rollout.batch_size 64 --rollout.n_samples_per_prompt 8 --train.batch_size 128 --train.num_episodes 2 \\
+   --algo.advantage.estimator group_norm --algo.kl.init_coef 1e-3 --algo.kl.use_loss --algo.kl.estimator k3 \\
+   --actor.eps_clip_low_high 0.2 0.27 --rollout.max_new_tokens 512 --actor.adam.lr 5e-7 --ds.packing_samples \\
+   --algo.advantage.is_correction_enable --algo.advantage.is_correction_type icepop --actor.aux_loss_coef 0.01 \\
+   --data.prompt_dataset a/b --data.input_key question --data.apply_chat_template --ckpt.save_steps 20 --odd.one 3
+"""
+
+
+def test_an_openrlhf_script_means_the_same(here, capsys):
+    (here / "train_ppo.sh").write_text(OPENRLHF)
+    recipe, account = adopted(capsys, "train_ppo.sh")
+    a = recipe["algorithm"]
+    # 64 x 8 samples in updates of 128 are 4 updates; k3 in the loss; two clips
+    assert (a["prompts_per_step"], a["group_size"], a["minibatches"]) == (64, 8, 4)
+    assert (a["advantage"], a["epsilon"], a["beta"], a["kl"]) == ("zscore", 1e-9, 1e-3, "k3")
+    assert (a["clip_low"], a["clip_high"], a["importance"], a["importance_cap"]) == (0.2, 0.27, "mask", 5.0)
+    rate = {"kind": "cosine", "start": 5e-7, "end": pytest.approx(5e-8)}
+    assert recipe["optimizer"] == {"learning_rate": rate, "betas": [0.9, 0.95]}
+    policy = recipe["policy"]
+    assert (policy["model"], policy["train"], policy["engine"]) == ("Qwen/Qwen3-4B", "all", "vllm")
+    assert (policy["max_new_tokens"], policy["dtype"], policy["chat_template"]) == (512, "bfloat16", True)
+    task = recipe["task"]
+    assert (task["path"], task["prompt_column"], task["answer_column"]) == ("a/b", "question", "gold")
+    reward = {"function": "/data/reward.py:reward_func", "signature": "openrlhf", "columns": {"labels": "gold"}}
+    assert task["rewards"] == [reward]
+    assert recipe["stages"] == [{"name": "grpo", "epochs": 2.0}]
+    assert (recipe["seed"], recipe["training"]["checkpoint_every"]) == (42, 20)
+    assert lost(account).keys() == {
+        "actor.aux_loss_coef", "actor.lr_warmup_ratio", "odd.one", "algo.advantage.is_correction_threshold",
+    }  # fmt: skip
+    assert lost(account)["odd.one"] == "not known here"
+    assert "ds.packing_samples" in {entry["theirs"] for entry in account["needless"]}
+
+
+def test_older_names_of_openrlhf_and_a_command_inside_quotes(here, capsys):
+    older = (
+        "--pretrain m/m --reward_pretrain r/r,s/s --rollout_batch_size 16 --n_samples_per_prompt 4 --prompt_max_len 64 "
+        "--train_batch_size 64 --advantage_estimator rloo --init_kl_coef 0.05 --generate_max_len 100 --lora_rank 8 "
+        "--use_wandb {token} --l2 0.1 --eps_clip 0.3 --bf16 --zero_stage 3 --prompt_data d/d,e/e --kl_target 0.1"
+    )
+    (here / "s.sh").write_text(f'srun -N 1 bash -c "pip install x && python -m openrlhf.cli.train_ppo_ray {older}"\n')
+    recipe, account = adopted(capsys, "s.sh")
+    a = recipe["algorithm"]
+    assert (a["prompts_per_step"], a["group_size"], a.get("minibatches", 1)) == (16, 4, 1)
+    assert (a["advantage"], a["beta"], a["kl"], a["clip_high"]) == ("leave_one_out", 0.05, "k1", 0.3)
+    assert (a["kl_controller"], a["kl_target"]) == ("proportional", 0.1)
+    assert (recipe["policy"]["lora"]["rank"], recipe["policy"]["max_new_tokens"]) == (8, 100)
+    assert [r["model"] for r in recipe["task"]["rewards"]] == ["r/r", "s/s"]
+    assert recipe["optimizer"]["weight_decay"] == 0.1
+    assert recipe["training"]["sinks"] == ["wandb"]
+    assert lost(account).keys() == {"data.prompt_dataset", "actor.lr_warmup_ratio"}
+
+
+def test_8_bit_optimizers_move(here, capsys):
+    (here / "a.py").write_text("GRPOConfig(optim='paged_adamw_8bit')\n")
+    assert adopted(capsys, "a.py")[0]["optimizer"]["moments"] == "8bit"
+    given = ["algorithm.adv_estimator=grpo", "actor_rollout_ref.actor.optim.optimizer=AdamW8bit"]
+    assert adopted(capsys, *given)[0]["optimizer"]["moments"] == "8bit"
+    (here / "b.py").write_text("GRPOConfig(optim='adafactor')\n")
+    recipe, account = adopted(capsys, "b.py")
+    assert recipe["optimizer"].get("moments", "float32") == "float32"
+    assert "optim" in lost(account)

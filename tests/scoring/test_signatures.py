@@ -11,6 +11,7 @@ from anygrpo.scoring.workers import Pool
 
 FILE = """
 import asyncio
+import functools
 
 def ours(prompts, outputs, answer, **rest): return [float(o == a) for o, a in zip(outputs, answer)]
 
@@ -50,6 +51,43 @@ def openrlhf(queries, prompts, labels, **kw):
 
 def raises_on_x(prompt, response): return 1 / (response != "x")
 
+class Longest:
+    # as TRL ships its own: settings in __init__, called with keywords
+
+    def __init__(self, limit=10): self.limit = limit
+
+    def __call__(self, completions, **kwargs): return [float(min(len(c), self.limit)) for c in completions]
+
+class AsyncJudge:
+    async def __call__(self, completion, answer): return float(completion == answer)
+
+longest, async_judge = Longest(limit=2), AsyncJudge()
+
+def scaled(completions, factor, **kwargs): return [factor * len(c) for c in completions]
+
+doubled = functools.partial(scaled, factor=2.0)
+
+short = lambda response: float(len(response) < 3)
+
+def defaults_only(completion="", answer="", bonus=0.25): return float(completion == answer) + bonus
+
+async def trl_async(completions, **kwargs):
+    await asyncio.sleep(0)
+    return [float(len(c)) for c in completions]
+
+class Rubric:
+    def graded(self, completion, answer): return float(completion == answer)
+
+    @staticmethod
+    def strict(solution_str, ground_truth): return 2.0 * (solution_str == ground_truth)
+
+method = Rubric().graded
+strict = Rubric.strict
+
+def gold_of_another_name(completions, gold, **kwargs): return [float(c == g) for c, g in zip(completions, gold)]
+
+def anything(**kwargs): return [float(len(c)) for c in kwargs["completions"]]
+
 def words(prompt, response): return float(len(response.split()))
 
 def nothing_known(apples, pears): return 0.0
@@ -63,9 +101,9 @@ def score(tmp_path_factory):
     path.write_text(FILE)
     with Pool(1) as pool:
 
-        def make(name, outputs, prompt="ab", columns=COLUMNS, **settings):
+        def make(name, outputs, prompt="ab", known=COLUMNS, **settings):
             config = FunctionRewardConfig(kind="function", function=f"{path}:{name}", **settings)
-            scorer = Scorer(build_rewards([config], pool, columns))
+            scorer = Scorer(build_rewards([config], pool, known))
             record = {"prompt": prompt, "answer": "yes", "data_source": "sums", "extra_info": {"bonus": 0.5}}
             record |= {"reward_model": {"style": "rule", "ground_truth": "yes"}}
             return scorer.score([record], [outputs])
@@ -92,6 +130,17 @@ CHAT = [{"role": "system", "content": "be short"}, {"role": "user", "content": "
         ("rubric_parser", "ab", [2.0, 1.0]),
         ("rubric_group", "ab", [1.0, 0.0]),
         ("openrlhf", "ab", [1.0, 0.0]),
+        ("longest", "ab", [2.0, 2.0]),
+        ("Longest", "ab", [3.0, 2.0]),
+        ("async_judge", "ab", [1.0, 0.0]),
+        ("AsyncJudge", "ab", [1.0, 0.0]),
+        ("doubled", "ab", [6.0, 4.0]),
+        ("short", "ab", [0.0, 1.0]),
+        ("defaults_only", "ab", [1.25, 0.25]),
+        ("trl_async", "ab", [3.0, 2.0]),
+        ("method", "ab", [1.0, 0.0]),
+        ("strict", "ab", [2.0, 0.0]),
+        ("anything", "ab", [3.0, 2.0]),
     ],
 )
 def test_functions_as_people_have_them(score, name, prompt, wanted):
@@ -102,6 +151,12 @@ def test_functions_as_people_have_them(score, name, prompt, wanted):
 
 def test_settings_reach_every_form(score):
     assert score("verl_bare", ["yes", "no"], arguments={"method": "loose"}).rewards.tolist() == [[1.0, 0.0]]
+
+
+def test_a_column_may_have_another_name_in_the_function(score):
+    assert score("gold_of_another_name", ["yes", "no"], columns={"gold": "answer"}).rewards.tolist() == [[1.0, 0.0]]
+    with pytest.raises(ConfigError, match=r"columns.gold is 'anser', and the data have no such column; .*answer"):
+        score("gold_of_another_name", ["yes"], columns={"gold": "anser"})
 
 
 def test_async_functions_of_one_sample_run_side_by_side(score):
@@ -128,9 +183,9 @@ def test_what_cannot_be_called_is_refused_with_the_forms(score):
     with pytest.raises(ConfigError, match=r"\['apples', 'pears'\], of no form that is known"):
         score("nothing_known", ["a"])
     with pytest.raises(ConfigError, match="wants 'answer', which is neither a column"):
-        score("sample_with_column", ["a"], columns=set())
+        score("sample_with_column", ["a"], known=set())
     with pytest.raises(ConfigError, match="wants a ground truth"):
-        score("verl_bare", ["a"], columns=set())
+        score("verl_bare", ["a"], known=set())
 
 
 def test_the_form_can_be_said(score):

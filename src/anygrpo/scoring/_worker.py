@@ -74,7 +74,7 @@ def handle(request: dict[str, Any], loaded: dict[str, Callable[..., Any]]) -> di
         target = request["target"]
         if request["op"] == "load":
             sys.path[:] = request["path"]
-            loaded[target] = function = resolve(target)
+            loaded[target] = function = signatures.instance(resolve(target))
             return signatures.described(function)
         if request.get("form"):
             result = signatures.called(loaded[target], request["form"], request["arguments"])

@@ -115,7 +115,8 @@ def _function(config: FunctionRewardConfig, name: str, pool: Pool, columns: set[
             Text("mend the file", "请修正文件"),
         ) from None
     form = config.signature if config.signature != "auto" else signature["form"]
-    _check_signature(config, signature, form, columns)
+    read = _read_columns(config, columns)
+    _check_signature(config, signature, form, set(read))
     return Remote(
         name,
         config.weight,
@@ -124,12 +125,31 @@ def _function(config: FunctionRewardConfig, name: str, pool: Pool, columns: set[
         pool,
         config.timeout,
         dict(config.arguments),
-        {column: column for column in columns},
+        read,
         retry_alone=config.retry_alone,
         form=form,
         splits=signature["splits"],
         bounds=config.bounds,
     )
+
+
+def _read_columns(config: FunctionRewardConfig, columns: set[str]) -> dict[str, str]:
+    """Argument -> column: each column by its own name, and by the function's names for them.
+
+    Raises:
+        ConfigError: a column that the data do not have.
+    """
+    for argument, column in config.columns.items():
+        if column not in columns:
+            raise ConfigError(
+                Text(
+                    f"{config.function}: columns.{argument} is {column!r}, and the data have no such column; "
+                    f"{suggestion(column, columns)}",
+                    f"{config.function}：columns.{argument} 是 {column!r}，而数据没有这一列；"
+                    f"{suggestion(column, columns)}",
+                )
+            )
+    return {column: column for column in columns} | config.columns
 
 
 def _check_signature(

@@ -141,6 +141,8 @@ class FunctionRewardConfig(BaseRewardConfig):
     "function compares outputs with each other."
     arguments: dict[str, Any] = Field(default_factory=dict)
     "Further keyword arguments."
+    columns: dict[str, str] = Field(default_factory=dict)
+    "Name that the function has for a column -> the column's name in the data."
 
 
 class JudgeRewardConfig(BaseRewardConfig):

@@ -40,6 +40,12 @@ OWN_NAMES: dict[str, tuple[str, ...]] = {
 """What each form gives beside the data's columns and the recipe's settings."""
 
 
+def instance(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is called: of a class with `__call__` one object of it, made without arguments."""
+    calls = inspect.isclass(function) and any("__call__" in vars(one) for one in function.__mro__)
+    return function() if calls else function
+
+
 def described(function: Callable[..., Any]) -> dict[str, Any]:
     """A function's parameters: names, those without default, whether it takes any, its form (None: unknown), and
     whether it counts words by `split()`."""
@@ -103,7 +109,10 @@ def called(function: Callable[..., Any], form: str, given: dict[str, Any]) -> An
     if form in PER_SAMPLE:
         every = [take(names | given["settings"]) for names in map(ONE[form], *_rows(given))]
         return _each(function, every)
-    result = finished(function(**take(ALL[form](given) | given["settings"])))
+    names = ALL[form](given)
+    if form == "anygrpo" and described_names(function) is None:  # its names are not told: TRL's too
+        names = _trl(given) | names
+    result = finished(function(**take(names | given["settings"])))
     if isinstance(result, dict) and "rewards" in result:
         result = result["rewards"]
     return result

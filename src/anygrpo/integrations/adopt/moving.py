@@ -38,12 +38,13 @@ class Found:
     """What was read.
 
     Attributes:
-        house: "trl" or "verl".
+        house: "trl", "verl", "swift" or "openrlhf".
         given: their settings by their names, as the user wrote them.
         rewards: reward functions: ("function", name in the reward file), ("trl", shipped name), ("model", name), or
             ("elsewhere", why).
         reward_file: source text of the functions that the script defines, with what they use; empty: none.
         data: path, split and columns of the training data, where they could be read.
+        columns: names that the rewards have for columns -> the columns.
         notes: what the reader has to do or know.
         processes: of the launcher, where it says.
     """
@@ -53,6 +54,7 @@ class Found:
     rewards: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     reward_file: str = ""
     data: dict[str, Any] = field(default_factory=dict[str, Any])
+    columns: dict[str, str] = field(default_factory=dict[str, str])
     notes: list[str] = field(default_factory=list[str])
     processes: int = 1
 

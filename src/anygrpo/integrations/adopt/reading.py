@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.integrations.adopt import script, swift, trl, verl, words
+from anygrpo.integrations.adopt import openrlhf, script, swift, trl, verl, words
 from anygrpo.integrations.adopt.moving import Found, Ledger
 from anygrpo.spoken import Text
 
+_HOUSES = {"trl": trl.move, "verl": verl.move, "swift": swift.move, "openrlhf": openrlhf.move}
+_OPENRLHF = re.compile(r"(^|[./])train_ppo(_ray)?(\.py)?$")
+_OPENRLHF_KEYS = {"rollout.n_samples_per_prompt", "n_samples_per_prompt", "advantage_estimator", "rollout_batch_size"}
 _VERL = ("actor_rollout_ref.", "data.train_batch_size", "algorithm.adv_estimator", "data.train_files")
 
 
@@ -23,13 +27,13 @@ def adopted(arguments: list[str]) -> Ledger:
         raise ConfigError(
             Text("nothing to adopt", "没有可转换的内容"),
             Text(
-                "give a TRL script or YAML, or a verl command line or shell script",
-                "请给出 TRL 脚本或 YAML，或 verl 的命令行或 shell 脚本",
+                "give a TRL script or YAML, or a command line or shell script of verl, OpenRLHF or ms-swift",
+                "请给出 TRL 脚本或 YAML，或 verl、OpenRLHF、ms-swift 的命令行或 shell 脚本",
             ),
         )
     found = _found(arguments)
     try:
-        return {"trl": trl.move, "verl": verl.move, "swift": swift.move}[found.house](found)
+        return _HOUSES[found.house](found)
     except (ValueError, TypeError, OverflowError, AttributeError, ZeroDivisionError) as error:
         raise ConfigError(
             Text(
@@ -59,14 +63,15 @@ def _text(path: Path) -> str:
 
 
 def _of_shell(text: str, name: str, more: list[str]) -> Found:
-    every = words.commands_of(text)
+    every = [one for command in words.commands_of(text) for one in (command, *_inside(command))]
     commands = next(filter(None, ([c for c in every if is_it(c)] for is_it in _TRAINING)), [])
     if not commands:
         raise DataError(
             Text(f"{name} has no command that trains with GRPO", f"{name} 中没有用 GRPO 训练的命令"),
             Text(
-                "commands looked for: verl.trainer.main_ppo, trl grpo, swift rlhf, a script",
-                "查找过的命令：verl.trainer.main_ppo、trl grpo、swift rlhf、脚本",
+                "commands looked for: verl.trainer.main_ppo, openrlhf.cli.train_ppo_ray, trl grpo, swift rlhf, "
+                "a script",
+                "查找过的命令：verl.trainer.main_ppo、openrlhf.cli.train_ppo_ray、trl grpo、swift rlhf、脚本",
             ),
         )
     found = _of_command([*commands[0], *more], beside=Path(name).parent)
@@ -77,6 +82,7 @@ def _of_shell(text: str, name: str, more: list[str]) -> Found:
 
 _TRAINING = (
     lambda command: any(word.lstrip("+").startswith(_VERL) for word in command),
+    lambda command: any(map(_OPENRLHF.search, command)),
     lambda command: "grpo" in command and ("trl" in command or "swift" in command),
     lambda command: any(word.endswith(".py") and "grpo" in word.lower() for word in command),
     lambda command: any(word.endswith(".py") for word in command),
@@ -100,6 +106,8 @@ def _of_command(command: list[str], beside: Path = Path()) -> Found:
     if any(key.startswith(_VERL) for key in given):
         return Found("verl", given)
     options = words.options(command)
+    if any(map(_OPENRLHF.search, command)) or _OPENRLHF_KEYS & options.keys():
+        return Found("openrlhf", words.options(_after(command, _OPENRLHF)))
     if options.get("rlhf_type") == "grpo":
         launched = next((w.partition("=")[2] for w in command if w.startswith("NPROC_PER_NODE=")), "1")
         said = str(options.pop("num_processes", launched))
@@ -119,14 +127,24 @@ def _of_command(command: list[str], beside: Path = Path()) -> Found:
         return _of_options(options, Found("trl"))
     raise ConfigError(
         Text(
-            f"{' '.join(command)[:80]!r} is neither a TRL nor a verl training command",
-            f"{' '.join(command)[:80]!r} 既不是 TRL 也不是 verl 的训练命令",
+            f"{' '.join(command)[:80]!r} is neither a TRL nor a verl, OpenRLHF or ms-swift training command",
+            f"{' '.join(command)[:80]!r} 不是 TRL、verl、OpenRLHF 或 ms-swift 的训练命令",
         ),
         Text(
             "give a .py, .yaml or .sh file, or verl's key=value words",
             "请给出 .py、.yaml 或 .sh 文件，或 verl 的 key=value",
         ),
     )
+
+
+def _inside(command: list[str]) -> list[list[str]]:
+    """Commands in the words of one: bash -c "...", srun ... bash -c "..."."""
+    return [one for word in command if re.search(r"\s-m\s|\.py\s", word) for one in words.commands_of(word)]
+
+
+def _after(command: list[str], trainer: re.Pattern[str]) -> list[str]:
+    """What follows the trainer's own name: what starts it (ray job submit ...) has options of its own."""
+    return next((command[i + 1 :] for i, word in enumerate(command) if trainer.search(word)), command)
 
 
 def _of_options(options: dict[str, Any], found: Found) -> Found:

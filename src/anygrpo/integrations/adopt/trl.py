@@ -172,7 +172,8 @@ def _rate(book: Ledger, updates: int) -> None:
     clip = book.get("max_grad_norm")
     book.put("optimizer.grad_clip", float(clip) if clip else "none", "max_grad_norm")
     optimizer = str(book.get("optim"))
-    book.put("optimizer.moments", "8bit" if "8bit" in optimizer and "adamw" in optimizer else "float32", "optim")
+    if "adamw" in optimizer and "8bit" in optimizer:
+        book.put("optimizer.moments", "8bit", "optim")
     if "adamw" not in optimizer:
         book.no_counterpart("the optimizer is AdamW", "optim")
 

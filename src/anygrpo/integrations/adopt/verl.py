@@ -93,7 +93,8 @@ def _rate(book: Ledger) -> None:
     book.put("optimizer.grad_clip", float(clip) if clip else "none", A + "grad_clip")
     book.needless("counted by the trainer", O + "total_training_steps", O + "num_cycles", O + "optimizer_impl")
     optimizer = str(book.get(O + "optimizer"))
-    book.put("optimizer.moments", "8bit" if "8bit" in optimizer else "float32", O + "optimizer")
+    if "adamw" in optimizer.lower() and "8bit" in optimizer:
+        book.put("optimizer.moments", "8bit", O + "optimizer")
     if "adamw" not in optimizer.lower():
         book.no_counterpart("the optimizer is AdamW", O + "optimizer")
 

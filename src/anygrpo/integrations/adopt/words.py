@@ -135,7 +135,7 @@ def options(words: list[str]) -> dict[str, Any]:
     queue = list(words)
     while queue:
         word = queue.pop(0)
-        if not word.startswith("--"):
+        if not word.startswith("--") or word == "--":
             continue
         key, equals, value = word[2:].partition("=")
         values = [value] if equals else []

@@ -25,7 +25,7 @@ _TRL_REWARDS: dict[str, dict[str, Any]] = {
     },
 }
 _MADE = ("prompt_column", "system")
-HOUSES = {"trl": "TRL", "verl": "verl", "swift": "ms-swift"}
+HOUSES = {"trl": "TRL", "verl": "verl", "swift": "ms-swift", "openrlhf": "OpenRLHF"}
 
 
 def finish(book: Ledger, reward_path: Path) -> str:
@@ -64,7 +64,7 @@ def _task(book: Ledger) -> None:
             if isinstance(book.get(key), str):
                 book.put(path, book.get(key), key)
     book.lost = [lost for lost in book.lost if lost[0] not in ("dataset_name", "dataset_config", "dataset_train_split")]
-    if book.found.house != "verl":
+    if not any(line.path == "task.held_out_path" for line in book.lines):
         book.notes.append("a tenth of the prompts is held out for evaluation (task.held_out_share, held_out_path)")
 
 
@@ -89,11 +89,12 @@ def _rewards(book: Ledger, reward_path: Path) -> list[dict[str, Any]]:
 
 
 def _reward(book: Ledger, kind: str, said: str, reward_path: Path) -> dict[str, Any] | None:
-    house = "verl" if book.found.house == "verl" else "trl"
+    house = book.found.house if book.found.house in ("verl", "openrlhf") else "trl"
     if kind == "function":
         return {"function": f"{reward_path}:{said}", "signature": house}
     if kind == "file":
-        return {"function": said, "signature": house}
+        read = {"columns": dict(book.found.columns)} if book.found.columns else {}
+        return {"function": said, "signature": house} | read
     if kind == "model":
         return {"kind": "reward_model", "model": said}
     name, _, arguments = said.partition("(")
