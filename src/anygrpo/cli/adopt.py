@@ -1,4 +1,4 @@
-"""`anygrpo adopt SCRIPT_OR_ARGS`: a TRL script or YAML, or a verl, OpenRLHF or ms-swift command, as a recipe of the same meaning."""
+"""`anygrpo adopt SCRIPT_OR_ARGS`: settings of TRL, verl, OpenRLHF or ms-swift as a recipe of the same meaning."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def add_parser(commands: Any) -> None:
         help="a TRL script, a verl, OpenRLHF or ms-swift command, as a recipe",
         description=say(
             "Reads a TRL GRPOConfig script (never run), a TRL YAML, a verl, OpenRLHF or ms-swift command line or shell "
-            "script, or a YAML of verl's overrides; writes a recipe with the same meaning, and says what has no counterpart. What follows the "
-            "script's name are its own arguments. Ours: --out FILE (adopted.toml), --force (overwrite), --lang "
+            "script, or a YAML of verl's overrides; writes a recipe with the same meaning, and says what has no "
+            "counterpart. What follows the script's name are its own arguments. Ours: --out FILE (adopted.toml), "
+            "--force (overwrite), --lang "
             "zh, --json.",
             "读取 TRL 的 GRPOConfig 脚本（不会执行）、TRL 的 YAML、verl、OpenRLHF 或 ms-swift 的命令行或 shell 脚本，"
             "或 verl 的 YAML 覆盖项；"

@@ -42,8 +42,10 @@ OWN_NAMES: dict[str, tuple[str, ...]] = {
 
 def instance(function: Callable[..., Any]) -> Callable[..., Any]:
     """What is called: of a class with `__call__` one object of it, made without arguments."""
-    calls = inspect.isclass(function) and any("__call__" in vars(one) for one in function.__mro__)
-    return function() if calls else function
+    if not inspect.isclass(function) or not any("__call__" in vars(one) for one in function.__mro__):
+        return function
+    made: Any = function()
+    return made
 
 
 def described(function: Callable[..., Any]) -> dict[str, Any]:
