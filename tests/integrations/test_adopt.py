@@ -217,12 +217,17 @@ def test_words_of_a_verl_command_and_its_yaml_are_the_same(here, capsys):
 
 @pytest.mark.parametrize("arguments", [["train.py"], ["train.sh"], ["algorithm.adv_estimator=gae"]])
 def test_a_dry_run_takes_what_comes_out(here, capsys, monkeypatch, arguments):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert main(["adopt", *arguments]) == 0
     out = capsys.readouterr().out
     assert "anygrpo train adopted.toml --dry-run" in out
     (here / "score.py").write_text("def compute_score(data_source, solution_str, ground_truth):\n    ...\n")
-    ended = main(["train", "adopted.toml", "--dry-run", "--policy.model", "some/model"])
+    LlamaForCausalLM(
+        LlamaConfig(vocab_size=64, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    ).save_pretrained(here / "model")
+    ended = main(["train", "adopted.toml", "--dry-run", "--policy.model", "model"])
     if arguments[0].startswith("algorithm") and find_spec("verl") is None:  # its own reward is looked up
         assert (ended, "verl" in capsys.readouterr().err) == (2, True)
     else:
