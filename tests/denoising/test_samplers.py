@@ -8,6 +8,7 @@ import torch
 from diffusers import FlowMatchEulerDiscreteScheduler
 from torch import nn
 
+from anygrpo.core.packing import pack, unpack
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising.build import Parts
 from anygrpo.denoising.levels import NFT_STRENGTH
@@ -194,7 +195,10 @@ def test_a_window_that_moves_with_the_updates():
     assert starts == [1, 1, 2, 3, 1]
 
 
-@pytest.mark.parametrize(("moves", "stride", "every"), [("progressive", 2, 4), ("decaying", 1, 5), ("decaying", 3, 25)])
+@pytest.mark.parametrize(
+    ("moves", "stride", "every"),
+    [("progressive", 2, 4), ("decaying", 1, 5), ("decaying", 3, 25), ("linear", 1, 20), ("linear", 2, 5)],
+)
 def test_a_window_moves_as_the_published_states_do(moves, stride, every):
     """Against a machine that counts iterations at a place, moves on and rolls back, as MixGRPO's does."""
     given = {"steps": 30, "window": 4, "window_starts": (0, 20), "window_moves": moves, "window_stride": stride}
@@ -203,7 +207,12 @@ def test_a_window_moves_as_the_published_states_do(moves, stride, every):
     for updates in range(700):
         assert window_start(config, updates, 0) == place, updates
         count += 1
-        wanted = every if moves == "progressive" else np.ceil(every * np.exp(-0.1 * max(0, place - 13)))
+        least, way = max(1, every // 4), place / 28
+        wanted = {
+            "progressive": every,
+            "decaying": np.ceil(every * np.exp(-0.1 * max(0, place - 13))),
+            "linear": max(least, int(every * (1 - way) + least * way)),
+        }[moves]
         if count >= wanted:
             place, count = place + stride, 0
         if place > 20:
@@ -221,6 +230,40 @@ def test_held_out_samples_are_of_the_averaged_weights():
         assert float(p.denoiser.b) == pytest.approx(0.0, abs=1e-7)
     assert float(p.denoiser.b) == pytest.approx(0.2)
     assert not torch.equal(p.greedy([{"prompt": "a", "seed": 1}]).samples["final"], first)
+
+
+def test_a_linear_window_by_hand():
+    """From 8 updates at step 0 to 2 at step 8: 8, 5 (of 8 / 2 + 2 / 2), 2."""
+    given = {"steps": 10, "window": 1, "window_starts": (0, 8), "window_moves": "linear", "window_stride": 4}
+    config = DiffusionPolicyConfig(function="a.py:b", window_every=8, **given)
+    places = [window_start(config, updates, 0) for updates in range(16)]
+    assert places == [0] * 8 + [4] * 5 + [8] * 2 + [0]
+    longer = config.model_copy(update={"window_least": 6})
+    assert [window_start(longer, updates, 0) for updates in range(22)] == [0] * 8 + [4] * 7 + [8] * 6 + [0]
+
+
+def test_a_checkpoint_holds_the_average():
+    """Taken over by another process's policy of the same weights; one without it begins again."""
+    p, other = (policy(average=0.5, average_every=1, evaluation="ode") for _ in range(2))
+    assert p.carried() == {"average": {}}
+    p.version = 1
+    with torch.no_grad():
+        p.denoiser.b.fill_(0.2)
+        other.denoiser.b.fill_(0.2)
+    p.version = 2  # half way from -.2 to .2
+    tensors = {}
+    packed = pack(p.carried(), tensors, "policy")
+    other.version = 2
+    other.resumed(unpack(packed, tensors))
+    with other.averaged():
+        assert float(other.denoiser.b) == pytest.approx(0.0, abs=1e-7)
+    p.version = other.version = 3
+    with p.averaged(), other.averaged():
+        assert torch.equal(p.denoiser.b, other.denoiser.b)
+        assert float(p.denoiser.b) == pytest.approx(0.1)
+    other.resumed({})
+    with other.averaged():
+        assert float(other.denoiser.b) == pytest.approx(0.1)
 
 
 def test_what_does_not_go_together_is_refused():

@@ -167,8 +167,8 @@ class Policy(ABC):
         return Form()
 
     def carried(self) -> dict[str, Any]:
-        """What it has found out since the run began and a resumed run must know to go on exactly, as JSON holds it.
-        Goes into checkpoints."""
+        """What it has found out since the run began and a resumed run must know to go on exactly: plain data and
+        tensors. Goes into checkpoints."""
         return {}
 
     def resumed(self, state: dict[str, Any]) -> None:

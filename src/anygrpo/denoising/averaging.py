@@ -1,9 +1,9 @@
-"""A running average of the trained weights, for held-out samples. It is no part of a checkpoint: after `--resume` it
-begins again at the weights found there."""
+"""A running average of the trained weights, for held-out samples. It goes into checkpoints: a resumed run measures the
+same weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -33,6 +33,16 @@ class Averaged:
             for name, p in state_of(self.module).items():
                 self.average[name].lerp_(p.to(self.average[name]), 1 - self.decay)
 
+    def carried(self) -> dict[str, Tensor]:
+        """The average by weight's name, whole where weights are sharded; empty before the first update."""
+        return {name: _whole(x) for name, x in (self.average or {}).items()}
+
+    def resumed(self, average: Mapping[str, Tensor]) -> None:
+        """Take over what `carried` gave; nothing is known of a checkpoint that has none, and it begins again here."""
+        own = state_of(self.module)
+        if average.keys() == own.keys():
+            self.average = {name: _laid_out(x, own[name]) for name, x in average.items()}
+
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Inside, the module has the averaged weights; its own before the first update."""
@@ -41,3 +51,16 @@ class Averaged:
             return
         with frozen_weights(self.module, self.average):
             yield
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x.full_tensor() if hasattr(x, "full_tensor") else x  # type: ignore[operator]
+
+
+def _laid_out(x: Tensor, like: Tensor) -> Tensor:
+    x = x.to(like.device, like.dtype)
+    if not hasattr(like, "full_tensor"):
+        return x
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(x, like.device_mesh, like.placements)  # type: ignore[attr-defined]

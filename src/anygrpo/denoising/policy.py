@@ -117,6 +117,13 @@ class DiffusionPolicy(Policy):
             self._average.follow(self._version, value)
         self._version = value
 
+    def carried(self) -> dict[str, Any]:
+        return {} if self._average is None else {"average": self._average.carried()}
+
+    def resumed(self, state: dict[str, Any]) -> None:
+        if self._average is not None:
+            self._average.resumed(state.get("average", {}))
+
     def averaged(self) -> AbstractContextManager[None]:
         """Inside, the weights are their running average (where there is one)."""
         return nullcontext() if self._average is None else self._average()

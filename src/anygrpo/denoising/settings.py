@@ -68,17 +68,20 @@ class DenoisingConfig(Section):
     "Stochastic steps of a sample; the rest follow the ODE. none: every step that can have noise."
     window_starts: tuple[int, int] = (0, 0)
     "First and last step where the window may begin."
-    window_moves: Literal["drawn", "progressive", "decaying"] = "drawn"
+    window_moves: Literal["drawn", "progressive", "decaying", "linear"] = "drawn"
     "drawn: for each rollout, from its seed. progressive (MixGRPO): a step further every `window_every` updates, and"
-    "back to the first at the end. decaying: the same with ever fewer updates at later places."
+    "back to the first at the end. decaying, linear: the same with (exponentially, along a line) ever fewer updates at"
+    "later places."
     window_every: int = Field(25, ge=1)
     "Updates after which a progressive window moves on."
     window_stride: int = Field(1, ge=1)
-    "progressive, decaying: steps that the window moves by."
+    "progressive, decaying, linear: steps that the window moves by."
     window_decay: float = Field(0.1, ge=0)
     "decaying: k of ceil(window_every exp(-k max(0, start - window_decay_from))) updates at a place."
     window_decay_from: int = Field(13, ge=0)
     "decaying: places up to this one keep `window_every` updates."
+    window_least: int | None = Field(None, ge=1)
+    "linear: updates at the last step that can have noise; `window_every` at the first. none: a quarter of that."
     shared_start: bool = False
     "A group's samples go one way up to the first stochastic step (DanceGRPO): only scored noise tells them apart."
     guidance: float = Field(1.0, ge=0)
