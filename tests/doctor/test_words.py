@@ -133,3 +133,13 @@ def test_small_texts() -> None:
 def test_an_unknown_fact_does_not_hide() -> None:
     with pytest.raises(KeyError):
         tell(Finding("no_learning", "likely", "warning"), diagnose(FIRES["no_learning"][0]).run)
+
+
+def test_what_a_log_does_not_hold_is_said_in_words():
+    from anygrpo.doctor.names import CONCEPTS
+    from anygrpo.doctor.words.shared import SEEN_AS
+    from anygrpo.doctor.words.tell import unseen
+
+    assert set(SEEN_AS) == set(CONCEPTS.values())
+    assert unseen(("kl_to_reference", "lr"), "en") == "KL to the reference policy, learning rate"
+    assert unseen(("kl_to_reference", "lr"), "zh") == "与参考策略的 KL、学习率"

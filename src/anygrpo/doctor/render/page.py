@@ -13,7 +13,7 @@ from anygrpo.doctor.render.curves import counted_in, curve, step_of
 from anygrpo.doctor.render.style import document, element, prose
 from anygrpo.doctor.series import Series
 from anygrpo.doctor.words import number_text, tell, verdict_text
-from anygrpo.doctor.words.tell import book
+from anygrpo.doctor.words.tell import book, unseen
 from anygrpo.spoken import colon, say
 
 OVERVIEW = (
@@ -57,7 +57,7 @@ def _report(diagnosis: Diagnosis, lang: str) -> str:
     if curves := overview(run, heavy, lang):
         out += [heading(labels["curves"]), element("div", curves, "curves")]
     if diagnosis.not_observable:
-        seen = ", ".join(diagnosis.not_observable) + say(". ", "。", lang) + labels["not_observable_note"]
+        seen = unseen(diagnosis.not_observable, lang) + say(". ", "。", lang) + labels["not_observable_note"]
         out += [heading(labels["not_observable"]), element("p", escape(seen), "seen")]
     return "".join(out) + "<footer>anygrpo doctor</footer>"
 

@@ -11,7 +11,7 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.words import tell, verdict_text
-from anygrpo.doctor.words.tell import book
+from anygrpo.doctor.words.tell import book, unseen
 from anygrpo.spoken import colon
 
 COLOURS = {"serious": "bold red", "warning": "yellow", "info": "cyan"}
@@ -59,7 +59,7 @@ def show(diagnosis: Diagnosis, console: Console, lang: str = "en") -> None:
     if diagnosis.not_observable:
         console.print()
         console.print(
-            Text(f"{labels['not_observable']}{colon(lang)}" + ", ".join(diagnosis.not_observable), style="dim")
+            Text(f"{labels['not_observable']}{colon(lang)}{unseen(diagnosis.not_observable, lang)}", style="dim")
         )
         console.print(Text(labels["not_observable_note"], style="dim italic"))
 

@@ -59,6 +59,28 @@ LABELS = {
     "decisive": Text("decisive rows", "关键行"),
 }
 
+SEEN_AS = {
+    "reward_mean": Text("mean reward", "平均奖励"),
+    "reward_std": Text("spread of rewards in a group", "组内奖励标准差"),
+    "zero_variance_groups": Text("groups without spread", "奖励无差异的组"),
+    "advantage": Text("advantages", "优势"),
+    "ratio_mean": Text("mean ratio", "平均概率比"),
+    "log_ratio_max": Text("largest log-ratio", "最大对数概率比"),
+    "clip_fraction": Text("clipped share", "裁剪比例"),
+    "kl_to_reference": Text("KL to the reference policy", "与参考策略的 KL"),
+    "policy_kl_new_old": Text("KL of new to old policy", "新旧策略间的 KL"),
+    "train_infer_mismatch": Text("sampler against training pass", "采样与训练两次计算的差异"),
+    "entropy": Text("entropy", "熵"),
+    "policy_loss": Text("policy loss", "策略损失"),
+    "grad_norm": Text("gradient norm", "梯度范数"),
+    "lr": Text("learning rate", "学习率"),
+    "response_length": Text("length of samples", "样本长度"),
+    "truncation_fraction": Text("truncated share", "截断比例"),
+    "staleness": Text("age of samples in updates", "样本落后的更新次数"),
+    "held_out_evaluation": Text("held-out evaluation", "留出集评估"),
+}
+"""What "not observable" is said of, for a reader; JSON keeps the names of the metric map."""
+
 AUTOPSY = {
     "claims": Text("Claim by claim", "逐条判断"),
     "unused": Text("Not used", "未使用"),

@@ -11,7 +11,7 @@ from typing import Any
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Fact, Finding
 from anygrpo.doctor.prescriptions import advice
-from anygrpo.doctor.words.shared import ADVICE, AROUND, AUTOPSY, CANNOT, LABELS, VERDICTS
+from anygrpo.doctor.words.shared import ADVICE, AROUND, AUTOPSY, CANNOT, LABELS, SEEN_AS, VERDICTS
 from anygrpo.spoken import say, table
 
 Entry = dict[str, str]
@@ -32,6 +32,12 @@ class Book:
     autopsy: Entry
     cannot: Entry
     rules: dict[str, Entry]
+
+
+def unseen(names: Sequence[str], lang: str) -> str:
+    """What a log does not hold, as a list in words."""
+    known = table(SEEN_AS, lang)
+    return say(", ", "、", lang).join(known.get(name, name) for name in names)
 
 
 @cache
