@@ -29,11 +29,13 @@ class Kind:
         settings: its pydantic section.
         build: (section, seed) -> the policy or task.
         form: what the policy puts out, or the task takes: "text", "picks", ... ("any" fits everything).
+        also: other words for it, which are answered with its name.
     """
 
     settings: str
     build: str
     form: str
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ def kind_of(table: str, name: Any) -> Kind:
     """
     known = kinds(table)
     if not isinstance(name, str) or name not in known:
-        cure = suggestion(str(name), known) + say("; or install the package that brings it", "；或安装提供它的包")
+        ours = next((kind for kind, one in known.items() if str(name).lower().replace("-", "_") in one.also), None)
+        cure = suggestion(str(name), known) if ours is None else say(f"it is called {ours!r} here", f"这里叫 {ours!r}")
+        cure += say("; or install the package that brings it", "；或安装提供它的包")
         raise ConfigError(
             Text(
                 f"{table}.kind = {name!r} is not known: no family here has it", f"{table}.kind = {name!r} 不在可选值中"

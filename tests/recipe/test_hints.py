@@ -4,14 +4,16 @@ import re
 
 import pytest
 
-from anygrpo.choices.catalogue import names
+from anygrpo.choices.catalogue import CARDS, names
 from anygrpo.choices.presets import PRESETS
 from anygrpo.errors import ConfigError
+from anygrpo.families import kind_of, kinds
 from anygrpo.recipe import trl_keys, verl_keys
-from anygrpo.recipe.hints import slips
+from anygrpo.recipe.hints import meant, slips
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.recipe.other_values import VALUES
 from anygrpo.recipe.other_words import HERE, OURS
+from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.reference import every
 from anygrpo.recipe.words_explained import EXPLAINED, TWO
 from anygrpo.spoken import Text
@@ -228,6 +230,13 @@ WRONG = [
     ("--algorithm.advantage", "rloo_vectorized", 'here that is "leave_one_out"'),
     ("--algorithm.advantage", "gae", "no critic"),
     ("--algorithm.reduction", "seq-mean-token-mean", 'here that is "sequence_mean"'),
+    ("--algorithm.reduction", "mean", '"token_mean" over all decisions'),
+    ("--policy.dtype", "bf16", 'here that is "bfloat16"'),
+    ("--policy.train", "full", 'here that is "all"'),
+    ("--policy.train", "qlora", 'policy.quantize = "4bit"'),
+    ("--policy.engine", "hf", 'here that is "builtin"'),
+    ("--training.parallel", "ddp", 'here that is "replicate"'),
+    ("--doctor.language", "zh-CN", 'here that is "zh"'),
     ("--optimizer.learning-rate", "cosine", 'write { kind = "cosine", start'),
     ("--stages.5.steps", "3", "no [[stages]]"),
 ]
@@ -249,7 +258,87 @@ def test_a_wrong_value_is_answered_by_its_meaning(flag, value, answer):
 def test_words_for_choices_lead_to_choices_that_exist():
     for kind, table in VALUES.items():
         for word, text in table.items():
-            assert word not in names(kind)
+            allowed = names(kind) if kind in CARDS else words_of_key(kind)
+            assert word not in allowed
             said = english(text)
             for named in re.findall(r'"(\w+)"', said):
-                assert named in (names(kind) if "preset" not in said else PRESETS), (kind, word)
+                assert named in (allowed if "preset" not in said else PRESETS) or "quantize" in said, (kind, word)
+
+
+def words_of_key(key):
+    """What a key that is no choice of cards may be, in any table."""
+    return {word for one in every() if one.name == key for word in one.type.split(" | ")}
+
+
+MISTAKES = [
+    ("--algorithm.eps", "algorithm.clip_low and algorithm.clip_high are the clip range"),  # not AdamW's
+    ("--optimizer.epsilon", "optimizer.eps"),  # not the clip range
+    ("--training.epsilon", "algorithm.clip_low and algorithm.clip_high are the clip range"),
+    ("--training.epochs", "passes over the prompts"),  # not algorithm.epochs alone
+    ("--algorithm.mu", "algorithm.epochs"),  # not task.motion.cmu
+    ("--algorithm.n", "it is called 'group_size' here"),
+    ("--algorithm.clip", "algorithm.clip_low and algorithm.clip_high"),
+    ("--algorithm.mini-batch-size", "algorithm.minibatches, a count"),
+    ("--algorithm.reference-model", "no key: the reference is the policy as a stage finds it"),
+    ("--algorithm.entropy-coefficient", "algorithm.entropy_coef"),
+    ("--algorithm.norm-adv", "algorithm.advantage"),
+    ("--optimizer.name", "no key: the optimizer is AdamW"),  # not policy.object.name
+    ("--optimizer.min-lr", 'kind = "cosine"'),
+    ("--optimizer.momentum", "optimizer.betas"),
+    ("--optimizer.max-norm", "optimizer.grad_clip"),
+    ("--policy.path", "here that is policy.model"),  # not task.motion.path
+    ("--policy.max-length", "policy.max_new_tokens is the longest answer"),  # not a reward model's
+    ("--policy.lora.dropout", "no key: adapters have no dropout"),  # not policy.motion.dropout
+    ("--policy.r", "policy.lora.rank"),
+    ("--policy.tp", "torchrun"),
+    ("--task.reward", "it is called 'rewards' here"),  # not a selection's
+    ("--task.data", 'task.kind = "data" with task.path'),
+    ("--task.path", 'task.kind = "data" with task.path'),  # not task.motion.path
+    ("--task.answer", "anygrpo settings lists"),  # not an example's
+    ("--task.val-split", "task.held_out_share"),
+    ("--evaluation.interval", "it is called 'every' here"),
+    ("--evaluation.split", "task.held_out_path"),  # not task.data.split
+    ("--evaluation.early-stopping", "evaluation.patience"),
+    ("--evaluation.n-samples", "it is called 'pass_samples' here"),
+    ("--training.wandb", "training.sinks"),
+    ("--doctor.lang", "it is called 'language' here"),
+    ("--doctor.enabled", "it is called 'mode' here"),
+    ("--doctor.fail-on", "anygrpo doctor RUN --fail-on"),
+]
+
+
+@pytest.mark.parametrize(("flag", "answer"), MISTAKES)
+def test_a_hint_is_of_the_place_that_was_meant(flag, answer):
+    recipe = {"policy": {**POLICIES["causal_lm"], "lora": {}}, "task": dict(TASKS["arithmetic"])}
+    apply_flags(recipe, [flag, "1"])
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    assert answer in caught.value.cure
+
+
+def test_no_hint_of_a_wrong_place_leads_to_a_deeper_table():
+    """A key that only a table inside has is not what an outer table's was meant to be, nor another root's."""
+    for table in ("algorithm", "optimizer", "training", "evaluation", "doctor", "policy", "task"):
+        for one in every():
+            told = meant(one.name, {"nothing"}, Recipe, table=table)
+            places = re.findall(r"another kind: (.*)", told)
+            assert all(place.startswith(f"{table}.") and place.count(".") == 2 for line in places
+                       for place in line.split(" or ")), (table, one.name, told)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "word", "kind"),
+    [("policy", "llm", "causal_lm"), ("policy", "stable-diffusion", "diffusion"), ("policy", "pointer", "selector"),
+     ("task", "csv", "data"), ("task", "gsm8k", "data"), ("task", "beams", "stored_candidates")],
+)  # fmt: skip
+def test_another_word_for_a_kind_is_answered_with_the_kind(table, word, kind):
+    with pytest.raises(ConfigError, match=f"it is called '{kind}' here"):
+        kind_of(table, word)
+
+
+def test_no_other_word_for_a_kind_is_a_kind():
+    for table in ("policy", "task"):
+        also = [word for kind in kinds(table).values() for word in kind.also]
+        assert len(also) > 10
+        assert not set(also) & set(kinds(table))
+        assert len(set(also)) == len(also)

@@ -3,12 +3,15 @@
 from anygrpo.families import Family, Kind
 
 _SETTINGS = "anygrpo.gates.settings:"
+_MODULES = ("gates", "gated", "module", "nn_module", "torch", "network")
 
 FAMILY = Family(
     "gates",
     policies={
-        "stochastic": Kind(_SETTINGS + "StochasticConfig", "anygrpo.gates.build:build", "tensors"),
-        "restorer": Kind(_SETTINGS + "RestorerConfig", "anygrpo.gates.restorer.build:build", "tensors"),
+        "stochastic": Kind(_SETTINGS + "StochasticConfig", "anygrpo.gates.build:build", "tensors", also=_MODULES),
+        "restorer": Kind(
+            _SETTINGS + "RestorerConfig", "anygrpo.gates.restorer.build:build", "tensors", also=("adair", "restoration")
+        ),
     },
     tasks={
         "restoration": Kind(_SETTINGS + "RestorationConfig", "anygrpo.gates.restoration.build:build", "tensors"),

@@ -17,6 +17,7 @@ from anygrpo.families import kinds, resolve
 from anygrpo.recipe.no_counterpart import no_counterpart
 from anygrpo.recipe.other_values import VALUES
 from anygrpo.recipe.other_words import HERE, OURS
+from anygrpo.recipe.words_by_table import BY_TABLE
 from anygrpo.recipe.words_explained import EXPLAINED, TWO
 from anygrpo.spoken import Text, say
 
@@ -30,11 +31,13 @@ def meant(
     known: Collection[str],
     root: type[BaseModel] | None = None,
     listing: str = "anygrpo settings",
+    table: str = "",
 ) -> str:
     """What to say of an unknown `key` of a table whose keys are `known`, in a recipe of the class `root`.
 
     Args:
         listing: the command that shows all that is known.
+        table: the one that the key stands in, dotted ("policy.lora"); "" at the top.
     """
     key = key.lower()
     if key in known:
@@ -42,23 +45,23 @@ def meant(
     ours = next((name for name in HERE.get(key, ()) if name in known), None)
     if ours is not None:
         return say(f"it is called {ours!r} here", f"这里叫 {ours!r}")
+    if root is not None and (told := BY_TABLE.get(table, {}).get(key)):
+        return told.said()
     places = _places(root) if root is not None else {}
-    if (
-        key in TWO and root is not None and ("algorithm" in known or key not in places)
-    ):  # at the top: as other libraries' flags are given
-        return TWO[key].said()
+    if key in TWO and root is not None and ("algorithm" in known or key not in places or key != "temperature"):
+        return TWO[key].said()  # at the top: as other libraries' flags are given
     if key in places:
         there = say(" or ", " 或 ").join(places[key])
         return say(f"it belongs to another table: {there}", f"它属于另一张表：{there}")
     if foreign := _of_another_library(key, places):
         return foreign
-    everywhere = _everywhere() if root is not None else {}
+    everywhere = _beside(table) if root is not None else {}
     if key in everywhere:
         there = say(" or ", " 或 ").join(everywhere[key][:2])
         return say(f"it belongs to another kind: {there}", f"它属于另一种策略或任务：{there}")
     for words in (known, places, everywhere):
         close = min(words, key=lambda word: (slips(key, word), word), default="")
-        if close and slips(key, close) <= (1 if len(key) < 8 else 2):
+        if close and slips(key, close) <= (0 if len(key) < 4 and words is not known else 1 if len(key) < 8 else 2):
             where = "" if words is known else _there(places.get(close) or everywhere[close])
             return say(f"did you mean {close!r}?", f"是否想写 {close!r}？") + where
     if not known:
@@ -145,6 +148,18 @@ def _places(root: type[BaseModel]) -> dict[str, list[str]]:
             for key in section.model_fields.keys() - {"kind"}:
                 out.setdefault(key, []).append(f"{name}.{key}")
     return out
+
+
+def _beside(table: str) -> dict[str, list[str]]:
+    """Key -> where other kinds have it at the same place as `table`: a word two tables deeper means something else."""
+    if not table:
+        return _everywhere()
+    root, *inner = table.split(".")
+    same = {
+        key: [p for p in at if p.split(".")[0] == root and p.split(".")[2:-1] == inner]
+        for key, at in _everywhere().items()
+    }
+    return {key: at for key, at in same.items() if at}
 
 
 @cache

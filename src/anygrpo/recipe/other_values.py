@@ -47,7 +47,36 @@ VALUES: dict[str, dict[str, str | Text]] = {
         **dict.fromkeys(("mse", "squared"), '"k2"'),
         **dict.fromkeys(("full", "analytic"), '"exact"'),
     },
+    "dtype": {
+        **dict.fromkeys(("bf16", "half_bf16"), '"bfloat16"'),
+        **dict.fromkeys(("fp16", "half"), '"float16"'),
+        **dict.fromkeys(("fp32", "float", "full"), '"float32"'),
+    },
+    "train": {
+        **dict.fromkeys(("full", "full_finetune", "full_finetuning", "everything"), '"all"'),
+        **dict.fromkeys(
+            ("qlora", "lora_4bit"),
+            Text('here that is "lora", with policy.quantize = "4bit"', '这里是 "lora"，加上 policy.quantize = "4bit"'),
+        ),
+        **dict.fromkeys(("peft", "adapter", "adapters"), '"lora"'),
+    },
+    "engine": dict.fromkeys(("hf", "transformers", "huggingface", "native", "default", "torch"), '"builtin"'),
+    "parallel": {
+        **dict.fromkeys(("ddp", "data", "none"), '"replicate"'),
+        **dict.fromkeys(("fsdp2", "zero3", "deepspeed", "zero"), '"fsdp"'),
+    },
+    "language": {
+        **dict.fromkeys(("cn", "zh-cn", "zh_cn", "chinese", "中文"), '"zh"'),
+        **dict.fromkeys(("english", "en-us", "en_us", "英文"), '"en"'),
+    },
     "reduction": {
+        **dict.fromkeys(
+            ("mean", "sum"),
+            Text(
+                'here that is "token_mean" over all decisions, "sequence_mean" over samples, or "constant"',
+                '这里是 "token_mean"（对所有决策）、"sequence_mean"（对样本）或 "constant"',
+            ),
+        ),
         **dict.fromkeys(("token-mean", "dapo"), '"token_mean"'),
         **dict.fromkeys(("seq-mean-token-mean", "grpo"), '"sequence_mean"'),
         **dict.fromkeys(("seq-mean-token-sum-norm", "dr_grpo"), '"constant"'),

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 HERE: dict[str, tuple[str, ...]] = {
     "adapter": ("lora",),
+    "answer": ("answer_column",),
     "batch": ("batch_size",),
+    "enable": ("mode",),
+    "enabled": ("mode",),
+    "freq": ("every",),
+    "frequency": ("every",),
+    "g": ("group_size",),
+    "interval": ("every",),
+    "lang": ("language",),
+    "model_id": ("model",),
+    "n": ("group_size",),
+    "n_samples": ("pass_samples",),
+    "pretrained_model_name_or_path": ("model",),
+    "reward": ("rewards",),
     "data": ("path",),
     "evaluation_queries": ("held_out",),
     "factory": ("function",),
@@ -60,7 +73,7 @@ OURS: dict[str, str] = {
         "algorithm.group_size",
     ),
     **dict.fromkeys(
-        ("ppo_epochs", "num_iterations", "update_epochs", "num_ppo_epochs", "num_inner_epochs", "max_epochs"),
+        ("ppo_epochs", "num_iterations", "update_epochs", "num_ppo_epochs", "num_inner_epochs", "max_epochs", "mu"),
         "algorithm.epochs",
     ),
     **dict.fromkeys(("num_mini_batch", "num_minibatches"), "algorithm.minibatches"),
@@ -75,8 +88,24 @@ OURS: dict[str, str] = {
         ),
         "algorithm.advantage",
     ),
+    **dict.fromkeys(
+        ("baseline", "norm_adv", "norm_advantages", "normalize_advantage", "normalize_advantages", "advantage_type"),
+        "algorithm.advantage",
+    ),
+    **dict.fromkeys(("std_eps", "adv_eps", "advantage_eps", "norm_eps", "std_epsilon"), "algorithm.epsilon"),
     **dict.fromkeys(("loss_agg_mode", "loss_aggregation"), "algorithm.reduction"),
-    **dict.fromkeys(("entropy", "entropy_coeff", "ent_coef", "entropy_bonus"), "algorithm.entropy_coef"),
+    **dict.fromkeys(
+        (
+            "entropy",
+            "entropy_coeff",
+            "entropy_coefficient",
+            "entropy_beta",
+            "entropy_weight",
+            "ent_coef",
+            "entropy_bonus",
+        ),
+        "algorithm.entropy_coef",
+    ),
     **dict.fromkeys(("kl_estimator", "kl_loss_type"), "algorithm.kl"),
     **dict.fromkeys(("kl_ctrl", "kl_ctrl_type", "adap_kl_ctrl"), "algorithm.kl_controller"),
     **dict.fromkeys(
@@ -98,7 +127,10 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("advantage_whiten", "whiten_advantages", "whiten_rewards"), 'algorithm.advantage = "whitened"'),
     "use_rank_advantage": 'algorithm.advantage = "rank"',
     "require_positive_query": 'task.queries = "positive"',
-    **dict.fromkeys(("max_grad_norm", "grad_norm", "clip_grad", "gradient_clip"), "optimizer.grad_clip"),
+    **dict.fromkeys(
+        ("max_grad_norm", "max_norm", "clip_norm", "grad_norm", "clip_grad", "gradient_clip", "gradient_clipping"),
+        "optimizer.grad_clip",
+    ),
     **dict.fromkeys(("adam_beta1", "adam_beta2", "beta1", "beta2"), "optimizer.betas"),
     **dict.fromkeys(("adam_epsilon", "adam_eps"), "optimizer.eps"),
     "wd": "optimizer.weight_decay",
@@ -121,7 +153,10 @@ OURS: dict[str, str] = {
     **dict.fromkeys(
         ("save_total_limit", "max_checkpoints", "max_ckpt_num", "max_actor_ckpt_to_keep"), "training.keep_checkpoints"
     ),
-    **dict.fromkeys(("report_to", "logger", "use_wandb", "use_tensorboard"), "training.sinks"),
+    **dict.fromkeys(
+        ("report_to", "logger", "loggers", "wandb", "tensorboard", "trackio", "use_wandb", "use_tensorboard"),
+        "training.sinks",
+    ),
     **dict.fromkeys(("resume", "resume_from", "resume_from_checkpoint"), "anygrpo train --resume FOLDER"),
     **dict.fromkeys(
         ("gpus", "num_gpus", "n_gpus", "n_gpus_per_node"), "torchrun --nproc-per-node 2 -m anygrpo train ..."
@@ -129,7 +164,7 @@ OURS: dict[str, str] = {
     "bf16": 'policy.dtype = "bfloat16"',
     "fp16": 'policy.dtype = "float16"',
     "cast_lm_head_to_fp32": 'policy.head = "float32"',
-    **dict.fromkeys(("lora_rank", "lora_r"), "policy.lora.rank"),
+    **dict.fromkeys(("lora_rank", "lora_r", "r"), "policy.lora.rank"),
     **dict.fromkeys(("lora_target_modules", "target_modules"), "policy.lora.targets"),
     **dict.fromkeys(("pretrain", "base_model", "ckpt", "actor_model"), "policy.model"),
     **dict.fromkeys(("reward_alpha_psnr", "psnr_weight"), "task.w_psnr"),
@@ -165,6 +200,7 @@ OURS: dict[str, str] = {
         ("enable_gradient_checkpointing", "gradient_checkpointing_enable"), "policy.gradient_checkpointing"
     ),
     **dict.fromkeys(("nnodes", "num_processes", "num_nodes"), "torchrun --nnodes 2 -m anygrpo train ..."),
+    "filter_groups": "algorithm.refill",
     **dict.fromkeys(
         ("dynamic_sample", "dynamic_sampling", "dynamic_filtering", "filter_groups_enable"), "algorithm.refill"
     ),
@@ -196,7 +232,8 @@ OURS: dict[str, str] = {
     ),
     **dict.fromkeys(("run_name", "experiment_name", "exp_name"), "name"),
     "metric_for_best_model": "evaluation.metric",
-    "early_stopping_patience": "evaluation.patience",
+    **dict.fromkeys(("early_stopping_patience", "early_stopping", "early_stop"), "evaluation.patience"),
+    **dict.fromkeys(("eval_size", "val_size", "test_size", "eval_samples", "max_eval_samples"), "task.held_out"),
     **dict.fromkeys(
         (
             "reward_funcs",

@@ -31,7 +31,7 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
                 dotted, inner = meant_inside(keys[-1], table, root)
                 where = prefix + ".".join([*keys[:-1], dotted]) if inner else where
             lines.append(say(f"unknown key {where!r}", f"未知的键 {where!r}"))
-            cure = cure or inner or meant(keys[-1], known, root)
+            cure = cure or inner or meant(keys[-1], known, root, table=_table(prefix, keys))
         elif item["type"] in ("union_tag_invalid", "literal_error"):
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
             lines.append(say(f"{where} = {found!r} is not known", f"{where} = {found!r} 不在可选值中"))
@@ -53,11 +53,17 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
             if strange:
                 strangest = f"{where}.{strange[0]}"
                 lines.append(say(f"unknown key {strangest!r}", f"未知的键 {strangest!r}"))
-                cure = cure or meant(str(strange[0]), _fields(models), root)
+                cure = cure or meant(str(strange[0]), _fields(models), root, table=_table(prefix, [*keys, ""]))
         else:
             value = "" if isinstance(item.get("input"), dict) else say(f" (found {found!r})", f"（现为 {found!r}）")
             lines.append(f"{where or say('recipe', '配方')}{say(': ', '：')}{_reason(item)}{value}")
     return ConfigError("; ".join(dict.fromkeys(lines)), cure)
+
+
+def _table(prefix: str, keys: list[str]) -> str:
+    """The table that a key stands in, dotted, without places in lists: "task.rewards"."""
+    path = [*filter(None, prefix.split(".")), *keys[:-1]]
+    return ".".join(word for word in path if not word.isdigit())
 
 
 _REASONS = {

@@ -21,7 +21,17 @@ _ROWS_ZH = "algorithm.prompts_per_step 乘以 algorithm.group_size"
 
 EXPLAINED: dict[str, Text] = {
     **dict.fromkeys(
-        ("clip_epsilon", "clip_eps", "cliprange", "clip_range", "clip_ratio", "clip_param", "eps_clip", "ppo_clip"),
+        (
+            "clip_epsilon",
+            "clip_eps",
+            "cliprange",
+            "clip_range",
+            "clip_ratio",
+            "clip_param",
+            "eps_clip",
+            "ppo_clip",
+            "clip",
+        ),
         _both("algorithm.clip_low", "algorithm.clip_high"),
     ),
     "ppo_mini_batch_size": _here(
@@ -90,7 +100,7 @@ EXPLAINED: dict[str, Text] = {
         _here("algorithm.preset, or algorithm.objective", "algorithm.preset，或 algorithm.objective"),
     ),
     **dict.fromkeys(
-        ("tensor_parallel_size", "vllm_tensor_parallel_size", "fsdp", "deepspeed", "zero_stage"),
+        ("tensor_parallel_size", "vllm_tensor_parallel_size", "tp", "fsdp", "deepspeed", "zero_stage", "device_map"),
         _both("training.parallel", "torchrun"),
     ),
     **dict.fromkeys(
@@ -105,12 +115,30 @@ EXPLAINED: dict[str, Text] = {
         f"{_MEMORY} (any value gives the same gradient)", f"{_MEMORY}（取什么值，梯度都相同）"
     ),
     **dict.fromkeys(
-        ("batch_size", "mini_batch_size"),
+        ("batch_size", "global_batch_size"),
         _here(f"{_ROWS}; for memory {_MEMORY}", f"{_ROWS_ZH}；为节省内存则是 {_MEMORY}"),
+    ),
+    **dict.fromkeys(
+        ("mini_batch_size", "minibatch_size"),
+        _here(
+            "algorithm.minibatches, a count: samples of a step / mini-batch size",
+            "algorithm.minibatches，是个数：一步的样本数 / 小批大小",
+        ),
     ),
     "generation_batch_size": _here(_ROWS, _ROWS_ZH),
     **dict.fromkeys(
-        ("val_files", "eval_dataset", "val_data", "eval_data"),
+        (
+            "val_files",
+            "eval_dataset",
+            "val_data",
+            "eval_data",
+            "validation_split",
+            "val_split",
+            "eval_split",
+            "test_split",
+            "validation_data",
+            "eval_path",
+        ),
         _here("task.held_out_share, or task.held_out_path", "task.held_out_share，或 task.held_out_path"),
     ),
     "multi_turn_enable": _here(
