@@ -370,11 +370,20 @@ def test_older_names_of_openrlhf_and_a_command_inside_quotes(here, capsys):
     assert lost(account).keys() == {"data.prompt_dataset", "actor.lr_warmup_ratio"}
 
 
+def test_a_swift_command_is_not_taken_for_another_house(here, capsys):
+    given = ["swift", "rlhf", "--rlhf_type", "grpo", "--model", "m/m", "--advantage_estimator", "rloo"]
+    given += ["--per_device_train_batch_size", "8"]
+    recipe, account = adopted(capsys, *given, "--max_length", "4096")
+    assert (account["house"], recipe["algorithm"]["advantage"]) == ("swift", "leave_one_out")
+    assert "never cut" in lost(account)["max_prompt_length"]
+
+
 def test_8_bit_optimizers_move(here, capsys):
     (here / "a.py").write_text("GRPOConfig(optim='paged_adamw_8bit')\n")
     assert adopted(capsys, "a.py")[0]["optimizer"]["moments"] == "8bit"
     given = ["algorithm.adv_estimator=grpo", "actor_rollout_ref.actor.optim.optimizer=AdamW8bit"]
-    assert adopted(capsys, *given)[0]["optimizer"]["moments"] == "8bit"
+    recipe, _ = adopted(capsys, *given, "actor_rollout_ref.model.lora.rank=4")
+    assert (recipe["optimizer"]["moments"], recipe["policy"]["lora"]["rank"]) == ("8bit", 4)
     (here / "b.py").write_text("GRPOConfig(optim='adafactor')\n")
     recipe, account = adopted(capsys, "b.py")
     assert recipe["optimizer"].get("moments", "float32") == "float32"

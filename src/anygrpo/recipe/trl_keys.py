@@ -38,6 +38,7 @@ SAID = (
     "log_unique_prompts", "push_to_hub", "hub_model_id", "overwrite_output_dir", "save_total_limit", "save_strategy",
     "trackio_space_id", "wandb_project", "do_eval", "do_train", "log_multimodal", "save_only_model", "hub_strategy",
     "disable_tqdm", "run_post_training_eval", "hub_private_repo", "log_level", "resume_from_checkpoint",
+    "save_safetensors",
 )  # fmt: skip
 ABSENT = {
     "top_entropy_quantile": Text(

@@ -106,12 +106,12 @@ def _of_command(command: list[str], beside: Path = Path()) -> Found:
     if any(key.startswith(_VERL) for key in given):
         return Found("verl", given)
     options = words.options(command)
-    if any(map(_OPENRLHF.search, command)) or _OPENRLHF_KEYS & options.keys():
-        return Found("openrlhf", words.options(_after(command, _OPENRLHF)))
     if options.get("rlhf_type") == "grpo":
         launched = next((w.partition("=")[2] for w in command if w.startswith("NPROC_PER_NODE=")), "1")
         said = str(options.pop("num_processes", launched))
         return Found("swift", options, processes=int(said) if said.isdigit() and int(said) else 1)
+    if any(map(_OPENRLHF.search, command)) or _OPENRLHF_KEYS & options.keys():
+        return Found("openrlhf", words.options(_after(command, _OPENRLHF)))
     scripts = [w for w in command if w.endswith(".py") and not w.startswith("-")]
     here = [p for w in scripts for p in (Path(w), beside / w, beside / Path(w).name) if p.is_file()]
     if here:

@@ -9,7 +9,8 @@ from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
 from anygrpo.recipe.trl_keys import DEFAULTS
 
 _NAMES = {
-    "model": "model_name_or_path", "lora_rank": "lora_r", "target_modules": "lora_target_modules",
+    "model": "model_name_or_path", "max_length": "max_prompt_length",
+    "lora_rank": "lora_r", "target_modules": "lora_target_modules",
     "overlong_filter": "mask_truncated_completions", "tau_pos": "sapo_temperature_pos",
     "tau_neg": "sapo_temperature_neg", "dataset_shuffle": "shuffle_dataset",
     "rollout_importance_sampling_threshold": "vllm_importance_sampling_clip_max",

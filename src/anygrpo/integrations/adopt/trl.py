@@ -253,3 +253,5 @@ def _rest(book: Ledger, updates: int) -> None:
     sinks = [s for s in as_list(book.get("report_to")) if s in ("tensorboard", "wandb", "trackio")]
     if sinks:
         book.put("training.sinks", sinks, "report_to")
+    if sinks and isinstance(book.get("project"), str):
+        book.put("training.project", book.get("project"), "project")

@@ -19,9 +19,12 @@ from anygrpo.recipe.verl_keys import (
     R,
 )
 
+_OLDER = {M + "lora.rank": M + "lora_rank", M + "lora.alpha": M + "lora_alpha"}
+
 
 def move(found: Found) -> Ledger:
     """Fill a ledger with what a verl command means here."""
+    found.given = {_OLDER.get(key, key): value for key, value in found.given.items()}
     book = Ledger(found, DEFAULTS)
     _batches(book)
     loss(book)
