@@ -82,6 +82,7 @@ EXTRAS = {
     "gguf": "smollm2",
     "verifiers": "verifiers",
     "torchvision": "perceptual",
+    "rapidocr": "ocr",
 }
 """Module -> the extra that installs it; a test compares with pyproject.toml."""
 

@@ -12,11 +12,14 @@ _IMAGES = "anygrpo.denoising.image.rewards:"
 _MOTION = "anygrpo.denoising.motion.rewards:"
 
 
+_SCORERS = "anygrpo.denoising.image.scorers:"
+
+
 def _image(name: str, function: str, formula: str, sentence: Text, keys: Any, source: str = "") -> Card:
     return Card(
         "reward",
         name,
-        _IMAGES + function,
+        function,
         formula,
         sentence,
         source,
@@ -49,7 +52,7 @@ _FUNCTIONS = {"matching": "anygrpo.denoising.motion.matcher:Matcher"}
 IMAGES = (
     _image(
         "compressibility",
-        "jpeg_kilobytes",
+        _IMAGES + "jpeg_kilobytes",
         "-(bytes of the picture as JPEG) / 1000",
         Text("Pictures that compress well.", "易于压缩的图像。"),
         _QUALITY,
@@ -57,7 +60,7 @@ IMAGES = (
     ),
     _image(
         "incompressibility",
-        "jpeg_kilobytes",
+        _IMAGES + "jpeg_kilobytes",
         "(bytes of the picture as JPEG) / 1000",
         Text("Pictures that compress badly.", "难以压缩的图像。"),
         _QUALITY,
@@ -65,7 +68,7 @@ IMAGES = (
     ),
     _image(
         "clip",
-        "_clip",
+        _SCORERS + "clip",
         "logit scale x cosine(picture, prompt) / divide_by",
         Text(
             "How well a CLIP model of yours finds picture and prompt to agree (CLIPScore, PickScore).",
@@ -76,6 +79,33 @@ IMAGES = (
             "divide_by": Text("100 for CLIPScore, 26 for PickScore.", "CLIPScore 为 100，PickScore 为 26。"),
             "device": Text("Where the model computes.", "模型所在的设备。"),
         },
+    ),
+    _image(
+        "aesthetic",
+        _SCORERS + "aesthetic",
+        "linear layers on the CLIP embedding of the picture, made of length 1, / divide_by",
+        Text(
+            "How pleasing people would find the picture, by LAION's improved aesthetic predictor.",
+            "LAION 改进版美学预测器给出的观感分数。",
+        ),
+        {
+            "model": Text("Folder of the CLIP model (ViT-L/14).", "CLIP 模型（ViT-L/14）的文件夹。"),
+            "head": Text("The published head's file.", "已发布的预测头文件。"),
+            "divide_by": Text("10 in peers.", "同类项目为 10。"),
+            "device": Text("Where the model computes.", "模型所在的设备。"),
+        },
+    ),
+    _image(
+        "ocr",
+        _SCORERS + "likeness",
+        "1 - edit distance / length of the wanted text, at least 0; 1 where it is found",
+        Text("How much of the wanted text the picture shows.", "图像中写出了多少所要求的文字。"),
+        {
+            "column": Text(
+                "Column with the text; none: the prompt's quoted part.", "文字所在的列；无：提示中引号内的部分。"
+            )
+        },
+        "Flow-GRPO, 2505.05470",
     ),
 )
 

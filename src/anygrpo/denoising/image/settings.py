@@ -63,10 +63,42 @@ class ClipRewardConfig(ImageRewardConfig):
     "auto: the first GPU where there is one."
 
 
+class AestheticRewardConfig(ImageRewardConfig):
+    """The improved aesthetic predictor of LAION: linear layers on a CLIP model's embedding of the picture, over
+    `divide_by`; 1 to 10 before it."""
+
+    kind: Literal["aesthetic"]
+    model: str
+    "Folder that transformers' CLIPModel and CLIPProcessor load (ViT-L/14)."
+    head: str
+    "The head's state dict as published (sac+logos+ava1-l14-linearMSE.pth), or the same as safetensors."
+    divide_by: float = Field(10.0, gt=0)
+    "10 in peers."
+    device: str = "auto"
+    "auto: the first GPU where there is one."
+
+
+class OcrRewardConfig(ImageRewardConfig):
+    """How much of a wanted text the picture shows: 1 - edit distance / its length, without spaces and case
+    (Flow-GRPO, arXiv 2505.05470). Read by rapidocr on the CPU."""
+
+    kind: Literal["ocr"]
+    column: str | None = None
+    "Column of the prompt file with the text; none: what stands between the prompt's double quotes."
+
+
+AnyImageReward = (
+    FunctionImageRewardConfig
+    | CompressibilityRewardConfig
+    | IncompressibilityRewardConfig
+    | ClipRewardConfig
+    | AestheticRewardConfig
+    | OcrRewardConfig
+)
 ImageRewards = Annotated[
     tuple[
         Annotated[
-            FunctionImageRewardConfig | CompressibilityRewardConfig | IncompressibilityRewardConfig | ClipRewardConfig,
+            AnyImageReward,
             Field(discriminator="kind"),
         ],
         ...,

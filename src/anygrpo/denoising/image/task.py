@@ -48,8 +48,7 @@ def build(config: ImageTaskConfig, seed: int) -> ImageTask:
                     "请增加提示、改变 task.held_out_share，或给出 task.held_out_path",
                 ),
             )
-    columns = {key for row in rows for key in row} - {"prompt"}
-    return ImageTask(config, seed, train, held_out, build_rewards(config.rewards, columns))
+    return ImageTask(config, seed, train, held_out, build_rewards(config.rewards, [*train, *held_out]))
 
 
 def read_prompts(path: str, column: str) -> list[Prompt]:
