@@ -78,8 +78,8 @@ PRESETS: dict[str, Preset] = {
                 "reduction": "token_mean",
                 "beta": 0.0,
             },
-            "arXiv 2506.13585 (its own cap was not re-read); 5 (1 + 4) is ScaleRL's, as TRL's paper index prints it; "
-            "no floor",
+            "arXiv 2506.13585 sets no floor and tunes its cap (as Trinity-RFT quotes it; no number is quoted, the "
+            "paper was not read); 5 (1 + 4) is ScaleRL's, as TRL's paper index prints it",
             Text("The weight of a decision is limited, its gradient is not.", "限制决策的权重，不限制其梯度。"),
             "In verl and NeMo-RL the same number means 1 + eps: 5 there is clip_high = 5 here.",
         ),
@@ -160,9 +160,11 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "gpg",
             {"objective": "reinforce", "advantage": "gpg", "reduction": "token_mean", "beta": 0.0},
-            "arXiv 2504.02546, as verl computes it",
+            "arXiv 2504.02546 with F_norm = 1, the factor as verl counts it (samples over those with a reward not 0); its "
+            "own repository, AMAP-ML/GPG, counts samples over those of groups with a spread",
             Text("The plain policy gradient of group-centred rewards.", "组内中心化奖励的朴素策略梯度。"),
-            "G 5 to 8 and lr 1e-6 are recalled.",
+            "G 6 to 8, lr 1e-6 (2e-6 for its 7B maths model), as that repository's configurations set them. It fills "
+            "batches until 60% of the groups have a spread (README): filters = drop_constant with refill.",
         ),
         Preset(
             "lite_ppo",

@@ -138,4 +138,12 @@ def describe(error: BaseException) -> str:
     while trace is not None:
         place = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
         trace = trace.tb_next
-    return f"{type(error).__name__}: {error}"[:300].replace("\n", " ") + place
+    return described(error)[:300].replace("\n", " ") + place
+
+
+def described(error: BaseException) -> str:
+    """The exception and what it says, were it even unable to say it."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__} (its text fails)"

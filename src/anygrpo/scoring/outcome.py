@@ -30,7 +30,15 @@ class Elsewhere(str):
 
 
 class Unfit(str):
-    """A reason: what the user's function returned is of no kind that is wanted."""
+    """A reason: what the user's function returned is of no kind that is wanted. `wanted` says what is, where one object
+    has several functions."""
+
+    wanted: str
+
+    def __new__(cls, reason: str, wanted: str = "") -> Unfit:
+        made = super().__new__(cls, reason)
+        made.wanted = wanted
+        return made
 
 
 def outcome_of(verdict: Any) -> Outcome:
@@ -73,10 +81,11 @@ class FirstCall:
             )
             trace = "\n" + raised.trace.rstrip()
             raise TrainingError(what + Text(trace, trace), Text("mend it", "请修正该函数"))
+        wanted = getattr(failed[0], "wanted", "") or self.wanted
         raise ConfigError(
             Text(
                 f"{self.name}: of all of the first {count} outputs {failed[0]}",
                 f"{self.name}：对最初 {count} 个输出全部如此：{failed[0]}",
             ),
-            Text(f"it has to return {self.wanted}", f"应当返回：{self.wanted}"),
+            Text(f"it has to return {wanted}", f"应当返回：{wanted}"),
         )

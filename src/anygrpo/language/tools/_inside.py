@@ -22,7 +22,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from anygrpo.core.user_code import describe, resolve
+from anygrpo.core.user_code import describe, described, resolve
+from anygrpo.language.tools import replies
 from anygrpo.scoring import _keeper
 from anygrpo.scoring._worker import frame, receive
 from anygrpo.scoring.signatures import LONGEST_TRACE
@@ -83,6 +84,9 @@ class Server:
                     self.loaded[target].load_once(**request["settings"])
         except BaseException as error:
             return {"error": describe(error)}
+        played = request["environment"]
+        if played and (wrong := replies.contract(_name(played), self.loaded[played], request["settings"])):
+            return {"wrong": wrong}
         kinds = {target: "class" if _is_class(self.loaded[target]) else "function" for target in request["targets"]}
         if "class" in kinds.values():  # once here, and not in each sample's process
             with contextlib.suppress(ImportError):
@@ -126,41 +130,49 @@ def _is_class(target: Any) -> bool:
     return inspect.isclass(target) or hasattr(target, "step")
 
 
+def _name(target: str) -> str:
+    return target.rpartition(":")[2]
+
+
 class Sample:
     """One sample's process."""
 
     def __init__(self, loaded: dict[str, Any], request: dict[str, Any]) -> None:
-        self.tools: dict[str, Callable[..., Any]] = {
-            target.rpartition(":")[2]: loaded[target] for target in request["tools"]
-        }
-        self.environment: Any = loaded[request["environment"]] if request.get("environment") else None
+        self.tools: dict[str, Callable[..., Any]] = {_name(target): loaded[target] for target in request["tools"]}
+        played = request.get("environment")
+        self.environment: Any = loaded[played] if played else None
+        self.name = _name(played or "")
         self.settings, self.output = request["settings"], request["output"]
         self.loop = asyncio.new_event_loop()
 
     def serve(self, sock: socket.socket) -> None:
         while (body := receive(sock)) is not None:
-            sock.sendall(frame(json.dumps(self.handle(pickle.loads(body)), default=str).encode()))
+            sock.sendall(frame(json.dumps(self.handle(pickle.loads(body))).encode()))
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
             return getattr(self, f"do_{request['op']}")(request)
+        except replies.Unfit as error:
+            return {"error": str(error), "unfit": error.fault}
         except BaseException as error:  # sys.exit() in an environment is a failed step
-            return {"error": describe(error), "trace": "".join(traceback.format_exception(error))[-LONGEST_TRACE:]}
+            by = {"reset": f"{self.name}.reset", "step": f"{self.name}.step", "speak": self.name}.get(request["op"])
+            said = f"{by} raised {describe(error)}" if by else describe(error)
+            return {"error": said, "trace": "".join(traceback.format_exception(error))[-LONGEST_TRACE:]}
 
     def do_reset(self, request: dict[str, Any]) -> dict[str, Any]:
         """A new environment: its messages, and schemas of its tools."""
         if inspect.isclass(self.environment):
             self.environment = self.environment(**self.settings)
-        given = self.finished(self.environment.reset(request["row"]))
-        messages, tools = given if isinstance(given, tuple) else (given, None)
-        listed = [self.schema(tool) for tool in tools or []]
-        run = [made["function"]["name"] for tool, made in zip(tools or [], listed) if callable(tool)]
-        return {"messages": messages, "tools": listed, "run": run}
+            if not all(callable(getattr(self.environment, method, None)) for method in ("reset", "step")):
+                raise replies.Unfit(self.name, replies.shown(self.environment), "Env")
+        by = f"{self.name}.reset"
+        messages, tools = replies.parts(by, "reset", self.finished(self.environment.reset(request["row"])), (2,))
+        listed = replies.schemas(by, tools, self.schema)
+        run = [one["function"]["name"] for one in listed if one["function"]["name"] in self.tools]
+        return {"messages": replies.said(by, "reset", messages), "tools": listed, "run": run}
 
     def schema(self, tool: Any) -> Any:
-        """A function that an environment gives is called here; a schema is the environment's own business."""
-        if not callable(tool):
-            return tool
+        """Of a function that an environment gives: it is called here."""
         from transformers.utils.chat_template_utils import get_json_schema
 
         made = get_json_schema(tool)
@@ -169,15 +181,19 @@ class Sample:
 
     def do_speak(self, request: dict[str, Any]) -> dict[str, Any]:
         """A function (messages, columns) -> what is said next, or None."""
-        said = self.finished(self.environment(request["messages"], request["row"]))
+        said = replies.said(self.name, "speak", self.finished(self.environment(request["messages"], request["row"])))
         return {"messages": said, "done": said is None}
 
     def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
         """The environment's step; None, messages, (messages, reward) or (messages, reward, done)."""
+        by = f"{self.name}.step"
         made = self.finished(self.environment.step(request["messages"], request["calls"]))
-        made = made if isinstance(made, tuple) else (made, None)
-        messages, reward, done = (*made, None) if len(made) == 2 else made
-        return {"messages": messages, "reward": None if reward is None else float(reward), "done": bool(done)}
+        said, reward, done = replies.parts(by, "step", made, (2, 3))
+        return {
+            "messages": replies.said(by, "step", said),
+            "reward": replies.number(by, reward),
+            "done": replies.ending(by, done),
+        }
 
     def do_call(self, request: dict[str, Any]) -> dict[str, Any]:
         """Calls of tools: functions in order, then those that are async together."""
@@ -186,7 +202,17 @@ class Sample:
         made = self.loop.run_until_complete(_together([results[i][0] for i in waiting])) if waiting else []
         for i, value in zip(waiting, made):
             results[i] = (_fault(value), True) if isinstance(value, BaseException) else (value, False)
-        return {"results": [{"text": self.cut(_worded(value)), "failed": failed} for value, failed in results]}
+        names = [call["name"] for call in request["calls"]]
+        return {"results": [self.result(*one) for one in zip(names, *zip(*results))]}
+
+    def result(self, name: str, value: Any, failed: bool) -> dict[str, Any]:
+        """What the model is told of a call."""
+        try:
+            return {"text": self.cut(replies.told(name, value)), "failed": failed}
+        except replies.Unfit as error:
+            return {"text": f"error: {error}", "failed": True, "unfit": error.fault}
+        except BaseException as error:  # its own __str__
+            return {"text": _fault(error), "failed": True}
 
     def begun(self, call: dict[str, Any]) -> tuple[Any, bool]:
         """(a tool's value or what will give it, failed?)."""
@@ -212,14 +238,4 @@ async def _together(values: list[Any]) -> list[Any]:
 
 
 def _fault(error: BaseException) -> str:
-    return f"error: {type(error).__name__}: {error}"
-
-
-def _worded(value: Any) -> str:
-    """A tool's value as the model reads it."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return str(value)
+    return f"error: {described(error)}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError
+from anygrpo.language.tools import replies
 from anygrpo.spoken import Text
 
 
@@ -13,7 +15,8 @@ def schemas_of(tools: tuple[str, ...]) -> list[dict[str, Any]]:
     """Schemas of functions named as "path.py:name", in order.
 
     Raises:
-        ConfigError: two of one name, not a function, or one without types or a docstring. DataError: no such file.
+        ConfigError: two of one name, not a function, or one without types or a docstring, or that cannot be called with
+            its arguments by name. DataError: no such file.
     """
     made = [schema_of(user_code.load(spec), spec) for spec in tools]
     names = [one["function"]["name"] for one in made]
@@ -29,15 +32,13 @@ def schema_of(function: Any, spec: str) -> dict[str, Any]:
     """{"type": "function", "function": {name, description, parameters, ...}}, as transformers makes it."""
     from transformers.utils.chat_template_utils import get_json_schema
 
-    if not callable(function):
+    if not callable(function) or inspect.isclass(function):
         raise ConfigError(
-            Text(
-                f"{spec} is a {type(function).__name__}, no function", f"{spec} 是 {type(function).__name__}，不是函数"
-            ),
+            Text(f"{spec} is {replies.shown(function)}, no function", f"{spec} 是 {replies.shown(function)}，不是函数"),
             Text("name a function", "请给出函数"),
         )
     try:
-        return get_json_schema(function)
+        made = get_json_schema(function)
     except Exception as error:  # its own exceptions are of several kinds
         raise ConfigError(
             Text(
@@ -50,26 +51,8 @@ def schema_of(function: Any, spec: str) -> dict[str, Any]:
                 "请给每个参数标注类型，并写文档字符串，描述函数，以及 Args: 下的每个参数",
             ),
         ) from None
-
-
-def check_schemas(tools: Any, where: str) -> list[dict[str, Any]]:
-    """Schemas that an environment gives, in the form of the others.
-
-    Raises:
-        ConfigError: not a list of them.
-    """
-    if tools is None:
-        return []
-    made = []
-    for tool in tools if isinstance(tools, list) else [tools]:
-        inner = tool.get("function", tool) if isinstance(tool, dict) else None
-        if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
-            raise ConfigError(
-                Text(f"{where}: a tool is {str(tool)[:60]!r}", f"{where}：工具为 {str(tool)[:60]!r}"),
-                Text(
-                    "give {name, description, parameters}, or a function",
-                    "请给出 {name, description, parameters}，或函数",
-                ),
-            )
-        made.append(tool if "function" in tool else {"type": "function", "function": tool})
+    name = spec.rpartition(":")[2]
+    made["function"]["name"] = name  # what a call is looked up by
+    if wrong := replies.named_call(name, function, list(made["function"]["parameters"].get("properties", {}))):
+        raise ConfigError(*replies.said_of(wrong))
     return made

@@ -21,6 +21,7 @@ from typing import Any
 
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError
+from anygrpo.language.tools.replies import said_of
 from anygrpo.language.tools.settings import TurnsConfig
 from anygrpo.scoring import _keeper, _worker
 from anygrpo.scoring.machine import usable_memory
@@ -40,9 +41,10 @@ NAMED = {
 class _Server:
     """One process that has loaded the user's code."""
 
-    def __init__(self, targets: list[str], memory: int, settings: dict[str, Any]) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-c", _PROGRAM, _HOME, str(theirs.fileno()), str(os.getpid()), str(memory)]
+        command = [sys.executable, "-P", "-c", _PROGRAM, _HOME, str(theirs.fileno()), str(os.getpid())]
+        command.append(str(sessions.memory))
         self.process = subprocess.Popen(
             command,
             pass_fds=(theirs.fileno(),),
@@ -56,9 +58,15 @@ class _Server:
         self.socket, self.lock = ours, threading.Lock()
         ours.settimeout(_LOAD_SECONDS)
         path = [str(Path(p).resolve()) for p in sys.path]
-        self.send({"op": "load", "targets": targets, "path": path, "settings": settings})
-        body = _worker.receive(ours)
-        self.said: dict[str, Any] = json.loads(body) if body else {"error": "the process ended"}
+        request = {"op": "load", "targets": sessions.targets, "path": path, "environment": sessions.environment}
+        self.send(request | {"settings": sessions.config.arguments})
+        try:
+            body = _worker.receive(ours)
+        except TimeoutError:
+            self.end()
+            self.said: dict[str, Any] = {"error": f"it took more than {_LOAD_SECONDS:g} s"}
+            return
+        self.said = json.loads(body) if body else {"error": "the process ended"}
 
     def send(self, request: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         body = _worker.frame(pickle.dumps(request))
@@ -102,7 +110,7 @@ class Sessions:
         """Load everything; "class" or "function" of the environment (None: there is none).
 
         Raises:
-            ConfigError: it cannot be loaded. DataError: no such file.
+            ConfigError: it cannot be loaded, or is no environment. DataError: no such file.
         """
         for target in self.targets:
             if target not in NAMED.values():
@@ -116,6 +124,10 @@ class Sessions:
                 ),
                 Text("mend the file", "请修正文件"),
             )
+        if "wrong" in said:
+            what, cure = said_of(said["wrong"])
+            file = Text(f" ({self.environment})", f"（{self.environment}）")
+            raise ConfigError(what + file, cure)
         return said["kinds"].get(self.environment)
 
     def open(self) -> Session:
@@ -147,7 +159,7 @@ class Sessions:
             return self._servers[index]
 
     def _start(self) -> _Server:
-        return _Server(self.targets, self.memory, self.config.arguments)
+        return _Server(self)
 
     def close(self) -> None:
         """End every process."""

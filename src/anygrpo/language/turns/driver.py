@@ -13,13 +13,12 @@ from typing import Any
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.generation import Generation, Reply
 from anygrpo.language.tasks.answer import Message
-from anygrpo.language.tasks.messages import clean_prompt
 from anygrpo.language.tools.formats import Call
-from anygrpo.language.tools.schema import check_schemas
+from anygrpo.language.tools.replies import Unfit as UnfitReply
 from anygrpo.language.tools.sessions import wait_for
-from anygrpo.language.turns.held import Held, call_of, said_by_environment
+from anygrpo.language.turns.held import HEAD, Held, bare, call_of, said_by_environment, unfit, why
 from anygrpo.language.turns.talk import Talk
-from anygrpo.scoring.outcome import Raised, Unfit
+from anygrpo.scoring.outcome import Unfit
 from anygrpo.spoken import Text
 
 _GLANCE = 0.5
@@ -64,10 +63,11 @@ class Turns:
             begun = [self._begun(one) for one in group]
             good = [b for b in begun if b is not None]
             if any(b != good[0] for b in good[1:]):
+                name = f"{self.talk.name}.reset"
                 raise TrainingError(
                     Text(
-                        "environments of one prompt begin differently, so that their samples cannot be compared",
-                        "同一提示的环境开头不同，它们的样本无法比较",
+                        f"{name} begins samples of one prompt differently, so that they cannot be compared",
+                        f"{name} 使同一提示的样本开头不同，它们无法比较",
                     ),
                     Text("let reset(row) depend on the row alone", "请使 reset(row) 只取决于行"),
                 )
@@ -78,15 +78,18 @@ class Turns:
         """(messages, tools) of a reset environment, None where it failed."""
         answer = self._waited(one)
         if "error" in answer:
-            self._end(one, _why(answer, "environment: reset failed: "))
+            self._end(one, why(answer))
             return None
-        try:
-            tools = check_schemas(answer["tools"], f"{self.talk.config.environment} reset")
-        except ConfigError as error:
-            self._end(one, Unfit(f"environment: {error.what}"))
-            return None
-        one.own = frozenset(tool["function"]["name"] for tool in tools if tool["function"]["name"] in answer["run"])
-        return answer["messages"], tools
+        messages, tools = answer["messages"], answer["tools"]
+        if isinstance(messages, dict | list):
+            try:
+                messages = said_by_environment(messages, f"{self.talk.name}.reset", "reset")
+            except UnfitReply as error:
+                self._end(one, unfit(error.fault, HEAD))
+                return None
+            messages = [{k: v for k, v in m.items() if k != "by"} for m in messages]
+        one.own = frozenset(answer["run"])
+        return messages, tools
 
     def _opened(self, record: dict[str, Any], messages: Any, tools: Any) -> dict[str, Any]:
         """The record as the policy is given it: None leaves the prompt, a text is one more user's turn, messages take
@@ -96,7 +99,7 @@ class Turns:
             before = self.talk.prompts.turns_of(record) if record.get("prompt") else []
             made["prompt"] = [*before, {"role": "user", "content": messages}]
         elif messages is not None:
-            made["prompt"] = clean_prompt(messages, "the environment's reset")
+            made["prompt"] = messages
         if tools:
             made["tools"] = [*(record.get("tools") or []), *self.talk.schemas, *tools]
         return made
@@ -105,6 +108,10 @@ class Turns:
         """The prompts as environments begin them, for answers that are given; nothing is held on to."""
         for one in self.held:
             self.close(one)
+            if isinstance(one.fault, Unfit):
+                raise ConfigError(
+                    one.fault, Text(f"it has to return {one.fault.wanted}", f"应当返回：{one.fault.wanted}")
+                )
             if one.fault:
                 raise TrainingError(one.fault, Text("mend the environment", "请修正环境"))
         return self.records
@@ -154,6 +161,8 @@ class Turns:
         results = iter(answer.get("results", ()))
         for number, call in enumerate(one.ran):
             made = {"text": f"error: {call.fault}", "failed": True} if call.fault else next(results, failed)
+            if not call.fault:
+                self.talk.used(call.name, made.get("unfit"))
             one.failed += bool(made["failed"])
             message = {"role": "tool", "name": call.name, "content": made["text"], "by": "environment"}
             one.said.append(message | {"tool_call_id": f"call{one.turns:03d}{number:02d}"})
@@ -176,7 +185,7 @@ class Turns:
 
     def _spoken(self, one: Held, answer: dict[str, Any]) -> None:
         if "error" in answer:
-            return self._end(one, _why(answer, "environment: "))
+            return self._end(one, why(answer))
         reward = answer.get("reward")
         if reward is not None and not math.isfinite(reward):
             return self._end(one, f"environment: it gave a reward of {reward}")
@@ -185,9 +194,10 @@ class Turns:
         given = answer["messages"]
         if given:
             try:
-                one.said += said_by_environment(given)
-            except TrainingError as error:
-                return self._end(one, Unfit(f"environment: {error.what}"))
+                by = self.talk.name + ".step" * (one.asked == "step")
+                one.said += said_by_environment(given, by, one.asked)
+            except UnfitReply as error:
+                return self._end(one, unfit(error.fault, HEAD))
         one.heard = True
         over = answer["done"] or one.turns >= self.talk.config.max_turns or not one.said
         return self._over(one) if over else self._put(one)
@@ -281,7 +291,8 @@ class Turns:
         Raises:
             TrainingError, ConfigError: the environment failed in every one of its first conversations.
         """
-        self.talk.first.see([one.fault for one in self.held if one.fault or one.heard])
+        self.talk.first.see([bare(one.fault) for one in self.held if one.fault or one.heard])
+        self.talk.check_tools()
         for one, row, length in zip(self.held, made.ids.tolist(), made.lengths.tolist()):
             ids = row[:length]
             self.close(one)
@@ -289,9 +300,3 @@ class Turns:
                 one.messages = [*one.messages, {**self.talk.message(ids[one.seen :]), "by": "policy"}]
                 one.rewards.append(self._unpaid)
         return self.held
-
-
-def _why(answer: dict[str, Any], head: str) -> str:
-    """The fault of a reply: with its traceback where the environment itself raised."""
-    reason = head + str(answer["error"])
-    return Raised(reason, answer["trace"]) if "trace" in answer else reason

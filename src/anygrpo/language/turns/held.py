@@ -6,14 +6,17 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from anygrpo.errors import TrainingError
+from anygrpo.errors import AnygrpoError
 from anygrpo.language.generation import Reply
 from anygrpo.language.tasks.answer import Message
 from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.language.tools import replies
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.sessions import Session
-from anygrpo.spoken import Text
+from anygrpo.scoring.outcome import Raised, Unfit
 
+HEAD = "environment: "
+"""Before a sample's reason that is the environment's."""
 _NUMBERS = itertools.count()
 
 
@@ -60,17 +63,36 @@ def call_of(call: dict[str, Any]) -> Call:
     return Call(call["function"]["name"], call["function"]["arguments"], call.get("fault", ""))
 
 
-def said_by_environment(reply: Any) -> list[Message]:
-    """What an environment says: a text is a user's message."""
+def said_by_environment(reply: Any, by: str, wanted: str) -> list[Message]:
+    """What an environment says: a text is a user's message.
+
+    Raises:
+        Unfit: no messages; `by` is the method that said it.
+    """
     given = [{"role": "user", "content": reply}] if isinstance(reply, str) else reply
     given = [given] if isinstance(given, dict) else given
-    if not isinstance(given, list) or not given:
-        raise TrainingError(
-            Text(f"it returned {type(reply).__name__}", f"它返回了 {type(reply).__name__}"),
-            Text("return a text, a message, a list of them, or None", "请返回文本、消息、它们的列表，或 None"),
-        )
     try:
-        made = clean_prompt(given, "the environment's reply")
-    except Exception as error:
-        raise TrainingError(str(getattr(error, "what", error)), "") from None
+        made = clean_prompt(given, by)
+    except AnygrpoError as error:
+        raise replies.Unfit(by, f"{str(reply)[:60]!r} ({error.cure})", wanted) from None
     return [{**m, "by": "environment"} for m in made]  # type: ignore[union-attr]
+
+
+def why(answer: dict[str, Any]) -> str:
+    """The fault of a reply: what it returned of another kind, or with its traceback where the environment raised."""
+    if "unfit" in answer:
+        return unfit(answer["unfit"], HEAD)
+    reason = HEAD + str(answer["error"])
+    return Raised(reason, answer["trace"]) if "trace" in answer else reason
+
+
+def bare(fault: str) -> str:
+    """Without the word that says whose it is, for a sentence that says so itself."""
+    if isinstance(fault, Unfit):
+        return Unfit(fault.removeprefix(HEAD), fault.wanted)
+    return Raised(fault.removeprefix(HEAD), fault.trace) if isinstance(fault, Raised) else fault
+
+
+def unfit(fault: replies.Fault, head: str = "") -> Unfit:
+    """The reason of what was returned of another kind."""
+    return Unfit(head + replies.worded(fault).said(), replies.WANTED[fault["wanted"]].said())

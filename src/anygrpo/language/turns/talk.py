@@ -8,17 +8,19 @@ from anygrpo.errors import ConfigError
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tools.formats import READERS, Read, found
+from anygrpo.language.tools.replies import Fault
 from anygrpo.language.tools.schema import schemas_of
 from anygrpo.language.tools.sessions import Sessions
 from anygrpo.language.tools.verifiers import check_rows
-from anygrpo.scoring.outcome import FirstCall
+from anygrpo.language.turns.held import unfit
+from anygrpo.scoring.outcome import FirstCall, Unfit
 from anygrpo.spoken import Text
 
 
 class Talk:
     """Attributes:
     sessions: where tools and environment run. schemas: of the recipe's tools.
-    kind: "class" or "function" of the environment, None where there is none.
+    name: of the environment, in its file. kind: "class" or "function" of the environment, None where there is none.
     first: whether the environment works at all.
     format: how calls are written; None where there are no tools.
     """
@@ -27,7 +29,10 @@ class Talk:
         self.config, self.prompts, self.turns = config, prompts, config.turns
         self.sessions = Sessions(config.tools, config.environment, config.turns)
         self.kind = self.sessions.check()
+        self.name = (config.environment or "").rpartition(":")[2]
         self.first = FirstCall(f"the environment {config.environment}", "a message or None (docs/turns.md)")
+        self._tools: dict[str, FirstCall] = {}
+        self._told: dict[str, list[Unfit | None]] = {}
         self.schemas = schemas_of(config.tools)
         self.names = {one["function"]["name"] for one in self.schemas}
         self.format: str | None = None
@@ -48,6 +53,20 @@ class Talk:
         """Raises: ConfigError where the environment would play other rows than these."""
         if self.config.environment == "verifiers":
             check_rows(prompts, self.turns.arguments)
+
+    def used(self, tool: str, fault: Fault | None) -> None:
+        """A tool was called; `fault` is what it returned that no model can read."""
+        self._told.setdefault(tool, []).append(None if fault is None else unfit(fault))
+
+    def check_tools(self) -> None:
+        """After a rollout's conversations.
+
+        Raises:
+            ConfigError: a tool has returned at every call what no model can read.
+        """
+        told, self._told = self._told, {}
+        for tool, outcomes in told.items():
+            self._tools.setdefault(tool, FirstCall(f"the tool {tool}", "")).see(outcomes)
 
     def _format(self) -> str:
         """As named, or as the template writes a call; hermes where it knows none."""

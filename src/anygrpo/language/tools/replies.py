@@ -1,0 +1,284 @@
+"""What an environment or a tool of the user's may be, and may return: seen in its own process, where its types still
+are. Standard library only.
+
+A fault is {"by": "Env.step", "found": "a tuple of 5", "wanted": a key of `WANTED`}; `worded` says it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from anygrpo.spoken import Text
+
+Fault = dict[str, str]
+
+WANTED: dict[str, Text] = {
+    "reset": Text("None, a text or messages, or (those, a list of tools)", "None、文本或消息，或 (这些, 工具列表)"),
+    "step": Text(
+        "None, a text or messages, or (those, reward), or (those, reward, done)",
+        "None、文本或消息，或 (这些, 奖励)，或 (这些, 奖励, 是否结束)",
+    ),
+    "speak": Text("None, a text or messages", "None、文本或消息"),
+    "tool": Text("a text, or what JSON holds", "文本，或 JSON 能表示的值"),
+    "Env": Text("an object with reset(row) and step(messages, calls)", "带 reset(row) 与 step(messages, calls) 的对象"),
+}
+"""What a method has to return, by the name it is asked under."""
+
+_NEVER = (types.GeneratorType, types.AsyncGeneratorType, types.ModuleType, type)
+
+
+class Unfit(Exception):
+    """What the user's code returned is of no kind that is wanted. `fault` says whose it is."""
+
+    def __init__(self, by: str, found: str, wanted: str) -> None:
+        super().__init__(f"{by} returned {found}")
+        self.fault: Fault = {"by": by, "found": found, "wanted": wanted}
+
+
+def worded(fault: Fault) -> Text:
+    """ "Env.step returned a tuple of 5"."""
+    return Text(f"{fault['by']} returned {fault['found']}", f"{fault['by']} 返回了 {fault['found']}")
+
+
+def shown(value: Any) -> str:
+    """A value in a few words: its type, and what it is where that is short."""
+    kind = type(value).__name__
+    if isinstance(value, _NEVER) or callable(value):
+        return "a class" if isinstance(value, type) else f"a {kind}"
+    if isinstance(value, list | tuple | set | frozenset | bytes):
+        return f"a {kind} of {len(value)}"
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {kind} whose repr fails"
+    return f"{text[:60]} ({kind})"
+
+
+# -- before anything is asked ------------------------------------------------------------------------------------------
+
+
+def contract(name: str, made: Any, arguments: dict[str, Any]) -> dict[str, str] | None:
+    """Why `made` cannot be an environment: {"what", "cure"} as keys of `CONTRACT` with what they name, or None.
+
+    Args:
+        arguments: the recipe's `turns.arguments`, of a class.
+    """
+    if not callable(made) and not hasattr(made, "step"):
+        return {"fault": "neither", "by": name, "found": shown(made)}
+    if inspect.isclass(made) or hasattr(made, "step"):
+        return _of_object(name, made, arguments)
+    if arguments:
+        return {"fault": "arguments", "by": name, "found": ", ".join(sorted(arguments))}
+    return _callable(name, made, ("messages", "columns"))
+
+
+def _of_object(name: str, made: Any, arguments: dict[str, Any]) -> dict[str, str] | None:
+    for method in ("reset", "step"):
+        found = inspect.getattr_static(made, method, None)
+        if not callable(getattr(made, method, None)) and not isinstance(found, property):
+            return {"fault": "missing", "by": name, "found": method}
+    if inspect.isclass(made):
+        if undefined := sorted(getattr(made, "__abstractmethods__", ())):
+            return {"fault": "missing", "by": name, "found": ", ".join(undefined)}
+        if wrong := _bound(name, made, (), arguments):
+            return wrong
+    elif arguments:
+        return {"fault": "arguments", "by": name, "found": ", ".join(sorted(arguments))}
+    for method, given in (("reset", ("row",)), ("step", ("messages", "calls"))):
+        found = inspect.getattr_static(made, method)
+        own = inspect.isclass(made) and not isinstance(found, staticmethod | classmethod | property)
+        target = getattr(made, method)
+        if callable(target) and (wrong := _callable(f"{name}.{method}", target, given, own)):
+            return wrong
+    return None
+
+
+def _callable(by: str, made: Callable[..., Any], given: tuple[str, ...], own: bool = False) -> dict[str, str] | None:
+    """`own`: a method seen through its class, so that `self` comes before what is given."""
+    if inspect.isgeneratorfunction(made) or inspect.isasyncgenfunction(made):
+        return {"fault": "yields", "by": by, "found": ""}
+    return _bound(by, made, ("self", *given) if own else given, {})
+
+
+def _bound(by: str, made: Callable[..., Any], given: Iterable[str], named: dict[str, Any]) -> dict[str, str] | None:
+    try:
+        signature = inspect.signature(made)
+    except (TypeError, ValueError):  # a built-in without one
+        return None
+    call = ", ".join([*(one for one in given if one != "self"), *(f"{key}=..." for key in named)])
+    try:
+        signature.bind(*given, **named)
+    except TypeError as error:
+        return {"fault": "call", "by": by, "found": f"({call}): {error}", "takes": str(signature)}
+    return None
+
+
+def named_call(name: str, tool: Callable[..., Any], arguments: list[str]) -> dict[str, str] | None:
+    """Why a tool cannot be called with its arguments by name, as a model calls it."""
+    if inspect.isgeneratorfunction(tool) or inspect.isasyncgenfunction(tool):
+        return {"fault": "yields", "by": name, "found": ""}
+    wrong = _bound(name, tool, (), dict.fromkeys(arguments))
+    return wrong and {**wrong, "fault": "tool"}
+
+
+def said_of(fault: dict[str, str]) -> tuple[Text, Text]:
+    """(what is wrong, what to do) of a `contract` that is not kept."""
+    by, found = fault["by"], fault["found"]
+    if fault["fault"] == "missing":
+        what = Text(f"{by} does not define {found}", f"{by} 没有定义 {found}")
+    elif fault["fault"] == "yields":
+        what = Text(f"{by} is a generator: it has a yield", f"{by} 是生成器：其中有 yield")
+        return what, Text("return what is said instead", "请改用 return 返回要说的话")
+    elif fault["fault"] == "arguments":
+        what = Text(
+            f"turns.arguments gives {found}, and {by} is no class: nothing takes them",
+            f"turns.arguments 给了 {found}，而 {by} 不是类：没有谁接收它们",
+        )
+        return what, Text("name a class, or take the arguments away", "请给出类，或去掉这些参数")
+    elif fault["fault"] == "neither":
+        what = Text(f"{by} is {found}, no class and no function", f"{by} 是 {found}，既不是类也不是函数")
+    else:
+        what = Text(
+            f"{by} cannot be called as {by}{found} (it takes {fault['takes']})",
+            f"{by} 不能按 {by}{found} 调用（它接受 {fault['takes']}）",
+        )
+    if fault["fault"] == "tool":
+        return what, Text("give it arguments that can be named: no * and no /", "请用可按名给出的参数：不要 * 和 /")
+    return what, Text(
+        "an environment is a class with reset(row) and step(messages, calls), or a function (messages, columns)",
+        "环境是带 reset(row) 与 step(messages, calls) 的类，或函数 (messages, columns)",
+    )
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+def said(by: str, wanted: str, value: Any) -> Any:
+    """What an environment says, as JSON holds it: None, a text, a message, or messages.
+
+    Raises:
+        Unfit: of another kind, or with something in it that JSON does not hold.
+    """
+    if value is not None and not isinstance(value, str | dict | list):
+        raise Unfit(by, shown(value), wanted)
+    messages = [value] if isinstance(value, dict) else value
+    if (
+        isinstance(messages, list)
+        and (other := next((m for m in messages if not isinstance(m, dict)), None)) is not None
+    ):
+        raise Unfit(by, f"a list with {shown(other)} in it", wanted)
+    try:
+        whole = json.dumps(value, default=_plain, ensure_ascii=False)
+        whole.encode()  # half a surrogate pair is no text that a tokenizer takes
+        return json.loads(whole)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unfit(by, f"messages that are no JSON: {error}"[:200], wanted) from None
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy and torch."""
+    if hasattr(value, "tolist") and not callable(value):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def number(by: str, value: Any) -> float | None:
+    """A reward: a number or None.
+
+    Raises:
+        Unfit: anything else; a text that holds a number among it.
+    """
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except OverflowError:
+        return float("inf")
+    except Exception:
+        raise Unfit(by, f"a reward of {shown(value)}", "step") from None
+
+
+def ending(by: str, value: Any) -> bool:
+    """Whether the conversation is over: True, False, 0, 1 or None.
+
+    Raises:
+        Unfit: anything else, which would always count as true.
+    """
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    try:
+        if not isinstance(value, str | bytes) and value in (0, 1):
+            return bool(value)
+    except Exception:  # an array of several values
+        pass
+    raise Unfit(by, f"{shown(value)} for done", "step")
+
+
+def schemas(by: str, tools: Any, made: Callable[[Any], Any]) -> list[dict[str, Any]]:
+    """Schemas of the tools that `reset` gives: {"type": "function", "function": {name, description, parameters}}.
+
+    Args:
+        made: a function -> its schema.
+
+    Raises:
+        Unfit: no list of functions and schemas, or two of one name.
+    """
+    if isinstance(tools, dict) and ("name" in tools or "function" in tools):
+        tools = [tools]
+    if tools and not isinstance(tools, list | tuple):
+        raise Unfit(by, f"{shown(tools)} for the tools", "reset")
+    whole = [_schema(by, tool, made) for tool in tools or ()]
+    names = [one["function"]["name"] for one in whole]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Unfit(by, f"two tools called {twice!r}", "reset")
+    return whole
+
+
+def _schema(by: str, tool: Any, made: Callable[[Any], Any]) -> dict[str, Any]:
+    if callable(tool):
+        try:
+            return made(tool)
+        except Exception as error:
+            why = str(error).strip().splitlines() or [type(error).__name__]
+            name = getattr(tool, "__name__", type(tool).__name__)
+            raise Unfit(by, f"the tool {name}, of which no schema can be made: {why[0]}"[:300], "reset") from None
+    inner = tool.get("function", tool) if isinstance(tool, dict) else None
+    if not isinstance(inner, dict) or not isinstance(inner.get("name"), str) or not inner["name"]:
+        raise Unfit(by, f"a tool {shown(tool)}, neither a function nor {{name, description, parameters}}", "reset")
+    if not isinstance(inner.get("parameters", {}), dict):
+        raise Unfit(by, f"the tool {inner['name']!r} with parameters {shown(inner['parameters'])}", "reset")
+    return tool if "function" in tool else {"type": "function", "function": tool}
+
+
+def parts(by: str, wanted: str, value: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """A tuple's values, filled with None up to the largest size; anything else stands first.
+
+    Raises:
+        Unfit: a tuple of another size.
+    """
+    if not isinstance(value, tuple):
+        return (value, *[None] * (max(sizes) - 1))
+    if len(value) not in sizes:
+        raise Unfit(by, f"a tuple of {len(value)}", wanted)
+    return (*value, *[None] * (max(sizes) - len(value)))
+
+
+def told(by: str, value: Any) -> str:
+    """A tool's value as the model reads it; half a surrogate pair is a question mark.
+
+    Raises:
+        Unfit: what no model can read: a generator, a function, a class.
+    """
+    if isinstance(value, _NEVER) or inspect.isroutine(value):
+        raise Unfit(by, shown(value), "tool")
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = str(value)
+    return text.encode(errors="replace").decode()
