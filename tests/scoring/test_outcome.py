@@ -6,12 +6,13 @@ import pytest
 
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.scoring.outcome import Elsewhere, FirstCall, Raised, Unfit
+from anygrpo.spoken import Text
 
 BROKEN = Raised("KeyError: 'x'", "Traceback ...")
 
 
 def first() -> FirstCall:
-    return FirstCall("the reward 'r'", "a number")
+    return FirstCall(Text("the reward 'r'", "奖励 'r'"), Text("a number", "数"))
 
 
 def test_raising_on_all_of_the_first_call_ends_the_run_with_its_traceback() -> None:

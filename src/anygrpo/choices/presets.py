@@ -160,8 +160,8 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "gpg",
             {"objective": "reinforce", "advantage": "gpg", "reduction": "token_mean", "beta": 0.0},
-            "arXiv 2504.02546 with F_norm = 1, the factor as verl counts it (samples over those with a reward not 0); its "
-            "own repository, AMAP-ML/GPG, counts samples over those of groups with a spread",
+            "arXiv 2504.02546 with F_norm = 1, the factor as verl counts it (samples over those with a reward not 0); "
+            "its own repository, AMAP-ML/GPG, counts samples over those of groups with a spread",
             Text("The plain policy gradient of group-centred rewards.", "组内中心化奖励的朴素策略梯度。"),
             "G 6 to 8, lr 1e-6 (2e-6 for its 7B maths model), as that repository's configurations set them. It fills "
             "batches until 60% of the groups have a spread (README): filters = drop_constant with refill.",

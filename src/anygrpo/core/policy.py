@@ -124,8 +124,16 @@ class Policy(ABC):
 
     def greedy(self, prompts: list[Any]) -> Rollout:
         """One deterministic sample a prompt (G = 1), for evaluation."""
+        name = type(self).__name__
         raise ConfigError(
-            Text(f"{type(self).__name__} has no deterministic mode", f"{type(self).__name__} 没有确定性模式")
+            Text(
+                f"{name} does not define greedy(prompts), which an evaluation of held-out prompts asks for",
+                f"{name} 没有定义 greedy(prompts)，而评估留出提示需要它",
+            ),
+            Text(
+                "define it (`return self.sample(prompts, 1, 0)` will do), or let held_out() return []",
+                "请定义它（`return self.sample(prompts, 1, 0)` 即可），或让 held_out() 返回 []",
+            ),
         )
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,13 +103,14 @@ def resolve(target: str) -> Any:
 
 def made(spec: str, arguments: dict[str, Any], **given: Any) -> Any:
     """What the function or class that `spec` names returns for (**given, **arguments). One way and one error for all
-    user code that a recipe names by `function` and `arguments`.
+    user code that a recipe names by `function` and `arguments`. Of `given` (the recipe's seed) it gets what it takes.
 
     Raises:
         ConfigError: a malformed spec, a file that fails, a call that does not fit, or one that raises.
         DataError: no such file.
     """
     function = load(spec)
+    given = {name: value for name, value in given.items() if _takes(function, name)}
     try:
         return function(**given, **arguments)
     except AnygrpoError:
@@ -130,6 +132,14 @@ def made(spec: str, arguments: dict[str, Any], **given: Any) -> Any:
         raise ConfigError(
             Text(f"{spec} raised {describe(error)}", f"{spec} 抛出 {describe(error)}"), Text("mend it", "请修正")
         ) from error
+
+
+def _takes(function: Any, name: str) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a built-in without one, or nothing that can be called
+        return True
+    return name in parameters or any(p.kind == p.VAR_KEYWORD for p in parameters.values())
 
 
 def describe(error: BaseException) -> str:

@@ -32,7 +32,9 @@ class Reward:
     first: FirstCall = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "first", FirstCall(f"the reward {self.name!r}", "one number (or None) an output"))
+        name = Text(f"the reward {self.name!r}", f"奖励 {self.name!r}")
+        wanted = Text("one number (or None) an output", "每个输出一个数（或 None）")
+        object.__setattr__(self, "first", FirstCall(name, wanted))
 
     def outcomes(self, columns: dict[str, list[Any]], count: int) -> list[Outcome]:
         """One for each output. A call that fails is tried again for each alone, so that a bad one costs only itself.

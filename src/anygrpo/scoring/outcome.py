@@ -54,12 +54,12 @@ class FirstCall:
     call. A bad output is data; a single one says nothing of the function.
 
     Attributes:
-        name: whose fault it is: "the reward 'smooth' (reward.py:smooth)".
-        wanted: what it has to return.
+        name: whose fault it is: "the reward 'smooth'".
+        wanted: what it has to return, where an `Unfit` does not say so itself.
     """
 
-    name: str
-    wanted: str
+    name: Text
+    wanted: Text
     worked: bool = False
 
     def see(self, outcomes: Sequence[Any]) -> None:
@@ -75,17 +75,15 @@ class FirstCall:
             return
         count, raised = len(failed), next((one for one in failed if isinstance(one, Raised)), None)
         if raised is not None:
-            what = Text(
-                f"{self.name} raised on all of the first {count} outputs: {raised}",
-                f"{self.name} 对最初 {count} 个输出全部抛出异常：{raised}",
+            what = self.name + Text(
+                f" raised on all of the first {count} outputs: {raised}",
+                f" 对最初 {count} 个输出全部抛出异常：{raised}",
             )
             trace = "\n" + raised.trace.rstrip()
             raise TrainingError(what + Text(trace, trace), Text("mend it", "请修正该函数"))
-        wanted = getattr(failed[0], "wanted", "") or self.wanted
-        raise ConfigError(
-            Text(
-                f"{self.name}: of all of the first {count} outputs {failed[0]}",
-                f"{self.name}：对最初 {count} 个输出全部如此：{failed[0]}",
-            ),
-            Text(f"it has to return {wanted}", f"应当返回：{wanted}"),
+        own = getattr(failed[0], "wanted", "")
+        what = Text(
+            f": of all of the first {count} outputs {failed[0]}", f"：对最初 {count} 个输出全部如此：{failed[0]}"
         )
+        cure = Text("it has to return ", "应当返回：") + (Text(own, own) if own else self.wanted)
+        raise ConfigError(self.name + what, cure)

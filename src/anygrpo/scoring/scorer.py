@@ -16,6 +16,7 @@ from anygrpo.errors import AnygrpoError
 from anygrpo.scoring._worker import FLOAT32_MAX
 from anygrpo.scoring.outcome import Elsewhere, FirstCall, Outcome, Raised
 from anygrpo.scoring.reward import Reward, Rows
+from anygrpo.spoken import Text
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,12 @@ class Scorer:
     def _note(self, reward: Reward, outcomes: list[Outcome]) -> None:
         if not reward.weight:
             return
-        wanted = "one number (or None) an output, or weight = 0 to do without it"
-        first = self._first.setdefault(reward.name, FirstCall(f"the reward {reward.name!r}", wanted))
+        wanted = Text(
+            "one number (or None) an output, or weight = 0 to do without it",
+            "每个输出一个数（或 None）；或设 weight = 0 不用它",
+        )
+        name = Text(f"the reward {reward.name!r}", f"奖励 {reward.name!r}")
+        first = self._first.setdefault(reward.name, FirstCall(name, wanted))
         try:
             first.see(outcomes)
         except AnygrpoError as error:

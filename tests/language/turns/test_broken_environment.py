@@ -52,9 +52,19 @@ def run(folder, reset: str, step: str) -> int:
 @pytest.mark.parametrize(
     ("reset", "step", "code", "words"),
     [
-        ("row['qestion']", "return None, 0.0, True", 4, ["reset failed: KeyError", 'code.py", line 3, in reset']),
+        (
+            "row['qestion']",
+            "return None, 0.0, True",
+            4,
+            ["Letters.reset raised KeyError", 'code.py", line 3, in reset'],
+        ),
         ("pass", "return self.gone", 4, ["AttributeError", 'code.py", line 5, in step']),
-        ("pass", "return 7, 0.0, False", 2, ["code.py:Letters", "it has to return a message"]),
+        (
+            "pass",
+            "return 7, 0.0, False",
+            2,
+            ["code.py:Letters", "Letters.step returned 7 (int)", "it has to return None, a text"],
+        ),
     ],
 )
 def test_one_that_fails_everywhere(tmp_path, capsys, reset, step, code, words):

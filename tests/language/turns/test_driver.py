@@ -181,11 +181,37 @@ def test_reset_that_fails_and_reset_that_differs(place):
     rows = [{"prompt": "guess"}, {"prompt": "guess", "number": 7}]  # no column "number" in the first
     rollout = made.sample(rows, 2, seed=0)
     assert rollout.valid.tolist() == [[False, False], [True, True]]
-    assert "reset failed: KeyError" in rollout.reasons[(0, 1)]
-    with pytest.raises(TrainingError, match=r"raised on all of the first 2 outputs.*reset failed: KeyError"):
+    assert "environment: Guess.reset raised KeyError" in rollout.reasons[(0, 1)]
+    with pytest.raises(TrainingError, match=r"raised on all of the first 2 outputs.*reset raised KeyError"):
         policy([["1"], ["1"]], environment=f"{place}:Guess").sample(rows[:1], 2, seed=0)
-    with pytest.raises(TrainingError, match="begin differently"):
+    with pytest.raises(TrainingError, match=r"Random.reset begins samples of one prompt differently"):
         policy([["1"], ["1"]], environment=f"{place}:Random").sample([{"prompt": "guess"}], 2, seed=0)
+
+
+@pytest.mark.parametrize("first", [[{"role": "king", "content": "x"}], 7, ["x"], (None, ["look"]), ("x", None, None)])
+def test_a_reset_that_gives_no_messages_is_a_sample_or_the_end(place, first):
+    made = policy([["1"], ["1"], ["7"], ["7"]], environment=f"{place}:Guess")
+    rows = [{"prompt": "guess", "number": 1, "first": first}, {"prompt": "guess", "number": 7}]
+    rollout = made.sample(rows, 2, seed=0)
+    assert rollout.valid.tolist() == [[False, False], [True, True]]
+    assert rollout.reasons[(0, 0)].startswith("environment: Guess.reset returned ")
+    with pytest.raises(ConfigError, match=r"Guess: of all of the first 2 outputs Guess.reset returned ") as stopped:
+        policy([["1"], ["1"]], environment=f"{place}:Guess").sample(rows[:1], 2, seed=0)
+    assert stopped.value.cure == "it has to return None, a text or messages, or (those, a list of tools)"
+
+
+def test_a_tool_that_gives_what_no_model_reads(tmp_path):
+    """Told in the conversation, and named once it was so at every call; half a surrogate pair is a question mark."""
+    doc = '"""Gives.\n\n    Args:\n        a: number.\n    """\n'
+    for name, value in (("gen", "(x for x in range(a))"), ("odd", "chr(0xd800 + a)"), ("some", "len if a else 1")):
+        (tmp_path / f"{name}.py").write_text(f"def {name}(a: int):\n    {doc}    return {value}\n")
+    wrong = policy([[call("gen", a=1), "x"]] * 2, tools=(f"{tmp_path}/gen.py:gen",))
+    with pytest.raises(ConfigError, match="the tool gen: of all of the first 2 outputs gen returned a generator"):
+        wrong.sample([{"prompt": "?"}], 2, seed=0)
+    for name, told in (("odd", ["?", "?"]), ("some", ["1", "error: some returned a builtin_function_or_method"])):
+        made = policy([[call(name, a=a), "x"] for a in (0, 1)], tools=(f"{tmp_path}/{name}.py:{name}",))
+        said = made.decode(made.sample([{"prompt": "?"}], 2, seed=0).samples)[0]
+        assert [one.inserted[0]["content"] for one in said] == told
 
 
 def test_tools_of_an_environment(place):

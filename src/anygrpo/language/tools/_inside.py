@@ -83,7 +83,8 @@ class Server:
                 if target.startswith(OURS) and hasattr(self.loaded[target], "load_once"):
                     self.loaded[target].load_once(**request["settings"])
         except BaseException as error:
-            return {"error": describe(error)}
+            lost = isinstance(error, AttributeError) and len(error.args) == 3  # `resolve` found no such name
+            return {"error": describe(error)} | ({"lost": [target, *error.args[1:]]} if lost else {})
         played = request["environment"]
         if played and (wrong := replies.contract(_name(played), self.loaded[played], request["settings"])):
             return {"wrong": wrong}
@@ -141,7 +142,7 @@ class Sample:
         self.tools: dict[str, Callable[..., Any]] = {_name(target): loaded[target] for target in request["tools"]}
         played = request.get("environment")
         self.environment: Any = loaded[played] if played else None
-        self.name = _name(played or "")
+        self.name, self.under_way = _name(played or ""), ""
         self.settings, self.output = request["settings"], request["output"]
         self.loop = asyncio.new_event_loop()
 
@@ -155,8 +156,7 @@ class Sample:
         except replies.Unfit as error:
             return {"error": str(error), "unfit": error.fault}
         except BaseException as error:  # sys.exit() in an environment is a failed step
-            by = {"reset": f"{self.name}.reset", "step": f"{self.name}.step", "speak": self.name}.get(request["op"])
-            said = f"{by} raised {describe(error)}" if by else describe(error)
+            said = f"{self.name}{self.under_way} raised {describe(error)}"
             return {"error": said, "trace": "".join(traceback.format_exception(error))[-LONGEST_TRACE:]}
 
     def do_reset(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Sample:
             self.environment = self.environment(**self.settings)
             if not all(callable(getattr(self.environment, method, None)) for method in ("reset", "step")):
                 raise replies.Unfit(self.name, replies.shown(self.environment), "Env")
-        by = f"{self.name}.reset"
+        self.under_way, by = ".reset", f"{self.name}.reset"
         messages, tools = replies.parts(by, "reset", self.finished(self.environment.reset(request["row"])), (2,))
         listed = replies.schemas(by, tools, self.schema)
         run = [one["function"]["name"] for one in listed if one["function"]["name"] in self.tools]
@@ -186,7 +186,7 @@ class Sample:
 
     def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
         """The environment's step; None, messages, (messages, reward) or (messages, reward, done)."""
-        by = f"{self.name}.step"
+        self.under_way, by = ".step", f"{self.name}.step"
         made = self.finished(self.environment.step(request["messages"], request["calls"]))
         said, reward, done = replies.parts(by, "step", made, (2, 3))
         return {

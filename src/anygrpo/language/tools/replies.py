@@ -62,7 +62,7 @@ def shown(value: Any) -> str:
 
 
 def contract(name: str, made: Any, arguments: dict[str, Any]) -> dict[str, str] | None:
-    """Why `made` cannot be an environment: {"what", "cure"} as keys of `CONTRACT` with what they name, or None.
+    """Why `made` cannot be an environment, for `said_of`; None where it can.
 
     Args:
         arguments: the recipe's `turns.arguments`, of a class.
@@ -113,7 +113,7 @@ def _bound(by: str, made: Callable[..., Any], given: Iterable[str], named: dict[
     try:
         signature.bind(*given, **named)
     except TypeError as error:
-        return {"fault": "call", "by": by, "found": f"({call}): {error}", "takes": str(signature)}
+        return {"fault": "call", "by": by, "found": str(error), "call": f"{by}({call})", "takes": str(signature)}
     return None
 
 
@@ -143,8 +143,8 @@ def said_of(fault: dict[str, str]) -> tuple[Text, Text]:
         what = Text(f"{by} is {found}, no class and no function", f"{by} 是 {found}，既不是类也不是函数")
     else:
         what = Text(
-            f"{by} cannot be called as {by}{found} (it takes {fault['takes']})",
-            f"{by} 不能按 {by}{found} 调用（它接受 {fault['takes']}）",
+            f"{by} cannot be called as {fault['call']}: {found} (it takes {fault['takes']})",
+            f"{by} 不能按 {fault['call']} 调用：{found}（它接受 {fault['takes']}）",
         )
     if fault["fault"] == "tool":
         return what, Text("give it arguments that can be named: no * and no /", "请用可按名给出的参数：不要 * 和 /")

@@ -116,6 +116,9 @@ class Sessions:
             if target not in NAMED.values():
                 user_code.check(target)
         said = self._server(0).said
+        if "lost" in said:
+            target, name, known = said["lost"]
+            raise user_code.missing(target, name, tuple(known))
         if "error" in said:
             raise ConfigError(
                 Text(

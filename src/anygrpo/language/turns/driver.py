@@ -109,9 +109,8 @@ class Turns:
         for one in self.held:
             self.close(one)
             if isinstance(one.fault, Unfit):
-                raise ConfigError(
-                    one.fault, Text(f"it has to return {one.fault.wanted}", f"应当返回：{one.fault.wanted}")
-                )
+                wanted = one.fault.wanted
+                raise ConfigError(one.fault, Text(f"it has to return {wanted}", f"应当返回：{wanted}"))
             if one.fault:
                 raise TrainingError(one.fault, Text("mend the environment", "请修正环境"))
         return self.records
@@ -188,13 +187,12 @@ class Turns:
             return self._end(one, why(answer))
         reward = answer.get("reward")
         if reward is not None and not math.isfinite(reward):
-            return self._end(one, f"environment: it gave a reward of {reward}")
+            return self._end(one, f"{HEAD}{self.talk.name}.step gave a reward of {reward}")
         if reward is not None:
             one.rewards[-1] = reward
-        given = answer["messages"]
-        if given:
+        if given := answer["messages"]:
+            by = self.talk.name + ".step" * (one.asked == "step")
             try:
-                by = self.talk.name + ".step" * (one.asked == "step")
                 one.said += said_by_environment(given, by, one.asked)
             except UnfitReply as error:
                 return self._end(one, unfit(error.fault, HEAD))

@@ -8,7 +8,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tools.formats import READERS, Read, found
-from anygrpo.language.tools.replies import Fault
+from anygrpo.language.tools.replies import WANTED, Fault
 from anygrpo.language.tools.schema import schemas_of
 from anygrpo.language.tools.sessions import Sessions
 from anygrpo.language.tools.verifiers import check_rows
@@ -30,7 +30,8 @@ class Talk:
         self.sessions = Sessions(config.tools, config.environment, config.turns)
         self.kind = self.sessions.check()
         self.name = (config.environment or "").rpartition(":")[2]
-        self.first = FirstCall(f"the environment {config.environment}", "a message or None (docs/turns.md)")
+        named = Text(f"the environment {config.environment}", f"环境 {config.environment}")
+        self.first = FirstCall(named, WANTED["step"])
         self._tools: dict[str, FirstCall] = {}
         self._told: dict[str, list[Unfit | None]] = {}
         self.schemas = schemas_of(config.tools)
@@ -66,7 +67,9 @@ class Talk:
         """
         told, self._told = self._told, {}
         for tool, outcomes in told.items():
-            self._tools.setdefault(tool, FirstCall(f"the tool {tool}", "")).see(outcomes)
+            self._tools.setdefault(tool, FirstCall(Text(f"the tool {tool}", f"工具 {tool}"), WANTED["tool"])).see(
+                outcomes
+            )
 
     def _format(self) -> str:
         """As named, or as the template writes a call; hermes where it knows none."""

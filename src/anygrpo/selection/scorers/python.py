@@ -28,7 +28,10 @@ class FromPython:
         self.config, self.function = config, partial(_function(config), **config.arguments)
         text = Path(config.function.rpartition(":")[0]).read_bytes()
         given = repr(sorted(config.arguments.items())) if config.arguments else ""
-        self.first = FirstCall(f"the scorer {config.function}", "a number, or numbers by name")
+        self.first = FirstCall(
+            Text(f"the scorer {config.function}", f"评分器 {config.function}"),
+            Text("a number, or numbers by name", "一个数，或按名给出的数"),
+        )
         self.identity = f"{config.function}|{config.version}{given}|{hashlib.sha256(text).hexdigest()}"
 
     def judge(self, shown: Sequence[Shown]) -> list[Judgement]:

@@ -1,0 +1,245 @@
+"""What a user's environment and tools are and return, by hand: each fault names the method, what was found, what is
+wanted."""
+
+from __future__ import annotations
+
+import abc
+import re
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from anygrpo.language.tools import replies
+from anygrpo.language.tools.replies import Unfit
+
+
+class Good:
+    def reset(self, row):
+        return None
+
+    def step(self, messages, calls):
+        return None
+
+
+class NoStep:
+    def reset(self, row):
+        return None
+
+
+class Gym:
+    def reset(self, seed=None, *, options):
+        return None
+
+    def step(self, action):
+        return None
+
+
+class Steps(Good):
+    def step(self, messages, calls):
+        yield "x"
+
+
+class Sized(Good):
+    def __init__(self, size):
+        self.size = size
+
+
+class Abstract(Good, abc.ABC):
+    @abc.abstractmethod
+    def close(self): ...
+
+
+class Static:
+    @staticmethod
+    def reset(row):
+        return None
+
+    @classmethod
+    def step(cls, messages, calls):
+        return None
+
+
+def speaks(messages, columns):
+    return None
+
+
+def alone(messages):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "words"),
+    [
+        (Good, {}, None),
+        (Good(), {}, None),
+        (Static, {}, None),
+        (speaks, {}, None),
+        (Sized, {"size": 3}, None),
+        (NoStep, {}, "Env does not define step"),
+        (Abstract, {}, "Env does not define close"),
+        (Gym, {}, r"Env.reset cannot be called as Env.reset\(row\): missing a required .*'options'"),
+        (Steps, {}, "Env.step is a generator: it has a yield"),
+        (Sized, {}, r"Env cannot be called as Env\(\): missing a required argument: 'size'"),
+        (Sized, {"sise": 3}, r"Env cannot be called as Env\(sise=\.\.\.\): "),
+        (Good(), {"size": 3}, "turns.arguments gives size, and Env is no class"),
+        (speaks, {"size": 3}, "turns.arguments gives size, and Env is no class"),
+        (alone, {}, r"Env cannot be called as Env\(messages, columns\): too many positional arguments"),
+        (7, {}, r"Env is 7 \(int\), no class and no function"),
+        (types, {}, "Env is a module, no class and no function"),
+        (None, {}, "Env is None"),
+    ],
+)
+def test_what_an_environment_is(made, arguments, words):
+    wrong = replies.contract("Env", made, arguments)
+    if words is None:
+        assert wrong is None
+        return
+    what, cure = replies.said_of(wrong)
+    assert re.match(words, what.en), what.en
+    assert what.zh != what.en
+    assert cure.en
+    assert cure.zh != cure.en
+
+
+@pytest.mark.parametrize("value", [None, "", "x", {"role": "user", "content": "x"}, [], [{"role": "user"}]])
+def test_words_pass_as_they_are(value):
+    assert replies.said("Env.step", "step", value) == value
+
+
+def test_numbers_of_arrays_in_a_message_are_numbers():
+    given = {"role": "user", "content": "x", "score": np.float32(0.5), "board": torch.tensor([1, 2])}
+    assert replies.said("Env.step", "step", given) == {"role": "user", "content": "x", "score": 0.5, "board": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (7, r"7 \(int\)"),
+        (b"x", "a bytes of 1"),
+        ({"a"}, "a set of 1"),
+        ((x for x in "a"), "a generator"),
+        (len, "a builtin_function_or_method"),
+        (Good, "a class"),
+        (["no"], r"a list with 'no' \(str\) in it"),
+        ([[{"role": "user"}]], "a list with a list of 1 in it"),
+        ("\ud800", "messages that are no JSON: 'utf-8' codec can't encode"),
+        ({"role": "user", "content": object()}, "messages that are no JSON: a object"),
+        ({("role",): 1}, "messages that are no JSON: keys must be str"),
+    ],
+)
+def test_words_of_another_kind(value, found):
+    with pytest.raises(Unfit, match=f"Env.step returned {found}"):
+        replies.said("Env.step", "step", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(None, None), (1, 1.0), (True, 1.0), (np.float32(0.5), 0.5), (torch.ones(()), 1.0), (10**400, float("inf"))],
+)
+def test_a_reward_is_a_number(value, number):
+    assert replies.number("Env.step", value) == number
+
+
+@pytest.mark.parametrize("value", ["1.0", b"1", "good", [1.0], np.ones(2), 1j, object(), len])
+def test_a_reward_of_another_kind(value):
+    with pytest.raises(Unfit, match=r"Env.step returned a reward of "):
+        replies.number("Env.step", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "over"), [(None, False), (True, True), (0, False), (1.0, True), (np.bool_(True), True)]
+)
+def test_the_end(value, over):
+    assert replies.ending("Env.step", value) is over
+
+
+@pytest.mark.parametrize("value", ["no", "", 2, {"done": True}, np.ones(2), []])
+def test_an_end_that_would_always_be_true_or_never(value):
+    with pytest.raises(Unfit, match="for done"):
+        replies.ending("Env.step", value)
+
+
+def test_tuples_are_filled_or_refused():
+    assert replies.parts("Env.step", "step", "x", (2, 3)) == ("x", None, None)
+    assert replies.parts("Env.step", "step", ("x", 1.0), (2, 3)) == ("x", 1.0, None)
+    assert replies.parts("Env.step", "step", ("x", 1.0, True), (2, 3)) == ("x", 1.0, True)
+    for size in (0, 1, 4, 5):
+        with pytest.raises(Unfit, match=f"Env.step returned a tuple of {size}"):
+            replies.parts("Env.step", "step", (None,) * size, (2, 3))
+
+
+def made_schema(tool):
+    if not tool.__doc__:
+        raise ValueError("no docstring")
+    return {"type": "function", "function": {"name": tool.__name__}}
+
+
+def look():
+    "Looks."
+
+
+def test_tools_of_a_reset():
+    listed = replies.schemas("Env.reset", (look, {"name": "move", "parameters": {}}), made_schema)
+    assert [one["function"]["name"] for one in listed] == ["look", "move"]
+    assert replies.schemas("Env.reset", {"name": "move"}, made_schema)[0]["type"] == "function"
+    assert [replies.schemas("Env.reset", nothing, made_schema) for nothing in (None, [], {})] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("tools", "found"),
+    [
+        (7, "7 (int) for the tools"),
+        ({"seed": 1}, "{'seed': 1} (dict) for the tools"),
+        (["search"], "a tool 'search' (str), neither a function"),
+        ([{"parameters": {}}], "a tool {'parameters': {}} (dict)"),
+        ([{"name": "x", "parameters": 7}], "the tool 'x' with parameters 7 (int)"),
+        ([{"type": "function", "function": 7}], "a tool {'type': 'function', 'function': 7} (dict)"),
+        ([{"name": "x"}, {"name": "x"}], "two tools called 'x'"),
+        ([speaks], "the tool speaks, of which no schema can be made: no docstring"),
+    ],
+)
+def test_tools_of_another_kind(tools, found):
+    with pytest.raises(Unfit) as stopped:
+        replies.schemas("Env.reset", tools, made_schema)
+    assert str(stopped.value).startswith(f"Env.reset returned {found}")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("x", "x"),
+        (None, "null"),
+        ({"a": "é"}, '{"a": "é"}'),
+        ({1}, "{1}"),
+        (1j, "1j"),
+        ("a\ud800", "a?"),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_what_a_model_reads_of_a_tool(value, text):
+    assert replies.told("add", value) == text
+
+
+@pytest.mark.parametrize("value", [(x for x in "a"), len, Good, types])
+def test_what_no_model_can_read(value):
+    with pytest.raises(Unfit, match="add returned a "):
+        replies.told("add", value)
+
+
+def test_tools_are_called_by_name():
+    def positional(a, b, /):
+        "x"
+
+    def many(*a):
+        "x"
+
+    def yields(a):
+        yield a
+
+    assert replies.named_call("add", alone, ["messages"]) is None
+    for tool, names in ((positional, ["a", "b"]), (many, ["a"]), (yields, ["a"])):
+        what, cure = replies.said_of(replies.named_call("add", tool, names))
+        assert what.en.startswith("add ")
+        assert cure.en
