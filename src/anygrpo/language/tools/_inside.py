@@ -77,6 +77,7 @@ class Server:
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
         sys.path[:] = request["path"]
+        target = ""
         try:
             for target in request["targets"]:
                 self.loaded[target] = resolve(target)
