@@ -170,6 +170,44 @@ def test_recipes_over_ten_seeds_have_a_bootstrap_beside(tmp_path, capsys):
     assert f"bootstrap over seeds and prompts: [{found['bootstrap'][0]:+.4f}, {found['bootstrap'][1]:+.4f}]" in said
 
 
+def test_a_seed_counts_once_and_what_a_comparison_rests_on_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("ANYGRPO_LANG", "en")
+
+    def run(name, seed, rate, prompts=8, step=4):
+        folder = tmp_path / name
+        (folder / "evaluations").mkdir(parents=True)
+        (folder / "config.toml").write_text(f"seed = {seed}\n[optimizer]\nlearning_rate = {rate}\n")
+        (folder / "metrics.jsonl").write_text("")
+        rows = [{"prompt": i, "text": f"q{i}", "output": "", "reward": math.sin(7 * seed + i + rate), "components": {},
+                 "valid": True} for i in range(prompts)]  # fmt: skip
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "evaluations" / f"step_{step:08d}.jsonl").write_text(text)
+        return str(folder)
+
+    a, b = ([run(f"{name}{seed}", seed, rate) for seed in range(2)] for name, rate in (("a", 0.1), ("b", 0.2)))
+    assert main(["compare", *a, *b]) == 0
+    assert "step" not in capsys.readouterr().out  # all alike: nothing to tell
+    copied = run("copy", 1, 0.1)
+    assert main(["compare", *a, copied, *b]) == 2
+    said = capsys.readouterr().err
+    assert "a1 and " in said
+    assert "the same recipe and the same seed" in said
+    assert main(["compare", *a, copied, *b, "--lang", "zh"]) == 2
+    assert "不是两个种子" in capsys.readouterr().err
+    monkeypatch.setenv("ANYGRPO_LANG", "en")
+    short = run("b2", 2, 0.2, prompts=5, step=2)
+    assert main(["compare", *a, *b, short]) == 0
+    said = capsys.readouterr().out
+    assert "(2 + 3 seeds, 5 prompts)" in said
+    assert "3 held-out prompts are not in all of these evaluations and were left out" in said
+    assert f"last evaluated at different steps: {a[0]} 4, " in said
+    assert f"{short} 2" in said
+    assert compared(capsys, *a, *b, short)["compared"]["prompts_left_out"] == 3
+    assert compared(capsys, b[0], short)["results"]["prompts_left_out"] == 3
+    assert main(["compare", b[0], short, "--weights", "none", "--lang", "zh"]) == 0
+    assert "最后一次评测的步数不同：A 4, B 2" in capsys.readouterr().out
+
+
 def test_a_folder_without_a_run_is_a_data_error(runs, tmp_path, capsys):
     assert main(["compare", runs["a"], str(tmp_path)]) == 3
     assert "holds no run" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anygrpo.core.intervals import _passes, arms, hierarchical, interval, of_prompts, rate, t_quantile
+from anygrpo.core.intervals import _passes, arms, hierarchical, interval, largest, of_prompts, rate, t_quantile
 
 
 def test_t_by_hand():
@@ -72,6 +72,19 @@ def test_seeds_widen_what_prompts_alone_would_show():
 def test_one_seed_says_nothing_of_seeds():
     with pytest.raises(ValueError, match="two at least"):
         arms(torch.zeros(1, 5), torch.zeros(3, 5))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_runs_that_all_answer_alike_show_no_difference_and_not_that_there_is_none(value):
+    found = arms(torch.full((3, 20), value), torch.full((4, 20), value))
+    bound = 1 - 0.025**0.05  # so many of the prompts could differ, and none of 20 show it
+    assert (found.low, found.high) == (pytest.approx(-bound), pytest.approx(bound))
+    assert found.detectable == pytest.approx(bound)
+
+
+def test_the_span_of_differences_is_the_largest_value_and_of_zeros_one():
+    assert largest(torch.tensor([0.0, -3.0]), torch.tensor([2])) == 3.0
+    assert largest(torch.zeros(4)) == largest(torch.zeros(0)) == 1.0
 
 
 def test_arms_hold_the_truth():

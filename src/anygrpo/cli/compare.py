@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anygrpo.cli.compare_sentences import measure, sentences, told_settings
+from anygrpo.cli.compare_sentences import measure, rests_on, sentences, told_settings
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
 from anygrpo.files import run_of
 from anygrpo.spoken import LANGUAGES, Text, colon, current, say
@@ -168,23 +168,37 @@ def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
     settings = compare.settings_that_differ(found[0][0], found[1][0])
     settings = [row for row in settings if row["setting"] != "seed"]
     results = compare.results_of_recipes(*found)
+    compared = compare.compared_at([run for side in found for run in side])
     names = [[str(run) for run in side] for side in found]
     if args.json:
-        report = {"a": names[0], "b": names[1], "settings": settings, "results": results}
+        report = {"a": names[0], "b": names[1], "settings": settings, "results": results, "compared": compared}
         print(json.dumps(report, ensure_ascii=False, indent=2))
         return 0
     lang = args.lang
     print(told_settings(settings, lang))
-    print("\n".join(_of_recipes(results, lang)))
+    print("\n".join(_of_recipes(results, lang) + rests_on(compared, lang)))
     return 0
 
 
 def _one_of_each_run(recipes: list[list[Path]]) -> None:
-    """Raises: ConfigError where two of a recipe are one run: its checkpoints share a seed."""
+    """Raises: ConfigError where two of a recipe are one run (its checkpoints share a seed), or two runs of one seed
+    (a copy, or the same again: the spread between seeds would be told too small)."""
+    from anygrpo.probes.compare import seed_of
+
     for side in recipes:
         first: dict[Path, Path] = {}
+        seeds: dict[object, Path] = {}
         for path in side:
             one = first.setdefault(run_of(path).resolve(), path)
+            alike = seeds.setdefault(seed_of(path), path)
+            if alike is not path and one is path:
+                raise ConfigError(
+                    Text(
+                        f"{alike} and {path} have the same recipe and the same seed: they are no two seeds",
+                        f"{alike} 与 {path} 配方相同、种子也相同：不是两个种子",
+                    ),
+                    Text("give one run of each seed", "每个种子请只给一次运行"),
+                )
             if one is not path:
                 raise ConfigError(
                     Text(

@@ -66,10 +66,29 @@ def _results(found: dict[str, Any], lang: str) -> list[str]:
             lang,
         )
     )
+    steps = {"A": found["step_a"], "B": found["step_b"]}
+    lines += rests_on({"steps": steps, "prompts_left_out": found["prompts_left_out"]}, lang)
     if "accuracy" in found:
         m = found["accuracy"]["mcnemar"]
         words = say("only A right", "仅 A 对", lang), say("only B right", "仅 B 对", lang)
         lines.append(f"  McNemar: {words[0]} {m['only_a']}, {words[1]} {m['only_b']}, p = {m['p']:.3g}")
+    return lines
+
+
+def rests_on(found: dict[str, Any], lang: str) -> list[str]:
+    """Evaluations of different steps, and prompts that were left out, where there are such."""
+    lines, steps = [], found["steps"]
+    if len(set(steps.values())) > 1:
+        each = ", ".join(f"{run} {step}" for run, step in steps.items())
+        lines.append(say(f"  last evaluated at different steps: {each}", f"  最后一次评测的步数不同：{each}", lang))
+    if count := found["prompts_left_out"]:
+        lines.append(
+            say(
+                f"  {count} held-out prompts are not in all of these evaluations and were left out",
+                f"  {count} 个留出提示并非每次评测都有，未参与比较",
+                lang,
+            )
+        )
     return lines
 
 

@@ -172,8 +172,16 @@ class Arms:
     seeds_needed: int | None
 
 
+def largest(*values: Tensor) -> float:
+    """The largest absolute value, as the span of differences that nothing else bounds; of zeros alone 1, as of right
+    and wrong: answers that are all alike show no difference, not that there is none."""
+    every = torch.cat([x.double().flatten() for x in values]).abs()
+    return (float(every.max()) if every.numel() else 0.0) or 1.0
+
+
 def arms(a: Tensor, b: Tensor) -> Arms:
-    """Compare recipes from values [seeds, prompts] of the same prompts.
+    """Compare recipes from values [seeds, prompts] of the same prompts. Where all runs answer alike the interval is
+    what so many prompts could have missed (`interval`).
 
     Seeds are independent, prompts are shared by all runs: var = var_a / S_a + var_b / S_b + var over prompts of the
     mean gap, by Satterthwaite's degrees of freedom. (A bootstrap of three seeds has three values to draw from and
@@ -195,7 +203,7 @@ def arms(a: Tensor, b: Tensor) -> Arms:
     total = sum(part for part, _ in parts)
     freedom = total**2 / sum(part**2 / f for part, f in parts) if total else math.inf
     t = t_quantile(freedom)
-    unseen = (1 - 0.025 ** (1 / a.shape[1])) * max(float((b.mean(0) - a.mean(0)).abs().max()), 1e-12)
+    unseen = (1 - 0.025 ** (1 / a.shape[1])) * largest(a, b)
     half = t * math.sqrt(total) if total else unseen
     spread = math.sqrt((len(a) * float(seed_a) + len(b) * float(seed_b)) / 2)
     room = (abs(gap) / (1.959964 + _POWER)) ** 2 - prompts

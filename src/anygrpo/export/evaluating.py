@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from anygrpo.core.build import build_task
-from anygrpo.core.intervals import interval, of_prompts, rate
+from anygrpo.core.intervals import interval, largest, of_prompts, rate
 from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened, beside
@@ -153,7 +153,7 @@ def _sampled(opened: Opened, task: Task, config: EvaluationConfig, samples: int,
     mean = (table * judged).sum(1)[some] / judged.sum(1)[some]
     out: dict[str, Any] = {
         "n": samples,
-        "mean": asdict(interval(mean)),
+        "mean": asdict(interval(mean, span=largest(mean))),
         "best": asdict(of_prompts(torch.where(judged, table, -torch.inf).amax(1)[some])),
     }
     if rule is not None:
@@ -193,5 +193,5 @@ def paired(first: Path, second: Path) -> dict[str, Any]:
     common = [i for i in a if i in b and not a[i].get("fault") and not b[i].get("fault")]
     gap = torch.tensor([b[i]["reward"] - a[i]["reward"] for i in common], dtype=torch.float64)
     same = sum(a[i]["output"] == b[i]["output"] for i in common) / max(len(common), 1)
-    span = max((abs(x[i]["reward"]) for x in (a, b) for i in common), default=1.0)
-    return {"prompts": len(common), "gain": asdict(interval(gap, span=span or 1.0)), "same_output": same}
+    rewards = torch.tensor([x[i]["reward"] for x in (a, b) for i in common], dtype=torch.float64)
+    return {"prompts": len(common), "gain": asdict(interval(gap, span=largest(rewards))), "same_output": same}

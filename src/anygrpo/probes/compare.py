@@ -153,6 +153,7 @@ def results(a: Path, b: Path) -> dict[str, Any]:
     left, right = ([x.rows[i] for i in common] for x in (first, second))
     values = [torch.tensor([row["reward"] for row in rows], dtype=torch.float64) for rows in (left, right)]
     out: dict[str, Any] = {"step_a": first.step, "step_b": second.step, "reward": asdict(paired(*values))}
+    out["prompts_left_out"] = compared_at([a, b])["prompts_left_out"]
     name = judge(left + right)
     if name is not None:
         wins = [torch.tensor([_part(row, name) > 0.5 for row in rows]) for rows in (left, right)]
@@ -172,6 +173,11 @@ def recipes(runs: list[Path]) -> list[list[Path]]:
         settings = {key: value for key, value in _settings(run).items() if key not in (*_IGNORED, "seed")}
         found.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(run)
     return list(found.values())
+
+
+def seed_of(run: Path) -> Any:
+    """The seed that a run was made with, as its config.toml has it."""
+    return _settings(run).get("seed", 0)
 
 
 def results_of_recipes(a: list[Path], b: list[Path]) -> dict[str, Any]:
@@ -207,6 +213,19 @@ def results_of_recipes(a: list[Path], b: list[Path]) -> dict[str, Any]:
                 found["bootstrap"] = hierarchical(*tables)  # type: ignore[arg-type]
             out[what] = found | ({"measure": name} if what == "accuracy" else {})
     return out
+
+
+def compared_at(runs: list[Path]) -> dict[str, Any]:
+    """What a comparison of these runs rests on: the step of each run's last evaluation, and the held-out prompts that
+    not all of them have (other prompts, rows that are gone, answers that were not scored), which are left out.
+
+    Raises:
+        DataError: no evaluations.
+    """
+    last = {str(run): evaluations(run)[-1] for run in runs}
+    texts = [{(i, json.dumps(row["text"], sort_keys=True)) for i, row in x.rows.items()} for x in last.values()]
+    left_out = len(set.union(*texts) - set.intersection(*texts))
+    return {"steps": {run: answers.step for run, answers in last.items()}, "prompts_left_out": left_out}
 
 
 def judge(rows: list[dict[str, Any]]) -> str | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from anygrpo.core.intervals import interval
+from anygrpo.core.intervals import interval, largest
 
 _SEEN = 1.959964 + 0.841621
 """z of a two-sided 5% test plus z of 80% power."""
@@ -40,7 +39,7 @@ def paired(a: Tensor, b: Tensor) -> Paired:
     needed is the number of prompts at which z.975 + z.8 standard errors equal the measured difference.
     """
     gap = (b - a).double()
-    found = interval(gap, span=float(torch.cat([a, b]).double().abs().max()))
+    found = interval(gap, span=largest(a, b))
     sd = float(gap.std()) if len(gap) > 1 else 0.0
     needed = math.ceil((_SEEN * sd / found.mean) ** 2) if found.mean and sd else None
     return Paired(

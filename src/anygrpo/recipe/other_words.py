@@ -268,7 +268,8 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("num_inference_steps", "sample_num_steps", "diffusion_steps", "denoising_steps"), "policy.steps"),
     **dict.fromkeys(("guidance_scale", "sample_guidance_scale", "guidance_param", "cfg_scale"), "policy.guidance"),
     **dict.fromkeys(
-        ("mask_truncated_completions", "overlong_filtering", "overlong_filter"), 'algorithm.filters = ["overlong_mask"]'
+        ("mask_truncated_completions", "overlong_filtering", "overlong_filter"),
+        'algorithm.filters = [{kind="overlong_mask"}]',
     ),
 }
 """A word of TRL, verl, OpenRLHF, diffusers ... -> the key, or the line of a recipe or a shell, that means the same."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from anygrpo.core.intervals import interval
+from anygrpo.core.intervals import interval, largest
 from anygrpo.spoken import say
 
 FEW = 30
@@ -60,7 +59,7 @@ def paired(a: Tensor, b: Tensor) -> Paired:
     difference = (a - b).double()
     n = len(difference)
     se = float(difference.std(correction=1)) / math.sqrt(n) if n > 1 else math.inf
-    found = interval(difference, span=float(torch.cat([a, b]).double().abs().max()))
+    found = interval(difference, span=largest(a, b))
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
     detectable = 2.8 * se if wins + losses else 3 / n
     return Paired(
