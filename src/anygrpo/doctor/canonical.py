@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from anygrpo.doctor.minor_names import COUNTERS, MINOR
 from anygrpo.doctor.names import CORES, MARKS, NAMES, SCALE
 from anygrpo.doctor.synonyms import WORDS_METRIC
 
@@ -88,7 +89,13 @@ def _unordered() -> dict[frozenset[str], str]:
     out: dict[frozenset[str], str] = {}
     for name, concept in (*CORES.items(), *WORDS_METRIC.items(), *((n, c) for n, (c, _) in EXACT.items())):
         parts = frozenset(t for t in re.split(r"[_/]", name) if t not in MEANS)
-        if 2 <= len(parts) <= 3 and not concept.startswith("groups/") and "@" not in name and len(name) < 24:
+        if (
+            2 <= len(parts) <= 3
+            and concept not in MINOR
+            and not concept.startswith("groups/")
+            and "@" not in name
+            and len(name) < 24
+        ):
             out.setdefault(parts, concept)
     return out
 
@@ -252,7 +259,7 @@ def step_of(row: dict[str, float]) -> float | None:
 def counts(key: str) -> bool:
     """Whether a column only counts or times: steps, epochs, tokens, seconds."""
     name = normalise(key)
-    return key in STEPS or name in STEPS or any(word in name for word in TIMES if word != "loss")
+    return key in STEPS or name in (*STEPS, *COUNTERS) or any(word in name for word in TIMES if word != "loss")
 
 
 def framework_of(keys: set[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 import re
 from dataclasses import dataclass, field
@@ -117,9 +119,23 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
             out.update(list_statistics(name, value))  # type: ignore[reportUnknownArgumentType]
         elif (x := number(value)) is not None:
             out[name] = x
+        elif isinstance(value, str) and value[:2] in ("{'", '{"'):
+            out.update(flatten(printed_dict(value), f"{name}/", depth - 1))
         elif isinstance(value, str) and (of := COUNTER.match(value)) and name.endswith(COUNTED):
             out["step"] = float(of[1])  # ms-swift: "global_step/max_steps": "5/100"
     return out
+
+
+def printed_dict(text: str) -> Any:
+    """A dict that a logger wrote as text into a value, or None."""
+    if len(text) > 20_000:
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return None
 
 
 def pairs_of(values: list[Any]) -> Row:

@@ -27,6 +27,7 @@ SHARES = (
     "groups/all_best",
     "groups/all_worst",
     "advantage/one_sign",
+    "tools/failures",
 )
 """Metrics that are shares."""
 
@@ -39,6 +40,7 @@ class Known:
         framework: as `canonical.framework_of` names it; "" where the column's name alone tells.
         column: its name, without "train/".
         seen: when its code was last seen to count so (year-month); newer versions may have mended it.
+        versions: in which it counts so, read at the tags of its repository; "" where it was never read otherwise.
         counts: what it counts.
         shown: the test of the same log that proves it there, if one can: a key of `SHOWN`.
     """
@@ -48,6 +50,7 @@ class Known:
     seen: str
     counts: Text
     shown: str = ""
+    versions: str = ""
 
 
 KNOWN: tuple[Known, ...] = (
@@ -76,18 +79,22 @@ KNOWN: tuple[Known, ...] = (
         "actor/pg_loss",
         "2026-03",
         Text(
-            "a loss summed over mini-batches and passes; before 2026 divided by the number of micro-batches",
-            "对小批和多遍求和的损失；2026 年前除以微批数",
+            "a loss summed over mini-batches and passes (from 0.7; in 0.6 divided by the number of micro-batches;"
+            " before 0.6 the plain mean)",
+            "对小批和多遍求和的损失（自 0.7；0.6 里除以微批数；0.6 之前是普通均值）",
         ),
+        versions="0.6.0-",
     ),
     Known(
         "verl",
         "actor/kl_loss",
         "2026-03",
         Text(
-            "a KL summed over mini-batches and passes; before 2026 divided by the number of micro-batches",
-            "对小批和多遍求和的 KL；2026 年前除以微批数",
+            "a KL summed over mini-batches and passes (from 0.7; in 0.6 divided by the number of micro-batches;"
+            " before 0.6 the plain mean)",
+            "对小批和多遍求和的 KL（自 0.7；0.6 里除以微批数；0.6 之前是普通均值）",
         ),
+        versions="0.6.0-",
     ),
     Known(
         "slime",
@@ -100,14 +107,24 @@ KNOWN: tuple[Known, ...] = (
         "trl",
         "sampling/importance_sampling_ratio/mean",
         "2026-09",
-        Text("the ratio of whole answers: a product over tokens", "整条回答的比值：对 token 连乘"),
+        Text(
+            "the ratio of whole answers, a product over tokens, in the modes sequence_mask (the default) and"
+            " sequence_truncate from 0.26; tokens' own ratios before",
+            "0.26 起默认（sequence_mask）和 sequence_truncate 下是整条回答的比值，即对 token 连乘；之前是逐 token 的",
+        ),
         "product",
+        "0.26.0-",
     ),
     Known(
         "trl",
         "reward_std",
         "2026-09",
-        Text("the spread inside groups or, in newer versions, of the batch", "组内标准差；较新版本是整批的"),
+        Text(
+            "the mean spread inside groups to 0.26 (that of the batch with scale_rewards=batch, from 0.22); that of the"
+            " batch from 0.27",
+            "0.26 及以前是组内标准差的均值（0.22 起若 scale_rewards=batch 则是整批的）；0.27 起是整批的标准差",
+        ),
+        versions="0.27.0-",
     ),
     Known(
         "ms-swift",
@@ -180,8 +197,10 @@ def _laws(series: dict[str, Series]) -> Iterator[Law]:
     for name in SHARES:
         if s := series.get(name):
             yield "share", name, (s.key,), [r for r, x in zip(s.rows, s.values) if not -0.05 <= x <= 1.05], len(s)
-    for family in ("reward", "length", "ratio"):
-        yield from _ordered(series, f"{family}/mean", f"{family}/max", f"{family}/min")
+    for stem in ("reward/", "length/", "ratio/", "mismatch/ratio_"):
+        yield from _ordered(series, f"{stem}mean", f"{stem}max", f"{stem}min")
+    yield from _ordered(series, "clip/high", "clip/high_max", "")
+    yield from _ordered(series, "clip/low", "", "clip/low_min")
     for name in ("reward/std", "reward/std_within"):
         yield from _spread(series, name)
     yield from _clips(series)
@@ -254,7 +273,8 @@ def rename_batch_std(series: dict[str, Series]) -> None:
     """TRL's `reward_std` was the mean std within groups and is, in newer versions or settings, the std of the batch.
 
     It is the batch's wherever it is above 0 in a row whose groups all have no spread. A batch without any spread
-    has none in its groups.
+    has none in its groups. TRL's own `reward_std` is the batch's from 0.27 on (logs with `step_time`, 0.26 had it too),
+    unless it differs from the spread of its only part, which is always the batch's.
     """
     within, dead = series.get("reward/std_within"), series.get("groups/dead")
     spread = series.get("reward/std")
@@ -263,5 +283,9 @@ def rename_batch_std(series: dict[str, Series]) -> None:
     if not within or not dead or "reward/std" in series:
         return
     share = dead.at()
-    if any(x > 1e-3 and share.get(r, 0.0) >= 1.0 for r, x in zip(within.rows, within.values)):
+    parts = [s for name, s in series.items() if name.startswith("reward/component_std/")]
+    other = len(parts) == 1 and any(abs(x - y) > 1e-4 * (x + y) for _, x, y in paired(within, parts[0]))
+    recent = within.key.endswith("reward_std") and dead.key.endswith("frac_reward_zero_std") and "time/step" in series
+    shown = any(x > 1e-3 and share.get(r, 0.0) >= 1.0 for r, x in zip(within.rows, within.values))
+    if shown or (recent and not other):
         series["reward/std"] = replace(series.pop("reward/std_within"), name="reward/std")

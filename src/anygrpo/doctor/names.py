@@ -7,6 +7,8 @@ so that no rule compares it with a threshold.
 
 from __future__ import annotations
 
+from anygrpo.doctor.minor_names import MINOR
+
 NAMES: dict[str, tuple[str, ...]] = {
     "reward/mean": (
         "reward/mean", "reward", "critic/score/mean", "critic/rewards/mean", "rollout/reward_mean",
@@ -72,7 +74,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "policy/loss_metrics/clip_ratio",
         "policy/ppo_clip_ratio", "ppo_actor/update/clip_ratio/avg", "pg_clipfrac", "actor/clipfrac@sum",
         "policy/clipfrac_avg",
-        "is_masked/mean", "actor/clip_fraction", "clip_ratio", "clip_fraction", "clipfrac",
+        "is_masked/mean", "actor/clip_fraction", "clip_ratio", "clip_fraction", "clipfrac", "cispo_clip_ratio",
     ),
     "clip/low": ("clip/low", "clip_ratio/low_mean", "actor/ppo_ratio_low_clipfrac@sum", "is_masked_low/mean",
                  "clipfrac_lt_one"),
@@ -178,6 +180,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "answers/distinct": ("answers/distinct", "distinct_answers", "answer_distinct"),
     "texts/distinct": ("texts/distinct", "distinct_texts", "text_distinct", "distinct_2", "distinct"),
     "time/step": ("time/step", "step_time", "timing_s/step", "perf/time_per_step"),
+    **MINOR,
 }  # fmt: skip
 
 SCALE: dict[str, str] = {
@@ -212,7 +215,7 @@ CORES: dict[str, str] = {
     "ep_ret": "reward/mean", "ret": "reward/mean", "rew": "reward/mean", "episodic_reward": "reward/mean",
     "score": "reward/mean", "reward_score": "reward/mean", "batch_reward": "reward/mean", "raw_reward": "reward/mean",
     "accuracy_reward": "reward/mean", "rollout_reward": "reward/mean",
-    "std_reward": "reward/std_within", "reward_sd": "reward/std_within",
+    "std_reward": "reward/std", "reward_sd": "reward/std_within",
     "reward_within_std": "reward/std_within",
     "reward_standard_deviation": "reward/std_within",
     "adv": "advantage/mean", "advantage": "advantage/mean", "advantages": "advantage/mean",

@@ -34,6 +34,8 @@ PREFIX = re.compile(r"^\[[^\]]{3,60}\]\s+")
 COLUMN = re.compile(
     r"^(?:(?:step|epoch|iter(?:ation)?|update|round|第)\s*[:#=_]?\s*)?(\d+)\s*(?:k)?\s*(?:步|轮|epochs?|steps?)?$", re.I
 )
+SPAN = re.compile(r"^\s*\d+\s*[-–—~至到]\s*(\d+)\s*(?:步|轮)?\s*$")
+"""Steps from here to there in one cell ("81-160"): a row of averages, told by its end."""
 PATIENCE = 3  # foreign lines that one block may hold
 
 
@@ -157,7 +159,8 @@ def cells_of(text: str) -> list[str]:
 
 def table_rows(header: list[str], body: list[list[str]]) -> list[Row]:
     """Rows of a table of text cells, whichever way round it is."""
-    first = [number(cells[0].translate(WIDE)) for cells in body]
+    body = [[SPAN.sub(r"\1", cells[0].translate(WIDE)), *cells[1:]] for cells in body]
+    first = [number(cells[0]) for cells in body]
     if all(x is None for x in first) and len(header) > 1:
         counters = [COLUMN.match(h.translate(WIDE)) for h in header[1:]]
         if len(header) > 2 and all(counters):

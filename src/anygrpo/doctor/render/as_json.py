@@ -3,7 +3,7 @@
     {"source", "format", "rows", "verdict", "findings": [{"rule", "certainty", "severity", "title", "evidence",
      "prescription", "rows", "steps"}], "not_observable": [...], "map": {our name: column},
      "inferred": [{"name", "column", "why"}], "open": [...], "unknown_columns": [...], "notes": [...],
-     "meters": [{"column", "counts", "seen"}]}
+     "meters": [{"column", "counts", "seen", "versions"}]}
 
 Findings are in rank order: the first of severity "warning" or "serious" is where to begin.
 """
@@ -36,7 +36,10 @@ def as_json(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
         "open": list(run.inferred.open),
         "unknown_columns": list(run.unknown),
         "notes": list(run.notes),
-        "meters": [{"column": k.column, "counts": k.counts.said(lang), "seen": k.seen} for k in known_here(run)],
+        "meters": [
+            {"column": k.column, "counts": k.counts.said(lang), "seen": k.seen, "versions": k.versions}
+            for k in known_here(run)
+        ],
     }
 
 
