@@ -151,3 +151,15 @@ def test_tiers_where_only_the_mean_ratio_is_logged(size: float, tier: str | None
     if said:
         rate = {"raised_mean": 1e-6, "high_mean": 5e-7, "stop_mean": 1e-7}[tier or ""]
         assert rate in [c.value for c in said.changes]
+
+
+def test_log_probs_that_lie_apart_are_told_beside_a_small_kl() -> None:
+    found = rules_of(nine(kl_penalty=0.01, mean_log_prob_ref=-1031173.0))
+    assert found["reference_distance"] == "warning"
+    assert rules_of(nine(kl_penalty=lambda i: -990000.0 + i))["reference_distance"] == "warning"
+    alone = [{k: v for k, v in r.items() if k != "kl_penalty"} for r in nine(mean_log_prob_ref=-700000.0)]
+    assert (
+        rules_of(alone)["reference_distance"] == "warning"
+    )  # the reference likes the samples better than their author
+    assert "reference_distance" not in rules_of(nine(kl_penalty=lambda i: 0.01 * (-1) ** i))
+    assert "reference_distance" not in rules_of(nine(kl_penalty=lambda i: 2.0 + i))
