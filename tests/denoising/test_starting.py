@@ -41,7 +41,7 @@ def started(policy, model, **more):
     return diffusion.build(DiffusionPolicyConfig.model_validate(given), 0)
 
 
-def test_each_name_is_the_trained_policy(made):
+def test_each_name_is_the_trained_policy(made, monkeypatch):
     folder, pipe, run, policy = made
     wanted, base = output(policy), output(started(policy, pipe))
     lora = folder / "lora"
@@ -53,6 +53,11 @@ def test_each_name_is_the_trained_policy(made):
     assert f"base_model: {pipe}" in card
     assert "| reward |" in card
     assert "## Fingerprints" in card
+    monkeypatch.chdir(folder)
+    lines: dict = {}
+    exec(card.partition("```python\n")[2].partition("```")[0], lines)  # the card's own way to load it
+    name = "transformer" if (folder / "pipe" / "transformer").is_dir() else "unet"
+    assert any("lora_B" in n and bool(p.any()) for n, p in getattr(lines["pipe"], name).named_parameters())
     assert "data:image/png" in (run / "report.html").read_text()
     for place in (run, run / "checkpoints" / "best", folder / "export", lora, lora / LORA_FILE):
         again = started(policy, place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -137,7 +138,7 @@ def test_a_policy_of_ones_own_leaves_as_safetensors_with_a_card(toy, tmp_path, c
     assert "is not empty" in capsys.readouterr().err
 
 
-def test_a_selector_leaves_picks_and_comes_back(tmp_path, capsys):
+def test_a_selector_leaves_picks_and_comes_back(tmp_path, capsys, monkeypatch):
     golden.candidates(tmp_path)
     run = trained(tmp_path, "selection_stored_first", stages=[{"name": "g", "source": "stored", "steps": 2}])
     assert main(["export", str(run)]) == 0
@@ -160,6 +161,12 @@ def test_a_selector_leaves_picks_and_comes_back(tmp_path, capsys):
         assert main([*words, "--out", str(out), "--quiet"]) == 0
         rows[name] = [json.loads(line) for line in out.read_text().splitlines()]
     assert rows["run"] == rows["export"]
+    monkeypatch.chdir(run)
+    for name in ("queries", "candidates"):
+        shutil.copyfile(tmp_path / f"{name}.npz", run / f"{name}.npz")
+    lines: dict = {}
+    exec((run / "export" / "README.md").read_text().partition("```python\n")[2].partition("```")[0], lines)
+    assert [row["picks"] for row in lines["rows"]] == [row["picks"] for row in rows["run"]]
     text = (
         "import json, sys\nfrom anygrpo.selection.export import load\nfrom anygrpo.selection.apply import apply\n"
         "q, c = sys.argv[2:]\nprint(json.dumps(apply(load(sys.argv[1]), {'queries': q, 'candidates': c})))\n"

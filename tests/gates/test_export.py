@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError, DataError
@@ -86,6 +86,38 @@ def test_a_network_that_gives_other_numbers_elsewhere_leaves_nothing(tmp_path: P
     with pytest.raises(DataError, match="away from its own"):
         export(policy, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_bfloat16_is_allowed_twice_what_it_changes_alone(tmp_path: Path) -> None:
+    export(adair(dtype="bfloat16"), tmp_path)
+    told = json.loads((tmp_path / "certificate.json").read_text())
+    assert told["of_bfloat16"] > 1e-4 * told["largest_number"]
+    assert told["allowed"] == pytest.approx(2 * told["of_bfloat16"])
+    assert told["largest_difference"] <= told["allowed"]
+    far = load_file(tmp_path / "example.safetensors")
+    far["output"] += 3 * told["of_bfloat16"]
+    save_file(far, tmp_path / "example.safetensors")
+    with pytest.raises(DataError, match="away from its own"):
+        certify(tmp_path)
+
+
+def test_a_size_that_the_network_takes_needs_no_wider_bound(tmp_path: Path) -> None:
+    export(adair(multiple=24), tmp_path)
+    told = json.loads((tmp_path / "certificate.json").read_text())
+    assert load_file(tmp_path / "example.safetensors")["input/0"].shape == (1, 3, 72, 72)
+    assert told["allowed"] == pytest.approx(1e-4 * told["largest_number"])
+
+
+def test_the_cards_lines_load_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = adair()
+    export(policy, tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    picture = torch.rand(1, 3, 16, 24)
+    lines = {"picture": picture}
+    exec(json.loads((tmp_path / "out" / "certificate.json").read_text())["use"], lines)
+    expected = policy.decode(policy.greedy([{"degraded": picture[0]}]).samples)[0][0]
+    torch.testing.assert_close(lines["restored"].detach()[0], expected, atol=1e-5, rtol=1e-4)
 
 
 def test_load_py_is_a_command(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ def main(job: dict[str, Any]) -> dict[str, float]:
     """Largest differences: of the export to the training pass, of the export to its base, and of the library's own
     output in the trained dtype to that in float32."""
     call = load_file(job["call"])
+    said = {name.partition("/")[2]: call.pop(name).float() for name in list(call) if name.startswith("encoders/")}
     expected = call.pop("output").float()
-    return {"diffusers_lora": _diffusers, "diffusers_weights": _diffusers, "mdm": _mdm}[job["format"]](
-        job, call, expected
-    )
+    compare = {"diffusers_lora": _diffusers, "diffusers_weights": _diffusers, "mdm": _mdm}[job["format"]]
+    return compare(job, call, expected) | (_encoders(job, said) if said else {})
 
 
 def _arguments(call: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, Any]:
@@ -55,6 +55,24 @@ def _diffusers(job: dict[str, Any], call: dict[str, torch.Tensor], expected: tor
             model = kind.from_pretrained(Path(job["folder"]) / job["component"], torch_dtype=dtype).eval()
         outputs[name] = model(**given, return_dict=False)[0].float()
     return _differences(outputs, expected)
+
+
+@torch.no_grad()
+def _encoders(job: dict[str, Any], said: dict[str, torch.Tensor]) -> dict[str, float]:
+    """Text encoders that were written beside the denoiser: largest differences to what they said in training, and of
+    their own dtype to float32, over the largest number."""
+    import transformers
+
+    ids, far, own = torch.arange(1, 9)[None], 0.0, 0.0
+    index = json.loads((Path(job["pipeline"]) / "model_index.json").read_text())
+    for name, expected in said.items():
+        kind = getattr(transformers, index[name][1])
+        load = lambda dtype, kind=kind, name=name: kind.from_pretrained(Path(job["folder"]) / name, dtype=dtype).eval()  # noqa: E731
+        trained, wide = (load(d)(ids)[0].float() for d in (getattr(torch, job["dtype"]), torch.float32))
+        size = float(expected.abs().max())
+        far = max(far, float((trained - expected).abs().max()) / size)
+        own = max(own, float((trained - wide).abs().max()) / size)
+    return {"encoders": far, "encoders_dtype": own}
 
 
 @torch.no_grad()

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from anygrpo.denoising import anew
 from anygrpo.denoising.call import record_call
+from anygrpo.denoising.export_page import usage
 from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
 from anygrpo.denoising.starting import LORA_FILE, start_of
 from anygrpo.errors import ConfigError, TrainingError
@@ -59,6 +60,7 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
     form = form_of(policy)
     files = _WRITERS[form](policy, folder)
     about: dict[str, Any] = {"format": form, "files": [str(f.relative_to(folder)) for f in files]}
+    about["use"] = usage(policy, folder, form, about["files"][0])
     written = [*files, folder / "export.json"]
     with whole_or_none(written):
         if certify:
@@ -113,14 +115,18 @@ def _write_lora(policy: DiffusionPolicy, folder: Path) -> list[Path]:
 
 
 def _write_weights(policy: DiffusionPolicy, folder: Path) -> list[Path]:
-    """The whole component; adapters are merged where training started from more than a base."""
+    """The whole component, and text encoders that are not the base's; adapters are merged where training started from
+    more than a base."""
     model: Any = policy.trainable()
     target = folder / component_of(policy)
     if policy.config.lora is not None:
         adapted, model = model, type(model).from_config(model.config)
         model.load_state_dict(merged_state(adapted))
     model.save_pretrained(target)
-    return sorted(f for f in target.rglob("*") if f.is_file())
+    for name, module in policy.parts.beside.items():
+        cast(Any, module).save_pretrained(folder / name)
+    places = [target, *(folder / name for name in policy.parts.beside)]
+    return [f for place in places for f in sorted(place.rglob("*")) if f.is_file()]
 
 
 def _write_mdm(policy: DiffusionPolicy, folder: Path) -> list[Path]:
@@ -160,9 +166,19 @@ def _certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Pat
     moved = _moved(policy)
     with Scratch("export") as place:
         found = _fresh_process(policy, folder, form, files, place)
-    allowed = max(TOLERANCE * found["size"], 2 * found["dtype"] if policy.config.dtype == "bfloat16" else 0.0)
-    if found["to_training"] <= allowed and (found["to_base"] > 0 or not moved):
+    narrow = policy.config.dtype == "bfloat16"
+    allowed = max(TOLERANCE * found["size"], 2 * found["dtype"] if narrow else 0.0)
+    encoded = found.get("encoders", 0.0) <= max(TOLERANCE, 2 * found.get("encoders_dtype", 0.0) if narrow else 0.0)
+    if found["to_training"] <= allowed and encoded and (found["to_base"] > 0 or not moved):
         return found
+    if not encoded:
+        raise TrainingError(
+            Text(
+                f"the exported text encoders, loaded by themselves, differ by {found['encoders']:.3g} of what they say",
+                f"导出的文本编码器单独加载后，输出相差 {found['encoders']:.3g}（相对值）",
+            ),
+            Text("they were taken away", "已删除"),
+        )
     raise TrainingError(
         Text(
             f"the export, loaded by itself, differs from the training pass by {found['to_training']:.3g} (allowed "
@@ -210,6 +226,14 @@ def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
     )
 
 
+@torch.no_grad()
+def _encoded(policy: DiffusionPolicy) -> dict[str, Tensor]:
+    """What text encoders that leave with the export say of a few token ids."""
+    ids = torch.arange(1, 9, device=policy.device)[None]
+    said = {name: module(ids)[0].float() for name, module in policy.parts.beside.items()}
+    return {f"encoders/{name}": x.cpu().contiguous() for name, x in said.items()}
+
+
 def _moved(policy: DiffusionPolicy) -> bool:
     """Whether training has changed the output at all (fresh adapters are zero)."""
     if policy.config.lora is None:
@@ -222,7 +246,7 @@ def _fresh_process(
 ) -> dict[str, float]:
     from safetensors.torch import save_file
 
-    save_file(record_call(policy), place / "call.safetensors")
+    save_file(record_call(policy) | _encoded(policy), place / "call.safetensors")
     config: Any = policy.config
     job: dict[str, Any] = {
         "format": form, "folder": str(folder.resolve()), "dtype": config.dtype, "file": files[0].name,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ class Parts:
         valid: condition -> bool broadcastable to [n, *E]: dimensions that count. None: all of them.
         levels: steps -> what `scheduler.set_timesteps` is given; None: their number alone.
         embedded_guidance: the denoiser itself applies `policy.guidance`; no second pass is made.
+        beside: modules by their names in a pipeline (text encoders) that are not as its folder has them: training
+            started from a LoRA that adapts them too. They are frozen, and leave with an export.
     """
 
     denoiser: nn.Module
@@ -38,3 +40,4 @@ class Parts:
     valid: Callable[[Condition], Tensor] | None = None
     levels: Callable[[int], dict[str, Any]] | None = None
     embedded_guidance: bool = False
+    beside: Mapping[str, nn.Module] = field(default_factory=dict)

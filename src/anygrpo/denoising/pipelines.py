@@ -16,11 +16,12 @@ from anygrpo.core import user_code
 from anygrpo.core.device import device_of
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising.adapters.base import Adapter
+from anygrpo.denoising.adding import add
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.own_parts import held
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
-from anygrpo.denoising.starting import add, start_of
+from anygrpo.denoising.starting import start_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.spoken import Text
 
@@ -156,7 +157,7 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     for module in (m for m in pipe.components.values() if isinstance(m, torch.nn.Module)):
         module.requires_grad_(False).eval()
     adapter = kind(pipe, config, device)
-    add(adapter.model, start, pipe, kind.component)
+    adapter.beside = add(adapter.model, start, pipe, kind.component)
     adapter.model.requires_grad_(True)
     return adapter
 
@@ -190,6 +191,7 @@ def from_pipeline(config: DiffusionPolicyConfig) -> Parts:
         null=null,
         levels=adapter.levels,
         embedded_guidance=adapter.embedded,
+        beside={name: getattr(adapter.pipe, name) for name in adapter.beside},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import re
 from pathlib import Path
@@ -21,6 +22,9 @@ from anygrpo.files import one_line, whole_or_none, yaml_word
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.spoken import Text
 from anygrpo.train.folder import read_rows
+
+USED = ("export.json", "certificate.json")
+"""Where a family that writes no card says, under "use", how its export is loaded."""
 
 
 def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
@@ -56,7 +60,7 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
 def _described(opened: Opened, folder: Path, files: list[Path]) -> list[Path]:
     """The files with the card, and the recipe."""
     card = folder / "README.md"
-    written = card.read_text(encoding="utf-8").rstrip() + "\n\n" if card.is_file() else _head(opened)
+    written = card.read_text(encoding="utf-8").rstrip() + "\n\n" if card.is_file() else _head(opened, folder)
     card.write_text(written + "\n".join(_measured(opened)), encoding="utf-8")
     if opened.recipe is not None:
         (folder / RECIPE).write_text(dump_recipe(opened.recipe), encoding="utf-8")
@@ -74,8 +78,8 @@ def _certified(opened: Opened, folder: Path) -> Path:
     return folder / own.CERTIFICATE
 
 
-def _head(opened: Opened) -> str:
-    """The card of a family that writes none of its own: base, origin, licence."""
+def _head(opened: Opened, folder: Path) -> str:
+    """The card of a family that writes none of its own: base, origin, licence, and how it is loaded."""
     base = getattr(opened.recipe.policy, "model", None) if opened.recipe else None
     front = f"---\nbase_model: {yaml_word(str(base))}\ntags: [anygrpo, grpo]\n---\n" if base else ""
     name = one_line(opened.recipe.name if opened.recipe else Path(opened.source).name)
@@ -83,7 +87,18 @@ def _head(opened: Opened) -> str:
     lines = [f"{front}# {name}", "", f"Trained by GRPO with anygrpo {__version__}; exported from {source}.", ""]
     if base:
         lines += [f"Base model: `{one_line(str(base))}`. Its licence holds for these weights too.", ""]
+    here = json.dumps(one_line(f"./{folder.name}"))
+    own_way = f'import anygrpo\nrows = anygrpo.load({here}).apply("prompts.jsonl", "out.jsonl")'
+    use = own_way if opened.family.export is None else next(filter(None, (_said(folder / n) for n in USED)), "")
+    lines += ["## Use", "", "```python", use, "```", ""] if use else []
     return "\n".join(lines) + "\n"
+
+
+def _said(file: Path) -> str:
+    """The lines of Python that a family's certificate tells."""
+    if not file.is_file():
+        return ""
+    return str(json.loads(file.read_text(encoding="utf-8")).get("use", ""))
 
 
 def _measured(opened: Opened) -> list[str]:

@@ -26,6 +26,10 @@ from anygrpo.selection.settings import SelectorConfig
 from anygrpo.spoken import Text
 
 WEIGHTS, SETTINGS, COMPARED, VERSION = "selector.safetensors", "selector.json", "export.json", 1
+USE = """from anygrpo.selection.apply import apply
+from anygrpo.selection.export import load
+rows = apply(load({folder}), {{"queries": "queries.npz", "candidates": "candidates.npz"}})  # row["picks"]"""
+"""Of the card: tables with `ids` and `embeddings`."""
 
 
 def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Path]:
@@ -50,7 +54,8 @@ def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Pat
     files = [folder / WEIGHTS, folder / SETTINGS]
     with whole_or_none(files):
         compared = certify(policy, folder)
-    (folder / COMPARED).write_text(json.dumps({"format": "selector", "compared": compared}, indent=2), encoding="utf-8")
+    told = {"format": "selector", "use": USE.format(folder=json.dumps(f"./{folder.name}")), "compared": compared}
+    (folder / COMPARED).write_text(json.dumps(told, indent=2), encoding="utf-8")
     return [*files, folder / COMPARED]
 
 

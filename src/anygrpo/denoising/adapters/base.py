@@ -20,6 +20,7 @@ class Adapter:
         component: where the trained denoiser lies in the pipeline; the prefix of its LoRA in diffusers' files.
         flow: it predicts velocities of a flow (else noise or v of a diffusion).
         optional: parts of the pipeline that a folder may lack.
+        beside: other parts of the pipeline that what training started from has changed.
         embedded: guidance is a number that the model is told, with one pass, and not two passes.
     """
 
@@ -29,6 +30,7 @@ class Adapter:
 
     def __init__(self, pipe: Any, config: DiffusionPolicyConfig, device: torch.device):
         self.pipe, self.config, self.device = pipe, config, device
+        self.beside: tuple[str, ...] = ()
         self._check_sizes_and_guidance()
         self.check()
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core import user_code
+from anygrpo.denoising.adding import add
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.motion import mdm
 from anygrpo.denoising.motion.policy import cut, padded
@@ -22,7 +23,7 @@ from anygrpo.denoising.motion.settings import MDMPolicyConfig
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.pipelines import SCHEDULERS
 from anygrpo.denoising.policy import DiffusionPolicy
-from anygrpo.denoising.starting import add, start_of
+from anygrpo.denoising.starting import start_of
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.spoken import Text

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.denoising.adding import add
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.motion.model import MotionDenoiser
 from anygrpo.denoising.motion.text import caption_encoder
@@ -19,7 +20,7 @@ from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.pipelines import FLOW_SAMPLERS, SCHEDULERS
 from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import MotionPolicyConfig
-from anygrpo.denoising.starting import add, start_of
+from anygrpo.denoising.starting import start_of
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text

@@ -1,0 +1,101 @@
+"""A LoRA that adapts text encoders too: where training starts from it, they are its, and they leave with an export."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import peft
+import pytest
+import torch
+from diffusers import DiffusionPipeline
+from peft.utils import get_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from tiny_pipelines import sd3, sd15, sdxl
+
+from anygrpo.denoising import build as diffusion
+from anygrpo.denoising import export as exporting
+from anygrpo.denoising.export import export, record_call
+from anygrpo.denoising.settings import DiffusionPolicyConfig
+from anygrpo.errors import DataError, TrainingError
+
+KINDS = {"sd15": (sd15, "ddim"), "sdxl": (sdxl, "ddim"), "sd3": (sd3, "flow_grpo")}
+
+
+@pytest.fixture(
+    params=["sd15", pytest.param("sdxl", marks=pytest.mark.slow), pytest.param("sd3", marks=pytest.mark.slow)]
+)
+def made(request, tmp_path):
+    """(kind, base, folder of the LoRA as diffusers writes it: rank 2, alpha 5; the pipeline with it merged by PEFT)."""
+    base = KINDS[request.param][0](tmp_path)
+    pipe = DiffusionPipeline.from_pretrained(base, local_files_only=True)
+    layers, told = {}, {}
+    torch.manual_seed(3)
+    settings = peft.LoraConfig(
+        r=2, lora_alpha=5, target_modules=["to_q", "to_v", "q_proj", "v_proj"], init_lora_weights=False
+    )
+    denoiser = "transformer" if request.param == "sd3" else "unet"
+    for name in (denoiser, "text_encoder", "text_encoder_2"):
+        if getattr(pipe, name, None) is not None:
+            adapted = peft.get_peft_model(getattr(pipe, name), settings)
+            state = get_peft_model_state_dict(adapted)
+            layers[f"{name}_lora_layers"] = {n.removeprefix("base_model.model."): x for n, x in state.items()}
+            adapted.merge_and_unload()
+            told[f"{name}_lora_adapter_metadata"] = settings.to_dict()
+    type(pipe).save_lora_weights(tmp_path / "lora", **layers, **told)
+    (tmp_path / "lora" / "README.md").write_text(f"---\nbase_model: {base}\n---\n")
+    return request.param, base, tmp_path / "lora", pipe
+
+
+def started(kind, model, **more):
+    given = {"model": str(model), "sampler": KINDS[kind][1], "steps": 4, "height": 8, "width": 8}
+    return diffusion.build(DiffusionPolicyConfig(**given | more), seed=0)
+
+
+def said(policy):
+    return policy.parts.encode(["a cat"])["encoder_hidden_states"]
+
+
+def encoded(pipe, kind):
+    more = {"sdxl": [], "sd3": [None, None], "sd15": ["cpu", 1, False]}[kind]
+    return pipe.encode_prompt("a cat", *more)[0]
+
+
+def test_it_is_the_policys_and_goes_with_it(made, tmp_path, monkeypatch):
+    kind, base, lora, pipe = made
+    policy, plain = started(kind, lora, lora={"rank": 2, "alpha": 4}), started(kind, base)
+    encoders = [n for n in ("text_encoder", "text_encoder_2") if (tmp_path / "pipe" / n).is_dir()]
+    assert list(policy.parts.beside) == encoders
+    wanted = encoded(pipe, kind)
+    torch.testing.assert_close(said(policy), wanted, atol=1e-5, rtol=1e-4)
+    assert float((said(plain) - wanted).abs().max()) > 1e-2
+    with torch.no_grad():
+        for p in policy.parameters():
+            p.add_(0.05)
+    about = json.loads(export(policy, tmp_path / "out")[-1].read_text())
+    monkeypatch.chdir(tmp_path)
+    lines: dict = {}
+    exec(about["use"], lines)  # the card's own way to load it
+    torch.testing.assert_close(encoded(lines["pipe"], kind), said(policy), atol=1e-5, rtol=1e-4)
+    compared = about["compared"]
+    assert compared["encoders"] < 1e-4
+    assert compared["to_training"] < 1e-4 * compared["size"] < compared["to_base"]
+    (tmp_path / "out" / "recipe.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{base}"\n')
+    shutil.rmtree(lora)
+    again = started(kind, tmp_path / "out")
+    torch.testing.assert_close(said(again), said(policy), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(record_call(again)["output"], record_call(policy)["output"], atol=1e-4, rtol=1e-3)
+    monkeypatch.setattr(exporting, "_encoded", lambda p: {"encoders/text_encoder": torch.ones(1, 8, 16)})
+    with pytest.raises(TrainingError, match="text encoders, loaded by themselves, differ"):
+        export(again, tmp_path / "other")
+    assert not list((tmp_path / "other").rglob("*.safetensors"))
+
+
+def test_names_that_the_library_finds_no_place_for_are_an_error(made, tmp_path):
+    """It warns, and leaves adapters that change nothing."""
+    kind, _, lora, _ = made
+    file = lora / "pytorch_lora_weights.safetensors"
+    state = {".base_model.".join(name.split(".", 1)): x for name, x in load_file(file).items()}
+    save_file(state, file)
+    with pytest.raises(DataError, match="layers are not in this network"):
+        started(kind, lora)
