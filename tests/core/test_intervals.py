@@ -7,7 +7,16 @@ import math
 import pytest
 import torch
 
-from anygrpo.core.intervals import _passes, arms, hierarchical, interval, largest, of_prompts, rate, t_quantile
+from anygrpo.core.intervals import arms, hierarchical, interval, largest, of_prompts, rate, t_quantile
+
+
+def _passes(prompts: int, share: float, samples: int, generator: torch.Generator) -> torch.Tensor:
+    """Pass rates of prompts of unequal difficulty: at each prompt p is share or, for one sample, a coin of it."""
+    if samples == 1:
+        return (torch.rand(prompts, generator=generator) < share).double()
+    easy = (torch.rand(prompts, generator=generator) < share).double()  # solved by nearly all samples, or by few
+    at = 0.9 * easy + 0.1 * share
+    return (torch.rand(prompts, samples, generator=generator) < at[:, None]).double().mean(1)
 
 
 def test_t_by_hand():
@@ -25,7 +34,7 @@ def test_skewed_values_by_hand():
     found = interval(torch.tensor([0.0, 0.0, 0.0, 4.0]))
     assert found.low == pytest.approx(1 - 3.182446, abs=1e-5)
     assert found.high == pytest.approx(1 + 3 * (1 + (3.182446 + 1 / 6 - 1) ** (1 / 3)), abs=1e-5)
-    assert found.detectable == pytest.approx(3.182446 + 0.841621, abs=1e-5)
+    assert found.detectable == pytest.approx(3.182446 + 0.978472, abs=1e-5)  # t at .975 and at .8
     turned = interval(torch.tensor([0.0, 0.0, 0.0, -4.0]))
     assert (turned.low, turned.high) == (pytest.approx(-found.high), pytest.approx(-found.low))
     crops = interval(torch.tensor([0.0, 0.0, 0.0, 0.0, 4.0, 4.0]), ["a", "b", "c", "c", "d", "d"])
@@ -67,6 +76,22 @@ def test_seeds_widen_what_prompts_alone_would_show():
     assert found.high - found.low > 2 * (by_prompts.high - by_prompts.low)
     assert (found.seeds_a, found.seeds_b, found.prompts) == (4, 4, 400)
     assert found.seeds_needed is None or found.seeds_needed > 4
+
+
+@pytest.mark.parametrize(("gap", "needed"), [(1.0, 17), (3.0, 4), (10.0, 2), (0.0, None)])
+def test_seeds_needed_is_the_two_sample_t_tests(gap, needed):
+    """Spread 1 from seed to seed, and prompts that all differ alike: n = 17 for one standard deviation (Cohen's table
+    of power), 4 for three, where normal quantiles would say 16 and 2."""
+    seeds = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)[:, None].expand(3, 40)
+    found = arms(seeds, seeds + gap)
+    assert found.between_seeds == pytest.approx(1.0)
+    assert found.seeds_needed == needed
+
+
+def test_what_prompts_alone_hide_no_seeds_show():
+    prompts = torch.tensor([-1.0, 1.0] * 10, dtype=torch.float64)
+    a = torch.tensor([[0.0], [1e-3]], dtype=torch.float64).expand(2, 20)
+    assert arms(a, a + prompts + 0.1).seeds_needed is None
 
 
 def test_one_seed_says_nothing_of_seeds():

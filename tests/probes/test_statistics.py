@@ -36,7 +36,7 @@ def test_paired_numbers_by_hand():
     found = paired(a, b)
     assert (found.n, found.mean_a, found.mean_b, found.difference) == (4, 0.5, 0.75, 0.25)
     assert found.low == pytest.approx(0.25 - 3.182446 * 0.25, abs=1e-5)  # t of 3 degrees of freedom, se = .5 / 2
-    assert found.detectable == pytest.approx((3.182446 + 0.841621) * 0.5 / 2, rel=1e-5)
+    assert found.detectable == pytest.approx((3.182446 + 0.978472) * 0.5 / 2, rel=1e-5)
     assert found.needed == math.ceil((2.801585 * 0.5 / 0.25) ** 2)
 
 
