@@ -18,7 +18,7 @@ from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import refuse_own_code
 from anygrpo.spoken import Text
-from anygrpo.train import checkpoint
+from anygrpo.train import checkpoint, schema
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,8 @@ def _of_run(run: Path, weights: Path, settings: dict[str, Any]) -> Opened:
     policy = build_policy(section, recipe.seed)
     tensors, state = checkpoint.load(weights)
     load_state(policy.trainable(), tensors)
-    policy.version = int(state["version"])
+    schema.check(state, weights)
+    policy.version = state.get("version", 0)
     family = family_of(recipe.policy.kind)
     assert family is not None
-    return Opened(policy, f"{run} ({weights.name})", family, recipe, int(state["step"]))
+    return Opened(policy, f"{run} ({weights.name})", family, recipe, state["step"])

@@ -243,9 +243,8 @@ def complete(folder: Path) -> list[Path]:
 
 def step_of(checkpoint: Path) -> int:
     """The step a checkpoint continues at, from its name; `best/` says it in its state."""
-    if _NAME.fullmatch(checkpoint.name):
-        return int(checkpoint.name.removeprefix(PREFIX))
-    return int(load(checkpoint)[1]["step"])
+    name = checkpoint.name
+    return int(name.removeprefix(PREFIX) if _NAME.fullmatch(name) else load(checkpoint)[1]["step"])
 
 
 def drop_after(folder: Path, step: int) -> None:
@@ -268,26 +267,26 @@ def load(checkpoint: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
         DataError: damaged or absent.
     """
     if wrong := problems(checkpoint):
-        raise DataError(
-            Text(f"{checkpoint} is incomplete or damaged: {wrong[0]}", f"{checkpoint} 不完整或已损坏：{wrong[0]}"),
-            Text("resume from another checkpoint of the same run", "请从同一次运行的另一个检查点继续"),
-        )
-    packed = read_json(checkpoint / saved.STATE).get("state")
+        why = wrong[0]
+        raise _unusable(f"{checkpoint} is incomplete or damaged: {why}", f"{checkpoint} 不完整或已损坏：{why}")
+    file = checkpoint / saved.STATE
+    packed = read_json(file).get("state")
     if not isinstance(packed, dict):
-        raise DataError(
-            Text(f"{checkpoint / saved.STATE} holds no state", f"{checkpoint / saved.STATE} 中没有状态"),
-            Text("resume from another checkpoint of the same run", "请从同一次运行的另一个检查点继续"),
-        )
+        raise _unusable(f"{file} holds no state", f"{file} 中没有状态")
     tensors = read_tensors(checkpoint / TENSORS) if (checkpoint / TENSORS).is_file() else {}
     state = {key: unpack(value, tensors) for key, value in packed.items()}
+    if type(state.get("step")) is not int or state["step"] < 0:
+        raise _unusable(f"{file}: step is no number of a step", f"{file}：step 不是步数")
     if (updater := state.get("updater")) is not None:
         if not isinstance(updater, dict):
-            raise DataError(
-                Text(f"{checkpoint / saved.STATE}: updater is no table", f"{checkpoint / saved.STATE}：updater 不是表"),
-                Text("resume from another checkpoint", "请从另一个检查点继续"),
-            )
+            raise _unusable(f"{file}: updater is no table", f"{file}：updater 不是表")
         updater["moments"] = _moments(checkpoint)
     return saved.weights(checkpoint), state
+
+
+def _unusable(what: str, chinese: str) -> DataError:
+    cure = Text("resume from another checkpoint of the same run", "请从同一次运行的另一个检查点继续")
+    return DataError(Text(what, chinese), cure)
 
 
 def _moments(checkpoint: Path) -> Mapping[str, Mapping[str, Tensor]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from anygrpo.core.tensor_files import write_tensors
 from anygrpo.core.tree import tree_map
 from anygrpo.errors import DataError, Interrupted
 from anygrpo.spoken import Text
-from anygrpo.train import checkpoint
+from anygrpo.train import checkpoint, schema
 from anygrpo.train.folder import cut_after, writing
 from anygrpo.train.interrupt import GraceOver
 from anygrpo.train.parallel import from_main, gather, is_main, is_sharded, rank, share, world_size
@@ -123,6 +123,15 @@ def restore(run: Run, path: Path) -> None:
             Text(f"{path} lacks {sorted(lacking)}", f"{path} 缺少 {sorted(lacking)}"),
             Text("resume from another checkpoint of the same run", "请从同一次运行的另一个检查点继续"),
         )
+    schema.check(state, path)
+    with schema.fitting(path):
+        _set(run, weights, state)
+    dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
+    run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
+
+
+def _set(run: Run, weights: Mapping[str, Tensor], state: dict[str, Any]) -> None:
+    """The run as `save` saw it."""
     module = run.policy.trainable()
     own = state_of(module)
     whole = saved.own_names(weights, saved.library_names(run.policy.saved_names(), own))
@@ -146,11 +155,11 @@ def restore(run: Run, path: Path) -> None:
             moments = saved.own_names(state["updater"]["moments"], saved.library_names(run.policy.saved_names(), own))
             keys = _keys(run, {name: name for name in own})
             run.updater.load(state["updater"] | {"moments": [dict(moments.get(key, {})) for key in keys]})
+            if state["beta"] is None:
+                raise ValueError("it is in the middle of a stage and has no beta")
             run.kl_state, run.memory = replace(run.kl_state, beta=state["beta"]), state["running"]
             run.adaptive.load(state.get("adaptive", {}))
             run.draws, run.first_draws = state["draws"][0], {int(step): n for step, n in state["draws"][1]}
-    dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
-    run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
 
 
 def roll_back(run: Run, path: Path) -> None:

@@ -1,0 +1,109 @@
+"""state.json that is JSON and agrees with its manifest, and holds other things than a run writes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import toml_of
+
+from anygrpo.cli.main import main
+from anygrpo.errors import DataError
+from anygrpo.train import checkpoint, schema
+
+VALUES: list[Any] = [None, [], {}, "x", -1, 10**30, 1e308, [[[]]], {"tensor": "none"}, True, "DELETE", {"float": "nan"}]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """With running statistics, a KL controller and a rollout sampled ahead."""
+    place = tmp_path_factory.mktemp("made")
+    algorithm = {"prompts_per_step": 4, "group_size": 4, "advantage": "running", "beta": 0.1}
+    toml_of(place / "run", place / "r.toml", evaluation={"every": 2},
+            training={"steps": 6, "checkpoint_every": 4, "off_policy_steps": 1},
+            algorithm=algorithm | {"kl_controller": "proportional"})  # fmt: skip
+    assert main(["train", str(place / "r.toml"), "--quiet"]) == 0
+    shutil.rmtree(place / "run" / "checkpoints" / "step_00000006")  # at step 4 a rollout was ahead
+    shutil.rmtree(place / "run" / "checkpoints" / "best")
+    shutil.copytree(place / "run" / "checkpoints" / "step_00000004", place / "run" / "checkpoints" / "best")
+    return place / "run"
+
+
+def state_of(run: Path) -> dict:
+    return json.loads((run / "checkpoints" / "step_00000004" / "state.json").read_text())
+
+
+def places(node: Any, path: tuple = ()) -> list[tuple]:
+    if path[-1:] == ("samples",):  # the policy's own
+        return []
+    pairs = list(node.items() if isinstance(node, dict) else enumerate(node[:3]) if isinstance(node, list) else ())
+    return [path] * bool(path) + [place for key, value in pairs for place in places(value, (*path, key))]
+
+
+def changed(state: dict, place: tuple, value: Any) -> dict:
+    state = copy.deepcopy(state)
+    holder = state
+    for key in place[:-1]:
+        holder = holder[key]
+    if value == "DELETE":
+        del holder[place[-1]]
+    else:
+        holder[place[-1]] = value
+    return state
+
+
+def ends(made: Path, folder: Path, state: dict) -> list[int]:
+    run = folder / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(made, run)
+    for one in (run / "checkpoints").iterdir():
+        (one / "state.json").write_text(json.dumps(state))
+        (one / "manifest.json").unlink()
+        checkpoint._seal(one)
+    return [main(["train", "--resume", str(run), "--training.steps", "6", "--quiet"]), main(["evaluate", str(run)])]
+
+
+def tried(made: Path, folder: Path, these: slice, capsys) -> None:
+    state = state_of(made)
+    assert state["state"]["ahead"]["record"] == "Rollout"
+    todo = [(place, value) for place in places(state) for value in VALUES]
+    random.Random(3).shuffle(todo)
+    for place, value in todo[these]:
+        codes = ends(made, folder, changed(state, place, value))
+        assert set(codes) <= {0, 2, 3, 4}, (place, value, capsys.readouterr().err)
+
+
+def test_some(made, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(checkpoint, "flush", lambda path: None)
+    tried(made, tmp_path, slice(12), capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(8))
+def test_every_value_replaced_by_another(made, tmp_path, monkeypatch, capsys, part):
+    monkeypatch.setattr(checkpoint, "flush", lambda path: None)
+    tried(made, tmp_path, slice(part, None, 8), capsys)
+
+
+@pytest.mark.parametrize(
+    ("key", "bad"),
+    [("step", -1), ("step", True), ("version", 1e9), ("beta", -0.1), ("beta", float("nan")), ("best", (0.1, 2)),
+     ("controls", {"learning_rate": 1.0}), ("draws", [0]), ("updater", {}), ("ahead", {}), ("anchor", {"w": 1}),
+     ("adaptive", {"temperature": "hot"}), ("queue", {"begun": []}), ("policy", None), ("running", "x")],
+)  # fmt: skip
+def test_what_is_not_of_its_form_is_named(key, bad):
+    with pytest.raises(DataError, match=f"does not fit this run: {key} = "):
+        schema.check({key: bad}, Path("c"))
+
+
+def test_what_a_run_writes_is_of_its_form(made):
+    _, state = checkpoint.load(made / "checkpoints" / "step_00000004")
+    assert set(schema.FORMS) == set(state)
+    schema.check(state, made)
+    schema.check(dict.fromkeys(("running", "beta", "updater", "anchor", "ahead", "queue")), made)
