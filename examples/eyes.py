@@ -59,7 +59,7 @@ def questions(wheel: str, folder: str) -> None:
 
 
 def told(folder: Path) -> tuple[list[str], Tensor]:
-    """(training pictures, their colour and shape [n, 2]) as their own questions and answers name them; -1: not named."""
+    """(training pictures, their colour and shape [n, 2]) as their questions and answers name them; -1: not named."""
     said: dict[str, Counter[str]] = defaultdict(Counter)
     for line in (folder / "train.jsonl").read_text().splitlines():
         row = json.loads(line)

@@ -1,11 +1,13 @@
 """What only a GPU runs: captured decoding with places that are refilled, drawing, fused products, sizes by trial."""
 
 import pytest
+import seeing
 import tiny
 import torch
+from PIL import Image
 
 from anygrpo.language.build import from_model
-from anygrpo.language.compute import support
+from anygrpo.language.compute import support as drawing
 from anygrpo.language.compute.attention import install
 from anygrpo.language.compute.mirror import mirror
 from anygrpo.language.compute.narrow import Narrow
@@ -15,6 +17,7 @@ from anygrpo.language.engine.group import generate_groups
 from anygrpo.language.generation import Sampling, Support
 from anygrpo.language.kernels import logits, together
 from anygrpo.language.settings import CausalLMConfig
+from anygrpo.language.tasks.pictures import reference
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -27,14 +30,16 @@ def test_captured_steps_are_group_decoding_also_with_refilled_places(rows, dtype
     model = tiny.model("qwen2").to("cuda", dtype)
     install(model)
     head = head_of(model, True)
-    sampling = Sampling(Support(eos_ids=(1, 5)), 60, rows=rows)
+    support = Support(eos_ids=(1, 5), never=(7, 9), min_new_tokens=2, temperature=0.9)
+    sampling = Sampling(support, 60, rows=rows)
     keeper = shapes.Captured(model)
     with torch.no_grad():
         for seed in (0, 1):
             ours = keeper.generate(head, tiny.PROMPTS, 4, sampling, seed)
-            theirs = generate_groups(model, head, tiny.PROMPTS, 4, Sampling(Support(eos_ids=(1, 5)), 60), seed)
+            theirs = generate_groups(model, head, tiny.PROMPTS, 4, Sampling(support, 60), seed)
             decoder = next(iter(keeper.decoders.values()))
             assert decoder.capture
+            assert not bool(((ours.ids == 7) | (ours.ids == 9)).any())
             assert all(level.graph is not None for level in decoder.levels.values() if level.bytes)
             width = min(ours.ids.shape[1], theirs.ids.shape[1])
             same = (ours.ids[:, :width] == theirs.ids[:, :width]).cumprod(1).bool() & ours.chosen[:, :width]
@@ -50,7 +55,7 @@ def test_draws_are_those_of_the_whole_sum(monkeypatch):
     z = 2 * torch.randn(512, 151936, device="cuda")
     uniform = torch.rand(512, device="cuda")
     assert logits.picks(z, 128)
-    token, log_prob = support.draw(z, uniform)
+    token, log_prob = drawing.draw(z, uniform)
     edges = z.double().softmax(1).cumsum(1)
     reached = edges.gather(1, token[:, None])[:, 0]
     mass = z.double().softmax(1).gather(1, token[:, None])[:, 0]
@@ -80,3 +85,23 @@ def test_blocks_and_rows_are_chosen_from_what_the_gpu_does():
     assert said.startswith("speed: blocks of ")
     assert all(p.grad is None for p in policy.parameters())
     assert policy.settle({}, 0) == ""
+
+
+def test_a_policy_that_sees_samples_by_captured_steps():
+    model, processor = seeing.llava()
+    table = {
+        "kind": "causal_lm",
+        "model": "memory",
+        "dtype": "float32",
+        "max_new_tokens": 5,
+        "vision": {"train": "both"},
+    }
+    policy = from_model(model.cuda(), processor, CausalLMConfig.model_validate(table))
+    pictures = [reference(Image.new("RGB", (20, 14), color), "here") for color in ("red", "blue")]
+    prompts = [[{"type": "image", "image": one}, {"type": "text", "text": "What is this?"}] for one in pictures]
+    rollout = policy.sample([{"prompt": [{"role": "user", "content": parts}]} for parts in prompts], 3, seed=0)
+    assert policy.parity < 1e-4
+    decoders = list(policy.engine._captured.decoders.values())
+    assert decoders
+    assert all(decoder.capture for decoder in decoders)
+    assert not bool((rollout.samples["completion_ids"] == policy.prompts.pictures.token).any())

@@ -38,8 +38,10 @@ def restrict(logits: Tensor, support: Support, decision: Tensor, keep: Tensor | 
         z = z.clone() if z.data_ptr() == logits.data_ptr() else z
         for end in support.eos_ids:
             z[:, end] = z[:, end].masked_fill(early, NEVER)
-    for token in support.never:
-        z = z.index_fill(1, torch.tensor([token], device=z.device), NEVER)
+    if support.never:
+        ids = torch.arange(z.shape[1], device=z.device)  # no list of the host's: graphs are captured over this
+        for token in support.never:
+            z = z.masked_fill(ids == token, NEVER)
     if 0 < support.top_k < z.shape[1]:
         z = z.masked_fill(z < z.topk(support.top_k, dim=1).values[:, -1:], NEVER)
     if support.top_p < 1.0:
