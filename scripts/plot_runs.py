@@ -23,9 +23,9 @@ def main(picture: Path, folders: list[Path]) -> None:
     """One line a run: sampled reward thin, held-out accuracy thick with its standard error."""
     figure, axes = plt.subplots(figsize=(7.5, 3.6), dpi=150)
     before, after = [], []
-    for colour, folder in zip(("#2a6f97", "#c8553d", "#588157", "#7b5ea7", "#8a6d3b"), folders):
+    for colour, folder in zip(("#2a6f97", "#c8553d", "#588157", "#7b5ea7", "#8a6d3b", "#6c757d"), folders):
         rows, _ = read_rows(folder / "metrics.jsonl")
-        sampled = [(r["step"] + 1, r["reward/mean"]) for r in rows if r["step"] >= 0]
+        sampled = [(r["step"] + 1, r["reward/mean"]) for r in rows if r["step"] >= 0 and "reward/mean" in r]
         held = [(r["step"] + 1, r[MEASURE], r["eval/reward_se"]) for r in rows if MEASURE in r]
         axes.plot(*zip(*sampled), color=colour, alpha=0.35, linewidth=1)
         x, y, se = zip(*held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,8 @@ from toys import Bandit, BestArm
 
 from anygrpo.core.task import Scores, Success
 from anygrpo.errors import DataError
-from anygrpo.export.evaluating import _sampled, measured
+from anygrpo.export.evaluating import _sampled, measured, settings_of, task_of
+from anygrpo.recipe.load import parse_recipe
 from anygrpo.recipe.training import EvaluationConfig
 
 
@@ -70,3 +72,32 @@ def test_nothing_left_is_said(tmp_path):
         _sampled(opened(), Lossy([[None] * 4] * 2), EvaluationConfig(), 4, None)
     with pytest.raises(DataError, match="no answer could be scored, through no fault"):
         measured(opened(), Lossy([[1.0] * 4] * 2, greedy=None), EvaluationConfig(), 1, None, tmp_path / "rows.jsonl")
+
+
+def _text_recipe(tmp_path, **task):
+    for name, count in (("train", 4), ("own", 9), ("other", 200)):
+        lines = [json.dumps({"prompt": f"{name} {i}", "answer": "x"}) for i in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    table = {"kind": "data", "path": str(tmp_path / "train.jsonl"), "held_out_path": str(tmp_path / "own.jsonl")}
+    table |= {"held_out": 3, "rewards": [{"kind": "exact", "column": "answer"}]} | task
+    return parse_recipe({"name": "n", "policy": {"kind": "causal_lm", "model": "m"}, "task": table})
+
+
+def test_a_file_given_by_hand_is_measured_whole_or_as_far_as_asked(tmp_path):
+    recipe, other = _text_recipe(tmp_path), str(tmp_path / "other.jsonl")
+    for held_out, prompts, count in (
+        (None, None, 3),
+        (None, 8, 8),
+        (None, 2, 2),
+        (other, None, 200),
+        (other, 150, 150),
+    ):
+        task = task_of(recipe, held_out, prompts)
+        config = settings_of(recipe, task, prompts, 1, None, held_out is not None)
+        assert len(task.held_out()[: config.prompts]) == count
+        task.close()
+    bounded = recipe.model_copy(update={"evaluation": EvaluationConfig(prompts=5)})
+    task = task_of(bounded, other)
+    assert settings_of(bounded, task, None, 1, None, whole=True).prompts is None
+    assert settings_of(bounded, task, None, 1, None).prompts == 5
+    task.close()

@@ -43,7 +43,8 @@ def add_parser(commands: Any) -> None:
         "--prompts",
         type=int,
         help=say(
-            "at most so many; default: as the recipe's [evaluation] says", "最多这么多个；默认按配方的 [evaluation]"
+            "at most so many; default: as the recipe says, of --held-out all",
+            "最多这么多个；默认按配方，--held-out 的文件则全部",
         ),
     )
     parser.add_argument(
@@ -74,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     settings: dict[str, Any] = {"trust": args.trust} | ({"device": args.device} if args.device else {})
     recipe = recipe_of(args.runs, args.task)
     opened = [load(run, args.checkpoint, like=recipe and recipe.policy, **settings) for run in args.runs]
-    task = task_of(recipe, args.held_out)
-    config = settings_of(recipe, task, args.prompts, args.samples, args.k)
+    task = task_of(recipe, args.held_out, args.prompts)
+    config = settings_of(recipe, task, args.prompts, args.samples, args.k, args.held_out is not None)
     with Scratch("evaluate") as scratch:
         folder = args.out or scratch
         files = [folder / f"{i}.jsonl" for i in range(len(opened))]

@@ -26,6 +26,8 @@ from anygrpo.train.passing import pass_at_k, right, success_of
 
 START = Path("evaluations") / "step_00000000.jsonl"
 """A run's evaluation before its first step."""
+WHOLE = 2**31
+"""More prompts than a file of them holds."""
 SEE_TO = Text(
     "see to the judge or the tool; what an offline file does not hold is unknown: `anygrpo select evaluate`",
     "请检查评判或工具；离线文件中没有的内容是未知的：`anygrpo select evaluate`",
@@ -46,14 +48,17 @@ def recipe_of(runs: list[str], named: str | None) -> Recipe[Any, Any] | None:
 
 
 def settings_of(
-    found: Recipe[Any, Any] | None, task: Task, prompts: int | None, samples: int, k: int | None
+    found: Recipe[Any, Any] | None, task: Task, prompts: int | None, samples: int, k: int | None, whole: bool = False
 ) -> EvaluationConfig:
     """The recipe's [evaluation], so that the numbers are those that training wrote, with what was asked for besides.
+
+    Args:
+        whole: measure all prompts of the task, whatever the recipe says, where `prompts` does not bound them.
 
     Raises:
         ConfigError: pass@k is asked for and nothing says when an answer is right.
     """
-    asked: dict[str, Any] = {} if prompts is None else {"prompts": prompts}
+    asked: dict[str, Any] = {"prompts": prompts} if whole or prompts is not None else {}
     asked |= {} if k is None else {"pass_k": k, "pass_samples": max(samples, k)}
     base = EvaluationConfig() if found is None else found.evaluation
     config = EvaluationConfig.model_validate(base.model_dump(exclude_unset=True) | asked)
@@ -73,8 +78,12 @@ def settings_of(
     return config
 
 
-def task_of(found: Recipe[Any, Any] | None, held_out: str | None) -> Task:
+def task_of(found: Recipe[Any, Any] | None, held_out: str | None, prompts: int | None = None) -> Task:
     """The task of a recipe's last stage, on other held-out prompts where a file of them is given.
+
+    Args:
+        held_out: a file, read whole, whatever bound the recipe has for its own.
+        prompts: so many at least are read of a file, also of the recipe's own.
 
     Raises:
         ConfigError: there is no recipe, or its task has no file of held-out prompts.
@@ -93,9 +102,15 @@ def task_of(found: Recipe[Any, Any] | None, held_out: str | None) -> Task:
                 ),
                 Text("leave --held-out out", "请不要给出 --held-out"),
             )
-        section = type(section).model_validate(section.model_dump(exclude_unset=True) | {"held_out_path": held_out})
+        section = _with(section, held_out_path=held_out, held_out=prompts or WHOLE)
+    elif prompts is not None and getattr(section, "held_out_path", None) is not None:
+        section = _with(section, held_out=max(prompts, section.held_out))
     task: Task = build_task(section, found.seed)
     return task
+
+
+def _with(section: Any, **more: Any) -> Any:
+    return type(section).model_validate(section.model_dump(exclude_unset=True) | more)
 
 
 def measured(
