@@ -38,10 +38,12 @@ class Study:
         ]
 
 
-def answers(folder, number, right, n=100):
+def answers(folder, number, right, n=100, task="q", faults=()):
     file = trial_folder(folder, number) / "evaluations" / "step_00000010.jsonl"
     file.parent.mkdir(parents=True)
     lines = [
-        {"prompt": i, "reward": 7.0, "components": {"correct": float(i in right)}, "valid": True} for i in range(n)
+        {"prompt": i, "text": f"{task}{i}", "reward": 7.0, "components": {"correct": float(i in right)}, "valid": True}
+        | ({"fault": "endpoint"} if i in faults else {})
+        for i in range(n)
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))

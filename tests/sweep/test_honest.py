@@ -71,6 +71,44 @@ def test_the_study_tells_what_its_winner_is_worth(tmp_path):
     assert winner(Study(a=0.9, b=0.8, c=0.7), tmp_path, results(Study(a=0.9, b=0.8, c=0.7), tmp_path)) is None
 
 
+def test_trials_that_were_asked_other_prompts_are_not_paired(tmp_path):
+    """A setting that changes the data gives other prompts the same numbers."""
+    for number, task in enumerate("ppq"):
+        answers(tmp_path, number, range(58 - number), task=task)
+    study = Study(a=0.58, b=0.57, c=0.56)
+    rows = results(study, tmp_path)
+    assert [row.paired for row in rows] == [False, True, False]
+    assert winner(study, tmp_path, rows) is None
+    assert "or the trials were asked other prompts" in worth(None)
+
+
+def test_trials_that_answer_alike_are_not_equal_for_certain(tmp_path):
+    for number in range(3):
+        answers(tmp_path, number, range(58))
+    study = Study(a=0.58, b=0.58, c=0.58)
+    rows = results(study, tmp_path)
+    bound = 1 - 0.025**0.01  # so many of 100 prompts could differ unseen
+    assert [row.factor * row.gap_se for row in rows[1:]] == [pytest.approx(bound)] * 2
+    assert all(row.indistinguishable for row in rows[1:])
+    found = winner(study, tmp_path, rows)
+    assert found.value == pytest.approx(0.58)
+    assert found.low < 0.55 < 0.61 < found.high
+
+
+def test_a_prompt_in_a_hundred_may_fail_by_the_machine_and_no_more(tmp_path):
+    for number, faults in enumerate([(), (), (99,)]):
+        answers(tmp_path, number, range(58), faults=faults)
+    study = Study(a=0.58, b=0.58, c=58 / 99)
+    rows = results(study, tmp_path)
+    assert all(row.paired for row in rows[1:])
+    assert winner(study, tmp_path, rows).prompts == 99
+    file = tmp_path / "trial-0001" / "evaluations" / "step_00000010.jsonl"
+    file.write_text(file.read_text()[:-40])  # a second one was cut off in writing
+    assert winner(study, tmp_path, rows).prompts == 99
+    file.write_text("".join(file.read_text().splitlines(True)[:97]))
+    assert winner(study, tmp_path, rows) is None
+
+
 def test_the_command_prints_it(tmp_path, capsys):
     (tmp_path / "recipe.toml").write_text(tomli_w.dumps(RECIPE))
     (tmp_path / "space.toml").write_text(GRID)

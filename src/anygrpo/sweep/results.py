@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
-from anygrpo.files import lines_of
+from anygrpo.core.intervals import interval, largest
 from anygrpo.sweep.honest import Honest, chosen_anew, factor
+from anygrpo.train.folder import read_rows
+from anygrpo.train.run import MOST_FAULTS
 
 _95 = 1.96
 
@@ -66,8 +68,8 @@ def results(study: Any, folder: Path) -> list[Result]:
     found = [scores(folder, row) for row in rows]
     rows = [rows[0], *(_against(row, rows[0], own, found[0]) for row, own in zip(rows[1:], found[1:]))]
     done = [own for row, own in zip(rows, found) if row.value is not None]
-    same = bool(done[0]) and all(own.keys() == done[0].keys() for own in done)
-    wide = factor([torch.tensor([own[i] for i in sorted(own)]) for own in done] if same else None, len(done))
+    common = _common(done)
+    wide = factor([torch.tensor([own[i] for i in common]) for own in done] if common else None, len(done))
     return [replace(row, factor=wide) for row in rows]
 
 
@@ -79,33 +81,48 @@ def winner(study: Any, folder: Path, rows: list[Result]) -> Honest | None:
     if column is None:
         return None
     files = sorted(folder.glob("trial-*/evaluations/step_*.jsonl"))
-    looks = [{line["prompt"]: _score(line, column) for line in _read(file)} for file in files]
-    common = sorted(set.intersection(*(set(look) for look in looks)))
-    if len(common) < 2 or len(common) < max(map(len, looks)):
+    looks = [{_asked(line): _score(line, column) for line in _read(file)} for file in files]
+    common = _common(looks)
+    if len(common) < 2:
         return None
     sign = 1 if study.direction.name == "MAXIMIZE" else -1
     return chosen_anew(torch.tensor([[look[i] for i in common] for look in looks], dtype=torch.float64), sign)
 
 
-def _against(row: Result, best: Result, own: dict[int, float], other: dict[int, float]) -> Result:
+def _common(looks: list[dict[str, float]]) -> list[str]:
+    """The prompts that all have, in one order; none where they were asked others, or more than 1% failed somewhere."""
+    common = set.intersection(*(set(look) for look in looks))
+    every = set.union(*(set(look) for look in looks))
+    return sorted(common) if len(common) >= (1 - MOST_FAULTS) * len(every) else []
+
+
+def _against(row: Result, best: Result, own: dict[str, float], other: dict[str, float]) -> Result:
     """The row with its difference to the best trial, paired where both kept what each prompt scored."""
     if row.value is None or best.value is None:
         return row
-    common = sorted(own.keys() & other.keys())
-    if len(common) < 2 or len(common) < max(len(own), len(other)):
+    common = _common([own, other])
+    if len(common) < 2:
         return replace(row, gap=row.value - best.value, gap_se=math.hypot(row.se, best.se))
-    gaps = [own[i] - other[i] for i in common]
-    mean = sum(gaps) / len(gaps)
-    variance = sum((x - mean) ** 2 for x in gaps) / (len(gaps) - 1)
-    return replace(row, gap=mean, gap_se=math.sqrt(variance / len(gaps)), paired=True)
+    mine, theirs = (torch.tensor([x[i] for i in common], dtype=torch.float64) for x in (own, other))
+    gaps = mine - theirs
+    se = float(gaps.std()) / math.sqrt(len(gaps))
+    if se == 0:  # alike on every prompt: what so many could have missed
+        found = interval(gaps, span=largest(mine, theirs))
+        se = (found.high - found.mean) / _95
+    return replace(row, gap=float(gaps.mean()), gap_se=se, paired=True)
 
 
-def scores(folder: Path, row: Result) -> dict[int, float]:
-    """What each held-out prompt scored where the trial was best, by number: the reward or component whose mean is the
-    trial's value; empty where there is none (a metric that is no mean over prompts)."""
+def scores(folder: Path, row: Result) -> dict[str, float]:
+    """What each held-out prompt scored where the trial was best, by number and text: the reward or component whose mean
+    is the trial's value; empty where there is none (a metric that is no mean over prompts)."""
     lines = _lines(folder, row)
     column = _column(lines, row.value)
-    return {} if column is None else {line["prompt"]: _score(line, column) for line in lines}
+    return {} if column is None else {_asked(line): _score(line, column) for line in lines}
+
+
+def _asked(line: dict[str, Any]) -> str:
+    """Which prompt it was: trials whose settings change the data ask others under the same numbers."""
+    return f"{line['prompt']:08d} {json.dumps(line.get('text'), sort_keys=True)}"
 
 
 def _lines(folder: Path, row: Result) -> list[dict[str, Any]]:
@@ -116,9 +133,8 @@ def _lines(folder: Path, row: Result) -> list[dict[str, Any]]:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """An evaluation's lines, without what failed through no fault of the answer."""
-    lines = [json.loads(line) for line in lines_of(file.read_text(encoding="utf-8"))]
-    return [line for line in lines if not line.get("fault")]
+    """An evaluation's lines, without what failed through no fault of the answer, or was cut off in writing."""
+    return [line for line in read_rows(file)[0] if not line.get("fault")]
 
 
 def _score(line: dict[str, Any], column: str) -> float:
@@ -172,7 +188,8 @@ def worth(found: Honest | None) -> str:
     """What the winner is worth, in a sentence."""
     if found is None:
         return (
-            "What the winner is worth beyond the luck of being chosen is not known: its metric is no mean over prompts."
+            "What the winner is worth beyond the luck of being chosen is not known: its metric is no mean over "
+            "prompts, or the trials were asked other prompts."
         )
     return (
         f"The winner shows {found.apparent:.4f}, the best of {found.looks} evaluations. Chosen on nine tenths of the "
