@@ -143,6 +143,7 @@ def frechet_change(task: Any, prompts: list[Any], before: list[list[Any]], after
 def seed_summary(args: argparse.Namespace, seed: int, weights: Path) -> dict[str, Any]:
     folder = args.out / f"seed_{seed}"
     flags = ["--seed", str(seed), "--policy.model", str(weights), "--policy.device", args.device, *args.flags]
+    flags += ["--evaluation.at-start", "false"]  # measured here
     run = new_run(load_recipe(args.grpo, [*flags, "--folder", str(folder)]))
     before, row_before = held_out(run)
     watch = Watch(seconds_left(args), time.perf_counter(), args.kl_every)

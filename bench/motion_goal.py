@@ -38,6 +38,8 @@ COMMON = [
     "16",
     "--policy.evaluation",
     "ode",
+    "--evaluation.at-start",
+    "false",
 ]
 CONSTANT = '{{ kind = "constant", start = {}, warmup = 20 }}'
 PATIENCE = 3

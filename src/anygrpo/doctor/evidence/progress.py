@@ -16,7 +16,7 @@ OUTCOME = re.compile(
     r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim)"
 )
 NO_OUTCOME = re.compile(
-    r"std|_se(?:$|/)|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct|outside"
+    r"std|_se(?:$|/)|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct|outside|reward_gain"
 )
 
 
@@ -98,7 +98,15 @@ def outcomes(run: Columns) -> dict[str, Series]:
 
 
 def held_out_rose(run: Columns) -> bool:
-    return any(s.gain > 0 and s.gain > min(s.mde, 2 * max(s.noise, 1e-9)) for s in outcomes(run).values())
+    seen = outcomes(run).values()
+    return paired_rose(run) or any(s.gain > 0 and s.gain > min(s.mde, 2 * max(s.noise, 1e-9)) for s in seen)
+
+
+def paired_rose(run: Columns) -> bool:
+    """Whether the same held-out prompts earn more than at the run's first evaluation, by over 3 standard errors of that
+    difference (a run folder of ours holds each prompt's own result): the difficulty of prompts cancels."""
+    gain, error = run.evals.get("reward_gain"), run.evals.get("reward_gain_se")
+    return bool(gain and error and gain.values[-1] > 3 * error.values[-1] > 0)
 
 
 def blocks(series: Series, count: int = 8) -> list[float]:

@@ -23,6 +23,7 @@ from anygrpo.doctor.readers import (
     wandb,
 )
 from anygrpo.doctor.readers.beside import add_settings
+from anygrpo.doctor.readers.held_out_pairs import add_gains
 from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, size
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
@@ -213,6 +214,7 @@ def folder(path: Path, source: str) -> Log:
         if kept[0].name == "metrics.jsonl" and (path / "config.toml").is_file():
             log.format = "run-folder"
             log.settings |= settings_of(path / "config.toml")
+            add_gains(path, log.rows)
         return log
     tags = tracker_tables.folder_of_tags(path, source)
     if any(measures(log) for log in tags):
