@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
         add_comparison(one, peers)
         if what == "diffusion":
             one.add_argument("--denoising-steps", type=int, help="T, in place of the case's")
+            one.add_argument("--here", action="store_true", help="both sides in one process (not trl)")
     return made
 
 
@@ -39,8 +40,9 @@ def measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
     room = importlib.import_module(f"peers.{args.what}")
     case_named = importlib.import_module(f"peers.{args.what}.cases").case_named
     case = case_named(name, steps=args.denoising_steps) if args.what == "diffusion" else case_named(name)
+    where = {"here": args.here} if args.what == "diffusion" else {}
     return room.compare(
-        case, peer_of(args), args.rounds, args.steps, args.threads, not args.no_gradient, args.peer_python
+        case, peer_of(args), args.rounds, args.steps, args.threads, not args.no_gradient, args.peer_python, **where
     )
 
 

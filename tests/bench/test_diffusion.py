@@ -125,6 +125,16 @@ def test_the_command_beside_the_plain_loop(monkeypatch, capsys):
     assert {"ours_grown_gb", "peer_grown_gb"} <= row.keys()
 
 
+@pytest.mark.parametrize("peer", ["flow_grpo", "bare"])
+def test_both_sides_in_one_process(peer, capsys):
+    command = ["diffusion", "--case", "tiny-flow", "--vs", peer, "--rounds", "1", "--here", "--json"]
+    assert main(command) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["peer"], row["decisions"]) == (peer, 8 * 3)
+    assert row["ours_s"] > 0
+    assert "gradient_relative_difference" not in row
+
+
 @pytest.mark.slow
 def test_the_command_in_processes_of_their_own(capsys):
     assert main(["diffusion", "--case", "tiny-motion", "--rounds", "1"]) == 0

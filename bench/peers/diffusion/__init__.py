@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from peers.diffusion.cases import Case
 
-from anygrpo.bench.rounds import Worker, alternate, record
+from anygrpo.bench.rounds import Measured, Worker, alternate, record
 from anygrpo.errors import ConfigError
 
 HOME = str(Path(__file__).parents[2])
@@ -23,6 +26,7 @@ def compare(
     threads: int = 1,
     gradient: bool = True,
     python: str = sys.executable,
+    here: bool = False,
 ) -> dict[str, Any]:
     """One record of a case.
 
@@ -33,6 +37,7 @@ def compare(
         steps: optimizer steps in a process; the first is warm-up where there are more.
         gradient: compare the gradients of one step.
         python: interpreter of the peer's environment.
+        here: both sides in this process, in alternation (no start of Python each time; gradients are not compared).
 
     Raises:
         ConfigError: a peer that has no such denoiser. DataError: the peer is not installed.
@@ -48,9 +53,31 @@ def compare(
         workers[peer] = Worker(peer, f"peers.diffusion.{peer}_peer", python, HOME)
         if peer == "trl":
             workers[peer].need(("trl.trainer.ddpo_trainer",), INSTALL)
-    gradient = gradient and peer != "bare"
-    sides, agreement = alternate(case.name, case.as_dict(), workers, rounds, steps, threads, gradient)
+    if here:
+        sides, agreement = in_turn(case, list(workers), rounds, steps), {}
+    else:
+        gradient = gradient and peer != "bare"
+        sides, agreement = alternate(case.name, case.as_dict(), workers, rounds, steps, threads, gradient)
     grown = {"ours_grown_gb": max(run["peak_gb"] - run["base_gb"] for run in sides["anygrpo"])}
     if peer:
         grown["peer_grown_gb"] = max(run["peak_gb"] - run["base_gb"] for run in sides[peer])
     return record(case.name, sides, threads) | {"denoising_steps": case.steps} | grown | agreement
+
+
+def in_turn(case: Case, sides: list[str], rounds: int, steps: int) -> dict[str, list[Measured]]:
+    """What each side's worker would print, measured in this process. Peak memory is of all sides together."""
+    from peers.diffusion import bare_peer, ddpo_peer, flow_grpo_peer, ours
+
+    measure: dict[str, Callable[[], Measured]] = {
+        "anygrpo": lambda: ours.measure(case, steps),
+        "bare": lambda: bare_peer.measure(case, steps),
+        "ddpo": lambda: ddpo_peer.Loop(case, ddpo_peer.ddim).measure(steps),
+        "flow_grpo": lambda: ddpo_peer.Loop(case, flow_grpo_peer.transition).measure(steps),
+    }
+    out: dict[str, list[Measured]] = {side: [] for side in sides}
+    for _ in range(rounds):
+        for side in sides:
+            out[side].append(measure[side]())
+            gc.collect()
+            torch.cuda.empty_cache()
+    return out
