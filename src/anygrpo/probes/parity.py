@@ -144,7 +144,7 @@ def reference_kl(subject: Subject) -> Outcome:
         used = subject.numbers.beta > 0 and subject.stage.algorithm.kl == "exact"
         return Outcome("reference_kl", "serious" if used else "warning", text, cure, numbers, certainty="certain")
     if numbers["abs_max"] <= limit:
-        text = Text("KL to the reference before the first update: {kl:.1e}", "首次更新前与参考策略的 KL:{kl:.1e}")
+        text = Text("KL to the reference before the first update: {kl:.1e}", "首次更新前与参考策略的 KL：{kl:.1e}")
         return Outcome("reference_kl", "ok", text, numbers=numbers, certainty="certain")
     text = Text(
         "KL to the reference is {kl:.3g} before any update: the reference is not the policy the run starts from",
