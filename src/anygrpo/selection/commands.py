@@ -105,6 +105,7 @@ def _inspect(args: argparse.Namespace) -> int:
     from anygrpo.selection.quality import inspect
     from anygrpo.selection.rewards import MODES
     from anygrpo.selection.settings import RewardConfig
+    from anygrpo.selection.spoken_rows import row
 
     if args.mode not in MODES:
         raise ConfigError(
@@ -117,18 +118,10 @@ def _inspect(args: argparse.Namespace) -> int:
         return 0
     findings = report.pop("findings")
     for name, value in report.items():
-        print(f"{name:22s} {_short(value)}")
+        print(row(name, value, 26))
     nothing = say("\nNothing stands in the way.", "\n没有妨碍训练的问题。")
     print("\n" + "\n".join(f"! {finding}" for finding in findings) if findings else nothing)
     return 0
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return "  ".join(f"{k}: {_short(v)}" for k, v in value.items()) or "-"
-    if isinstance(value, list):
-        return "; ".join(_short(v) for v in value) or "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 # --- evaluate ------------------------------------------------------------------------------------------------
@@ -136,6 +129,7 @@ def _short(value: Any) -> str:
 
 def _evaluate(args: argparse.Namespace) -> int:
     from anygrpo.selection.evaluation import compare_runs
+    from anygrpo.selection.spoken_rows import in_column, row, row_name
     from anygrpo.selection.subsets import by_training_queries, table
 
     flags = [f"--policy.evaluation-shots={args.shots}"] if args.shots else []
@@ -156,10 +150,11 @@ def _evaluate(args: argparse.Namespace) -> int:
     head = f"{report['queries']} held-out queries, {report['runs']} run(s); {measure}\n"
     print(say(head, f"{report['queries']} 个留出查询，{report['runs']} 次运行；{measure}\n"))
     print(f"{'':14s}" + "".join(f"{k:>10d} " + say("shots", "个示例") for k in report["shots"]))
-    for name, row in report["accuracy"].items():
-        print(f"{name:14s}" + "".join(f"{_cell(x):>16s}" for x in row) + _judged_share(report, name))
+    for name, levels in report["accuracy"].items():
+        head = in_column(row_name(name), 14)
+        print(head + "".join(f"{_cell(x):>16s}" for x in levels) + _judged_share(report, name))
     for name in report["unknown"]:
-        print(f"{name:14s} " + say("unknown: nothing in the file judges it", "未知：文件中没有它的评判"))
+        print(in_column(row_name(name), 15) + say("unknown: nothing in the file judges it", "未知：文件中没有它的评判"))
     if report["oracle"]:
         print(say(f"\noracle: {report['oracle']}", f"\noracle（上限）：{report['oracle']}"))
     for line in report.get("by_training_queries", {}).get("text", ()):
@@ -167,7 +162,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     for title in ("paired", "more_shots", "change", "offline"):
         print()
         for name, value in (report[title] or {}).items():
-            print(f"{name:34s} {_short(value)}")
+            print(row(name, value))
     print("".join(say(f"\nnote: {note}", f"\n注意：{note}") for note in report["notes"]))
     return 0
 

@@ -84,6 +84,7 @@ def add_parsers(actions: Any) -> list[argparse.ArgumentParser]:
 
 def fit(args: argparse.Namespace) -> int:
     from anygrpo.selection.fit import fit as fit_selector
+    from anygrpo.selection.spoken_rows import row
 
     given = {"scorer": args.scorer, "embedding": args.embedding, "mode": args.mode, "flags": tuple(args.flags)}
     made = fit_selector(args.file, args.queries, args.candidates, args.out, **given)
@@ -101,10 +102,8 @@ def fit(args: argparse.Namespace) -> int:
     )
     print(say(f"layout {about['layout']}, reward {made.mode}", f"格式 {about['layout']}，奖励 {made.mode}"))
     print("".join(f"! {finding}\n" for finding in about["findings"]))
-    for name, row in compared["paired"].items():
-        print(f"{name:34s} {row['verdict']}")
-    for name, value in (compared["offline"] or {}).items():
-        print(f"{name:34s} {value if isinstance(value, str) else f'{value:.3f}'}")
+    for name, value in {**compared["paired"], **(compared["offline"] or {})}.items():
+        print(row(name, f"{value:.3f}" if isinstance(value, float) else value))
     print("".join(f"! {note}\n" for note in compared["notes"]))
     print(f"{made.folder}: anygrpo select pick {made.folder} --queries ... --candidates ... --out picks.jsonl")
     return 0

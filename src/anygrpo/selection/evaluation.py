@@ -165,12 +165,18 @@ def difference(a: Tensor, b: Tensor) -> dict[str, Any]:
     """a - b [n] where both are judged, with that n; the bounds over all where some are not."""
     result, n = paired_where_known(a, b), len(a)
     if result is None:
-        return {"n": 0, "verdict": f"unknown: there is no query of {n} on which both are judged"}
+        text = say(
+            f"unknown: there is no query of {n} on which both are judged", f"未知：{n} 个查询中没有两边都有评判的"
+        )
+        return {"n": 0, "verdict": text}
     row = {"n": result.n, "difference": result.difference, "se": result.se, "verdict": result.sentence}
     if result.n < n:
         low, high = difference_bounds(a, b)
         row["over_all"] = [low, high]
-        row["verdict"] += f"; judged on both sides: {result.n} of {n}; over all {low:+.3f} to {high:+.3f}"
+        row["verdict"] += say(
+            f"; judged on both sides: {result.n} of {n}; over all {low:+.3f} to {high:+.3f}",
+            f"；{n} 个中两边都评判了 {result.n} 个；全部的范围 {low:+.3f} 到 {high:+.3f}",
+        )
     return row
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.selection.paired import Paired, paired
+from anygrpo.spoken import say
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,11 @@ class KnownOutcomes:
         if self.known == self.n:
             return f"{self.mean:.3f}"
         if not self.known:
-            return f"unknown (0 of {self.n} judged)"
-        return f"{self.mean:.3f} ({self.known} of {self.n} judged; over all {self.low:.3f} to {self.high:.3f})"
+            return say(f"unknown (0 of {self.n} judged)", f"未知（{self.n} 个都没有评判）")
+        return say(
+            f"{self.mean:.3f} ({self.known} of {self.n} judged; over all {self.low:.3f} to {self.high:.3f})",
+            f"{self.mean:.3f}（{self.n} 个中评判了 {self.known} 个；全部的范围 {self.low:.3f} 到 {self.high:.3f}）",
+        )
 
 
 def paired_where_known(a: Tensor, b: Tensor) -> Paired | None:

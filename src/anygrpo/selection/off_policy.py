@@ -21,6 +21,7 @@ from torch import Tensor
 from anygrpo.selection.known_outcomes import KnownOutcomes
 from anygrpo.selection.paired import paired
 from anygrpo.selection.policy import SelectorPolicy
+from anygrpo.spoken import say
 
 _ENOUGH_ESS = 30.0
 
@@ -37,8 +38,14 @@ class Estimate:
     @property
     def verdict(self) -> str:
         if self.ess < _ENOUGH_ESS:
-            return f"not usable: the weights amount to {self.ess:.1f} logged selections (at least {_ENOUGH_ESS:.0f})"
-        return f"{self.value:.3f} +- {self.se:.3f} ({self.n} queries, effective size {self.ess:.0f})"
+            return say(
+                f"not usable: the weights amount to {self.ess:.1f} logged selections (at least {_ENOUGH_ESS:.0f})",
+                f"不可用：权重只相当于 {self.ess:.1f} 个记录的选择（至少 {_ENOUGH_ESS:.0f} 个）",
+            )
+        return say(
+            f"{self.value:.3f} +- {self.se:.3f} ({self.n} queries, effective size {self.ess:.0f})",
+            f"{self.value:.3f} ± {self.se:.3f}（{self.n} 个查询，有效样本数 {self.ess:.0f}）",
+        )
 
 
 def self_normalised(log_pi: list[list[float]], log_mu: list[list[float]], rewards: list[list[float]]) -> Estimate:
@@ -114,7 +121,10 @@ def offline_report(policy: SelectorPolicy, task: Any, prompts: list[Any]) -> dic
         arguments = ([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
         report["self-normalised"] = self_normalised(*arguments).verdict
         report["doubly robust"] = doubly_robust(*arguments).verdict
-        report["caution"] = "a sample that repeats a beam is stored as the beam: likely selections are under-counted"
+        report["caution"] = say(
+            "a sample that repeats a beam is stored as the beam: likely selections are under-counted",
+            "与束搜索相同的采样按束搜索存储：可能性大的选择被少计",
+        )
     return report
 
 
@@ -150,4 +160,5 @@ def _drawn(logged: _Logged, i: int) -> tuple[list[float], list[float], list[floa
 
 
 def _told(found: KnownOutcomes) -> str:
-    return f"{found.mean:.3f} ({found.known} of {found.n} queries)"
+    n, known, mean = found.n, found.known, f"{found.mean:.3f}"
+    return say(f"{mean} ({known} of {n} queries)", f"{mean}（{n} 个查询中的 {known} 个）")
