@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from anygrpo.errors import ConfigError
+from anygrpo.recipe.chinese import CHINESE
 from anygrpo.recipe.editors import recipe_schema
 from anygrpo.recipe.load import sources
-from anygrpo.recipe.reference import every, named, tables
+from anygrpo.recipe.reference import every, meaning, named, tables
 
 ROOT = Path(__file__).parents[2]
 EVERY = list(every())
@@ -87,3 +89,19 @@ def test_every_value_has_its_source():
     assert found["training.keep_checkpoints"] == (2, "default")
     plain = sources(ROOT / "recipes/llm/demo.toml", ["--algorithm.objective", "gspo"])
     assert plain["algorithm.clip_high"] == (4e-4, 'objective "gspo"')
+
+
+def test_chinese_sentences_are_of_keys_that_exist_and_say_their_names():
+    """All of [algorithm] have one, and of the tables that every recipe has nine in ten at the least."""
+    by_table = {table: {one.name: one for one in EVERY if one.table == table} for table in tables()}
+    for table, sentences in CHINESE.items():
+        assert set(sentences) <= set(by_table[table]), table
+        assert all(re.search("[\u4e00-\u9fff]", said) and said.endswith("。") for said in sentences.values()), table
+    for table in ("", "optimizer", "training", "evaluation", "doctor", "stages", "algorithm"):
+        left = [key for key, one in by_table[table].items() if not re.search("[\u4e00-\u9fff]", meaning(one).zh)]
+        assert len(left) <= (0 if table == "algorithm" else 0.1 * len(by_table[table])), (table, left)
+
+
+def test_a_key_without_a_chinese_sentence_keeps_its_english_one():
+    (one,) = [one for one in EVERY if (one.table, one.name) == ("policy.motion", "layers")]
+    assert meaning(one).zh == meaning(one).en == one.sentence

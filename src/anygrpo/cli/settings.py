@@ -10,7 +10,7 @@ from typing import Any
 
 from anygrpo.recipe.editors import recipe_schema
 from anygrpo.recipe.heads import written
-from anygrpo.recipe.reference import Setting, named, settings, tables
+from anygrpo.recipe.reference import Setting, meaning, named, settings, tables
 from anygrpo.spoken import say
 
 
@@ -63,6 +63,8 @@ def text_of(found: list[Setting]) -> str:
         for one in keys:
             default = f" = {one.default}" if one.default else say(" (must be given)", "（必须给出）")
             lines.append(f"  {one.name}{default}    {one.type}")
-            lines += textwrap.wrap(one.sentence, 110, initial_indent="      ", subsequent_indent="      ")
+            said = meaning(one).said()
+            wide = 110 if said == one.sentence else 52  # a Chinese character takes two places
+            lines += textwrap.wrap(said, wide, initial_indent="      ", subsequent_indent="      ")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

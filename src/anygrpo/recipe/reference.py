@@ -20,6 +20,7 @@ from pydantic_core import PydanticUndefined
 from anygrpo.choices.settings import SETTINGS
 from anygrpo.errors import ConfigError
 from anygrpo.families import kinds, resolve
+from anygrpo.recipe.chinese import CHINESE
 from anygrpo.recipe.hints import meant
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.schema import words_of
@@ -135,6 +136,13 @@ def settings(table: str) -> list[Setting]:
         default = field.get_default(call_default_factory=True)
         out.append(Setting(table, name, types[name], _shown(default), " ".join(said.split())))
     return out
+
+
+def meaning(one: Setting) -> Text:
+    """Its sentence; the Chinese one where there is one, else English in both."""
+    choice = SETTINGS.get(one.name) if one.table == "algorithm" else None
+    said = choice.zh if choice is not None else CHINESE.get(one.table, {}).get(one.name)
+    return Text(one.sentence, said or one.sentence)
 
 
 def named(word: str) -> list[Setting]:
