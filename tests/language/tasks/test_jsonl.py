@@ -134,6 +134,17 @@ def test_faults_of_the_data_name_file_and_line(make, rows, message):
         make(rows)
 
 
+def test_a_share_that_holds_one_out_is_told_and_does(make):
+    """Of two prompts whose numbers are .07 apart and above the default share."""
+    rows = sorted(sums(40), key=lambda row: share_of(row["prompt"]))
+    rows = [row for row in rows if 0.2 < share_of(row["prompt"]) < 0.5][::4]
+    with pytest.raises(DataError, match="holds one out") as stopped:
+        make(rows)
+    share = float(stopped.value.cure.split()[2])
+    assert 0.0 <= share - share_of(rows[0]["prompt"]) <= 0.01
+    assert len(make(rows, held_out_share=share).held_out()) == 1
+
+
 def test_no_file_and_no_utf8(make, tmp_path):
     with pytest.raises(DataError, match=r"no data file .*none\.jsonl"):
         build(JsonlTaskConfig(kind="jsonl", path=str(tmp_path / "none.jsonl"), rewards=NUMBER), 0)

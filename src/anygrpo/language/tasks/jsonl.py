@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -60,15 +61,24 @@ class Jsonl(TextTask):
                     f"{self.config.path}: of {len(rows)} prompts {len(held_out)} are held out, {len(train)} are left",
                     f"{self.config.path}：{len(rows)} 个提示中留出 {len(held_out)} 个，余下 {len(train)} 个",
                 ),
-                Text(
-                    "give more prompts, task.held_out_path, or another task.held_out_share",
-                    "请增加提示，给出 task.held_out_path，或改变 task.held_out_share",
-                ),
+                _other_share(list(share.values()))
+                + Text("give more prompts, or task.held_out_path", "请增加提示，或给出 task.held_out_path"),
             )
         return train, held_out
 
     def _prompt(self, row: dict[str, Any]) -> Prompt:
         return row | {"prompt": in_context(self.config, row["prompt"])}
+
+
+def _other_share(shares: list[float]) -> Text:
+    """Between the two prompts that would be held out first: the least that splits the data, to two digits."""
+    first, *others = sorted(set(shares)) or [1.0]
+    least = math.floor(first * 100 + 1) / 100
+    if not others or least > 0.5:
+        return Text("", "")
+    return Text(
+        f"task.held_out_share = {least:g} holds one out; or ", f"task.held_out_share = {least:g} 可留出一个；或"
+    )
 
 
 def share_of(prompt: Any, home: Path | None = None) -> float:
