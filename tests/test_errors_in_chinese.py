@@ -55,14 +55,14 @@ def assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
     return found
 
 
-def english_alone(source: str) -> list[str]:
+def english_alone(source: str, errors: tuple[str, ...] = ERRORS) -> list[str]:
     """ "line: text" of each error whose words are a plain string."""
     tree, found = ast.parse(source), {}
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
     for function in [tree, *functions]:
         names = assigned(tree) | assigned(function)
         for node in ast.walk(function):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors):
                 continue
             for text in (text for one in node.args for text in literals(one, names) if prose(text)):
                 found[node.lineno, text] = f"{node.lineno}: {text}"
@@ -76,6 +76,19 @@ def test_no_error_is_said_in_english_alone():
         if name not in ENGLISH_ALONE and (lines := english_alone(path.read_text("utf-8"))):
             found[name] = lines
     assert found == {}
+
+
+def test_no_check_of_a_setting_is_said_in_english_alone():
+    """What a section's validator raises is a ValueError, and the recipe's reader shows it."""
+    found, seen = {}, 0
+    for path in sorted(SOURCE.rglob("*.py")):
+        source = path.read_text("utf-8")
+        if "import model_validator" in source or ", model_validator" in source or path.parent.name == "recipe":
+            seen += source.count("raise ValueError(")
+            if lines := english_alone(source, ("ValueError",)):
+                found[path.relative_to(SOURCE).as_posix()] = lines
+    assert found == {}
+    assert seen > 60
 
 
 def test_the_check_sees_what_it_is_for():

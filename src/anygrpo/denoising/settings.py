@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from anygrpo.recipe.section import Section
+from anygrpo.recipe.section import Section, one_source
+from anygrpo.spoken import Text
 
 
 class FaultsConfig(Section):
@@ -138,7 +139,10 @@ class DenoisingConfig(Section):
     def _trained_weights_are_fine_enough(self) -> DenoisingConfig:
         if self.dtype == "bfloat16" and self.lora is None:
             raise ValueError(
-                "dtype = bfloat16 rounds small updates away; it needs [policy.lora], whose adapters are float32"
+                Text(
+                    "dtype = bfloat16 rounds small updates away; it needs [policy.lora], whose adapters are float32",
+                    "dtype = bfloat16 会把小的更新舍入掉；它需要 [policy.lora]，其适配器为 float32",
+                )
             )
         return self
 
@@ -147,13 +151,26 @@ class DenoisingConfig(Section):
         if self.loss == "steps":
             return self
         if self.sampler not in ("flow_grpo", "dance_grpo", "cps"):
-            raise ValueError(f"loss = {self.loss!r} is for flow models, and sampler = {self.sampler!r} is not")
+            raise ValueError(
+                Text(
+                    f"loss = {self.loss!r} is for flow models, and sampler = {self.sampler!r} is not",
+                    f"loss = {self.loss!r} 用于流模型，而 sampler = {self.sampler!r} 不是",
+                )
+            )
         if self.faults.active or self.window is not None or self.shared_start or self.step_weights != "none":
             raise ValueError(
-                f"loss = {self.loss!r} has no stochastic steps: no window, shared_start, step_weights, faults"
+                Text(
+                    f"loss = {self.loss!r} has no stochastic steps: no window, shared_start, step_weights, faults",
+                    f"loss = {self.loss!r} 没有随机步：不能用 window、shared_start、step_weights、faults",
+                )
             )
         if self.loss == "nft" and self.guidance != 1.0:
-            raise ValueError("loss = 'nft' samples and trains without guidance (arXiv 2509.16117): guidance = 1")
+            raise ValueError(
+                Text(
+                    "loss = 'nft' is without guidance (arXiv 2509.16117): guidance = 1",
+                    "loss = 'nft' 不用引导：应设 guidance = 1",
+                )
+            )
         return self
 
     @model_validator(mode="after")
@@ -161,10 +178,18 @@ class DenoisingConfig(Section):
         low, high = self.window_starts
         if self.window is None:
             if (low, high) != (0, 0):
-                raise ValueError(f"window_starts = {(low, high)} needs window (its number of stochastic steps)")
+                raise ValueError(
+                    Text(
+                        f"window_starts = {(low, high)} needs window, a number of steps",
+                        f"window_starts = {(low, high)} 需要 window（步数）",
+                    )
+                )
         elif not 0 <= low <= high or high + self.window > self.steps - 1:
             raise ValueError(
-                f"window = {self.window} from step {low}..{high} leaves the {self.steps - 1} steps that can have noise"
+                Text(
+                    f"window = {self.window} from step {low}..{high} leaves the {self.steps - 1} steps with noise",
+                    f"window = {self.window} 从第 {low}..{high} 步起，超出了可以有噪声的 {self.steps - 1} 步",
+                )
             )
         return self
 
@@ -194,10 +219,7 @@ class DiffusionPolicyConfig(DenoisingConfig):
 
     @model_validator(mode="after")
     def _one_source(self) -> DiffusionPolicyConfig:
-        if (self.model is None) == (self.function is None):
-            raise ValueError("give exactly one of model and function")
-        if self.arguments and self.function is None:
-            raise ValueError("arguments are for function, and model is given")
+        one_source(self.model, self.function, self.arguments)
         return self
 
 
@@ -277,5 +299,5 @@ class MotionTaskConfig(Section):
     def _some_weight(self) -> MotionTaskConfig:
         parts = (self.matching, self.skating, self.floor, self.floating, self.contact, self.jerk, self.limits)
         if not any((*parts, self.duration, self.diversity)):
-            raise ValueError("every reward weight is 0")
+            raise ValueError(Text("every reward weight is 0", "所有奖励的权重都为 0"))
         return self

@@ -14,6 +14,7 @@ from anygrpo.gates.restoration.settings import (
     WorstConfig,
 )
 from anygrpo.recipe.section import Section
+from anygrpo.spoken import Text
 
 __all__ = [
     "DegradationConfig",
@@ -74,7 +75,9 @@ class GateConfig(Section):
     @model_validator(mode="after")
     def _has_a_range(self) -> GateConfig:
         if self.low >= self.high:
-            raise ValueError(f"low {self.low} must be below high {self.high}")
+            raise ValueError(
+                Text(f"low {self.low} must be below high {self.high}", f"low {self.low} 应小于 high {self.high}")
+            )
         return self
 
 

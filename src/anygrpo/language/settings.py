@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from anygrpo.language.tools.settings import TurnsConfig
 from anygrpo.recipe.section import NotNegative, Positive, Section, Share, SomeShare
+from anygrpo.spoken import Text
 
 
 class LoraConfig(Section):
@@ -116,32 +117,71 @@ class CausalLMConfig(Section):
     @model_validator(mode="after")
     def _fits(self) -> CausalLMConfig:
         if self.min_new_tokens > self.max_new_tokens:
-            raise ValueError(f"min_new_tokens = {self.min_new_tokens} is above max_new_tokens = {self.max_new_tokens}")
+            raise ValueError(
+                Text(
+                    f"min_new_tokens = {self.min_new_tokens} is above max_new_tokens = {self.max_new_tokens}",
+                    f"min_new_tokens = {self.min_new_tokens} 大于 max_new_tokens = {self.max_new_tokens}",
+                )
+            )
         if self.quantize != "none" and self.train != "lora":
             raise ValueError(
-                f"quantize = {self.quantize!r} with train = {self.train!r}: on quantised weights only adapters train; "
-                'set train = "lora"'
+                Text(
+                    f"quantize = {self.quantize!r} with train = {self.train!r}: on quantised weights only "
+                    f"adapters train; "
+                    'set train = "lora"',
+                    f"quantize = {self.quantize!r} 而 train = {self.train!r}：量化的权重上只能训练适配器；请设 "
+                    f'train = "lora"',
+                )
             )
         if (self.engine == "vllm_server") != (self.engine_url is not None):
             raise ValueError(
-                f"engine = {self.engine!r} and engine_url = {self.engine_url!r}: engine_url is the address of "
-                'engine = "vllm_server", which needs it'
+                Text(
+                    f"engine = {self.engine!r} and engine_url = {self.engine_url!r}: engine_url is the address of "
+                    'engine = "vllm_server", which needs it',
+                    f"engine = {self.engine!r} 而 engine_url = {self.engine_url!r}：engine_url 是 engine = "
+                    f'"vllm_server" 的地址，后者必须有它',
+                )
             )
         if self.engine_folder is not None and self.engine != "vllm_server":
-            raise ValueError(f"engine_folder = {self.engine_folder!r} is read by engine = 'vllm_server' alone")
+            raise ValueError(
+                Text(
+                    f"engine_folder = {self.engine_folder!r} is read by engine = 'vllm_server' alone",
+                    f"engine_folder = {self.engine_folder!r} 只在 engine = 'vllm_server' 时使用",
+                )
+            )
         if self.vision is not None and self.engine != "builtin":
-            raise ValueError(f"[policy.vision] with engine = {self.engine!r}: pictures need engine = 'builtin'")
+            raise ValueError(
+                Text(
+                    f"[policy.vision] with engine = {self.engine!r}: pictures need engine = 'builtin'",
+                    f"有 [policy.vision] 而 engine = {self.engine!r}：图片需要 engine = 'builtin'",
+                )
+            )
         if self.vision is not None and self.max_turns > 1:
-            raise ValueError(f"[policy.vision] with max_turns = {self.max_turns}: prompts with pictures have one turn")
+            raise ValueError(
+                Text(
+                    f"[policy.vision] with max_turns = {self.max_turns}: prompts with pictures have one turn",
+                    f"有 [policy.vision] 而 max_turns = {self.max_turns}：带图片的提示只有一轮",
+                )
+            )
         if self.vision is not None and self.train == "last_n" and self.vision.train != "language":
             raise ValueError(
-                f"train = 'last_n' with vision.train = {self.vision.train!r}: the last blocks are the text model's; "
-                "set vision.train = 'language', or train = 'lora' or 'all'"
+                Text(
+                    f"train = 'last_n' with vision.train = {self.vision.train!r}: the last blocks are the text "
+                    f"model's; "
+                    "set vision.train = 'language', or train = 'lora' or 'all'",
+                    f"train = 'last_n' 而 vision.train = {self.vision.train!r}：最后几块属于文本模型；请设 "
+                    f"vision.train = 'language'，或 train = 'lora' 或 'all'",
+                )
             )
         talks = self.environment is not None or bool(self.tools)
         if (self.max_turns > 1) != talks:
             raise ValueError(
-                f"max_turns = {self.max_turns}, environment = {self.environment!r}, {len(self.tools)} tools: several "
-                "turns need an environment or tools, and these need max_turns above 1"
+                Text(
+                    f"max_turns = {self.max_turns}, environment = {self.environment!r}, {len(self.tools)} "
+                    f"tools: several "
+                    "turns need an environment or tools, and these need max_turns above 1",
+                    f"max_turns = {self.max_turns}，environment = {self.environment!r}，工具 {len(self.tools)} "
+                    f"个：多轮需要环境或工具，而有了它们 max_turns 要大于 1",
+                )
             )
         return self

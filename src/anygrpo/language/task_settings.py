@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from anygrpo.families import kind_of, resolve
 from anygrpo.recipe.section import Section
 from anygrpo.scoring.settings import Rewards
+from anygrpo.spoken import Text
 
 
 class ExampleConfig(Section):
@@ -59,9 +60,16 @@ class ArithmeticTaskConfig(TextTaskConfig):
     @model_validator(mode="after")
     def _words_fit(self) -> ArithmeticTaskConfig:
         if self.worded and self.operation != "*":
-            raise ValueError(f"worded = true is of products, operation is {self.operation!r}")
+            raise ValueError(
+                Text(
+                    f"worded = true is of products, operation is {self.operation!r}",
+                    f"worded = true 用于乘法，而 operation 为 {self.operation!r}",
+                )
+            )
         if self.tool and not self.worded:
-            raise ValueError(f"tool = {self.tool!r} is of worded = true")
+            raise ValueError(
+                Text(f"tool = {self.tool!r} is of worded = true", f"tool = {self.tool!r} 只在 worded = true 时使用")
+            )
         return self
 
 
@@ -123,7 +131,12 @@ class SourceConfig(Section):
 def _section(task: dict[str, Any]) -> Any:
     kind = kind_of("task", task.get("kind"))
     if kind.form != "text" or task.get("kind") == "mixture":
-        raise ValueError(f"source of kind {task.get('kind')!r}: a mixture is of tasks whose outputs are texts")
+        raise ValueError(
+            Text(
+                f"source of kind {task.get('kind')!r}: a mixture is of tasks whose outputs are texts",
+                f"source 的 kind 为 {task.get('kind')!r}：混合任务的各部分输出应为文本",
+            )
+        )
     return resolve(kind.settings).model_validate(task)
 
 
@@ -138,7 +151,7 @@ class MixtureTaskConfig(Section):
     def _named_apart(self) -> MixtureTaskConfig:
         names = [source.name for source in self.sources]
         if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"two sources are called {twice[0]!r}")
+            raise ValueError(Text(f"two sources are called {twice[0]!r}", f"两个 source 都叫 {twice[0]!r}"))
         return self
 
 

@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from anygrpo.recipe.section import Positive, Schedule, Section, is_user_code
+from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.recipe.algorithm import AlgorithmConfig
@@ -42,9 +43,19 @@ class AdaptiveTemperature(Section):
     @model_validator(mode="after")
     def _in_order(self) -> AdaptiveTemperature:
         if not self.low <= self.start <= self.high:
-            raise ValueError(f"low = {self.low}, start = {self.start}, high = {self.high}: start lies between them")
+            raise ValueError(
+                Text(
+                    f"low = {self.low}, start = {self.start}, high = {self.high}: start lies between them",
+                    f"low = {self.low}，start = {self.start}，high = {self.high}：start 应在二者之间",
+                )
+            )
         if self.of == "live" and self.target >= 1:
-            raise ValueError(f"target = {self.target} of the share of live groups: it has to be below 1")
+            raise ValueError(
+                Text(
+                    f"target = {self.target} of the share of live groups: it has to be below 1",
+                    f"target = {self.target} 是有差异的组所占比例：应小于 1",
+                )
+            )
         return self
 
 
@@ -94,14 +105,27 @@ def check_sizes(a: AlgorithmConfig) -> None:
     if a.group_size != "auto":
         if a.samples_per_step is not None:
             raise ValueError(
-                f'samples_per_step = {a.samples_per_step} is read where group_size = "auto"; it is {a.group_size}'
+                Text(
+                    f'samples_per_step = {a.samples_per_step} is read where group_size = "auto"; it is {a.group_size}',
+                    f'samples_per_step = {a.samples_per_step} 只在 group_size = "auto" 时使用；现为 {a.group_size}',
+                )
             )
         return
     if a.largest_group < a.smallest_group:
-        raise ValueError(f"largest_group = {a.largest_group} is below smallest_group = {a.smallest_group}")
+        raise ValueError(
+            Text(
+                f"largest_group = {a.largest_group} is below smallest_group = {a.smallest_group}",
+                f"largest_group = {a.largest_group} 小于 smallest_group = {a.smallest_group}",
+            )
+        )
     least = a.prompts_per_step * a.smallest_group
     if a.samples_per_step is not None and a.samples_per_step < least:
         raise ValueError(
-            f"samples_per_step = {a.samples_per_step} for prompts_per_step = {a.prompts_per_step} and smallest_group = "
-            f"{a.smallest_group}: {least} or more are needed"
+            Text(
+                f"samples_per_step = {a.samples_per_step} for prompts_per_step = {a.prompts_per_step} and "
+                f"smallest_group = "
+                f"{a.smallest_group}: {least} or more are needed",
+                f"samples_per_step = {a.samples_per_step}，而 prompts_per_step = {a.prompts_per_step}、"
+                f"smallest_group = {a.smallest_group}：至少需要 {least}",
+            )
         )

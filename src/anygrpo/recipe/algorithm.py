@@ -159,12 +159,19 @@ linearly to -1 (0: off)."
     def _history_can_fill(self) -> AlgorithmConfig:
         if self.history_least > self.history_size:
             raise ValueError(
-                f"history_least = {self.history_least} rewards are never kept: history_size is {self.history_size}"
+                Text(
+                    f"history_least = {self.history_least} rewards are never kept: history_size is {self.history_size}",
+                    f"history_least = {self.history_least} 个奖励永远存不下：history_size 为 {self.history_size}",
+                )
             )
         most = self.largest_group if self.group_size == "auto" else self.group_size
         if self.advantage == "history" and self.history_size <= most:
             raise ValueError(
-                f"history_size = {self.history_size} holds no past beside groups of {most}: set it to {4 * most}, say"
+                Text(
+                    f"history_size = {self.history_size} holds no past beside groups of {most}: set it to "
+                    f"{4 * most}, say",
+                    f"history_size = {self.history_size} 在大小为 {most} 的组之外存不下过去：例如设为 {4 * most}",
+                )
             )
         return self
 
@@ -186,7 +193,10 @@ linearly to -1 (0: off)."
             )
         if self.kl_controller != "fixed" and not isinstance(self.beta, float):
             raise ValueError(
-                f'beta follows a schedule, and kl_controller = "{self.kl_controller}" moves it: give a number'
+                Text(
+                    f'beta follows a schedule, and kl_controller = "{self.kl_controller}" moves it: give a number',
+                    f'beta 由调度决定，而 kl_controller = "{self.kl_controller}" 也要改它：请给一个数',
+                )
             )
         return self
 

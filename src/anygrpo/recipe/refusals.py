@@ -77,6 +77,7 @@ _REASONS = {
     "finite_number": "应为有限的数",
     "int_type": "应为整数",
     "int_parsing": "应为整数",
+    "int_parsing_size": "这个整数太大",
     "int_from_float": "应为整数",
     "float_type": "应为数",
     "float_parsing": "应为数",

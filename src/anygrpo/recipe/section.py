@@ -169,7 +169,12 @@ class Schedule(Section):
     @classmethod
     def _kind_of_a_function(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("kind") == "adaptive":
-            raise ValueError('kind = "adaptive" is a controller: it holds algorithm.temperature, and no other number')
+            raise ValueError(
+                Text(
+                    'kind = "adaptive" is a controller: it holds algorithm.temperature, and no other number',
+                    'kind = "adaptive" 是控制器：它只用于 algorithm.temperature',
+                )
+            )
         return by_function(data) if isinstance(data, dict) else data
 
     kind: Literal["constant", "linear", "cosine", "exponential", "step", "function"] = "linear"
@@ -194,14 +199,26 @@ class Schedule(Section):
     def _can_be_followed(self) -> Schedule:
         if self.kind == "exponential" and self.start * self.end <= 0:
             raise ValueError(
-                f"exponential from {self.start} to {self.end} (end is 0 where not given): both must be of one sign"
+                Text(
+                    f"exponential from {self.start} to {self.end} (end is 0 where not given): both must be of one sign",
+                    f"指数调度从 {self.start} 到 {self.end}（未给出 end 时为 0）：两者应同号",
+                )
             )
         if (self.kind == "function") != (self.function is not None and is_user_code(self.function)):
-            raise ValueError(f'kind = "{self.kind}" and function = {self.function}: give both, as "path.py:name"')
+            raise ValueError(
+                Text(
+                    f'kind = "{self.kind}" and function = {self.function}: give both, as "path.py:name"',
+                    f'kind = "{self.kind}" 而 function = {self.function}：两者要一起给出，写作 "path.py:名称"',
+                )
+            )
         if (self.kind == "step") != bool(self.milestones):
             raise ValueError(
-                f'kind = "{self.kind}" and milestones = {list(self.milestones)}: milestones are the steps at which '
-                'kind = "step" multiplies, and it needs some'
+                Text(
+                    f'kind = "{self.kind}" and milestones = {list(self.milestones)}: milestones are the steps at which '
+                    'kind = "step" multiplies, and it needs some',
+                    f'kind = "{self.kind}" 而 milestones = {list(self.milestones)}：milestones 是 kind = '
+                    f'"step" 相乘的那些步，后者必须有它',
+                )
             )
         return self
 
@@ -248,3 +265,13 @@ Share = Annotated[Number, AfterValidator(_within(0.0, 1.0)), _range(0.0, 1.0)]
 SomeShare = Annotated[Number, AfterValidator(_within(0.0, 1.0, open_at_low=True)), _range(0.0, 1.0, True)]
 """Above 0, up to 1."""
 TwoOrMore = Annotated[Number, AfterValidator(_within(2.0)), _range(2.0)]
+
+
+def one_source(model: Any, function: str | None, arguments: dict[str, Any]) -> None:
+    """Raises: ValueError where not exactly one of `model` and `function` is given, or arguments without a function."""
+    if (model is None) == (function is None):
+        raise ValueError(Text("give exactly one of model and function", "model 与 function 必须且只能给一个"))
+    if arguments and function is None:
+        raise ValueError(
+            Text("arguments are for function, and model is given", "arguments 是给 function 的，而给出的是 model")
+        )

@@ -165,14 +165,22 @@ class TrainingConfig(Section):
         for name, free in others.items():
             if self.max_staleness and getattr(self, name) != free:
                 raise ValueError(
-                    f"max_staleness = {self.max_staleness} does not go with {name} = {getattr(self, name)!r}"
+                    Text(
+                        f"max_staleness = {self.max_staleness} does not go with {name} = {getattr(self, name)!r}",
+                        f"max_staleness = {self.max_staleness} 不能与 {name} = {getattr(self, name)!r} 同用",
+                    )
                 )
         return self
 
     @model_validator(mode="after")
     def _dtype_needs_fsdp(self) -> TrainingConfig:
         if self.fsdp_dtype and self.parallel != "fsdp":
-            raise ValueError(f'fsdp_dtype = "{self.fsdp_dtype}" needs parallel = "fsdp", found "{self.parallel}"')
+            raise ValueError(
+                Text(
+                    f'fsdp_dtype = "{self.fsdp_dtype}" needs parallel = "fsdp", found "{self.parallel}"',
+                    f'fsdp_dtype = "{self.fsdp_dtype}" 需要 parallel = "fsdp"，现为 "{self.parallel}"',
+                )
+            )
         return self
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from anygrpo.recipe.section import Section, by_functions
+from anygrpo.spoken import Text
 
 
 class BaseRewardConfig(Section):
@@ -56,7 +57,12 @@ class RegexRewardConfig(BaseRewardConfig):
         try:
             re.compile(self.pattern)
         except re.error as error:
-            raise ValueError(f"pattern {self.pattern!r} is not a regular expression: {error}") from None
+            raise ValueError(
+                Text(
+                    f"pattern {self.pattern!r} is not a regular expression: {error}",
+                    f"pattern {self.pattern!r} 不是正则表达式：{error}",
+                )
+            ) from None
         return self
 
 

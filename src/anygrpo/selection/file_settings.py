@@ -10,6 +10,7 @@ from anygrpo.core.settings import OwnTaskConfig
 from anygrpo.recipe.section import Section
 from anygrpo.selection.scorer_settings import Scorer
 from anygrpo.selection.settings import CompositionConfig, DemonstrationsConfig, DigitsVQAConfig, RewardConfig
+from anygrpo.spoken import Text
 
 
 class JudgedConfig(Section):
@@ -97,9 +98,24 @@ class StoredCandidatesConfig(Section):
     def _features_from_somewhere(self) -> StoredCandidatesConfig:
         two = [self.query_features, self.candidate_features]
         if any(two) and not all(two):
-            raise ValueError("query_features and candidate_features go together: one of them is missing")
+            raise ValueError(
+                Text(
+                    "query_features and candidate_features go together: one of them is missing",
+                    "query_features 与 candidate_features 要一起给出：缺少其中一个",
+                )
+            )
         if self.features is not None and any(two):
-            raise ValueError("features is one table for both; with query_features and candidate_features leave it out")
+            raise ValueError(
+                Text(
+                    "features is one table for both; with query_features and candidate_features leave it out",
+                    "features 是两者共用的一张表；有了 query_features 与 candidate_features 就请去掉它",
+                )
+            )
         if self.features is None and self.live is None and not any(two):
-            raise ValueError("neither features nor live is given: nothing says what the ids in the file look like")
+            raise ValueError(
+                Text(
+                    "neither features nor live is given: nothing says what the ids in the file look like",
+                    "features 与 live 都没有给出：无从知道文件中的 id 是什么样的",
+                )
+            )
         return self

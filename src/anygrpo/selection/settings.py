@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from anygrpo.recipe.section import Section
+from anygrpo.spoken import Text
 
 RewardMode = Literal[
     "hard_plus_soft",
@@ -92,15 +93,37 @@ class SelectorConfig(Section):
     @model_validator(mode="after")
     def _sizes_agree(self) -> SelectorConfig:
         if self.width % self.heads:
-            raise ValueError(f"width = {self.width} is not a multiple of heads = {self.heads}")
+            raise ValueError(
+                Text(
+                    f"width = {self.width} is not a multiple of heads = {self.heads}",
+                    f"width = {self.width} 不是 heads = {self.heads} 的倍数",
+                )
+            )
         if self.min_shots > self.shots:
-            raise ValueError(f"min_shots = {self.min_shots} is more than shots = {self.shots}")
+            raise ValueError(
+                Text(
+                    f"min_shots = {self.min_shots} is more than shots = {self.shots}",
+                    f"min_shots = {self.min_shots} 大于 shots = {self.shots}",
+                )
+            )
         if self.decision == "set" and self.shots > 4:
-            raise ValueError(f'decision = "set" sums over shots! orders; shots = {self.shots} is more than 4')
+            raise ValueError(
+                Text(
+                    f'decision = "set" sums over shots! orders; shots = {self.shots} is more than 4',
+                    f'decision = "set" 要对 shots! 种顺序求和；shots = {self.shots} 大于 4',
+                )
+            )
         if self.set_layers and self.width % 4:
-            raise ValueError(f"width = {self.width} is not a multiple of 4, the heads of set_layers")
+            raise ValueError(
+                Text(
+                    f"width = {self.width} is not a multiple of 4, the heads of set_layers",
+                    f"width = {self.width} 不是 4（set_layers 的头数）的倍数",
+                )
+            )
         if self.dropout_in_scoring and not self.dropout:
-            raise ValueError("dropout_in_scoring = true, but dropout = 0")
+            raise ValueError(
+                Text("dropout_in_scoring = true, but dropout = 0", "dropout_in_scoring = true，但 dropout = 0")
+            )
         return self
 
 
@@ -135,7 +158,12 @@ class RewardConfig(Section):
     def _alpha_and_beta_are_legacy(self) -> RewardConfig:
         given = [name for name in ("alpha", "beta") if getattr(self, name) is not None]
         if given and not self.mode.startswith("legacy"):
-            raise ValueError(f"{' and '.join(given)} weigh the legacy modes, and mode = {self.mode!r} has none")
+            raise ValueError(
+                Text(
+                    f"{' and '.join(given)} weigh the legacy modes, and mode = {self.mode!r} has none",
+                    f"{'、'.join(given)} 只给旧模式加权，而 mode = {self.mode!r} 用不到",
+                )
+            )
         return self
 
 
@@ -246,7 +274,17 @@ class CompositionConfig(Section):
     @model_validator(mode="after")
     def _pairs(self) -> CompositionConfig:
         if self.rule == "hops" and self.pool % 2:
-            raise ValueError(f"pool = {self.pool} is odd, and hops holds as many people as teams")
+            raise ValueError(
+                Text(
+                    f"pool = {self.pool} is odd, and hops holds as many people as teams",
+                    f"pool = {self.pool} 是奇数，而 hops 中的人数与队数相等",
+                )
+            )
         if self.rule == "codes" and self.pool > 15:
-            raise ValueError(f"pool = {self.pool}, and codes has words for at most 15")
+            raise ValueError(
+                Text(
+                    f"pool = {self.pool}, and codes has words for at most 15",
+                    f"pool = {self.pool}，而 codes 至多有 15 个词",
+                )
+            )
         return self

@@ -43,7 +43,12 @@ class Range(Section):
     @model_validator(mode="after")
     def _ordered(self) -> Range:
         if self.low >= self.high or (self.log and self.low <= 0):
-            raise ValueError(f"range from {self.low} to {self.high}" + (" on a log scale" if self.log else ""))
+            raise ValueError(
+                Text(
+                    f"range from {self.low} to {self.high}" + (" on a log scale" if self.log else ""),
+                    f"范围 {self.low} 到 {self.high}" + ("（对数刻度）" if self.log else ""),
+                )
+            )
         return self
 
 
@@ -64,9 +69,14 @@ class Space(Section):
     def _grid_is_finite(self) -> Space:
         ranges = [name for name, choice in self.settings.items() if isinstance(choice, Range)]
         if self.sampler == "grid" and ranges:
-            raise ValueError(f'sampler = "grid" needs lists of values, but {ranges[0]} is a range')
+            raise ValueError(
+                Text(
+                    f'sampler = "grid" needs lists of values, but {ranges[0]} is a range',
+                    f'sampler = "grid" 需要取值的列表，而 {ranges[0]} 是范围',
+                )
+            )
         if not self.settings:
-            raise ValueError("no settings to search")
+            raise ValueError(Text("no settings to search", "没有要搜索的设置"))
         return self
 
     @property

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from anygrpo.denoising.settings import DenoisingConfig
-from anygrpo.recipe.section import Section, by_functions
+from anygrpo.recipe.section import Section, by_functions, one_source
+from anygrpo.spoken import Text
 
 
 class MDMPolicyConfig(DenoisingConfig):
@@ -37,15 +38,17 @@ class MDMPolicyConfig(DenoisingConfig):
 
     @model_validator(mode="after")
     def _one_source(self) -> MDMPolicyConfig:
-        if (self.model is None) == (self.function is None):
-            raise ValueError("give exactly one of model and function")
+        one_source(self.model, self.function, self.arguments)
         if self.function is not None and (self.features is None or self.diffusion_steps is None):
-            raise ValueError("function needs features and diffusion_steps")
-        if self.arguments and self.function is None:
-            raise ValueError("arguments are for function, and model is given")
+            raise ValueError(
+                Text("function needs features and diffusion_steps", "function 需要 features 与 diffusion_steps")
+            )
         if self.sampler not in ("ddpm", "ddim"):
             raise ValueError(
-                f"sampler = {self.sampler!r} is for flow models; MDM predicts the clean motion: ddpm or ddim"
+                Text(
+                    f"sampler = {self.sampler!r} is for flow models; MDM predicts the clean motion: ddpm or ddim",
+                    f"sampler = {self.sampler!r} 用于流模型；MDM 预测干净的动作：应为 ddpm 或 ddim",
+                )
             )
         return self
 
@@ -70,7 +73,9 @@ class MotionRewardConfig(Section):
     @model_validator(mode="after")
     def _function_where_needed(self) -> MotionRewardConfig:
         if (self.kind == "function") != (self.function is not None):
-            raise ValueError('kind = "function" and `function` go together')
+            raise ValueError(
+                Text('kind = "function" and `function` go together', 'kind = "function" 与 `function` 要一起给出')
+            )
         return self
 
 

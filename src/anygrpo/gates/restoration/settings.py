@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, model_validator
 
 from anygrpo.recipe.section import Section
+from anygrpo.spoken import Text
 
 DegradationName = Literal["noise", "gaussian_blur", "motion_blur", "jpeg", "rain", "haze", "low_light"]
 Layout = Literal["shipped", "bsd", "wed", "rain100l", "sots", "gopro", "lol", "div2k"]
@@ -49,7 +50,12 @@ class DegradationConfig(Section):
     def _possible(self) -> DegradationConfig:
         known = STRENGTHS[self.name]
         if self.low > self.high:
-            raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
+            raise ValueError(
+                Text(
+                    f"{self.name}: low {self.low} is above high {self.high}",
+                    f"{self.name}：low {self.low} 大于 high {self.high}",
+                )
+            )
         if self.low < known.least or self.high > known.most:
             was = ""
             if self.name == "noise" and self.high <= 1:
@@ -57,8 +63,12 @@ class DegradationConfig(Section):
                     f"; sigma {self.low:g}..{self.high:g} of [0, 1] is {255 * self.low:g}..{255 * self.high:g} in /255"
                 )
             raise ValueError(
-                f"{self.name}: {self.low:g}..{self.high:g} is not within {known.least:g}..{known.most:g} "
-                f"({known.unit}){was}"
+                Text(
+                    f"{self.name}: {self.low:g}..{self.high:g} is not within {known.least:g}..{known.most:g} "
+                    f"({known.unit}){was}",
+                    f"{self.name}：{self.low:g}..{self.high:g} 不在 "
+                    f"{known.least:g}..{known.most:g}（{known.unit}）之内{was}",
+                )
             )
         return self
 
@@ -70,7 +80,9 @@ def _all_degradations() -> list[DegradationConfig]:
 
 def _twice(degradations: list[DegradationConfig]) -> None:
     if len({d.name for d in degradations}) != len(degradations):
-        raise ValueError("a degradation is named twice; give it one wider range")
+        raise ValueError(
+            Text("a degradation is named twice; give it one wider range", "同一种退化写了两次；请写成一个更宽的范围")
+        )
 
 
 class FolderConfig(Section):
@@ -102,15 +114,31 @@ class FolderConfig(Section):
     @model_validator(mode="after")
     def _one_way(self) -> FolderConfig:
         if (self.layout is None) == (self.clean is None):
-            raise ValueError("name either a layout or where the clean pictures lie (clean)")
+            raise ValueError(
+                Text(
+                    "name either a layout or where the clean pictures lie (clean)",
+                    "请给出 layout，或清晰图片所在之处（clean），二者取一",
+                )
+            )
         if self.layout is not None and self.degraded is not None:
-            raise ValueError(f"layout {self.layout!r} says itself where the degraded pictures lie")
+            raise ValueError(
+                Text(
+                    f"layout {self.layout!r} says itself where the degraded pictures lie",
+                    f"layout {self.layout!r} 已说明退化图片在何处",
+                )
+            )
         for key in ("clean", "degraded"):
             text = getattr(self, key)
             if text and "{" in text and "{id}" not in text:
-                raise ValueError(f"{key} = {text!r} has no {{id}} to find pairs by")
+                raise ValueError(
+                    Text(
+                        f"{key} = {text!r} has no {{id}} to find pairs by", f"{key} = {text!r} 中没有 {{id}}，无法配对"
+                    )
+                )
         if self.scene is not None and "{scene}" not in self.scene:
-            raise ValueError(f"scene = {self.scene!r} has no {{scene}} in it")
+            raise ValueError(
+                Text(f"scene = {self.scene!r} has no {{scene}} in it", f"scene = {self.scene!r} 中没有 {{scene}}")
+            )
         _twice(self.degradations or [])
         return self
 
@@ -133,9 +161,19 @@ class PerceptualConfig(Section):
     @model_validator(mode="after")
     def _one_source(self) -> PerceptualConfig:
         if (self.function is None) == (self.metric is None):
-            raise ValueError(f"{self.name}: name either a function or a metric of pyiqa")
+            raise ValueError(
+                Text(
+                    f"{self.name}: name either a function or a metric of pyiqa",
+                    f"{self.name}：请给出函数，或 pyiqa 的指标，二者取一",
+                )
+            )
         if self.name in ("psnr", "ssim"):
-            raise ValueError(f"{self.name!r} is there already (w_{self.name}); choose another name")
+            raise ValueError(
+                Text(
+                    f"{self.name!r} is there already (w_{self.name}); choose another name",
+                    f"{self.name!r} 已经存在（w_{self.name}）；请换一个名称",
+                )
+            )
         return self
 
 
@@ -200,26 +238,41 @@ class RestorationConfig(Section):
     @model_validator(mode="after")
     def _sane(self) -> RestorationConfig:
         if self.psnr_low >= self.psnr_high:
-            raise ValueError(f"psnr_low {self.psnr_low} must be below psnr_high {self.psnr_high}")
+            raise ValueError(
+                Text(
+                    f"psnr_low {self.psnr_low} must be below psnr_high {self.psnr_high}",
+                    f"psnr_low {self.psnr_low} 应小于 psnr_high {self.psnr_high}",
+                )
+            )
         _twice(self.degradations)
         if len({p.name for p in self.perceptual}) != len(self.perceptual):
-            raise ValueError("two perceptual terms have one name")
+            raise ValueError(Text("two perceptual terms have one name", "两个感知项用了同一个名称"))
         if self.patch % self.scale or self.patch - 2 * self.shave < 11:
             must = f"a multiple of scale {self.scale} and leave 11 pixels after shave {self.shave}"
-            raise ValueError(f"patch {self.patch} must be {must}")
+            raise ValueError(Text(f"patch {self.patch} must be {must}", f"patch {self.patch} 应为：{must}"))
         self._check_sets()
         return self
 
     def _check_sets(self) -> None:
         if self.folder is not None and self.sets:
-            raise ValueError("name one set as folder, or several as sets, not both")
+            raise ValueError(
+                Text(
+                    "name one set as folder, or several as sets, not both",
+                    "一个数据集请写 folder，多个请写 sets，不要都写",
+                )
+            )
         paired = [s for s in self.every_set() if s.degraded is not None]
         if paired and self.picture_size:
             what = f"picture_size = {self.picture_size} would resize pairs and average their degradation away"
-            raise ValueError(f"{what}; leave it out")
+            raise ValueError(
+                Text(
+                    f"{what}; leave it out",
+                    f"picture_size = {self.picture_size} 会缩放成对的图片，把退化平均掉；请去掉",
+                )
+            )
         shares = [s.share is None for s in self.every_set()]
         if any(shares) and not all(shares):
-            raise ValueError("give every set a share, or none")
+            raise ValueError(Text("give every set a share, or none", "请给每个数据集一个 share，或都不给"))
 
     def every_set(self) -> list[FolderConfig]:
         """The sets in order; the shipped photographs where none is named."""
