@@ -154,7 +154,7 @@ def test_steps_without_noise_are_refused():
     tree["steps"][:, -1] = 7
     with pytest.raises(ConfigError, match="step 7 of 8 has no noise"):
         policy.evaluate(tree, slice(6, 7))
-    with pytest.raises(ValueError, match="can have noise"):
+    with pytest.raises(ValueError, match="steps with noise"):
         make(window=3, window_starts=(0, 5))
 
 

@@ -166,10 +166,7 @@ class DenoisingConfig(Section):
             )
         if self.loss == "nft" and self.guidance != 1.0:
             raise ValueError(
-                Text(
-                    "loss = 'nft' is without guidance (arXiv 2509.16117): guidance = 1",
-                    "loss = 'nft' 不用引导：应设 guidance = 1",
-                )
+                Text("loss = 'nft' is without guidance: guidance = 1", "loss = 'nft' 不用引导：guidance = 1")
             )
         return self
 
@@ -178,12 +175,8 @@ class DenoisingConfig(Section):
         low, high = self.window_starts
         if self.window is None:
             if (low, high) != (0, 0):
-                raise ValueError(
-                    Text(
-                        f"window_starts = {(low, high)} needs window, a number of steps",
-                        f"window_starts = {(low, high)} 需要 window（步数）",
-                    )
-                )
+                given = f"window_starts = {(low, high)}"
+                raise ValueError(Text(f"{given} needs window (a number of steps)", f"{given} 需要 window（步数）"))
         elif not 0 <= low <= high or high + self.window > self.steps - 1:
             raise ValueError(
                 Text(
