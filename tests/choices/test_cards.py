@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -9,7 +10,17 @@ import typing
 
 import pytest
 
-from anygrpo.algorithm import filters, kl, normalisers, objectives, schedules, weights
+from anygrpo.algorithm import (
+    advantages,
+    correction,
+    filters,
+    kl,
+    normalisers,
+    objectives,
+    schedules,
+    statistics,
+    weights,
+)  # fmt: skip
 from anygrpo.algorithm.correction import RULES
 from anygrpo.choices.card import KINDS
 from anygrpo.choices.catalogue import CARDS, PRESETS, card_of, filled, names
@@ -65,6 +76,34 @@ def test_its_settings_are_keys_of_its_table(card):
     assert set(card.settings) <= keys
     assert set(card.defaults) <= set(AlgorithmConfig.model_fields)
     assert all(key in SETTINGS for key in card.settings)
+
+
+REACHED = {
+    "cap": "importance_cap", "threshold": "threshold", "horizon": "kl_horizon", "minimum": "beta_min",
+    "maximum": "beta_max", "std_floor": "std_floor", "history_least": "history_least", "k": "pass_k", "ddof": "ddof",
+    "epsilon": "epsilon", "tau_positive": "tau_positive", "tau_negative": "tau_negative", "guard": "ratio_guard",
+    "factor": "factor", "warmup": "warmup", "decay": "running_decay", "size": "history_size",
+}  # fmt: skip
+"""Number that the algorithm room takes with a default -> the recipe's key of it."""
+BAND = {"low": ("kl_low", "clip_low"), "high": ("kl_high", "clip_high"), "factor": ("kl_factor", "factor")}
+
+
+def test_every_number_that_the_algorithm_takes_is_in_a_recipes_reach():
+    """Tolerances among them: what is not is a constant, with its reason beside it."""
+    modules = (advantages, correction, filters, kl, normalisers, objectives, schedules, statistics, weights)
+    found = set()
+    for module in modules:
+        for value in vars(module).values():
+            if getattr(value, "__module__", "") != module.__name__ or not callable(value):
+                continue
+            for one in inspect.signature(value).parameters.values():
+                if isinstance(one.default, int | float) and not isinstance(one.default, bool):
+                    found.add(one.name)
+    state = {"mean", "variance", "weight", "samples"}  # what a running mean has seen, and how many samples there were
+    assert found - state == REACHED.keys() | BAND.keys()
+    keys = {key for section in FILTER_SECTIONS.values() for key in section.model_fields}
+    keys |= set(AlgorithmConfig.model_fields) | set(Schedule.model_fields)
+    assert {*REACHED.values(), *(key for both in BAND.values() for key in both)} <= keys
 
 
 def test_the_cards_are_what_the_algorithm_room_has():

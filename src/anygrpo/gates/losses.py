@@ -10,6 +10,9 @@ from anygrpo.core.task import Stored
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text
 
+CORNER = 1e-3
+"""Differences below it are squared: LapSRN's (arXiv 1704.03915)."""
+
 
 def l1(x: Tensor, y: Tensor) -> Tensor:
     """Mean absolute difference."""
@@ -21,9 +24,9 @@ def mse(x: Tensor, y: Tensor) -> Tensor:
     return (x - y).square().flatten(1).mean(1)
 
 
-def charbonnier(x: Tensor, y: Tensor, eps: float = 1e-3) -> Tensor:
-    """mean sqrt((x - y)^2 + eps^2): L1 with a round bottom."""
-    return ((x - y).square() + eps**2).sqrt().flatten(1).mean(1)
+def charbonnier(x: Tensor, y: Tensor) -> Tensor:
+    """mean sqrt((x - y)^2 + CORNER^2): L1 with a round bottom."""
+    return ((x - y).square() + CORNER**2).sqrt().flatten(1).mean(1)
 
 
 def ssim(x: Tensor, y: Tensor) -> Tensor:

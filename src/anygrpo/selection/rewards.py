@@ -11,6 +11,8 @@ from anygrpo.errors import ConfigError, suggestion
 from anygrpo.selection.settings import RewardConfig
 from anygrpo.spoken import Text
 
+TOLERANCE = 1e-4
+"""Of z-scores: two modes' advantages in float32 that are closer are the same."""
 PARTS = ("correct", "accuracy_score", "gt_prob", "relevance", "beam_score", "info_score", "score")
 """h, s, g, rho, b, InfoScore, a scorer's own number: what a scored selection may carry."""
 
@@ -103,7 +105,7 @@ def _one_number(parts: dict[str, Tensor], needs: tuple[str, ...]) -> dict[str, T
     return parts
 
 
-def equivalent_modes(parts: dict[str, Tensor], valid: Tensor, tolerance: float = 1e-4) -> list[list[str]]:
+def equivalent_modes(parts: dict[str, Tensor], valid: Tensor) -> list[list[str]]:
     """Published modes (at their default weights) that give the same z-scored advantages on these groups.
 
     With two reward levels in a group every increasing map of them is affine, and z-scores do not see it.
@@ -119,7 +121,7 @@ def equivalent_modes(parts: dict[str, Tensor], valid: Tensor, tolerance: float =
         if any(name not in parts for name in NEEDS[mode]):
             continue
         z = _zscore(reward(parts, RewardConfig(mode=mode)), valid)  # type: ignore[arg-type]
-        same = next((names for other, names in classes if (z - other).abs().max() <= tolerance), None)
+        same = next((names for other, names in classes if (z - other).abs().max() <= TOLERANCE), None)
         if same is None:
             classes.append((z, [mode]))
         else:

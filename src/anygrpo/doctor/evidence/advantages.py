@@ -7,16 +7,19 @@ import math
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.series import Series
 
+TOLERANCE = 2e-3
+"""Share of a bound that a logged advantage may miss it by: logs are rounded to three or four digits."""
+
 
 def bound(group: int) -> float:
     """Largest possible |z-score| in a group of G with the unbiased std: (G - 1) / sqrt(G)."""
     return (group - 1) / math.sqrt(group)
 
 
-def group_from_bound(largest: float, tolerance: float = 2e-3) -> int | None:
-    """The G whose bound a largest advantage sits on, or None. Beyond 64 the bounds lie closer than the tolerance."""
+def group_from_bound(largest: float) -> int | None:
+    """The G whose bound a largest advantage sits on, or None. Beyond 64 the bounds lie closer than `TOLERANCE`."""
     for group in range(2, 65):
-        if abs(largest - bound(group)) <= tolerance * bound(group):
+        if abs(largest - bound(group)) <= TOLERANCE * bound(group):
             return group
     return None
 
