@@ -38,7 +38,7 @@ _HEADS = {"objective": "loss of a decision, r = new / old", "reduction": "weight
 def table(name: str) -> str:
     """The rows of a kind of choices, of the presets, or of the settings."""
     if name == "presets":
-        rows = ((f"`{p.name}`", _pairs(p.values), p.source, p.beside) for p in PRESETS.values())
+        rows = ((f"`{p.name}`", _pairs(p.values), p.source.en, p.beside.en) for p in PRESETS.values())
         return _table(("preset", "sets", "read where", "beside it"), rows)
     if name == "settings":
         return _table(("key", "type", "default", "meaning"), (_setting(k) for k in AlgorithmConfig.model_fields))

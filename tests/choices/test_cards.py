@@ -158,7 +158,9 @@ def test_a_preset_is_what_the_recipe_then_has(name):
             list(value) if key == "filters" else value
         )
     assert made.model_fields_set == {"preset"}
-    assert PRESETS[name].source
+    assert PRESETS[name].source.en
+    assert re.search(r"[一-鿿]", PRESETS[name].source.zh)
+    assert bool(PRESETS[name].beside.en) == bool(PRESETS[name].beside.zh)
     assert re.search(r"[一-鿿]", PRESETS[name].sentence.zh)
 
 

@@ -53,7 +53,7 @@ ADVANTAGES = (
     ),
     _card(
         "leave_one_out_std",
-        "the same over the std of the others; undivided where the others are constant",
+        "(r_i - mean of the others) / std of the others; undivided where the others are constant",
         "NeMo-RL's default",
         Text(
             "The leave-one-out advantage in units of the others' standard deviation.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anygrpo.spoken import Text
+from anygrpo.spoken import NOTHING, Text
 
 KINDS: dict[str, tuple[str, Text]] = {
     "advantage": ("algorithm.advantage", Text("rewards [P, G] to advantages [P, G]", "由奖励 [P, G] 得到优势 [P, G]")),
@@ -79,6 +79,6 @@ class Preset:
 
     name: str
     values: Mapping[str, Any]
-    source: str
+    source: Text
     sentence: Text
-    beside: str = ""
+    beside: Text = NOTHING

@@ -33,7 +33,7 @@ OBJECTIVES = (
     ),
     _card(
         "gspo",
-        "the same with the sequence ratio exp(mean log r)",
+        "-min(s A, clip(s, 1 - low, 1 + high) A), s = exp(mean log r) of the sequence; `dual` as in ppo",
         "2507.18071",
         Text(
             "PPO's clip on one ratio a sample, the geometric mean over its decisions.",

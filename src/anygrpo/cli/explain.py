@@ -163,9 +163,9 @@ def _of_preset(preset: Preset, lang: str) -> dict[str, Any]:
         "title": f"{preset.name}: {_word('preset', lang)}",
         "sentence": preset.sentence.said(lang),
         "sets": _values(preset.values),
-        "source": preset.source,
+        "source": preset.source.said(lang),
         "recipe": f'[algorithm] preset = "{preset.name}"',
-    } | ({"beside": preset.beside} if preset.beside else {})
+    } | ({"beside": beside} if (beside := preset.beside.said(lang)) else {})
 
 
 def _of_kind(kind: str, lang: str, short: bool = False) -> dict[str, Any]:
