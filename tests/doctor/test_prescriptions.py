@@ -12,7 +12,7 @@ import pytest
 
 from anygrpo.doctor import diagnose
 from anygrpo.doctor.findings import Change, Finding
-from anygrpo.doctor.prescriptions import advice, named, written
+from anygrpo.doctor.prescriptions import advice, named, present, written
 from anygrpo.doctor.settings import SETTINGS, VALUES
 from anygrpo.doctor.synthetic import flat, healthy
 from anygrpo.doctor.words.tell import book
@@ -129,3 +129,11 @@ def test_a_length_that_was_logged_is_no_setting() -> None:
     rows = [r | {"completions/max_length": 300.0} for r in healthy(40, **cut)]
     found = diagnose(rows, format="jsonl")
     assert "now 300" not in " ".join(advice(found.first, found.run, book("en").advice))  # type: ignore[arg-type]
+
+
+def test_the_rate_in_force_is_not_that_of_a_supervised_stage_before() -> None:
+    """A run folder's rows: imitation at 1e-3 has "loss/policy" too, but no ratios."""
+    begun = [{"step": i, "lr": 1e-3, "loss/policy": 2.0} for i in range(10)]
+    goes_on = [{"step": 10 + i, "lr": 2e-5, "loss/policy": 0.0, "ratio/mean": 1.0, "reward/mean": 0.5} for i in range(9)]
+    found = diagnose(begun + goes_on, format="jsonl")
+    assert present(found.run, "learning_rate") == 2e-5

@@ -225,6 +225,8 @@ def test_rows_of_stored_actions():
     assert measure.of_stored_actions(row, imitated=True) == with_std
     still = row | {"reward/std": 0.0}
     assert measure.of_stored_actions(still) == moved | {"stored/reward/std": 0.0, "reward/mean": 7.0}
+    shown = {"length/mean": 4.0, "offline/value": 7.0}
+    assert measure.of_stored_actions(still, imitated=True) == shown  # no zeros that would read as failures
     assert measure.of_stored_actions({"groups/live": 0.5, "reward/mean": 1.0}) == {"stored/reward/mean": 1.0}
     assert measure.of_stored_actions({"reward/std": 0.1, "groups/live": 1.0}) == {
         "stored/reward/std": 0.1,

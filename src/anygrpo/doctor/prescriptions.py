@@ -65,6 +65,6 @@ def present(run: Columns, concept: str) -> float | None:
     series = run.get(logged) if logged else None
     if not series:
         return None
-    rl = run.get("loss/policy") or run.get("ratio/mean")  # a supervised stage before has settings of its own
+    rl = run.get("ratio/mean") or run.get("loss/policy")  # a supervised stage before has settings of its own
     shown = [x for r, x in zip(series.rows, series.values) if rl is None or r in set(rl.rows)] or series.values
     return max(shown) if max(shown) > 0 else None

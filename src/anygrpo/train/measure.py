@@ -92,9 +92,12 @@ def of_stored_actions(row: dict[str, float], imitated: bool = False) -> dict[str
     """The row of a step on stored actions: their rewards are the file's and say nothing of the policy, so they go to
     "stored/reward/..."; "reward/mean" is then the policy's estimated value, where there is one ("offline/value").
     Demonstrations that all have one reward, or that are imitated, are compared with nothing: they have no live or dead
-    groups and no spread within them, and what is imitated tells nothing of the policy's value."""
-    if imitated or row.get("reward/std", 0.0) == 0.0:
-        row = {name: value for name, value in row.items() if not name.startswith(_COMPARISONS)}
+    groups and no spread within them, and what is imitated tells nothing of the policy's value. Nor is the one reward of
+    what is imitated written: most demonstrations have none, and 0 would read as a failure."""
+    alike = row.get("reward/std", 0.0) == 0.0
+    if imitated or alike:
+        gone = (*_COMPARISONS, *_OF_THE_FILE) if imitated and alike else _COMPARISONS
+        row = {name: value for name, value in row.items() if not name.startswith(gone)}
     moved = {f"stored/{name}" if name in _OF_THE_FILE else name: value for name, value in row.items()}
     return moved | ({"reward/mean": row["offline/value"]} if "offline/value" in row and not imitated else {})
 
