@@ -134,6 +134,7 @@ def test_a_length_that_was_logged_is_no_setting() -> None:
 def test_the_rate_in_force_is_not_that_of_a_supervised_stage_before() -> None:
     """A run folder's rows: imitation at 1e-3 has "loss/policy" too, but no ratios."""
     begun = [{"step": i, "lr": 1e-3, "loss/policy": 2.0} for i in range(10)]
-    goes_on = [{"step": 10 + i, "lr": 2e-5, "loss/policy": 0.0, "ratio/mean": 1.0, "reward/mean": 0.5} for i in range(9)]
+    later = {"lr": 2e-5, "loss/policy": 0.0, "ratio/mean": 1.0, "reward/mean": 0.5}
+    goes_on = [later | {"step": 10 + i} for i in range(9)]
     found = diagnose(begun + goes_on, format="jsonl")
     assert present(found.run, "learning_rate") == 2e-5
