@@ -98,8 +98,21 @@ class PublishedMotionTask(Task):
 
     def held_out(self) -> list[Prompt]:
         """The first items of the split by name, each with its first caption."""
-        items = sorted(self.kept.items, key=lambda item: item.name)[: self.config.held_out]
-        return [self._prompt(item, 0, False) | {"item": i, "seed": i} for i, item in enumerate(items)]
+        chosen = [(i, self.kept.items[i]) for i in self._measured()]
+        return [self._prompt(item, 0, False) | {"item": i, "seed": n} for n, (i, item) in enumerate(chosen)]
+
+    def _measured(self) -> list[int]:
+        """Places of the measured items: the first by name."""
+        return sorted(range(len(self.kept.items)), key=lambda i: self.kept.items[i].name)[: self.config.held_out]
+
+    def drawn(self, generator: torch.Generator) -> list[Prompt]:
+        """The measured items in a random order, each with a random one of its captions and the published lengths."""
+        draw = lambda n: int(torch.randint(n, (1,), generator=generator))  # noqa: E731
+        places, out = self._measured(), []
+        for at in torch.randperm(len(places), generator=generator).tolist():
+            item = self.kept.items[places[at]]
+            out.append(self._prompt(item, draw(len(item.captions)), draw(3) == 0) | {"item": places[at]})
+        return out
 
     def _prompt(self, item: Item, caption: int, shorter: bool) -> Prompt:
         length = min(item.length, self.config.frames // UNIT * UNIT)
