@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from diffusers import DDIMScheduler, DiffusionPipeline, FluxTransformer2DModel
-from tiny_pipelines import flux, sd3, sdxl, wan
+from tiny_pipelines import flux, sd3, sd15, sdxl, wan
 
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising import build as diffusion
@@ -15,8 +15,11 @@ from anygrpo.denoising.pipelines import adapter_class, from_pipeline
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError, DataError
 
-MAKERS = {"sd3": sd3, "sd3_without_t5": lambda p: sd3(p, with_t5=False), "flux": flux, "sdxl": sdxl, "wan": wan}
+MAKERS = {
+    "sd15": sd15, "sd3": sd3, "sd3_without_t5": lambda p: sd3(p, with_t5=False), "flux": flux, "sdxl": sdxl, "wan": wan,
+}  # fmt: skip
 SETTINGS = {
+    "sd15": {"sampler": "ddim", "guidance": 7.5},
     "sd3": {"sampler": "flow_grpo", "guidance": 4.5},
     "sd3_without_t5": {"sampler": "cps", "noise_level": 0.8, "guidance": 1.0},
     "flux": {"sampler": "flow_grpo", "guidance": 3.5},
@@ -54,7 +57,7 @@ def test_the_noise_free_way_is_the_pipelines_own(folders, kind):
     pipe = DiffusionPipeline.from_pretrained(config.model, local_files_only=True, **lacking)
     factor = 2
     more = {"height": 8 * factor, "width": 8 * factor}
-    if kind == "sdxl":
+    if kind in ("sd15", "sdxl"):
         pipe.scheduler = DDIMScheduler.from_config(pipe.scheduler.config)
     if kind == "wan":
         pipe.scheduler = policy.parts.scheduler
