@@ -109,7 +109,7 @@ rewards = [{ kind = "floor" }]
     (tmp_path / "r.toml").write_text(text.replace("MODEL", "mdm/model000000050.pt"))
     assert main(["train", "r.toml", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "ratios from 1 - the policy type's own (0.025) to 1 + the policy type's own (0.025)" in out
+    assert "ratios, by the policy type's own (0.025)" in out
     assert "TRL" not in out  # it has no such policies
     peak = re.search(r"memory of a rank, worked out: ([\d.]+) GB at the peak \(", out.splitlines()[-1])
     assert peak

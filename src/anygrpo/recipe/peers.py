@@ -249,12 +249,12 @@ def verl(a: AlgorithmConfig, clip: tuple[float, float] = (0.2, 0.2)) -> Nearest:
             a.dual_clip is not None,
             say(
                 "a dual clip of 3 is always on there, unless clip_ratio_c is large",
-                "那里总有 3 的双侧裁剪，除非 clip_ratio_c 很大",
+                "那里总有 3 的双重裁剪，除非 clip_ratio_c 很大",
             ),
         )
     near.unless(
         a.objective == "ppo" or a.dual_clip is None,
-        say(f"no dual clip in {a.objective} there", f"那里 {a.objective} 没有双侧裁剪"),
+        say(f"no dual clip in {a.objective} there", f"那里 {a.objective} 没有双重裁剪"),
     )
     near.unless(
         a.objective != "sapo" or a.reduction == "sequence_mean",

@@ -132,8 +132,11 @@ def _clip(a: AlgorithmConfig, own: str) -> str:
     chinese = own.replace(" unless it has one", "，除非它自带")
     type_own = say(f"the policy type's own ({own})", f"策略类型自己的值（{chinese}）")
     low, high = (type_own if value is None else _moves(value) for value in (a.clip_low, a.clip_high))
-    text = say(f"ratios from 1 - {low} to 1 + {high}", f"概率比从 1 - {low} 到 1 + {high}")
-    text += "" if a.dual_clip is None else say(f", dual {a.dual_clip:g}", f"，双侧裁剪 {a.dual_clip:g}")
+    if a.clip_low is None and a.clip_high is None:
+        text = say(f"ratios, by {type_own}", f"裁剪概率比，范围是{type_own}")
+    else:
+        text = say(f"ratios from 1 - {low} to 1 + {high}", f"概率比从 1 - {low} 到 1 + {high}")
+    text += "" if a.dual_clip is None else say(f", dual {a.dual_clip:g}", f"，双重裁剪 {a.dual_clip:g}")
     once = say(
         "; one update a rollout: it acts where the sampler is another policy, or never",
         "；每次采样只更新一次：除非采样的是另一个策略，否则裁剪从不起作用",
