@@ -11,6 +11,7 @@ from toys import Bandit, BestArm
 
 from anygrpo.core.task import Scores, Success
 from anygrpo.errors import DataError
+from anygrpo.export import evaluating
 from anygrpo.export.evaluating import _sampled, measured, settings_of, task_of
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.recipe.training import EvaluationConfig
@@ -101,3 +102,18 @@ def test_a_file_given_by_hand_is_measured_whole_or_as_far_as_asked(tmp_path):
     assert settings_of(bounded, task, None, 1, None, whole=True).prompts is None
     assert settings_of(bounded, task, None, 1, None).prompts == 5
     task.close()
+
+
+def test_parts_of_the_score_have_intervals_and_paired_gains(tmp_path):
+    """Of values 1, 2, 3 and gains .5, .5, 2: means and Student's interval by hand; None is left out."""
+    for name, values in (("a", (1.0, 2.0, 3.0, None)), ("b", (1.5, 2.5, 5.0, 1.0))):
+        rows = [{"prompt": i, "output": "x", "reward": 0.0, "components": {"psnr": x}} for i, x in enumerate(values)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert evaluating._parts(rows) == {"psnr": [1.0, 2.0, 3.0]}
+    assert evaluating._parts([rows[0] | {"fault": True}]) == {}
+    gain = evaluating.paired(tmp_path / "a.jsonl", tmp_path / "b.jsonl")["parts"]["psnr"]
+    assert (gain["mean"], gain["units"]) == (1.0, 3)
+    half = 4.302653 * 0.5  # t of 2 degrees of freedom, standard error .866 / sqrt(3)
+    assert gain["low"] <= 1.0 - half + 1e-5
+    assert gain["high"] >= 1.0 + half - 1e-5

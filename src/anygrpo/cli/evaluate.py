@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _same(gain: dict[str, Any]) -> str:
-    return say(
+    parts = "".join(f"  {name} {_interval(value, '+')}\n" for name, value in gain["parts"].items())
+    return parts + say(
         f"  same output: {gain['same_output']:.1%}; the interval covers prompts, not seeds",
         f"  输出相同：{gain['same_output']:.1%}；区间只覆盖提示，不覆盖种子",
     )
@@ -127,7 +129,14 @@ def _lines(row: dict[str, Any]) -> list[str]:
         )
     lines = [row["source"], f"  {say('reward', '奖励')} {_interval(row['reward'])} {over}"]
     hidden = ("eval/prompts", "eval/reward", "eval/reward_se")
-    lines += [f"  {held_out_name(name)} {value:.4g}" for name, value in row["numbers"].items() if name not in hidden]
+    parts = dict(row["parts"])
+    for name, value in row["numbers"].items():
+        part = parts.get(name.removeprefix("eval/"))
+        if part is not None and math.isclose(part["mean"], value, rel_tol=1e-4, abs_tol=1e-6):
+            lines.append(f"  {held_out_name(name)} {_interval(parts.pop(name.removeprefix('eval/')))}")
+        elif name not in hidden:
+            lines.append(f"  {held_out_name(name)} {value:.4g}")
+    lines += [f"  {name} {_interval(value)} {say('(of the score)', '（得分的一项）')}" for name, value in parts.items()]
     for name, value in row.get("samples", {}).items():
         if name != "n":
             of = say(f"{name} of {row['samples']['n']}: ", f"{row['samples']['n']} 个样本的 {name}：")

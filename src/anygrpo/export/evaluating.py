@@ -140,8 +140,19 @@ def measured(
         )
     reward = asdict(of_prompts(rewards))
     out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "judged": len(rewards), "reward": reward}
+    out["parts"] = {name: asdict(of_prompts(torch.tensor(x).double())) for name, x in _parts(rows).items()}
     if samples > 1:
         out["samples"] = _sampled(opened, task, config, samples, k)
+    return out
+
+
+def _parts(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """The values over prompts of each part of the score (accuracy, psnr, ...), where it could be had."""
+    out: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in ({} if row.get("fault") else row.get("components") or {}).items():
+            if value is not None:
+                out.setdefault(name, []).append(float(value))
     return out
 
 
@@ -209,4 +220,16 @@ def paired(first: Path, second: Path) -> dict[str, Any]:
     gap = torch.tensor([b[i]["reward"] - a[i]["reward"] for i in common], dtype=torch.float64)
     same = sum(a[i]["output"] == b[i]["output"] for i in common) / max(len(common), 1)
     rewards = torch.tensor([x[i]["reward"] for x in (a, b) for i in common], dtype=torch.float64)
-    return {"prompts": len(common), "gain": asdict(interval(gap, span=largest(rewards))), "same_output": same}
+    out = {"prompts": len(common), "gain": asdict(interval(gap, span=largest(rewards))), "same_output": same}
+    return out | {"parts": _gains([(a[i].get("components") or {}, b[i].get("components") or {}) for i in common])}
+
+
+def _gains(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+    """The gain in each part of the score, over the prompts where both policies have it."""
+    out = {}
+    for name in dict.fromkeys(name for x, _ in pairs for name in x):
+        both = [(x[name], y[name]) for x, y in pairs if x.get(name) is not None and y.get(name) is not None]
+        if both:
+            values = torch.tensor(both, dtype=torch.float64)
+            out[name] = asdict(interval(values[:, 1] - values[:, 0], span=largest(values.flatten())))
+    return out
