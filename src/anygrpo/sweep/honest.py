@@ -14,7 +14,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from anygrpo.core.intervals import interval, rate
+from anygrpo.core.intervals import interval, rate, t_quantile
 
 _FOLDS, _REPEATS, _RESAMPLES = 10, 20, 4000
 
@@ -74,7 +74,7 @@ def _bounds(scores: Tensor, chosen: int, sign: int, seed: int) -> tuple[float, f
     one = rate(scores[chosen]) if bounded else interval(scores[chosen])
     spread = scores.std(1, correction=1) / scores.shape[1] ** 0.5
     excess = sign * _moved(scores, seed) / spread.where(spread > 0, torch.inf)
-    lucky = float(excess.amax(1).quantile(0.975)) * float(spread[chosen])
+    lucky = _few(float(excess.amax(1).quantile(0.975)), scores.shape[1]) * float(spread[chosen])
     worst, best = (one.low, one.high) if sign > 0 else (one.high, one.low)
     worst = sign * min(sign * worst, sign * one.mean - lucky)
     low, high = sorted((worst, best))
@@ -93,17 +93,24 @@ def factor(scores: Sequence[Tensor] | None, trials: int, seed: int = 0) -> float
     """Standard errors that a 95% interval of a difference must have on each side, for all pairs of `trials` at once.
 
     With every trial's scores on the same prompts the 95% quantile of the largest studentised difference over all pairs,
-    bootstrapped over prompts; else Bonferroni's. One pair: 1.96.
+    bootstrapped over prompts and widened for few; else Bonferroni's. One pair: Student's t.
     """
     pairs = trials * (trials - 1) // 2
-    if pairs <= 1:
-        return 1.96
     if scores is None:
-        return NormalDist().inv_cdf(1 - 0.025 / pairs)
+        return NormalDist().inv_cdf(1 - 0.025 / max(pairs, 1))
+    if pairs <= 1:
+        return t_quantile(len(scores[0]) - 1)
     table = torch.stack([x.double() for x in scores])  # [trials, prompts]
     n = table.shape[1]
     gaps = table[:, None] - table[None]
     errors = gaps.std(-1, correction=1) / n**0.5
     moved = _moved(table, seed)
     z = (moved[:, :, None] - moved[:, None, :]).abs() / errors.where(errors > 0, torch.inf)
-    return max(1.96, float(z.flatten(1).amax(1).quantile(0.95)))
+    return max(t_quantile(n - 1), _few(float(z.flatten(1).amax(1).quantile(0.95)), n))
+
+
+def _few(q: float, n: int) -> float:
+    """A bootstrapped normal quantile as one of Student's t: means drawn anew from n values spread by sqrt((n - 1) / n)
+    too little, and do not know that their errors were estimated. (8 equal trials of 10 prompts: some pair is called
+    different in 6% of sweeps; without this in 28%.)"""
+    return max(q, t_quantile(n - 1, NormalDist().cdf(min(q * (n / (n - 1)) ** 0.5, 8.0))))

@@ -69,7 +69,7 @@ def results(study: Any, folder: Path) -> list[Result]:
     rows = [rows[0], *(_against(row, rows[0], own, found[0]) for row, own in zip(rows[1:], found[1:]))]
     done = [own for row, own in zip(rows, found) if row.value is not None]
     common = _common(done)
-    wide = factor([torch.tensor([own[i] for i in common]) for own in done] if common else None, len(done))
+    wide = factor([torch.tensor([own[i] for i in common]) for own in done] if len(common) > 1 else None, len(done))
     return [replace(row, factor=wide) for row in rows]
 
 
