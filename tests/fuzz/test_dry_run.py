@@ -37,6 +37,14 @@ def test_a_network_of_absurd_depth_is_refused_before_it_is_built(key, tmp_path, 
     assert "1024" in capsys.readouterr().err
 
 
+def test_a_recipe_of_endless_lists_is_refused(tmp_path, capsys):
+    """300,000 rewards took more than a minute of --dry-run --all."""
+    text = next(path for path in RECIPES if path.name == "code.toml").read_text()
+    (tmp_path / "r.toml").write_text(f"tags = [{'1, ' * 100_001}]\n{text}")
+    assert main(["train", str(tmp_path / "r.toml"), "--dry-run"]) == 2
+    assert "more than 100000 values" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_many_dry_runs(tmp_path):

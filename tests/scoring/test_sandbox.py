@@ -289,3 +289,15 @@ def test_the_filter_is_well_formed():
         code, yes, no = program[i * size], program[i * size + 2], program[i * size + 3]
         if code in (seccomp.EQUAL, seccomp.AT_LEAST, seccomp.ANY_BIT):
             assert i + 1 + max(yes, no) < count
+
+
+def test_a_link_in_the_librarys_folder_is_not_covered(tmp_path):
+    """Debian's sitecustomize.py leads to /etc, which is not in the sandbox: bubblewrap could not create it there."""
+    from anygrpo.scoring import visible
+
+    (tmp_path / "sitecustomize.py").symlink_to("/etc/python3/sitecustomize.py")
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "notes.txt").write_text("x")
+    words = visible._covered(str(tmp_path))
+    assert words == ["--ro-bind", "/dev/null", str(tmp_path / "notes.txt"), "--tmpfs", str(tmp_path / "site-packages"),
+                     "--remount-ro", str(tmp_path / "site-packages")]  # fmt: skip

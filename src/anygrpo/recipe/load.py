@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.files import read_toml, toml_table
+from anygrpo.files import MOST, read_toml, toml_table
 from anygrpo.recipe.kinds import check_forms, section_of
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.refusals import readable
@@ -82,6 +82,7 @@ def parse_recipe(table: dict[str, Any]) -> Recipe:
     Raises:
         ConfigError: unknown keys, wrong types, impossible combinations, a list that holds None.
     """
+    _check_count(table)
     _check_values(table, "")
     policy, task = (section_of(name, table.get(name)) for name in ("policy", "task"))
     made: type[Recipe[Any, Any]] = Recipe[policy, task]  # type: ignore[valid-type]
@@ -101,6 +102,22 @@ def _stages_by_name(table: dict[str, Any]) -> dict[str, Any]:
         return table
     named = lambda v: {k: "none" if x is None else x for k, x in v.items()} if isinstance(v, dict) else v  # noqa: E731
     return table | {"stages": [{key: named(value) for key, value in stage.items()} for stage in stages]}
+
+
+def _check_count(table: dict[str, Any]) -> None:
+    """Raises: ConfigError where a recipe holds more values than anybody writes: it is a table of data, or hostile."""
+    count, todo = 0, [table]
+    while todo:
+        inner = todo.pop()
+        count += len(inner)
+        todo += [
+            x for x in (inner.values() if isinstance(inner, dict) else inner) if isinstance(x, dict | list | tuple)
+        ]
+    if count > MOST:
+        raise ConfigError(
+            Text(f"the recipe holds more than {MOST} values", f"配方中的值超过 {MOST} 个"),
+            Text("put data into a file, and name it", "请把数据放入文件，并给出文件名"),
+        )
 
 
 def _check_values(value: Any, where: str) -> None:

@@ -60,14 +60,17 @@ def _libraries_of(programs: list[str]) -> list[str]:
 
 
 def _covered(folder: str) -> list[str]:
-    """Words that cover what lies in the library's folder and is not of the library."""
+    """Words that cover what lies in the library's folder and is not of the library. A link (Debian's sitecustomize.py, to
+    /etc) leads nowhere in a sandbox, and could not be covered there."""
     words: list[str] = []
     for entry in sorted(os.listdir(folder)):
         name, path = entry.split(".")[0], os.path.join(folder, entry)
         of_library = name in sys.stdlib_module_names or entry in ("lib-dynload", "__pycache__")
         if (of_library or entry.startswith("_sysconfigdata")) and entry not in _UNNEEDED:
             continue
-        if os.path.isdir(path) and not os.path.islink(path):
+        if os.path.islink(path):
+            continue
+        if os.path.isdir(path):
             words += ["--tmpfs", path, "--remount-ro", path]
         elif os.path.isfile(path):
             words += ["--ro-bind", "/dev/null", path]
