@@ -22,8 +22,8 @@ from anygrpo.watch.session import go
 STEPS = 60
 KINDS: list[dict[str, Any]] = [
     {}, {"epochs": 2}, {"epochs": 2, "minibatches": 2}, {"objective": "gspo"}, {"objective": "reinforce"},
-    {"objective": "cispo"}, {"objective": "sapo"}, {"advantage": "leave_one_out"}, {"advantage": "centred"}, {"beta": 0.05},
-    {"preset": "dapo"}, {"preset": "dr_grpo"}, {"advantage": "rank"}, {"epochs": 3, "beta": 0.01},
+    {"objective": "cispo"}, {"objective": "sapo"}, {"advantage": "leave_one_out"}, {"advantage": "centred"},
+    {"beta": 0.05}, {"preset": "dapo"}, {"preset": "dr_grpo"}, {"advantage": "rank"}, {"epochs": 3, "beta": 0.01},
 ]  # fmt: skip
 """Of [algorithm]: what people train with."""
 

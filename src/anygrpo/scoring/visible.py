@@ -60,8 +60,8 @@ def _libraries_of(programs: list[str]) -> list[str]:
 
 
 def _covered(folder: str) -> list[str]:
-    """Words that cover what lies in the library's folder and is not of the library. A link (Debian's sitecustomize.py, to
-    /etc) leads nowhere in a sandbox, and could not be covered there."""
+    """Words that cover what lies in the library's folder and is not of the library. A link (Debian's sitecustomize.py
+    leads to /etc) leads nowhere in a sandbox, and could not be covered there."""
     words: list[str] = []
     for entry in sorted(os.listdir(folder)):
         name, path = entry.split(".")[0], os.path.join(folder, entry)
