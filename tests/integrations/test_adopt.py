@@ -338,6 +338,7 @@ def test_an_openrlhf_script_means_the_same(here, capsys):
     policy = recipe["policy"]
     assert (policy["model"], policy["train"], policy["engine"]) == ("Qwen/Qwen3-4B", "all", "vllm")
     assert (policy["max_new_tokens"], policy["dtype"], policy["chat_template"]) == (512, "bfloat16", True)
+    assert policy["router_loss"] == 0.01
     task = recipe["task"]
     assert (task["path"], task["prompt_column"], task["answer_column"]) == ("a/b", "question", "gold")
     reward = {"function": "/data/reward.py:reward_func", "signature": "openrlhf", "columns": {"labels": "gold"}}
@@ -345,7 +346,7 @@ def test_an_openrlhf_script_means_the_same(here, capsys):
     assert recipe["stages"] == [{"name": "grpo", "epochs": 2.0}]
     assert (recipe["seed"], recipe["training"]["checkpoint_every"]) == (42, 20)
     assert lost(account).keys() == {
-        "actor.aux_loss_coef", "actor.lr_warmup_ratio", "odd.one", "algo.advantage.is_correction_threshold",
+        "actor.lr_warmup_ratio", "odd.one", "algo.advantage.is_correction_threshold",
     }  # fmt: skip
     assert lost(account)["odd.one"] == "not known here"
     assert "ds.packing_samples" in {entry["theirs"] for entry in account["needless"]}

@@ -25,8 +25,13 @@ def block(advantages=(1.0, -2.0, 9.0), **given):
     return replace(made, **given)
 
 
-def policy_of(provides=(), low=0.2, high=0.3, targets=False):
-    return SimpleNamespace(clip=ClipDefaults(low, high), provides=frozenset(provides), targets_in_samples=targets)
+def policy_of(provides=(), low=0.2, high=0.3, targets=False, own=()):
+    return SimpleNamespace(
+        clip=ClipDefaults(low, high),
+        provides=frozenset(provides),
+        targets_in_samples=targets,
+        own_losses=frozenset(own),
+    )
 
 
 def made(evaluation, b=None, *, policy=None, **settings):
@@ -235,3 +240,11 @@ def test_a_tally_adds_sums_and_keeps_maxima():
     assert one.sums["a"].dtype == one.maxima["b"].dtype == torch.float64
     assert not one.sums["a"].requires_grad
     assert one.over_ranks() is one
+
+
+def test_a_loss_of_the_policys_own_is_added_as_it_is_over_rows_that_count():
+    evaluation = Evaluation(OLD, losses={"router": torch.tensor([2.0, 4.0, math.nan])})
+    terms, sums = made(evaluation, policy=policy_of(own=("router",)), lambda_pg=0.5)
+    assert terms["router"] == pytest.approx(0.75 * 2 + 0.25 * 4)
+    assert sums["loss/router"] == terms["router"]
+    assert "router" not in made(evaluation)[0]  # not named as the policy's own

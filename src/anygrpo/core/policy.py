@@ -38,6 +38,7 @@ class Policy(ABC):
         clip: this policy type's clip range when the recipe sets none.
         time_chunk: decisions scored at once (None: all); set where T graphs don't fit in memory.
         provides: what `evaluate(want=...)` can add.
+        own_losses: names of per-row losses that `evaluate` always gives, already weighed; they are added to the loss.
         targets_in_samples: a supervised loss beside another objective is that of the sampled rows, which carry their
             own targets (a clean image, say); otherwise it is that of the task's stored answers, replayed.
         version: optimizer steps taken; set by the loop.
@@ -53,6 +54,7 @@ class Policy(ABC):
     clip: ClipDefaults = ClipDefaults()
     time_chunk: int | None = None
     provides: ClassVar[frozenset[str]] = frozenset()
+    own_losses: frozenset[str] = frozenset()
     targets_in_samples: ClassVar[bool] = False
     version: int = 0
     turnstile: Turnstile | None = None

@@ -1,4 +1,4 @@
-"""Metrics of conversations: turns, tools, environments."""
+"""Metrics of conversations (turns, tools, environments) and of routers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from anygrpo.metrics.metric import Metric
 from anygrpo.spoken import Text
 
 METRICS: tuple[Metric, ...] = (
+    Metric(
+        "loss/router",
+        "1",
+        Text("Load-balancing loss of the routers, with its weight.", "路由的负载均衡损失（已乘权重）。"),
+        "router_loss x mean over rows and layers of E sum_e f_e P_e",
+        Text(
+            "near router_loss x experts chosen at a token, its value at equal use",
+            "接近 router_loss x 每个词元所选专家数，即均匀使用时的值",
+        ),
+        Text(
+            "Rises: few experts do the work; raise policy.router_loss.",
+            "上升：只有少数专家在工作；可调大 policy.router_loss。",
+        ),
+    ),
     Metric(
         "turns/mean",
         "turns",

@@ -27,6 +27,7 @@ from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
 from anygrpo.language.prompts import Prompts
 from anygrpo.language.replay import listed, replayed
+from anygrpo.language.routers import Routers, states_and_losses
 from anygrpo.language.samples import rollout_of
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.pictures import unseen, with_thumbnails
@@ -64,6 +65,8 @@ class CausalLM(Policy):
         if self.talk is not None:
             self.conversations.read = self.talk.message
         self._probe = SyncProbe(self.next_log_probs)
+        self.routers = Routers(weights.training_model(), config.router_loss) if config.router_loss else None
+        self.own_losses = frozenset({"router"}) if config.router_loss else frozenset()
 
     @property
     def old_from_training(self) -> bool:
@@ -236,13 +239,14 @@ class CausalLM(Policy):
         samples = {name: x.to(device) for name, x in samples.items()}
         targets = Targets.of(samples, times)
         model = self.weights.training_model()
-        hidden, head = self.scorer.hidden(model, samples, targets), self.scorer.head(model)
+        hidden, losses = states_and_losses(self.scorer, self.routers, model, samples, targets)
+        head = self.scorer.head(model)
         reference = self._reference(samples, targets) if "kl" in want else None
         made = score(hidden, head, targets.token, self.support, targets.decision, "entropy" in want, reference)
         shape = samples["completion_ids"][:, times].shape
         column = targets.decision - (times.start or 0)
         spread = lambda x: None if x is None else x.new_zeros(shape).index_put((targets.row, column), x)  # noqa: E731
-        return Evaluation(spread(made.log_probs), spread(made.entropy), spread(made.kl))  # type: ignore[arg-type]
+        return Evaluation(spread(made.log_probs), spread(made.entropy), spread(made.kl), losses)  # type: ignore[arg-type]
 
     @torch.no_grad()
     def _reference(self, samples: Tree, targets: Targets) -> tuple[Tensor, Any]:

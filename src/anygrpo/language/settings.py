@@ -57,6 +57,8 @@ class CausalLMConfig(Section):
     "`[policy.lora]`: size and place of the adapters."
     last_n_layers: int = Field(2, ge=1)
     "train = last_n: how many of the last blocks (with the final norm) are trained."
+    router_loss: float = Field(0.0, ge=0)
+    "Weight of the load-balancing loss of a mixture of experts' routers, over each row's own decisions."
     gradient_checkpointing: bool = False
     "Activations are computed again in the backward pass: less memory, more time."
     token_budget: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
@@ -154,6 +156,13 @@ class CausalLMConfig(Section):
                 Text(
                     f"[policy.vision] with engine = {self.engine!r}: pictures need engine = 'builtin'",
                     f"有 [policy.vision] 而 engine = {self.engine!r}：图片需要 engine = 'builtin'",
+                )
+            )
+        if self.vision is not None and self.router_loss:
+            raise ValueError(
+                Text(
+                    f"[policy.vision] with router_loss = {self.router_loss}: it is for models of text alone",
+                    f"有 [policy.vision] 而 router_loss = {self.router_loss}：它只用于纯文本模型",
                 )
             )
         if self.vision is not None and self.max_turns > 1:

@@ -127,7 +127,9 @@ class Subject:
     @cached_property
     def batch(self) -> Batch:
         """The rows that the loop would train on, of the affordable groups."""
-        return self.ready(needed_rows(weigh(self.prepared(), self.stage), self.numbers, self.stage))
+        return self.ready(
+            needed_rows(weigh(self.prepared(), self.stage), self.numbers, self.stage, bool(self.policy.own_losses))
+        )
 
     @cached_property
     def preference(self) -> Batch:

@@ -98,7 +98,6 @@ SAID = (
 ABSENT = {
     "algo.advantage.gamma": Text("samples have no discount", "样本没有折扣"),
     "algo.advantage.lambd": Text("there is no critic", "没有评论家网络"),
-    "actor.aux_loss_coef": Text("the router's own loss is not added", "不加路由自己的损失"),
     "data.input_template": Text(
         "a prompt is put into the chat template, or left as it is: write it into the rows",
         "提示放进聊天模板，或保持原样：请写进数据行",

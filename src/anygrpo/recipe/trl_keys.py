@@ -19,7 +19,8 @@ DEFAULTS: dict[str, Any] = {
     "vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_clip_max": 3.0,
     "gradient_checkpointing": True, "lora_r": 16, "lora_alpha": 32, "save_steps": 500, "entropy_coef": 0.0,
     "top_entropy_quantile": 1.0, "repetition_penalty": 1.0, "eval_strategy": "no", "use_bias_correction_kl": True,
-    "sync_ref_model": False, "use_adaptive_entropy": False, "shuffle_dataset": True, "disable_dropout": False,
+    "sync_ref_model": False, "use_adaptive_entropy": False,
+    "router_aux_loss_coef": 0.0, "shuffle_dataset": True, "disable_dropout": False,
     "lora_dropout": 0.05, "optim": "adamw_torch_fused", "use_dora": False, "use_rslora": False,
     "cast_lm_head_to_fp32": False, "trust_remote_code": False, "report_to": None, "eval_steps": None,
 }  # fmt: skip

@@ -258,13 +258,13 @@ def _groups(prepared: Prepared, index: Tensor) -> Prepared:
     )
 
 
-def needed_rows(batch: Batch, numbers: Numbers, stage: Stage) -> Batch:
+def needed_rows(batch: Batch, numbers: Numbers, stage: Stage, own_losses: bool = False) -> Batch:
     """Without the rows that can add nothing: exact, since the weights keep their denominators. Rows with advantage 0
     stay where another term is theirs, and where an objective of the user's own may have a gradient there."""
     idle = stage.method != "grpo" or chosen("objective", stage.algorithm.objective).idle_at_zero
     live = batch.mask.any(-1) & ((batch.advantages != 0).any(-1) | (not idle)) & bool(numbers.lambda_pg)
     if numbers.beta or numbers.entropy_coef:
         live = live | batch.mask.any(-1)
-    if numbers.lambda_supervised or numbers.lambda_consistency:
+    if numbers.lambda_supervised or numbers.lambda_consistency or own_losses:
         live = live | (batch.row_weights > 0)
     return batch if bool(live.all()) else batch.rows(live.nonzero()[:, 0])

@@ -47,7 +47,7 @@ def train(run: Run) -> None:
                 if needs_reference(stage, numbers):
                     own = referenced(run.policy, own, rows)
                 for part in minibatches(own, stage, run.seed(step, salt=1)):
-                    batch = needed_rows(weigh(part, stage), numbers, stage)
+                    batch = needed_rows(weigh(part, stage), numbers, stage, bool(run.policy.own_losses))
                     if demonstrations is None and total_over_ranks(len(batch)) == 0:
                         continue  # no group has spread: no gradient, no step
                     run.settle(batch)

@@ -99,6 +99,9 @@ def terms_of(
             tally.add(f"loss/{name}", value)
             unset = stage.method == "supervised" and not number(stage.algorithm.lambda_supervised)
             terms[name] = value * (1.0 if unset and name == "supervised" else weight)
+    for name in policy.own_losses & evaluation.losses.keys():
+        terms[name] = (block.row_weights * torch.where(block.row_weights > 0, evaluation.losses[name], 0.0)).sum()
+        tally.add(f"loss/{name}", terms[name])
     if "supervised" in terms and stage.method == "supervised":
         return terms
     if numbers.lambda_pg:

@@ -168,6 +168,7 @@ def _policy(book: Ledger) -> None:
     book.put("policy.quantize", "4bit" if book.get("ds.load_in_4bit") else "none", "ds.load_in_4bit")
     dtype = "float16" if book.get("ds.param_dtype") == "fp16" else "bfloat16"
     book.put("policy.dtype", dtype, "ds.param_dtype")
+    book.put("policy.router_loss", float(book.get("actor.aux_loss_coef") or 0.0), "actor.aux_loss_coef")
     checkpointing = "actor.gradient_checkpointing_enable"
     book.put("policy.gradient_checkpointing", bool(book.get(checkpointing)), checkpointing)
     longest, whole = book.get("rollout.max_new_tokens"), int(book.get("data.max_len"))

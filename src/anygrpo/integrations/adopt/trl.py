@@ -199,6 +199,9 @@ def _policy(book: Ledger) -> None:
     book.get("load_in_8bit")
     dtype = "float16" if book.get("fp16") else "bfloat16" if book.get("bf16") else "float32"
     book.put("policy.dtype", dtype, "fp16" if dtype == "float16" else "bf16")
+    if coefficient := float(book.get("router_aux_loss_coef") or 0.0):
+        book.put("policy.router_loss", coefficient, "router_aux_loss_coef")
+        book.notes.append("router_aux_loss_coef: the balance is of each row's own tokens here, not of a whole batch's")
     if book.get("cast_lm_head_to_fp32"):
         book.put("policy.head", "float32", "cast_lm_head_to_fp32")
     book.put("policy.gradient_checkpointing", bool(book.get("gradient_checkpointing")), "gradient_checkpointing")

@@ -11,6 +11,7 @@ from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.cache import GroupCache
 from anygrpo.language.compute.layout import pack
+from anygrpo.language.routers import widened
 
 
 def prefill(model: nn.Module, prompts: list[list[int]], rows: list[int], width: int) -> tuple[GroupCache, Tensor]:
@@ -39,4 +40,4 @@ def forward(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any) -> Te
     out = body_of(model)(  # type: ignore[union-attr, operator]
         input_ids=ids[None], attention_mask=placeholder, position_ids=positions[None], use_cache=False, layout=layout
     )
-    return out.last_hidden_state[0]
+    return widened(out.last_hidden_state)[0]

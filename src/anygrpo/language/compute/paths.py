@@ -13,6 +13,7 @@ from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.head import LOGITS, Head
 from anygrpo.language.compute.output_layer import HeadForm, head_of
+from anygrpo.language.routers import widened
 
 Sampling = Literal["padded", "cached", "whole"]
 
@@ -49,10 +50,10 @@ class Paths:
         """What `head` takes of each place, [B, n, H] (or logits [B, n, V]), and the library's output."""
         if self.form is None:
             out = model(**accepted(type(model), inputs))
-            return out.logits, out
+            return widened(out.logits), out
         body = body_of(model)
         out = body(**accepted(type(body), inputs))
-        return out.last_hidden_state, out
+        return widened(out.last_hidden_state), out
 
 
 def accepted(kind: type, inputs: dict[str, Any]) -> dict[str, Any]:
