@@ -31,6 +31,8 @@ _WHERE = {
     "Policy": "anygrpo.core.policy:Policy",
     "Task": "anygrpo.core.task:Task",
     "gate": "anygrpo.gates.build:gate",
+    "causal_lm": "anygrpo.language.objects:causal_lm",
+    "TextRows": "anygrpo.language.objects:TextRows",
     # training
     "frozen_weights": "anygrpo.core.policy:frozen_weights",
     "load": "anygrpo.export.opened:load",
