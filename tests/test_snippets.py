@@ -47,8 +47,9 @@ def test_python_blocks_parse_and_their_imports_exist(page, code):
 
 
 def test_readmes_python_does_what_it_says(tmp_path, monkeypatch):
-    """With the toy policy and task for the reader's own, and a toy's run where the demo's would lie."""
-    import toys
+    """With a tiny model and a reward for the reader's own, and a toy's run where the demo's would lie."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "language"))
+    import talking
     from runs import toml_of
 
     from anygrpo.cli.main import main
@@ -57,8 +58,10 @@ def test_readmes_python_does_what_it_says(tmp_path, monkeypatch):
     recipe = toml_of(Path("runs/demo-1"), tmp_path / "r.toml", training={"steps": 2})
     assert main(["train", str(recipe), "--quiet"]) == 0
     code = next(code for page, code in blocks() if page == "README.md" and "anygrpo.train" in code)
-    names = {"policy": toys.policy(seed=0), "task": toys.BestArm(seed=0)}
-    exec(code.replace('"steps": 100', '"steps": 3'), names)
-    assert names["run"].step == 3
-    assert names["trained"] is names["policy"]
+    rows = [{"prompt": f"say {i}"} for i in range(12)]
+    names = {"model": talking.model(), "tokenizer": talking.tokenizer(), "rows": rows[:8]}
+    names |= {"my_reward": lambda prompts, outputs: [float(len(o)) for o in outputs], "other_rows": rows[8:]}
+    exec(code.replace('"steps": 100', '"steps": 1').replace("max_new_tokens=64", "max_new_tokens=8"), names)
+    assert names["run"].step == 1
+    assert names["run"].policy is names["policy"]
     assert type(names["best"]).__name__ == "Bandit"
