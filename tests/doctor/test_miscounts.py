@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anygrpo.doctor import diagnose
+from anygrpo.doctor.canonical import concept, counts
 from anygrpo.doctor.miscounts import KNOWN, SHOWN, broken
 from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.series import Series
@@ -89,3 +90,106 @@ def test_the_registry_is_whole_and_stands_in_the_machine_form() -> None:
     assert all(k.counts and k.counts.zh and len(k.seen) == 7 for k in KNOWN)
     listed = as_json(diagnose(verl(actor__kl_loss=flat(0.01)), format="jsonl"))["meters"]
     assert {"actor/pg_loss", "actor/kl_loss"} <= {m["column"] for m in listed}
+
+
+TRL = [
+    "loss",
+    "grad_norm",
+    "learning_rate",
+    "epoch",
+    "num_tokens",
+    "step_time",
+    "reward",
+    "reward_std",
+    "frac_reward_zero_std",
+    "entropy",
+    "kl",
+    "entropy_coef",
+    "policy_loss",
+    "aux_loss",
+    "clip_ratio",
+    "clip_ratio/high_max",
+    "clip_ratio/high_mean",
+    "clip_ratio/low_mean",
+    "clip_ratio/low_min",
+    "clip_ratio/region_mean",
+    "cispo_clip_ratio",
+    "completion_length",
+    "completions/clipped_ratio",
+    "completions/max_length",
+    "completions/max_terminated_length",
+    "completions/mean_length",
+    "completions/mean_terminated_length",
+    "completions/min_length",
+    "completions/min_terminated_length",
+    "rewards/right",
+    "rewards/right/mean",
+    "rewards/right/std",
+    "sampling/importance_sampling_ratio/max",
+    "vespo/phi_seq_mean",
+    "sampling/importance_sampling_ratio/mean",
+    "sampling/importance_sampling_ratio/min",
+    "tools/call_frequency",
+    "sampling/sampling_logp_difference/max",
+    "sampling/sampling_logp_difference/mean",
+    "tools/failure_frequency",
+    "episode",
+    "eps",
+    "lr",
+    "loss/policy_avg",
+    "objective/entropy",
+    "objective/kl",
+    "objective/non_score_reward",
+    "objective/rlhf_reward",
+    "objective/scores",
+    "policy/approxkl_avg",
+    "policy/clipfrac_avg",
+    "policy/entropy_avg",
+    "val/clipfrac_avg",
+    "val/num_eos_tokens",
+    "val/ratio",
+    "val/ratio_var",
+    "ratio",
+    "training_tok/s",
+    "forward_time_s",
+    "train_seq_len",
+    "weight_sync_time_s",
+    "queue_wait_time_s",
+]
+"""Everything that TRL's trainers of this kind log in any version from 0.14 to 1.9."""
+
+
+def test_no_column_of_trls_is_unknown_and_none_is_taken_for_an_evaluation() -> None:
+    assert [key for key in TRL if not concept(key) and not counts(key)] == []
+    assert [key for key in TRL if (found := concept(key)) and found[0].startswith("eval/")] == []
+
+
+def test_extremes_hold_their_means() -> None:
+    assert laws(mismatch__ratio_mean=(1.0, 3.0, 3.0), mismatch__ratio_max=(2.0, 2.0, 2.0)) == {
+        ("order", "mismatch/ratio_max")
+    }
+    assert laws(clip__high=(0.3, 0.3, 0.3), clip__high_max=(0.2, 0.2, 0.2)) == {("order", "clip/high_max")}
+    assert laws(clip__low=(0.1, 0.1, 0.1), clip__low_min=(0.2, 0.2, 0.2)) == {("order", "clip/low_min")}
+    assert laws(tools__failures=(1.2, 1.3, 1.4)) == {("share", "tools/failures")}
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({}, "reward/std_within"),  # before 0.26
+        ({"step_time": 3.0}, "reward/std"),  # 0.27 and later: the batch's
+        ({"step_time": 3.0, "rewards__right__std": 0.4}, "reward/std_within"),  # differs from its only part's: 0.26
+        ({"step_time": 3.0, "rewards__right__std": 0.2}, "reward/std"),
+    ],
+)
+def test_which_spread_trls_reward_std_is(more: dict[str, Any], name: str) -> None:
+    rows = healthy(40, reward_std=0.2, frac_reward_zero_std=flat(0.3), **more)
+    assert diagnose(rows, format="jsonl").run.series[name].key == "reward_std"
+
+
+def test_a_foreign_std_reward_is_of_the_batch() -> None:
+    """As the documents mean it; where a whole batch has no spread, neither has any group."""
+    rows = [{"step": i + 1.0, "mean_reward": 0.5, "std_reward": 0.2} for i in range(10)]
+    assert diagnose(rows, format="jsonl").run.series["reward/std"].key == "std_reward"
+    rows = [row | {"std_reward": 0.0} for row in rows]
+    assert diagnose(rows, format="jsonl").run.series["reward/std_within"].high == 0

@@ -63,6 +63,7 @@ KNOWN: tuple[Known, ...] = (
             "与本批最长回答一样长的份额（V1 训练器），不是达到上限的：永不为 0",
         ),
         "varying_cap",
+        "0.9.0-",
     ),
     Known(
         "verl",
