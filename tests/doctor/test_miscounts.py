@@ -155,8 +155,14 @@ TRL = [
     "train_seq_len",
     "weight_sync_time_s",
     "queue_wait_time_s",
+    "sample/staleness_mean",
+    "sample/dropped_stale_total",
+    "batch/pad_frac",
+    "perf/mfu_fwd_bwd",
+    "perf/step_s",
+    "perf/rollout_wait_s",
 ]
-"""Everything that TRL's trainers of this kind log in any version from 0.14 to 1.9."""
+"""Everything that TRL's trainers of this kind log in any version from 0.14 to 1.16."""
 
 
 def test_no_column_of_trls_is_unknown_and_none_is_taken_for_an_evaluation() -> None:

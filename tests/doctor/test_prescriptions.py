@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from anygrpo.doctor import diagnose
 from anygrpo.doctor.findings import Change, Finding
 from anygrpo.doctor.prescriptions import advice, named, present, written
+from anygrpo.doctor.rules import RULES
 from anygrpo.doctor.settings import SETTINGS, VALUES
 from anygrpo.doctor.synthetic import flat, healthy
 from anygrpo.doctor.words.tell import book
@@ -42,6 +44,25 @@ def test_trl_takes_every_argument_that_is_prescribed() -> None:
     )
     assert [n for n in names("trl") if n not in known] == []
     assert "dapo" in source
+
+
+def test_trl_builds_with_every_value_that_any_rule_prescribes(tmp_path: Path) -> None:
+    """Not only names: the real GRPOConfig takes each value, alone."""
+    import yaml
+
+    trl = pytest.importorskip("trl")
+    put: set[tuple[str, str]] = set()
+    for name, rule in RULES.items():
+        case = getattr(importlib.import_module(f"anygrpo.doctor.rules.{name}"), "fires", None)
+        rows, settings = case() if case else ([], {})
+        for found in diagnose(rows, settings, "jsonl").findings:
+            put |= {(n, written(c, "trl")) for c, n in named(found, "trl") if c.factor is None}
+        assert rule.id == name
+    assert len(put) > 5
+    for name, value in sorted(put):
+        if value:
+            given = {"output_dir": str(tmp_path), "report_to": "none", "use_cpu": True, "bf16": False}
+            trl.GRPOConfig(**(given | {name: yaml.safe_load(value)}))
 
 
 def test_verl_has_every_path_that_is_prescribed() -> None:

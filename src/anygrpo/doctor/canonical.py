@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from anygrpo.doctor.minor_names import COUNTERS, MINOR
+from anygrpo.doctor.minor_names import COUNTERS, MACHINE, MINOR
 from anygrpo.doctor.names import CORES, MARKS, NAMES, SCALE
 from anygrpo.doctor.synonyms import WORDS_METRIC
 
@@ -259,7 +259,12 @@ def step_of(row: dict[str, float]) -> float | None:
 def counts(key: str) -> bool:
     """Whether a column only counts or times: steps, epochs, tokens, seconds."""
     name = normalise(key)
-    return key in STEPS or name in (*STEPS, *COUNTERS) or any(word in name for word in TIMES if word != "loss")
+    return (
+        key in STEPS
+        or name in (*STEPS, *COUNTERS)
+        or name.startswith(MACHINE)
+        or any(word in name for word in TIMES if word != "loss")
+    )
 
 
 def framework_of(keys: set[str]) -> str:

@@ -1,6 +1,6 @@
 """Names of things that no rule decides by, but that are known: they obey laws, and are not listed as unknown.
 
-TRL's are those that its GRPO, RLOO and asynchronous trainers log in any version from 0.14 to 1.9, read at its tags.
+TRL's are those that its GRPO, RLOO and asynchronous trainers log in any version from 0.14 to 1.16, read in its sources.
 """
 
 from __future__ import annotations
@@ -26,5 +26,7 @@ MINOR: dict[str, tuple[str, ...]] = {
     "reward/less_kl": ("objective/rlhf_reward",),
     "reward/kl_part": ("objective/non_score_reward",),
 }
+MACHINE = ("perf/", "batch/", "sample/")
+"""Headings of what the machine and the packing of rows do."""
 COUNTERS = ("eps", "num_tokens", "training_tok/s")
 """Speeds and counters whose names do not say so: `eps` are episodes a second."""

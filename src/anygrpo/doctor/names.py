@@ -171,15 +171,15 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "staleness": (
         "staleness", "training/off_policy/trajectory_staleness/mean", "off_policy/mean", "avg_trajectory_age",
-        "async/staleness_mean", "ppo_actor/update/version_stats/sample_staleness_theta_avg",
+        "async/staleness_mean", "sample/staleness_mean", "ppo_actor/update/version_stats/sample_staleness_theta_avg",
     ),
     "queue/dropped": ("queue/dropped",),
     "queue/finished": ("queue/finished",),
-    "time/wait": ("time/wait",),
+    "time/wait": ("time/wait", "perf/rollout_wait_s"),
     "z2": ("z2",),
     "answers/distinct": ("answers/distinct", "distinct_answers", "answer_distinct"),
     "texts/distinct": ("texts/distinct", "distinct_texts", "text_distinct", "distinct_2", "distinct"),
-    "time/step": ("time/step", "step_time", "timing_s/step", "perf/time_per_step"),
+    "time/step": ("time/step", "step_time", "timing_s/step", "perf/time_per_step", "perf/step_s"),
     **MINOR,
 }  # fmt: skip
 
