@@ -10,6 +10,7 @@ import pytest
 from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.synthetic import flat, healthy, line
+from anygrpo.errors import DataError
 
 
 def of(*rows: dict[str, Any]) -> Diagnosis:
@@ -29,6 +30,16 @@ def test_one_row_without_spread_shows_it_at_any_level_of_the_reward() -> None:
 def test_equal_extremes_leave_no_advantage_but_a_batch_all_right_is_mastered(best: float, said: bool) -> None:
     scores = {"critic/score/mean": best, "critic/score/max": best, "critic/score/min": best}
     assert ("constant_reward" in {f.rule for f in of(scores).findings}) is said
+
+
+def test_equal_rewards_beside_a_critic_say_nothing_and_are_certain_only_with_the_advantages() -> None:
+    scores = {"critic/score/mean": 0.0, "critic/score/max": 0.0, "critic/score/min": 0.0}
+    found = next(f for f in of(scores).findings if f.rule == "constant_reward")
+    assert found.certainty == "likely"
+    none = {f"critic/advantages/{k}": 0.0 for k in ("mean", "max", "min")}
+    assert next(f for f in of(scores | none).findings if f.rule == "constant_reward").certainty == "certain"
+    gae = {"critic/advantages/mean": 0.0, "critic/advantages/max": 2.0, "critic/advantages/min": -2.0}
+    assert "constant_reward" not in {f.rule for f in of(scores | gae).findings}
 
 
 def test_rewards_that_differ_and_advantages_that_are_all_zero_differ_between_prompts_only() -> None:
@@ -106,3 +117,19 @@ def test_a_dict_cut_in_copying_gives_its_whole_pairs(tmp_path: Path) -> None:
     assert [row.get("reward") for row in log.rows] == [0.25, 0.5]
     assert "kl" not in log.rows[1]
     assert diagnose_log(log).verdict == "cannot_tell"
+
+
+def test_a_history_exported_as_parquet_is_read_by_its_own_step(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = {
+        "_step": [0, 1, 2], "_timestamp": [1.0, 2.0, 3.0], "train/reward": [0.1, None, 0.3],
+        "train/kl": [0.0, 0.01, 0.02],
+    }  # fmt: skip
+    parquet.write_table(arrow.table(table), tmp_path / "history.parquet")
+    log = read(tmp_path / "history.parquet")
+    assert log.rows[1] == {"step": 1.0, "train/kl": 0.01}
+    assert diagnose_log(log).run.series["reward/mean"].values == (0.1, 0.3)
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1" + bytes(40))
+    with pytest.raises(DataError):
+        read(tmp_path / "cut.parquet")

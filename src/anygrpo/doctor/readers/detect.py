@@ -11,6 +11,7 @@ from anygrpo.doctor.canonical import names_outcome
 from anygrpo.doctor.log import Log
 from anygrpo.doctor.readers import (
     big_documents,
+    columnar,
     console,
     database,
     inferred_rows,
@@ -28,7 +29,7 @@ from anygrpo.doctor.readers.source import PACKED, at_hand, encoding_of, lines, s
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
-BY_HEAD = (tensorboard, wandb, database)
+BY_HEAD = (tensorboard, wandb, database, columnar)
 """Readers of a form of their own, known by the file's first bytes: `looks_like(head)`, `read(path, source) -> Log`."""
 CHECKPOINT = re.compile(r"checkpoint-(\d+)$")
 

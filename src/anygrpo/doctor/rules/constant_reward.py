@@ -131,18 +131,21 @@ def by_extremes(run: Columns, reward: Series) -> Result:
     best, worst = run.get("reward/max"), run.get("reward/min")
     if not best or not worst or not (len(best) == len(worst) == len(reward)):
         return None
+    up, down = run.get("advantage/max"), run.get("advantage/min")
+    moved = up is not None and down is not None and max(up.high, -down.low) > 5e-4
+    if moved:  # a critic or a running baseline: advantages need no spread
+        return None
     metrics = ("reward/max", "reward/min")
     if all(top == low for _, top, low in paired(best, worst)) and best.constant:
         if best.high >= 1 or len(reward) >= 4:  # of many rows the other sentences say it
             return None
         alone = other_baseline(run) or run.settings.get("group_size") == 1
-        sure: Certainty = "likely" if alone else "certain"
+        sure: Certainty = "likely" if alone or up is None or down is None else "certain"
         return finding(
             "constant_reward", "serious", best.rows, variant="extremes", certainty=sure, value=best.high,
             count=len(best), metrics=metrics,
         )  # fmt: skip
-    up, down = run.get("advantage/max"), run.get("advantage/min")
-    if not up or not down or len(up) < len(reward) or max(up.high, -down.low) > 5e-4 or best.high - worst.low < 0.1:
+    if not up or not down or len(up) < len(reward) or best.high - worst.low < 0.1:
         return None
     return finding(
         "constant_reward", "serious", up.rows, variant="advantages", low=worst.low, high=best.high, count=len(up),
