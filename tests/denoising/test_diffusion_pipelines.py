@@ -197,3 +197,16 @@ def test_errors_name_the_cure(folder):
         diffusion.build(DiffusionPolicyConfig(function=f"{__file__}:broken"), 0)
     with pytest.raises(ConfigError, match="not a diffusers denoiser"):
         DiffusersDenoiser(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(("variable", "shown"), [("1", False), ("0", True)])
+def test_loading_is_silent_unless_the_libraries_own_variable_asks(variable, shown, monkeypatch):
+    from diffusers.utils import logging
+
+    from anygrpo.denoising.pipelines import quiet_loading
+
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", variable)
+    logging.enable_progress_bar()
+    with quiet_loading():
+        assert logging.is_progress_bar_enabled() is shown
+    assert logging.is_progress_bar_enabled()

@@ -38,6 +38,12 @@ def test_other_rewards_have_students_interval(tmp_path):
     assert card(tmp_path, rows, results=results)["reward"] == ["1 [-24.41, 26.41]", "1 [-24.41, 26.41] |"]
 
 
+def test_one_prompt_has_no_interval(tmp_path):
+    """Neither an endless one: it says nothing of other prompts."""
+    rows = [{"step": 9, "eval/reward": 0.25, "eval/reward_se": 0.0, "eval/prompts": 1.0}]
+    assert card(tmp_path, rows, results={10: [0.25]})["reward"] == ["0.25", "0.25 |"]
+
+
 @pytest.mark.parametrize(
     ("row", "shown"),
     [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +142,7 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
         )
     dtype = torch.bfloat16 if config.dtype == "bfloat16" else torch.float32
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), quiet_loading():
             warnings.simplefilter("ignore", FutureWarning)  # newer versions say `dtype`, older ones ignore that name
             pipe: Any = DiffusionPipeline.from_pretrained(
                 base, local_files_only=True, torch_dtype=dtype, **left_out(base, kind)
@@ -160,6 +162,22 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     adapter.beside = add(adapter.model, start, pipe, kind.component)
     adapter.model.requires_grad_(True)
     return adapter
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """No bar of diffusers inside, where those of the Hub are off too (as our commands have it unless one asks)."""
+    from diffusers.utils import logging
+
+    off = os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS", "").upper() in ("1", "ON", "YES", "TRUE")
+    were_on = logging.is_progress_bar_enabled()
+    if off:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if off and were_on:
+            logging.enable_progress_bar()
 
 
 def left_out(folder: str, kind: type[Adapter]) -> dict[str, None]:

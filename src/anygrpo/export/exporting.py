@@ -128,6 +128,8 @@ def _cell(run: Path, row: dict[str, Any], name: str) -> str:
     error, count = row.get(f"{name}_se"), row.get("eval/prompts", 0) * (1 - row.get("eval/faults", 0.0))
     if rewards and math.isclose(sum(rewards) / len(rewards), row[name], rel_tol=1e-4, abs_tol=1e-6):
         found = of_prompts(torch.tensor(rewards, dtype=torch.float64))
+        if not math.isfinite(found.high - found.low):  # one prompt says nothing of others
+            return f"{row[name]:.4g}"
         return f"{row[name]:.4g} [{found.low:.4g}, {found.high:.4g}]"
     if error and round(count) > 1:
         half = t_quantile(round(count) - 1) * error
