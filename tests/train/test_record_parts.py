@@ -246,6 +246,8 @@ def test_epochs_of_the_old_recipe_are_steps_of_its_own(size, epochs, prompts, st
 def test_an_endless_tasks_epochs_are_one_step_at_least():
     stages = [{"name": "a", "epochs": 1.0}]
     assert rate_said({"rate": LINE, "stages": stages}, LINE, total=1, step=0) == []
+    (said,) = rate_said({"rate": LINE, "stages": stages}, 0.02, total=3, step=1)  # two steps would still fall
+    assert said.endswith("it would have been 0")
 
 
 def test_stages_that_were_not_there_had_no_rate():
