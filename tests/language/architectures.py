@@ -264,8 +264,8 @@ def page(rows: list[dict[str, Any]], made: dict[str, str], older: Older = ()) ->
     head = (
         "# Causal language models of transformers\n\n"
         f"Written by `tests/language/every_architecture.py` with {_said(made)}. Each architecture is made tiny and "
-        "random, loaded, sampled, scored, updated by adapters and in full, exported and loaded again by the library; "
-        "every log-prob is compared with the library's own forward of each row by itself.\n\n"
+        "random, loaded, sampled, scored, updated by adapters and in full, exported and loaded again by the library. "
+        "Every log-prob is compared with the library's own forward of each row by itself.\n\n"
         f"{_counted(rows)}\n"
     )
     head += "".join(f"\nWith {_said(v)}: {_counted(r)[0].lower() + _counted(r)[1:]}\n" for v, r in older)
