@@ -14,15 +14,19 @@ from diffusers import (
     StableDiffusionPipeline,
     UNet2DConditionModel,
 )
+from safetensors.torch import load_file
 from tiny_pipelines import flux, sd3
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
+from anygrpo.core.policy import state_of
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.denoiser import DiffusersDenoiser
+from anygrpo.denoising.export import export
 from anygrpo.denoising.settings import DiffusionPolicyConfig, LoraConfig
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.export.opened import load
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -184,6 +188,30 @@ def test_the_recipes_train_a_tiny_pipeline(name, maker, tmp_path, monkeypatch):
     assert rows[0]["log_ratio/abs_max"] < 0.5
     assert run.version >= 2
     assert any(bool(p.any()) for n, p in run.policy.trainable().named_parameters() if "lora_B" in n)
+
+
+def test_a_run_is_used_and_exported_with_the_averaged_weights_that_were_measured(tmp_path, monkeypatch):
+    monkeypatch.chdir(RECIPES.parent)
+    flags = TINY | {"folder": tmp_path / "run", "policy.model": sd3(tmp_path)}
+    words = [w for k, v in flags.items() for w in (f"--{k}", str(v))]
+    run = new_run(load_recipe(str(RECIPES / "diffusion/sd3.toml"), words))
+    train(run)
+    run.close()
+    with run.policy.averaged():
+        measured = {k: v.clone() for k, v in state_of(run.policy.trainable()).items()}
+    last = state_of(run.policy.trainable())
+    assert any(not torch.equal(x, last[k]) for k, x in measured.items())
+    opened = load(tmp_path / "run", "last").policy
+    assert all(torch.equal(x, last[k]) for k, x in state_of(opened.trainable()).items())
+    with opened.averaged():
+        assert all(torch.equal(x, measured[k]) for k, x in state_of(opened.trainable()).items())
+    export(opened, tmp_path / "out", certify=False)
+    written = load_file(tmp_path / "out" / "pytorch_lora_weights.safetensors")
+    assert all(torch.equal(x, last[k]) for k, x in state_of(opened.trainable()).items())
+    name = next(k for k in measured if k.endswith("lora_A.default.weight"))
+    key = "transformer." + name.replace(".default", "")
+    assert torch.equal(written[key], measured[name])
+    assert not torch.equal(written[key], last[name])
 
 
 def test_errors_name_the_cure(folder):

@@ -184,6 +184,9 @@ class Policy(ABC):
     def resumed(self, state: dict[str, Any]) -> None:
         """Take over what `carried` gave, from a checkpoint; {} where that is an older one."""
 
+    def opened(self, state: dict[str, Any]) -> None:
+        """The same where a checkpoint is opened to be used, not to be trained on."""
+
     earlier_samples: int = 0  # of earlier steps, at most, that `judged` adds to a prompt's group
 
     def judged(self, prompts: list[Any], rollout: Rollout) -> Rollout:

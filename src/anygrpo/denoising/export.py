@@ -43,7 +43,8 @@ TOLERANCE = 1e-4
 
 
 def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[Path]:
-    """Write the policy's trained weights to `folder` in the library's own form, and export.json with what was compared.
+    """Write the policy's trained weights (their running average where it has one, which was measured) to `folder` in
+    the library's own form, and export.json with what was compared.
 
     Args:
         certify: load the files with the plain library in a fresh process and compare with the training pass.
@@ -57,6 +58,11 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
             Text(f"{folder} is not empty", f"{folder} 不是空的"), Text("another folder", "请换一个文件夹")
         )
     folder.mkdir(parents=True, exist_ok=True)
+    with policy.averaged():
+        return _export(policy, folder, certify)
+
+
+def _export(policy: DiffusionPolicy, folder: Path, certify: bool) -> list[Path]:
     form = form_of(policy)
     files = _WRITERS[form](policy, folder)
     about: dict[str, Any] = {"format": form, "files": [str(f.relative_to(folder)) for f in files]}

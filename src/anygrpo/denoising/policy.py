@@ -124,6 +124,8 @@ class DiffusionPolicy(Policy):
         if self._average is not None:
             self._average.resumed(state.get("average", {}))
 
+    opened = resumed
+
     def averaged(self) -> AbstractContextManager[None]:
         """Inside, the weights are their running average (where there is one)."""
         return nullcontext() if self._average is None else self._average()

@@ -149,6 +149,7 @@ def _of_run(run: Path, weights: Path, settings: dict[str, Any]) -> Opened:
     load_state(policy.trainable(), tensors)
     schema.check(state, weights)
     policy.version = state.get("version", 0)
+    policy.opened(state.get("policy") or {})
     family = family_of(recipe.policy.kind)
     assert family is not None
     return Opened(policy, f"{run} ({weights.name})", family, recipe, state["step"])
