@@ -95,8 +95,16 @@ def test_sharded_training_equals_one_process(tmp_path, train):
             torch.testing.assert_close(torch.tensor(answer[2][name]), torch.tensor(value), rtol=1e-3, atol=1e-5)
 
 
-def test_sharded_training_beside_demonstrations_equals_one_process(tmp_path):
-    flags = ("--algorithm.lambda-supervised", "0.5")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--algorithm.lambda-supervised", "0.5"),
+        ("--algorithm.overlong-buffer", "4", "--algorithm.reduction", "constant"),
+        ("--algorithm.filters", '[{kind = "overlong_mask"}, {kind = "best_and_worst", k = 2}]'),
+    ],
+    ids=["demonstrations", "limits", "filters"],
+)
+def test_sharded_training_beside_other_settings_equals_one_process(tmp_path, flags):
     grads, norms, _, _ = one_step(tmp_path, {"train": "all"}, flags)
     for answer in on_ranks(2, one_step, tmp_path, {"train": "all"}, flags, seconds=60):
         assert answer[1] == pytest.approx(norms, rel=1e-4)
