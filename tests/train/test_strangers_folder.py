@@ -176,6 +176,20 @@ def test_code_inside_the_folder_is_refused_wherever_the_recipe_is_read(made, tmp
     )  # named by the user: the user's own
 
 
+@pytest.mark.parametrize("module", [os, json, pytest])
+def test_code_of_pythons_own_is_refused_in_a_strangers_recipe(made, tmp_path, module, capsys):
+    """It lies at known places on every machine, and takes what the recipe gives it."""
+    run = tmp_path / "run"
+    shutil.copytree(made, run)
+    text = (run / "config.toml").read_text()
+    old = next(line for line in text.splitlines() if line.startswith("function"))
+    (run / "config.toml").write_text(text.replace(old, f'function = "{module.__file__}:system"'))
+    for words in reading(run, made, tmp_path):
+        assert main(words) in FINE, words
+    with pytest.raises(DataError, match="of this Python's installation"):
+        load_recipe(run / "config.toml")
+
+
 def test_no_unpickling_without_restrictions_is_in_the_package():
     source = Path(__file__).parents[2] / "src" / "anygrpo"
     for file in source.rglob("*.py"):

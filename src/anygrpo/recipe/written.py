@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +81,35 @@ def _set(table: Any, path: list[str], value: Any) -> None:
 
 
 def refuse_own_code(table: dict[str, Any], file: Path) -> None:
-    """A run folder or an export may come from anybody: code that lies in it is not run by opening it.
+    """A run folder or an export may come from anybody: code that lies in it is not run by opening it, nor is a function
+    of Python's own or of an installed package (`shutil.py:rmtree`), which lies at known places on every machine.
 
     Args:
         file: the recipe in that folder.
 
     Raises:
-        DataError: the recipe names a Python file inside its own folder.
+        DataError: the recipe names a Python file inside its own folder, or of this Python's installation.
     """
     inside = file.parent.resolve()
+    python = {Path(sysconfig.get_path("platstdlib")).resolve(), Path(os.__file__).resolve().parent}
     for key, value in flat(table).items():
         for text in value if isinstance(value, list) else [value]:
             path = text.rpartition(":")[0] if isinstance(text, str) and ".py:" in text else ""
-            if path and "\0" not in path and inside in Path(path).resolve().parents:
+            if not path or "\0" in path:
+                continue
+            above = set(Path(path).resolve().parents)
+            if above & python or {one.name for one in above} & {"site-packages", "dist-packages"}:
+                raise DataError(
+                    Text(
+                        f"{file}: {key} names code of this Python's installation ({text}), which is not run",
+                        f"{file}：{key} 指向 Python 安装中的代码（{text}），它不会运行",
+                    ),
+                    Text(
+                        "name a file of your own, with a flag or in a copy of the recipe",
+                        "请用参数或在配方的副本中给出您自己的文件",
+                    ),
+                )
+            if inside in above:
                 raise DataError(
                     Text(
                         f"{file}: {key} names code inside the run folder ({text}), which is not run",
