@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anygrpo.algorithm.kl import AdaptiveKL, BandKL, FixedKL
@@ -48,6 +48,7 @@ def test_what_is_written():
     assert tensors["v/a/1"].tolist() == [2.0]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(TREES)
 def test_plain_values_return_with_their_types(value):
     assert repr(there_and_back(value)) == repr(value)
