@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,29 @@ def test_a_note_with_claims_and_no_known_number_is_answered(tmp_path: Path, caps
     assert "无法判定" in capsys.readouterr().out
     with pytest.raises(ConfigError):
         examine({}, "今天天气很好。")
+
+
+@pytest.mark.parametrize(
+    ("note", "answer"),
+    [
+        ("组大小为 8，优势做了组内标准化，优势最大值达到 3.2。", "fails"),  # 7 / sqrt(8) = 2.475, sqrt(7) = 2.646
+        ("每组采样 4 个样本，advantage_max 为 1.5。", "holds"),
+        ("每组采样 4 个样本，advantage_max 为 1.73。", "open"),  # only with the biased std: sqrt(3) = 1.732
+        ("| 指标 | 当前值 |\n|---|---|\n| loss | 0.60 |\n| policy_loss | 0.50 |\n| kl_penalty | 0.2 |\n"
+         "| KL_BETA | 0.1 |\n", "fails"),  # .60 is .595 to .605: the last digit counts in a table too
+        ("共 640 个查询，优势标准差为 0.0063，所有组都有信号。", "fails"),
+        ("640 个查询的优势标准差是 0.0126，有信号的组只有 8 个。", "holds"),
+        ("max_ratio 恒为 22026.47，代码里没有对比率做任何钳制。", "fails"),
+        ("方法 A 的准确率为 90%，方法 B 为 50%，各测 400 题，A 明显优于 B。", "holds"),
+        ("基线正确率 40%，训练后正确率 55%，共 1000 道题，训练后优于基线。", "holds"),
+        ("基线正确率 40%，训练后正确率 55%，共 1000 道题，基线优于训练后。", "fails"),
+        ("| 步 | 总损失 | 策略损失 | KL散度 | KL系数 |\n|---|---|---|---|---|\n| 50 | 0.45 | 0.40 | 0.50 | 0.10 |\n"
+         "| 100 | 0.80 | 0.40 | 0.50 | 0.10 |\n", "fails"),  # a note speaks of how it stands now
+    ],
+)  # fmt: skip
+def test_claims_in_the_documents_manner(
+    note: str, answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "note.md").write_text(note, "utf-8")
+    assert main(["autopsy", str(tmp_path / "note.md"), "--json", "--lang", "zh"]) == 0
+    assert answer in {c["answer"] for c in json.loads(capsys.readouterr().out)["claims"]}

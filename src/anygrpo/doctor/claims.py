@@ -44,7 +44,15 @@ class Claim:
 
 def judge_claims(a: Autopsy, text: str = "") -> list[Claim]:
     """Claims that the numbers themselves make (stated against inferred), then those of the note's sentences."""
-    stated = (group_size, stated_beta, kl_is_difference, log_ratio_and_ratio, loss_of_terms, rank_of_std)
+    stated = (
+        group_size,
+        largest_advantage,
+        stated_beta,
+        kl_is_difference,
+        log_ratio_and_ratio,
+        loss_of_terms,
+        rank_of_std,
+    )
     spoken = (advantage_zero, rate_or_kl_mends, kl_share, sum_of_dimensions)
     found = [claim for check in stated if (claim := check(a))]
     return found + [claim for check in spoken if (claim := check(a, text))]
@@ -64,6 +72,22 @@ def group_size(a: Autopsy) -> Claim | None:
             f"优势是在 {found} 个样本上归一化的" + ("" if same else "：归一化的轴不对，或组被拆开了"),
         ),
     )
+
+
+def largest_advantage(a: Autopsy) -> Claim | None:
+    """The largest advantage that a group of the stated size can have, normalised by its own std."""
+    size, top = a.given.get("group_size"), a.given.get("advantage_max")
+    if size is None or top is None or size.value < 2 or top.value <= 0 or a.normaliser == "rank":
+        return None
+    n = size.value
+    unbiased, biased = (n - 1) / math.sqrt(n), math.sqrt(n - 1)
+    least = top.value - top.half
+    answer: Answer = "holds" if least <= unbiased else "open" if least <= biased else "fails"
+    en = f"z-scores over {n:g} samples reach at most (n - 1)/sqrt(n) = {unbiased:.4g} (biased std: {biased:.4g})"
+    zh = f"{n:g} 个样本的标准化值最大为 (n − 1)/√n = {unbiased:.4g}（有偏标准差：{biased:.4g}）"
+    if answer == "fails":
+        en, zh = en + ": another group size, or another normaliser", zh + "：组大小不是它，或不是组内标准化"
+    return Claim(f"max advantage = {top.value:g}, group_size = {n:g}", answer, Text(en, zh))
 
 
 def stated_beta(a: Autopsy) -> Claim | None:

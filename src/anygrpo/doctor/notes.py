@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 from anygrpo.doctor import canonical
-from anygrpo.doctor.log import number
+from anygrpo.doctor.log import Row, number
 from anygrpo.doctor.readers.shapes import Markdown, leading
 from anygrpo.doctor.settings import concept_of
 from anygrpo.doctor.synonyms import WORDS_METRIC, WORDS_SETTING
@@ -47,7 +48,7 @@ def name_of(raw: str) -> str | None:
 
 COUNTS = (
     (re.compile(r"(?<![\d.])(\d[\d,]*)\s*(?:个|条)?\s*(?:查询|提示|queries|prompts)", re.I), "queries"),
-    (re.compile(r"每组\s*(\d+)\s*(?:个|条)|(?:groups? of|组大小)\s*(\d+)", re.I), "group_size"),
+    (re.compile(r"每组(?:采样|有|共)?\s*(\d+)\s*(?:个|条)|(?:groups? of|组大小)\s*(\d+)", re.I), "group_size"),
     (re.compile(r"(?<![\d.])(\d[\d,]{2,})\s*(?:个)?\s*(?:维度?|dimensions|dims)", re.I), "dimensions"),
 )
 """Counts that stand before what they count: "640 个查询", "groups of 4"."""
@@ -140,15 +141,28 @@ def read_note(text: str) -> Note:
 def tables(text: str, note: Note) -> None:
     """Markdown tables: the last column of numbers is the current one, unless a head says so of another."""
     table = Markdown()
+    cells = [x.replace(",", "") for line in text.splitlines() if "|" in line for x in re.findall(NUM, line)]
+    printed = {float(x): x for x in reversed(cells) if number(x) is not None}  # .60 is no .6: digits are evidence
     for line in [*text.splitlines(), ""]:
         table.line(line)
         if table.header and table.body and "|" not in line:
             table.close()
     table.close()
-    for row in table.rows:
+    for row in newest_first(table.rows):
         for key, x in row.items():
             if key != "step":
-                put(note, key, f"{x:.12g}")
+                put(note, key, printed.get(x, f"{x:.12g}"))
+
+
+def newest_first(rows: list[Row]) -> list[Row]:
+    """Rows of one table whose steps climb, the last before the first: a note speaks of how it stands now."""
+    out: list[list[Row]] = []
+    for row in rows:
+        if out and "step" in row and out[-1][0].get("step", math.inf) < row["step"]:
+            out[-1].insert(0, row)
+        else:
+            out.append([row])
+    return [row for together in out for row in together]
 
 
 def put(note: Note, raw: str, value: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from anygrpo.doctor.argument import Autopsy
-from anygrpo.doctor.arms import rates
 from anygrpo.doctor.claims import Answer, Claim
 from anygrpo.doctor.printed import measured
+from anygrpo.doctor.rate_claims import rate_claims
 from anygrpo.spoken import Text
 
 NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?"
@@ -20,22 +20,16 @@ def words(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts), re.I)
 
 
-RATE = re.compile(
-    r"(?:准确率|正确率|成功率|通过率|得分率|胜率|accuracy|acc|pass@1|success rate)\D{0,12}?(" + NUM + r")(?![\d.])"
-    r"(?:\D{0,16}?(?:到|至|和|与|及|->|→|to|and|vs\.?)\s*(?:方法\s*)?[A-Za-z]?\D{0,12}?(" + NUM + "))?",
-    re.I,
-)
-ASKED = re.compile(
-    r"(?<![\d.])(\d[\d,]*)\s*[道个条]?\s*(?:题|问题|(?:测试)?样本|questions|problems|prompts|examples)", re.I
-)
-BETTER = words("更好|优于|好于|胜过|更高|高于|领先", "better|outperform|higher")
-ROSE = words("提升|提高|改进|上升|涨|增加", "improve|rose|gain")
 GROUPS_ALIVE = re.compile(
-    r"(\d+)\s*个?组内?(?:有|还有|是|存在)?(?:有效|信号|差异|活|学习|非零|方差)|有效组数?\D{0,4}(\d+)"
+    r"(\d+)\s*个?组内?(?:有|还有|是|存在)?(?:有效|信号|差异|活|学习|非零|方差)|(?:有信号的|有差异的|有效)组数?\D{0,4}(\d+)"
     r"|(\d+)\s*(?:of the )?(?:live )?groups?\s*(?:are |have |with )?(?:live|a signal|signal|alive|any)",
     re.I,
 )
+ALL_ALIVE = words(
+    "(?:所有|全部|每个)的?(?:组|查询|提示)都?有(?:效|信号|差异|梯度)", "all (?:the )?groups have (?:a )?signal"
+)
 CLAMPED = words("钳制|钳位|截到", "clamp")
+UNCLAMPED = words("(?:没有|未|无|从不)[^，。,]{0,8}(?:钳制|钳位)", "(?:no|not|never|without)[^.,]{0,12}clamp")
 POWER = re.compile(r"e\s*\^\s*\(?(\d+)|exp\((\d+)\)")
 CLIP, NONE = words("裁剪", "clip"), words(r"为\s*0|是\s*0|0%|\b0\b|没有|恒为", "zero|never")
 BLAMED = words("没有?生效|没起作用|无效|有问题|有错|出错|异常", "bug|broken|no effect|does nothing|not working|wrong")
@@ -75,10 +69,12 @@ def first_group(match: re.Match[str]) -> str:
 
 def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
     """ "Only 4 groups have a signal" against what std and number of queries allow."""
-    found, live = GROUPS_ALIVE.search(said), a.inferred["live_groups"]
-    if not found or live is None:
+    found, live, queries = GROUPS_ALIVE.search(said), a.inferred["live_groups"], a.given.get("queries")
+    every = queries.value if queries and ALL_ALIVE.search(said) else None
+    if (not found and every is None) or live is None:
         return None
-    same = abs(float(first_group(found)) - live) <= max(0.5, 0.1 * live)
+    number = float(first_group(found)) if found else every or 0.0
+    same = abs(number - live) <= max(0.5, 0.1 * live)
     return claim(
         said,
         "holds" if same else "fails",
@@ -97,7 +93,10 @@ def all_clamped(a: Autopsy, said: str) -> Claim | None:
         return None
     at = float(first_group(power)) if power else float(clamp or 0)
     edge = f"e^{at:g} = {math.exp(min(at, 700)):.8g}; {name} = {top.value:.8g}"
-    return claim(said, "holds" if clamp is not None and at == clamp else "fails", Text(edge, edge.replace("; ", "；")))
+    there = clamp is not None and at == clamp
+    return claim(
+        said, "holds" if there is not bool(UNCLAMPED.search(said)) else "fails", Text(edge, edge.replace("; ", "；"))
+    )
 
 
 def nothing_clipped(a: Autopsy, said: str) -> Claim | None:
@@ -244,36 +243,3 @@ CHECKS: tuple[Check, ...] = (
     sign_of_kl,
     of_a_group,
 )
-
-
-def rate_claims(text: str) -> Iterator[Claim]:
-    """ "57.8% against 57.3% of 800 questions: better": what so many questions can show."""
-    values = [(x, m.start()) for m in RATE.finditer(text) for x in m.groups() if x]
-    better, rose = BETTER.search(text), ROSE.search(text)
-    if len(values) < 2 or not (better or rose):
-        return
-    numbers = [float(x.rstrip("%").replace(",", "")) for x, _ in values[:2]]
-    shares = [x / 100 if "%" in raw or x > 1 else x for x, (raw, _) in zip(numbers, values)]
-    if not all(0 <= x <= 1 for x in shares):
-        return
-    later = rose is not None and values[0][1] == values[1][1]  # "from .. to ..": the second is said to be the better
-    first, second = shares[::-1] if later or not better else shares
-    asked, said = ASKED.search(text), f"{first:.4g} > {second:.4g}"
-    if asked is None:
-        yield claim(said, "open", Text("on how many questions each was measured was not said", "没有说明各用了多少题"))
-        return
-    n = int(asked[1].replace(",", ""))
-    result = rates(first, second, n)
-    (low, high), more = result["interval"], result["questions_needed"]
-    answer: Answer = "open" if not result["shown"] else "holds" if first > second else "fails"
-    show = answer == "open" and more
-    yield claim(
-        f"{said} ({n})",
-        answer,
-        Text(
-            f"difference {result['difference']:+.4f}, 95% interval [{low:+.4f}, {high:+.4f}] on {n} questions"
-            + (f"; to show it takes {more} questions a side" if show else ""),
-            f"差 {result['difference']:+.4f}，{n} 题上的 95% 区间 [{low:+.4f}, {high:+.4f}]"
-            + (f"；要看出它每边需要 {more} 题" if show else ""),
-        ),
-    )
