@@ -252,7 +252,6 @@ def test_a_prompt_twice_in_a_packed_row_shows_its_pictures_twice():
     ("wrong", "said"),
     [
         ({"engine": "vllm"}, "pictures need engine"),
-        ({"max_turns": 2, "environment": "a.py:b"}, "one turn"),
         ({"train": "last_n", "vision": {"train": "vision"}}, "last blocks are the text model's"),
     ],
 )

@@ -90,7 +90,12 @@ class Prompts:
 
     def render_as_is(self, messages: Messages, **more: Any) -> str:
         """Messages by the chat template alone."""
-        return self.tokenizer.apply_chat_template(messages, tokenize=False, **self.template_settings, **more)
+        shown = self._in_parts(messages)
+        return self.tokenizer.apply_chat_template(shown, tokenize=False, **self.template_settings, **more)
+
+    def _in_parts(self, messages: Messages) -> Messages:
+        """As the template of a model that sees reads them; as they are for others."""
+        return messages if self.pictures is None else [{**m, "content": parts(m["content"])} for m in messages]
 
     def encode(self, prompts: list[Any], room: int) -> list[list[int]]:
         """Token ids of each prompt.
@@ -185,9 +190,8 @@ class Prompts:
             given["tools"] = tools
         goes_on = turns[-1]["role"] == "assistant" and not turns[-1].get("tool_calls")
         how = {"continue_final_message": True} if goes_on else {"add_generation_prompt": True}
-        shown = turns if self.pictures is None else [{**m, "content": parts(m["content"])} for m in turns]
         try:
-            text = self.tokenizer.apply_chat_template(shown, tokenize=False, **how, **given)
+            text = self.tokenizer.apply_chat_template(self._in_parts(turns), tokenize=False, **how, **given)
         except Exception as error:  # a template is a program of the model's
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(

@@ -165,13 +165,6 @@ class CausalLMConfig(Section):
                     f"有 [policy.vision] 而 router_loss = {self.router_loss}：它只用于纯文本模型",
                 )
             )
-        if self.vision is not None and self.max_turns > 1:
-            raise ValueError(
-                Text(
-                    f"[policy.vision] with max_turns = {self.max_turns}: prompts with pictures have one turn",
-                    f"有 [policy.vision] 而 max_turns = {self.max_turns}：带图片的提示只有一轮",
-                )
-            )
         if self.vision is not None and self.train == "last_n" and self.vision.train != "language":
             raise ValueError(
                 Text(

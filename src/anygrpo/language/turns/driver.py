@@ -13,6 +13,7 @@ from typing import Any
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.generation import Generation, Reply
 from anygrpo.language.tasks.answer import Message
+from anygrpo.language.tasks.pictures import references
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.replies import Unfit as UnfitReply
 from anygrpo.language.tools.sessions import wait_for
@@ -203,7 +204,11 @@ class Turns:
     def _put(self, one: Held) -> None:
         """The next turn's tokens, where they leave room for an answer."""
         calls = one.messages[-1].get("tool_calls") if one.ran or one.theirs else None
+        if references(one.said):
+            return self._end(one, f"{HEAD}it shows a picture after the beginning; only reset may show some")
         tokens = self.talk.prompts.next_turn(one.said, calls)
+        if any(token in self.talk.prompts.never for token in tokens):
+            return self._end(one, f"{HEAD}its words hold the mark of a picture")
         if len(one.ids) + len(tokens) >= self.limit:
             one.reply = Reply([], ended=False)
             return self.close(one)
