@@ -6,14 +6,14 @@ Simulated coverage of the nominal 95% (`bench/coverage.py`) stands in docs/compa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 _RESAMPLES, _BLOCK = 4_000, 500
-_POWER = 0.8
+POWER = 0.8
 """Power at which a difference counts as one that can be shown: t at .975 and at .8, in standard errors (by the
 noncentral t: .77 at 2 degrees of freedom, .79 at 4, .80 from 8)."""
 
@@ -74,7 +74,7 @@ def interval(values: Tensor, clusters: Sequence[object] | None = None, span: flo
         below, above = (x * se if math.isfinite(se) else math.inf for x in (below, above))
     else:
         below = above = unseen if n > 1 or (span is not None and math.isfinite(unseen)) else math.inf
-    detectable = max((t + t_quantile(n - 1, _POWER)) * se if n > 1 else math.inf, unseen)
+    detectable = max((t + t_quantile(n - 1, POWER)) * se if n > 1 else math.inf, unseen)
     return Interval(mean, mean - below, mean + above, n, detectable)
 
 
@@ -207,7 +207,7 @@ def arms(a: Tensor, b: Tensor) -> Arms:
     unseen = (1 - 0.025 ** (1 / a.shape[1])) * largest(a, b)
     half = t * math.sqrt(total) if total else unseen
     spread = math.sqrt((len(a) * float(seed_a) + len(b) * float(seed_b)) / 2)
-    detectable = max((t + t_quantile(freedom, _POWER)) * math.sqrt(total), unseen)
+    detectable = max((t + t_quantile(freedom, POWER)) * math.sqrt(total), unseen)
     return Arms(
         float(a.mean()), float(b.mean()), gap, gap - half, gap + half, len(a), len(b), a.shape[1], spread, detectable,
         _seeds_needed(abs(gap), spread, prompts, a.shape[1]),
@@ -222,13 +222,17 @@ def _seeds_needed(gap: float, spread: float, prompts: float, count: int) -> int 
         each, total = spread**2 / n, 2 * spread**2 / n + prompts
         below = 2 * each**2 / (n - 1) + prompts**2 / max(1, count - 1)
         freedom = total**2 / below if below else math.inf
-        return (t_quantile(freedom) + t_quantile(freedom, _POWER)) * math.sqrt(total)
+        return (t_quantile(freedom) + t_quantile(freedom, POWER)) * math.sqrt(total)
 
-    most = 10**7
+    return fewest(reach, gap)
+
+
+def fewest(reach: Callable[[int], float], gap: float) -> int | None:
+    """The least n >= 2 whose reach, which falls with n, is at most the gap; None where there is none, or no gap."""
+    few, most = 2, 10**7
     if not gap or reach(most) > gap:
         return None
-    few = 2
-    while few < most:  # reach falls with n
+    while few < most:
         middle = (few + most) // 2
         few, most = (few, middle) if reach(middle) <= gap else (middle + 1, most)
     return few

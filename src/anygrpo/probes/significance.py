@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from anygrpo.core.intervals import interval, largest
-
-_SEEN = 1.959964 + 0.841621
-"""z of a two-sided 5% test plus z of 80% power."""
+from anygrpo.core.intervals import POWER, fewest, interval, largest, t_quantile
 
 
 @dataclass(frozen=True)
@@ -36,12 +33,16 @@ class Paired:
 def paired(a: Tensor, b: Tensor) -> Paired:
     """Compare values [n] of the same n prompts: the interval of the mean gap is that of `core.intervals.interval`.
 
-    needed is the number of prompts at which z.975 + z.8 standard errors equal the measured difference.
+    needed is the number of prompts at which t.975 + t.8 standard errors equal the measured difference.
     """
     gap = (b - a).double()
     found = interval(gap, span=largest(a, b))
     sd = float(gap.std()) if len(gap) > 1 else 0.0
-    needed = math.ceil((_SEEN * sd / found.mean) ** 2) if found.mean and sd else None
+
+    def reach(n: int) -> float:
+        return (t_quantile(n - 1) + t_quantile(n - 1, POWER)) * sd / math.sqrt(n)
+
+    needed = fewest(reach, abs(found.mean)) if sd else None
     return Paired(
         len(gap), float(a.double().mean()), float(b.double().mean()), found.mean, found.low, found.high,
         found.detectable, needed,
