@@ -164,6 +164,16 @@ def test_threads_are_the_users_where_given(monkeypatch):
     assert machine.best_threads.__wrapped__() == 1
 
 
+@pytest.mark.parametrize(("here", "best", "told"), [(1, 4, "1"), (16, 4, "4")])
+def test_a_child_computes_with_no_more_threads_than_are_of_use(monkeypatch, here, best, told):
+    """On a busy machine of 16 cores the certificate's process did not end with torch's own number."""
+    monkeypatch.setattr(machine.torch, "get_num_threads", lambda: here)
+    monkeypatch.setattr(machine, "best_threads", lambda: best)
+    monkeypatch.setenv("ANYGRPO_TEST_MARK", "kept")
+    told_to_it = machine.of_a_child()
+    assert (told_to_it["OMP_NUM_THREADS"], told_to_it["ANYGRPO_TEST_MARK"]) == (told, "kept")
+
+
 def test_prepare_settles_the_process(monkeypatch):
     monkeypatch.setattr(machine, "float32_precision", lambda: "none")
     monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: True)

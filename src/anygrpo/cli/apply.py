@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from anygrpo.cli.opening import add_checkpoint, add_trust
 from anygrpo.errors import plain
 from anygrpo.spoken import say
+
+WIDTH = 30
+"""Characters of the bar."""
 
 
 def add_parser(commands: Any) -> None:
@@ -89,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     settings: dict[str, Any] = {"device": args.device} if args.device else {}
     like = load_recipe(args.like).policy if args.like else None
     opened = load(args.run, args.checkpoint, like=like, trust=args.trust, **settings)
-    progress = None if args.quiet or args.json else _progress
+    progress = None if args.quiet or args.json else _Bar()
     names = ("seed", "samples", "pictures", "draws", "candidates", "pool", "embedding")
     asked = {name: getattr(args, name) for name in names} | {"progress": progress}
     rows = opened.apply(_inputs(args.input), args.out, **asked)
@@ -109,5 +114,19 @@ def _inputs(given: list[str]) -> Any:
     return paths[0] if len(paths) == 1 else paths
 
 
-def _progress(done: int, total: int, *_: Any) -> None:
-    print(f"\r{done}/{total}", end="", file=sys.stderr, flush=True)
+class _Bar:
+    """A line on stderr that is written over: a bar, how many, and after two calls the time left by the pace between."""
+
+    def __init__(self) -> None:
+        self.first: tuple[float, int] | None = None
+
+    def __call__(self, done: int, total: int, *_: Any) -> None:
+        now, left = time.monotonic(), ""
+        if self.first is None:  # rows that were there, and the first ones, whose time is another's
+            self.first = now, done
+        elif done > self.first[1]:
+            seconds = (now - self.first[0]) / (done - self.first[1]) * (total - done)
+            left = f"{timedelta(seconds=round(seconds))}"
+        full = round(WIDTH * done / max(total, 1))
+        ending = say(f"  {left} left", f"  剩余 {left}") if left and done < total else ""
+        print(f"\r[{'#' * full}{'-' * (WIDTH - full)}] {done}/{total}{ending:<16}", end="", file=sys.stderr, flush=True)

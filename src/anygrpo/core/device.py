@@ -112,6 +112,12 @@ def best_threads() -> int:
     return min(counts, key=_wall_seconds)
 
 
+def of_a_child() -> dict[str, str]:
+    """The environment of a process of our own that computes: as many threads as here, or fewer where fewer are faster.
+    torch would take every core, and on a busy machine of many cores they wait for each other without end."""
+    return {**os.environ, "OMP_NUM_THREADS": str(min(torch.get_num_threads(), best_threads()))}
+
+
 def _wall_seconds(threads: int) -> float:
     """Median wall seconds of a dozen trial products."""
     before = torch.get_num_threads()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from anygrpo.core.device import of_a_child
 from anygrpo.denoising.call import record_call
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def compare(policy: DiffusionPolicy, weights: Path, place: Path) -> dict[str, fl
     save_file(record_call(policy), place / "call.safetensors")
     (place / "job.json").write_text(json.dumps(section_of(policy, weights) | {"call": str(place / "call.safetensors")}))
     words = [sys.executable, "-m", "anygrpo.denoising.anew", str(place / "job.json")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=of_a_child())
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["no output"])[-1]
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core.device import of_a_child
 from anygrpo.denoising import anew
 from anygrpo.denoising.call import record_call
 from anygrpo.denoising.export_page import usage
@@ -269,7 +270,7 @@ def _fresh_process(
     (place / "job.json").write_text(json.dumps(job))
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("certificate.py")), str(place / "job.json")],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, env=of_a_child(),
     )  # fmt: skip
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no output"]

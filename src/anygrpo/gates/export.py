@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from anygrpo.core.device import of_a_child
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.files import whole_or_none
 from anygrpo.gates.choosing import deterministic
@@ -149,7 +150,7 @@ def certify(folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "load.py"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**of_a_child(), "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=600,

@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from anygrpo.core.device import of_a_child
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Targets
@@ -231,7 +232,11 @@ def _asked_apart(spec: dict[str, Any], pictures: Pictures | None, scratch: Path)
     question.write_text(json.dumps(spec))
     script = Path(__file__).with_name("certificate.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(question), str(answer)], capture_output=True, text=True, check=False
+        [sys.executable, str(script), str(question), str(answer)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=of_a_child(),
     )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]

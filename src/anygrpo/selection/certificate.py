@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from anygrpo.core.device import of_a_child
 from anygrpo.errors import TrainingError
 from anygrpo.scratch import Scratch
 from anygrpo.spoken import Text
@@ -84,7 +85,7 @@ def _elsewhere(folder: Path, tables: list[str]) -> list[dict[str, Any]]:
         TrainingError: it does not load there.
     """
     words = [sys.executable, "-c", LINES, str(folder.resolve()), *tables]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=of_a_child())
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no output"]
         raise TrainingError(
