@@ -209,6 +209,12 @@ def test_a_language_model_leaves_applies_and_comes_back(tmp_path, capsys):
     assert "## Evaluation" in card
     assert "## Fingerprints" in card
     assert main(["export", str(run), "--to", str(tmp_path / "merged"), "--format", "merged"]) == 0
+    capsys.readouterr()
+    on = ["--policy.model", str(tmp_path / "adapter"), "--folder", str(tmp_path / "on"), "--training.steps", "1"]
+    assert main(["train", str(tmp_path / "recipe.toml"), *on]) == 0
+    said = f"starting from {tmp_path / 'adapter'}: its adapter is merged into {tmp_path}"
+    assert said in capsys.readouterr().err
+    assert f"{said}/model, and that is the reference" in (tmp_path / "on" / "log.txt").read_text()
     (tmp_path / "ask.txt").write_text("w1 w2\nw3 w4\n")
     answers = {}
     for name in ("run", "adapter", "merged"):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import logging
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +87,13 @@ def run(args: argparse.Namespace) -> int:
     from anygrpo.watch.session import go
 
     with process_group():
-        if args.resume:
-            training = resumed_run(Path(args.resume), flags)
-        else:
-            training = new_run(load_recipe(args.recipe, flags))
+        with said_while_opening(args.quiet) as lines:
+            if args.resume:
+                training = resumed_run(Path(args.resume), flags)
+            else:
+                training = new_run(load_recipe(args.recipe, flags))
+        for line in lines:
+            training.folder.log(line)
         if training.recipe.doctor.mode == "act" and snapshot.newest(training.folder.checkpoints) is None:
             snapshot.save(training)  # somewhere to go back to; every rank takes part where weights are sharded
         go(training, quiet=args.quiet)
@@ -133,6 +140,30 @@ def _tried(recipe: Recipe, steps: int) -> int:
     trial = measured(recipe, steps)
     print("\n".join(f"# {line}" for line in lines(forecast(trial, recipe), trial)))
     return 0
+
+
+@contextlib.contextmanager
+def said_while_opening(quiet: bool) -> Iterator[list[str]]:
+    """What loading has to say (what training starts from, and so what its reference is; weights that had no place), on
+    stderr and in the list; `quiet`: only what is a warning on stderr."""
+    log, lines = logging.getLogger("anygrpo"), []
+    handler, before, main = logging.Handler(), log.level, os.environ.get("RANK", "0") == "0"
+
+    def emit(record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if main and text not in lines:
+            lines.append(text)
+            if not quiet or record.levelno >= logging.WARNING:
+                print(text, file=sys.stderr, flush=True)
+
+    handler.emit = emit  # type: ignore[method-assign]
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 def _derived(recipe: Recipe) -> None:
