@@ -223,6 +223,7 @@ def test_a_progress_bar_that_says_a_step_twice_loses_no_step(tmp_path: Path, mon
 @pytest.mark.parametrize(("library", "end"), [(gzip, "gz"), (bz2, "bz2")])
 def test_a_bomb_is_read_to_a_bound_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library, end) -> None:
     monkeypatch.setattr("anygrpo.doctor.readers.source.BOMB", 4 << 20)
+    monkeypatch.setattr(gzip, "READ_BUFFER_SIZE", 8192, raising=False)  # 128 KiB since 3.12: much beside this bound
     path = tmp_path / f"a.jsonl.{end}"
     with library.open(path, "wb", 9) as file:
         file.write(LINES.encode())
@@ -236,6 +237,7 @@ def test_a_bomb_is_read_to_a_bound_and_said(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_packs_well_but_no_more_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anygrpo.doctor.readers.source.BOMB", 1 << 20)
+    monkeypatch.setattr(gzip, "READ_BUFFER_SIZE", 8192, raising=False)
     path = tmp_path / "a.jsonl.gz"
     rows = "".join(json.dumps({"step": i, "reward": 0.5, "loss": 0.0, "kl": 0.0}) + "\n" for i in range(60_000))
     path.write_bytes(gzip.compress(rows.encode()))

@@ -76,7 +76,7 @@ def test_its_action_is_a_tool_and_samples_have_sessions_of_their_own(url):
     one, other = sessions.open(), sessions.open()
     begun = one.asked({"op": "reset", "row": {"seed": 5}}, 60.0)
     assert begun["messages"] == "find it"
-    (tool,) = begun["tools"]
+    tool = begun["tools"][0]["function"]
     assert tool["name"] == "act"
     assert tool["parameters"]["properties"]["number"]["type"] == "integer"
     other.asked({"op": "reset", "row": {"seed": 2}}, 60.0)
