@@ -58,7 +58,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         DataError: not a safetensors file, or a numbered one whose header does not name its tensors.
     """
     try:
-        with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, "pt") as file:
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             listed = (file.metadata() or {}).get(NAMES)
     except (SafetensorError, OSError, ValueError) as error:
@@ -94,7 +94,7 @@ def read_tensor(path: Path, name: str, shape: list[int] | None = None) -> Tensor
         DataError: absent, or of another shape.
     """
     try:
-        with safe_open(path, "pt") as opened:  # type: ignore[no-untyped-call]
+        with safe_open(path, "pt") as opened:
             found = opened.get_tensor(name)
     except (SafetensorError, OSError) as error:
         raise DataError(

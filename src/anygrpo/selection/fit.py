@@ -92,7 +92,7 @@ def fit(
 def _mode(stored: StoredFile) -> str:
     """The richest reward that some candidates allow."""
     for mode in PREFERRED:
-        every = [c for q in usable(list(stored.queries), RewardConfig(mode=mode))[0] for c in q.candidates]  # type: ignore[arg-type]
+        every = [c for q in usable(list(stored.queries), RewardConfig(mode=mode))[0] for c in q.candidates]
         if every and all(n in c.parts for c in every for n in NEEDS[mode]):
             return mode
     raise DataError(

@@ -51,7 +51,7 @@ class Recorded:
         bias = network.decoder.stop.bias if hasattr(network.decoder, "stop") else None
         column = columns(drawn.chosen, self.encoded.items.shape[1])
         made = _FromScores.apply(stacked(list(drawn.states), r), self.encoded.keys, bias, drawn.scores, column, scale)
-        return made.flatten(0, 1)  # type: ignore[union-attr]
+        return made.flatten(0, 1)
 
 
 def versions(network: SelectorNetwork) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ class _FromScores(torch.autograd.Function):
     [u, r, K, C], columns [u, r, K]."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, states: Tensor, keys: Tensor, bias: Tensor | None, scores: Tensor, column: Tensor, scale: float
     ) -> Tensor:
         ctx.save_for_backward(states, keys, scores, column)

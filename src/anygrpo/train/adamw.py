@@ -31,7 +31,7 @@ def adamw(groups: list[list[nn.Parameter]], config: OptimizerConfig, sharded: bo
         return made(given, **kept)
     # One pass over the weights (135M on two cores: .08 s for .38); no roots of the second moments held at its peak.
     fused = True if device.type in ("cpu", "cuda") and not sharded else None
-    return torch.optim.AdamW(given, fused=fused, **kept)  # type: ignore[arg-type]
+    return torch.optim.AdamW(given, fused=fused, **kept)
 
 
 def _eight_bits(device: torch.device, sharded: bool) -> Any:
