@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anygrpo.cli.main import main
 from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.diagnose import Diagnosis
 from anygrpo.doctor.synthetic import flat, healthy, line
@@ -133,3 +134,9 @@ def test_a_history_exported_as_parquet_is_read_by_its_own_step(tmp_path: Path) -
     (tmp_path / "cut.parquet").write_bytes(b"PAR1" + bytes(40))
     with pytest.raises(DataError):
         read(tmp_path / "cut.parquet")
+
+
+def test_a_plan_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.jsonl").write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.6}\n')
+    assert main(["doctor", str(tmp_path / "log.jsonl"), "--plan"]) == 0
+    assert "no finding" in capsys.readouterr().out

@@ -240,11 +240,11 @@ def list_rules(lang: str, as_json: bool) -> int:
 
 def show_plan(diagnoses: list[Diagnosis], lang: str, as_json: bool) -> None:
     """Per suspicion the experiment that decides it."""
-    from anygrpo.doctor.experiments import plan
+    from anygrpo.doctor.experiments import NONE, plan
 
     rows = [{"source": d.run.source} | row for d in diagnoses for row in plan(d.findings, lang)]
     table = "\n".join(f"{r['rule']}: {r['do']} -> {r['confirms']}" for r in rows)
-    print(json.dumps(rows, ensure_ascii=False, indent=2) if as_json else table)
+    print(json.dumps(rows, ensure_ascii=False, indent=2) if as_json else table or NONE.said(lang))
 
 
 def show_confirmed(args: argparse.Namespace) -> int:

@@ -92,6 +92,10 @@ def suspicions(findings: tuple[Finding, ...]) -> list[Finding]:
     return [f for f in findings if f.severity != "info" and f.certainty != "certain" and experiment_of(f.rule)]
 
 
+NONE = Text("no finding of this log is one that an experiment decides", "这份日志里没有需要用实验判定的发现")
+"""What --plan says where there is nothing to try."""
+
+
 def plan(findings: tuple[Finding, ...], lang: str = "en") -> list[dict[str, str]]:
     """Per suspicion: its experiment and what would confirm it."""
     out: list[dict[str, str]] = []
