@@ -162,6 +162,7 @@ def _of_transformers(name: str, dtype: torch.dtype, device: str, quantize: str, 
         raise _not_found("model", name, error) from None
     lacking = sorted(told["missing_keys"])
     if getattr(model, "is_quantized", False):
+        quantization.differentiable(model)
         if lacking and quantize != "none":
             raise quantization.lacking(quantize, name, lacking)
         return model.eval()

@@ -6,6 +6,7 @@ import importlib.util
 from typing import Any
 
 import torch
+from torch import nn
 
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
@@ -40,6 +41,14 @@ def _bits(quantize: str, dtype: torch.dtype) -> Any:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=dtype,
     )
+
+
+def differentiable(model: nn.Module) -> None:
+    """Keep 4-bit layers in the form that gradients pass: on a CPU with AVX512-BF16 bitsandbytes packs them at their
+    first pass without gradient, and the packed product stops the gradient, with no more than a warning of torch."""
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
 
 
 def impossible(quantize: str, name: str, kind: str) -> DataError:
