@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.progress import progress
+from anygrpo.doctor.evidence.progress import LONG_ENOUGH, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, healthy, line
 from anygrpo.spoken import Text
@@ -63,6 +63,7 @@ def dead_term(run: Columns) -> Result:
         "warning" if bad else "info",
         rows,
         variant="floor" if floor else "ceiling",
+        certainty=None if len(rows) >= LONG_ENOUGH else "likely",  # a few rounded means may agree by chance
         names=names,
         count=len(dead),
         of=len(parts),
