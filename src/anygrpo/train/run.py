@@ -29,6 +29,7 @@ from anygrpo.train.sharded import full_state, whole_weights
 from anygrpo.train.stages import Controls, Numbers, PlannedStage, controlled, kl_controller, numbers_at, policy_settings
 from anygrpo.train.terms import Tally
 from anygrpo.train.trackers import Sink
+from anygrpo.train.unusable import Unusable
 from anygrpo.train.update import Updater, given_up
 from anygrpo.train.waiting import Waiting
 
@@ -85,7 +86,7 @@ class Run:
         self.back_to: Path | None = None
         self.measures_updates = recipe.training.gradient_norms_every > 0
         self.entered, self.teaches, self._settled = -1, False, False
-        self._refused_in_a_row = 0
+        self._refused_in_a_row, self._unusable = 0, Unusable()
         self._seconds: dict[str, float] = {}
 
     def enter(self, step: int) -> tuple[PlannedStage, Numbers]:
@@ -215,6 +216,7 @@ class Run:
         row["throughput/decisions_per_s"] = float(rollout.mask.sum()) / max(row["time/step"], 1e-9)
         row["memory/peak_gb"] = float(max_over_ranks(torch.tensor(measure.memory_gb())))
         self.emit(row)
+        self._unusable.see(every)
 
     def evaluated(self, task: Task, step: int) -> dict[str, float]:
         """Held-out numbers; notes whether they are the best so far, and stops the run when patience is over."""
