@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from huggingface_hub import constants, hf_api
 
-from anygrpo.models import hub as ours
+from anygrpo.core import hub as ours
 
 
 def commit(folder: Path) -> str:

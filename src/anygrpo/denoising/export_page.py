@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anygrpo.core.hub import is_name
 from anygrpo.denoising.files import component_of
 from anygrpo.denoising.starting import start_of
 from anygrpo.files import one_line
-from anygrpo.models.hub import is_name
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy

@@ -17,10 +17,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from anygrpo.core.hub import located
 from anygrpo.core.saved import holds_weights
 from anygrpo.errors import DataError
 from anygrpo.files import read_toml
-from anygrpo.models.hub import located
 from anygrpo.spoken import Text
 
 LORA_FILE = "pytorch_lora_weights.safetensors"

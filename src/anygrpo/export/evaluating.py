@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from anygrpo.core.build import build_task
+from anygrpo.core.hub import located
 from anygrpo.core.intervals import interval, largest, of_prompts, rate
 from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened, beside
 from anygrpo.export.own import RECIPE
 from anygrpo.files import lines_of
-from anygrpo.models.hub import located
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.training import EvaluationConfig

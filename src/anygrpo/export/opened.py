@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from anygrpo.core.build import build_policy
+from anygrpo.core.hub import is_name, located
 from anygrpo.core.policy import Policy, load_state
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.export import own
 from anygrpo.export.own import RECIPE
 from anygrpo.families import Family, families, family_of, resolve
-from anygrpo.models.hub import is_name, located
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import refuse_own_code

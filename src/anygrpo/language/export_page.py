@@ -6,8 +6,8 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from anygrpo.core import hub
 from anygrpo.files import one_line, yaml_word
-from anygrpo.models import hub
 from anygrpo.models.loading import named
 
 if TYPE_CHECKING:

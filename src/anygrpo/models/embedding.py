@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anygrpo.core import hub
 from anygrpo.errors import DataError
-from anygrpo.models import hub
 from anygrpo.spoken import Text
 
 NGRAM_SIZE = 384

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from anygrpo.core import hub
 from anygrpo.errors import DataError
-from anygrpo.models import hub, quantization, weights
+from anygrpo.models import quantization, weights
 from anygrpo.models.origin import added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
 from anygrpo.spoken import Text

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core import hub
 from anygrpo.core.saved import STATE, holds_weights, read_weights
 from anygrpo.errors import DataError
 from anygrpo.files import read_toml
-from anygrpo.models import hub
 from anygrpo.models.adapted import with_adapter
 from anygrpo.models.weights import TORCH
 from anygrpo.spoken import Text

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core.hub import located
 from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError, suggestion
-from anygrpo.models.hub import located
 from anygrpo.models.matching import LoadReport, averaged, fit
 from anygrpo.models.unpickled import Husk, read_torch
 from anygrpo.spoken import Text

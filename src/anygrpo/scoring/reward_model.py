@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
+from anygrpo.core import hub
 from anygrpo.core.device import device_of
 from anygrpo.scoring.machine import usable_cpus
 
@@ -18,11 +19,12 @@ from anygrpo.scoring.machine import usable_cpus
 def _loaded(model: str, device: str, dtype: str) -> tuple[Any, Any]:
     """(model in eval mode, tokenizer). Raises: ValueError where it does not give one number."""
     torch.set_num_threads(usable_cpus())
-    labels = AutoConfig.from_pretrained(model).num_labels
+    place = hub.to_load(model)
+    labels = AutoConfig.from_pretrained(place).num_labels
     if labels != 1:
         raise ValueError(f"{model} gives {labels} numbers, a reward model gives one (num_labels = 1)")
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    net = AutoModelForSequenceClassification.from_pretrained(model, dtype=getattr(torch, dtype))
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    net = AutoModelForSequenceClassification.from_pretrained(place, dtype=getattr(torch, dtype))
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"

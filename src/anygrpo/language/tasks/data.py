@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from anygrpo.core.hub import is_name
+from anygrpo.core.hub import split as split_name
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.language.tasks.rows import Columns, row_of
-from anygrpo.models.hub import is_name
-from anygrpo.models.hub import split as split_name
 from anygrpo.spoken import Text
 
 Row = tuple[int, dict[str, Any]]

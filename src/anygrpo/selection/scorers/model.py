@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core import hub
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.models import hub, loading
+from anygrpo.models import loading
 from anygrpo.selection.scorer_settings import ModelScorerConfig
 from anygrpo.selection.scorers.scorer import Judgement, Shown
 from anygrpo.selection.scorers.template import Template, compared, truths

@@ -13,15 +13,16 @@ import torch
 from hub_server import Hub
 from safetensors.torch import save_file
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
 
 import anygrpo
+from anygrpo.core import hub as names
 from anygrpo.errors import DataError
 from anygrpo.language.files import adapter_config
-from anygrpo.models import hub as names
 from anygrpo.models import weights
 from anygrpo.models.loading import load_model, load_tokenizer
 from anygrpo.models.origin import origin
+from anygrpo.scoring import reward_model
 
 IDS = torch.arange(3, 20)[None]
 
@@ -138,6 +139,27 @@ def test_without_a_network_nobody_asks_again_and_again(hub, monkeypatch):
     torch.testing.assert_close(says(load_model("someone/tiny")), says(model))
     with pytest.raises(DataError, match="'someone/nothing' is no path here, and cannot be had from the Hub"):
         load_tokenizer("someone/nothing")
+    assert waits == []
+
+
+def test_a_reward_model_and_its_revision_are_had_again_without_a_network(hub, monkeypatch):
+    from huggingface_hub.utils import _http
+
+    for revision, seed in (("main", 0), ("second", 1)):
+        place = hub.place("someone/judge", revision)
+        llama(place, seed)  # its tokenizer too
+        torch.manual_seed(seed)
+        config = LlamaConfig.from_pretrained(place, num_labels=1, architectures=None)
+        LlamaForSequenceClassification(config).save_pretrained(place)
+    asked = ["someone/judge", "someone/judge@second"]
+    judge = lambda: [reward_model.score(["a"], [" b"], name)[0] for name in asked]  # noqa: E731
+    had = judge()
+    assert had[0] != had[1]
+    hub.close()
+    reward_model._loaded.cache_clear()
+    waits = []
+    monkeypatch.setattr(_http.time, "sleep", waits.append)
+    assert judge() == had
     assert waits == []
 
 
