@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from anygrpo.integrations.adopt.secrets import hidden, hidden_source
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.kinds import section_of
 from anygrpo.recipe.training import EvaluationConfig, OptimizerConfig, TrainingConfig
@@ -93,6 +94,22 @@ class Ledger:
     idle: list[tuple[str, Any, str]] = field(default_factory=list[tuple[str, Any, str]])
     notes: list[str] = field(default_factory=list[str])
     _used: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        """Nothing that a ledger tells may hold a key or a token of the user's."""
+        found = self.found
+        found.given = {
+            key: Unknown(hidden_source(value.source)) if isinstance(value, Unknown) else hidden(value, key)
+            for key, value in found.given.items()
+        }
+        found.rewards = [(kind, hidden_source(said)) for kind, said in found.rewards]
+        found.notes = [hidden_source(note) for note in found.notes]
+        source = hidden_source(found.reward_file)
+        if source != found.reward_file:
+            found.reward_file = source
+            found.notes.append(
+                'a key in the functions\' source was not copied: read it from os.environ where "(set)" is'
+            )
 
     def get(self, key: str) -> Any:
         """Their value: given, or the default. One that only running would tell is the default, with a note."""

@@ -9,6 +9,7 @@ from typing import Any
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.integrations.adopt import openrlhf, script, swift, trl, verl, words
 from anygrpo.integrations.adopt.moving import Found, Ledger
+from anygrpo.integrations.adopt.secrets import hidden_words
 from anygrpo.spoken import Text
 
 _HOUSES = {"trl": trl.move, "verl": verl.move, "swift": swift.move, "openrlhf": openrlhf.move}
@@ -125,10 +126,11 @@ def _of_command(command: list[str], beside: Path = Path()) -> Found:
         key in options for key in ("num_generations", "max_completion_length", "reward_funcs", "model_name_or_path")
     ):
         return _of_options(options, Found("trl"))
+    said = " ".join(hidden_words(command))[:80]
     raise ConfigError(
         Text(
-            f"{' '.join(command)[:80]!r} is neither a TRL nor a verl, OpenRLHF or ms-swift training command",
-            f"{' '.join(command)[:80]!r} 不是 TRL、verl、OpenRLHF 或 ms-swift 的训练命令",
+            f"{said!r} is neither a TRL nor a verl, OpenRLHF or ms-swift training command",
+            f"{said!r} 不是 TRL、verl、OpenRLHF 或 ms-swift 的训练命令",
         ),
         Text(
             "give a .py, .yaml or .sh file, or verl's key=value words",
