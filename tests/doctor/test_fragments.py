@@ -75,6 +75,30 @@ def test_a_gradient_norm_that_was_never_logged_is_no_fault_of_a_run_that_learns(
     assert diagnose(rows, format="jsonl").verdict == "no_objection"
 
 
+@pytest.mark.parametrize("name", ["loss", "policy_loss", "advantage_std", "ratio_mean", "clip_ratio", "grad_norm"])
+def test_a_column_of_nan_is_no_fault_of_a_run_that_learns(name: str) -> None:
+    found = diagnose(healthy(**{"loss": 0.01, name: flat(float("nan"))}), format="jsonl")
+    assert (found.verdict, [f.variant for f in found.findings if f.rule == "nonfinite"]) == ("no_objection", ["never"])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"loss": float("nan")}, ("nothing", "certain")),
+        ({"loss": 0.0, "policy_loss": float("nan")}, ("nothing", "likely")),  # 0 is what some loggers write for NaN
+        ({"advantage_std": float("nan")}, ("nothing", "likely")),
+        ({"loss": 0.1, "policy_loss": float("nan")}, ("never", "certain")),  # a sum is finite only where its terms are
+        ({"grad_norm": 0.3, "advantage_std": float("nan")}, ("never", "certain")),
+        ({"ratio_mean": float("nan")}, ("never", "certain")),
+    ],
+)
+def test_a_term_that_is_never_finite_is_lost_only_where_its_sum_is_too(
+    row: dict[str, float], said: tuple[str, str]
+) -> None:
+    found = of({"reward": 0.5} | row, {"reward": 0.6} | row)
+    assert [(f.variant, f.certainty) for f in found.findings if f.rule == "nonfinite"] == [said]
+
+
 def test_five_rows_show_a_kl_that_no_rate_can_have_caused() -> None:
     kl = (0.41, 0.43, 0.40, 0.44, 0.42)
     rows = [

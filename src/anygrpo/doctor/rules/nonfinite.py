@@ -67,8 +67,10 @@ def nonfinite(run: Columns) -> Result:
     lost = [s for name, s in hit.items() if not s.values and indispensable(name, run)]
     if lost:
         rows, names = sorted({r for s in lost for r in s.bad}), ", ".join(sorted(s.key for s in lost))
-        change = (Change("precision"),)
-        return finding("nonfinite", "serious", rows, variant="nothing", names=names, count=len(rows), changes=change)
+        return finding(
+            "nonfinite", "serious", rows, variant="nothing", names=names, count=len(rows),
+            certainty="certain" if any(s.name in SUMS for s in lost) else "likely", changes=(Change("precision"),),
+        )  # fmt: skip
     if not some:
         return finding("nonfinite", "info", variant="never", names=", ".join(never)) if never else None
     core = {name: s for name, s in some.items() if name in watched}
@@ -81,12 +83,21 @@ def nonfinite(run: Columns) -> Result:
     )
 
 
+SUMS = ("loss/total", "grad_norm/total")
+"""What every other term goes into: finite only where all of them are."""
+
+
 def indispensable(name: str, run: Columns) -> bool:
-    """Losses, ratios and advantages are computed in every update; a gradient norm unless the trainer plainly learns."""
-    if name.startswith(("loss/total", "loss/policy", "ratio/", "clip/", "advantage/")):
-        return True
+    """Losses, advantages and gradients are computed in every update: NaN throughout, they were lost.
+
+    Unless the run plainly learns; and a term was only never logged where the sum or the gradient it enters is a number
+    (other than 0, which some loggers write for NaN). Ratios and clip shares are NaN in healthy logs too: a mean over
+    no update beyond the first.
+    """
     p = progress(run)
-    return name == "grad_norm/total" and not (p and p.rose)
+    if (p and p.rose) or not name.startswith(("loss/total", "loss/policy", "advantage/", "grad_norm/total")):
+        return False
+    return name in SUMS or not any((s := run.get(x)) and any(s.values) for x in SUMS)
 
 
 NAN = math.nan
