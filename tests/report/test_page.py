@@ -89,20 +89,75 @@ def test_the_best_between_is_told_where_the_last_is_below_it(folder):
     assert "正确率 0.250 → 0.500（最高 0.812）" in run_page(folder, "zh")
 
 
+def logged(folder, *rows):
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def test_the_head_tells_errors_and_the_paired_change(folder):
     """Accuracies of 64 prompts: sqrt(.25 x .75 / 64) = .0541, sqrt(.75 x .25 / 64) = .0541. Changes 1, 0, 1: mean 2/3,
     standard error sqrt(1/3) / sqrt(3) = 1/3. A reward equal to the accuracy is not told twice."""
-    rows = [{"step": s, "eval/accuracy": a, "eval/reward": a, "eval/prompts": 64} for s, a in ((-1, 0.25), (29, 0.75))]
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    logged(folder, *({"step": s, "eval/accuracy": a, "eval/reward": a, "eval/prompts": 64}
+                     for s, a in ((-1, 0.25), (29, 0.75))))  # fmt: skip
     for step, rewards in ((0, (0, 1, 0)), (30, (1, 1, 1))):
-        lines = [{"prompt": i, "text": f"q{i}", "output": "", "reward": float(r)} for i, r in enumerate(rewards)]
-        invalid = {"prompt": 3, "text": "q3", "output": "", "reward": 0.0, "valid": False}
-        file = folder / "evaluations" / f"step_{step:08d}.jsonl"
-        file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, invalid]))
+        rewrite(
+            folder, step, [{"prompt": i, "text": f"q{i}", "output": "", "reward": r} for i, r in enumerate(rewards)]
+        )
     page = run_page(folder)
-    assert "accuracy 0.250 ± 0.054 → 0.750 ± 0.054; a prompt&#x27;s reward changed by +0.667 ± 0.333 (3 prompts" in page
-    assert "正确率 0.250 ± 0.054 → 0.750 ± 0.054；逐提示的奖励变化 +0.667 ± 0.333（3 个提示" in run_page(folder, "zh")
+    assert (
+        "accuracy 0.250 ± 0.054 → 0.750 ± 0.054; a prompt&#x27;s reward changed by +0.667 ± 0.333 (64 prompts" in page
+    )
+    assert "正确率 0.250 ± 0.054 → 0.750 ± 0.054；逐提示的奖励变化 +0.667 ± 0.333（64 个提示" in run_page(folder, "zh")
+
+
+def test_the_change_counts_an_answer_that_cannot_be_scored_as_the_run_does(folder):
+    """Rewards 0, 0, 1, 1 become 0.5, 0.5, and two that cannot be scored, at the worst (0): .5 falls to .25. Of the two
+    that could be scored both times the reward rose."""
+    logged(
+        folder,
+        {"step": -1, "eval/reward": 0.5, "eval/prompts": 4},
+        {"step": 29, "eval/reward": 0.25, "eval/prompts": 4},
+    )
+    for step, rewards, valid in ((0, (0, 0, 1, 1), 4), (30, (0.5, 0.5, 0, 0), 2)):
+        rewrite(folder, step, [{"prompt": i, "text": f"q{i}", "output": "", "reward": r, "valid": i < valid}
+                               for i, r in enumerate(rewards)])  # fmt: skip
+    assert "reward 0.500 → 0.250; a prompt&#x27;s reward changed by -0.250 ± 0.433 (4 prompts" in run_page(folder)
+
+
+def test_other_prompts_have_no_change_and_faults_are_not_among_the_prompts(folder):
+    rows = [{"step": s, "eval/reward": 0.5, "eval/prompts": 4, "eval/faults": 0.25} for s in (-1, 29)]
+    logged(folder, *rows)
+    lines = [{"prompt": i, "text": f"q{i}", "output": "", "reward": float(i)} for i in range(4)]
+    lines[3] |= {"fault": True, "valid": False}
+    rewrite(folder, 0, lines)
+    rewrite(folder, 30, [line | {"reward": line["reward"] + i} for i, line in enumerate(lines)])
+    assert "changed by +1.000 ± 0.577 (3 prompts" in run_page(folder)  # by 0, 1, 2
+    rewrite(folder, 30, [line | {"text": "another"} for line in lines])
+    assert "changed by" not in run_page(folder)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        # 1 - .025^(1/64) = .056: Clopper-Pearson where all are alike
+        ({"eval/accuracy": 0.0, "eval/prompts": 64}, "0.000 (95%: 0.000 to 0.056)"),
+        ({"eval/accuracy": 1.0, "eval/reward": 1.0, "eval/reward_se": 0.0, "eval/prompts": 64},
+         "1.000 (95%: 0.944 to 1.000)"),
+        ({"eval/accuracy": 0.5, "eval/prompts": 400, "eval/judged": 25}, "0.500 ± 0.100"),
+        ({"eval/accuracy": 0.5, "eval/reward": 0.5, "eval/reward_se": 0.07, "eval/prompts": 400}, "0.500 ± 0.070"),
+        ({"eval/accuracy": 0.5, "eval/reward": 0.6, "eval/reward_se": 0.07, "eval/prompts": 400}, "0.500 ± 0.025"),
+        ({"eval/reward": 3.0, "eval/reward_se": 0.0, "eval/prompts": 64}, "3.000<"),
+        ({"eval/reward": 3.0, "eval/reward_se": 0.0002, "eval/prompts": 64}, "3.000 ± 0.0002"),
+    ],
+)  # fmt: skip
+def test_an_error_is_that_of_what_was_judged(folder, row, said):
+    for file in (folder / "evaluations").iterdir():
+        file.unlink()
+    logged(folder, {"step": -1} | {k: 0.25 if k in ("eval/accuracy", "eval/reward") else v for k, v in row.items()})
+    logged(folder, {"step": 29} | row)
+    head = re.search(r"<p><b>Held out</b>.*?</p>", run_page(folder))
+    assert head is not None
+    assert f"→ {said}" in head[0]
 
 
 def test_held_out_curves_come_first_and_errors_are_no_curve(folder):

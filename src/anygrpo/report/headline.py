@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from statistics import stdev
 from typing import Any
+
+from anygrpo.doctor.readers.held_out_pairs import ERROR, GAIN
 
 MEASURES = ("eval/accuracy", "eval/psnr", "eval/ssim", "eval/reward")
 
 
-def headline(rows: Sequence[dict[str, Any]], rewards: Sequence[tuple[Any, Any]], words: dict[str, str]) -> str:
+def headline(rows: Sequence[dict[str, Any]], last: Mapping[str, Any], words: dict[str, str]) -> str:
     """A paragraph; empty where fewer than two evaluations were logged.
 
     Args:
         rows: of metrics.jsonl.
-        rewards: (first, last) reward of each held-out prompt that both evaluations asked.
+        last: the row of the last evaluation as the doctor reads it, with the paired change of the reward where both
+            evaluations asked the same prompts (`add_gains`).
         words: `anygrpo.report.words.WORDS` in the language of the page.
     """
     told, seen = [], list[list[float]]()
@@ -27,21 +29,40 @@ def headline(rows: Sequence[dict[str, Any]], rewards: Sequence[tuple[Any, Any]],
         if len(values) > 1 and values not in seen:  # an accuracy that is the reward is told once
             seen.append(values)
             word = words.get(name.removeprefix("eval/"), name.removeprefix("eval/").upper())
-            ends = [f"{row[name]:.3f}{_error(row, name)}" for row in (found[0], found[-1])]
+            ends = [f"{row[name]:.3f}{_error(row, name, words)}" for row in (found[0], found[-1])]
             told.append(f"{word} {ends[0]} → {ends[1]}{_best(values, words)}")
     if not told:
         return ""
-    text = words["comma"].join(told) + _change(rewards, words)
+    text = words["comma"].join(told) + _change(last, words)
     return f"<p><b>{escape(words['held_out'])}</b> {escape(text)}</p>"
 
 
-def _error(row: dict[str, Any], name: str) -> str:
-    """The standard error over prompts: of an accuracy p, sqrt(p (1 - p) / n); of others where it was logged."""
-    value, prompts = float(row[name]), row.get("eval/prompts")
-    error = row.get(f"{name}_se")
-    if error is None and name == "eval/accuracy" and isinstance(prompts, int | float) and prompts > 1:
-        error = math.sqrt(max(value * (1 - value), 0.0) / prompts)
-    return f" ± {error:.3f}" if isinstance(error, int | float) and math.isfinite(error) else ""
+def _error(row: Mapping[str, Any], name: str, words: dict[str, str]) -> str:
+    """The standard error over prompts: as it was logged; of an accuracy p that is not the reward, sqrt(p (1 - p) / n).
+    An accuracy of 0 or 1 has its 95% interval (Clopper-Pearson): n alike are no proof of all."""
+    value, error = float(row[name]), row.get(f"{name}_se")
+    n = row.get("eval/judged", row.get("eval/prompts"))
+    if name != "eval/accuracy":
+        return _plus_minus(error)
+    if error is None and value == row.get("eval/reward"):
+        error = row.get("eval/reward_se")
+    if not isinstance(n, int | float) or not math.isfinite(n) or n <= 1:
+        return _plus_minus(error)
+    if value in (0.0, 1.0):
+        import torch  # late: most pages need none
+
+        from anygrpo.core.intervals import rate
+
+        found = rate(torch.full((round(n),), value, dtype=torch.float64))
+        return words["range"].format(low=f"{found.low:.3f}", high=f"{found.high:.3f}")
+    return _plus_minus(math.sqrt(max(value * (1 - value), 0.0) / n) if error is None else error)
+
+
+def _plus_minus(error: Any) -> str:
+    """Nothing where values are all alike, or there is one: that says nothing of other prompts."""
+    if not isinstance(error, int | float) or not math.isfinite(error) or error <= 0:
+        return ""
+    return f" ± {error:.3f}" if error >= 5e-4 else f" ± {error:.1g}"
 
 
 def _best(found: list[float], words: dict[str, str]) -> str:
@@ -50,22 +71,14 @@ def _best(found: list[float], words: dict[str, str]) -> str:
     return words["best"].format(best=f"{best:.3f}") if best > max(found[0], found[-1]) else ""
 
 
-def _change(rewards: Sequence[tuple[Any, Any]], words: dict[str, str]) -> str:
-    """Mean change of a prompt's reward, its standard error, and over how many prompts."""
-    gaps = [float(b) - float(a) for a, b in rewards if _number(a) and _number(b)]
-    if len(gaps) < 2:
+def _change(last: Mapping[str, Any], words: dict[str, str]) -> str:
+    """Mean change of a prompt's reward, its standard error, and over how many prompts. An answer that could not be
+    scored counts as in eval/reward."""
+    gain, error, prompts = last.get(GAIN), last.get(ERROR), last.get("eval/prompts")
+    if not isinstance(gain, int | float) or not isinstance(prompts, int | float) or not math.isfinite(prompts):
         return ""
-    mean, error = math.fsum(gaps) / len(gaps), stdev(gaps) / math.sqrt(len(gaps))
-    return words["change"].format(mean=f"{mean:+.3f}", error=f"{error:.3f}", prompts=len(gaps))
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def pairs_of(first: list[dict[str, Any]], last: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
-    """The rewards of rows that stand side by side, where both could be scored."""
-    return [(a["reward"], b["reward"]) for a, b in zip(first, last) if a.get("valid", True) and b.get("valid", True)]
+    n = round(prompts * (1 - last.get("eval/faults", 0.0)))
+    return words["change"].format(mean=f"{gain:+.3f}", error=_plus_minus(error), prompts=n)
 
 
 def asked(row: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from anygrpo.doctor.render.style import document
 from anygrpo.errors import DataError
 from anygrpo.families import Family, family_of, resolve
 from anygrpo.files import lines_of, toml_table
-from anygrpo.report.headline import asked, headline, pairs_of
+from anygrpo.report.headline import asked, headline
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
@@ -67,20 +67,33 @@ def run_page(folder: Path, language: str = "en") -> str:
             Text("give the folder that contains metrics.jsonl", "请给出含有 metrics.jsonl 的文件夹"),
         )
     words = table(WORDS, language)
-    diagnosis = diagnose_log(read(str(folder)))
+    log = read(str(folder))
+    diagnosis = diagnose_log(log)
     with cut_at(_resumed_rows(folder)):
         body = diagnosis_part(diagnosis, language).removesuffix(_FOOTER)
-    parts = [_actions(folder, words), _of_family(folder, language)]
-    parts += [section(folder, words) for section in (_answers, _pictures, _settings)]
+    sides = _sides(folder)
+    parts = [_actions(folder, words), _of_family(folder, sides, language), _answers(folder, sides, words)]
+    parts += [section(folder, words) for section in (_pictures, _settings)]
     title = f"{words['title']}{colon(language)}{folder.name}"
-    body = body.replace("<h2>", _headline(folder, words) + "<h2>", 1)
+    evaluated = [row for row in log.rows if "eval/reward" in row]
+    head = headline(_lines(folder / "metrics.jsonl"), evaluated[-1] if evaluated else {}, words)
+    body = body.replace("<h2>", head + "<h2>", 1)
     return document(title, _CSS + TALK + body + "".join(parts) + "<footer>anygrpo report</footer>", language)
 
 
-def _headline(folder: Path, words: dict[str, str]) -> str:
+Rows = list[dict[str, Any]]
+
+
+def _evaluations(folder: Path) -> list[Path]:
+    """The files of the first and the last evaluation; none where there were fewer than two."""
     files = sorted((folder / "evaluations").glob("step_*.jsonl"))
-    sides = paired(_answer_lines(files[0]), _answer_lines(files[-1])) if len(files) > 1 else ([], [])
-    return headline(_lines(folder / "metrics.jsonl"), pairs_of(*sides), words)
+    return [files[0], files[-1]] if len(files) > 1 else []
+
+
+def _sides(folder: Path) -> tuple[Rows, Rows]:
+    """Rows of the first and the last evaluation that answer the same prompts."""
+    files = _evaluations(folder)
+    return paired(_answer_lines(files[0]), _answer_lines(files[1])) if files else ([], [])
 
 
 def _at(step: str, words: dict[str, str]) -> str:
@@ -116,16 +129,14 @@ def _action(action: dict[str, Any], words: dict[str, str]) -> str:
     return "; ".join([f"{head}. {action['reason']}", *where, *changes])
 
 
-def _of_family(folder: Path, language: str) -> str:
+def _of_family(folder: Path, sides: tuple[Rows, Rows], language: str) -> str:
     """What the policy's family shows of the first and the last evaluation, and of the run's numbers."""
-    files = sorted((folder / "evaluations").glob("step_*.jsonl"))
     family = _family(folder)
     if family is None:
         return ""
     made: list[tuple[str, str] | None] = []
-    if len(files) > 1:
-        first, last = paired(_answer_lines(files[0]), _answer_lines(files[-1]))
-        made = [resolve(text)(first, last, language) for text in family.pages]
+    if _evaluations(folder):
+        made = [resolve(text)(*sides, language) for text in family.pages]
     rows = _lines(folder / "metrics.jsonl") if family.tables else []
     made += [resolve(text)(rows, language) for text in family.tables]
     return "".join(_section(*page) for page in made if page is not None)
@@ -140,18 +151,17 @@ def _family(folder: Path) -> Family | None:
         return None
 
 
-def _answers(folder: Path, words: dict[str, str]) -> str:
+def _answers(folder: Path, sides: tuple[Rows, Rows], words: dict[str, str]) -> str:
     """The same held-out prompts at the first and the last evaluation; else samples of the first and the last step."""
-    files = sorted((folder / "evaluations").glob("step_*.jsonl"))
-    if len(files) >= 2:
-        first, last = paired(_answer_lines(files[0]), _answer_lines(files[-1]))
+    if files := _evaluations(folder):
+        first, last = sides
         if not first:
             return _section(words["answers"], f"<p>{escape(words['unpaired'])}</p>")
         # the first prompts, so that none is picked for its looks
         pairs = list(zip(first, last))[:_SHOWN]
         said = lambda x: _cell(x["output"], x["reward"], conversation(x.get("conversation"), words))  # noqa: E731
         rows = [(_prompt(a["text"], a), said(a), said(b)) for a, b in pairs]
-        steps = [_at(_step(file), words) for file in (files[0], files[-1])]
+        steps = [_at(_step(file), words) for file in files]
         heads = (words["prompt"], words["before"] + steps[0], words["after"] + steps[1])
         return _section(words["answers"], _table(heads, rows))
     samples = sorted((folder / "samples").glob("step_*.jsonl"))

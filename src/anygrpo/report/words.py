@@ -10,9 +10,10 @@ WORDS = {
     "held_out": Text("Held out", "留出集"),
     "comma": Text(", ", "，"),
     "change": Text(
-        "; a prompt's reward changed by {mean} ± {error} ({prompts} prompts; ±: standard error over prompts)",
-        "；逐提示的奖励变化 {mean} ± {error}（{prompts} 个提示；± 为提示间的标准误）",
+        "; a prompt's reward changed by {mean}{error} ({prompts} prompts; ±: standard error over prompts)",
+        "；逐提示的奖励变化 {mean}{error}（{prompts} 个提示；± 为提示间的标准误）",
     ),
+    "range": Text(" (95%: {low} to {high})", "（95%：{low} 至 {high}）"),
     "best": Text(" (best {best})", "（最高 {best}）"),
     "accuracy": Text("accuracy", "正确率"),
     "reward": Text("reward", "奖励"),
