@@ -13,6 +13,7 @@ from peft.utils import get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from tiny_pipelines import sd3, sd15, sdxl
 
+from anygrpo.core.policy import state_of
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising import export as exporting
 from anygrpo.denoising.export import export, record_call
@@ -99,3 +100,67 @@ def test_names_that_the_library_finds_no_place_for_are_an_error(made, tmp_path):
     save_file(state, file)
     with pytest.raises(DataError, match="layers are not in this network"):
         started(kind, lora)
+
+
+def test_a_run_of_all_weights_that_began_from_it_keeps_them(made, tmp_path):
+    """A checkpoint holds the network alone; what was put on the base before it says the rest."""
+    kind, _, lora, _ = made
+    first = started(kind, lora)
+    with torch.no_grad():
+        for p in first.parameters():
+            p.add_(0.05)
+    checkpoint = tmp_path / "run" / "checkpoints" / "best"
+    checkpoint.mkdir(parents=True)
+    state = {n: p.detach().contiguous() for n, p in state_of(first.trainable()).items()}
+    save_file(state, checkpoint / "policy.safetensors")
+    (tmp_path / "run" / "config.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{lora}"\n')
+    again = started(kind, tmp_path / "run")
+    assert list(again.parts.beside) == list(first.parts.beside)
+    torch.testing.assert_close(said(again), said(first))
+    torch.testing.assert_close(record_call(again)["output"], record_call(first)["output"])
+
+
+def test_an_export_into_the_same_folder_leaves_nothing_of_the_one_before(made, tmp_path, monkeypatch):
+    kind, base, lora, _ = made
+    out, recipe = tmp_path / "out", f'[policy]\nkind = "diffusion"\nmodel = "{base}"\n'
+    export(started(kind, lora), out, certify=False)
+    assert (out / "text_encoder" / "config.json").is_file()
+    (out / "README.md").write_text("of the first")
+    (out / "recipe.toml").write_text(recipe)
+    (out / "text_encoder_2").mkdir(exist_ok=True)
+    (out / "text_encoder_2" / "config.json").write_text("of no export: it is not in the list")
+    first = {n: x.clone() for n, x in state_of(started(kind, out).trainable()).items()}
+    plain = started(kind, base)
+
+    def differs(*given):
+        raise TrainingError("differs", "")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "_certified", differs)
+        with pytest.raises(TrainingError, match="differs"):
+            export(plain, out)
+    assert (out / "README.md").read_text() == "of the first"  # a failure leaves what was there
+    assert not list(tmp_path.glob(".export-*"))
+    export(plain, out, certify=False)
+    assert not (out / "README.md").exists()
+    (out / "recipe.toml").write_text(recipe)
+    again = started(kind, out)
+    assert again.parts.beside == {}
+    torch.testing.assert_close(said(again), said(plain))
+    assert any(not torch.equal(x, first[n]) for n, x in state_of(again.trainable()).items())
+
+
+def test_an_export_in_several_files_is_read_whole(made, tmp_path):
+    kind, base, lora, _ = made
+    policy, out = started(kind, lora), tmp_path / "out"
+    export(policy, out, certify=False)
+    name = "transformer" if kind == "sd3" else "unet"
+    (out / name / "diffusion_pytorch_model.safetensors").unlink()
+    policy.trainable().save_pretrained(out / name, max_shard_size="20KB")
+    files = [str(f.relative_to(out)) for f in sorted(out.rglob("*")) if f.is_file() and f.parent != out]
+    assert sum(f.startswith(f"{name}/") and f.endswith(".safetensors") for f in files) > 1
+    (out / "export.json").write_text(json.dumps({"files": sorted(files, key=lambda f: not f.startswith(name))}))
+    (out / "recipe.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{base}"\n')
+    again = started(kind, out)
+    torch.testing.assert_close(record_call(again)["output"], record_call(policy)["output"])
+    torch.testing.assert_close(said(again), said(policy))

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from anygrpo.core.saved import read_weights
-from anygrpo.denoising.starting import EXPORT, STRENGTH, Added, Start
+from anygrpo.denoising.starting import STRENGTH, Added, Start, files_of
 from anygrpo.errors import DataError
 from anygrpo.models import weights
 from anygrpo.spoken import Text
@@ -57,11 +57,10 @@ def add(module: nn.Module, start: Start, pipe: Any = None, component: str | None
 
 
 def _encoders_of_an_export(pipe: Any, file: Path) -> list[str]:
-    """Text encoders that lie beside the denoiser in an export: they are the trained policy's too."""
+    """Text encoders beside the denoiser that the export's own list names: they are the trained policy's too. Others in
+    the folder are not of this export."""
     root = file.parent.parent
-    if not (root / EXPORT).is_file():
-        return []
-    names = sorted(f.parent.name for f in root.glob(f"{ENCODER}*/config.json"))
+    names = sorted({Path(f).parts[0] for f in files_of(root) if f.startswith(ENCODER)})
     for name in names:
         weights.fill(getattr(pipe, name), root / name)
     return names

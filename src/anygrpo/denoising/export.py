@@ -18,6 +18,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,9 +30,8 @@ from anygrpo.denoising import anew
 from anygrpo.denoising.call import record_call
 from anygrpo.denoising.export_page import usage
 from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
-from anygrpo.denoising.starting import LORA_FILE, start_of
+from anygrpo.denoising.starting import EXPORT, LORA_FILE, files_of, start_of
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.files import whole_or_none
 from anygrpo.scratch import Scratch
 from anygrpo.spoken import Text
 
@@ -45,22 +45,33 @@ TOLERANCE = 1e-4
 
 def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[Path]:
     """Write the policy's trained weights (their running average where it has one, which was measured) to `folder` in
-    the library's own form, and export.json with what was compared.
+    the library's own form, and export.json with what was compared. It takes the place of an earlier export there.
 
     Args:
         certify: load the files with the plain library in a fresh process and compare with the training pass.
 
     Raises:
         ConfigError: `folder` holds something else.
-        TrainingError: the files, loaded, are not the policy that was trained; they are taken away again.
+        TrainingError: the files, loaded, are not the policy that was trained; nothing is written then.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / "export.json").is_file():
+    earlier = files_of(folder)
+    if not earlier and any(f.is_file() for f in folder.rglob("*")):
         raise ConfigError(
             Text(f"{folder} is not empty", f"{folder} 不是空的"), Text("another folder", "请换一个文件夹")
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with policy.averaged():
-        return _export(policy, folder, certify)
+    with policy.averaged(), tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as scratch:
+        made = Path(scratch) / folder.resolve().name
+        made.mkdir()
+        written = _export(policy, made, certify)
+        for name in [*earlier, "README.md", "recipe.toml"] if earlier else []:
+            (folder / name).unlink(missing_ok=True)
+        return [_moved_to(folder / file.relative_to(made), file) for file in written]
+
+
+def _moved_to(place: Path, file: Path) -> Path:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return file.replace(place)
 
 
 def _export(policy: DiffusionPolicy, folder: Path, certify: bool) -> list[Path]:
@@ -68,12 +79,10 @@ def _export(policy: DiffusionPolicy, folder: Path, certify: bool) -> list[Path]:
     files = _WRITERS[form](policy, folder)
     about: dict[str, Any] = {"format": form, "files": [str(f.relative_to(folder)) for f in files]}
     about["use"] = usage(policy, folder, form, about["files"][0])
-    written = [*files, folder / "export.json"]
-    with whole_or_none(written):
-        if certify:
-            about["compared"] = _anew(policy, files) if form == "state" else _certified(policy, folder, form, files)
-        (folder / "export.json").write_text(json.dumps(about, indent=2))
-    return written
+    if certify:
+        about["compared"] = _anew(policy, files) if form == "state" else _certified(policy, folder, form, files)
+    (folder / EXPORT).write_text(json.dumps(about, indent=2))
+    return [*files, folder / EXPORT]
 
 
 def form_of(policy: DiffusionPolicy) -> str:

@@ -42,7 +42,8 @@ def usage(policy: DiffusionPolicy, folder: Path, form: str, file: str) -> str:
 def _base(policy: DiffusionPolicy) -> str:
     config: Any = policy.config
     model = str(config.model)
-    return model if is_name(model) and "@" not in model else str(start_of(model, "diffusion").base)
+    start = start_of(model, "diffusion")
+    return model if is_name(model) and "@" not in model and not start.added else str(start.base)
 
 
 def _text(words: str) -> str:

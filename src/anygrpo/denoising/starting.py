@@ -89,9 +89,10 @@ def _of_recipe(file: Path, place: Path, kind: str, of_run: bool) -> Start:
         )
     under = start_of(policy.get("model"), kind)
     lora = policy.get("lora")
-    if lora is None or not of_run:
-        whole = kind == "mdm" and not of_run  # an export of MDM's holds all of its weights, args.json beside
-        return Start(str(place)) if whole else Start(under.base, (Added(place),))  # on more than a base it is whole
+    if not of_run:  # an export of MDM's holds all of its weights, args.json beside; of others, all that was added
+        return Start(str(place)) if kind == "mdm" else Start(under.base, (Added(place),))
+    if lora is None:  # all weights of the network; what lies under it may have changed a pipeline's text encoders too
+        return Start(under.base, (*(under.added if kind == "diffusion" else ()), Added(place)))
     strength = float(lora.get("alpha", 64.0)) / int(lora.get("rank", 32))
     return Start(under.base, (*under.added, Added(place, strength)))
 
@@ -107,25 +108,46 @@ def _checkpoint(path: Path) -> Path:
     )
 
 
-def _exported(folder: Path) -> Path:
+def files_of(folder: Path) -> list[str]:
+    """The files that an export's own list names, relative to its folder; none where there is no such list.
+
+    Raises:
+        DataError: the list names what lies outside of the folder.
+    """
     try:
         files = json.loads((folder / EXPORT).read_text(encoding="utf-8"))["files"]
-        found = next(f for f in files if f.endswith((".safetensors", ".pt", ".index.json")))
-    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    files = [f for f in files if isinstance(f, str)] if isinstance(files, list) else []
+    for name in files:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise _not_there(folder, name)
+    return files
+
+
+def _exported(folder: Path) -> Path:
+    files = files_of(folder)
+    found = next((f for f in files if f.endswith((".safetensors", ".pt", ".index.json"))), None)
+    if found is None:
         raise DataError(
             Text(f"{folder / EXPORT} names no file of weights", f"{folder / EXPORT} 没有写明权重文件"),
             Text("export the run again", "请重新导出那次运行"),
-        ) from None
-    inside = not Path(found).is_absolute() and ".." not in Path(found).parts
-    if not inside or not (folder / found).is_file():
-        raise DataError(
-            Text(
-                f"{folder / EXPORT} names {found!r}, which is not there",
-                f"{folder / EXPORT} 提到 {found!r}，但没有这个文件",
-            ),
-            Text("export the run again", "请重新导出那次运行"),
         )
+    beside = (f for f in files if Path(f).parent == Path(found).parent and f.endswith(".index.json"))
+    found = next(beside, found)  # weights in several files: all of them
+    if not (folder / found).is_file():
+        raise _not_there(folder, found)
     return folder / found
+
+
+def _not_there(folder: Path, found: str) -> DataError:
+    return DataError(
+        Text(
+            f"{folder / EXPORT} names {found!r}, which is not there",
+            f"{folder / EXPORT} 提到 {found!r}，但没有这个文件",
+        ),
+        Text("export the run again", "请重新导出那次运行"),
+    )
 
 
 def _named_base(path: Path) -> str:

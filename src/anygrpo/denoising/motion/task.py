@@ -97,8 +97,9 @@ class MotionTask(Task):
         draw = lambda n: int(torch.randint(n, (1,), generator=generator))  # noqa: E731
         room = self.config.frames // self.config.captions
         rows: list[tuple[str, str, int, int]] = []
+        actions = self.bank.actions if first is None else self.kept.actions  # the judge's windows
         for i in range(self.config.captions):
-            action = first if first is not None and i == 0 else self.bank.actions[draw(len(self.bank.actions))]
+            action = first if first is not None and i == 0 else actions[draw(len(actions))]
             texts, windows = captions(action), self.bank.windows[action]
             text = texts[number % len(texts)] if first is not None else texts[draw(len(texts))]
             window = draw(len(windows))
