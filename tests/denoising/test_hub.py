@@ -14,6 +14,10 @@ from anygrpo.denoising.starting import LORA_FILE, start_of
 from anygrpo.errors import DataError
 
 
+def card(model, folder):
+    return usage(SimpleNamespace(config=SimpleNamespace(model=model)), folder, "diffusers_lora", "")
+
+
 def test_each_name_of_the_hub_is_its_folder(tmp_path, monkeypatch):
     hub = Hub(tmp_path / "hub", monkeypatch)
     index = json.dumps({"_class_name": "StableDiffusionPipeline"})
@@ -33,10 +37,8 @@ def test_each_name_of_the_hub_is_its_folder(tmp_path, monkeypatch):
         assert lora.base == pipe
         assert [added.place.name for added in lora.added] == [LORA_FILE]
         assert str(start_of("someone/mdm", "mdm").base).endswith("model50.pt")
-        policy = lambda model: SimpleNamespace(config=SimpleNamespace(model=model))  # noqa: E731
-        card = lambda model: usage(policy(model), tmp_path, "diffusers_lora", "")  # noqa: E731
-        assert 'from_pretrained("someone/pipe")' in card("someone/pipe")
-        assert f"from_pretrained({json.dumps(pipe)})" in card("someone/lora")  # a LoRA is no pipeline
+        assert 'from_pretrained("someone/pipe")' in card("someone/pipe", tmp_path)
+        assert f"from_pretrained({json.dumps(pipe)})" in card("someone/lora", tmp_path)  # a LoRA is no pipeline
         (added,) = start_of("someone/walks", "motion").added
         assert (added.place / "denoiser.safetensors").is_file()
         hub.close()
