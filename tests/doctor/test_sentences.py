@@ -11,6 +11,7 @@ from anygrpo.cli.main import main
 from anygrpo.doctor.autopsy import examine
 from anygrpo.doctor.claims import Claim
 from anygrpo.doctor.notes import read_note
+from anygrpo.doctor.rate_claims import rate_claims
 from anygrpo.errors import ConfigError
 
 
@@ -124,3 +125,38 @@ def test_claims_in_the_documents_manner(
     (tmp_path / "note.md").write_text(note, "utf-8")
     assert main(["autopsy", str(tmp_path / "note.md"), "--json", "--lang", "zh"]) == 0
     assert answer in {c["answer"] for c in json.loads(capsys.readouterr().out)["claims"]}
+
+
+RATES = (
+    ("准确率 A 为 80%，B 为 60%，共 1000 题。A 更好。", "holds"),
+    ("准确率 A 为 80%，B 为 60%，共 1000 题。B 更好。", "fails"),
+    ("准确率：A 为 80%，B 为 60%，测试集 1000 题。A 优于 B。", "holds"),
+    ("准确率：A 为 80%，B 为 60%，测试集 1000 题。B 比 A 更好。", "fails"),
+    ("accuracy: A is 80% and B is 60% on 1000 questions. A is better.", "holds"),
+    ("accuracy: A is 80% and B is 60% on 1000 questions. B is clearly better.", "fails"),
+    ("accuracy of B is 80%, accuracy of A is 60%, on 1000 questions. B is better.", "holds"),
+    ("accuracy of B is 80%, accuracy of A is 60%, on 1000 questions. A is better.", "fails"),
+    ("accuracy 80% for A and 60% for B on 1000 questions. A is better.", "holds"),
+    ("accuracy 80% for A and 60% for B on 1000 questions. So B is better.", "fails"),
+    ("Our baseline accuracy 60%, new method accuracy 80% on 1000 questions. Our baseline is not better.", "holds"),
+    ("Our baseline accuracy 60%, new method accuracy 80% on 1000 questions. Our baseline is better.", "fails"),
+    ("Our baseline accuracy 60%, new method accuracy 80% on 1000 questions. The new method is no better.", "fails"),
+    ("准确率从 60% 提升到 80%（1000 题），比基线更高。", "holds"),
+    ("准确率从 80% 降到 60%（1000 题），没有提升。", "holds"),
+    ("准确率从 80% 提升到 60%（1000 题）。", "fails"),
+    ("准确率从 80% 降到 60%（1000 题），需要改进。", "holds"),
+    ("验证准确率 80%，训练准确率 60%，1000 题，训练准确率没有更高。", "holds"),
+    ("改进后准确率 80%，改进前准确率 60%（1000 题）。", "holds"),
+    ("With a higher learning rate accuracy rose from 60% to 80% (1000 questions).", "holds"),
+    ("accuracy of A is 60%, accuracy of B is 80% on 1000 questions: A is outperformed by B.", "holds"),
+    ("方法 A 准确率 80%，方法 B 准确率 60%，1000 题，A 不仅优于 B，而且更快。", "holds"),
+    ("方法 A 准确率 80%，方法 B 准确率 60%，1000 题，B 不比 A 更好。", "holds"),
+    ("方法 A 准确率 80%，方法 B 准确率 60%，1000 题，B 是否更好？", None),
+    ("accuracy improved: A accuracy 80%, a baseline accuracy 60% (1000 questions)", "holds"),
+)
+"""Every difference here is 20 points of 1000 questions (standard error 2 points): only whose rate is whose decides."""
+
+
+@pytest.mark.parametrize(("text", "answer"), RATES)
+def test_whose_rate_is_called_the_better(text: str, answer: str | None) -> None:
+    assert [c.answer for c in rate_claims(text)] == ([answer] if answer else [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from anygrpo.doctor.arms import rates
 from anygrpo.doctor.claims import Answer, Claim
@@ -14,44 +15,113 @@ NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?"
 
 RATE = re.compile(
     r"(?:准确率|正确率|成功率|通过率|得分率|胜率|accuracy|acc|pass@1|success rate)\D{0,12}?(" + NUM + r")(?![\d.])"
-    r"(?:\D{0,16}?(?:到|至|和|与|及|->|→|to|and|vs\.?|[,，、;；]\s*(?=(?:方法|模型|方案)?\s*[A-Za-z]\s*(?:为|是|的?只?有|:|：)))"
+    r"(?:\D{0,16}?(?:到|至|和|与|及|->|→|to|and|vs\.?|[,，、;；]\s*(?=(?:方法|模型|方案)?\s*[A-Za-z]\s*(?:为|是|的?只?有|is|:|：)))"
     r"\s*(?:(?:方法|模型|方案)\s*)?[A-Za-z]?\D{0,12}?(" + NUM + "))?",
     re.I,
 )
 ASKED = re.compile(
     r"(?<![\d.])(\d[\d,]*)\s*[道个条]?\s*(?:题|问题|(?:测试)?样本|questions|problems|prompts|examples)", re.I
 )
-BETTER = re.compile("更好|优于|好于|胜过|更高|高于|领先" r"|" "better|outperform|higher", re.I)
+_SAID = r"(?=\s*(?:than|accura|results?|on|in|at|by|[,.;:!)]|$))"  # "A is better.", and no "a higher learning rate"
+BETTER = re.compile(
+    r"(?:更好|更高)(?!的?(?:学习率|温度|权重|系数|成本|上限|熵|奖励))|优于|好于|胜过|高于|领先"
+    rf"|better{_SAID}|higher{_SAID}|outperform(?:s|ed)?",
+    re.I,
+)
 ROSE = re.compile("提升|提高|改进|上升|涨|增加" r"|" "improve|rose|gain", re.I)
+FELL = re.compile("降|跌|减|退" r"|" "fell|drop|down|decreas|los[et]", re.I)
+DENIED = re.compile(
+    r"(?:没有?|未|并非|不(?!仅|但|只|过|断))\S{0,2}\s*(?:比.*)?$|(?:\b(?:not(?! only)|no|never)|n['’]t)\s+(?:\w+\s+)?$",
+    re.I,
+)
+ASKING = re.compile(r"是否|能否|会不会|whether|\bif\b|如果|若", re.I)
+HEAD = re.compile(r"^(?:因此|所以|故|可见|说明|那么|即|so|thus|hence|therefore|the|our)\s*(?![a-z])", re.I)
+TAIL = re.compile(
+    r"(?:\s*(?:明显|显著|并?没有?|并?不|未|要|也|\bis|\bwas|\bdoes|\bnot|\bno|\bclearly|\bsignificantly|\bperforms|\bscores))+$",
+    re.I,
+)
+APART = re.compile(r"[,，、;；。/]|\b(?:and|vs|to|while|but)\b|和|与|及|而|到|至|->|→", re.I)
+"""What stands between a rate with its owner and the next."""
 
 
-def said_of(text: str, better: re.Match[str], values: list[tuple[str, int]]) -> int:
-    """Which of two rates is called the better one: that whose words come again before the verb; else the larger."""
-    before = re.split(r"[，。,.;；\n]", text[: better.start()])[-1].strip()
-    subject = re.sub(r"(?:明显|显著|比\S*|is|was|clearly|significantly)\s*$", "", before, flags=re.I).strip()
-    second = text.find(values[1][0], values[0][1] + 1 + len(values[0][0]))
-    owners = text[: values[0][1]], text[values[0][1] : second]
-    near = [bool(subject) and subject[:12].lower() in re.split(r"[。；;\n]", o)[-1].lower() for o in owners]
-    if near[0] != near[1]:
-        return near.index(True)
-    numbers = [float(x.rstrip("%").replace(",", "")) for x, _ in values[:2]]
-    return int(numbers[1] > numbers[0])
+@dataclass(frozen=True)
+class Rate:
+    """A rate as it was written, where it stands, and the number of the match it came from."""
+
+    raw: str
+    start: int
+    end: int
+    match: int
+
+    @property
+    def share(self) -> float:
+        x = float(self.raw.rstrip("%").replace(",", ""))
+        return x / 100 if "%" in self.raw or x > 1 else x
+
+
+def subject_of(text: str, verb: re.Match[str]) -> str:
+    """Who is said to be the better: "A" of "so A is clearly better", of "A 比 B 更好"; "" where nobody is named."""
+    clause = re.split(r"[，。,.;；:：\n(（]", text[: verb.start()])[-1].strip()
+    return HEAD.sub("", TAIL.sub("", re.sub(r"\s*比.*$", "", clause)).strip()).strip()
+
+
+def names(subject: str, text: str) -> bool:
+    """Whether a text names the subject: whole words, and single letters as they are written ("A" is no "a")."""
+    word = rf"(?<![A-Za-z]){re.escape(subject)}(?![A-Za-z])"
+    return bool(subject) and re.search(word, text, 0 if len(subject) == 1 else re.I) is not None
+
+
+def owner_of(text: str, subject: str, rates_: tuple[Rate, Rate]) -> int | None:
+    """Whose rate it is, the first (0) or the second (1): that beside which the subject stands; None where not told."""
+    one, two = rates_
+    before, between = re.split(r"[。；;\n]", text[: one.start])[-1], text[one.end : two.start]
+    cut = APART.search(between)
+    left, right = (between[: cut.start()], between[cut.end() :]) if cut else ("", between)
+    after = re.split(r"[，。,.;；\n]", text[two.end :])[0]
+    near = [names(subject, before) or names(subject, left), names(subject, right) or names(subject, after)]
+    return None if near[0] == near[1] else near.index(True)
+
+
+def said_better(text: str, pair: tuple[Rate, Rate]) -> int | None:
+    """Which of two rates is claimed to be the larger; where that is not told the larger, so that nothing is refuted.
+
+    None where no such claim is made.
+    """
+    one, two = pair
+    larger, between = int(two.share > one.share), text[one.end : two.start]
+    if verb := BETTER.search(text):
+        clause = re.split(r"[，。,.;；:：\n]", text[: verb.start()])[-1]
+        if ASKING.search(clause):
+            return None
+        passive = verb[0].lower() == "outperformed" and re.match(r"\s*by\b", text[verb.end() :]) is not None
+        owner = owner_of(text, subject_of(text, verb), pair)
+        denied = bool(DENIED.search(clause)) != passive  # "B is not better": the other is at least as good
+        return larger if owner is None else 1 - owner if denied else owner
+    verb = ROSE.search(text)
+    if verb is None:
+        return None
+    steps = one.match == two.match and re.search(r"到|至|->|→|\bto\b", between, re.I)
+    clause = re.split(r"[，。,.;；:：\n]", text[: verb.start()])[-1]
+    if FELL.search(between) and not ROSE.search(between):  # "fell from .. to ..": nobody says that it rose
+        return 0 if steps else None
+    return larger if not steps else 0 if DENIED.search(clause) else 1
 
 
 def rate_claims(text: str) -> Iterator[Claim]:
     """ "57.8% against 57.3% of 800 questions: better": what so many questions can show."""
-    values = [(x, m.start()) for m in RATE.finditer(text) for x in m.groups() if x]
-    better, rose = BETTER.search(text), ROSE.search(text)
-    if len(values) < 2 or not (better or rose):
+    values = [
+        Rate(m[i], m.start(i), m.end(i), k)
+        for k, m in enumerate(RATE.finditer(text))
+        for i in (1, 2)
+        if m[i] is not None
+    ]
+    if len(values) < 2 or not all(0 <= x.share <= 1 for x in values[:2]):
         return
-    numbers = [float(x.rstrip("%").replace(",", "")) for x, _ in values[:2]]
-    shares = [x / 100 if "%" in raw or x > 1 else x for x, (raw, _) in zip(numbers, values)]
-    if not all(0 <= x <= 1 for x in shares):
+    pair = values[0], values[1]
+    better = said_better(text, pair)
+    if better is None:
         return
-    later = rose is not None and values[0][1] == values[1][1]  # "from .. to ..": the second is said to be the better
-    first, second = shares[::-1] if later or not better else shares
-    if better:  # "B is better than A": which of the two rates is B's; where that is not told, nothing is refuted
-        first, second = shares if said_of(text, better, values) == 0 else shares[::-1]
+    first, second = pair[better].share, pair[1 - better].share
     asked, said = ASKED.search(text), f"{first:.4g} > {second:.4g}"
     if asked is None:
         yield Claim(said, "open", Text("on how many questions each was measured was not said", "没有说明各用了多少题"))
