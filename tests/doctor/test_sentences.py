@@ -160,3 +160,37 @@ RATES = (
 @pytest.mark.parametrize(("text", "answer"), RATES)
 def test_whose_rate_is_called_the_better(text: str, answer: str | None) -> None:
     assert [c.answer for c in rate_claims(text)] == ([answer] if answer else [])
+
+
+RATIO, STD = "max_ratio 22026.466，", "共 640 个查询，优势标准差 0.0063，最大优势 0.0072。"
+DENIALS = (
+    ("max_ratio 22026.466: all ratios are now clamped at e^10.", "holds"),
+    (RATIO + "比率无一例外地被钳制在 e^10。", "holds"),
+    (RATIO + "比率还未训练就被钳制在 e^10。", "holds"),
+    (RATIO + "没有一个比率不被钳制在 e^10。", "holds"),
+    ("max_ratio 22026.466: the ratios are without exception clamped at e^10.", "holds"),
+    (RATIO + "代码里没有对比率做任何钳制。", "fails"),
+    (RATIO + "比率未被钳制在 e^10。", "fails"),
+    (RATIO + "并非所有比率都被钳制在 e^10。", "fails"),
+    ("max_ratio 22026.466: the ratios are not clamped at e^10.", "fails"),
+    ("max_ratio 22026.466: without any clamp at e^10.", "fails"),
+    # 640 x .0063 = 4.03 live groups, so 636 dead ones
+    (STD + "并非所有组都有信号。", "holds"),
+    (STD + "不是每个组都有信号。", "holds"),
+    (STD + "所有组都有信号。", "fails"),
+    ("640 queries, adv_std 0.0063, adv_max 0.0072. Not all groups have a signal.", "holds"),
+    ("640 queries, adv_std 0.0063, adv_max 0.0072. All groups have a signal.", "fails"),
+    ("640 queries, adv_std 0.0063, adv_max 0.0072. 636 groups have no signal.", "holds"),
+    (STD + "没有信号的组有 636 个。", "holds"),
+    (STD + "没有信号的组数为 636。", "holds"),
+    (STD + "没有信号的组数为 4。", "fails"),
+    (STD + "636 组没有信号。", "holds"),
+    (STD + "有信号的组有 4 个。", "holds"),
+    (STD + "是否所有组都有信号。", None),
+    (STD + "并非只有 4 组有信号。", None),
+)
+
+
+@pytest.mark.parametrize(("text", "answer"), DENIALS)
+def test_what_is_denied_is_not_what_is_said(text: str, answer: str | None) -> None:
+    assert [c.answer for c in claims(text)] == ([answer] if answer else [])

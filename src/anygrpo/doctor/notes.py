@@ -67,6 +67,7 @@ def _vocabulary() -> list[tuple[str, str]]:
             "adv std": "advantage_std", "queries": "queries", "prompts": "queries", "log ratio": "mean_log_ratio",
             "log_ratio": "mean_log_ratio", "mean_log_ratio": "mean_log_ratio", "kl": "kl"}  # fmt: skip
     others = ("kl loss", "value loss", "critic loss", "loss_kl", "kl损失", "value_loss", "有效组数", "无效组数")
+    others += tuple(f"{x}的组数" for x in ("信号", "差异", "梯度", "方差"))
     out |= dict.fromkeys(others, "")  # read, so that their ends are not taken for "loss" and "组数"
     return sorted(((flexible(w), name) for w, name in out.items()), key=lambda p: -len(p[0]))
 

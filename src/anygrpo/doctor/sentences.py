@@ -20,16 +20,33 @@ def words(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts), re.I)
 
 
+_SIGNAL = "(?:有效|信号|差异|活|学习|非零|方差)"
 GROUPS_ALIVE = re.compile(
-    r"(\d+)\s*个?组内?(?:有|还有|是|存在)?(?:有效|信号|差异|活|学习|非零|方差)|(?:有信号的|有差异的|有效)组数?\D{0,4}(\d+)"
+    rf"(\d+)\s*个?组内?(?:有|还有|是|存在)?{_SIGNAL}|(?<![没无非])(?:有信号的|有差异的|有效)组数?\D{{0,4}}(\d+)"
     r"|(\d+)\s*(?:of the )?(?:live )?groups?\s*(?:are |have |with )?(?:live|a signal|signal|alive|any)",
+    re.I,
+)
+GROUPS_DEAD = re.compile(
+    r"(?:没有?|无|缺乏|缺少)(?:任何)?(?:信号|差异|梯度|方差)的?组数?\D{0,4}(\d+)|(?:无效|死)组数?\D{0,4}(\d+)"
+    r"|(\d+)\s*个?组内?(?:都|全)?(?:没有?|无|缺乏)(?:任何)?(?:信号|差异|梯度|方差)"
+    r"|(\d+)\s*(?:of the )?(?:dead groups?|groups?\s*(?:are dead|(?:have no|without(?: an?y?)?) (?:signal|spread)))",
     re.I,
 )
 ALL_ALIVE = words(
     "(?:所有|全部|每个)的?(?:组|查询|提示)都?有(?:效|信号|差异|梯度)", "all (?:the )?groups have (?:a )?signal"
 )
+DENIED = re.compile(r"(?:并非|不是|不一定|未必|非|\bnot\s|n['’]t\s)(?:是|只有|只|\s|necessarily |only )*$", re.I)
+ASKED = words("是否|是不是|能否|whether|[?？]")
 CLAMPED = words("钳制|钳位|截到", "clamp")
-UNCLAMPED = words("(?:没有|未|无|从不)[^，。,]{0,8}(?:钳制|钳位)", "(?:no|not|never|without)[^.,]{0,12}clamp")
+_DOES = "(?:对[^，。,]{0,6}?)?(?:做|被|作|加|任何|进行|使用|设置?|触发|到|过)*(?:钳制|钳位)"
+UNCLAMPED = words(
+    f"(?:没有?|未|从不|从未|不){_DOES}|无(?:任何)?(?:钳制|钳位)",
+    "(?:并非|不是)(?:所有|全部|每个)[^，。,]{0,8}(?:钳制|钳位)",
+    r"\bunclamp|\bwithout (?:an?y? )?clamp|(?:\b(?:no|not|never)|n['’]t)\s+(?:(?!only|just)\w+\s+)?clamp",
+    "\\bnot (?:all|every)[^.,]{0,20}clamp",
+)
+NONE_FREE = words(r"(?:没有|无)[^，。,]{0,6}[不未]被?(?:钳制|钳位)", r"\bno \w+[^.,]{0,12} (?:not|un-?)\s*clamp")
+"""No ratio that is not clamped: all are."""
 POWER = re.compile(r"e\s*\^\s*\(?(\d+)|exp\((\d+)\)")
 CLIP, NONE = words("裁剪", "clip"), words(r"为\s*0|是\s*0|0%|\b0\b|没有|恒为", "zero|never")
 BLAMED = words("没有?生效|没起作用|无效|有问题|有错|出错|异常", "bug|broken|no effect|does nothing|not working|wrong")
@@ -68,13 +85,18 @@ def first_group(match: re.Match[str]) -> str:
 
 
 def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
-    """ "Only 4 groups have a signal" against what std and number of queries allow."""
-    found, live, queries = GROUPS_ALIVE.search(said), a.inferred["live_groups"], a.given.get("queries")
-    every = queries.value if queries and ALL_ALIVE.search(said) else None
-    if (not found and every is None) or live is None:
+    """ "Only 4 groups have a signal", "636 have none", "not all have one" against what std and queries allow."""
+    live, queries, every = a.inferred["live_groups"], a.given.get("queries"), ALL_ALIVE.search(said)
+    if live is None or ASKED.search(said):
         return None
-    number = float(first_group(found)) if found else every or 0.0
-    same = abs(number - live) <= max(0.5, 0.1 * live)
+    if every is not None and queries is not None:
+        same = live >= queries.value - 0.5
+        same = not same if DENIED.search(said[: every.start()]) else same
+    else:
+        number = live_of(said, queries.value if queries else None)
+        if number is None:
+            return None
+        same = abs(number - live) <= max(0.5, 0.1 * live)
     return claim(
         said,
         "holds" if same else "fails",
@@ -83,6 +105,16 @@ def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
             f"由优势标准差与查询数推出：有信号的组是 {live:g} 个",
         ),
     )
+
+
+def live_of(said: str, queries: float | None) -> float | None:
+    """How many groups a sentence says to have a signal; None where it says nothing of the kind, or denies a number."""
+    dead, alive = GROUPS_DEAD.search(said), GROUPS_ALIVE.search(said)
+    found = dead or alive
+    if found is None or DENIED.search(said[: found.start()]) or (dead and queries is None):
+        return None
+    number = float(first_group(found))
+    return (queries or 0.0) - number if dead else number
 
 
 def all_clamped(a: Autopsy, said: str) -> Claim | None:
@@ -94,9 +126,8 @@ def all_clamped(a: Autopsy, said: str) -> Claim | None:
     at = float(first_group(power)) if power else float(clamp or 0)
     edge = f"e^{at:g} = {math.exp(min(at, 700)):.8g}; {name} = {top.value:.8g}"
     there = clamp is not None and at == clamp
-    return claim(
-        said, "holds" if there is not bool(UNCLAMPED.search(said)) else "fails", Text(edge, edge.replace("; ", "；"))
-    )
+    free = UNCLAMPED.search(said) is not None and not NONE_FREE.search(said)
+    return claim(said, "holds" if there is not free else "fails", Text(edge, edge.replace("; ", "；")))
 
 
 def nothing_clipped(a: Autopsy, said: str) -> Claim | None:
