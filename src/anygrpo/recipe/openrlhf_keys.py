@@ -67,7 +67,8 @@ OLDER = {
     "vllm.num_engines", "vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization", "partial_rollout":
     "train.partial_rollout_enable", "critic_pretrain": "critic.model_name_or_path",
     "param_dtype": "ds.param_dtype", "vllm_enable_is_correction": "algo.advantage.is_correction_enable",
-    "reward_model_path": "reward.model_name_or_path",
+    "reward_model_path": "reward.model_name_or_path", "max_new_tokens": "rollout.max_new_tokens",
+    "ema_beta": "train.ema_beta", "best_metric_key": "ckpt.best_metric_key",
 }  # fmt: skip
 """Names of the versions before 0.10, which had no tables."""
 
@@ -88,7 +89,7 @@ MACHINE = (
     "save_value_network", "actor_init_on_gpu", "vllm_sync_with_ray", "disable_fast_tokenizer",
     "ds_tensor_parallel_size",
     "prompt_max_len", "value_head_prefix", "bf16", "runtime-env-json", "runtime_env_json", "address", "working_dir",
-    "rollout_tasks_per_gpu", "inference_tp_size", "full_determinism", "train.full_determinism_enable",
+    "rollout_tasks_per_gpu", "inference_tp_size", "full_determinism", "perf", "train.full_determinism_enable",
 )  # fmt: skip
 SAID = (
     "ckpt.path", "ckpt.save_hf", "ckpt.disable_ds", "ckpt.max_num", "ckpt.max_mem", "ckpt.load_enable",
@@ -119,6 +120,11 @@ ABSENT = {
         '被截断的回答可退出损失：filters = [{ kind = "overlong_mask" }]',
     ),
     "train.enable_ema": Text("no moving average of the weights is kept", "不保存权重的滑动平均"),
+    "train.ema_beta": Text("no moving average of the weights is kept", "不保存权重的滑动平均"),
+    "ptx_coef": Text(
+        "there is no pretraining loss; demonstrations have algorithm.lambda_supervised",
+        "没有预训练损失；示范数据用 algorithm.lambda_supervised",
+    ),
     "train.partial_rollout_enable": Text(
         "an answer is sampled by one version of the weights", "一个回答由同一版权重采样"
     ),

@@ -20,7 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "gradient_checkpointing": True, "lora_r": 16, "lora_alpha": 32, "save_steps": 500, "entropy_coef": 0.0,
     "top_entropy_quantile": 1.0, "repetition_penalty": 1.0, "eval_strategy": "no", "use_bias_correction_kl": True,
     "sync_ref_model": False, "use_adaptive_entropy": False,
-    "router_aux_loss_coef": 0.0, "shuffle_dataset": True, "disable_dropout": False,
+    "router_aux_loss_coef": None, "shuffle_dataset": True, "disable_dropout": False,
     "lora_dropout": 0.05, "optim": "adamw_torch_fused", "use_dora": False, "use_rslora": False,
     "cast_lm_head_to_fp32": False, "trust_remote_code": False, "report_to": None, "eval_steps": None,
 }  # fmt: skip

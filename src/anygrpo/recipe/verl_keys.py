@@ -8,6 +8,7 @@ from anygrpo.spoken import Text
 
 A, R, M = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout.", "actor_rollout_ref.model."
 O = A + "optim."  # noqa: E741
+OVERRIDE = O + "override_optimizer_config"
 KWARGS = "data.apply_chat_template_kwargs"
 OVERLONG = "reward_model.reward_kwargs.overlong_buffer_cfg."
 
@@ -42,7 +43,10 @@ MACHINE = (
     A + "ppo_max_token_len_per_gpu", A + "ulysses_sequence_parallel_size", A + "fsdp_config.", A + "megatron.",
     A + "entropy_checkpointing", A + "entropy_from_logits_with_chunking", A + "use_torch_compile", A + "checkpoint.",
     A + "profiler.", A + "use_fused_kernels", A + "calculate_entropy", A + "use_prefix_grouper", A + "rollout_n",
-    "actor_rollout_ref.ref.", O + "override_optimizer_config.",
+    "actor_rollout_ref.ref.", *(f"{OVERRIDE}.{key}" for key in (
+        "fused", "foreach", "capturable", "optimizer_cpu_offload", "optimizer_offload_fraction", "offload_fraction",
+        "overlap_cpu_optimizer_d2h_h2d",
+    )),
     "actor_rollout_ref.nccl_timeout", M + "use_remove_padding", M + "use_shm", M + "use_fused_kernels", M + "use_liger",
     M + "enable_activation_offload", M + "fused_kernel_options.", M + "tiled_mlp.", "actor_rollout_ref.hybrid_engine",
     R + "tensor_model_parallel_size", R + "log_prob_micro_batch_size_per_gpu", R + "log_prob_micro_batch_size",

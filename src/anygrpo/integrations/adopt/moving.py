@@ -158,6 +158,11 @@ class Ledger:
                 self._used.add(key)
                 self.idle.append((key, value, why))
 
+    def rest_of(self, table: str, why: str | Text) -> None:
+        """What is given of a table of theirs and nobody took has no counterpart."""
+        left = [key for key in self.found.given if key not in self._used and (key + ".").startswith(table + ".")]
+        self.no_counterpart(why, *left)
+
     def finish(self) -> None:
         """Whatever was given and nobody took has no counterpart that is known."""
         for key, value in self.found.given.items():

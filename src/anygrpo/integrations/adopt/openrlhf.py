@@ -12,8 +12,14 @@ ADV, KL = "algo.advantage.", "algo.kl."
 
 def move(found: Found) -> Ledger:
     """Fill a ledger with what an OpenRLHF command means here."""
+    older = found.given.keys() & OLDER.keys()
     found.given = {OLDER.get(key, key): value for key, value in found.given.items()}
     book = Ledger(found, DEFAULTS)
+    if older and not book.given("rollout.max_new_tokens", "data.max_len"):
+        book.notes.append(
+            "neither generate_max_len nor max_len is given: versions with generate_max_len (before 0.9.9) end an "
+            "answer at 1024 tokens: set policy.max_new_tokens"
+        )
     _batches(book)
     _advantage(book)
     _loss(book)

@@ -21,6 +21,7 @@ _DEFAULTS: dict[str, Any] = {
     "temperature": 0.9, "beta": 0.04, "loss_type": "grpo", "lora_r": 8, "lora_alpha": 32, "lora_dropout": 0.05,
     "lora_target_modules": "all-linear", "report_to": ["tensorboard"], "vllm_importance_sampling_correction": False,
     "vllm_importance_sampling_clip_max": 2.0, "vllm_gpu_memory_utilization": 0.9, "use_peft": True,
+    "router_aux_loss_coef": 0.0,
 }  # fmt: skip
 _REWARDS = {"accuracy": "accuracy_reward", "format": "think_format_reward"}
 _MACHINE = (

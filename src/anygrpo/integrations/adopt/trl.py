@@ -199,7 +199,13 @@ def _policy(book: Ledger) -> None:
     book.get("load_in_8bit")
     dtype = "float16" if book.get("fp16") else "bfloat16" if book.get("bf16") else "float32"
     book.put("policy.dtype", dtype, "fp16" if dtype == "float16" else "bf16")
-    if coefficient := float(book.get("router_aux_loss_coef") or 0.0):
+    coefficient = book.get("router_aux_loss_coef")
+    if coefficient is None:
+        book.notes.append(
+            "router_aux_loss_coef is not given: of a mixture of experts TRL adds the balance of its experts with the "
+            "weight that the model's config has (router_aux_loss_coef): set policy.router_loss to it"
+        )
+    if coefficient := float(coefficient or 0.0):
         book.put("policy.router_loss", coefficient, "router_aux_loss_coef")
         book.notes.append("router_aux_loss_coef: the balance is of each row's own tokens here, not of a whole batch's")
     if book.get("cast_lm_head_to_fp32"):

@@ -12,6 +12,7 @@ from anygrpo.recipe.verl_keys import (
     DEFAULTS,
     KWARGS,
     MACHINE,
+    OVERRIDE,
     SAID,
     A,
     M,
@@ -25,6 +26,9 @@ _OLDER = {M + "lora.rank": M + "lora_rank", M + "lora.alpha": M + "lora_alpha"}
 def move(found: Found) -> Ledger:
     """Fill a ledger with what a verl command means here."""
     found.given = {_OLDER.get(key, key): value for key, value in found.given.items()}
+    if isinstance(table := found.given.get(OVERRIDE), dict):  # given whole, as Hydra also takes it
+        del found.given[OVERRIDE]
+        found.given |= {f"{OVERRIDE}.{key}": value for key, value in table.items()}
     book = Ledger(found, DEFAULTS)
     _batches(book)
     loss(book)
@@ -36,6 +40,7 @@ def move(found: Found) -> Ledger:
     book.needless(
         "kept in the run's folder, or done before the first step: a prompt that does not fit is refused", *SAID
     )
+    book.rest_of(OVERRIDE, "of AdamW's own settings betas, eps and weight_decay move")
     for key, why in ABSENT.items():
         book.no_counterpart(why, key)
     for key in list(found.given):
@@ -90,8 +95,9 @@ def _rate(book: Ledger) -> None:
     shaped = ("lr_scheduler_type", "warmup_style", "lr_warmup_steps", "lr_warmup_steps_ratio")
     names = (O + "lr", *(O + key for key in shaped if book.given(O + key)))
     book.put("optimizer.learning_rate", rate if plain else schedule, *names)
-    book.put("optimizer.weight_decay", float(book.get(O + "weight_decay")), O + "weight_decay")
-    book.put("optimizer.betas", [float(b) for b in as_list(book.get(O + "betas"))], O + "betas")
+    decay = (OVERRIDE if book.given(f"{OVERRIDE}.weight_decay") else O.removesuffix(".")) + ".weight_decay"
+    book.put("optimizer.weight_decay", float(book.get(decay)), decay)
+    _moments(book)
     clip = book.get(O + "clip_grad") if book.given(O + "clip_grad") else book.get(A + "grad_clip")
     book.put("optimizer.grad_clip", float(clip) if clip else "none", A + "grad_clip")
     book.needless("counted by the trainer", O + "total_training_steps", O + "num_cycles", O + "optimizer_impl")
@@ -100,6 +106,20 @@ def _rate(book: Ledger) -> None:
         book.put("optimizer.moments", "8bit", O + "optimizer")
     if "adamw" not in optimizer.lower():
         book.no_counterpart("the optimizer is AdamW", O + "optimizer")
+
+
+def _moments(book: Ledger) -> None:
+    """AdamW's betas and eps: of the override where that has them (its names in PyTorch, or in Megatron)."""
+    over = OVERRIDE + "."
+    names = [over + "betas"] if book.given(over + "betas") else [O + "betas"]
+    betas = [float(b) for b in as_list(book.get(names[0]))]
+    for i, key in enumerate((over + "adam_beta1", over + "adam_beta2")):
+        if book.given(key):
+            betas[i], names = float(book.get(key)), [*names, key]
+    book.put("optimizer.betas", betas, *names)
+    for key in (over + "eps", over + "adam_eps"):
+        if book.given(key):
+            book.put("optimizer.eps", float(book.get(key)), key)
 
 
 def _policy(book: Ledger) -> None:

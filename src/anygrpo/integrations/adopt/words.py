@@ -171,6 +171,10 @@ def _structure(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
+        if text.startswith("{"):  # Hydra's: names without quotation marks
+            pairs = re.fullmatch(r"\{((?:\s*[\w.]+\s*:\s*(?:\[[^\[\]{}]*\]|[^,\[\]{}'\"]+)(?:,|(?=\})))+)\}", text)
+            found = re.findall(r"([\w.]+)\s*:\s*(\[[^\]]*\]|[^,]+)", pairs[1]) if pairs else []
+            return {key: plain(value) for key, value in found} if found else text
         inner = text.strip("[]'\" ")
         return [plain(part) for part in inner.split(",")] if text.startswith("[") else text
 
