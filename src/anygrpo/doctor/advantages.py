@@ -76,7 +76,7 @@ def group_from_maximum(a: Autopsy, top: Measured) -> None:
     A larger group allows the same number: it is read as the bound only where so many digits meet one by chance in at
     most COINCIDENCE of cases ("3.5" lies within printing of G = 14, and is as well what one of 16 had).
     """
-    if a.normaliser in ("rank", "centred") or a.inferred["group_size"] is not None:
+    if a.normaliser in ("rank", "centred") or a.other_scale or a.inferred["group_size"] is not None:
         return
     slack = max(top.half, 1e-3 * top.value)
     fits = [g for g in range(2, 257) if abs(bound(g) - top.value) <= slack]

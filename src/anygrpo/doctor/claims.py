@@ -74,18 +74,28 @@ def group_size(a: Autopsy) -> Claim | None:
     )
 
 
+WITHIN = (
+    r"组内(?:做了?|进行)?\S{0,2}(?:标准化|归一化)|z[-_ ]?scor|group[- ]normali[sz]ed"
+    r"|normali[sz]ed (?:with)?in (?:the |each )?group"
+)
+
+
 def largest_advantage(a: Autopsy) -> Claim | None:
-    """The largest advantage that a group of the stated size can have, normalised by its own std."""
+    """The largest advantage that a group of the stated size can have, normalised by its own std.
+
+    More is refuted only where that normaliser was named: another scale has another bound, or none.
+    """
     size, top = a.given.get("group_size"), a.given.get("advantage_max")
-    if size is None or top is None or size.value < 2 or top.value <= 0 or a.normaliser == "rank":
+    if size is None or top is None or size.value < 2 or top.value <= 0 or a.normaliser in ("rank", "centred"):
         return None
     n = size.value
     unbiased, biased = (n - 1) / math.sqrt(n), math.sqrt(n - 1)
     least = top.value - top.half
-    answer: Answer = "holds" if least <= unbiased else "open" if least <= biased else "fails"
+    named = a.normaliser == "zscore" or (speaks(a.text, WITHIN) and not a.other_scale)
+    answer: Answer = "holds" if least <= unbiased else "fails" if least > biased and named else "open"
     en = f"z-scores over {n:g} samples reach at most (n - 1)/sqrt(n) = {unbiased:.4g} (biased std: {biased:.4g})"
     zh = f"{n:g} 个样本的标准化值最大为 (n − 1)/√n = {unbiased:.4g}（有偏标准差：{biased:.4g}）"
-    if answer == "fails":
+    if least > biased:
         en, zh = en + ": another group size, or another normaliser", zh + "：组大小不是它，或不是组内标准化"
     return Claim(f"max advantage = {top.value:g}, group_size = {n:g}", answer, Text(en, zh))
 

@@ -29,7 +29,13 @@ VALUE = (
     r"(?:about|only|around|大约|约)?\s*[*`]*("
 )
 NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|[-+]?\.\d+(?:[eE][-+]?\d+)?"
-RANKED = re.compile(r"rank|排名|名次", re.I)
+RANKED = re.compile(r"(?:rank|排名|名次)[^\n。]{0,12}(?:advantage|优势|归一)", re.I)
+CENTRED = re.compile(
+    r"只减(?:去)?(?:组内?)?的?(?:均|平均)值|不(?:再)?除(?:以)?(?:组内)?(?:标准差|std)"
+    r"|cent(?:re|er)ed only|only cent(?:re|er)ed|(?:no|without|not divided by (?:the|their)) std|dr\.?\s?grpo",
+    re.I,
+)
+"""The advantages are rewards minus the group's mean, as they are."""
 
 
 def name_of(raw: str) -> str | None:
@@ -117,10 +123,7 @@ class Note:
 
 def read_note(text: str) -> Note:
     """Everything that can be read; the first number said of a name stands, measured ones before settings."""
-    note = Note({}, [], "rank" if RANKED.search(text) and "advantage" in text.lower() + "优势" else None, text)
-    note.normaliser = (
-        "rank" if re.search(r"(?:rank|排名|名次)[^\n。]{0,12}(?:advantage|优势|归一)", text, re.I) else None
-    )
+    note = Note({}, [], "rank" if RANKED.search(text) else "centred" if CENTRED.search(text) else None, text)
     tables(text, note)
     for line in text.splitlines():
         plain = line.translate(canonical.WIDE).strip()
