@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 from runs import run_of, toml_of, train
 
 from anygrpo.cli import chaos
 from anygrpo.cli.main import main
-
-SUPPORT = str(Path(__file__).parents[1] / "support")
 
 
 def made(folder, **extra):
@@ -40,7 +36,7 @@ def test_what_is_said():
 
 
 def dealt(tmp_path, monkeypatch, capsys, blows):
-    monkeypatch.setenv("PYTHONPATH", SUPPORT)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setattr(chaos, "BLOWS", blows)
     monkeypatch.setattr(chaos, "_SHORT", 0.3)
     recipe = toml_of(tmp_path / "run", tmp_path / "r.toml")
@@ -64,7 +60,9 @@ def test_all_blows_to_a_recipe(tmp_path, monkeypatch, capsys):
 
 
 def test_a_recipe_that_does_not_repeat_is_found_out(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PYTHONPATH", SUPPORT)
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # toys is found as this process finds it
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "random.py").write_text("raise ImportError('of the folder that the user happens to be in')")
     monkeypatch.setattr(chaos, "BLOWS", ("again",))
     monkeypatch.setattr(chaos, "_SHORT", 0.0)
     (tmp_path / "t.py").write_text(
@@ -74,7 +72,6 @@ def test_a_recipe_that_does_not_repeat_is_found_out(tmp_path, monkeypatch, capsy
     recipe = toml_of(tmp_path / "run", tmp_path / "r.toml", task={"kind": "python", "function": f"{tmp_path}/t.py:T"})
     assert main(["chaos", str(recipe)]) == 4
     assert "does not repeat itself even undisturbed" in capsys.readouterr().out
-    assert os.environ["PYTHONPATH"] == SUPPORT
 
 
 def test_a_run_that_does_not_repeat_itself_is_refused(tmp_path, capsys):

@@ -22,6 +22,13 @@ from anygrpo.spoken import LANGUAGES, Text, current, say
 _VOLATILE = ("time/", "throughput/", "memory/")
 _SHORT = 2.0
 """Seconds of steps that a run must have, so that a blow can land in the middle."""
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv.pop(1))
+from anygrpo.cli.main import main
+sys.exit(main())
+"""
+"""`anygrpo` in another process that imports from where this one does: however it was started, in whatever folder."""
 BLOWS = ("again", "SIGKILL", "SIGKILL twice", "SIGTERM", "SIGHUP", "damaged checkpoint", "cut log", "disk full")
 
 
@@ -164,7 +171,7 @@ class Trial:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
         return subprocess.Popen(
-            [sys.executable, "-m", "anygrpo", "train", *words, "--quiet"],
+            [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), "train", *words, "--quiet"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=limit,
         )  # fmt: skip
 
