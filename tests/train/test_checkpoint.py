@@ -14,7 +14,7 @@ from anygrpo.core import saved_parts
 from anygrpo.core.saved import Form
 from anygrpo.core.tensor_files import read_tensors
 from anygrpo.errors import DataError
-from anygrpo.train import checkpoint
+from anygrpo.train import checkpoint, places
 
 WEIGHTS = {"w": torch.arange(4.0), "b": torch.tensor(2.0)}
 STATE = {"step": 7, "updater": {"moments": {"w": {"exp_avg": torch.ones(4)}}, "refused": 1}, "anchor": WEIGHTS}
@@ -135,9 +135,10 @@ def test_only_the_runs_own_folders_are_pruned(tmp_path):
 
 def test_folders_are_flushed_after_the_rename(tmp_path, monkeypatch):
     seen = []
-    flush, rename = checkpoint.flush, type(tmp_path).rename
-    monkeypatch.setattr(checkpoint, "flush", lambda p: (seen.append(("flush", p.name)), flush(p)))
-    monkeypatch.setattr(type(tmp_path), "rename", lambda a, b: (seen.append(("rename", b.name)), rename(a, b))[1])
+    flush, rename = checkpoint.flush, os.replace
+    for module in (checkpoint, places):
+        monkeypatch.setattr(module, "flush", lambda p: (seen.append(("flush", p.name)), flush(p)))
+    monkeypatch.setattr(places.os, "replace", lambda a, b: (seen.append(("rename", Path(b).name)), rename(a, b))[1])
     made(tmp_path / "c")
     at = seen.index(("rename", "step_00000007"))
     assert ("flush", "c") in seen[at:]
@@ -379,7 +380,8 @@ def test_an_older_versions_state_is_named_alone(tmp_path):
 def test_all_that_was_written_reaches_the_disk(tmp_path, monkeypatch):
     flushed = []
     real = checkpoint.flush
-    monkeypatch.setattr(checkpoint, "flush", lambda path: flushed.append(path.name) or real(path))
+    for module in (checkpoint, places):
+        monkeypatch.setattr(module, "flush", lambda path: flushed.append(path.name) or real(path))
     checkpoint.save(tmp_path / "c", 7, WEIGHTS, STATE, keep=1, best=True)
     written = ["optimizer.safetensors", "policy.safetensors", "state.json", "state.safetensors", "manifest.json"]
     own = f".step_00000007.{os.getpid()}"

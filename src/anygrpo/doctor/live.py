@@ -43,17 +43,32 @@ class LiveDoctor:
         """Take one step's metrics; return findings that are new, or have become graver, with this row."""
         flat = flatten(dict(row))
         flat.setdefault("step", float(self.seen + 1))
-        self.rows.append(flat)
+        self._hold(flat)
         self.seen += 1
-        if len(self.rows) > self.keep:
-            half = self.keep // 2
-            self.rows = self.rows[:half:2] + self.rows[half:]
         if self.seen >= self.next_look:
             self.next_look = self.seen + max(self.every, self.seen // 10)
             return self.new(list(self.diagnosis().findings))
         alone = build(Log("live", "anygrpo", [flat]), settings=self.settings)
         urgent = [rule for rule in RULES.values() if rule.live == "at_once" and rule.observable(alone)]
         return self.new([f for rule in urgent for f in rule.apply(alone)])
+
+    def state(self) -> dict[str, Any]:
+        """What was said and when the next examination is, as plain data; the rows are in the log."""
+        return {"said": dict(self.said), "seen": self.seen, "next_look": self.next_look}
+
+    def go_on(self, rows: list[Row], state: Mapping[str, Any]) -> None:
+        """Continue as the doctor whose `state` this is, which had seen `rows`."""
+        self.said = {str(rule): int(weight) for rule, weight in state["said"].items()}
+        self.seen, self.next_look = int(state["seen"]), int(state["next_look"])
+        self.rows = []
+        for row in rows:
+            self._hold(flatten(dict(row)))
+
+    def _hold(self, row: Row) -> None:
+        self.rows.append(row)
+        if len(self.rows) > self.keep:
+            half = self.keep // 2
+            self.rows = self.rows[:half:2] + self.rows[half:]
 
     def run(self) -> Columns:
         return build(Log("live", "anygrpo", self.rows), settings=self.settings)

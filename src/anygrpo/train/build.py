@@ -24,6 +24,7 @@ from anygrpo.train.distributed import folder_of, same_weights
 from anygrpo.train.folder import JsonlSink, RunFolder, cut_after, environment, next_folder
 from anygrpo.train.parallel import from_main, is_main, world_size
 from anygrpo.train.passing import unanswerable
+from anygrpo.train.places import mend
 from anygrpo.train.run import Run
 from anygrpo.train.sharded import shard
 from anygrpo.train.stages import PlannedStage, plan_stages
@@ -58,6 +59,8 @@ def resumed_run(path: Path, flags: Sequence[str] = (), policy: Policy | None = N
         )
     before, recipe = load_recipe(path / "config.toml"), load_recipe(path / "config.toml", flags)
     run, prints = _assemble(recipe, folder_of(path, resume=True), policy, task)
+    if is_main():
+        mend(run.folder.checkpoints)
     newest = snapshot.newest(run.folder.checkpoints)
     if newest is not None:
         snapshot.restore(run, newest)

@@ -27,6 +27,7 @@ from anygrpo.core.packing import pack, unpack
 from anygrpo.core.tensor_files import read_json, read_tensors, write_tensors
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
+from anygrpo.train.places import flush, put, remove
 
 PREFIX = "step_"
 SCHEMA = saved_parts.SCHEMA
@@ -69,7 +70,7 @@ def save(
 def begin(folder: Path, step: int) -> Path:
     """An empty folder to write the checkpoint of `step` in; nothing takes it for one before `finish`."""
     temporary = folder / f".{PREFIX}{step:08d}.{os.getpid()}"
-    _remove(temporary)
+    remove(temporary)
     temporary.mkdir(parents=True)
     return temporary
 
@@ -93,9 +94,7 @@ def finish(
     fixed = {"fixed": sorted(form.fixed)} if form.fixed else {}
     _write_state(temporary, state, {"names": other_names, "weights": form.file} | fixed)
     _seal(temporary)
-    _remove(target)
-    temporary.rename(target)
-    flush(folder)
+    put(temporary, target)
     if best:
         _copy_as_best(folder, target)
     for old in complete(folder)[:-keep]:
@@ -126,37 +125,13 @@ def _seal(folder: Path) -> None:
         flush(path)
 
 
-def flush(path: Path) -> None:
-    """A file's bytes, or a folder's entries, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _copy_as_best(folder: Path, source: Path) -> None:
-    fresh, old = folder / ".best", folder / ".best.old"
-    for left in (fresh, old):
-        _remove(left)
+    fresh = folder / ".best"
+    remove(fresh)
     shutil.copytree(source, fresh)
     for path in [*fresh.rglob("*"), fresh]:
         flush(path)
-    if (folder / "best").is_symlink():
-        _remove(folder / "best")
-    if (folder / "best").exists():  # two renames: at any moment one of the two is whole
-        (folder / "best").rename(old)
-    fresh.rename(folder / "best")
-    flush(folder)
-    _remove(old)
-
-
-def _remove(folder: Path) -> None:
-    """What lies in the place of a folder of the run's; of a link the link alone."""
-    if folder.is_symlink():
-        folder.unlink()
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+    put(fresh, folder / "best")
 
 
 def _sha256(file: Path) -> str:

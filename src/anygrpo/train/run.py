@@ -57,6 +57,7 @@ class Run:
         queue: with `training.max_staleness` what samples beside the updates; None: nothing does.
         queued: the state that such a queue begins from, of a checkpoint.
         back_to: the checkpoint to go on from once this step is over.
+        watched: plain data that who watches the run needs after a resume; saved with it, not undone by going back.
         measures_updates: whether the size of each update is measured, which takes a copy of the trained weights.
         teaches: demonstrations are learnt beside the present stage's samples.
     """
@@ -69,8 +70,7 @@ class Run:
         self.controls = Controls()
         self.step = 0
         self.total_steps = stages[-1].end if stages else 0
-        self.samples_seen = 0
-        self.version = 0
+        self.samples_seen, self.version = 0, 0
         self.memory: Any = None
         self.memory_before: Any = None  # the same before the present step
         self.best, self.best_step, self.evaluations_since_best = -math.inf, -1, 0
@@ -84,6 +84,7 @@ class Run:
         self.first_draws: dict[int, int] = {}
         self.stop_reason: str | None = None
         self.back_to: Path | None = None
+        self.watched: dict[str, Any] = {}
         self.measures_updates = recipe.training.gradient_norms_every > 0
         self.entered, self.teaches, self._settled = -1, False, False
         self._refused_in_a_row, self._unusable = 0, Unusable()

@@ -138,6 +138,7 @@ FORMS: dict[str, Form] = {
     "ahead": _or_none(_rollout),
     "queue": _or_none(_queue),
     "policy": lambda x: isinstance(x, dict),
+    "watched": lambda x: isinstance(x, dict),
 }
 """Key of the state -> whether its value is of the right form. Older checkpoints may lack some keys."""
 

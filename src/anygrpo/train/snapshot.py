@@ -31,9 +31,11 @@ _KEYS = frozenset(
     ("step", "samples_seen", "version", "running", "draws", "beta", "controls", "best", "updater", "anchor", "ahead")
 )
 
+_ALL = 10**9
 
-def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
-    """A checkpoint of the state before `step` (default: the next step to take)."""
+
+def save(run: Run, *, best: bool = False, step: int | None = None, prune: bool = True) -> None:
+    """A checkpoint of the state before `step` (default: the next step to take). `prune`: the oldest ones go."""
     step = run.step if step is None else step
     state = {
         "step": step,
@@ -50,8 +52,9 @@ def save(run: Run, *, best: bool = False, step: int | None = None) -> None:
         "ahead": _whole_ahead(run.ahead),
         "queue": run.queued if run.queue is None else run.queue.state(),
         "policy": run.policy.carried(),
+        "watched": run.watched,
     }
-    weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints
+    weights, keep = state_of(run.policy.trainable()), run.recipe.training.keep_checkpoints if prune else _ALL
     names = saved.library_names(run.policy.saved_names(), weights)
     if state["updater"] is not None:
         state["updater"]["moments"] = dict(zip(_keys(run, names), state["updater"]["moments"]))
@@ -117,6 +120,16 @@ def together(act: Callable[[], object]) -> None:
 
 def restore(run: Run, path: Path) -> None:
     """Continue from a checkpoint; rows logged after it are dropped, since those steps will be taken again."""
+    _read(run, path)
+    _cut_rows(run, path, run.step - 1 if run.step else -2)  # at step 0 the row before it comes again too
+
+
+def _cut_rows(run: Run, path: Path, last: int) -> None:
+    dropped = cut_after(run.folder.metrics, last) if is_main() else 0
+    run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
+
+
+def _read(run: Run, path: Path) -> None:
     weights, state = checkpoint.load(path)
     if lacking := _KEYS - state.keys():
         raise DataError(
@@ -126,8 +139,6 @@ def restore(run: Run, path: Path) -> None:
     schema.check(state, path)
     with schema.fitting(path):
         _set(run, weights, state)
-    dropped = cut_after(run.folder.metrics, run.step - 1) if is_main() else 0
-    run.folder.log(f"resumed at step {run.step} from {path.name}; {dropped} later rows dropped")
 
 
 def _set(run: Run, weights: Mapping[str, Tensor], state: dict[str, Any]) -> None:
@@ -140,14 +151,14 @@ def _set(run: Run, weights: Mapping[str, Tensor], state: dict[str, Any]) -> None
     run.policy.version = run.version
     run.policy.resumed(state.get("policy") or {})
     run.best, run.best_step, run.evaluations_since_best = state["best"]
-    run.controls = Controls(**state["controls"])
+    run.controls, run.watched = Controls(**state["controls"]), state.get("watched", {})
     if state["anchor"] is not None:
         run.anchor = run.policy.fix_reference(state["anchor"])
     run.ahead = _own_ahead(state["ahead"] if run.recipe.training.off_policy_steps else None)
     run.queued = state.get("queue") if run.recipe.training.max_staleness else None
     if run.queue is not None:
         run.queue.forget()
-    run.entered = -1
+    run.entered, run.memory, run.draws, run.first_draws = -1, None, 0, {}
     if state["updater"] is not None and run.step < run.total_steps:
         index = run.stage_index(run.step)
         if run.step > run.stages[index].begin:  # at a stage's first step everything begins anew
@@ -163,12 +174,18 @@ def _set(run: Run, weights: Mapping[str, Tensor], state: dict[str, Any]) -> None
 
 
 def roll_back(run: Run, path: Path) -> None:
-    """Go on from a checkpoint of this run, under the controls now in force."""
-    controls = run.controls
-    restore(run, path)
-    run.controls = controls
+    """Go on from a checkpoint of this run, under the controls now in force.
+
+    Killed before the save below, a resumed run takes the abandoned steps again and comes to the same act; after it, it
+    goes on under these controls. Later checkpoints go before the rows do: none is ever newer than the rows.
+    """
+    controls, watched = run.controls, run.watched
+    _read(run, path)
+    run.controls, run.watched = controls, watched
+    save(run, prune=False)  # it may be the oldest
     if is_main():
         checkpoint.drop_after(run.folder.checkpoints, run.step)
+    _cut_rows(run, path, run.step - 1)
 
 
 @contextmanager

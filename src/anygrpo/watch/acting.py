@@ -101,6 +101,7 @@ _SOUND_ROWS = 2
 """A scorer that is not the sampler is so from the first row. Ratios that jump after so many sound rows have another
 cause, a step too far, and are met by their tier: the run goes back."""
 
+_COUNTS = ("_since_action", "_level", "_quiet", "_broken", "_healthy_step", "_sound", "_rows")
 _NON_FINITE_STEPS = 3
 NON_FINITE = Remedy("{value:.0f} steps in a row had a gradient or loss that is not finite", 0.3, back=True, level=2)
 
@@ -163,6 +164,29 @@ class Actor:
         self._since_action, self._level = self.wait, 0
         self._quiet, self._broken, self._healthy_step, self._sound = 0, 0, 0, 0
         self._rows, self._signs = 0, deque[tuple[int, int]](maxlen=WINDOW)  # (row, step) of the last troubled rows
+
+    def state(self) -> dict[str, Any]:
+        """All that later decisions rest on, as plain data, for `load`."""
+        return {
+            "setting": asdict(self.setting),
+            "undo": [asdict(one) for one in self._undo],
+            "actions": [one.as_dict() for one in self.actions],
+            "counts": [getattr(self, name) for name in _COUNTS],
+            "signs": [list(sign) for sign in self._signs],
+            "belief": None if self.belief is None else self.belief.state(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on as the actor whose `state` this is. The levers are not pulled: the run has its controls itself."""
+        self.setting, self._undo = Setting(**state["setting"]), [Setting(**one) for one in state["undo"]]
+        settings = lambda one: {key: Setting(**one[key]) for key in ("before", "after")}  # noqa: E731
+        self.actions = [Action(**(one | settings(one))) for one in state["actions"]]
+        for name, count in zip(_COUNTS, state["counts"], strict=True):
+            setattr(self, name, int(count))
+        self._signs.clear()
+        self._signs.extend((int(row), int(step)) for row, step in state["signs"])
+        if self.belief is not None and state["belief"] is not None:
+            self.belief.load(state["belief"])
 
     @property
     def taken(self) -> int:

@@ -43,6 +43,14 @@ class Belief:
     recent: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     """(in trouble, with a witness) of the last rows."""
 
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `load`."""
+        return {"usual": {name: list(x) for name, x in self.usual.items()}, "recent": [list(x) for x in self.recent]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.usual = {str(name): deque(map(float, x), maxlen=MEMORY) for name, x in state["usual"].items()}
+        self.recent = deque(((bool(trouble), bool(seen)) for trouble, seen in state["recent"]), maxlen=WINDOW)
+
     def calm(self, row: Mapping[str, Any], value: float) -> None:
         """A row without trouble: part of what is usual."""
         self.recent.append((False, False))

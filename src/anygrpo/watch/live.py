@@ -10,7 +10,8 @@ from typing import Any
 
 from anygrpo.doctor import Diagnosis, Finding, LiveDoctor, diagnose_log, read
 from anygrpo.doctor.words import tell
-from anygrpo.train import checkpoint, snapshot
+from anygrpo.train import checkpoint, schema, snapshot
+from anygrpo.train.folder import read_rows
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Controls
 from anygrpo.watch.acting import REMEDIES, TIERS_CLIP, Actor, Setting, ShadowLevers
@@ -83,8 +84,27 @@ class LiveWatch:
         except Exception as error:
             self.broken = f"{type(error).__name__}: {error}"
             self._tell(run, f"the live doctor failed and is off from here on: {self.broken}")
+        run.watched = self.state()
         taken = time.perf_counter() - began
         self.seconds, self._dearest = self.seconds + taken, max(self._dearest, taken)
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run's watch goes on from, as plain data."""
+        return {
+            "doctor": self.doctor.state(),
+            "waiting": len(self._waiting),
+            "seconds": [self.seconds, self.step_seconds, self._dearest],
+            "actor": None if self.actor is None else self.actor.state(),
+        }
+
+    def load(self, state: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        """Go on as the watch whose `state` this is; `rows`: those that the run has logged so far."""
+        seen = max(len(rows) - int(state["waiting"]), 0)
+        self.doctor.go_on(rows[:seen], state["doctor"])
+        self._waiting = rows[seen:]
+        self.seconds, self.step_seconds, self._dearest = map(float, state["seconds"])
+        if self.actor is not None and state["actor"] is not None:
+            self.actor.load(state["actor"])
 
     def _look(self, row: dict[str, Any], run: Run) -> None:
         self.step_seconds += float(row.get("time/step", 0.0))
@@ -150,11 +170,19 @@ class LiveWatch:
 def attach_doctor(run: Run) -> LiveWatch | None:
     """Observe the run with the live doctor, in the mode its recipe says. None where it is off.
 
-    In mode "act" the state at the start is saved first, so that there is always somewhere to go back to.
+    In mode "act" the state at the start is saved first, so that there is always somewhere to go back to. Of a resumed
+    run it goes on with what it knew, had done and may still do.
+
+    Raises:
+        DataError: what the checkpoint holds of it is no such thing.
     """
     if run.recipe.doctor.mode == "off":
         return None
     watch = LiveWatch(run)
+    if run.watched:  # resumed
+        rows = read_rows(run.folder.metrics)[0] if run.folder.metrics.is_file() else []
+        with schema.fitting(run.folder.checkpoints):
+            watch.load(run.watched, [row for row in rows if row.get("step", 0) >= 0])
     run.observers.append(watch)
     if watch.actor is not None and not watch.shadow and not checkpoint.complete(run.folder.checkpoints):
         snapshot.save(run)

@@ -1,0 +1,121 @@
+"""The doctor's levers survive a kill: a run that ends in the middle of an act, resumed, is as one never killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from cut_acts import MOMENTS, alert, deal, explosive, outcome
+
+from anygrpo.errors import DataError
+from anygrpo.train.build import new_run, resumed_run
+from anygrpo.watch import live
+from anygrpo.watch.acting import Actor, ShadowLevers
+from anygrpo.watch.live import attach_doctor
+from anygrpo.watch.session import go
+
+
+class PowerCut(BaseException):
+    pass
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> tuple:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        alert(patch)
+        go(new_run(explosive(folder)), quiet=True)
+    made = outcome(folder)
+    first = made[2][0]
+    assert (first["kind"], first["rule"]) == ("roll_back", "log_ratio_explosion")
+    assert first["step"] == 6
+    assert first["checkpoint"] == "step_00000004"
+    assert "relax" in [one["kind"] for one in made[2]]
+    return made
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_cut_in_the_middle_of_an_act(moment, undisturbed, tmp_path, monkeypatch):
+    def cut() -> None:
+        raise PowerCut
+
+    alert(monkeypatch)
+    run = new_run(explosive(tmp_path / "run"))
+    with monkeypatch.context() as patch:
+        deal(moment, cut, patch)
+        with pytest.raises(PowerCut):
+            go(run, quiet=True)
+    go(resumed_run(tmp_path / "run"), quiet=True)
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+@pytest.mark.parametrize("after", [*range(1, 24, 2)])
+def test_cut_after_any_row(after, undisturbed, tmp_path, monkeypatch):
+    """Before the act, after it, while it holds: what was done, and what may still be done, are as if never cut."""
+    alert(monkeypatch)
+    rows = 0
+
+    def cut(*_: Any) -> None:
+        nonlocal rows
+        rows += 1
+        if rows == after:
+            raise PowerCut
+
+    run = new_run(explosive(tmp_path / "run"))
+    run.sinks.append(type("Cut", (), {"write": cut, "close": lambda self: None})())
+    with pytest.raises(PowerCut):
+        go(run, quiet=True)
+    go(resumed_run(tmp_path / "run"), quiet=True)
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+import pytest
+from cut_acts import alert, deal, explosive
+from anygrpo.train.build import new_run
+from anygrpo.watch import session
+alert(patch := pytest.MonkeyPatch())
+deal(sys.argv[1], lambda: os.kill(os.getpid(), signal.SIGKILL), patch)
+session.go(new_run(explosive(Path(sys.argv[2]))), quiet=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_in_the_middle_of_an_act(moment, undisturbed, tmp_path, monkeypatch):
+    words = [sys.executable, "-c", SCRIPT, moment, str(tmp_path / "run")]
+    done = subprocess.run(words, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == -signal.SIGKILL
+    alert(monkeypatch)
+    go(resumed_run(tmp_path / "run"), quiet=True)
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+def test_what_is_kept_is_what_decides():
+    """An actor that goes on from another's state decides as that one would have."""
+    whole, row = Actor(ShadowLevers(), 3, belief=None), {"log_ratio/abs_max": 7.0}
+    whole.consider({"step": 1} | row, [])
+    again = Actor(ShadowLevers(), 3, belief=None)
+    again.load(json.loads(json.dumps(whole.state())))
+    assert again.state() == whole.state()
+    assert again.setting.learning_rate == 0.1
+    fresh = Actor(ShadowLevers(), 3, belief=None)
+    assert again.consider({"step": 2} | row, []) is None  # it waits, as it would have
+    assert fresh.consider({"step": 2} | row, []) is not None
+
+
+@pytest.mark.parametrize("bad", [{"actor": {}}, {"doctor": None}, {"seconds": ["x"]}, {"waiting": None}])
+def test_a_state_that_is_none_is_told(bad, tmp_path):
+    run = new_run(explosive(tmp_path / "run"))
+    run.watched = live.LiveWatch(run).state() | bad
+    with pytest.raises(DataError, match="does not fit this run"):
+        attach_doctor(run)
+    run.close()
