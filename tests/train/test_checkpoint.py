@@ -138,7 +138,7 @@ def test_folders_are_flushed_after_the_rename(tmp_path, monkeypatch):
     flush, rename = checkpoint.flush, os.replace
     for module in (checkpoint, places):
         monkeypatch.setattr(module, "flush", lambda p: (seen.append(("flush", p.name)), flush(p)))
-    monkeypatch.setattr(places.os, "replace", lambda a, b: (seen.append(("rename", Path(b).name)), rename(a, b))[1])
+    monkeypatch.setattr(places.os, "replace", lambda a, b: (seen.append(("rename", b.name)), rename(a, b))[1])
     made(tmp_path / "c")
     at = seen.index(("rename", "step_00000007"))
     assert ("flush", "c") in seen[at:]
