@@ -68,7 +68,8 @@ def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, f
 
 
 def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tmp_path):
-    """Twice the library's own distance from float32 base and adapters: rounding of the merged weights is in it."""
+    """Twice the distance of what the library merges itself from float32 base and adapters: rounding of merged weights
+    is in it, and nothing of the folder."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -77,7 +78,8 @@ def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_traine
     export(made, tmp_path / "merged", "merged", PROMPTS)
     load = AutoModelForCausalLM.from_pretrained
     wide = PeftModel.from_pretrained(load(base, dtype=torch.float32), str(tmp_path / "peft")).eval()
-    narrow = load(tmp_path / "merged", dtype=torch.bfloat16).eval()
+    own = PeftModel.from_pretrained(load(base, dtype=torch.bfloat16), str(tmp_path / "peft"))
+    narrow = own.merge_and_unload().eval()
     ids = made.prompts.encode(PROMPTS, exporting.NEW)
     rows, _, _ = exporting._own_answers(made, ids)
     gaps = []
@@ -88,6 +90,23 @@ def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_traine
     told = json.loads((tmp_path / "merged" / "export.json").read_text())
     assert told["limit"] == pytest.approx(2 * float(max(gaps)), rel=1e-4)
     assert told["limit"] > 1e-3
+
+
+@pytest.mark.parametrize("damage", ["the base's", "twice the training"])
+def test_merged_in_bfloat16_without_the_training_is_refused(base, tmp_path, damage):
+    """The folder has no say in what it may lack: the base's projections in it were allowed once."""
+    from safetensors.torch import load_file, save_file
+
+    made, folder = policy(base, dtype="bfloat16"), tmp_path / "merged"
+    export(made, folder, "merged", PROMPTS)
+    file, was = folder / "model.safetensors", load_file(f"{base}/model.safetensors")
+    weights = load_file(file)
+    for name in weights.keys() & {n for n in was if "proj" in n}:
+        moved = 2 * weights[name].float() - was[name].float()
+        weights[name] = (was[name] if damage == "the base's" else moved).to(torch.bfloat16)
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(TrainingError, match="differs from the policy: log-probs by"):
+        exporting.certify(made, folder, "merged", PROMPTS)
 
 
 def test_a_served_base_is_a_place_and_not_a_name_of_ours(base, monkeypatch):

@@ -164,7 +164,8 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
 
     Raises:
         TrainingError: they differ by more than `LIMIT` in float32, or, in a narrower type, by more than twice the
-            library's own difference to float32; or a greedy token does.
+            library's own difference to float32 (of merged weights: after merging the adapters itself); or a greedy
+            token does.
     """
     ids = policy.prompts.encode(prompts, NEW)
     asked, own, greedy = _own_answers(policy, ids)
@@ -214,7 +215,8 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
 
 def _unrounded(policy: CausalLM, format: str, scratch: Path) -> dict[str, Any]:
     """Where the library finds the trained numbers in float32: of merged weights the base, and the adapters beside it.
-    They are rounded once more than what was trained, which their own float32 pass cannot tell."""
+    They are rounded once more than what was trained, which their own float32 pass cannot tell, and the limit must not
+    come from the folder that it judges."""
     model = policy.config.model
     alone = format != "merged" or policy.weights.dtype == torch.float32
     if alone or model == "memory" or origin(model).kind != "plain":
