@@ -1,5 +1,6 @@
 """How much of a judge's distance to captured motion does GRPO cover, and supervision in the same time? The judge shares
-no clip, caption phrase or weights with the reward (`task.judge = "clips"`); neither saw what is measured.
+no clip, caption phrase or weights with the reward (`task.judge = "clips"`). What is measured are its clips and phrases:
+policy and reward saw neither; the judge learned from both.
 
     python bench/motion_goal.py start --seed 0 --until T --out OUT         supervised until validation stops rising
     python bench/motion_goal.py grpo --seed 0 --until T --out OUT          from there (waits for it)

@@ -133,6 +133,7 @@ def test_both_sides_in_one_process(peer, capsys):
     assert (row["peer"], row["decisions"]) == (peer, 8 * 3)
     assert row["ours_s"] > 0
     assert "gradient_relative_difference" not in row
+    assert not [key for key in row if key.endswith("_gb")]  # a process has one peak, of both sides
 
 
 @pytest.mark.slow

@@ -9,7 +9,10 @@ from diffusers import FlowMatchEulerDiscreteScheduler
 from torch import nn
 
 from anygrpo.core.packing import pack, unpack
+from anygrpo.core.policy import state_of
+from anygrpo.core.task import Scores, Task
 from anygrpo.core.tree import tree_map
+from anygrpo.denoising import averaging
 from anygrpo.denoising.build import Parts
 from anygrpo.denoising.levels import NFT_STRENGTH
 from anygrpo.denoising.policy import DiffusionPolicy
@@ -17,6 +20,10 @@ from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.step_rows import cps_row, ddim_row, flow_row
 from anygrpo.denoising.transitions import Table, flow_transitions
 from anygrpo.denoising.window import window_start
+from anygrpo.export.evaluating import measured
+from anygrpo.export.opened import Opened
+from anygrpo.recipe.training import EvaluationConfig
+from anygrpo.train.evaluation import evaluate
 
 # one number: level .8 -> .7, x = .3, velocity -.5, unit noise
 PUBLISHED = {
@@ -81,6 +88,19 @@ def policy(**given):
     config = DiffusionPolicyConfig(function="none.py:none", steps=10, **({"sampler": "flow_grpo"} | given))
     table = flow_transitions(parts.scheduler, 10, config.sampler, config.noise_level)
     return DiffusionPolicy(parts, table, config, 0)
+
+
+class Means(Task):
+    """Two held-out prompts; the reward is a sample's mean."""
+
+    def prompts(self, step, count):
+        return self.held_out()
+
+    def held_out(self):
+        return [{"prompt": "a", "seed": 1}, {"prompt": "b", "seed": 2}]
+
+    def score(self, prompts, outputs):
+        return Scores(torch.tensor([[float(x.mean()) for x in row] for row in outputs]))
 
 
 def rows(rollout):
@@ -232,6 +252,47 @@ def test_held_out_samples_are_of_the_averaged_weights():
     assert not torch.equal(p.greedy([{"prompt": "a", "seed": 1}]).samples["final"], first)
 
 
+def test_what_is_sampled_to_measure_is_of_the_averaged_weights(tmp_path, monkeypatch):
+    """pass@k in training and `evaluate --samples`, as the greedy samples are."""
+    p = policy(average=0.5, average_every=1)
+    p.version = 1  # the average begins here, at b = -.2
+    with torch.no_grad():
+        p.denoiser.b.fill_(0.2)
+    p.version = 2  # half way
+    drawn, sample = [], p.sample
+
+    def watched(*given):
+        drawn.append(float(p.denoiser.b))
+        return sample(*given)
+
+    monkeypatch.setattr(p, "sample", watched)
+    config = EvaluationConfig(prompts=2, pass_k=1, success={"component": "reward", "at_least": 0.0})
+    row = evaluate(p, Means(), config, 0)
+    assert row["eval/pass_at_1"] in (0.0, 0.5, 1.0)
+    found = measured(Opened(p, "it", None), Means(), config, 2, None, tmp_path / "rows.jsonl")
+    assert found["samples"]["n"] == 2
+    assert drawn == pytest.approx([0.0] * 3, abs=1e-7)  # evaluate, within `measured` too, and its samples
+    assert float(p.denoiser.b) == pytest.approx(0.2)
+
+
+def test_opening_at_a_far_update_follows_nothing(monkeypatch):
+    """The average begins where it is opened; steps of it towards itself are none."""
+    seen = []
+    monkeypatch.setattr(averaging, "state_of", lambda module: seen.append(1) or state_of(module))
+    p = policy(average=0.5, average_every=1)
+    p.version = 500
+    assert len(seen) == 1
+    assert torch.equal(p.carried()["average"]["b"], p.denoiser.b)
+
+
+def test_a_rank_that_writes_no_checkpoint_carries_no_average(monkeypatch):
+    p = policy(average=0.5, average_every=1)
+    p.version = 1
+    assert p.carried()["average"].keys() == {"a", "b"}
+    monkeypatch.setattr(averaging, "is_main", lambda: False)
+    assert p.carried() == {"average": {}}
+
+
 def test_a_linear_window_by_hand():
     """From 8 updates at step 0 to 2 at step 8: 8, 5 (of 8 / 2 + 2 / 2), 2."""
     given = {"steps": 10, "window": 1, "window_starts": (0, 8), "window_moves": "linear", "window_stride": 4}
@@ -273,6 +334,10 @@ def test_what_does_not_go_together_is_refused():
         DiffusionPolicyConfig(function="a.py:b", loss="awm", sampler="cps", window=2)
     with pytest.raises(ValueError, match="without guidance"):
         DiffusionPolicyConfig(function="a.py:b", loss="nft", sampler="cps", guidance=3.0)
+    with pytest.raises(ValueError, match="window_least"):
+        DiffusionPolicyConfig(function="a.py:b", window=2, window_moves="decaying", window_least=2)
+    with pytest.raises(ValueError, match="window_least"):
+        DiffusionPolicyConfig(function="a.py:b", window=2, window_moves="linear", window_every=4, window_least=5)
     assert Table.of([{"std": 0.5}]).std.dtype == torch.float32
 
 

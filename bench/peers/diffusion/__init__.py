@@ -37,7 +37,8 @@ def compare(
         steps: optimizer steps in a process; the first is warm-up where there are more.
         gradient: compare the gradients of one step.
         python: interpreter of the peer's environment.
-        here: both sides in this process, in alternation (no start of Python each time; gradients are not compared).
+        here: both sides in this process, in alternation (no start of Python each time); memory and gradients are not
+            compared then.
 
     Raises:
         ConfigError: a peer that has no such denoiser. DataError: the peer is not installed.
@@ -58,10 +59,13 @@ def compare(
     else:
         gradient = gradient and peer != "bare"
         sides, agreement = alternate(case.name, case.as_dict(), workers, rounds, steps, threads, gradient)
+    found = record(case.name, sides, threads) | {"denoising_steps": case.steps}
+    if here:  # one process: its peak is of all sides together, and no side's
+        return {key: value for key, value in found.items() if not key.endswith("_peak_gb")}
     grown = {"ours_grown_gb": max(run["peak_gb"] - run["base_gb"] for run in sides["anygrpo"])}
     if peer:
         grown["peer_grown_gb"] = max(run["peak_gb"] - run["base_gb"] for run in sides[peer])
-    return record(case.name, sides, threads) | {"denoising_steps": case.steps} | grown | agreement
+    return found | grown | agreement
 
 
 def in_turn(case: Case, sides: list[str], rounds: int, steps: int) -> dict[str, list[Measured]]:

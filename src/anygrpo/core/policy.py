@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -89,6 +89,10 @@ class Policy(ABC):
     @abstractmethod
     def trainable(self) -> nn.Module:
         """The module whose parameters with requires_grad are optimised and saved."""
+
+    def measured(self) -> AbstractContextManager[None]:
+        """Inside, `sample` draws as held-out samples are made: under other weights, where not the last are measured."""
+        return nullcontext()
 
     @property
     def old_from_training(self) -> bool:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.policy import frozen_weights, state_of
+from anygrpo.train.parallel import is_main
+from anygrpo.train.sharded import laid_out, whole_of
 
 
 class Averaged:
@@ -29,19 +31,24 @@ class Averaged:
         """The weights have come from update `before` to `now`."""
         if self.average is None or now < before:
             self.average = {name: p.clone() for name, p in state_of(self.module).items()}
+            return
         for _ in range(now // self.every - before // self.every):
             for name, p in state_of(self.module).items():
                 self.average[name].lerp_(p.to(self.average[name]), 1 - self.decay)
 
     def carried(self) -> dict[str, Tensor]:
-        """The average by weight's name, whole where weights are sharded; empty before the first update."""
-        return {name: _whole(x) for name, x in (self.average or {}).items()}
+        """The average by weight's name, whole and on the host; empty before the first update, and on ranks that write
+        no checkpoint. Every rank calls it where weights are sharded."""
+        average = self.average or {}
+        return whole_of(average, list(average) if is_main() else ())
 
     def resumed(self, average: Mapping[str, Tensor]) -> None:
         """Take over what `carried` gave; nothing is known of a checkpoint that has none, and it begins again here."""
         own = state_of(self.module)
         if average.keys() == own.keys():
-            self.average = {name: _laid_out(x, own[name]) for name, x in average.items()}
+            self.average = {
+                name: laid_out(x.to(own[name].device, own[name].dtype), own[name]) for name, x in average.items()
+            }
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -51,16 +58,3 @@ class Averaged:
             return
         with frozen_weights(self.module, self.average):
             yield
-
-
-def _whole(x: Tensor) -> Tensor:
-    return x.full_tensor() if hasattr(x, "full_tensor") else x  # type: ignore[operator]
-
-
-def _laid_out(x: Tensor, like: Tensor) -> Tensor:
-    x = x.to(like.device, like.dtype)
-    if not hasattr(like, "full_tensor"):
-        return x
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(x, like.device_mesh, like.placements)  # type: ignore[attr-defined]

@@ -91,7 +91,10 @@ IMAGES = (
         {
             "model": Text("Folder of the CLIP model (ViT-L/14).", "CLIP 模型（ViT-L/14）的文件夹。"),
             "head": Text("The published head's file.", "已发布的预测头文件。"),
-            "divide_by": Text("10 in peers.", "同类项目为 10。"),
+            "divide_by": Text(
+                "1: the predictor's own scale, as in Flow-GRPO; 10: about [0, 1].",
+                "1：预测器自身的尺度，同 Flow-GRPO；10：约在 [0, 1]。",
+            ),
             "device": Text("Where the model computes.", "模型所在的设备。"),
         },
     ),

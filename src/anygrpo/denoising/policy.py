@@ -130,6 +130,8 @@ class DiffusionPolicy(Policy):
         """Inside, the weights are their running average (where there is one)."""
         return nullcontext() if self._average is None else self._average()
 
+    measured = averaged
+
     def evaluate(self, samples: Tree, times: slice, want: frozenset[str] = frozenset()) -> Evaluation:
         """log_probs [n, t] by the event reduction; kl [n, t] exact; losses["supervised"] [n] of replayed rows.
 

@@ -165,9 +165,7 @@ class DenoisingConfig(Section):
                 )
             )
         if self.loss == "nft" and self.guidance != 1.0:
-            raise ValueError(
-                Text("loss = 'nft' is without guidance: guidance = 1", "loss = 'nft' 不用引导：guidance = 1")
-            )
+            raise ValueError(Text("loss = 'nft' is without guidance: guidance = 1", "loss = 'nft' 不用 guidance"))
         return self
 
     @model_validator(mode="after")
@@ -184,6 +182,9 @@ class DenoisingConfig(Section):
                     f"window = {self.window} 从第 {low}..{high} 步起，超出了可以有噪声的 {self.steps - 1} 步",
                 )
             )
+        if (least := self.window_least) and (self.window_moves != "linear" or least > self.window_every):
+            given = f"window_least = {least}, window_moves = {self.window_moves!r}, window_every = {self.window_every}"
+            raise ValueError(Text(f"{given}: it is linear's, at most that", f"{given}：仅用于 linear，且不超过后者"))
         return self
 
 
@@ -262,7 +263,8 @@ class MotionTaskConfig(Section):
     "What the judge of held-out motions learns from: the reward's clips at other tempos; or clips and phrases that"
     "neither reward nor policy ever sees. Actions with one clip are then trained, and not measured."
     held_out_split: Literal["test", "validation"] = "test"
-    "Captions that are measured: held-out ones, or training captions with seeds of their own, to choose settings on."
+    "What is measured: held-out captions, or, to choose settings on, training captions with seeds of their own (clips:"
+    "the withheld phrase with other subjects)."
     held_out: int = Field(2, ge=1)
     "Measured captions, of each action."
     held_out_repeats: int = Field(4, ge=2)

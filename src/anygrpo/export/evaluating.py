@@ -164,7 +164,8 @@ def _sampled(opened: Opened, task: Task, config: EvaluationConfig, samples: int,
     made: list[tuple[Scores, torch.Tensor]] = []
     for at in range(0, len(asked), 32):
         part = asked[at : at + 32]
-        rollout = opened.policy.sample(part, samples, 2**31 + at)
+        with opened.policy.measured():
+            rollout = opened.policy.sample(part, samples, 2**31 + at)
         made.append((scored(task, part, opened.policy.decode(rollout.samples)), rollout.valid.cpu()))
     judged = ~torch.cat([faults_of(s).cpu() for s, _ in made])
     valid = torch.cat([valid_of(s).cpu() & drawn for s, drawn in made])

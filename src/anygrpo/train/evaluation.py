@@ -186,7 +186,8 @@ def _pass_at_k(policy: Policy, task: Task, prompts: list[Any], config: Evaluatio
     seed, each = rank_seed(seed), config.pass_samples or config.pass_k
     passed: list[tuple[torch.Tensor, torch.Tensor]] = []
     for i, chunk in enumerate(_chunks(share(prompts))):
-        rollout: Rollout = policy.sample(chunk, each, held_out_seed(seed, i))
+        with policy.measured():
+            rollout: Rollout = policy.sample(chunk, each, held_out_seed(seed, i))
         scores = scored(task, chunk, policy.decode(rollout.samples))
         passed.append((right(scores, rule).cpu() & rollout.valid.cpu(), ~faults_of(scores).cpu()))
     every = [part for parts in gather(passed) for part in parts]

@@ -64,6 +64,15 @@ def test_rewards_see_pictures_prompts_and_columns(files):
     assert bool(scores.valid.all())
 
 
+def test_a_column_is_one_that_the_training_prompts_have(files):
+    """One of the held-out file alone would be None in every training step."""
+    (files / "held.jsonl").write_text(json.dumps({"prompt": "a dog", "target": 0.1, "nothing": 1}) + "\n")
+    held = {"held_out_path": str(files / "held.jsonl")}
+    assert task_of(files, reward(files, "bright"), **held).prompts(0, 1)
+    with pytest.raises(ConfigError, match="wants 'nothing', which is neither a column"):
+        task_of(files, reward(files, "wants"), **held)
+
+
 def test_a_bad_picture_costs_only_itself(files):
     task = task_of(files, reward(files, "fussy"))
     prompts = task.prompts(0, 1)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 
 import pytest
 import torch
@@ -104,6 +105,28 @@ def test_a_head_of_another_model_is_named(tmp_path):
     (tmp_path / "text.pth").write_text("no tensors")
     with pytest.raises(DataError, match="the aesthetic reward's head"):
         head_of(str(tmp_path / "text.pth"), 8)
+
+
+def test_a_head_that_a_trainer_nested_is_read_and_a_broken_one_refused(tmp_path):
+    layers = {"module.layers.0.weight": torch.ones(2, 3), "module.layers.0.bias": torch.zeros(2)}
+    layers |= {"module.layers.1.weight": torch.tensor([[1.0, 2.0]]), "module.layers.1.bias": torch.ones(1)}
+    torch.save({"epoch": 3, "state_dict": layers}, tmp_path / "nested.ckpt")
+    assert head_of(str(tmp_path / "nested.ckpt"), 3)(torch.tensor([1.0, 0.0, 1.0])).tolist() == [7.0]
+    (tmp_path / "cut.safetensors").write_bytes(b"\xff" * 40)
+    layers["module.layers.1.bias"] = torch.ones(2)
+    torch.save(layers, tmp_path / "long.pth")
+    (tmp_path / "cut.pth").write_bytes((tmp_path / "nested.ckpt").read_bytes()[:300])
+    torch.save({"layers.0.weight": torch.ones(3)}, tmp_path / "half.pth")
+    torch.save([1, 2], tmp_path / "list.pth")
+    for name in ("cut.safetensors", "cut.pth", "half.pth", "list.pth", "long.pth"):
+        with pytest.raises(DataError, match=name):
+            head_of(str(tmp_path / name), 3)
+
+
+def test_a_reader_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    with pytest.raises(DataError, match=r"pip install 'anygrpo\[ocr\]'"):
+        task_of(tmp_path, {"kind": "ocr"})
 
 
 def test_letters_by_hand():

@@ -18,8 +18,8 @@ Prompts = list[dict[str, Any]]
 """Rows of the prompt file: "prompt", and columns."""
 
 
-def build_rewards(tables: Any, prompts: Prompts) -> list[Reward]:
-    """The rewards of a recipe, in order.
+def build_rewards(tables: Any, train: Prompts, held_out: Prompts) -> list[Reward]:
+    """The rewards of a recipe, in order. A column is one that the training prompts have.
 
     Raises:
         ConfigError: a function that lacks what it wants, two rewards of one name.
@@ -34,12 +34,12 @@ def build_rewards(tables: Any, prompts: Prompts) -> list[Reward]:
                 Text(f"two rewards are called {name!r}", f"有两个奖励都叫 {name!r}"),
                 Text("give one of them another name", "请给其中一个换名称"),
             )
-        out.append(Reward(name, table.weight, _BUILDERS[table.kind](table, prompts)))
+        out.append(Reward(name, table.weight, _BUILDERS[table.kind](table, train, held_out)))
     return out
 
 
-def _function(table: FunctionImageRewardConfig, prompts: Prompts) -> Callable[..., Any]:
-    columns = {key for row in prompts for key in row} - {"prompt"}
+def _function(table: FunctionImageRewardConfig, train: Prompts, held_out: Prompts) -> Callable[..., Any]:
+    columns = {key for row in train for key in row} - {"prompt"}
     return users(table.function, table.arguments, columns | {"images", "prompts"}, "images")
 
 
@@ -56,17 +56,17 @@ def jpeg_kilobytes(image: Tensor, quality: int = 95) -> float:
 
 
 def _jpeg(sign: float) -> Callable[..., Any]:
-    def build(table: Any, prompts: Prompts) -> Callable[..., Any]:
+    def build(table: Any, train: Prompts, held_out: Prompts) -> Callable[..., Any]:
         return lambda rows: [sign * jpeg_kilobytes(x, table.quality) for x in rows["images"]]
 
     return build
 
 
-_BUILDERS: dict[str, Callable[[Any, Prompts], Callable[..., Any]]] = {
+_BUILDERS: dict[str, Callable[[Any, Prompts, Prompts], Callable[..., Any]]] = {
     "function": _function,
     "compressibility": _jpeg(-1.0),
     "incompressibility": _jpeg(1.0),
-    "clip": lambda table, prompts: scorers.clip(table),
-    "aesthetic": lambda table, prompts: scorers.aesthetic(table),
-    "ocr": scorers.ocr,
+    "clip": lambda table, train, held_out: scorers.clip(table),
+    "aesthetic": lambda table, train, held_out: scorers.aesthetic(table),
+    "ocr": lambda table, train, held_out: scorers.ocr(table, [*train, *held_out]),
 }

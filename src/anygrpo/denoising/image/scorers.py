@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from anygrpo.core.device import device_of
-from anygrpo.core.tensor_files import read_tensors
+from anygrpo.denoising.image.pictures import to_image
 from anygrpo.denoising.image.settings import AestheticRewardConfig, ClipRewardConfig, OcrRewardConfig
-from anygrpo.errors import ConfigError, DataError, suggestion
+from anygrpo.errors import ConfigError, DataError, not_installed, suggestion
+from anygrpo.models.weights import read, tables
 from anygrpo.spoken import Text
 
 Rows = dict[str, list[Any]]
@@ -25,8 +25,7 @@ Scorer = Callable[[Rows], list[Any]]
 
 def pixels(image: Tensor) -> Any:
     """[3, H, W] in [0, 1] as uint8 [H, W, 3]; of a video its middle frame."""
-    image = image[len(image) // 2] if image.dim() == 4 else image
-    return (image.clamp(0, 1) * 255).round().byte().expand(3, -1, -1).permute(1, 2, 0).numpy()
+    return np.asarray(to_image(image))
 
 
 def clip(table: ClipRewardConfig) -> Scorer:
@@ -88,20 +87,10 @@ def head_of(file: str, width: int) -> nn.Sequential:
     Raises:
         DataError: no such file, or layers that do not follow each other from `width` numbers to one.
     """
-    try:
-        if file.endswith(".safetensors"):
-            found = read_tensors(Path(file))
-        else:
-            found = torch.load(file, map_location="cpu", weights_only=True)
-        numbers = sorted({int(key.split(".")[1]) for key in found})
-        weights = [(found[f"layers.{n}.weight"].float(), found[f"layers.{n}.bias"].float()) for n in numbers]
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, pickle.UnpicklingError) as error:
-        raise DataError(
-            Text(f"the aesthetic reward's head {file!r}: {error}", f"aesthetic 奖励的头 {file!r}：{error}"),
-            Text("its state dict: layers.N.weight and layers.N.bias", "其状态字典：layers.N.weight、layers.N.bias"),
-        ) from error
+    found = _layers(file)
+    weights = [(found[n, "weight"], found[n, "bias"]) for n in sorted({n for n, _ in found})]
     sizes = [width, *(len(w) for w, _ in weights)]
-    if sizes[-1] != 1 or any(w.shape[1] != n for (w, _), n in zip(weights, sizes)):
+    if sizes[-1] != 1 or any(w.shape[1] != n or len(w) != len(b) for (w, b), n in zip(weights, sizes)):
         chain = [tuple(w.shape) for w, _ in weights]
         raise DataError(
             Text(
@@ -117,6 +106,26 @@ def head_of(file: str, width: int) -> nn.Sequential:
     for layer, (weight, bias) in zip(made, weights):
         layer.load_state_dict({"weight": weight, "bias": bias})
     return made.eval().requires_grad_(False)
+
+
+def _layers(file: str) -> dict[tuple[int, str], Tensor]:
+    """{(N, "weight" | "bias"): tensor} of the file's table that has layers, wherever a trainer nested it."""
+    told = Text("its state dict: layers.N.weight and layers.N.bias", "其状态字典：layers.N.weight、layers.N.bias")
+    try:
+        found = tables(read(file))
+    except DataError as error:
+        what = Text(f"the aesthetic reward's head: {error.what}", f"aesthetic 奖励的头：{error.what}")
+        raise DataError(what, error.cure or told) from None
+    for table in found.values():
+        named = ((re.search(r"(?:^|\.)layers\.(\d+)\.(weight|bias)$", key), x) for key, x in table.items())
+        layers = {(int(at[1]), at[2]): x.float() for at, x in named if at}
+        kinds = {(n, kind): 2 if kind == "weight" else 1 for n, _ in layers for kind in ("weight", "bias")}
+        if layers and {key: x.dim() for key, x in layers.items()} == kinds:
+            return layers
+    raise DataError(
+        Text(f"the aesthetic reward's head: {file} holds no layers", f"aesthetic 奖励的头：{file} 中没有各层的权重"),
+        told,
+    )
 
 
 def ocr(table: OcrRewardConfig, prompts: list[Rows]) -> Scorer:
@@ -147,7 +156,10 @@ def ocr(table: OcrRewardConfig, prompts: list[Rows]) -> Scorer:
                     '例如 a sign that says "OPEN"，或 column = ...',
                 ),
             )
-    from rapidocr import RapidOCR  # type: ignore[import-not-found]
+    try:
+        from rapidocr import RapidOCR  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise not_installed(error) or error from None
 
     logging.getLogger("RapidOCR").setLevel(logging.ERROR)
     reader = RapidOCR()

@@ -73,7 +73,7 @@ class AestheticRewardConfig(ImageRewardConfig):
     head: str
     "The head's state dict as published (sac+logos+ava1-l14-linearMSE.pth), or the same as safetensors."
     divide_by: float = Field(10.0, gt=0)
-    "10 in peers."
+    "1: the predictor's own scale, as in Flow-GRPO; 10: about [0, 1]."
     device: str = "auto"
     "auto: the first GPU where there is one."
 

@@ -48,7 +48,7 @@ def build(config: ImageTaskConfig, seed: int) -> ImageTask:
                     "请增加提示、改变 task.held_out_share，或给出 task.held_out_path",
                 ),
             )
-    return ImageTask(config, seed, train, held_out, build_rewards(config.rewards, [*train, *held_out]))
+    return ImageTask(config, seed, train, held_out, build_rewards(config.rewards, train, held_out))
 
 
 def read_prompts(path: str, column: str) -> list[Prompt]:

@@ -93,4 +93,4 @@ WORDINGS = {
         validation=lambda action: withheld_captions(action)[1::2],
     ),
 }
-"""By `task.judge`. With "clips" judge and reward share no phrase; what is measured has phrases that nobody trained."""
+"""By `task.judge`. With "clips" judge and reward share no phrase; what is measured has phrases of the judge's."""
