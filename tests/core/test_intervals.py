@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anygrpo.core.intervals import arms, hierarchical, interval, largest, of_prompts, rate, t_quantile
+from anygrpo.core.intervals import arms, difference, hierarchical, interval, largest, of_prompts, rate, t_quantile
 
 
 def _passes(prompts: int, share: float, samples: int, generator: torch.Generator) -> torch.Tensor:
@@ -66,6 +66,52 @@ def test_equal_values_are_bounded_and_never_exact():
     assert found.detectable > 0
 
 
+@pytest.mark.parametrize(("value", "n"), [(0.1, 9), (1 / 3, 9), (0.9, 40), (-0.2, 6)])
+def test_equal_values_whose_mean_rounds_are_equal(value, n):
+    """The sum of nine times .1 is not .9: what an unseen unit of -1 or 1 would change, and no width of 1e-17."""
+    found, share = interval(torch.full((n,), value, dtype=torch.float64), span=1.0), 1 - 0.025 ** (1 / n)
+    assert found.low == pytest.approx(max(-1.0, value - share * (1 + value)))
+    assert found.high == pytest.approx(min(1.0, value + share * (1 - value)))
+    assert found.detectable == pytest.approx(share)
+
+
+def test_a_gain_that_is_the_same_everywhere_is_bounded_and_one_of_rounding_is_none():
+    a = torch.tensor([0.2, 0.3, 0.7, 0.1, 0.6, 0.5, 0.4, 0.8, 0.9], dtype=torch.float64)
+    found, share = difference(a, a + 0.1), 1 - 0.025 ** (1 / 9)
+    assert found.high - found.low > 2 * share
+    assert not found.shown
+    rounding = difference(a, (a + 0.1) - 0.1)
+    assert abs(rounding.mean) < 1e-16
+    assert (rounding.low, rounding.high) == (pytest.approx(-0.9 * share), pytest.approx(0.9 * share))
+    alone = interval(torch.full((9,), 27.3, dtype=torch.float64), span=1.0)  # no span: a value is beyond it
+    assert alone.high - 27.3 == pytest.approx(27.3 - alone.low)
+    assert alone.high > 30
+
+
+def test_recipes_that_differ_by_rounding_only_are_bounded():
+    a = torch.full((3, 9), 0.1, dtype=torch.float64)
+    found, share = arms(a, torch.full((4, 9), 0.7 - 0.6, dtype=torch.float64)), 1 - 0.025 ** (1 / 9)
+    assert found.high == pytest.approx(0.1 * share)
+    gained = arms(a, a + 0.5)
+    assert gained.high - gained.difference == pytest.approx((0.6 + 0.5) * share)
+    assert gained.difference - gained.low == pytest.approx((0.6 + 0.5) * share)
+
+
+def test_no_interval_of_bounded_values_leaves_the_bounds():
+    """Twenty gains of 1: of an unseen prompt it may be -1. Of one right answer more in three no gain is above 1."""
+    found = difference(torch.zeros(20), torch.ones(20))
+    assert (found.low, found.high) == (pytest.approx(1 - 2 * (1 - 0.025**0.05)), 1.0)
+    assert interval(torch.ones(20), span=1.0) == found
+    few = difference(torch.zeros(3), torch.tensor([0.0, 0.0, 1.0]))
+    assert (few.low, few.high) == (-1.0, 1.0)
+    signs = difference(torch.tensor([-1.0, -1.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0]))
+    assert (signs.low, signs.high) == (-2.0, 2.0)
+    free = difference(torch.tensor([0.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 1.5]))
+    assert free.high > 1.5
+    shares = of_prompts(torch.tensor([1.0, 1.0, 1.0, 0.5, 1.0, 1.0]))
+    assert 0 <= shares.low < shares.high <= 1
+
+
 def test_seeds_widen_what_prompts_alone_would_show():
     generator = torch.Generator().manual_seed(0)
     a = 0.5 + 0.05 * torch.randn(4, 1, generator=generator) + 0.2 * torch.randn(4, 400, generator=generator)
@@ -107,8 +153,9 @@ def test_runs_that_all_answer_alike_show_no_difference_and_not_that_there_is_non
     assert found.detectable == pytest.approx(bound)
 
 
-def test_the_span_of_differences_is_the_largest_value_and_of_zeros_one():
-    assert largest(torch.tensor([0.0, -3.0]), torch.tensor([2])) == 3.0
+def test_the_span_of_differences_is_the_largest_one_and_of_zeros_one():
+    assert largest(torch.tensor([0.0, -3.0]), torch.tensor([2])) == 5.0
+    assert largest(torch.tensor([5.0, 4.0])) == largest(torch.tensor([-5.0])) == 5.0
     assert largest(torch.zeros(4)) == largest(torch.zeros(0)) == 1.0
 
 
@@ -164,6 +211,20 @@ def test_rates_hold_the_truth(prompts, share, samples):
     assert all(0 <= x.low <= x.high <= 1 for x in found)
 
 
-def test_rewards_of_0_and_1_are_rates_and_others_are_not():
-    assert of_prompts(torch.tensor([1.0, 0.0, 1.0])) == rate(torch.tensor([1.0, 0.0, 1.0]))
-    assert of_prompts(torch.tensor([1.0, 0.5, 1.0])) == interval(torch.tensor([1.0, 0.5, 1.0]))
+@pytest.mark.parametrize("values", [[1.0, 0.0, 1.0], [1.0, 0.5, 1.0]])
+def test_rewards_within_0_and_1_are_rates_and_others_are_not(values):
+    values = torch.tensor(values)
+    assert of_prompts(values) == rate(values)
+    assert of_prompts(2 * values) == interval(2 * values)
+
+
+def test_one_value_alone_is_a_rate_where_the_task_says_so():
+    """0 of 20 prompts may be the best value of a penalty, and 1 that of a reward of -1 and 1."""
+    share = 1 - 0.025**0.05
+    zeros, ones = of_prompts(torch.zeros(20)), of_prompts(torch.ones(20))
+    assert (zeros.low, zeros.high) == (pytest.approx(-share), pytest.approx(share))
+    assert (ones.low, ones.high) == (pytest.approx(1 - 2 * share), 1.0)
+    assert of_prompts(torch.ones(20), success=True) == rate(torch.ones(20))
+    five = of_prompts(torch.full((20,), 5.0))
+    assert (five.low, five.high) == (pytest.approx(5 - 10 * share), pytest.approx(5 + 10 * share))
+    assert of_prompts(torch.tensor([0.3])).high == math.inf

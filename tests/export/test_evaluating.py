@@ -56,6 +56,25 @@ def test_what_the_machine_lost_is_in_no_mean():
     assert found["pass_at_4"]["units"] == 1
 
 
+def test_a_score_of_one_value_is_a_rate_where_it_says_what_is_right(tmp_path):
+    """Always 1 on 20 prompts: a reward of -1 and 1 may be -1 of one in six."""
+
+    class Penal(Lossy):
+        def score(self, prompts, outputs):
+            made = super().score(prompts, outputs)
+            return Scores(made.rewards, {"brevity": torch.zeros_like(made.rewards)}, valid=made.valid)
+
+    share = 1 - 0.025**0.05
+    lows = []
+    for rule in (Success("reward", 1.0), Success("brevity", 1.0), None):
+        task = Penal([[1.0] * 4] * 20)
+        task.success = rule
+        found = measured(opened(), task, EvaluationConfig(), 1, None, tmp_path / "rows.jsonl")
+        lows.append((found["reward"]["low"], found["parts"]["brevity"]["low"]))
+    expected = [(1 - share, -share), (1 - 2 * share, 0.0), (1 - 2 * share, -share)]
+    assert [x for pair in lows for x in pair] == pytest.approx([x for pair in expected for x in pair])
+
+
 def test_an_unscorable_sample_is_the_worst_of_all_prompts():
     class Worst(Lossy):
         def score(self, prompts, outputs):

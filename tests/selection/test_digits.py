@@ -129,6 +129,8 @@ def test_few_differences_do_not_decide_whatever_the_interval_says():
     six = paired(torch.ones(6), torch.zeros(6))
     assert six.p == pytest.approx(2 / 64)
     assert six.sentence.startswith("different")
+    thirds = paired(torch.tensor([0.3] * 9).double(), torch.tensor([0.1 + 0.2] * 9).double())
+    assert (thirds.wins, thirds.losses, thirds.detectable) == (0, 0, pytest.approx(3 / 9))  # rounding wins nothing
     none = paired(torch.ones(20), torch.ones(20))
     assert none.detectable == pytest.approx(3 / 20)  # the rule of three
     assert "a difference below 0.150 cannot show" in none.sentence

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anygrpo.algorithm.statistics import TOLERANCE, is_constant
+from anygrpo.core.tails import clopper_pearson, skewed, skewness, t_quantile, unseen
+
 _RESAMPLES, _BLOCK = 4_000, 500
 POWER = 0.8
 """Power at which a difference counts as one that can be shown: t at .975 and at .8, in standard errors (by the
@@ -39,22 +42,20 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-def t_quantile(freedom: float, level: float = 0.975) -> float:
-    """Student's t; the normal's quantile for infinitely many degrees of freedom."""
-    from scipy.special import ndtri, stdtrit
-
-    return float(stdtrit(freedom, level) if math.isfinite(freedom) else ndtri(level))
-
-
-def interval(values: Tensor, clusters: Sequence[object] | None = None, span: float | None = None) -> Interval:
+def interval(
+    values: Tensor, clusters: Sequence[object] | None = None, span: float | None = None, seen: float | None = None
+) -> Interval:
     """The mean of values [n] with a 95% interval over independent units: Student's t, and where that is wider on a side
-    what Hall's (1992) transformation of t gives, which allows for skewed values (`_skewed`).
+    what Hall's (1992) transformation of t gives, which allows for skewed values (`tails.skewed`).
+
+    Where all units are equal to rounding (`alike`), it is what so few could have missed: 1 - .025^(1/n) of the units
+    may be as far away as a unit can be.
 
     Args:
         clusters: the unit each value belongs to (crops of one photograph are one); every unit weighs as its values do.
-        span: largest absolute value that a unit can have (1 for differences of right and wrong). Where all values are
-            equal it bounds what so few could have missed: 1 - .025^(1/n) of the units may differ by `span` unseen
-            (Clopper-Pearson at 0 of n).
+        span: no unit can be below -span or above it (1 for differences of right and wrong), nor can the interval. One
+            that a value exceeds is none.
+        seen: as `span`, of what was seen only (`largest`): it bounds equal units and no interval.
 
     Raises:
         ValueError: no values.
@@ -65,38 +66,64 @@ def interval(values: Tensor, clusters: Sequence[object] | None = None, span: flo
     mean = float(values.mean())
     means, sizes = _by_cluster(values, clusters)
     n = len(means)
-    parts = sizes / sizes.sum() * (means - mean)
-    se = math.sqrt(float(parts.square().sum()) * n / (n - 1)) if n > 1 else math.inf
-    unseen = (1 - 0.025 ** (1 / n)) * (float(values.abs().max()) if span is None else span)
-    t = t_quantile(n - 1) if n > 1 else math.inf
-    if n > 1 and se > 0:
-        below, above = _skewed(parts, t)
-        below, above = (x * se if math.isfinite(se) else math.inf for x in (below, above))
+    most = float(values.abs().max())
+    if span is not None and most > span * (1 + TOLERANCE):  # no bound: a value is beyond it
+        span, seen = None, max(most, seen or 0.0)
+    reach = seen if seen is not None else span
+    missed = unseen(n) * (most if reach is None else reach)
+    se = 0.0
+    if n < 2 and (reach is None or not math.isfinite(missed)):
+        below = above = detectable = math.inf
+    elif alike(means, seen or 0.0):
+        below, above = _of_equals(mean, n, span, seen)
+        detectable = missed if n > 1 else math.inf
     else:
-        below = above = unseen if n > 1 or (span is not None and math.isfinite(unseen)) else math.inf
-    detectable = max((t + t_quantile(n - 1, POWER)) * se if n > 1 else math.inf, unseen)
-    return Interval(mean, mean - below, mean + above, n, detectable)
+        parts = sizes / sizes.sum() * (means - mean)
+        se = math.sqrt(float(parts.square().sum()) * n / (n - 1))
+        t = t_quantile(n - 1)
+        reaches = skewed(skewness(parts), t) if n > 2 else (t, t)
+        below, above = (x * se if math.isfinite(se) else math.inf for x in reaches)
+        detectable = max((t + t_quantile(n - 1, POWER)) * se, missed)
+    low, high = _within(mean - below, mean + above, span)
+    return Interval(mean, low, high, n, detectable)
 
 
-def _skewed(parts: Tensor, t: float) -> tuple[float, float]:
-    """How far the interval reaches below and above the mean, in standard errors: t, or more on the side of the long
-    tail. parts [n]: weighted deviations.
+def alike(values: Tensor, scale: float = 0.0) -> bool:
+    """Whether values [n] differ by rounding only: of themselves, or of numbers as large as `scale` that they are
+    differences of."""
+    if not values.numel():
+        return False
+    known = torch.ones(1, values.numel(), dtype=torch.bool)
+    spread = float(values.max() - values.min())
+    return bool(is_constant(values.reshape(1, -1), known)) or spread <= TOLERANCE * scale
 
-    With the skewness k of the mean, T = (mean - true) / se becomes nearly symmetric as T + k T^2 / 3 + k^2 T^3 / 27 +
-    k / 6 (Hall 1992, JRSS B 54); its inverse at -t and t bounds the true mean. Of normal values little but noise is
-    added; of log-normal ones t alone covers 83% at 9, the wider of both 91%.
-    """
-    n = len(parts)
-    if n < 3:
-        return t, t
-    k = float(parts.pow(3).sum() / parts.square().sum().pow(1.5)) * math.sqrt(n * (n - 1)) / (n - 2)
-    if not math.isfinite(k) or abs(k) < 1e-6:
-        return t, t
 
-    def inverse(y: float) -> float:
-        return 3 / k * (math.cbrt(1 + k * (y - k / 6)) - 1)
+def _of_equals(mean: float, n: int, span: float | None, seen: float | None) -> tuple[float, float]:
+    """How far below and above the mean of n equal units the true mean may be. Of what was only seen nothing says on
+    which side of the mean more lies: both reach as far."""
+    if seen is not None:
+        return (unseen(n) * (seen + abs(mean)),) * 2
+    if span is not None:
+        return unseen(n) * (span + mean), unseen(n) * (span - mean)
+    return (unseen(n) * abs(mean),) * 2
 
-    return max(t, inverse(t)), max(t, -inverse(-t))
+
+def _within(low: float, high: float, span: float | None) -> tuple[float, float]:
+    return (low, high) if span is None else (max(low, -span), min(high, span))
+
+
+def difference(a: Tensor, b: Tensor) -> Interval:
+    """The mean of b - a, values [n] of the same n prompts, with a 95% interval over prompts: within -1 and 1 where all
+    values are within 0 and 1, and within -2 and 2 of values that are -1, 0 or 1."""
+    return interval(b.double() - a.double(), span=_span(a, b), seen=largest(a, b))
+
+
+def _span(*values: Tensor) -> float | None:
+    """The largest difference that two such values can have, where they tell."""
+    every = torch.cat([x.double().flatten() for x in values])
+    if bool(((every >= 0) & (every <= 1)).all()):
+        return 1.0
+    return 2.0 if bool(((every.abs() == 1) | (every == 0)).all()) else None
 
 
 def rate(values: Tensor, clusters: Sequence[object] | None = None) -> Interval:
@@ -119,22 +146,24 @@ def rate(values: Tensor, clusters: Sequence[object] | None = None) -> Interval:
         share = n * sizes / sizes.sum()
         spread = float((share * (means - p)).square().sum()) + p * p + (1 - p) ** 2
         trials = p * (1 - p) * n * (n + 1) / spread
-    low, high = _clopper_pearson(p * trials, trials)
+    low, high = clopper_pearson(p * trials, trials)
     return Interval(p, low, high, n, plain.detectable)
 
 
-def _clopper_pearson(passed: float, trials: float) -> tuple[float, float]:
-    from scipy.special import betaincinv
+def of_prompts(values: Tensor, success: bool = False) -> Interval:
+    """A score's values [n] over prompts: `rate` where all are within 0 and 1, else `interval`.
 
-    low = 0.0 if passed <= 0 else float(betaincinv(passed, trials - passed + 1, 0.025))
-    high = 1.0 if passed >= trials else float(betaincinv(passed + 1, trials - passed, 0.975))
-    return low, high
-
-
-def of_prompts(values: Tensor) -> Interval:
-    """`rate` where all values are 0 or 1, else `interval`."""
-    right_or_wrong = bool(((values == 0) | (values == 1)).all())
-    return rate(values) if right_or_wrong else interval(values)
+    Args:
+        success: the score says what is right. Of any other score that has one value only nothing shows that it is a
+            rate: the 0 of a penalty is its best, and a reward that is always 1 may be -1 of another prompt.
+    """
+    known = values.double()
+    within = bool(((known >= 0) & (known <= 1)).all())
+    if within and (success or not alike(known)):
+        return rate(values)
+    if alike(known) and float(known[0]) in (-1.0, 0.0, 1.0):
+        return interval(values, span=1.0)
+    return interval(values, seen=largest(values) if len(values) > 1 else None)  # one says nothing of others
 
 
 def _by_cluster(values: Tensor, clusters: Sequence[object] | None) -> tuple[Tensor, Tensor]:
@@ -174,10 +203,11 @@ class Arms:
 
 
 def largest(*values: Tensor) -> float:
-    """The largest absolute value, as the span of differences that nothing else bounds; of zeros alone 1, as of right
-    and wrong: answers that are all alike show no difference, not that there is none."""
-    every = torch.cat([x.double().flatten() for x in values]).abs()
-    return (float(every.max()) if every.numel() else 0.0) or 1.0
+    """The largest difference between values, one of which may be 0, as the span of differences that nothing else
+    bounds (rewards of -1 and 1 differ by 2); of zeros alone 1, as of right and wrong: answers that are all alike show
+    no difference, not that there is none."""
+    every = torch.cat([x.double().flatten() for x in values])
+    return (max(float(every.max()), 0.0) - min(float(every.min()), 0.0) if every.numel() else 0.0) or 1.0
 
 
 def arms(a: Tensor, b: Tensor) -> Arms:
@@ -202,14 +232,18 @@ def arms(a: Tensor, b: Tensor) -> Arms:
     prompts = max(0.0, float(over_prompts - residual))
     parts = [(float(seed_a), len(a) - 1), (float(seed_b), len(b) - 1), (prompts, max(1, a.shape[1] - 1))]
     total = sum(part for part, _ in parts)
-    freedom = total**2 / sum(part**2 / f for part, f in parts) if total else math.inf
-    t = t_quantile(freedom)
-    unseen = (1 - 0.025 ** (1 / a.shape[1])) * largest(a, b)
-    half = t * math.sqrt(total) if total else unseen
+    seen = largest(a, b)
+    if math.sqrt(total) <= TOLERANCE * seen:  # rounding
+        total, freedom, half = 0.0, math.inf, _of_equals(gap, a.shape[1], None, seen)[0]
+    else:
+        freedom = total**2 / sum(part**2 / f for part, f in parts)
+        half = t_quantile(freedom) * math.sqrt(total)
+    low, high = _within(gap - half, gap + half, _span(a, b))
     spread = math.sqrt((len(a) * float(seed_a) + len(b) * float(seed_b)) / 2)
-    detectable = max((t + t_quantile(freedom, POWER)) * math.sqrt(total), unseen)
+    reach = (t_quantile(freedom) + t_quantile(freedom, POWER)) * math.sqrt(total)
+    detectable = max(reach, unseen(a.shape[1]) * seen)
     return Arms(
-        float(a.mean()), float(b.mean()), gap, gap - half, gap + half, len(a), len(b), a.shape[1], spread, detectable,
+        float(a.mean()), float(b.mean()), gap, low, high, len(a), len(b), a.shape[1], spread, detectable,
         _seeds_needed(abs(gap), spread, prompts, a.shape[1]),
     )  # fmt: skip
 

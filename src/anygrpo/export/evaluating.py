@@ -11,7 +11,7 @@ import torch
 
 from anygrpo.core.build import build_task
 from anygrpo.core.hub import located
-from anygrpo.core.intervals import interval, largest, of_prompts, rate
+from anygrpo.core.intervals import difference, of_prompts, rate
 from anygrpo.core.task import Scores, Task
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.export.opened import Opened, beside
@@ -138,9 +138,13 @@ def measured(
             Text("no answer could be scored, through no fault of the answers", "没有任何回答能评分，原因不在回答本身"),
             SEE_TO,
         )
-    reward = asdict(of_prompts(rewards))
+    rule = success_of(task, config)
+    judge = None if rule is None else rule.component
+    reward = asdict(of_prompts(rewards, judge == "reward"))
     out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "judged": len(rewards), "reward": reward}
-    out["parts"] = {name: asdict(of_prompts(torch.tensor(x).double())) for name, x in _parts(rows).items()}
+    out["parts"] = {
+        name: asdict(of_prompts(torch.tensor(x).double(), judge == name)) for name, x in _parts(rows).items()
+    }
     if samples > 1:
         out["samples"] = _sampled(opened, task, config, samples, k)
     return out
@@ -177,11 +181,12 @@ def _sampled(opened: Opened, task: Task, config: EvaluationConfig, samples: int,
             Text("no sample could be scored, through no fault of the answers", "没有任何样本能评分，原因不在样本本身"),
             SEE_TO,
         )
+    on_reward = rule is not None and rule.component == "reward"
     mean = (table * judged).sum(1)[some] / judged.sum(1)[some]
     out: dict[str, Any] = {
         "n": samples,
-        "mean": asdict(interval(mean, span=largest(mean))),
-        "best": asdict(of_prompts(torch.where(judged, table, -torch.inf).amax(1)[some])),
+        "mean": asdict(of_prompts(mean, on_reward)),
+        "best": asdict(of_prompts(torch.where(judged, table, -torch.inf).amax(1)[some], on_reward)),
     }
     if rule is not None:
         passed = torch.cat([right(s, rule).cpu() for s, _ in made]) & valid
@@ -218,10 +223,9 @@ def paired(first: Path, second: Path) -> dict[str, Any]:
     """The gain of the second policy over the first on the prompts of both files, an interval over prompts."""
     a, b = ({row["prompt"]: row for row in _lines(f)} for f in (first, second))
     common = [i for i in a if i in b and not a[i].get("fault") and not b[i].get("fault")]
-    gap = torch.tensor([b[i]["reward"] - a[i]["reward"] for i in common], dtype=torch.float64)
     same = sum(a[i]["output"] == b[i]["output"] for i in common) / max(len(common), 1)
-    rewards = torch.tensor([x[i]["reward"] for x in (a, b) for i in common], dtype=torch.float64)
-    out = {"prompts": len(common), "gain": asdict(interval(gap, span=largest(rewards))), "same_output": same}
+    rewards = (torch.tensor([x[i]["reward"] for i in common], dtype=torch.float64) for x in (a, b))
+    out = {"prompts": len(common), "gain": asdict(difference(*rewards)), "same_output": same}
     return out | {"parts": _gains([(a[i].get("components") or {}, b[i].get("components") or {}) for i in common])}
 
 
@@ -232,5 +236,5 @@ def _gains(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]
         both = [(x[name], y[name]) for x, y in pairs if x.get(name) is not None and y.get(name) is not None]
         if both:
             values = torch.tensor(both, dtype=torch.float64)
-            out[name] = asdict(interval(values[:, 1] - values[:, 0], span=largest(values.flatten())))
+            out[name] = asdict(difference(values[:, 0], values[:, 1]))
     return out

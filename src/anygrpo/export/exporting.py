@@ -107,9 +107,12 @@ def _measured(opened: Opened) -> list[str]:
     run = Path(opened.source.rpartition(" (")[0])
     if (rows := _evaluations(run)) and opened.step is not None:
         last = next((row for row in reversed(rows) if row["step"] < opened.step), rows[-1])
+        rule = None if opened.recipe is None else opened.recipe.evaluation.success
+        on_reward = rule is not None and rule.component == "reward"
         lines += ["## Evaluation", "", "| measure | before training | these weights |", "| --- | --- | --- |"]
         for name in sorted(key for key in last if key.startswith("eval/") and not re.search(r"_se(/|$)", key)):
-            lines.append(f"| {name[5:]} | {_cell(run, rows[0], name)} | {_cell(run, last, name)} |")
+            cells = (_cell(run, row, name, on_reward) for row in (rows[0], last))
+            lines.append(f"| {name[5:]} | {' | '.join(cells)} |")
         lines += ["", "Held-out prompts of the recipe, with 95% intervals over prompts (not over seeds).", ""]
     if opened.recipe is not None:
         lines += [f"How it was trained and is used: {RECIPE}.", ""]
@@ -119,15 +122,19 @@ def _measured(opened: Opened) -> list[str]:
     return lines
 
 
-def _cell(run: Path, row: dict[str, Any], name: str) -> str:
+def _cell(run: Path, row: dict[str, Any], name: str, on_reward: bool = False) -> str:
     """A number with its 95% interval: that of `anygrpo evaluate` where the run kept every prompt's reward, else
-    Student's; with its standard error alone where nothing says how many prompts are behind it."""
+    Student's; with its standard error alone where nothing says how many prompts are behind it.
+
+    Args:
+        on_reward: the reward says what is right.
+    """
     if name not in row:
         return "-"
     rewards = _rewards(run, int(row["step"]) + 1) if name == "eval/reward" else []
     error, count = row.get(f"{name}_se"), row.get("eval/prompts", 0) * (1 - row.get("eval/faults", 0.0))
     if rewards and math.isclose(sum(rewards) / len(rewards), row[name], rel_tol=1e-4, abs_tol=1e-6):
-        found = of_prompts(torch.tensor(rewards, dtype=torch.float64))
+        found = of_prompts(torch.tensor(rewards, dtype=torch.float64), on_reward)
         if not math.isfinite(found.high - found.low):  # one prompt says nothing of others
             return f"{row[name]:.4g}"
         return f"{row[name]:.4g} [{found.low:.4g}, {found.high:.4g}]"

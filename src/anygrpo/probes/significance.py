@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from anygrpo.core.intervals import POWER, fewest, interval, largest, t_quantile
+from anygrpo.core.intervals import POWER, difference, fewest, t_quantile
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Paired:
 
 
 def paired(a: Tensor, b: Tensor) -> Paired:
-    """Compare values [n] of the same n prompts: the interval of the mean gap is that of `core.intervals.interval`.
+    """Compare values [n] of the same n prompts: the interval of the mean gap is that of `core.intervals.difference`.
 
     needed is the number of prompts at which t.975 + t.8 standard errors equal the measured difference.
     """
-    gap = (b - a).double()
-    found = interval(gap, span=largest(a, b))
+    gap = b.double() - a.double()
+    found = difference(a, b)
     sd = float(gap.std()) if len(gap) > 1 else 0.0
 
     def reach(n: int) -> float:

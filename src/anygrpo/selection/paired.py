@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from anygrpo.core.intervals import interval, largest
+from anygrpo.algorithm.statistics import TOLERANCE
+from anygrpo.core.intervals import alike, largest
+from anygrpo.core.intervals import difference as gain
 from anygrpo.spoken import say
 
 FEW = 30
@@ -19,11 +21,11 @@ class Paired:
     """Comparison of two systems on the same n queries.
 
     Attributes:
-        difference: mean of a - b. se: its paired standard error. low, high: 95% (`core.intervals.interval`).
+        difference: mean of a - b. se: its paired standard error. low, high: 95% (`core.intervals.difference`).
         wins, losses: queries where only a, only b is right (a > b, a < b).
         p: exact two-sided McNemar (sign) test.
         detectable: smallest difference that these queries would show with power .8 (2.8 standard errors);
-            3 / n where none differs: what n queries without a difference leave possible (the rule of three).
+            3 / n where all differ alike, or none does: what n queries leave possible unseen (the rule of three).
     """
 
     n: int
@@ -56,12 +58,14 @@ class Paired:
 
 def paired(a: Tensor, b: Tensor) -> Paired:
     """Compare scores a and b [n] of the same queries."""
-    difference = (a - b).double()
+    difference = a.double() - b.double()
+    rounding = difference.abs() <= TOLERANCE * largest(a, b)
+    difference = difference.where(~rounding, 0.0)
     n = len(difference)
     se = float(difference.std(correction=1)) / math.sqrt(n) if n > 1 else math.inf
-    found = interval(difference, span=largest(a, b))
+    found = gain(b, a)
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
-    detectable = 2.8 * se if wins + losses else 3 / n
+    detectable = 3 / n if alike(difference, largest(a, b)) else 2.8 * se
     return Paired(
         n, float(difference.mean()), se, found.low, found.high, wins, losses, mcnemar(wins, losses), detectable
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.core.intervals import interval, largest
+from anygrpo.core.intervals import alike, difference, largest
 from anygrpo.sweep.honest import Honest, chosen_anew, factor
 from anygrpo.train.folder import read_rows
 from anygrpo.train.run import MOST_FAULTS
@@ -106,9 +106,9 @@ def _against(row: Result, best: Result, own: dict[str, float], other: dict[str, 
     mine, theirs = (torch.tensor([x[i] for i in common], dtype=torch.float64) for x in (own, other))
     gaps = mine - theirs
     se = float(gaps.std()) / math.sqrt(len(gaps))
-    if se == 0:  # alike on every prompt: what so many could have missed
-        found = interval(gaps, span=largest(mine, theirs))
-        se = (found.high - found.mean) / _95
+    if alike(gaps, largest(mine, theirs)):  # what so many could have missed
+        found = difference(theirs, mine)
+        se = max(found.high - found.mean, found.mean - found.low) / _95
     return replace(row, gap=float(gaps.mean()), gap_se=se, paired=True)
 
 
