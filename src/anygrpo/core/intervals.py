@@ -101,11 +101,10 @@ def alike(values: Tensor, scale: float = 0.0) -> bool:
 def _of_equals(mean: float, n: int, span: float | None, seen: float | None) -> tuple[float, float]:
     """How far below and above the mean of n equal units the true mean may be. Of what was only seen nothing says on
     which side of the mean more lies: both reach as far."""
-    if seen is not None:
-        return (unseen(n) * (seen + abs(mean)),) * 2
-    if span is not None:
+    if seen is None and span is not None:
         return unseen(n) * (span + mean), unseen(n) * (span - mean)
-    return (unseen(n) * abs(mean),) * 2
+    reach = unseen(n) * ((seen or 0.0) + abs(mean))
+    return reach, reach
 
 
 def _within(low: float, high: float, span: float | None) -> tuple[float, float]:
