@@ -75,6 +75,16 @@ def test_a_gradient_norm_that_was_never_logged_is_no_fault_of_a_run_that_learns(
     assert diagnose(rows, format="jsonl").verdict == "no_objection"
 
 
+def test_a_spread_between_groups_alone_leaves_no_gradient_and_is_no_fault() -> None:
+    row = {"reward": 0.5, "grad_norm": 0.0, "learning_rate": 1e-6}
+    spread = {"frac_reward_zero_std": 1.0, "reward_std": 0.5, "step_time": 4.0}  # TRL from 0.27 on
+    for other in (spread, {"std_reward": 0.5}, {"reward/std": 0.5, "groups/dead": 1.0}):
+        for count in (1, 2, 9):
+            found = {f.rule for f in of(*[row | other] * count).findings}
+            assert "zero_gradient" not in found or (count == 9 and "std_reward" in other)
+    assert "zero_gradient" in {f.rule for f in of(row | {"reward_std": 0.5, "frac_reward_zero_std": 0.5}).findings}
+
+
 @pytest.mark.parametrize("name", ["loss", "policy_loss", "advantage_std", "ratio_mean", "clip_ratio", "grad_norm"])
 def test_a_column_of_nan_is_no_fault_of_a_run_that_learns(name: str) -> None:
     found = diagnose(healthy(**{"loss": 0.01, name: flat(float("nan"))}), format="jsonl")

@@ -54,21 +54,21 @@ def zero_gradient(run: Columns) -> Result:
         still = [r for r, x in zip(moved.rows, moved.values) if x <= 0 and off.get(r, 1.0) > 0]
         if len(still) > 0.9 * len(moved):
             return finding("zero_gradient", "serious", still, variant="still", count=len(still), of=len(moved))
-    grad, within = (
-        run.get("grad_norm/total"),
-        run.get("reward/std_within") or run.get("reward/std") or run.get("advantage/std"),
-    )
+    grad, inside = run.get("grad_norm/total"), run.get("reward/std_within") or run.get("advantage/std")
+    within = run.get("reward/std_within") or run.get("reward/std") or inside
     if grad and not within and (found := never(run, grad)):
         return found
     if not grad or not within:
         return None
-    alive = [(r, g) for r, s, g in paired(within, grad) if s > 1e-6]
+    dead = run.get("groups/dead")
+    none = {r for r, x in zip(dead.rows, dead.values) if x >= 1} if dead else set[int]()
+    alive = [(r, g) for r, s, g in paired(within, grad) if s > 1e-6 and r not in none]
     zero = [r for r, g in alive if abs(g) <= 1e-12]
-    if len(alive) < 3 and rate:  # a fragment: where a rate above 0 is told beside it, one row shows it
+    if len(alive) < 3 and rate and inside:  # a fragment: where a rate above 0 is told beside it, one row shows it
         at, cut = rate.at(), run.get("truncated/share")
         masked = cut is not None and cut.high > 0.5  # a mask over cut answers may have taken what differs
         zero = [] if masked else [r for r in zero if at.get(r, 0.0) > 0]
-    elif len(alive) < 3:
+    elif len(alive) < 3:  # and of few rows a spread of the whole batch may lie between the groups alone
         return None
     if not alive or len(zero) < 0.9 * len(alive):
         return None
