@@ -10,7 +10,7 @@ import pytest
 from anygrpo.cli.main import main
 from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.diagnose import Diagnosis
-from anygrpo.doctor.synthetic import flat, healthy, line
+from anygrpo.doctor.synthetic import flat, healthy, line, rows
 from anygrpo.errors import DataError
 
 
@@ -33,14 +33,47 @@ def test_equal_extremes_leave_no_advantage_but_a_batch_all_right_is_mastered(bes
     assert ("constant_reward" in {f.rule for f in of(scores).findings}) is said
 
 
-def test_equal_rewards_beside_a_critic_say_nothing_and_are_certain_only_with_the_advantages() -> None:
+def test_equal_rewards_beside_a_critic_say_nothing() -> None:
     scores = {"critic/score/mean": 0.0, "critic/score/max": 0.0, "critic/score/min": 0.0}
-    found = next(f for f in of(scores).findings if f.rule == "constant_reward")
-    assert found.certainty == "likely"
-    none = {f"critic/advantages/{k}": 0.0 for k in ("mean", "max", "min")}
-    assert next(f for f in of(scores | none).findings if f.rule == "constant_reward").certainty == "certain"
     gae = {"critic/advantages/mean": 0.0, "critic/advantages/max": 2.0, "critic/advantages/min": -2.0}
     assert "constant_reward" not in {f.rule for f in of(scores | gae).findings}
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "said"),
+    [
+        (1, {"advantage_max": 0.0, "advantage_min": 0.0}, ("warning", "likely")),  # one prompt that nobody solved
+        (1, {"advantage_max": 0.0, "advantage_min": 0.0, "groups/dead": 1.0}, ("warning", "likely")),
+        (3, {"advantage_max": 0.0, "advantage_min": 0.0}, ("serious", "likely")),
+        (3, {"groups/dead": 1.0}, ("serious", "likely")),
+        (3, {"advantage_max": 0.0, "advantage_min": 0.0, "groups/dead": 1.0}, ("serious", "certain")),
+    ],
+)
+def test_equal_extremes_weigh_as_much_as_their_rows_and_groups(
+    count: int, more: dict[str, float], said: tuple[str, str]
+) -> None:
+    row = {"reward_mean": 0.0, "reward_max": 0.0, "reward_min": 0.0}
+    found = [f for f in of(*[row | more] * count).findings if f.rule == "constant_reward"]
+    assert [(f.variant, f.severity, f.certainty) for f in found] == [("extremes", *said)]
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "said"),
+    [
+        (3, {}, True),
+        (3, {"reward_std": 0.3}, False),
+        (3, {"frac_reward_zero_std": 0.2}, False),
+        (80, {"reward": flat(0.5)}, True),
+        (80, {"reward": line(0.3, 0.7)}, False),
+    ],
+)
+def test_advantages_of_zero_beside_a_spread_inside_groups_are_a_column_at_fault(
+    count: int, more: dict[str, Any], said: bool
+) -> None:
+    """Masked or rounded: the same log says that groups differ, or the run learns."""
+    extremes = {"reward_max": 1.0, "reward_min": 0.0, "advantage_max": 0.0, "advantage_min": 0.0}
+    found = diagnose(rows(count, **({"reward": 0.5} | more | extremes)), format="jsonl")
+    assert said is ("advantages" in {f.variant for f in found.findings if f.rule == "constant_reward"})
 
 
 def test_rewards_that_differ_and_advantages_that_are_all_zero_differ_between_prompts_only() -> None:

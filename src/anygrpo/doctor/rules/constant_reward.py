@@ -9,6 +9,7 @@ from anygrpo.doctor.evidence.chains import NOTHING_FLOWS
 from anygrpo.doctor.evidence.groups import near_ceiling
 from anygrpo.doctor.evidence.progress import LONG_ENOUGH, Progress
 from anygrpo.doctor.findings import Certainty, Change
+from anygrpo.doctor.log import number
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean, paired
 from anygrpo.doctor.synthetic import Case, dull, flat, wiggle
@@ -66,6 +67,12 @@ WORDS = {
     "cause": Text(
         "The output is ignored, truncated or unparsed; a fixed seed or temperature 0; groups along the wrong axis.",
         "输出被忽略、被截断或没有解析；固定种子或温度为 0；分组的轴弄错。",
+    ),
+    "cause:advantages": Text(
+        "The reward belongs to the prompt: the output is ignored, truncated or unparsed; groups along the wrong axis; a"
+        " fixed seed or temperature 0. Or the column is at fault: advantages logged after a mask, or rounded to 0.",
+        "奖励属于提示而不属于回答：输出被忽略、被截断或没有解析；分组的轴弄错；固定种子或温度为 0。也可能是这一列有误："
+        "优势在屏蔽之后才记录，或被舍入为 0。",
     ),
     "prescription": Text(
         "Print one group: prompts, texts, rewards. Texts equal: sampling. Texts differ: the reward.",
@@ -139,18 +146,33 @@ def by_extremes(run: Columns, reward: Series) -> Result:
     if all(top == low for _, top, low in paired(best, worst)) and best.constant:
         if best.high >= 1 or len(reward) >= 4:  # of many rows the other sentences say it
             return None
-        alone = other_baseline(run) or run.settings.get("group_size") == 1
-        sure: Certainty = "likely" if alone or up is None or down is None else "certain"
+        few = len(best) < 3  # one prompt a row that nobody solves is an ordinary row
         return finding(
-            "constant_reward", "serious", best.rows, variant="extremes", certainty=sure, value=best.high,
-            count=len(best), metrics=metrics,
+            "constant_reward", "warning" if few else "serious", best.rows, variant="extremes",
+            certainty=certainty_of_extremes(run, few), value=best.high, count=len(best), metrics=metrics,
         )  # fmt: skip
-    if not up or not down or len(up) < len(reward) or best.high - worst.low < 0.1:
+    if not up or not down or len(up) < len(reward) or best.high - worst.low < 0.1 or spread_inside(run, reward):
         return None
     return finding(
         "constant_reward", "serious", up.rows, variant="advantages", low=worst.low, high=best.high, count=len(up),
         metrics=("advantage/max", *metrics),
     )  # fmt: skip
+
+
+def certainty_of_extremes(run: Columns, few: bool) -> Certainty:
+    """Certain where the advantages are logged too, and a row is known to hold several groups (or their share)."""
+    alone = other_baseline(run) or run.settings.get("group_size") == 1
+    dead, prompts = run.get("groups/dead"), number(run.settings.get("queries"))
+    counted = (dead is not None and dead.low >= 1) or (prompts is not None and prompts > 1)
+    seen = run.get("advantage/max") and run.get("advantage/min")
+    return "certain" if seen and counted and not few and not alone else "likely"
+
+
+def spread_inside(run: Columns, reward: Series) -> bool:
+    """Whether the log says that groups do differ, or the run learns: then the column of advantages is at fault."""
+    within, dead = run.get("reward/std_within"), run.get("groups/dead")
+    differ = (within is not None and within.high > 1e-6) or (dead is not None and dead.mean < 0.95)
+    return differ or (len(reward) >= LONG_ENOUGH and Progress(reward).rose)
 
 
 def between_spread(run: Columns) -> float:
