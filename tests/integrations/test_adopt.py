@@ -12,6 +12,7 @@ import pytest
 from anygrpo.cli.main import main
 from anygrpo.core.user_code import load
 from anygrpo.integrations.adopt import words
+from anygrpo.integrations.adopt.moving import adamw_moments
 
 SCRIPT = """
 import os, re
@@ -368,7 +369,8 @@ def test_older_names_of_openrlhf_and_a_command_inside_quotes(here, capsys):
     assert [r["model"] for r in recipe["task"]["rewards"]] == ["r/r", "s/s"]
     assert recipe["optimizer"]["weight_decay"] == 0.1
     assert recipe["training"]["sinks"] == ["wandb"]
-    assert lost(account).keys() == {"data.prompt_dataset", "actor.lr_warmup_ratio"}
+    assert lost(account).keys() == {"data.prompt_dataset", "actor.lr_warmup_ratio", "prompt_max_len"}
+    assert any("averaged the loss per answer" in note for note in account["notes"])
 
 
 def test_a_swift_command_is_not_taken_for_another_house(here, capsys):
@@ -389,3 +391,27 @@ def test_8_bit_optimizers_move(here, capsys):
     recipe, account = adopted(capsys, "b.py")
     assert recipe["optimizer"].get("moments", "float32") == "float32"
     assert "optim" in lost(account)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["galore_adamw", "galore_adamw_8bit_layerwise", "apollo_adamw", "schedule_free_adamw", "adamw_torch_4bit",
+     "AdamW4bit", "AdamWFp8"],
+)  # fmt: skip
+def test_an_optimizer_with_adamw_in_its_name_is_not_adamw(here, capsys, name):
+    """Gradients in a low rank, no schedule, moments of 4 bits: another training, which is told."""
+    (here / "a.py").write_text(f"GRPOConfig(optim={name!r})\n")
+    verl = "actor_rollout_ref.actor.optim.optimizer"
+    for key, given in ("optim", ["a.py"]), (verl, ["algorithm.adv_estimator=grpo", f"{verl}={name}"]):
+        recipe, account = adopted(capsys, *given)
+        assert recipe["optimizer"].get("moments", "float32") == "float32"
+        assert key in lost(account)
+
+
+@pytest.mark.parametrize(
+    ("name", "moments"),
+    [("adamw_torch_fused", "float32"), ("AdamW", "float32"), ("paged_adamw_32bit", "float32"), ("AdamW8bit", "8bit"),
+     ("adamw_torch_8bit", "8bit"), ("paged_adamw_8bit", "8bit"), ("adafactor", None), ("stable_adamw", None)],
+)  # fmt: skip
+def test_names_of_adamw(name, moments):
+    assert adamw_moments(name) == moments

@@ -31,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "train.num_episodes": 1, "train.seed": 42, "train.async_enable": False, "train.async_queue_size": 1,
     "train.agent_func_path": None, "train.enable_ema": False, "train.partial_rollout_enable": False,
     "data.image_key": "images", "data.max_images_per_prompt": 0, "actor.freeze_visual_encoder": False,
-    "vllm.num_engines": None, "vllm.gpu_memory_utilization": 0.95,
+    "critic.freezing_steps": -1, "vllm.num_engines": None, "vllm.gpu_memory_utilization": 0.95,
 }  # fmt: skip
 OLDER = {
     "pretrain": "actor.model_name_or_path", "actor_learning_rate": "actor.adam.lr", "adam_betas": "actor.adam.betas",
@@ -69,27 +69,31 @@ OLDER = {
     "param_dtype": "ds.param_dtype", "vllm_enable_is_correction": "algo.advantage.is_correction_enable",
     "reward_model_path": "reward.model_name_or_path", "max_new_tokens": "rollout.max_new_tokens",
     "ema_beta": "train.ema_beta", "best_metric_key": "ckpt.best_metric_key",
+    "freezing_actor_steps": "critic.freezing_steps",
 }  # fmt: skip
 """Names of the versions before 0.10, which had no tables."""
 
 MACHINE = (
-    "ref.", "critic.", "ds.", "vllm.", "actor.num_nodes", "actor.num_gpus_per_node", "reward.num_nodes",
+    "ref.", "ds.", "vllm.", "actor.num_nodes", "actor.num_gpus_per_node", "reward.num_nodes",
     "reward.num_gpus_per_node", "reward.offload", "train.colocate_all", "train.colocate_actor_ref",
     "train.colocate_critic_reward", "train.micro_batch_size", "train.dynamic_batch_enable", "train.max_tokens_per_gpu",
     "rollout.micro_batch_size", "rollout.max_tokens_per_gpu", "rollout.vllm_generate_batch_size", "local_rank",
     "actor.gradient_checkpointing_reentrant", "data.disable_fast_tokenizer", "data.dataloader_num_workers", "use_ms",
     "ref_num_nodes", "ref_num_gpus_per_node", "reward_num_nodes", "reward_num_gpus_per_node", "actor_num_nodes",
-    "actor_num_gpus_per_node", "critic_num_nodes", "critic_num_gpus_per_node", "colocate_actor_ref", "flash_attn",
+    "actor_num_gpus_per_node", "colocate_actor_ref", "flash_attn",
     "colocate_critic_reward", "colocate_all_models", "vllm_tensor_parallel_size", "vllm_sync_backend", "zero_stage",
     "enforce_eager", "enable_prefix_caching", "vllm_enable_sleep", "deepspeed_enable_sleep", "adam_offload",
     "packing_samples", "ring_attn_size", "ring_head_stride", "micro_train_batch_size", "micro_rollout_batch_size",
     "use_dynamic_batch", "train_max_tokens_per_gpu", "rollout_max_tokens_per_gpu", "attn_implementation", "zpg",
     "use_liger_kernel", "grad_accum_dtype", "overlap_comm", "gradient_checkpointing_use_reentrant", "deepcompile",
-    "ref_reward_offload", "vllm_generate_batch_size", "critic_learning_rate", "value_clip", "freezing_actor_steps",
-    "save_value_network", "actor_init_on_gpu", "vllm_sync_with_ray", "disable_fast_tokenizer",
-    "ds_tensor_parallel_size",
-    "prompt_max_len", "value_head_prefix", "bf16", "runtime-env-json", "runtime_env_json", "address", "working_dir",
+    "ref_reward_offload", "vllm_generate_batch_size", "actor_init_on_gpu", "vllm_sync_with_ray",
+    "disable_fast_tokenizer", "ds_tensor_parallel_size", "value_head_prefix", "bf16",
+    "runtime-env-json", "runtime_env_json", "address", "working_dir",
     "rollout_tasks_per_gpu", "inference_tp_size", "full_determinism", "perf", "train.full_determinism_enable",
+)  # fmt: skip
+CRITIC = (
+    "critic.", "critic_learning_rate", "value_clip", "save_value_network", "critic_num_nodes",
+    "critic_num_gpus_per_node",
 )  # fmt: skip
 SAID = (
     "ckpt.path", "ckpt.save_hf", "ckpt.disable_ds", "ckpt.max_num", "ckpt.max_mem", "ckpt.load_enable",
@@ -97,6 +101,11 @@ SAID = (
     "load_checkpoint", "logging_steps", "use_ds_universal_ckpt", "wandb_group", "wandb_org",
 )  # fmt: skip
 ABSENT = {
+    "critic.freezing_steps": Text(
+        "the policy learns from the first step: there is no critic to wait for",
+        "策略从第一步起就学习：没有要等的评论家网络",
+    ),
+    "prompt_max_len": Text("prompts are never cut or left out", "提示不截断，也不丢弃"),
     "algo.advantage.gamma": Text("samples have no discount", "样本没有折扣"),
     "algo.advantage.lambd": Text("there is no critic", "没有评论家网络"),
     "data.input_template": Text(
@@ -110,7 +119,6 @@ ABSENT = {
         "适配器没有 dropout：它须在打分时关、训练时开",
     ),
     "eval.temperature": Text("held-out answers are greedy", "留出集的回答取最可能的"),
-    "eval.split": Text("task.held_out_split", "task.held_out_split"),
     "reward.normalize_enable": Text(
         "advantages are normalised, rewards stay as they are", "归一化的是优势，奖励保持原样"
     ),

@@ -15,6 +15,8 @@ from anygrpo.recipe.kinds import section_of
 from anygrpo.recipe.training import EvaluationConfig, OptimizerConfig, TrainingConfig
 from anygrpo.spoken import Text, said
 
+NO_OPTIMIZER = "the optimizer is AdamW, its moments in float32 or 8 bits"
+
 
 @cache
 def _section(table: str) -> type[BaseModel] | None:
@@ -177,6 +179,15 @@ def default_of(path: str) -> Any:
     if section is None or key not in section.model_fields:
         return None
     return section.model_fields[key].get_default(call_default_factory=True)
+
+
+def adamw_moments(name: str) -> str | None:
+    """How an optimizer that is AdamW keeps its moments, "float32" or "8bit"; None: it is another (galore_adamw,
+    schedule_free_adamw), or keeps them in 4 bits or fp8."""
+    plain = name.lower().removeprefix("paged_")
+    if not plain.startswith("adamw") or "4bit" in plain or "fp8" in plain:
+        return None
+    return "8bit" if "8bit" in plain else "float32"
 
 
 def _of_its_kind(value: Any, default: Any) -> bool:

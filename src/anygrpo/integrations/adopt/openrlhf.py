@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
-from anygrpo.recipe.openrlhf_keys import ABSENT, DEFAULTS, ESTIMATORS, MACHINE, OLDER, SAID
+from anygrpo.recipe.openrlhf_keys import ABSENT, CRITIC, DEFAULTS, ESTIMATORS, MACHINE, OLDER, SAID
 
 ADV, KL = "algo.advantage.", "algo.kl."
+_EARLIER = {"rollout.max_new_tokens": 1024}
+"""Defaults of the older names that are not those of 0.11."""
 
 
 def move(found: Found) -> Ledger:
     """Fill a ledger with what an OpenRLHF command means here."""
     older = found.given.keys() & OLDER.keys()
+    older = any(key in OLDER for key in found.given)
     found.given = {OLDER.get(key, key): value for key, value in found.given.items()}
-    book = Ledger(found, DEFAULTS)
+    book = Ledger(found, DEFAULTS | (_EARLIER if older and "data.max_len" not in found.given else {}))
+    if older:
+        book.notes.append(
+            "names of the versions before 0.10: what was not set has the numbers of 0.11; versions up to 0.6 averaged "
+            'the loss per answer (reduction = "sequence_mean")'
+        )
     if older and not book.given("rollout.max_new_tokens", "data.max_len"):
         book.notes.append(
             "neither generate_max_len nor max_len is given: versions with generate_max_len (before 0.9.9) end an "
@@ -34,6 +42,7 @@ def move(found: Found) -> Ledger:
         book.no_counterpart(why, key)
     if book.get("eval.dataset"):
         book.no_counterpart("pass@k (evaluation.pass_k) samples as training does", "eval.n_samples_per_prompt")
+    book.needless("there is no critic", *CRITIC)
     book.needless("how work is laid on the machine: any split gives the same gradient here", *MACHINE)
     book.needless("metrics, samples and checkpoints are always kept in the run's folder", *SAID)
     book.finish()
@@ -106,9 +115,19 @@ def _loss(book: Ledger) -> None:
         if float(book.get("reward.overlong_penalty_factor")) != 1.0:
             book.no_counterpart("the penalty falls to -1", "reward.overlong_penalty_factor")
     book.get("reward.overlong_penalty_factor")
+    _importance(book, kind)
+
+
+def _importance(book: Ledger, kind: str) -> None:
     correct, how = book.get(ADV + "is_correction_enable"), str(book.get(ADV + "is_correction_type"))
     bounds = [float(x) for x in as_list(book.get(ADV + "is_correction_threshold"))]
     if not correct:
+        return
+    if kind == "gspo":
+        book.no_counterpart(
+            "under gspo the sampler's log-probs stand in the ratio, and no weight is applied: none is written",
+            ADV + "is_correction_enable",
+        )
         return
     book.put("algorithm.importance", "truncate" if how == "tis" else "mask", ADV + "is_correction_type")
     book.put("algorithm.importance_cap", max(bounds[-1], 1.0), ADV + "is_correction_threshold")
@@ -174,12 +193,16 @@ def _policy(book: Ledger) -> None:
     book.put("policy.quantize", "4bit" if book.get("ds.load_in_4bit") else "none", "ds.load_in_4bit")
     dtype = "float16" if book.get("ds.param_dtype") == "fp16" else "bfloat16"
     book.put("policy.dtype", dtype, "ds.param_dtype")
-    book.put("policy.router_loss", float(book.get("actor.aux_loss_coef") or 0.0), "actor.aux_loss_coef")
+    if router := float(book.get("actor.aux_loss_coef") or 0.0):
+        book.put("policy.router_loss", router, "actor.aux_loss_coef")
+        book.notes.append("actor.aux_loss_coef: the balance is of each row's own tokens here, not of a whole batch's")
     checkpointing = "actor.gradient_checkpointing_enable"
     book.put("policy.gradient_checkpointing", bool(book.get(checkpointing)), checkpointing)
     longest, whole = book.get("rollout.max_new_tokens"), int(book.get("data.max_len"))
     if longest is None:
         book.notes.append(f"max_len = {whole} holds the prompt too there; here max_new_tokens is the answer alone")
+    else:
+        book.no_counterpart("max_new_tokens is the answer alone, and prompts are never cut", "data.max_len")
     name = "data.max_len" if longest is None else "rollout.max_new_tokens"
     book.put("policy.max_new_tokens", int(longest or whole), name)
     for key in ("temperature", "top_p"):
@@ -213,12 +236,17 @@ def _data(book: Ledger) -> None:
     if held:
         book.put("task.held_out_path", held[0], "eval.dataset")
         book.put("task.held_out_split", str(book.get("eval.split")), "eval.split")
+    else:
+        book.no_counterpart("without eval.dataset a share of the prompts is held out", "eval.split")
     for name in held[1:]:
         book.lost.append(("eval.dataset", name, "one file or data set holds the held-out prompts"))
 
 
 def _rewards(book: Ledger) -> None:
-    for name in _names(book.get("reward.remote_url")):
+    remote, models = _names(book.get("reward.remote_url")), _names(book.get("reward.model_name_or_path"))
+    if remote and models:
+        book.notes.append(f"reward.remote_url scores alone there, and {', '.join(models)} is not loaded: left out here")
+    for name in remote:
         if name.endswith(".py"):
             book.found.rewards.append(("file", f"{name}:reward_func"))
             if label := book.get("data.label_key"):
@@ -226,7 +254,7 @@ def _rewards(book: Ledger) -> None:
         else:
             why = f"{name}: a server that scores; ask it in a function (docs/rewards.md)"
             book.found.rewards.append(("elsewhere", why))
-    for name in _names(book.get("reward.model_name_or_path")):
+    for name in () if remote else models:
         book.found.rewards.append(("model", name))
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from anygrpo.errors import ConfigError
-from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
+from anygrpo.integrations.adopt.moving import NO_OPTIMIZER, Found, Ledger, adamw_moments, as_list
 from anygrpo.recipe.trl_keys import ABSENT, DEFAULTS, MACHINE, SAID
 from anygrpo.spoken import Text
 
@@ -171,11 +171,11 @@ def _rate(book: Ledger, updates: int) -> None:
     book.put("optimizer.eps", float(book.get("adam_epsilon")), "adam_epsilon")
     clip = book.get("max_grad_norm")
     book.put("optimizer.grad_clip", float(clip) if clip else "none", "max_grad_norm")
-    optimizer = str(book.get("optim"))
-    if "adamw" in optimizer and "8bit" in optimizer:
-        book.put("optimizer.moments", "8bit", "optim")
-    if "adamw" not in optimizer:
-        book.no_counterpart("the optimizer is AdamW", "optim")
+    moments = adamw_moments(str(book.get("optim")))
+    if moments is None:
+        book.no_counterpart(NO_OPTIMIZER, "optim")
+    elif moments == "8bit":
+        book.put("optimizer.moments", moments, "optim")
 
 
 def _policy(book: Ledger) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from anygrpo.integrations.adopt.moving import Found, Ledger, as_list
+from anygrpo.integrations.adopt.moving import NO_OPTIMIZER, Found, Ledger, adamw_moments, as_list
 from anygrpo.integrations.adopt.verl_loss import loss
 from anygrpo.recipe.verl_keys import (
     ABSENT,
@@ -101,11 +101,11 @@ def _rate(book: Ledger) -> None:
     clip = book.get(O + "clip_grad") if book.given(O + "clip_grad") else book.get(A + "grad_clip")
     book.put("optimizer.grad_clip", float(clip) if clip else "none", A + "grad_clip")
     book.needless("counted by the trainer", O + "total_training_steps", O + "num_cycles", O + "optimizer_impl")
-    optimizer = str(book.get(O + "optimizer"))
-    if "adamw" in optimizer.lower() and "8bit" in optimizer:
-        book.put("optimizer.moments", "8bit", O + "optimizer")
-    if "adamw" not in optimizer.lower():
-        book.no_counterpart("the optimizer is AdamW", O + "optimizer")
+    moments = adamw_moments(str(book.get(O + "optimizer")))
+    if moments is None:
+        book.no_counterpart(NO_OPTIMIZER, O + "optimizer")
+    elif moments == "8bit":
+        book.put("optimizer.moments", moments, O + "optimizer")
 
 
 def _moments(book: Ledger) -> None:
