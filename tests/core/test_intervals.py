@@ -34,12 +34,21 @@ def test_skewed_values_by_hand():
     found = interval(torch.tensor([0.0, 0.0, 0.0, 4.0]))
     assert found.low == pytest.approx(1 - 3.182446, abs=1e-5)
     assert found.high == pytest.approx(1 + 3 * (1 + (3.182446 + 1 / 6 - 1) ** (1 / 3)), abs=1e-5)
-    assert found.detectable == pytest.approx(3.182446 + 0.978472, abs=1e-5)  # t at .975 and at .8
+    assert found.detectable == pytest.approx(found.high - 1 + 0.978472, abs=1e-5)  # the wider side, and t at .8
     turned = interval(torch.tensor([0.0, 0.0, 0.0, -4.0]))
     assert (turned.low, turned.high) == (pytest.approx(-found.high), pytest.approx(-found.low))
     crops = interval(torch.tensor([0.0, 0.0, 0.0, 0.0, 4.0, 4.0]), ["a", "b", "c", "c", "d", "d"])
     assert crops.mean == pytest.approx(8 / 6)
     assert crops.high - crops.mean > crops.mean - crops.low
+
+
+@pytest.mark.parametrize("count", [5, 9, 20])
+def test_what_is_detectable_is_shown_four_times_in_five(count):
+    """Of normal values, by the interval itself; t at .975 and at .8 alone: .60, .69, .77."""
+    values = torch.randn(1000, count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = [interval(x) for x in values]
+    least = sum(x.detectable for x in found) / 1000
+    assert 0.77 <= sum(x.low + least > 0 for x in found) / 1000 <= 0.88
 
 
 @pytest.mark.parametrize(("count", "least"), [(5, 0.88), (9, 0.89), (40, 0.92)])

@@ -17,8 +17,8 @@ from anygrpo.core.tails import clopper_pearson, skewed, skewness, t_quantile, un
 
 _RESAMPLES, _BLOCK = 4_000, 500
 POWER = 0.8
-"""Power at which a difference counts as one that can be shown: t at .975 and at .8, in standard errors (by the
-noncentral t: .77 at 2 degrees of freedom, .79 at 4, .80 from 8)."""
+"""Power at which a difference counts as one that can be shown: the interval's reach and t at .8, in standard errors.
+(Where t alone decides, as in `arms`, by the noncentral t: .77 at 2 degrees of freedom, .79 at 4, .80 from 8.)"""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Interval:
 
     Attributes:
         units: independent values behind it: clusters (scenes, photographs) where such are given, else values.
-        detectable: smallest true value that so many units would show with 80% power; never 0.
+        detectable: smallest true value that so many units would show with 80% power, by this interval's wider side;
+            never 0.
     """
 
     mean: float
@@ -83,7 +84,7 @@ def interval(
         t = t_quantile(n - 1)
         reaches = skewed(skewness(parts), t) if n > 2 else (t, t)
         below, above = (x * se if math.isfinite(se) else math.inf for x in reaches)
-        detectable = max((t + t_quantile(n - 1, POWER)) * se, missed)
+        detectable = max(max(below, above) + t_quantile(n - 1, POWER) * se, missed)
     low, high = _within(mean - below, mean + above, span)
     return Interval(mean, low, high, n, detectable)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from anygrpo.core.intervals import POWER, difference, fewest, t_quantile
+from anygrpo.core.intervals import POWER, alike, difference, fewest, largest
+from anygrpo.core.tails import skewed, skewness, t_quantile
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,20 @@ class Paired:
 def paired(a: Tensor, b: Tensor) -> Paired:
     """Compare values [n] of the same n prompts: the interval of the mean gap is that of `core.intervals.difference`.
 
-    needed is the number of prompts at which t.975 + t.8 standard errors equal the measured difference.
+    needed is the number of prompts n at which the interval's reach towards 0 and t.8, in standard errors, equal the
+    measured difference. The reach is that of the skewness found, and no less than that of 1.4 / n, which half of normal
+    samples of n exceed by chance.
     """
     gap = b.double() - a.double()
     found = difference(a, b)
-    sd = float(gap.std()) if len(gap) > 1 else 0.0
+    sd = 0.0 if len(gap) < 2 or alike(gap, largest(a, b)) else float(gap.std())
+    skew = skewness(gap - gap.mean()) * math.sqrt(len(gap)) if sd and len(gap) > 2 else 0.0  # of a single gap
+    towards = math.copysign(skew, skew * found.mean)  # negative: the long tail lies on the side of 0
 
     def reach(n: int) -> float:
-        return (t_quantile(n - 1) + t_quantile(n - 1, POWER)) * sd / math.sqrt(n)
+        t, chance = t_quantile(n - 1), 1.4 / n if n > 2 else 0.0
+        wide = max(skewed(towards / math.sqrt(n) if n > 2 else 0.0, t)[0], *skewed(chance, t))
+        return (wide + t_quantile(n - 1, POWER)) * sd / math.sqrt(n)
 
     needed = fewest(reach, abs(found.mean)) if sd else None
     return Paired(
