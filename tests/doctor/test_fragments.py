@@ -76,6 +76,12 @@ def test_advantages_of_zero_beside_a_spread_inside_groups_are_a_column_at_fault(
     assert said is ("advantages" in {f.variant for f in found.findings if f.rule == "constant_reward"})
 
 
+def test_two_rows_of_one_prompt_each_show_nothing() -> None:
+    none = {"advantage_max": 0.0, "advantage_min": 0.0}
+    one, other = ({"reward_mean": x, "reward_max": x, "reward_min": x} for x in (1.0, 0.0))
+    assert "constant_reward" not in {f.rule for f in of(one | none, other | none).findings}
+
+
 def test_rewards_that_differ_and_advantages_that_are_all_zero_differ_between_prompts_only() -> None:
     scores = {"critic/score/mean": 0.8, "critic/score/max": 1.0, "critic/score/min": 0.0}
     none = {f"critic/advantages/{k}": 0.0 for k in ("mean", "max", "min")}

@@ -225,3 +225,30 @@ def test_an_idle_clip_stands_behind_what_says_more(other: str) -> None:
     found = [f.rule for f in diagnose(rows, {**config, "updates_per_batch": 4}, format="jsonl").findings]
     assert "clip_idle" in found
     assert found.index(other) < found.index("clip_idle")
+
+
+@pytest.mark.parametrize(
+    ("distance", "more", "said"),
+    [
+        (5.0, {}, ("summed", "info")),  # 5 / .025 = 200 times, and answers have 190 tokens
+        (125.0, {"settings": {"beta": 0.04}}, ("summed", "info")),  # a KL logged with its weight: 190 / .04 = 4750
+        (125.0, {}, ("two", "warning")),
+        (25.0, {"length": False}, ("meter", "info")),
+        (25.0, {"length": False, "settings": {"dimensions": 1024}}, ("summed", "info")),
+        (500.0, {"length": False}, ("two", "warning")),  # 20,000 tokens that nobody told of
+        (500.0, {"length": False, "settings": {"dimensions": 16384}}, ("summed", "info")),
+    ],
+)
+def test_a_sum_over_an_answer_beside_a_mean_is_a_matter_of_units(
+    distance: float, more: dict[str, Any], said: tuple[str, str]
+) -> None:
+    data = healthy(kl=0.025001, log_prob_current=-300.0, log_prob_ref=-300.0 - 1.01 * distance)
+    if not more.get("length", True):
+        data = [{k: x for k, x in row.items() if k != "completions/mean_length"} for row in data]
+    found = [f for f in diagnose(data, more.get("settings")).findings if f.rule == "reference_distance"]
+    assert [(f.variant, f.severity) for f in found] == [said]
+
+
+def test_a_kl_that_its_framework_logs_negative_is_no_distance() -> None:
+    rows = [{"ppo_actor/kl_rewards/avg": -200 * row.pop("kl")} | row for row in healthy(kl=line(0.03, 0.05))]
+    assert "reference_distance" not in {f.rule for f in diagnose(rows).findings}

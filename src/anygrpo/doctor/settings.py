@@ -205,6 +205,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "entropy_coef": ("entropy_coef", "entropy_coeff"),
     "scoring_dropout": ("dropout_in_scoring",),
     "behaviour": ("policy.behaviour",),
+    "dimensions": ("dimensions", "num_dims", "total_dims"),
 }
 """Last parts of setting names, for reading configurations: the longest match wins."""
 

@@ -151,6 +151,10 @@ def by_extremes(run: Columns, reward: Series) -> Result:
             "constant_reward", "warning" if few else "serious", best.rows, variant="extremes",
             certainty=certainty_of_extremes(run, few), value=best.high, count=len(best), metrics=metrics,
         )  # fmt: skip
+    if len(best) < 3 and all(
+        top == low for _, top, low in paired(best, worst)
+    ):  # a prompt a row: no two inside a group
+        return None
     if not up or not down or len(up) < len(reward) or best.high - worst.low < 0.1 or spread_inside(run, reward):
         return None
     return finding(

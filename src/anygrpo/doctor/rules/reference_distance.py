@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Change
+from anygrpo.doctor.log import number
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, healthy
@@ -22,6 +25,20 @@ WORDS = {
         " distance, and one of them is more than 100 times the other.",
         "两个对数概率相差 {difference}（{count} 行的中位数），而 {name} 为 {value}：同一距离的两个数，"
         "其中一个是另一个的 100 倍以上。",
+    ),
+    "title:summed": Text("Two meters of one distance: a sum and a mean", "同一距离的两种量法：求和与取平均"),
+    "evidence:summed": Text(
+        "The log-probs are {difference} apart (median of {count} rows), {ratio} times {name} = {value}: about the"
+        " {size} terms of an answer. One is summed over them, the other is their mean.",
+        "两个对数概率相差 {difference}（{count} 行的中位数），是 {name} = {value} 的 {ratio} 倍，约等于一个回答的"
+        " {size} 项：一个是求和，另一个是平均。",
+    ),
+    "title:meter": Text("Two meters of one distance that differ", "同一距离的两种量法数值不同"),
+    "evidence:meter": Text(
+        "The log-probs are {difference} apart (median of {count} rows), {ratio} times {name} = {value}. A sum over"
+        " that many tokens or dimensions beside their mean would explain it; how many there are was not logged.",
+        "两个对数概率相差 {difference}（{count} 行的中位数），是 {name} = {value} 的 {ratio} 倍。若一个对这么多词元或"
+        "维度求和，另一个取平均，就能解释；但它们的数目没有记录。",
     ),
     "cause": Text(
         "The two are scored in different modes (dropout, dropped conditions) or by different precision, summed over"
@@ -43,6 +60,8 @@ WORDS = {
 }
 FAR = 5.0
 """Nats: tier of a log-ratio from which something is meant to be done."""
+MANY = 1e4
+"""More tokens or dimensions than a distance is summed over unsaid."""
 
 
 @rule(
@@ -54,9 +73,13 @@ FAR = 5.0
     explains=("no_learning",),
 )
 def reference_distance(run: Columns) -> Result:
-    """Negative beyond chance in all rows; or log-probs that lie far apart beside a KL that says they do not."""
-    kl, apart = run.get("kl/reference"), differences(run)
-    for name, rows, values in (("log_prob/current - log_prob/reference", *apart), _kl(kl)):
+    """Negative beyond chance in all rows; or log-probs that lie far apart beside a KL that says they do not.
+
+    A log-prob summed over an answer beside a KL per token is a matter of units, and noted as one.
+    """
+    kl, apart = run.comparable("kl/reference"), differences(run)
+    logged = (kl.key, kl.rows, kl.values) if kl else ("", (), ())
+    for name, rows, values in (("log_prob/current - log_prob/reference", *apart), logged):
         if len(values) >= 3 and max(values) < 0 and median(values) < -FAR:
             return finding(
                 "reference_distance", "warning", rows, name=name, value=median(values), high=max(values),
@@ -68,14 +91,24 @@ def reference_distance(run: Columns) -> Result:
     difference = median(values)
     if abs(difference) <= FAR or abs(kl.median) >= abs(difference) / 100:
         return None
+    ratio, sizes = abs(difference / kl.median) if kl.median else math.inf, terms(run)
+    size = next((n for n in sizes if n / 3 <= ratio <= 3 * n), None)
+    summed = size is not None or (not sizes and ratio <= MANY)
+    variant = "summed" if size is not None else "meter" if summed else "two"
     return finding(
-        "reference_distance", "warning", rows, variant="two", name=kl.key, value=kl.median, difference=difference,
-        count=len(values), changes=(Change("reference_model"),),
+        "reference_distance", "info" if summed else "warning", rows, variant=variant, name=kl.key, value=kl.median,
+        difference=difference, count=len(values), ratio=ratio, size=size or 0.0,
+        changes=() if summed else (Change("reference_model"),),
     )  # fmt: skip
 
 
-def _kl(kl: object) -> tuple[str, tuple[int, ...], tuple[float, ...]]:
-    return (kl.key, kl.rows, kl.values) if kl else ("", (), ())  # type: ignore[attr-defined]
+def terms(run: Columns) -> list[float]:
+    """Over how many tokens or dimensions a log-prob of this run may be summed, where the log or its settings say so;
+    and that over beta, as the KL may be logged with its weight."""
+    length, said = run.get("length/mean"), number(run.settings.get("dimensions"))
+    known = [x for x in (length.median if length else None, said) if x is not None and x > 1]
+    beta = number(run.settings.get("beta"))
+    return known + ([x / beta for x in known] if beta is not None and 0 < beta < 1 else [])
 
 
 def differences(run: Columns) -> tuple[tuple[int, ...], tuple[float, ...]]:
