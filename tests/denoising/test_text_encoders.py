@@ -86,10 +86,25 @@ def test_it_is_the_policys_and_goes_with_it(made, tmp_path, monkeypatch):
     again = started(kind, tmp_path / "out")
     torch.testing.assert_close(said(again), said(policy), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(record_call(again)["output"], record_call(policy)["output"], atol=1e-4, rtol=1e-3)
-    monkeypatch.setattr(exporting, "_encoded", lambda p: {"encoders/text_encoder": torch.ones(1, 8, 16)})
-    with pytest.raises(TrainingError, match="text encoders, loaded by themselves, differ"):
-        export(again, tmp_path / "other")
-    assert not list((tmp_path / "other").rglob("*.safetensors"))
+    told = exporting._encoded
+    for wrong in (lambda x: x + 1.0, lambda x: x * float("nan")):
+        monkeypatch.setattr(
+            exporting, "_encoded", lambda p, wrong=wrong: {n: x if "ids" in n else wrong(x) for n, x in told(p).items()}
+        )
+        with pytest.raises(TrainingError, match="text encoders, loaded by themselves, differ"):
+            export(again, tmp_path / "other")
+        assert not list((tmp_path / "other").rglob("*"))
+
+
+def test_the_whole_vocabulary_is_asked(made):
+    kind, _, lora, _ = made
+    policy = started(kind, lora, lora={"rank": 2, "alpha": 4})
+    before = exporting._encoded(policy)
+    last = policy.parts.beside["text_encoder"].config.vocab_size - 1
+    assert int(before["encoder_ids/text_encoder"].max()) == last
+    with torch.no_grad():
+        policy.parts.beside["text_encoder"].get_input_embeddings().weight[last, 0] += 5.0
+    assert not torch.allclose(exporting._encoded(policy)["encoders/text_encoder"], before["encoders/text_encoder"])
 
 
 def test_names_that_the_library_finds_no_place_for_are_an_error(made, tmp_path):

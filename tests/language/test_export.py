@@ -143,6 +143,23 @@ def test_a_folder_that_says_something_else_is_not_left_behind(base, tmp_path, mo
     assert not list(tmp_path.glob(".export-*"))
 
 
+@pytest.mark.parametrize("format", ["peft", "merged"])
+def test_a_folder_of_no_numbers_is_refused_in_a_narrow_type_too(base, tmp_path, monkeypatch, format):
+    made, write = policy(base, dtype="bfloat16"), exporting.write
+
+    def broken(policy, folder, format):
+        with torch.no_grad():
+            held = policy.parameters()[0].clone()
+            policy.parameters()[0].fill_(float("nan"))
+            write(policy, folder, format)
+            policy.parameters()[0].copy_(held)
+
+    monkeypatch.setattr(exporting, "write", broken)
+    with pytest.raises(TrainingError, match="log-probs by nan nats"):
+        export(made, tmp_path / "out", format, PROMPTS)
+    assert not (tmp_path / "out").exists()
+
+
 def test_formats_that_a_policy_does_not_have(base, tmp_path):
     with pytest.raises(ConfigError, match="peft or merged"):
         export(policy(base), tmp_path / "out", "full")

@@ -83,7 +83,7 @@ def test_pairing_sees_what_two_intervals_apart_cannot(tmp_path):
     assert other.gap == pytest.approx(-0.08)
     assert other.gap_se == pytest.approx((0.08 * 0.92 * 100 / 99 / 100) ** 0.5)
     assert verdict([best, other]).startswith("Trial 0 is better than all others on n = 100 (95% intervals, paired")
-    assert best.factor == 1.96  # one pair
+    assert best.factor == pytest.approx(1.9842, abs=1e-4)  # one pair: t of 99
     assert "-0.0800 +- 0.0534" in table([best, other])
 
 
@@ -106,3 +106,21 @@ def test_a_metric_that_is_no_mean_over_prompts_is_not_paired(tmp_path):
 def test_the_verdict_of_little():
     assert verdict([Result(0, {}, "pruned")]) == "No trial finished."
     assert verdict([Result(0, {}, "complete", 0.5, 0.1, 10)]).startswith("There is one value only")
+
+
+def test_links_in_a_strangers_search_folder_are_not_written_through(tmp_path):
+    mine = tmp_path / "mine"
+    (mine / "checkpoints" / "step_00000001").mkdir(parents=True)
+    (mine / "config.toml").write_text("# another project's")
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "trial-0000").symlink_to(mine)
+    before = sorted(str(p) for p in mine.rglob("*"))
+    one = space(tmp_path, 'sampler = "grid"\n[settings]\n"optimizer.learning_rate" = [0.1]')
+    assert len(sweep(RECIPE, one, tmp_path / "s")) == 1
+    assert sorted(str(p) for p in mine.rglob("*")) == before
+    assert not (tmp_path / "s" / "trial-0000").is_symlink()
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "study.db").symlink_to(tmp_path / "elsewhere.db")
+    with pytest.raises(DataError, match=r"study\.db is a link"):
+        sweep(RECIPE, one, tmp_path / "t")
+    assert not (tmp_path / "elsewhere.db").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from runs import toml_of
 
 from anygrpo.cli.main import main
@@ -107,3 +108,11 @@ def test_what_a_run_writes_is_of_its_form(made):
     assert set(schema.FORMS) == set(state)
     schema.check(state, made)
     schema.check(dict.fromkeys(("running", "beta", "updater", "anchor", "ahead", "queue")), made)
+
+
+def test_the_end_of_memory_is_no_fault_of_the_checkpoints(tmp_path):
+    for error in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("[enforce fail] can't allocate memory")):
+        with pytest.raises(type(error), match="memory"), schema.fitting(tmp_path):
+            raise error
+    with pytest.raises(DataError, match="does not fit this run"), schema.fitting(tmp_path):
+        raise RuntimeError("size mismatch")

@@ -20,10 +20,11 @@ def main(job: dict[str, Any]) -> dict[str, float]:
     """Largest differences: of the export to the training pass, of the export to its base, and of the library's own
     output in the trained dtype to that in float32."""
     call = load_file(job["call"])
-    said = {name.partition("/")[2]: call.pop(name).float() for name in list(call) if name.startswith("encoders/")}
+    part = lambda begin: {n.partition("/")[2]: call.pop(n) for n in list(call) if n.startswith(begin)}  # noqa: E731
+    said, ids = part("encoders/"), part("encoder_ids/")
     expected = call.pop("output").float()
     compare = {"diffusers_lora": _diffusers, "diffusers_weights": _diffusers, "mdm": _mdm}[job["format"]]
-    return compare(job, call, expected) | (_encoders(job, said) if said else {})
+    return compare(job, call, expected) | (_encoders(job, said, ids) if said else {})
 
 
 def _arguments(call: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, Any]:
@@ -58,21 +59,22 @@ def _diffusers(job: dict[str, Any], call: dict[str, torch.Tensor], expected: tor
 
 
 @torch.no_grad()
-def _encoders(job: dict[str, Any], said: dict[str, torch.Tensor]) -> dict[str, float]:
+def _encoders(job: dict[str, Any], said: dict[str, torch.Tensor], ids: dict[str, torch.Tensor]) -> dict[str, float]:
     """Text encoders that were written beside the denoiser: largest differences to what they said in training, and of
     their own dtype to float32, over the largest number."""
     import transformers
 
-    ids, far, own = torch.arange(1, 9)[None], 0.0, 0.0
+    far, own = [], []
+    every = lambda made: torch.cat([made[0].flatten(), made.last_hidden_state.flatten()]).float()  # noqa: E731
     index = json.loads((Path(job["pipeline"]) / "model_index.json").read_text())
     for name, expected in said.items():
         kind = getattr(transformers, index[name][1])
         load = lambda dtype, kind=kind, name=name: kind.from_pretrained(Path(job["folder"]) / name, dtype=dtype).eval()  # noqa: E731
-        trained, wide = (load(d)(ids)[0].float() for d in (getattr(torch, job["dtype"]), torch.float32))
-        size = float(expected.abs().max())
-        far = max(far, float((trained - expected).abs().max()) / size)
-        own = max(own, float((trained - wide).abs().max()) / size)
-    return {"encoders": far, "encoders_dtype": own}
+        trained, wide = (every(load(d)(ids[name])) for d in (getattr(torch, job["dtype"]), torch.float32))
+        size = expected.float().abs().max()
+        far.append((trained - expected.float()).abs().max() / size)
+        own.append((trained - wide).abs().max() / size)
+    return {"encoders": float(torch.stack(far).max()), "encoders_dtype": float(torch.stack(own).max())}
 
 
 @torch.no_grad()

@@ -244,10 +244,15 @@ def _anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
 
 @torch.no_grad()
 def _encoded(policy: DiffusionPolicy) -> dict[str, Tensor]:
-    """What text encoders that leave with the export say of a few token ids."""
-    ids = torch.arange(1, 9, device=policy.device)[None]
-    said = {name: module(ids)[0].float() for name, module in policy.parts.beside.items()}
-    return {f"encoders/{name}": x.cpu().contiguous() for name, x in said.items()}
+    """What text encoders that leave with the export say of token ids from their whole vocabulary, and these ids."""
+    made: dict[str, Tensor] = {}
+    for name, module in policy.parts.beside.items():
+        encoder: Any = module
+        ids = torch.linspace(0, encoder.config.vocab_size - 1, 64, device=policy.device).long().view(8, 8)
+        said = encoder(ids)
+        every = torch.cat([said[0].flatten(), said.last_hidden_state.flatten()])
+        made |= {f"encoders/{name}": every.float().cpu(), f"encoder_ids/{name}": ids.cpu()}
+    return made
 
 
 def _moved(policy: DiffusionPolicy) -> bool:

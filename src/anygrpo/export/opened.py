@@ -146,10 +146,11 @@ def _of_run(run: Path, weights: Path, settings: dict[str, Any]) -> Opened:
     section = type(recipe.policy).model_validate(recipe.policy.model_dump(exclude_unset=True) | settings)
     policy = build_policy(section, recipe.seed)
     tensors, state = checkpoint.load(weights)
-    load_state(policy.trainable(), tensors)
     schema.check(state, weights)
+    load_state(policy.trainable(), tensors)
     policy.version = state.get("version", 0)
-    policy.opened(state.get("policy") or {})
+    with schema.fitting(weights):
+        policy.opened(state.get("policy") or {})
     family = family_of(recipe.policy.kind)
     assert family is not None
     return Opened(policy, f"{run} ({weights.name})", family, recipe, state["step"])

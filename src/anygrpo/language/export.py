@@ -177,10 +177,11 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
                 "ends": list(policy.prompts.ends), "new": NEW}  # fmt: skip
     with Scratch("export") as scratch:
         said = _asked_apart(question | _unrounded(policy, format, scratch), policy.prompts.pictures, scratch)
-    gap = max((abs(a - b) for x, y in zip(own, said["log_probs"]) for a, b in zip(x, y)), default=0.0)
+    gaps = [abs(a - b) for x, y in zip(own, said["log_probs"]) for a, b in zip(x, y)]
+    gap = float(torch.tensor(gaps).max()) if gaps else 0.0  # NaN where there is one
     limit = LIMIT if dtype == "float32" else max(LIMIT, 2 * said["own_gap"])
     other = sum(a != b for a, b in zip(greedy, said["greedy"]))
-    wrong = gap > limit or (other and dtype == "float32")
+    wrong = not gap <= limit or (other and dtype == "float32")
     made = {"format": format, "certified": not wrong, "dtype": dtype, "prompts": len(prompts), "limit": limit,
             "max_log_prob_gap": gap, "greedy_differ": other, "peft": said["peft"],
             "transformers": said["transformers"]}  # fmt: skip

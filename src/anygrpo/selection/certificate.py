@@ -54,7 +54,7 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
         here = apply(policy, {"queries": tables[0], "candidates": tables[1]})
     other = sum(a["picks"] != b["picks"] for a, b in zip(here, there, strict=True))
     pairs = [(x, y) for a, b in zip(here, there) for x, y in zip(a["probabilities"], b["probabilities"])]
-    away = max((abs(x - y) for x, y in pairs), default=0.0)
+    away = float(np.max([abs(x - y) for x, y in pairs], initial=0.0))  # NaN where there is one
     if other or not away <= CLOSE:
         raise TrainingError(
             Text(

@@ -7,7 +7,6 @@ noticed by its missing heartbeat and tried once more.
 from __future__ import annotations
 
 import math
-import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from anygrpo.spoken import Text
 from anygrpo.sweep.results import Result, results, trial_folder
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
+from anygrpo.train.places import remove
 from anygrpo.train.run import Run
 
 _HEARTBEAT = 30  # seconds
@@ -147,6 +147,14 @@ def open_study(folder: Path, space: Space) -> Any:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "study.db").is_symlink():
+        raise DataError(
+            Text(
+                f"{folder / 'study.db'} is a link: a search writes there",
+                f"{folder / 'study.db'} 是链接：搜索会写入其中",
+            ),
+            Text("remove it, or search in another folder", "请删除它，或换一个文件夹"),
+        )
     with warnings.catch_warnings():  # heartbeats have been "experimental" since optuna 2.8
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         storage = optuna.storages.RDBStorage(
@@ -213,7 +221,7 @@ def _trial(trial: Any, recipe: Recipe, folder: Path, metric: str) -> float:
     """Train one recipe; its best value of the metric. Pruned trials stop at their next evaluation."""
     import optuna
 
-    shutil.rmtree(folder, ignore_errors=True)  # a trial that is tried again begins anew
+    remove(folder)  # a trial that is tried again begins anew; of a link, in its place, the link alone goes
     run = new_run(recipe.model_copy(update={"folder": str(folder)}))
     sign = 1 if trial.study.direction == optuna.study.StudyDirection.MAXIMIZE else -1
     seen: list[dict[str, float]] = []

@@ -16,6 +16,7 @@ from anygrpo.algorithm.statistics import PromptHistory, RunningState
 from anygrpo.core.rollout import Rollout
 from anygrpo.errors import AnygrpoError, DataError
 from anygrpo.spoken import Text
+from anygrpo.train.folder import no_memory
 from anygrpo.train.stages import Controls
 
 _MOST = 2**53
@@ -162,6 +163,8 @@ def fitting(path: Path) -> Iterator[None]:
     except AnygrpoError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+        if no_memory(error) or isinstance(error, torch.distributed.DistError):  # no fault of the checkpoint's
+            raise
         raise _error(path, f"{type(error).__name__}: {str(error)[:200]}") from error
 
 
