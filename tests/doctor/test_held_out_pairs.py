@@ -62,3 +62,23 @@ def test_a_file_that_is_no_pair_adds_nothing(tmp_path, text):
     log = folder(tmp_path, "run")
     assert GAIN not in log.rows[-1]
     assert GAIN in log.rows[39]
+
+
+def test_a_prompt_that_failed_by_the_machine_is_left_out_and_the_others_are_paired(tmp_path):
+    run_folder(tmp_path, 0.02)
+    file = tmp_path / "evaluations/step_00000080.jsonl"
+    lines = [json.loads(x) for x in file.read_text().splitlines()]
+    for failed, paired in ((6, True), (7, False)):  # of 60: a tenth
+        marked = [x | {"fault": "timeout"} if i < failed else x for i, x in enumerate(lines)]
+        file.write_text("\n".join(map(json.dumps, marked)))
+        log = folder(tmp_path, "run")
+        assert (GAIN in log.rows[-1]) == paired
+        if paired:
+            assert log.rows[-1][GAIN] == pytest.approx(0.02, abs=0.005)
+
+
+def test_a_gain_before_the_last_evaluation_is_not_told_of_the_end(tmp_path):
+    run_folder(tmp_path, 0.04)
+    assert "no_learning" not in {f.rule for f in diagnose_log(folder(tmp_path, "run")).findings}
+    (tmp_path / "evaluations/step_00000080.jsonl").write_text(OTHER)
+    assert "no_learning" in {f.rule for f in diagnose_log(folder(tmp_path, "run")).findings}

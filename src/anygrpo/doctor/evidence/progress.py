@@ -104,9 +104,12 @@ def held_out_rose(run: Columns) -> bool:
 
 def paired_rose(run: Columns) -> bool:
     """Whether the same held-out prompts earn more than at the run's first evaluation, by over 3 standard errors of that
-    difference (a run folder of ours holds each prompt's own result): the difficulty of prompts cancels."""
-    gain, error = run.evals.get("reward_gain"), run.evals.get("reward_gain_se")
-    return bool(gain and error and gain.values[-1] > 3 * error.values[-1] > 0)
+    difference (a run folder of ours holds each prompt's own result): the difficulty of prompts cancels. That is told
+    by the last evaluation, or not at all: an earlier gain may be gone."""
+    gain, error, reward = (run.evals.get(k) for k in ("reward_gain", "reward_gain_se", "reward"))
+    if not gain or not error or not reward or not gain.rows[-1] == error.rows[-1] == reward.rows[-1]:
+        return False
+    return gain.values[-1] > 3 * error.values[-1] > 0
 
 
 def blocks(series: Series, count: int = 8) -> list[float]:
