@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.doctor import read
+from anygrpo.doctor import diagnose_log, read
 from anygrpo.doctor.columns import Columns, build
+from anygrpo.doctor.log import flatten
+from anygrpo.doctor.synthetic import healthy
 
 N = 60
 
@@ -77,3 +79,36 @@ def test_the_first_of_equal_lists_as_before(tmp_path: Path) -> None:
     rows = [{"step": i, "reward": reward(i)} for i in range(N)]
     run = built(tmp_path, json.dumps({"history": rows, "copy": [row | {"reward": 0.1} for row in rows]}), "x.json")
     assert values(run, "reward/mean") == [reward(i) for i in range(N)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "completion",
+        "prompt",
+        "Response",
+        "eval/last_output",
+        "answer_0",
+        "config",
+        "trainer.args",
+        "toolCall",
+        "messages",
+    ],
+)
+def test_what_the_policy_wrote_or_the_run_was_set_to_is_no_metric(name: str) -> None:
+    row = {"step": 1, "reward": 0.5, name: '{"grad_norm": 0.0, "score": 3}'}
+    assert flatten(row) == {"step": 1.0, "reward": 0.5}
+
+
+@pytest.mark.parametrize("name", ["metrics", "train", "logs", "stats"])
+def test_a_dict_that_a_logger_printed_into_a_value_is_read(name: str) -> None:
+    assert flatten({name: "{'grad_norm': 0.25}"}) == {f"{name}/grad_norm": 0.25}
+
+
+def test_a_completion_that_is_json_does_not_decide(tmp_path: Path) -> None:
+    kept = ("step", "reward", "reward_std", "learning_rate")
+    said = {"completion": '{"grad_norm": 0.0, "score": 3}'}
+    lines = [json.dumps({k: row[k] for k in kept} | said) for row in healthy()]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    found = diagnose_log(read(tmp_path / "log.jsonl"))
+    assert (found.verdict, "grad_norm/total" in found.run.series) == ("no_objection", False)

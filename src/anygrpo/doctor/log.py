@@ -119,11 +119,28 @@ def flatten(tree: Any, prefix: str = "", depth: int = 6) -> Row:
             out.update(list_statistics(name, value))  # type: ignore[reportUnknownArgumentType]
         elif (x := number(value)) is not None:
             out[name] = x
-        elif isinstance(value, str) and value[:2] in ("{'", '{"'):
+        elif isinstance(value, str) and value[:2] in ("{'", '{"') and not holds_text(name):
             out.update(flatten(printed_dict(value), f"{name}/", depth - 1))
         elif isinstance(value, str) and (of := COUNTER.match(value)) and name.endswith(COUNTED):
             out["step"] = float(of[1])  # ms-swift: "global_step/max_steps": "5/100"
     return out
+
+
+PROMPT = ("prompt", "input", "question", "query", "prompts")
+TEXT = ("completion", "output", "response", "text", "completions", "answer", "generated")
+_SAID = (
+    "inputs outputs responses texts answers questions queries message messages content solution truth target label gold"
+    " gts sample samples chosen rejected turn reason reasoning thought critique feedback judgement judgment call calls"
+    " tool tools config configs cfg args arguments kwargs settings params hparams hyperparameters"
+)
+TEXTS = frozenset((*PROMPT, *TEXT, *_SAID.split()))
+"""Last words of names under which a text or settings stand: a dict printed there was sampled or set, not measured."""
+
+
+def holds_text(name: str) -> bool:
+    """Whether a column holds what was said or set: "completion", "eval/last_prompt", "env.config", "toolCall"."""
+    last = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", re.split(r"[/.:]", name)[-1])
+    return re.split(r"[_\-\s]+", last.strip().lower().rstrip("_0123456789"))[-1] in TEXTS
 
 
 def printed_dict(text: str) -> Any:

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from anygrpo.doctor.log import number
+from anygrpo.doctor.log import PROMPT, TEXT, number
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
-PROMPT = ("prompt", "input", "question", "query", "prompts")
-TEXT = ("completion", "output", "response", "text", "completions", "answer", "generated")
 SCORE = ("advantage", "advantages", "reward", "score", "rewards", "total_reward")
 TRUTH = ("gts", "ground_truth", "target", "solution", "truth", "label", "gold", "correct", "acc", "accuracy")
 STEP = re.compile(r"(?:step_|completions_|^)0*(\d+)$")
