@@ -8,6 +8,7 @@ import torch
 from sweeps import GRID, RECIPE, Study, answers
 
 from anygrpo.cli.main import main
+from anygrpo.core.intervals import t_quantile
 from anygrpo.sweep.honest import chosen_anew, factor
 from anygrpo.sweep.results import results, winner, worth
 
@@ -42,6 +43,7 @@ def test_the_factor_by_hand():
     assert factor(None, 2) == pytest.approx(1.959964)
     assert factor([torch.rand(10), torch.rand(10)], 2) == pytest.approx(2.262157)  # t of 9 degrees of freedom
     assert factor(None, 5) == pytest.approx(2.807, abs=1e-3)  # Bonferroni: 10 pairs, z at 1 - .0025
+    assert factor(None, 5, fewest=10) == pytest.approx(3.689662)  # t of 9 degrees of freedom at 1 - .0025
     same = torch.rand(100, generator=torch.Generator().manual_seed(0))
     assert factor([same, same, same], 3) == pytest.approx(1.984217)  # nothing differs: t of 99
 
@@ -82,6 +84,19 @@ def test_trials_that_were_asked_other_prompts_are_not_paired(tmp_path):
     assert [row.paired for row in rows] == [False, True, False]
     assert winner(study, tmp_path, rows) is None
     assert "or the trials were asked other prompts" in worth(None)
+    assert "more than 1% of them went unscored" in worth(None)
+    assert [row.factor for row in rows] == pytest.approx([t_quantile(99, 1 - 0.025 / 3)] * 3)
+
+
+def test_a_trial_that_was_asked_other_prompts_takes_no_width_from_the_others():
+    """8 equal trials on 10 prompts beside a ninth on others: by normal quantiles 17% of sweeps call one different."""
+    generator = torch.Generator().manual_seed(0)
+    wide, called = factor(None, 9, fewest=10), 0
+    for _ in range(300):
+        table = torch.randn(8, 10, generator=generator) + torch.randn(1, 10, generator=generator)
+        gaps = table - table[table.mean(1).argmax()]
+        called += bool((gaps.mean(1).abs() > wide * gaps.std(1) / 10**0.5).any())
+    assert called / 300 <= 0.05
 
 
 def test_trials_that_answer_alike_are_not_equal_for_certain(tmp_path):

@@ -7,6 +7,7 @@ all pairs of trials hold at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -89,15 +90,18 @@ def _moved(table: Tensor, seed: int) -> Tensor:
     return counts @ table.T / n - table.mean(1)
 
 
-def factor(scores: Sequence[Tensor] | None, trials: int, seed: int = 0) -> float:
+def factor(scores: Sequence[Tensor] | None, trials: int, seed: int = 0, fewest: int | None = None) -> float:
     """Standard errors that a 95% interval of a difference must have on each side, for all pairs of `trials` at once.
 
     With every trial's scores on the same prompts the 95% quantile of the largest studentised difference over all pairs,
     bootstrapped over prompts and widened for few; else Bonferroni's. One pair: Student's t.
+
+    Args:
+        fewest: prompts behind the difference that has the fewest, where they are not the same; None: unknown, many.
     """
     pairs = trials * (trials - 1) // 2
     if scores is None:
-        return NormalDist().inv_cdf(1 - 0.025 / max(pairs, 1))
+        return t_quantile(math.inf if fewest is None else fewest - 1, 1 - 0.025 / max(pairs, 1))
     if pairs <= 1:
         return t_quantile(len(scores[0]) - 1)
     table = torch.stack([x.double() for x in scores])  # [trials, prompts]

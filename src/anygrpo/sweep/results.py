@@ -69,13 +69,20 @@ def results(study: Any, folder: Path) -> list[Result]:
     rows = [rows[0], *(_against(row, rows[0], own, found[0]) for row, own in zip(rows[1:], found[1:]))]
     done = [own for row, own in zip(rows, found) if row.value is not None]
     common = _common(done)
-    wide = factor([torch.tensor([own[i] for i in common]) for own in done] if len(common) > 1 else None, len(done))
+    known = [torch.tensor([own[i] for i in common]) for own in done] if len(common) > 1 else None
+    wide = factor(known, len(done), fewest=_fewest(rows, done))
     return [replace(row, factor=wide) for row in rows]
+
+
+def _fewest(rows: list[Result], done: list[dict[str, float]]) -> int | None:
+    """Prompts behind the difference to the best trial that has the fewest; None where nothing says how many."""
+    shared = [len(_common([own, done[0]])) for own in done[1:]]
+    return min((n for n in (*shared, *(row.n for row in rows if row.value is not None)) if n > 1), default=None)
 
 
 def winner(study: Any, folder: Path, rows: list[Result]) -> Honest | None:
     """The best trial's value with the luck of the choice taken out, among all evaluations of all trials; None where the
-    metric is no mean over prompts, or prompts differ."""
+    metric is no mean over prompts, prompts differ, or more than 1% of them went unscored somewhere."""
     best = next((row for row in rows if row.value is not None), None)
     column = None if best is None else _column(_lines(folder, best), best.value)
     if column is None:
@@ -189,7 +196,7 @@ def worth(found: Honest | None) -> str:
     if found is None:
         return (
             "What the winner is worth beyond the luck of being chosen is not known: its metric is no mean over "
-            "prompts, or the trials were asked other prompts."
+            "prompts, or the trials were asked other prompts, or more than 1% of them went unscored somewhere."
         )
     return (
         f"The winner shows {found.apparent:.4f}, the best of {found.looks} evaluations. Chosen on nine tenths of the "
