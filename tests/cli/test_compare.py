@@ -10,6 +10,7 @@ import pytest
 
 from anygrpo.cli.main import main
 from anygrpo.files import run_of
+from anygrpo.probes import compare
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.train.build import new_run
 from anygrpo.train.loop import train
@@ -202,7 +203,11 @@ def test_a_seed_counts_once_and_what_a_comparison_rests_on_is_told(tmp_path, cap
     assert "3 held-out prompts are not in all of these evaluations and were left out" in said
     assert f"last evaluated at different steps: {a[0]} 4, " in said
     assert f"{short} 2" in said
+    read: list[Path] = []
+    kept = compare._answers
+    monkeypatch.setattr(compare, "_answers", lambda file: read.append(file) or kept(file))
     assert compared(capsys, *a, *b, short)["compared"]["prompts_left_out"] == 3
+    assert len(read) == len(set(read)) == 5  # each evaluation once
     assert compared(capsys, b[0], short)["results"]["prompts_left_out"] == 3
     assert main(["compare", b[0], short, "--weights", "none", "--lang", "zh"]) == 0
     assert "最后一次评测的步数不同：A 4, B 2" in capsys.readouterr().out

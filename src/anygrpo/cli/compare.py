@@ -167,8 +167,8 @@ def _recipes(runs: list[Path], args: argparse.Namespace) -> int:
         )
     settings = compare.settings_that_differ(found[0][0], found[1][0])
     settings = [row for row in settings if row["setting"] != "seed"]
-    results = compare.results_of_recipes(*found)
-    compared = compare.compared_at([run for side in found for run in side])
+    both = compare.results_of_recipes(*found)
+    results, compared = both["measures"], both["compared"]
     names = [[str(run) for run in side] for side in found]
     if args.json:
         report = {"a": names[0], "b": names[1], "settings": settings, "results": results, "compared": compared}

@@ -153,7 +153,7 @@ def results(a: Path, b: Path) -> dict[str, Any]:
     left, right = ([x.rows[i] for i in common] for x in (first, second))
     values = [torch.tensor([row["reward"] for row in rows], dtype=torch.float64) for rows in (left, right)]
     out: dict[str, Any] = {"step_a": first.step, "step_b": second.step, "reward": asdict(paired(*values))}
-    out["prompts_left_out"] = compared_at([a, b])["prompts_left_out"]
+    out["prompts_left_out"] = left_out([first, second])
     name = judge(left + right)
     if name is not None:
         wins = [torch.tensor([_part(row, name) > 0.5 for row in rows]) for rows in (left, right)]
@@ -182,6 +182,9 @@ def seed_of(run: Path) -> Any:
 
 def results_of_recipes(a: list[Path], b: list[Path]) -> dict[str, Any]:
     """The last evaluations of two recipes over their seeds, on the prompts that all runs share.
+
+    Under "measures" by measure; "compared" is what that rests on: the step of each run's last evaluation, and how many
+    prompts were left out.
 
     Raises:
         DataError: no evaluations, no prompt in common, or a recipe with a single seed.
@@ -212,20 +215,15 @@ def results_of_recipes(a: list[Path], b: list[Path]) -> dict[str, Any]:
             if min(map(len, sides)) >= MANY:
                 found["bootstrap"] = hierarchical(*tables)  # type: ignore[arg-type]
             out[what] = found | ({"measure": name} if what == "accuracy" else {})
-    return out
+    steps = {str(run): answers.step for run, answers in zip([*a, *b], every)}
+    return {"measures": out, "compared": {"steps": steps, "prompts_left_out": left_out(every)}}
 
 
-def compared_at(runs: list[Path]) -> dict[str, Any]:
-    """What a comparison of these runs rests on: the step of each run's last evaluation, and the held-out prompts that
-    not all of them have (other prompts, rows that are gone, answers that were not scored), which are left out.
-
-    Raises:
-        DataError: no evaluations.
-    """
-    last = {str(run): evaluations(run)[-1] for run in runs}
-    texts = [{(i, json.dumps(row["text"], sort_keys=True)) for i, row in x.rows.items()} for x in last.values()]
-    left_out = len(set.union(*texts) - set.intersection(*texts))
-    return {"steps": {run: answers.step for run, answers in last.items()}, "prompts_left_out": left_out}
+def left_out(evaluated: list[Answers]) -> int:
+    """The held-out prompts that not all of these evaluations have: other prompts, rows that are gone, answers that were
+    not scored."""
+    texts = [{(i, json.dumps(row["text"], sort_keys=True)) for i, row in x.rows.items()} for x in evaluated]
+    return len(set.union(*texts) - set.intersection(*texts))
 
 
 def judge(rows: list[dict[str, Any]]) -> str | None:

@@ -6,9 +6,9 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from anygrpo.doctor.log import Log, Row, flatten
+from anygrpo.doctor.log import Log
 from anygrpo.doctor.readers.source import Rows
-from anygrpo.doctor.readers.wandb import INTERNAL
+from anygrpo.doctor.readers.wandb import row_of
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
 
@@ -42,11 +42,3 @@ def read(path: Path, source: str) -> Log:
             Text("export it again, or as CSV", "请重新导出，或导出为 CSV"),
         ) from None
     return Log(source, "parquet", rows, notes=rows.note)
-
-
-def row_of(item: dict[str, Any]) -> Row:
-    """The numbers of one row; `_step` counts the steps where nothing else does."""
-    row = {k: v for k, v in flatten(item).items() if not k.startswith(INTERNAL)}
-    if "_step" in row:
-        row.setdefault("step", row.pop("_step"))
-    return row if set(row) - {"step"} else {}

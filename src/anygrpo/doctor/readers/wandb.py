@@ -31,10 +31,7 @@ def read(path: Path, source: str) -> Log:
                 continue
             message = cast(bytes, payload)
             if number == HISTORY:
-                row = {k: v for k, v in flatten(items(message, 1)).items() if not k.startswith(INTERNAL)}
-                if "_step" in row:
-                    row.setdefault("step", row.pop("_step"))
-                if set(row) - {"step"}:
+                if row := row_of(items(message, 1)):
                     log.rows.append(row)
             elif number == CONFIG:
                 settings(log, items(message, 1))
@@ -45,6 +42,15 @@ def read(path: Path, source: str) -> Log:
                     elif inner in OF_RUN and inner_kind == 2 and value:
                         log.settings[OF_RUN[inner]] = cast(bytes, value).decode("utf-8", "replace")
     return log
+
+
+def row_of(item: dict[str, Any]) -> Row:
+    """The numbers of one row, wandb's own left out; `_step` counts the steps where nothing else does. A row of steps
+    alone is empty."""
+    row = {k: v for k, v in flatten(item).items() if not k.startswith(INTERNAL)}
+    if "_step" in row:
+        row.setdefault("step", row.pop("_step"))
+    return row if set(row) - {"step"} else {}
 
 
 def items(message: bytes, field: int) -> dict[str, Any]:
@@ -85,7 +91,4 @@ def settings(log: Log, found: dict[str, Any]) -> None:
 
 def summary(data: dict[str, Any], source: str) -> Log:
     """A wandb-summary.json is the last value of everything: one row, so no trend can be read from it."""
-    row: Row = {k: v for k, v in flatten(data).items() if not k.startswith(INTERNAL)}
-    if "_step" in row:
-        row.setdefault("step", row.pop("_step"))
-    return Log(source, "wandb-summary", [row], notes=["a summary holds only the last value of every metric"])
+    return Log(source, "wandb-summary", [row_of(data)], notes=["a summary holds only the last value of every metric"])
