@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 
@@ -11,21 +12,19 @@ import torch
 from diffusers import DiffusionPipeline
 from peft.utils import get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
-from tiny_pipelines import sd3, sd15, sdxl
+from tiny_pipelines import flux, sd3, sd15, sdxl
 
 from anygrpo.core.policy import state_of
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising import export as exporting
 from anygrpo.denoising.export import export, record_call
 from anygrpo.denoising.settings import DiffusionPolicyConfig
-from anygrpo.errors import DataError, TrainingError
+from anygrpo.errors import ConfigError, DataError, TrainingError
 
-KINDS = {"sd15": (sd15, "ddim"), "sdxl": (sdxl, "ddim"), "sd3": (sd3, "flow_grpo")}
+KINDS = {"sd15": (sd15, "ddim"), "sdxl": (sdxl, "ddim"), "sd3": (sd3, "flow_grpo"), "flux": (flux, "flow_grpo")}
 
 
-@pytest.fixture(
-    params=["sd15", pytest.param("sdxl", marks=pytest.mark.slow), pytest.param("sd3", marks=pytest.mark.slow)]
-)
+@pytest.fixture(params=["sd15", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sdxl", "sd3", "flux"))])
 def made(request, tmp_path):
     """(kind, base, folder of the LoRA as diffusers writes it: rank 2, alpha 5; the pipeline with it merged by PEFT)."""
     base = KINDS[request.param][0](tmp_path)
@@ -35,9 +34,10 @@ def made(request, tmp_path):
     settings = peft.LoraConfig(
         r=2, lora_alpha=5, target_modules=["to_q", "to_v", "q_proj", "v_proj"], init_lora_weights=False
     )
-    denoiser = "transformer" if request.param == "sd3" else "unet"
+    denoiser = "transformer" if request.param in ("sd3", "flux") else "unet"
     for name in (denoiser, "text_encoder", "text_encoder_2"):
-        if getattr(pipe, name, None) is not None:
+        takes = f"{name}_lora_layers" in inspect.signature(type(pipe).save_lora_weights).parameters  # Flux's T5 is none
+        if takes and getattr(pipe, name, None) is not None:
             adapted = peft.get_peft_model(getattr(pipe, name), settings)
             state = get_peft_model_state_dict(adapted)
             layers[f"{name}_lora_layers"] = {n.removeprefix("base_model.model."): x for n, x in state.items()}
@@ -53,23 +53,24 @@ def started(kind, model, **more):
     return diffusion.build(DiffusionPolicyConfig(**given | more), seed=0)
 
 
-def said(policy):
-    return policy.parts.encode(["a cat"])["encoder_hidden_states"]
+def said(policy, kind):
+    """What of the prompt's encoding the LoRA changes: Flux reads tokens by T5, and of CLIP its pooled vector."""
+    return policy.parts.encode(["a cat"])["pooled_projections" if kind == "flux" else "encoder_hidden_states"]
 
 
 def encoded(pipe, kind):
-    more = {"sdxl": [], "sd3": [None, None], "sd15": ["cpu", 1, False]}[kind]
-    return pipe.encode_prompt("a cat", *more)[0]
+    more = {"sdxl": [], "sd3": [None, None], "sd15": ["cpu", 1, False], "flux": [None]}[kind]
+    return pipe.encode_prompt("a cat", *more)[kind == "flux"]
 
 
 def test_it_is_the_policys_and_goes_with_it(made, tmp_path, monkeypatch):
     kind, base, lora, pipe = made
     policy, plain = started(kind, lora, lora={"rank": 2, "alpha": 4}), started(kind, base)
-    encoders = [n for n in ("text_encoder", "text_encoder_2") if (tmp_path / "pipe" / n).is_dir()]
+    encoders = ["text_encoder", "text_encoder_2"] if kind in ("sdxl", "sd3") else ["text_encoder"]
     assert list(policy.parts.beside) == encoders
     wanted = encoded(pipe, kind)
-    torch.testing.assert_close(said(policy), wanted, atol=1e-5, rtol=1e-4)
-    assert float((said(plain) - wanted).abs().max()) > 1e-2
+    torch.testing.assert_close(said(policy, kind), wanted, atol=1e-5, rtol=1e-4)
+    assert float((said(plain, kind) - wanted).abs().max()) > 1e-2
     with torch.no_grad():
         for p in policy.parameters():
             p.add_(0.05)
@@ -77,14 +78,15 @@ def test_it_is_the_policys_and_goes_with_it(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines: dict = {}
     exec(about["use"], lines)  # the card's own way to load it
-    torch.testing.assert_close(encoded(lines["pipe"], kind), said(policy), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(encoded(lines["pipe"], kind), said(policy, kind), atol=1e-5, rtol=1e-4)
     compared = about["compared"]
     assert compared["encoders"] < 1e-4
     assert compared["to_training"] < 1e-4 * compared["size"] < compared["to_base"]
-    (tmp_path / "out" / "recipe.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{base}"\n')
-    shutil.rmtree(lora)
+    assert (about["base"], about["started_from"]) == (base, [str(lora / "pytorch_lora_weights.safetensors")])
+    (tmp_path / "out" / "recipe.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{lora}"\n')
+    shutil.rmtree(lora)  # the export holds what it started from
     again = started(kind, tmp_path / "out")
-    torch.testing.assert_close(said(again), said(policy), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(said(again, kind), said(policy, kind), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(record_call(again)["output"], record_call(policy)["output"], atol=1e-4, rtol=1e-3)
     told = exporting._encoded
     for wrong in (lambda x: x + 1.0, lambda x: x * float("nan")):
@@ -131,7 +133,7 @@ def test_a_run_of_all_weights_that_began_from_it_keeps_them(made, tmp_path):
     (tmp_path / "run" / "config.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{lora}"\n')
     again = started(kind, tmp_path / "run")
     assert list(again.parts.beside) == list(first.parts.beside)
-    torch.testing.assert_close(said(again), said(first))
+    torch.testing.assert_close(said(again, kind), said(first, kind))
     torch.testing.assert_close(record_call(again)["output"], record_call(first)["output"])
 
 
@@ -161,7 +163,7 @@ def test_an_export_into_the_same_folder_leaves_nothing_of_the_one_before(made, t
     (out / "recipe.toml").write_text(recipe)
     again = started(kind, out)
     assert again.parts.beside == {}
-    torch.testing.assert_close(said(again), said(plain))
+    torch.testing.assert_close(said(again, kind), said(plain, kind))
     assert any(not torch.equal(x, first[n]) for n, x in state_of(again.trainable()).items())
 
 
@@ -169,7 +171,7 @@ def test_an_export_in_several_files_is_read_whole(made, tmp_path):
     kind, base, lora, _ = made
     policy, out = started(kind, lora), tmp_path / "out"
     export(policy, out, certify=False)
-    name = "transformer" if kind == "sd3" else "unet"
+    name = "transformer" if kind in ("sd3", "flux") else "unet"
     (out / name / "diffusion_pytorch_model.safetensors").unlink()
     policy.trainable().save_pretrained(out / name, max_shard_size="20KB")
     files = [str(f.relative_to(out)) for f in sorted(out.rglob("*")) if f.is_file() and f.parent != out]
@@ -178,4 +180,44 @@ def test_an_export_in_several_files_is_read_whole(made, tmp_path):
     (out / "recipe.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{base}"\n')
     again = started(kind, out)
     torch.testing.assert_close(record_call(again)["output"], record_call(policy)["output"])
-    torch.testing.assert_close(said(again), said(policy))
+    torch.testing.assert_close(said(again, kind), said(policy, kind))
+
+
+@pytest.mark.slow
+def test_in_bfloat16_an_export_is_as_near_as_the_type_itself(made, tmp_path):
+    kind, _, lora, pipe = made
+    policy = started(kind, lora, lora={"rank": 2, "alpha": 4}, dtype="bfloat16")
+    wanted = encoded(pipe, kind)
+    assert float((said(policy, kind).float() - wanted).abs().max()) < 0.05 * float(wanted.abs().max())
+    with torch.no_grad():
+        for p in policy.parameters():
+            p.add_(0.05)
+    compared = json.loads(export(policy, tmp_path / "out")[-1].read_text())["compared"]
+    assert compared["encoders"] <= max(1e-4, 2 * compared["encoders_dtype"])
+    assert 0 < compared["encoders_dtype"] < 0.05
+    assert compared["to_base"] > 0
+    kept = load_file(next((tmp_path / "out" / "text_encoder").glob("*.safetensors")))
+    assert {x.dtype for x in kept.values()} == {torch.bfloat16}
+
+
+def test_a_base_that_has_moved_or_is_not_told(made, tmp_path):
+    """An export names its base, a LoRA's card may: another place is given in the recipe or in export.json."""
+    kind, base, lora, _ = made
+    policy = started(kind, lora)
+    export(policy, tmp_path / "out", certify=False)
+    (tmp_path / "out" / "recipe.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{lora}"\n')
+    shutil.move(base, tmp_path / "moved")
+    with pytest.raises(DataError, match=r"belongs on .*pipe', which is not here") as told:
+        started(kind, tmp_path / "out")
+    assert "policy.base" in str(told.value)
+    by_recipe = started(kind, tmp_path / "out", base=str(tmp_path / "moved"))
+    torch.testing.assert_close(said(by_recipe, kind), said(policy, kind), atol=1e-5, rtol=1e-4)
+    about = tmp_path / "out" / "export.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"base": str(tmp_path / "moved")}))
+    assert torch.equal(said(started(kind, tmp_path / "out"), kind), said(by_recipe, kind))
+    (lora / "README.md").unlink()
+    with pytest.raises(DataError, match="does not name its base"):
+        started(kind, lora)
+    assert torch.equal(said(started(kind, lora, base=str(tmp_path / "moved")), kind), said(by_recipe, kind))
+    with pytest.raises(ConfigError, match="is a base itself"):
+        started(kind, tmp_path / "moved", base=str(tmp_path / "moved"))

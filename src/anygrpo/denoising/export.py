@@ -30,7 +30,7 @@ from anygrpo.denoising import anew
 from anygrpo.denoising.call import record_call
 from anygrpo.denoising.export_page import usage
 from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
-from anygrpo.denoising.starting import EXPORT, LORA_FILE, files_of, start_of
+from anygrpo.denoising.starting import EXPORT, LORA_FILE, files_of, start_for
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.scratch import Scratch
 from anygrpo.spoken import Text
@@ -78,11 +78,20 @@ def _export(policy: DiffusionPolicy, folder: Path, certify: bool) -> list[Path]:
     form = form_of(policy)
     files = _WRITERS[form](policy, folder)
     about: dict[str, Any] = {"format": form, "files": [str(f.relative_to(folder)) for f in files]}
+    about |= _origin(policy)
     about["use"] = usage(policy, folder, form, about["files"][0])
     if certify:
         about["compared"] = _anew(policy, files) if form == "state" else _certified(policy, folder, form, files)
     (folder / EXPORT).write_text(json.dumps(about, indent=2))
     return [*files, folder / EXPORT]
+
+
+def _origin(policy: DiffusionPolicy) -> dict[str, Any]:
+    """The base that the files belong on (with it the export is opened again), and what was added to that before
+    training, which is in the files."""
+    start = start_for(policy.config)
+    more = [str(one.place.resolve()) for one in start.added]
+    return {"base": start.told} | ({"started_from": more} if more else {})
 
 
 def form_of(policy: DiffusionPolicy) -> str:
@@ -147,7 +156,7 @@ def _write_weights(policy: DiffusionPolicy, folder: Path) -> list[Path]:
 
 def _write_mdm(policy: DiffusionPolicy, folder: Path) -> list[Path]:
     config: Any = policy.config
-    source = Path(str(start_of(config.model, "mdm").base))
+    source = Path(str(start_for(config).base))
     torch.save(merged_state(policy.trainable()), folder / source.name)
     shutil.copyfile(source.parent / "args.json", folder / "args.json")
     return [folder / source.name, folder / "args.json"]
@@ -274,11 +283,11 @@ def _fresh_process(
         "call": str(place / "call.safetensors"),
     }  # fmt: skip
     if form == "mdm":
-        job["base"] = str(Path(str(start_of(config.model, "mdm").base)).resolve())
+        job["base"] = str(Path(str(start_for(config).base)).resolve())
     else:
         from anygrpo.denoising.pipelines import adapter_class, left_out
 
-        pipeline = str(start_of(config.model, "diffusion").base)
+        pipeline = str(start_for(config).base)
         job |= {"pipeline": pipeline, "component": component_of(policy)}
         job["left_out"] = list(left_out(pipeline, adapter_class(pipeline)))
     (place / "job.json").write_text(json.dumps(job))

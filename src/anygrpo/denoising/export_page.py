@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anygrpo.core.hub import is_name
+from anygrpo.core.hub import split
 from anygrpo.denoising.files import component_of
-from anygrpo.denoising.starting import start_of
+from anygrpo.denoising.starting import start_for
 from anygrpo.files import one_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def usage(policy: DiffusionPolicy, folder: Path, form: str, file: str) -> str:
     """Python for the form that was written ("diffusers_lora", ...); `file`: its first file."""
     here, config = f"./{folder.name}", _text
     if form == "diffusers_lora":
-        base = config(_base(policy))
+        base = _base(policy)
         return (
             "from diffusers import DiffusionPipeline\n"
             f"pipe = DiffusionPipeline.from_pretrained({base})\npipe.load_lora_weights({config(here)})"
@@ -32,7 +32,7 @@ def usage(policy: DiffusionPolicy, folder: Path, form: str, file: str) -> str:
         lines += [f"from transformers import {', '.join(encoders)}"] if encoders else []
         lines += [f"{n} = {kind}.from_pretrained({config(f'{here}/{n}')})" for n, kind in parts.items()]
         given = ", ".join(f"{n}={n}" for n in parts)
-        return "\n".join([*lines, f"pipe = DiffusionPipeline.from_pretrained({config(_base(policy))}, {given})"])
+        return "\n".join([*lines, f"pipe = DiffusionPipeline.from_pretrained({_base(policy)}, {given})"])
     own = f'import anygrpo\nanygrpo.load({config(here)}).apply("a person walks in a circle", "out")'
     if form == "mdm":
         return f"# in MDM's own repository: python -m sample.generate --model_path {config(f'{here}/{file}')}\n{own}"
@@ -40,10 +40,9 @@ def usage(policy: DiffusionPolicy, folder: Path, form: str, file: str) -> str:
 
 
 def _base(policy: DiffusionPolicy) -> str:
-    config: Any = policy.config
-    model = str(config.model)
-    start = start_of(model, "diffusion")
-    return model if is_name(model) and "@" not in model and not start.added else str(start.base)
+    """Arguments of from_pretrained."""
+    name, revision = split(str(start_for(policy.config).told))
+    return _text(name) + (f", revision={_text(revision)}" if revision else "")
 
 
 def _text(words: str) -> str:

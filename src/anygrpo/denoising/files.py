@@ -10,7 +10,7 @@ from torch import nn
 from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form, fixed_of
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
-from anygrpo.denoising.starting import LORA_FILE, STRENGTH, start_of
+from anygrpo.denoising.starting import LORA_FILE, STRENGTH, start_for
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -49,16 +49,14 @@ def of_pipeline(config: DenoisingConfig) -> bool:
 
 def on_more_than_a_base(policy: DiffusionPolicy) -> bool:
     """Whether training started from a base with weights added, which lies in no folder: adapters alone say nothing."""
-    config: Any = policy.config
-    return bool(start_of(config.model, config.kind).added)
+    return bool(start_for(policy.config).added)
 
 
 def component_of(policy: DiffusionPolicy) -> str:
     """Where the trained denoiser lies in its pipeline: "unet", "transformer"."""
     from anygrpo.denoising.pipelines import adapter_class
 
-    config: Any = policy.config
-    return adapter_class(config.model).component
+    return adapter_class(str(start_for(policy.config).base)).component
 
 
 def _is_lora_of_a_pipeline(policy: DiffusionPolicy) -> bool:

@@ -33,7 +33,7 @@ from anygrpo.denoising.motion.mdm_policy import targeted
 from anygrpo.denoising.motion.settings import MDMPolicyConfig
 from anygrpo.denoising.pipelines import adapter_class
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig, MotionPolicyConfig
-from anygrpo.denoising.starting import start_of
+from anygrpo.denoising.starting import start_for
 from anygrpo.errors import AnygrpoError
 from anygrpo.recipe.recipe import Recipe
 
@@ -165,7 +165,7 @@ def _network(config: Any) -> tuple[nn.Module, tuple[int, ...], Blank, float]:
 
 
 def _of_pipeline(config: DiffusionPolicyConfig) -> tuple[nn.Module, tuple[int, ...], Blank, float]:
-    folder = Path(str(start_of(config.model, "diffusion").base))
+    folder = Path(str(start_for(config).base))
     kind = adapter_class(str(folder))
     index = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
     described = lambda name: json.loads((folder / name / "config.json").read_text(encoding="utf-8"))  # noqa: E731
@@ -237,7 +237,7 @@ def _of_mdm(config: Any) -> tuple[nn.Module, tuple[int, ...], Blank, float]:
 
     if config.function is not None:
         raise ValueError("the network is made by policy.function, which a dry run does not call")
-    arguments = mdm.read_arguments(Path(str(start_of(config.model, "mdm").base)))
+    arguments = mdm.read_arguments(Path(str(start_for(config).base)))
     with torch.device("meta"):
         network = mdm.from_arguments(arguments)
     text = torch.zeros(1, mdm.TEXT_WIDTH, device="meta")

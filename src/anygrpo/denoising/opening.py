@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
-from anygrpo.denoising.starting import LORA_FILE, start_of
+from anygrpo.denoising.starting import LORA_FILE, named_base, start_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.families import kind_of, resolve
 from anygrpo.spoken import Text
@@ -43,6 +43,8 @@ def opened(path: str, like: Any = None, **settings: Any) -> DiffusionPolicy | No
             Text("--task RECIPE, or the run itself", "请给出 --task RECIPE，或运行文件夹本身"),
         )
     given = like.model_dump(exclude_unset=True) | {"kind": like.kind, "model": path}  # type: ignore[attr-defined]
+    if isinstance(like, DiffusionPolicyConfig) and _names_no_base(folder):
+        given["base"] = like.base or like.model
     if like.dtype == "float32":  # trained weights are there; adapters would be new ones
         given.pop("lora", None)
     return _built(type(like), given | settings)
@@ -72,6 +74,12 @@ def _is_lora(file: Path) -> bool:
         ) from None
 
 
+def _names_no_base(path: Path) -> bool:
+    """Whether a path is a LoRA whose card does not say what it is for: then it is for the recipe's own pipeline."""
+    lora = (path / LORA_FILE).is_file() or _is_lora(path)
+    return lora and _format(path) is None and named_base(path) is None
+
+
 def _format(folder: Path) -> str | None:
     """Which of our exports a folder is."""
     try:
@@ -86,7 +94,7 @@ def _defaults(path: str) -> dict[str, Any]:
     from anygrpo.denoising.pipelines import adapter_class
 
     base = Path(str(start_of(path, "diffusion").base))
-    kind = adapter_class(path)
+    kind = adapter_class(str(base))
     index = json.loads((base / "model_index.json").read_text(encoding="utf-8"))
     pipeline: Any = getattr(importlib.import_module("diffusers"), index["_class_name"])
     call = inspect.signature(pipeline.__call__).parameters

@@ -23,7 +23,7 @@ from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.own_parts import held
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
-from anygrpo.denoising.starting import start_of
+from anygrpo.denoising.starting import start_for, start_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.spoken import Text
 
@@ -127,8 +127,9 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     from diffusers.pipelines.pipeline_utils import DiffusionPipeline
 
     assert config.model is not None
-    start, kind = start_of(config.model, "diffusion"), adapter_class(config.model)
+    start = start_for(config)
     base = str(start.base)
+    kind = adapter_class(base)
     if (config.sampler in FLOW_SAMPLERS) != kind.flow:
         raise ConfigError(
             Text(

@@ -195,6 +195,9 @@ class DiffusionPolicyConfig(DenoisingConfig):
     model: str | None = None
     "Folder or Hub name (owner/name[@revision]) of a saved diffusers pipeline with a UNet or transformer, text encoders"
     "and a VAE; a run, a checkpoint, an export, or a LoRA that names its base."
+    base: str | None = None
+    "The pipeline under a LoRA, an export or a run that `model` names, in place of the one that they say (a LoRA by"
+    "`base_model` in the README.md beside it)."
     function: str | None = None
     "In place of `model`: path.py:function, called as function(seed=seed, **arguments); returns"
     "`anygrpo.denoising.build.Parts`."

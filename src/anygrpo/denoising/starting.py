@@ -5,7 +5,7 @@
 | a pipeline's folder, a file of MDM or its folder | itself |
 | a name of the Hub, owner/name[@revision] | the folder of its files, which may be any of these |
 | a run's folder (best, else newest checkpoint), a checkpoint, an export | its base, with its weights |
-| a LoRA for a pipeline (.safetensors, or its folder), `base_model` in the README.md beside | that base, with the LoRA |
+| a LoRA for a pipeline (.safetensors, or its folder); `policy.base`, else `base_model` in its README.md | both |
 
 Adapters are merged into the base: that is then where training starts, and what its reference is.
 """
@@ -16,10 +16,11 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from anygrpo.core.hub import located
+from anygrpo.core.hub import is_name, located
 from anygrpo.core.saved import holds_weights
-from anygrpo.errors import DataError
+from anygrpo.errors import ConfigError, DataError
 from anygrpo.files import read_toml
 from anygrpo.spoken import Text
 
@@ -39,31 +40,50 @@ class Added:
 
 @dataclass(frozen=True)
 class Start:
-    """`base`: what the kind of policy loads; None: a network of the section's own sizes. `added`: in this order."""
+    """`base`: what the kind of policy loads; None: a network of the section's own sizes. `added`: in this order.
+    `told`: the base as others are told it: its name on the Hub, or its whole path."""
 
     base: str | None
     added: tuple[Added, ...] = ()
+    told: str | None = None
 
 
-def start_of(name: str | None, kind: str) -> Start:
+def start_for(config: Any) -> Start:
+    """What the `model` of a [policy] section stands for; as `start_of`."""
+    return start_of(getattr(config, "model", None), config.kind, getattr(config, "base", None))
+
+
+def start_of(name: str | None, kind: str, under: str | None = None) -> Start:
     """What `model = name` of a policy of this kind stands for.
 
+    Args:
+        under: the base of a LoRA, an export or a run, whatever that says itself.
+
     Raises:
-        DataError: a run of another kind, one without a checkpoint, or a LoRA that does not name its base.
+        DataError: a run of another kind, one without a checkpoint, a LoRA that does not name its base, or a base that
+            is not here.
+        ConfigError: `under` is given, and `name` is a base itself.
     """
     if name is None:
         return Start(None)
     path = located(name)
+    told = name if is_name(name) else str(path.resolve())
     name = str(path)
     if (path / "model_index.json").is_file():
-        return Start(name)
+        if under is not None:
+            raise _needs_none(name, under)
+        return Start(name, told=told)
     for run in (path, path.parent.parent):
         if path.is_dir() and (run / "config.toml").is_file():
-            return _of_recipe(run / "config.toml", _checkpoint(path), kind, of_run=True)
+            return _of_recipe(run / "config.toml", _checkpoint(path), kind, under, of_run=True)
     if (path / _RECIPE).is_file() and (path / EXPORT).is_file():
-        return _of_recipe(path / _RECIPE, _exported(path), kind, of_run=False)
+        return _of_recipe(path / _RECIPE, _exported(path), kind, under, of_run=False)
     if kind == "diffusion" and (path.suffix == ".safetensors" or (path / LORA_FILE).is_file()):
-        return Start(_named_base(path), (Added(path / LORA_FILE if path.is_dir() else path),))
+        base = start_of(under or _must_name_its_base(path), kind)
+        added = Added(path / LORA_FILE if path.is_dir() else path)
+        return Start(base.base, (*base.added, added), base.told)
+    if under is not None:
+        raise _needs_none(name, under)
     if kind == "motion" and not path.exists():
         raise DataError(
             Text(f"no weights at {path}", f"{path} 处没有权重"),
@@ -75,10 +95,20 @@ def start_of(name: str | None, kind: str) -> Start:
     if kind == "mdm" and path.is_dir():
         files = sorted(path.glob("*.pt"))
         name = str(files[0]) if len(files) == 1 else name
-    return Start(name) if kind != "motion" else Start(None, (Added(path),))
+    return Start(name, told=told) if kind != "motion" else Start(None, (Added(path),))
 
 
-def _of_recipe(file: Path, place: Path, kind: str, of_run: bool) -> Start:
+def _needs_none(name: str, under: str) -> ConfigError:
+    return ConfigError(
+        Text(
+            f"base = {under!r}, and model = {name!r} is a base itself",
+            f"base = {under!r}，而 model = {name!r} 本身就是基座模型",
+        ),
+        Text("leave base out", "请去掉 base"),
+    )
+
+
+def _of_recipe(file: Path, place: Path, kind: str, given: str | None, of_run: bool) -> Start:
     policy = read_toml(file).get("policy", {})
     if policy.get("kind") != kind:
         raise DataError(
@@ -87,14 +117,42 @@ def _of_recipe(file: Path, place: Path, kind: str, of_run: bool) -> Start:
                 f"{file.parent} 是 kind 为 {policy.get('kind')!r} 的策略，而这个是 {kind!r}",
             )
         )
-    under = start_of(policy.get("model"), kind)
+    if kind == "mdm" and not of_run:  # an export of MDM's holds all of its weights, args.json beside
+        return Start(str(place), told=str(place.resolve()))
+    under = start_of(given, kind) if given else None if of_run else _told_base(file.parent, kind)
+    under = under or start_of(policy.get("model"), kind, policy.get("base"))
     lora = policy.get("lora")
-    if not of_run:  # an export of MDM's holds all of its weights, args.json beside; of others, all that was added
-        return Start(str(place)) if kind == "mdm" else Start(under.base, (Added(place),))
+    if not of_run:  # all that was added is in it
+        return Start(under.base, (Added(place),), under.told)
     if lora is None:  # all weights of the network; what lies under it may have changed a pipeline's text encoders too
-        return Start(under.base, (*(under.added if kind == "diffusion" else ()), Added(place)))
+        return Start(under.base, (*(under.added if kind == "diffusion" else ()), Added(place)), under.told)
     strength = float(lora.get("alpha", 64.0)) / int(lora.get("rank", 32))
-    return Start(under.base, (*under.added, Added(place, strength)))
+    return Start(under.base, (*under.added, Added(place, strength)), under.told)
+
+
+def _told_base(folder: Path, kind: str) -> Start | None:
+    """The base that an export names; what was added to it before training is in the export. None where an older one
+    names none.
+
+    Raises:
+        DataError: it is not here.
+    """
+    file = folder / EXPORT
+    try:
+        base = json.loads(file.read_text(encoding="utf-8"))["base"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if base is None:
+        return Start(None)
+    if not isinstance(base, str) or not (is_name(base) or Path(base).exists()):
+        raise DataError(
+            Text(f"{folder} belongs on {base!r}, which is not here", f"{folder} 需要基座模型 {base!r}，而这里没有"),
+            Text(
+                f"put it there, or set `base` in {file} (or policy.base in a recipe) to its place or Hub name",
+                f"请把它放到那里，或把 {file} 中的 `base`（或配方中的 policy.base）设为它的位置或 Hub 名称",
+            ),
+        )
+    return start_of(base, kind)
 
 
 def _checkpoint(path: Path) -> Path:
@@ -150,16 +208,27 @@ def _not_there(folder: Path, found: str) -> DataError:
     )
 
 
-def _named_base(path: Path) -> str:
-    """`base_model` in the head of the README.md beside a LoRA."""
-    card = (path if path.is_dir() else path.parent) / "README.md"
+def named_base(path: Path) -> str | None:
+    """`base_model` in the head of the README.md beside a LoRA; None where it is not said."""
     try:
-        found = re.search(r"^base_model:\s*(\S+)\s*$", card.read_text(encoding="utf-8"), re.MULTILINE)
+        card = _card(path).read_text(encoding="utf-8")
     except (OSError, ValueError):
-        found = None
-    if found is None:
+        return None
+    found = re.search(r"^base_model:\s*(\S+)\s*$", card, re.MULTILINE)
+    return found and found[1].strip("'\"")
+
+
+def _card(path: Path) -> Path:
+    return (path if path.is_dir() else path.parent) / "README.md"
+
+
+def _must_name_its_base(path: Path) -> str:
+    if (found := named_base(path)) is None:
         raise DataError(
             Text(f"{path} does not name its base", f"{path} 没有写明它的基座模型"),
-            Text(f"write `base_model: FOLDER` into {card}", f"请把 `base_model: FOLDER` 写入 {card}"),
+            Text(
+                f"set policy.base to that pipeline, or write `base_model: FOLDER` into {_card(path)}",
+                f"请把 policy.base 设为那个管线，或把 `base_model: FOLDER` 写入 {_card(path)}",
+            ),
         )
-    return str(located(found[1]))
+    return found

@@ -14,11 +14,17 @@ from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.export import own
 from anygrpo.export.own import RECIPE
 from anygrpo.families import Family, families, family_of, resolve
+from anygrpo.models import weights
 from anygrpo.recipe.load import load_recipe
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import refuse_own_code
 from anygrpo.spoken import Text
 from anygrpo.train import checkpoint, schema
+
+_WHOSE = Text(
+    "name the recipe of their network: evaluate --task RECIPE, apply --like RECIPE, load(path, like=...)",
+    "请给出其网络的配方：evaluate --task RECIPE、apply --like RECIPE，或 load(path, like=...)",
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ def load(
 
     Args:
         checkpoint: of a run: "best" (the newest where none is called best), "last", or a step.
-        like: a policy's section whose settings (lengths, templates, ...) an export or a base model is used with.
+        like: a policy's section whose settings (lengths, templates, ...) an export or a base model is used with; of
+            anybody's file of weights it says the network.
         trust: run Python code that lies in an export's folder (a network of its maker's own).
         settings: keys of the policy's section to change, device = "cpu" say.
 
@@ -98,20 +105,39 @@ def load(
     if recipe is not None and (owner := family_of(recipe.policy.kind)) and owner.load is None:
         section = type(recipe.policy).model_validate(recipe.policy.model_dump(exclude_unset=True) | settings)
         return Opened(own.read(folder, section, recipe.seed), source, owner, recipe)
-    for family in families():
+    theirs = family_of(like.kind) if like is not None else None
+    for family in sorted(families(), key=lambda one: one is not theirs):  # whose settings are given is asked first
         if family.load is None:
             continue
         act = resolve(family.load)
         more = {"trust": True} if trust and "trust" in inspect.signature(act).parameters else {}
         if (policy := act(str(path), like, **settings, **more)) is not None:
             return Opened(policy, source, family, recipe)
+    if theirs is not None and folder.exists():
+        return Opened(_with_weights(like, folder, settings), source, theirs, recipe)
     raise DataError(
         Text(f"{path} holds nothing that can be opened", f"{path} 中没有可打开的内容"),
-        Text(
+        _WHOSE
+        if weights.is_file(folder)
+        else Text(
             "give a run folder, a checkpoint, an export, or a model's name",
             "请给出运行文件夹、检查点、导出，或模型名称",
         ),
     )
+
+
+def _with_weights(like: Any, place: Path, settings: dict[str, Any]) -> Policy:
+    """The policy of a section with somebody's weights: what training would start from with `model = place`.
+
+    Raises:
+        DataError: they do not fit; the report of names and shapes is in the message.
+    """
+    given, starts = like.model_dump(exclude_unset=True) | {"kind": like.kind}, "model" in type(like).model_fields
+    given |= {"model": str(place)} if starts else {}
+    policy: Policy = build_policy(type(like).model_validate(given | settings), 0)
+    if not starts:
+        weights.load(policy.trainable(), place)
+    return policy
 
 
 def beside(file: Path) -> Recipe | None:

@@ -82,6 +82,11 @@ def fill(module: nn.Module, path: str | Path) -> LoadReport:
     return report
 
 
+def is_file(path: Path) -> bool:
+    """Whether a path is a file of weights by its name."""
+    return path.is_file() and path.suffix in (".safetensors", *TORCH)
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 

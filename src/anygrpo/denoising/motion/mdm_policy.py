@@ -23,7 +23,7 @@ from anygrpo.denoising.motion.settings import MDMPolicyConfig
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.pipelines import SCHEDULERS
 from anygrpo.denoising.policy import DiffusionPolicy
-from anygrpo.denoising.starting import start_of
+from anygrpo.denoising.starting import start_for
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.spoken import Text
@@ -90,7 +90,7 @@ def _network(config: MDMPolicyConfig, seed: int) -> tuple[nn.Module, int, int]:
         assert config.features is not None
         assert config.diffusion_steps is not None
         return made, config.features, config.diffusion_steps
-    start = start_of(config.model, "mdm")
+    start = start_for(config)
     file = Path(str(start.base))
     arguments = mdm.read_arguments(file)
     network = mdm.from_arguments(arguments)

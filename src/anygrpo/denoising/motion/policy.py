@@ -20,7 +20,7 @@ from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.pipelines import FLOW_SAMPLERS, SCHEDULERS
 from anygrpo.denoising.policy import DiffusionPolicy
 from anygrpo.denoising.settings import MotionPolicyConfig
-from anygrpo.denoising.starting import start_of
+from anygrpo.denoising.starting import start_for
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import DataError
 from anygrpo.spoken import Text
@@ -37,7 +37,7 @@ def build(config: MotionPolicyConfig, seed: int) -> DiffusionPolicy:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         denoiser = MotionDenoiser(config, text_width, vocabulary)
-    add(denoiser, start_of(config.model, "motion"))
+    add(denoiser, start_for(config))
     parts = Parts(
         denoiser=denoiser,
         scheduler=_scheduler(config),
