@@ -109,7 +109,11 @@ def test_a_language_model_an_adapter_of_it_and_a_revision(hub, tmp_path):
         p.data.add_(0.3 * torch.randn_like(p) * p.requires_grad)
     adapted.peft_config["default"].base_model_name_or_path = "someone/tiny"
     adapted.save_pretrained(hub.place("someone/adapter"))
+    config = hub.place("someone/adapter") / "adapter_config.json"
+    later = hub.place("someone/later") / "adapter_config.json"
+    later.write_text(json.dumps(json.loads(config.read_text()) | {"revision": "second"}))
     for _ in ("with a network", "without"):
+        assert origin("someone/later").base == "someone/tiny@second"
         torch.testing.assert_close(says(load_model("someone/tiny")), says(first))
         torch.testing.assert_close(says(load_model("someone/tiny@second")), says(second))
         torch.testing.assert_close(says(load_model("someone/adapter")), says(adapted), atol=1e-5, rtol=0)

@@ -14,6 +14,7 @@ from peft.utils import get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from tiny_pipelines import flux, sd3, sd15, sdxl
 
+import anygrpo
 from anygrpo.core.policy import state_of
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising import export as exporting
@@ -219,5 +220,8 @@ def test_a_base_that_has_moved_or_is_not_told(made, tmp_path):
     with pytest.raises(DataError, match="does not name its base"):
         started(kind, lora)
     assert torch.equal(said(started(kind, lora, base=str(tmp_path / "moved")), kind), said(by_recipe, kind))
+    like = DiffusionPolicyConfig(model=str(tmp_path / "moved"), sampler=KINDS[kind][1], height=8, width=8)
+    theirs = anygrpo.load(lora, like=like).policy  # by its recipe's pipeline: `anygrpo evaluate LORA --task RECIPE`
+    assert torch.equal(said(theirs, kind), said(by_recipe, kind))
     with pytest.raises(ConfigError, match="is a base itself"):
         started(kind, tmp_path / "moved", base=str(tmp_path / "moved"))

@@ -129,8 +129,8 @@ def test_parts_of_the_score_have_intervals_and_paired_gains(tmp_path):
         rows = [{"prompt": i, "output": "x", "reward": 0.0, "components": {"psnr": x}} for i, x in enumerate(values)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert evaluating._parts(rows) == {"psnr": [1.0, 2.0, 3.0]}
-    assert evaluating._parts([rows[0] | {"fault": True}]) == {}
+    assert evaluating.parts_of(rows) == {"psnr": [1.0, 2.0, 3.0]}
+    assert evaluating.parts_of([rows[0] | {"fault": True}]) == {}
     gain = evaluating.paired(tmp_path / "a.jsonl", tmp_path / "b.jsonl")["parts"]["psnr"]
     assert (gain["mean"], gain["units"]) == (1.0, 3)
     half = 4.302653 * 0.5  # t of 2 degrees of freedom, standard error .866 / sqrt(3)

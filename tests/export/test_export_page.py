@@ -38,6 +38,18 @@ def test_other_rewards_have_students_interval(tmp_path):
     assert card(tmp_path, rows, results=results)["reward"] == ["1 [-24.41, 26.41]", "1 [-24.41, 26.41] |"]
 
 
+def test_a_part_of_the_score_has_the_interval_of_its_own_values(tmp_path):
+    """PSNR of two pictures, 28 and 32: mean 30, standard error 2, t(1) = 12.7062. What is no number, and a fault, is
+    not among them; ssim has another mean than the row's, so its values are of another evaluation."""
+    rows = [{"step": 9, "eval/psnr": 30.0, "eval/ssim": 0.5, "eval/prompts": 4.0}]
+    parts = [{"psnr": 28.0, "ssim": 0.1}, {"psnr": 32.0, "ssim": 0.1}, {"psnr": None}]
+    results = {10: [{"reward": 1.0, "components": x} for x in parts]}
+    results[10].append({"reward": 1.0, "fault": True, "components": {"psnr": 99.0}})
+    found = card(tmp_path, rows, results=results)
+    assert found["psnr"] == ["30 [4.588, 55.41]", "30 [4.588, 55.41] |"]
+    assert found["ssim"] == ["0.5", "0.5 |"]
+
+
 def test_one_prompt_has_no_interval(tmp_path):
     """Neither an endless one: it says nothing of other prompts."""
     rows = [{"step": 9, "eval/reward": 0.25, "eval/reward_se": 0.0, "eval/prompts": 1.0}]

@@ -143,14 +143,14 @@ def measured(
     reward = asdict(of_prompts(rewards, judge == "reward"))
     out: dict[str, Any] = {"source": opened.source, "numbers": numbers, "judged": len(rewards), "reward": reward}
     out["parts"] = {
-        name: asdict(of_prompts(torch.tensor(x).double(), judge == name)) for name, x in _parts(rows).items()
+        name: asdict(of_prompts(torch.tensor(x).double(), judge == name)) for name, x in parts_of(rows).items()
     }
     if samples > 1:
         out["samples"] = _sampled(opened, task, config, samples, k)
     return out
 
 
-def _parts(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+def parts_of(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
     """The values over prompts of each part of the score (accuracy, psnr, ...), where it could be had."""
     out: dict[str, list[float]] = {}
     for row in rows:

@@ -15,6 +15,7 @@ from anygrpo import __version__
 from anygrpo.core.intervals import of_prompts, t_quantile
 from anygrpo.errors import ConfigError
 from anygrpo.export import own
+from anygrpo.export.evaluating import parts_of
 from anygrpo.export.opened import Opened
 from anygrpo.export.own import RECIPE
 from anygrpo.families import resolve
@@ -80,25 +81,31 @@ def _certified(opened: Opened, folder: Path) -> Path:
 
 def _head(opened: Opened, folder: Path) -> str:
     """The card of a family that writes none of its own: base, origin, licence, and how it is loaded."""
-    base = getattr(opened.recipe.policy, "model", None) if opened.recipe else None
+    about = _about(folder / own.CERTIFICATE)
+    base = about.get("base") or (getattr(opened.recipe.policy, "model", None) if opened.recipe else None)
     front = f"---\nbase_model: {yaml_word(str(base))}\ntags: [anygrpo, grpo]\n---\n" if base else ""
     name = one_line(opened.recipe.name if opened.recipe else Path(opened.source).name)
     source = one_line(str(opened.source))
     lines = [f"{front}# {name}", "", f"Trained by GRPO with anygrpo {__version__}; exported from {source}.", ""]
     if base:
         lines += [f"Base model: `{one_line(str(base))}`. Its licence holds for these weights too.", ""]
+    if started := about.get("started_from"):
+        files = ", ".join(f"`{one_line(str(file))}`" for file in started)
+        lines += [f"Training started from that base with {files} added, which is in these weights.", ""]
     here = json.dumps(one_line(f"./{folder.name}"))
     own_way = f'import anygrpo\nrows = anygrpo.load({here}).apply("prompts.jsonl", "out.jsonl")'
-    use = own_way if opened.family.export is None else next(filter(None, (_said(folder / n) for n in USED)), "")
+    use = (
+        own_way
+        if opened.family.export is None
+        else next(filter(None, (_about(folder / n).get("use") for n in USED)), "")
+    )
     lines += ["## Use", "", "```python", use, "```", ""] if use else []
     return "\n".join(lines) + "\n"
 
 
-def _said(file: Path) -> str:
-    """The lines of Python that a family's certificate tells."""
-    if not file.is_file():
-        return ""
-    return str(json.loads(file.read_text(encoding="utf-8")).get("use", ""))
+def _about(file: Path) -> dict[str, Any]:
+    """What a family's certificate tells: how the export is loaded ("use"), its base, what training started from."""
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
 def _measured(opened: Opened) -> list[str]:
@@ -108,10 +115,10 @@ def _measured(opened: Opened) -> list[str]:
     if (rows := _evaluations(run)) and opened.step is not None:
         last = next((row for row in reversed(rows) if row["step"] < opened.step), rows[-1])
         rule = None if opened.recipe is None else opened.recipe.evaluation.success
-        on_reward = rule is not None and rule.component == "reward"
+        judge = None if rule is None else rule.component
         lines += ["## Evaluation", "", "| measure | before training | these weights |", "| --- | --- | --- |"]
         for name in sorted(key for key in last if key.startswith("eval/") and not re.search(r"_se(/|$)", key)):
-            cells = (_cell(run, row, name, on_reward) for row in (rows[0], last))
+            cells = (_cell(run, row, name, judge) for row in (rows[0], last))
             lines.append(f"| {name[5:]} | {' | '.join(cells)} |")
         lines += ["", "Held-out prompts of the recipe, with 95% intervals over prompts (not over seeds).", ""]
     if opened.recipe is not None:
@@ -122,19 +129,19 @@ def _measured(opened: Opened) -> list[str]:
     return lines
 
 
-def _cell(run: Path, row: dict[str, Any], name: str, on_reward: bool = False) -> str:
-    """A number with its 95% interval: that of `anygrpo evaluate` where the run kept every prompt's reward, else
+def _cell(run: Path, row: dict[str, Any], name: str, judge: str | None = None) -> str:
+    """A number with its 95% interval: that of `anygrpo evaluate` where the run kept every prompt's value of it, else
     Student's; with its standard error alone where nothing says how many prompts are behind it.
 
     Args:
-        on_reward: the reward says what is right.
+        judge: the measure that says what is right ("reward", "accuracy").
     """
     if name not in row:
         return "-"
-    rewards = _rewards(run, int(row["step"]) + 1) if name == "eval/reward" else []
+    values = _kept(run, int(row["step"]) + 1, name.removeprefix("eval/"))
     error, count = row.get(f"{name}_se"), row.get("eval/prompts", 0) * (1 - row.get("eval/faults", 0.0))
-    if rewards and math.isclose(sum(rewards) / len(rewards), row[name], rel_tol=1e-4, abs_tol=1e-6):
-        found = of_prompts(torch.tensor(rewards, dtype=torch.float64), on_reward)
+    if values and math.isclose(sum(values) / len(values), row[name], rel_tol=1e-4, abs_tol=1e-6):
+        found = of_prompts(torch.tensor(values, dtype=torch.float64), judge == name.removeprefix("eval/"))
         if not math.isfinite(found.high - found.low):  # one prompt says nothing of others
             return f"{row[name]:.4g}"
         return f"{row[name]:.4g} [{found.low:.4g}, {found.high:.4g}]"
@@ -151,12 +158,15 @@ def _error_of_part(name: str) -> str:
     return f"{whole}_se/{part}"
 
 
-def _rewards(run: Path, step: int) -> list[float]:
-    """Each held-out prompt's reward in one evaluation, but for faults of the machine; none where it was not kept."""
+def _kept(run: Path, step: int, name: str) -> list[float]:
+    """Each held-out prompt's reward in one evaluation, or its part of that name ("psnr"), but for faults of the
+    machine; none where it was not kept."""
     file = run / "evaluations" / f"step_{step:08d}.jsonl"
     if not file.is_file():
         return []
     rows, _ = read_rows(file)
+    if name != "reward":
+        return parts_of(rows).get(name, [])
     return [float(row["reward"]) for row in rows if _finite(row.get("reward")) and not row.get("fault")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -120,7 +121,8 @@ def _beneath(folder: Path) -> str:
             )
         seen.add(at.resolve())
         try:
-            base = json.loads((at / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
+            told = json.loads((at / ADAPTER).read_text(encoding="utf-8"))
+            base, revision = told.get("base_model_name_or_path"), told.get("revision")
         except (ValueError, AttributeError, RecursionError) as error:
             raise DataError(
                 Text(f"{at / ADAPTER} is not valid JSON ({error})", f"{at / ADAPTER} 不是有效的 JSON（{error}）"),
@@ -131,8 +133,27 @@ def _beneath(folder: Path) -> str:
                 Text(f"{at / ADAPTER} names no base model", f"{at / ADAPTER} 没有写明基座模型"),
                 Text("write base_model_name_or_path there", "请在那里写 base_model_name_or_path"),
             )
-        first, at = first or base, Path(base).expanduser()
+        at = Path(base).expanduser()
+        if hub.is_name(base) and isinstance(revision, str) and revision:
+            base = f"{base}@{revision}"
+        elif base.startswith((".", "/", "~")) and not at.exists():
+            raise _moved(folder, base)
+        first = first or base
     return first
+
+
+def _moved(folder: Path, base: str) -> DataError:
+    file = folder / ADAPTER
+    return DataError(
+        Text(
+            f"the adapter in {folder} belongs on {base!r}, which is not here",
+            f"{folder} 中的适配器需要基座模型 {base!r}，而这里没有",
+        ),
+        Text(
+            f"put it there, or set base_model_name_or_path in {file} to its place or its Hub name",
+            f"请把它放到那里，或把 {file} 中的 base_model_name_or_path 设为它的位置或 Hub 名称",
+        ),
+    )
 
 
 def _of_run(run: Path, folder: Path) -> Origin:
@@ -203,7 +224,9 @@ def _with_lora(base: nn.Module, state: dict[str, Tensor], o: Origin) -> nn.Modul
         target_modules=layers if linear else "all-linear",
         task_type="CAUSAL_LM",
     )
-    adapted: Any = peft.get_peft_model(base, config).eval()  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
+        adapted: Any = peft.get_peft_model(base, config).eval()  # type: ignore[arg-type]
     own = {n: p for n, p in adapted.named_parameters() if LORA in n}
     _fits(own, state, o)
     with torch.no_grad():
