@@ -15,7 +15,7 @@ from anygrpo.errors import DataError
 
 
 def card(model, folder):
-    return usage(SimpleNamespace(config=SimpleNamespace(model=model)), folder, "diffusers_lora", "")
+    return usage(SimpleNamespace(config=SimpleNamespace(model=model, kind="diffusion")), folder, "diffusers_lora", "")
 
 
 def test_each_name_of_the_hub_is_its_folder(tmp_path, monkeypatch):
@@ -38,7 +38,9 @@ def test_each_name_of_the_hub_is_its_folder(tmp_path, monkeypatch):
         assert [added.place.name for added in lora.added] == [LORA_FILE]
         assert str(start_of("someone/mdm", "mdm").base).endswith("model50.pt")
         assert 'from_pretrained("someone/pipe")' in card("someone/pipe", tmp_path)
-        assert f"from_pretrained({json.dumps(pipe)})" in card("someone/lora", tmp_path)  # a LoRA is no pipeline
+        assert 'from_pretrained("someone/pipe")' in card("someone/lora", tmp_path)  # a LoRA is no pipeline
+        assert 'from_pretrained("someone/pipe", revision="second")' in card("someone/pipe@second", tmp_path)
+        assert start_of("someone/lora", "diffusion").told == "someone/pipe"
         (added,) = start_of("someone/walks", "motion").added
         assert (added.place / "denoiser.safetensors").is_file()
         hub.close()
