@@ -10,7 +10,7 @@ import pytest
 from anygrpo.export.exporting import _measured
 
 
-def card(folder, rows, step=10, results=None):
+def card(folder, rows, step=10, results=None, judge=None):
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "evaluations").mkdir()
     for number, rewards in (results or {}).items():
@@ -18,7 +18,8 @@ def card(folder, rows, step=10, results=None):
             json.dumps({"prompt": i, **r} if isinstance(r, dict) else {"reward": r}) for i, r in enumerate(rewards)
         ]
         (folder / "evaluations" / f"step_{number:08d}.jsonl").write_text("\n".join(lines) + "\n")
-    opened = SimpleNamespace(source=f"{folder} (step_{step:08d})", step=step, recipe=None)
+    rule = SimpleNamespace(evaluation=SimpleNamespace(success=SimpleNamespace(component=judge))) if judge else None
+    opened = SimpleNamespace(source=f"{folder} (step_{step:08d})", step=step, recipe=rule)
     return {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in _measured(opened) if "|" in line}
 
 
@@ -28,7 +29,8 @@ def test_right_and_wrong_answers_have_the_exact_interval(tmp_path):
     rows = [{"step": -1, "eval/reward": 0.0, "eval/prompts": 4.0}, {"step": 9, "eval/reward": 1.0, "eval/prompts": 4.0}]
     rows.append({"step": 19, "eval/reward": 0.5, "eval/prompts": 4.0})
     results = {0: [0, 0, 0, 0], 10: [1, 1, 1, 1], 9: [0, 0, 0, 0], 20: [1, 0, 1, 0]}
-    assert card(tmp_path, rows, results=results)["reward"] == ["0 [0, 0.6024]", "1 [0.3976, 1] |"]
+    found = card(tmp_path, rows, results=results, judge="reward")
+    assert found["reward"] == ["0 [0, 0.6024]", "1 [0.3976, 1] |"]
 
 
 def test_other_rewards_have_students_interval(tmp_path):
