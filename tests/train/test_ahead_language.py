@@ -80,6 +80,17 @@ def test_a_language_model_stopped_a_step_off_resumes_exactly(tmp_path, monkeypat
     assert rows_of(tmp_path / "cut") == rows
 
 
+def test_a_resumed_sampler_is_proved_before_it_runs_beside_updates(tmp_path, monkeypatch):
+    """The proof on the first rollout's longest row scores with the training weights, which an update would move."""
+    cut_after(lm_run(tmp_path / "run", monkeypatch, True), 2)
+    again = resumed_run(tmp_path / "run")
+    assert again.policy.trust_sampler  # known, from the checkpoint
+    assert not again.policy.hold_sampler()
+    train(again)
+    assert again.policy.hold_sampler()
+    again.close()
+
+
 def test_updates_do_not_reach_a_sampler_that_is_held(tmp_path, monkeypatch):
     run = lm_run(tmp_path / "run", monkeypatch, True)
     planned, _ = run.enter(0)

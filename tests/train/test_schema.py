@@ -13,9 +13,11 @@ import pytest
 import torch
 from runs import toml_of
 
+from anygrpo.algorithm.allocation import Seen
 from anygrpo.cli.main import main
 from anygrpo.errors import DataError
 from anygrpo.train import checkpoint, schema
+from anygrpo.train.spread import PromptBook, number_of
 
 VALUES: list[Any] = [None, [], {}, "x", -1, 10**30, 1e308, [[[]]], {"tensor": "none"}, True, "DELETE", {"float": "nan"}]
 
@@ -101,6 +103,15 @@ def test_every_value_replaced_by_another(made, tmp_path, monkeypatch, capsys, pa
 def test_what_is_not_of_its_form_is_named(key, bad):
     with pytest.raises(DataError, match=f"does not fit this run: {key} = "):
         schema.check({key: bad}, Path("c"))
+
+
+def test_any_prompts_number_is_of_its_form():
+    book = PromptBook({number_of("a prompt"): Seen(1.0, 0.5, 0.25)}, 0.0, 1.0)
+    assert max(book.seen) > 2**53  # else it would prove nothing
+    state = {"temperature": 1.0, "ahead": None, "rewards": (0.0, 1.0), "book": book.state()}
+    schema.check({"adaptive": state}, Path("c"))
+    with pytest.raises(DataError):
+        schema.check({"adaptive": state | {"book": [0.0, 1.0, [[2**63, 1.0, 1.0, 1.0]]]}}, Path("c"))
 
 
 def test_what_a_run_writes_is_of_its_form(made):

@@ -96,6 +96,8 @@ def units(**given):
         "version": number + 100,
         "components": {"hit": number * 0.5},
         "reasons": {(1, 1): "late", (3, 0): "odd"},
+        "turn": (number % 3)[..., None].expand(4, 2, 3).to(torch.int16),
+        "turn_rewards": number[..., None] * 2.0,
     }
     mask = torch.arange(3) < (number % 3 + 1)[..., None]
     return Rollout.of({"n": number}, -(number[..., None] + torch.tensor([0.0, 0.1, 0.2])), mask, **values | given)
@@ -117,6 +119,8 @@ def test_units_become_groups():
     logs = torch.where(there[..., None], -(n[..., None] + torch.tensor([0.0, 0.1, 0.2])), 0.0)
     torch.testing.assert_close(made.log_probs, logs)
     assert torch.equal(made.mask, (torch.arange(3) < (n % 3 + 1)[..., None]) & there[..., None])
+    assert torch.equal(made.turn, (n % 3)[..., None].expand(3, 4, 3).to(torch.int16))
+    assert torch.equal(made.turn_rewards, n[..., None] * 2.0)
     assert made.reasons == {(1, 1): "late", (2, 0): "odd"}
     assert made.prompt_id.tolist() == [0, 0, 0]
     assert made.prompt_id.dtype == torch.int64

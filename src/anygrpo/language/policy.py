@@ -156,7 +156,8 @@ class CausalLM(Policy):
                 Text("set training.off_policy_steps = 0", "请设 training.off_policy_steps = 0"),
             )
         known = self.trust_sampler or (self.corrects and self.trust_sampler is not None)
-        if known and apart(self.engine):
+        proved = torch.distributed.is_initialized() or not self._unproved  # a proof beside an update sees it move
+        if known and proved and apart(self.engine):
             self.weights.separate()
             self._sync([])
             self.held = True

@@ -71,7 +71,8 @@ def _updater(x: Any) -> bool:
 
 
 def _book(x: Any) -> bool:
-    row = lambda r: isinstance(r, list | tuple) and len(r) == 4 and all(map(_number, r))  # noqa: E731
+    key = lambda k: type(k) is int and abs(k) < 2**63  # noqa: E731  # a prompt's number (`spread.number_of`)
+    row = lambda r: _rows(r, key, _number, _number, _number)  # noqa: E731
     return x == [] or _rows(x, _number, _number, lambda rows: _each(rows, row))
 
 

@@ -130,6 +130,8 @@ class Spread:
             valid=here(units.valid),
             ended=take(units.ended),
             version=take(units.version),
+            turn=take(units.turn),
+            turn_rewards=take(units.turn_rewards),
             components={name: take(x) for name, x in units.components.items()},
             present=present.to(units.valid.device),
             prompt_id=torch.zeros(len(self.sizes), dtype=torch.int64, device=units.valid.device),
