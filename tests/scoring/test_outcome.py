@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.scoring.outcome import Elsewhere, FirstCall, Raised, Unfit
+from anygrpo.scoring.outcome import Broken, Elsewhere, FirstCall, Raised, Unfit
 from anygrpo.spoken import Text
 
 BROKEN = Raised("KeyError: 'x'", "Traceback ...")
@@ -23,6 +23,14 @@ def test_raising_on_all_of_the_first_call_ends_the_run_with_its_traceback() -> N
 def test_what_is_no_number_on_all_of_the_first_call_is_the_authors() -> None:
     with pytest.raises(ConfigError, match="a number"):
         first().see([Unfit("it returned 'a'")] * 3)
+
+
+def test_what_gives_nothing_on_all_of_the_first_call_ends_the_run() -> None:
+    with pytest.raises(TrainingError, match=r"failed on all of the first 2 outputs: it died\n  -> wait longer"):
+        first().see([Broken("it died", "wait longer"), Unfit("it returned 'a'")])
+    with pytest.raises(TrainingError, match=r"failed on all of the first 2 outputs, as here: KeyError"):
+        first().see([Broken("it died"), BROKEN])
+    first().see([Broken("it died"), 1.0])
 
 
 @pytest.mark.parametrize("good", [0.0, None, {"score": 1.0}, ""])

@@ -124,7 +124,7 @@ class CausalLM(Policy):
         config = self.config
         outside, between = beside.turns_of(self)
         turns = self.talk and Turns(self.talk, prompts, group_size, config.max_new_tokens, outside)
-        ids = self.prompts.encode(turns.records if turns else prompts, config.max_new_tokens)
+        ids = turns.ids() if turns else self.prompts.encode(prompts, config.max_new_tokens)
         rows = decode_rows(self, ids, group_size)
         sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, rows, between)
         if not self.held:

@@ -41,6 +41,18 @@ class Unfit(str):
         return made
 
 
+class Broken(str):
+    """A reason: the user's code gave nothing that can be used: its process ended, it answered too late, its number is
+    not finite. `cure` says what to change, where there is more to say than that it is to be mended."""
+
+    cure: str
+
+    def __new__(cls, reason: str, cure: str = "") -> Broken:
+        made = super().__new__(cls, reason)
+        made.cure = cure
+        return made
+
+
 def outcome_of(verdict: Any) -> Outcome:
     """A worker's verdict as an outcome."""
     if not isinstance(verdict, dict):
@@ -66,24 +78,37 @@ class FirstCall:
         """What was said of a call's outputs.
 
         Raises:
-            TrainingError: it raised on all of them; with its traceback.
+            TrainingError: it raised on all of them (with its traceback), or was broken otherwise.
             ConfigError: on all of them it returned what is of another kind.
         """
-        failed = [one for one in outcomes if isinstance(one, Raised | Unfit)]
+        failed = [one for one in outcomes if isinstance(one, Raised | Unfit | Broken)]
         self.worked = self.worked or any(one == "" or not isinstance(one, str) for one in outcomes)
         if self.worked or len(failed) < max(2, len(outcomes)):  # what failed elsewhere says nothing of the function
             return
-        count, raised = len(failed), next((one for one in failed if isinstance(one, Raised)), None)
+        raised = next((one for one in failed if isinstance(one, Raised)), None)
         if raised is not None:
-            what = self.name + Text(
-                f" raised on all of the first {count} outputs: {raised}",
-                f" 对最初 {count} 个输出全部抛出异常：{raised}",
+            raise self._raised(raised, failed)
+        broken = next((one for one in failed if isinstance(one, Broken)), None)
+        raise self._broken(broken, len(failed)) if broken is not None else self._unfit(failed[0], len(failed))
+
+    def _raised(self, reason: Raised, failed: Sequence[str]) -> TrainingError:
+        count, trace = len(failed), "\n" + reason.trace.rstrip()
+        if not all(isinstance(one, Raised) for one in failed):
+            what = Text(
+                f" failed on all of the first {count} outputs, as here: ", f" 对最初 {count} 个输出全部失败，如："
             )
-            trace = "\n" + raised.trace.rstrip()
-            raise TrainingError(what + Text(trace, trace), Text("mend it", "请修正该函数"))
-        own = getattr(failed[0], "wanted", "")
+        else:
+            what = Text(f" raised on all of the first {count} outputs: ", f" 对最初 {count} 个输出全部抛出异常：")
+        return TrainingError(self.name + what + Text(reason + trace, reason + trace), Text("mend it", "请修正该函数"))
+
+    def _broken(self, reason: Broken, count: int) -> TrainingError:
         what = Text(
-            f": of all of the first {count} outputs {failed[0]}", f"：对最初 {count} 个输出全部如此：{failed[0]}"
+            f" failed on all of the first {count} outputs: {reason}", f" 对最初 {count} 个输出全部失败：{reason}"
         )
+        return TrainingError(self.name + what, reason.cure or Text("mend it", "请修正"))
+
+    def _unfit(self, reason: str, count: int) -> ConfigError:
+        own = getattr(reason, "wanted", "")
+        what = Text(f": of all of the first {count} outputs {reason}", f"：对最初 {count} 个输出全部如此：{reason}")
         cure = Text("it has to return ", "应当返回：") + (Text(own, own) if own else self.wanted)
-        raise ConfigError(self.name + what, cure)
+        return ConfigError(self.name + what, cure)

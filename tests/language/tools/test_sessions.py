@@ -57,6 +57,16 @@ class World:
     async def step(self, messages, calls):
         self.n += 1
         return [{"role": "user", "content": str(self.n)}], 0.5, self.n > 5
+
+class Light:
+    def reset(self, row):
+        return None, [self.read]
+    def read(self) -> str:
+        '''What this process has read.'''
+        import sys
+        return str([name for name in ("torch", "transformers") if name in sys.modules])
+    def step(self, messages, calls):
+        return None
 """
 NAMES = ("count", "later", "hang", "big", "eat", "die", "leave")
 
@@ -75,7 +85,7 @@ def sessions(place):
     made.close()
 
 
-def asked(session, request, timeout=10.0):
+def asked(session, request, timeout=120.0):
     session.ask(request, timeout)
     while (answer := session.answer()) is None:
         wait_for([session], None)
@@ -147,6 +157,16 @@ def test_an_environment_keeps_itself(place):
     assert asked(one, step) == {"messages": [{"role": "user", "content": "5"}], "reward": 0.5, "done": False}
     assert asked(one, step)["done"]
     assert "KeyError" in asked(sessions.open(), {"op": "reset", "row": {}})["error"]
+    sessions.close()
+
+
+def test_a_samples_process_does_not_read_torch_for_a_schema(place):
+    """Seconds of each sample, and on a busy machine more than its time."""
+    sessions = Sessions((), f"{place}:Light", TurnsConfig())
+    sessions.check()
+    one = sessions.open()
+    assert asked(one, {"op": "reset", "row": {}})["run"] == ["read"]
+    assert texts(asked(one, calls(("read", {})))) == [("['transformers']", False)]
     sessions.close()
 
 

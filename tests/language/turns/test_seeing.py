@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 from test_vision import asked, own_log_probs
 
+from anygrpo.errors import TrainingError
 from anygrpo.language.build import from_model
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.pictures import reference
@@ -79,6 +80,9 @@ def test_rewards_and_readers_get_the_whole_conversation(tmp_path):
 @pytest.mark.parametrize(("name", "why"), [("Marks", "the mark of a picture"), ("Shows", "after the beginning")])
 def test_pictures_that_come_later_make_a_sample_invalid(tmp_path, name, why):
     policy, _ = policy_of(tmp_path, "llava", name)
+    with pytest.raises(TrainingError, match=why):
+        policy.sample([asked("red"), asked("blue")], 8, seed=3)
+    policy.talk.first.worked = True  # from then on a bad conversation is data
     rollout = policy.sample([asked("red"), asked("blue")], 8, seed=3)
     assert 0 < int(rollout.valid.sum()) < 16
     assert all(why in reason for reason in rollout.reasons.values())

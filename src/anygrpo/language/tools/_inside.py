@@ -174,9 +174,16 @@ class Sample:
 
     def schema(self, tool: Any) -> Any:
         """Of a function that an environment gives: it is called here."""
-        from transformers.utils.chat_template_utils import get_json_schema
+        from transformers.utils import chat_template_utils
 
-        made = get_json_schema(tool)
+        schemas: Any = chat_template_utils
+        given = schemas.is_torch_available
+        if "torch" not in sys.modules:  # it would be read in each sample's process, for a type that no tool here has
+            schemas.is_torch_available = lambda: False
+        try:
+            made = schemas.get_json_schema(tool)
+        finally:
+            schemas.is_torch_available = given
         self.tools[made["function"]["name"]] = tool
         return made
 

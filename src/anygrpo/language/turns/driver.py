@@ -18,8 +18,9 @@ from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.replies import Unfit as UnfitReply
 from anygrpo.language.tools.sessions import wait_for
 from anygrpo.language.turns.held import HEAD, Held, bare, call_of, said_by_environment, unfit, why
+from anygrpo.language.turns.opening import encoded, opened
 from anygrpo.language.turns.talk import Talk
-from anygrpo.scoring.outcome import Unfit
+from anygrpo.scoring.outcome import Broken, Raised, Unfit
 from anygrpo.spoken import Text
 
 _GLANCE = 0.5
@@ -51,7 +52,8 @@ class Turns:
         if talk.kind == "class":
             self._reset(group_size)
         for i, one in enumerate(self.held):
-            one.first = talk.prompts.messages(self.records[i // group_size])
+            if not one.fault:
+                one.first = talk.prompts.messages(self.records[i // group_size])
 
     # -- the beginning -----------------------------------------------------------------------------------------------
 
@@ -73,7 +75,7 @@ class Turns:
                     Text("let reset(row) depend on the row alone", "请使 reset(row) 只取决于行"),
                 )
             if good:
-                self.records[p] = self._opened(record, *good[0])
+                self.records[p] = opened(self.talk, record, *good[0])
 
     def _begun(self, one: Held) -> tuple[Any, Any] | None:
         """(messages, tools) of a reset environment, None where it failed."""
@@ -92,18 +94,11 @@ class Turns:
         one.own = frozenset(answer["run"])
         return messages, tools
 
-    def _opened(self, record: dict[str, Any], messages: Any, tools: Any) -> dict[str, Any]:
-        """The record as the policy is given it: None leaves the prompt, a text is one more user's turn, messages take
-        its place."""
-        made = dict(record)
-        if isinstance(messages, str):
-            before = self.talk.prompts.turns_of(record) if record.get("prompt") else []
-            made["prompt"] = [*before, {"role": "user", "content": messages}]
-        elif messages is not None:
-            made["prompt"] = messages
-        if tools:
-            made["tools"] = [*(record.get("tools") or []), *self.talk.schemas, *tools]
-        return made
+    def ids(self) -> list[list[int]]:
+        """Of each record's prompt, as the policy is given it."""
+        size = len(self.held) // max(1, len(self.records))
+        groups = [self.held[p * size : (p + 1) * size] for p in range(len(self.records))]
+        return encoded(self.talk, self.records, groups, self.limit)
 
     def begun(self) -> list[Any]:
         """The prompts as environments begin them, for answers that are given; nothing is held on to."""
@@ -275,7 +270,8 @@ class Turns:
         self.close(one)
 
     def _end(self, one: Held, fault: str) -> None:
-        one.fault, one.reply = fault, Reply([], ended=True)
+        whole = fault if isinstance(fault, Raised | Unfit) else Broken(fault)
+        one.fault, one.reply = whole, Reply([], ended=True)
         self.close(one)
 
     def close(self, one: Held) -> None:

@@ -13,7 +13,7 @@ from anygrpo.language.tasks.messages import clean_prompt
 from anygrpo.language.tools import replies
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.sessions import Session
-from anygrpo.scoring.outcome import Raised, Unfit
+from anygrpo.scoring.outcome import Broken, Raised, Unfit
 
 HEAD = "environment: "
 """Before a sample's reason that is the environment's."""
@@ -90,6 +90,8 @@ def bare(fault: str) -> str:
     """Without the word that says whose it is, for a sentence that says so itself."""
     if isinstance(fault, Unfit):
         return Unfit(fault.removeprefix(HEAD), fault.wanted)
+    if isinstance(fault, Broken):
+        return Broken(fault.removeprefix(HEAD), fault.cure)
     return Raised(fault.removeprefix(HEAD), fault.trace) if isinstance(fault, Raised) else fault
 
 
