@@ -81,6 +81,45 @@ def test_moments_of_the_other_kind_are_refused(before, after):
         new.load(old.state())
 
 
+def moments(**changed):
+    return {"step": torch.tensor(1.0), "exp_avg": torch.ones(64, 128), "exp_avg_sq": torch.ones(64, 128)} | changed
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (moments(exp_avg=torch.ones(3)), r"exp_avg of a weight of shape \(64, 128\) has shape \(3,\), not \(64, 128\)"),
+        (moments(exp_avg_sq=torch.ones(128, 64)), r"exp_avg_sq .* has shape \(128, 64\)"),
+        (moments(exp_avg_sq=torch.ones(64 * 128)), r"exp_avg_sq .* has shape \(8192,\)"),
+        (moments(step=torch.ones(7)), r"step .* has shape \(7,\)"),
+        ({k: v for k, v in moments().items() if k != "exp_avg_sq"}, "exp_avg_sq .* is not there"),
+        ({k: v for k, v in moments().items() if k != "step"}, "step .* is not there"),
+    ],
+)
+def test_moments_of_another_shape_are_refused(given, said):
+    """torch's fused AdamW on a CPU reads past their end: the process ends, or the weights are noise."""
+    updater = updater_of()
+    with pytest.raises(DataError, match=said):
+        updater.load({"moments": [given, {}], "refused": 0})
+    updater.load({"moments": [moments(), {}], "refused": 0})
+    stepped(updater, range(1))
+
+
+@pytest.mark.parametrize(("name", "size"), [("state1", (64, 127)), ("absmax1", (31,)), ("absmax2", (33,))])
+def test_eight_bits_of_another_shape_are_refused(name, size):
+    """8192 values are 32 blocks of 256."""
+    optimizer = types.SimpleNamespace(name2qmap=dict.fromkeys(("dynamic", "udynamic"), torch.zeros(256)), state={})
+    weight = nn.Parameter(torch.zeros(64, 128))
+    whole = {"step": torch.tensor(3)} | dict.fromkeys(("state1", "state2"), torch.zeros(64, 128, dtype=torch.uint8))
+    whole |= dict.fromkeys(("absmax1", "absmax2"), torch.zeros(32))
+    module.put_back(optimizer, weight, whole)
+    assert optimizer.state[weight]["step"] == 3
+    with pytest.raises(DataError, match=f"{name} of a weight"):
+        module.put_back(optimizer, weight, whole | {name: torch.zeros(size, dtype=whole[name].dtype)})
+    narrow = {"step": torch.tensor(3)} | dict.fromkeys(("state1", "state2"), torch.zeros(64, 128))
+    module.put_back(optimizer, weight, narrow)  # too small a weight for 8 bits has no scales
+
+
 def test_a_stopped_run_with_eight_bits_resumes_to_the_bit(tmp_path):
     pytest.importorskip("bitsandbytes")
     settings = {

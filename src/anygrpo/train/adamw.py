@@ -15,6 +15,8 @@ from anygrpo.spoken import Text
 
 _TABLES = {"qmap1": "dynamic", "qmap2": "udynamic"}
 """What 8 bits stand for: the same for all weights, so no checkpoint holds them."""
+_BLOCK = 256
+"""Values that share one scale in bitsandbytes' 8-bit moments."""
 
 
 def adamw(groups: list[list[nn.Parameter]], config: OptimizerConfig, sharded: bool) -> torch.optim.Optimizer:
@@ -77,7 +79,8 @@ def put_back(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, moments:
     """Continue from kept moments, on the weight's device.
 
     Raises:
-        DataError: they are of the other kind.
+        DataError: they are of the other kind, one is missing, or one is of another shape than the weight's (a fused
+            step reads and writes past its end, which ends the process).
     """
     tables = getattr(optimizer, "name2qmap", None)
     if (tables is None) != ("exp_avg" in moments):
@@ -89,9 +92,36 @@ def put_back(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, moments:
             ),
             Text(f'resume with optimizer.moments = "{kinds[0]}"', f'请用 optimizer.moments = "{kinds[0]}" 继续'),
         )
+    _check(parameter, moments, tables is not None)
     place: dict[str, Any] = dict(moments)
     if tables is not None:
         place["step"] = int(moments["step"])
         if moments["state1"].dtype == torch.uint8:
             place |= {name: tables[kind].to(parameter.device) for name, kind in _TABLES.items()}
     optimizer.state[parameter] = place
+
+
+def _check(parameter: nn.Parameter, moments: Mapping[str, Tensor], small: bool) -> None:
+    """DataError unless each moment is there and laid out as this weight's."""
+    shape = tuple(parameter.shape)
+    wanted: dict[str, tuple[int, ...]] = {"step": ()}
+    wanted |= dict.fromkeys(("state1", "state2") if small else ("exp_avg", "exp_avg_sq"), shape)
+    if small and any(x.dtype == torch.uint8 for x in moments.values()):
+        wanted |= dict.fromkeys(("absmax1", "absmax2"), (-(-parameter.numel() // _BLOCK),))
+    for name, size in wanted.items():
+        found = tuple(moments[name].shape) if name in moments else None
+        if found == size or (name == "step" and found == (1,)):
+            continue
+        en, zh = (f"has shape {found}, not {size}", f"的形状为 {found}，而不是 {size}")
+        if found is None:
+            en, zh = "is not there", "不存在"
+        raise DataError(
+            Text(
+                f"the checkpoint's moment {name} of a weight of shape {shape} {en}",
+                f"检查点中形状为 {shape} 的权重，其动量 {name} {zh}",
+            ),
+            Text(
+                "the file is damaged or of another model: resume from another checkpoint of this run",
+                "文件已损坏，或属于另一个模型：请从本运行的另一个检查点继续",
+            ),
+        )
