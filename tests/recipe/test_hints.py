@@ -304,7 +304,56 @@ MISTAKES = [
     ("--doctor.lang", "it is called 'language' here"),
     ("--doctor.enabled", "it is called 'mode' here"),
     ("--doctor.fail-on", "anygrpo doctor RUN --fail-on"),
+    # words that mean something of their own in one table, asked from others
+    ("--algorithm.n-samples", "it is called 'group_size' here"),
+    ("--n-samples", "here that is algorithm.group_size"),
+    ("--policy.n", "here that is algorithm.group_size"),
+    ("--evaluation.n", "it is called 'pass_samples' here"),
+    ("--evaluation.num-samples", "it is called 'pass_samples' here"),
+    ("--evaluation.freq", "it is called 'every' here"),
+    ("--doctor.interval", "it is called 'every' here"),
+    ("--policy.lora.enabled", "no key: adapters are trained where [policy.lora] stands"),
+    ("--optimizer.clip", "here that is optimizer.grad_clip"),
+    ("--training.clip", "optimizer.grad_clip bounds the gradient"),
+    ("--optimizer.decay", "optimizer.weight_decay"),
+    ("--policy.revision", 'policy.model = "owner/name@revision"'),
+    ("--policy.targets", "targets in [policy.lora]"),
+    ("--task.weights", "weight in [[task.rewards]]"),
+    ("--algorithm.prompts", "algorithm.prompts_per_step are the prompts of a step"),
+    ("--training.wandb-project", "training.project"),
+    ("--router-aux-loss-coef", "policy.router_loss"),
 ]
+SILENT = [
+    "--algorithm.interval", "--training.freq", "--optimizer.frequency", "--task.lang", "--policy.lang",
+    "--algorithm.enabled", "--training.enable", "--training.n", "--task.num-samples", "--task.mode",
+    "--algorithm.every", "--algorithm.quantile", "--algorithm.revision", "--training.options", "--doctor.file",
+]  # fmt: skip
+"""No key of another table has their meaning."""
+
+
+@pytest.mark.parametrize("flag", SILENT)
+def test_silence_is_better_than_another_meaning(flag):
+    recipe = {"policy": {**POLICIES["causal_lm"], "lora": {}}, "task": dict(TASKS["arithmetic"])}
+    apply_flags(recipe, [flag, "1"])
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    assert re.match("known: |anygrpo settings lists what there is", caught.value.cure)
+
+
+@pytest.mark.parametrize(
+    ("policy", "flag", "never"),
+    [
+        ("restorer", "--task.path", "task.kind"), ("restorer", "--evaluation.path", "held_out_path"),
+        ("stochastic", "--policy.max-length", "max_new_tokens"), ("selector", "--policy.max-len", "max_new_tokens"),
+        ("restorer", "--task.prompt-key", "prompt_column"), ("motion", "--policy.load-in-4bit", "quantize"),
+    ],
+)  # fmt: skip
+def test_no_hint_names_a_key_that_this_kind_has_not(policy, flag, never):
+    recipe = {"policy": dict(POLICIES[policy]), "task": dict(TASKS[FITS[policy]])}
+    apply_flags(recipe, [flag, "1"])
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    assert never not in caught.value.cure
 
 
 @pytest.mark.parametrize(("flag", "answer"), MISTAKES)

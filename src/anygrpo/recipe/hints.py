@@ -6,6 +6,7 @@ written almost like a key is taken for a slip.
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 from anygrpo.families import kinds, resolve
 from anygrpo.recipe.no_counterpart import no_counterpart
 from anygrpo.recipe.other_values import VALUES
-from anygrpo.recipe.other_words import HERE, OURS
+from anygrpo.recipe.other_words import ANYWHERE, HERE, OURS
 from anygrpo.recipe.words_by_table import BY_TABLE
 from anygrpo.recipe.words_explained import EXPLAINED, TWO
 from anygrpo.spoken import Text, say
@@ -24,6 +25,13 @@ from anygrpo.spoken import Text, say
 FEW = 12
 PLAIN = ("betas", "seed", "device", "system")
 """Keys of one word that mean the same in every library."""
+OWN = (
+    "every", "mode", "language", "prompts", "path", "split", "subset", "name", "target", "text", "width", "window",
+    "function", "arguments", "output", "table", "multiple", "scale", "margin", "limits", "floor", "channel", "sets",
+    "sources", "index", "rule", "cache", "id", "ids", "live", "methods", "parameters", "average", "levels", "network",
+    "features", "loss", "labels", "frames", "success", "queries", "shots", "pool", "patch", "weight", "extract",
+)  # fmt: skip
+"""Keys of ours whose word alone means something else in any other table."""
 
 
 def meant(
@@ -45,12 +53,12 @@ def meant(
     ours = next((name for name in HERE.get(key, ()) if name in known), None)
     if ours is not None:
         return say(f"it is called {ours!r} here", f"这里叫 {ours!r}")
-    if root is not None and (told := BY_TABLE.get(table, {}).get(key)):
-        return told.said()
     places = _places(root) if root is not None else {}
+    if root is not None and (told := BY_TABLE.get(table, {}).get(key)) and _fits(told, places):
+        return told.said()
     if key in TWO and root is not None and ("algorithm" in known or key not in places or key != "temperature"):
         return TWO[key].said()  # at the top: as other libraries' flags are given
-    if key in places:
+    if key in places and (not table or key not in OWN):
         there = say(" or ", " 或 ").join(places[key])
         return say(f"it belongs to another table: {there}", f"它属于另一张表：{there}")
     if foreign := _of_another_library(key, places):
@@ -62,7 +70,11 @@ def meant(
     for words in (known, places, everywhere):
         close = min(words, key=lambda word: (slips(key, word), word), default="")
         if close and slips(key, close) <= (0 if len(key) < 4 and words is not known else 1 if len(key) < 8 else 2):
-            where = "" if words is known else _there(places.get(close) or everywhere[close])
+            # a whole word of another table is no slip of one here: revision, vision
+            whole = words is places and (close in OWN or (table and "_" not in close))
+            if words is not known and (key in OWN or whole):
+                continue
+            where = "" if words is known else _there((places if words is places else everywhere)[close])
             return say(f"did you mean {close!r}?", f"是否想写 {close!r}？") + where
     if not known:
         return say("remove it", "请删去")
@@ -96,12 +108,21 @@ def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> t
 def _of_another_library(key: str, places: Mapping[str, Sequence[str]]) -> str:
     known = OURS | EXPLAINED
     key = key if key in known else key.removeprefix("grpo_")  # as one of the papers' codes names all its settings
-    if key in known:
+    if key in known and _fits(known[key], places):
         return _here(known[key])
-    if there := next((places[name] for name in HERE.get(key, ()) if name in places), None):
+    if key in ANYWHERE and (there := next((places[name] for name in HERE[key] if name in places), None)):
         return say(f"here that is {there[0]}", f"这里是 {there[0]}")
     none = no_counterpart(key)
     return none.said() if none else ""
+
+
+def _fits(ours: str | Text, places: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the keys of a policy or a task that an answer names are there in this recipe. Of a policy of text all
+    are taken to be: its other tasks are one `kind` away."""
+    if not places or "max_new_tokens" in places:
+        return True
+    said = ours.said("en") if isinstance(ours, Text) else ours
+    return all(key in places for key in re.findall(r"\b(?:policy|task)\.(\w+)", said))
 
 
 def _here(ours: str | Text) -> str:

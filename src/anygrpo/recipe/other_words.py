@@ -10,16 +10,11 @@ HERE: dict[str, tuple[str, ...]] = {
     "adapter": ("lora",),
     "answer": ("answer_column",),
     "batch": ("batch_size",),
-    "enable": ("mode",),
-    "enabled": ("mode",),
-    "freq": ("every",),
-    "frequency": ("every",),
     "g": ("group_size",),
-    "interval": ("every",),
-    "lang": ("language",),
     "model_id": ("model",),
     "n": ("group_size",),
-    "n_samples": ("pass_samples",),
+    "n_samples": ("group_size",),
+    "num_samples": ("group_size",),
     "pretrained_model_name_or_path": ("model",),
     "reward": ("rewards",),
     "data": ("path",),
@@ -53,6 +48,14 @@ HERE: dict[str, tuple[str, ...]] = {
 }
 """Another word -> our keys with the same meaning in one table, the first that it has."""
 
+ANYWHERE = (
+    "adapter", "model_id", "pretrained_model_name_or_path", "reward", "evaluation_queries", "held_out_captions",
+    "held_out_draws", "model_path", "num_steps", "model_name", "model_name_or_path", "precision", "test_queries",
+    "torch_dtype", "validation_queries",
+)  # fmt: skip
+"""Those of them that mean the same in whichever table they are written; of the others each table has its own meaning
+(a task's `weights` are no model)."""
+
 OURS: dict[str, str] = {
     **dict.fromkeys(("kl_beta", "beta_kl", "kl_coef", "kl_coeff", "kl_loss_coef", "init_kl_coef"), "algorithm.beta"),
     **dict.fromkeys(("clip_ratio_low", "epsilon_low", "cliprange_low"), "algorithm.clip_low"),
@@ -68,7 +71,7 @@ OURS: dict[str, str] = {
             "grpo_group_size",
             "num_samples_per_prompt",
             "samples_per_prompt",
-            "num_samples",
+            "rollout_num_samples",
         ),
         "algorithm.group_size",
     ),
@@ -134,6 +137,9 @@ OURS: dict[str, str] = {
     **dict.fromkeys(("adam_beta1", "adam_beta2", "beta1", "beta2"), "optimizer.betas"),
     **dict.fromkeys(("adam_epsilon", "adam_eps"), "optimizer.eps"),
     "wd": "optimizer.weight_decay",
+    **dict.fromkeys(("optim_eps", "override_optimizer_config_eps"), "optimizer.eps"),
+    **dict.fromkeys(("router_aux_loss_coef", "aux_loss_coef", "router_aux_loss"), "policy.router_loss"),
+    "wandb_project": "training.project",
     **dict.fromkeys(
         ("max_steps", "total_steps", "total_training_steps", "num_train_steps", "iterations", "max_iters"),
         "training.steps",

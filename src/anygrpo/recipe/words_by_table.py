@@ -30,19 +30,51 @@ _HELD_OUT = Text(
     "这里写在 [task]：task.held_out_path 和 task.held_out_split，或 task.held_out_share",
 )
 
+_GROUP = Text("here that is algorithm.group_size", "这里是 algorithm.group_size")
+_PROMPTS = Text(
+    "algorithm.prompts_per_step are the prompts of a step; evaluation.prompts those of an evaluation",
+    "algorithm.prompts_per_step 是一步的提示数；evaluation.prompts 是一次评测的提示数",
+)
+_CLIPS = Text(
+    "optimizer.grad_clip bounds the gradient; algorithm.clip_low and algorithm.clip_high bound the ratio",
+    "optimizer.grad_clip 限制梯度；algorithm.clip_low 和 algorithm.clip_high 限制比率",
+)
+
+
+def _called(name: str) -> Text:
+    return Text(f"it is called {name!r} here", f"这里叫 {name!r}")
+
+
 BY_TABLE: dict[str, dict[str, Text]] = {
+    "": {
+        **dict.fromkeys(("n", "g", "n_samples", "num_samples"), _GROUP),
+        **dict.fromkeys(("data", "file"), _DATA),
+        "weights": Text("here that is policy.model", "这里是 policy.model"),
+        "prompts": _PROMPTS,
+    },
     "optimizer": {
         **dict.fromkeys(("name", "type", "kind", "optimizer", "class", "fused", "foreach", "amsgrad"), _ADAMW),
         **dict.fromkeys(
-            ("scheduler", "schedule", "min_lr", "end_lr", "lr_min", "decay", "lr_decay", "cosine", "warmup"), _SCHEDULE
+            ("scheduler", "schedule", "min_lr", "end_lr", "lr_min", "lr_decay", "cosine", "warmup"), _SCHEDULE
         ),
         "epsilon": Text("here that is optimizer.eps", "这里是 optimizer.eps"),
+        "clip": Text("here that is optimizer.grad_clip", "这里是 optimizer.grad_clip"),
+        "decay": Text(
+            "optimizer.weight_decay draws weights to 0; a rate that falls is a schedule as optimizer.learning_rate",
+            "optimizer.weight_decay 使权重趋于 0；下降的学习率是 optimizer.learning_rate 的一个日程",
+        ),
         "momentum": Text(
             "here that is the first of optimizer.betas (AdamW)", "这里是 optimizer.betas 的第一个数（AdamW）"
         ),
     },
+    "training": {"clip": _CLIPS, "prompts": _PROMPTS},
     "algorithm": {
         "eps": _EPS,
+        "prompts": _PROMPTS,
+        "loss": Text(
+            "here that is algorithm.objective and algorithm.reduction",
+            "这里是 algorithm.objective 和 algorithm.reduction",
+        ),
         **dict.fromkeys(("old_policy_sync", "old_policy_update", "old_policy_every", "update_old_every"), _OLD),
         **dict.fromkeys(("ref_model", "reference_model", "ref_policy", "reference", "reference_policy"), _REFERENCE),
         **dict.fromkeys(
@@ -64,18 +96,43 @@ BY_TABLE: dict[str, dict[str, Text]] = {
             Text("here that is policy.model", "这里是 policy.model"),
         ),
         "dropout": _DROPOUT,
+        **dict.fromkeys(("n", "n_samples", "num_samples"), _GROUP),
+        "targets": Text("here that is targets in [policy.lora]", "这里是 [policy.lora] 里的 targets"),
+        "revision": Text(
+            'of a model of the Hub it follows the name: policy.model = "owner/name@revision"',
+            'Hub 模型的版本写在名称之后：policy.model = "owner/name@revision"',
+        ),
     },
-    "policy.lora": dict.fromkeys(("dropout", "lora_dropout"), _DROPOUT),
+    "policy.lora": {
+        **dict.fromkeys(("dropout", "lora_dropout"), _DROPOUT),
+        **dict.fromkeys(
+            ("enable", "enabled"),
+            Text(
+                "no key: adapters are trained where [policy.lora] stands", "不需要键：写了 [policy.lora] 就训练适配器"
+            ),
+        ),
+    },
     "task": {
+        "weights": Text(
+            "here that is weight in [[task.rewards]], or algorithm.component_weights",
+            "这里是 [[task.rewards]] 里的 weight，或 algorithm.component_weights",
+        ),
         **dict.fromkeys(("data", "path", "dataset", "dataset_name", "dataset_path", "train_file", "data_path"), _DATA),
         **dict.fromkeys(("shuffle", "shuffle_data"), _SHUFFLED),
     },
-    "evaluation": dict.fromkeys(("split", "dataset", "path", "data", "file"), _HELD_OUT),
+    "evaluation": {
+        **dict.fromkeys(("split", "dataset", "path", "data", "file"), _HELD_OUT),
+        **dict.fromkeys(("interval", "freq", "frequency"), _called("every")),
+        **dict.fromkeys(("n", "n_samples", "num_samples"), _called("pass_samples")),
+    },
     "doctor": {
+        **dict.fromkeys(("interval", "freq", "frequency"), _called("every")),
+        **dict.fromkeys(("enable", "enabled"), _called("mode")),
+        "lang": _called("language"),
         "fail_on": Text(
             "here that is a flag: anygrpo doctor RUN --fail-on warning",
             "这里是命令行参数：anygrpo doctor 运行文件夹 --fail-on warning",
         )
     },
 }  # fmt: skip
-"""Table, dotted -> a word that is no key there -> what is said of it, whole."""
+"""Table, dotted ("" at the top) -> a word that is no key there -> what is said of it, whole."""
