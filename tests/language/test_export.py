@@ -15,6 +15,7 @@ from anygrpo.language.build import build
 from anygrpo.language.export import export
 from anygrpo.language.export_page import model_card
 from anygrpo.language.files import adapter_config
+from anygrpo.language.objects import causal_lm
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
 from anygrpo.models import loading
 
@@ -158,6 +159,16 @@ def test_a_folder_of_no_numbers_is_refused_in_a_narrow_type_too(base, tmp_path, 
     with pytest.raises(TrainingError, match="log-probs by nan nats"):
         export(made, tmp_path / "out", format, PROMPTS)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("train", "format"), [("lora", "merged"), ("lora", "peft"), ("all", "full")])
+def test_a_model_in_memory_is_exported(tmp_path, train, format):
+    """As `causal_lm` makes it; adapters alone have no base on a disk to be checked with, which the folder says."""
+    made = causal_lm(tiny.model("llama"), tiny.tokenizer(), max_new_tokens=6, device="cpu", threads=1, train=train)
+    export(made, tmp_path / "out", format, PROMPTS)
+    said = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert said["certified"] == (format != "peft")
+    assert format != "peft" or said["why"] == "the base model is in memory only"
 
 
 def test_formats_that_a_policy_does_not_have(base, tmp_path):

@@ -38,7 +38,7 @@ def causal_lm(model: nn.Module, tokenizer: Any, *, seed: int = 0, **settings: An
         ConfigError: an unknown key, or a value that cannot be meant.
     """
     try:
-        config = CausalLMConfig.model_validate({"kind": "causal_lm", "model": "an object", **settings})
+        config = CausalLMConfig.model_validate({"kind": "causal_lm", "model": "memory", **settings})
     except ValidationError as error:
         raise readable(error, CausalLMConfig, "policy.") from None
     return build.from_model(model, tokenizer, config, seed)

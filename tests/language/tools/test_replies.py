@@ -61,6 +61,26 @@ class Static:
         return None
 
 
+class Delegates:
+    """As wrappers of an environment are written."""
+
+    def __init__(self):
+        self.inner = Good()
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+class SetsItself:
+    def __init__(self, step=None):
+        self.reset, self.step = Good().reset, step or Good().step
+
+
+class TakesNothing(Delegates):
+    def step(self):
+        return None
+
+
 def speaks(messages, columns):
     return None
 
@@ -74,6 +94,12 @@ def alone(messages):
     [
         (Good, {}, None),
         (Good(), {}, None),
+        (Delegates, {}, None),
+        (Delegates(), {}, None),
+        (SetsItself, {}, None),
+        (SetsItself(), {}, None),
+        (TakesNothing, {}, r"Env.step cannot be called as Env.step\(messages, calls\): "),
+        (SetsItself(lambda: None), {}, r"Env.step cannot be called as Env.step\(messages, calls\): "),
         (Static, {}, None),
         (speaks, {}, None),
         (Sized, {"size": 3}, None),
@@ -187,6 +213,14 @@ def test_tools_of_a_reset():
     assert [replies.schemas("Env.reset", nothing, made_schema) for nothing in (None, [], {})] == [[], [], []]
 
 
+def test_a_schema_is_as_json_holds_it():
+    """A choice of NumPy numbers ended the sample's process without a word."""
+    side = {"type": "integer", "enum": list(np.arange(2))}
+    (made,) = replies.schemas("Env.reset", [{"name": "go", "parameters": {"side": side}}], made_schema)
+    assert made["function"]["parameters"]["side"]["enum"] == [0, 1]
+    assert type(made["function"]["parameters"]["side"]["enum"][0]) is int
+
+
 @pytest.mark.parametrize(
     ("tools", "found"),
     [
@@ -197,6 +231,7 @@ def test_tools_of_a_reset():
         ([{"name": "x", "parameters": 7}], "the tool 'x' with parameters 7 (int)"),
         ([{"type": "function", "function": 7}], "a tool {'type': 'function', 'function': 7} (dict)"),
         ([{"name": "x"}, {"name": "x"}], "two tools called 'x'"),
+        ([{"name": "x", "parameters": {"enum": {1}}}], "tools that are no JSON: a set"),
         ([speaks], "the tool speaks, of which no schema can be made: no docstring"),
     ],
 )

@@ -170,6 +170,46 @@ def test_a_samples_process_does_not_read_torch_for_a_schema(place):
     sessions.close()
 
 
+WRAPPERS = """
+class Inner:
+    def reset(self, row):
+        return "begin"
+    def step(self, messages, calls):
+        return None
+class Wrapper:
+    def __init__(self):
+        self.inner = Inner()
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+class Half:
+    def __init__(self):
+        self.reset = Inner().reset
+class Angry:
+    def __getattr__(self, name):
+        raise RuntimeError(f"no {name} here")
+made, angry = Wrapper(), Angry()
+"""
+
+
+@pytest.mark.parametrize("name", ["Wrapper", "made"])
+def test_an_environment_may_hand_on_what_it_is_asked(tmp_path, name):
+    (tmp_path / "wrap.py").write_text(WRAPPERS)
+    sessions = Sessions((), f"{tmp_path}/wrap.py:{name}", TurnsConfig())
+    assert sessions.check() == "class"
+    assert asked(sessions.open(), {"op": "reset", "row": {}})["messages"] == "begin"
+    sessions.close()
+
+
+def test_what_an_object_lacks_is_said_when_it_is_made(tmp_path):
+    (tmp_path / "wrap.py").write_text(WRAPPERS)
+    sessions = Sessions((), f"{tmp_path}/wrap.py:Half", TurnsConfig())
+    assert sessions.check() == "class"
+    assert "without step" in asked(sessions.open(), {"op": "reset", "row": {}})["error"]
+    sessions.close()
+    with pytest.raises(ConfigError, match="no step here"):  # it ended the server of all samples
+        Sessions((), f"{tmp_path}/wrap.py:angry", TurnsConfig()).check()
+
+
 def test_what_cannot_be_loaded_is_said(tmp_path):
     (tmp_path / "bad.py").write_text("1 / 0")
     with pytest.raises(ConfigError, match="ZeroDivisionError"):

@@ -83,13 +83,13 @@ class Server:
                 self.loaded[target] = resolve(target)
                 if target.startswith(OURS) and hasattr(self.loaded[target], "load_once"):
                     self.loaded[target].load_once(**request["settings"])
+            played = request["environment"]
+            if played and (wrong := replies.contract(_name(played), self.loaded[played], request["settings"])):
+                return {"wrong": wrong}
+            kinds = {target: "class" if _is_class(self.loaded[target]) else "function" for target in request["targets"]}
         except BaseException as error:
             lost = isinstance(error, AttributeError) and len(error.args) == 3  # `resolve` found no such name
             return {"error": describe(error)} | ({"lost": [target, *error.args[1:]]} if lost else {})
-        played = request["environment"]
-        if played and (wrong := replies.contract(_name(played), self.loaded[played], request["settings"])):
-            return {"wrong": wrong}
-        kinds = {target: "class" if _is_class(self.loaded[target]) else "function" for target in request["targets"]}
         if "class" in kinds.values():  # once here, and not in each sample's process
             with contextlib.suppress(ImportError):
                 import transformers.utils.chat_template_utils  # noqa: F401
@@ -164,8 +164,9 @@ class Sample:
         """A new environment: its messages, and schemas of its tools."""
         if inspect.isclass(self.environment):
             self.environment = self.environment(**self.settings)
-            if not all(callable(getattr(self.environment, method, None)) for method in ("reset", "step")):
-                raise replies.Unfit(self.name, replies.shown(self.environment), "Env")
+            for method in ("reset", "step"):
+                if not callable(getattr(self.environment, method, None)):
+                    raise replies.Unfit(self.name, f"{replies.shown(self.environment)} without {method}", "Env")
         self.under_way, by = ".reset", f"{self.name}.reset"
         messages, tools = replies.parts(by, "reset", self.finished(self.environment.reset(request["row"])), (2,))
         listed = replies.schemas(by, tools, self.schema)

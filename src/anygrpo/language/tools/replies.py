@@ -79,7 +79,8 @@ def contract(name: str, made: Any, arguments: dict[str, Any]) -> dict[str, str] 
 def _of_object(name: str, made: Any, arguments: dict[str, Any]) -> dict[str, str] | None:
     for method in ("reset", "step"):
         found = inspect.getattr_static(made, method, None)
-        if not callable(getattr(made, method, None)) and not isinstance(found, property):
+        there = callable(getattr(made, method, None)) or isinstance(found, property)
+        if not there and not (found is None and _gives_itself(made)):
             return {"fault": "missing", "by": name, "found": method}
     if inspect.isclass(made):
         if undefined := sorted(getattr(made, "__abstractmethods__", ())):
@@ -89,12 +90,19 @@ def _of_object(name: str, made: Any, arguments: dict[str, Any]) -> dict[str, str
     elif arguments:
         return {"fault": "arguments", "by": name, "found": ", ".join(sorted(arguments))}
     for method, given in (("reset", ("row",)), ("step", ("messages", "calls"))):
-        found = inspect.getattr_static(made, method)
+        found = inspect.getattr_static(made, method, None)
         own = inspect.isclass(made) and not isinstance(found, staticmethod | classmethod | property)
-        target = getattr(made, method)
+        target = getattr(made, method, None)
         if callable(target) and (wrong := _callable(f"{name}.{method}", target, given, own)):
             return wrong
     return None
+
+
+def _gives_itself(made: Any) -> bool:
+    """Whether objects of a class may have what the class has not: set when they are made, or by `__getattr__`. Whether
+    they do is seen of the object."""
+    own = ("__init__", "__new__", "__getattr__", "__getattribute__")
+    return inspect.isclass(made) and any(name in vars(kind) for kind in made.__mro__[:-1] for name in own)
 
 
 def _callable(by: str, made: Callable[..., Any], given: tuple[str, ...], own: bool = False) -> dict[str, str] | None:
@@ -171,12 +179,17 @@ def said(by: str, wanted: str, value: Any) -> Any:
         and (other := next((m for m in messages if not isinstance(m, dict)), None)) is not None
     ):
         raise Unfit(by, f"a list with {shown(other)} in it", wanted)
+    return _as_json(by, "messages", value, wanted)
+
+
+def _as_json(by: str, what: str, value: Any, wanted: str) -> Any:
+    """The value as JSON holds it. Raises: Unfit with what it does not hold."""
     try:
         whole = json.dumps(value, default=_plain, ensure_ascii=False)
         whole.encode()  # half a surrogate pair is no text that a tokenizer takes
         return json.loads(whole)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Unfit(by, f"messages that are no JSON: {error}"[:200], wanted) from None
+        raise Unfit(by, f"{what} that are no JSON: {error}"[:200], wanted) from None
 
 
 def _plain(value: Any) -> Any:
@@ -227,7 +240,7 @@ def schemas(by: str, tools: Any, made: Callable[[Any], Any]) -> list[dict[str, A
         made: a function -> its schema.
 
     Raises:
-        Unfit: no list of functions and schemas, or two of one name.
+        Unfit: no list of functions and schemas, two of one name, or one with something that JSON does not hold.
     """
     if isinstance(tools, dict) and ("name" in tools or "function" in tools):
         tools = [tools]
@@ -237,7 +250,7 @@ def schemas(by: str, tools: Any, made: Callable[[Any], Any]) -> list[dict[str, A
     names = [one["function"]["name"] for one in whole]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise Unfit(by, f"two tools called {twice!r}", "reset")
-    return whole
+    return _as_json(by, "tools", whole, "reset")
 
 
 def _schema(by: str, tool: Any, made: Callable[[Any], Any]) -> dict[str, Any]:
