@@ -16,11 +16,13 @@ from tiny_pipelines import flux, sd3, sd15, sdxl
 
 import anygrpo
 from anygrpo.core.policy import state_of
+from anygrpo.core.saved import library_names
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising import export as exporting
 from anygrpo.denoising.export import export, record_call
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError, DataError, TrainingError
+from anygrpo.train import checkpoint
 
 KINDS = {"sd15": (sd15, "ddim"), "sdxl": (sdxl, "ddim"), "sd3": (sd3, "flow_grpo"), "flux": (flux, "flow_grpo")}
 
@@ -127,10 +129,10 @@ def test_a_run_of_all_weights_that_began_from_it_keeps_them(made, tmp_path):
     with torch.no_grad():
         for p in first.parameters():
             p.add_(0.05)
-    checkpoint = tmp_path / "run" / "checkpoints" / "best"
-    checkpoint.mkdir(parents=True)
-    state = {n: p.detach().contiguous() for n, p in state_of(first.trainable()).items()}
-    save_file(state, checkpoint / "policy.safetensors")
+    names = library_names(first.saved_names(), state_of(first.trainable()))
+    place, form = tmp_path / "run" / "checkpoints", first.saved_form()
+    place.mkdir(parents=True)
+    checkpoint.save(place, 1, state_of(first.trainable()), {"step": 1}, 1, False, names, form)
     (tmp_path / "run" / "config.toml").write_text(f'[policy]\nkind = "diffusion"\nmodel = "{lora}"\n')
     again = started(kind, tmp_path / "run")
     assert list(again.parts.beside) == list(first.parts.beside)

@@ -38,7 +38,9 @@ def add(module: nn.Module, start: Start, pipe: Any = None, component: str | None
     for one in start.added:
         state = _adapters(one.place, component)
         if not state:
-            weights.load(module, one.place)
+            # a checkpoint holds what is trained, not buffers: they are the base's
+            buffers = [name for name, _ in module.named_buffers()] if one.place.is_dir() else []
+            weights.load(module, one.place, kept=buffers)
             beside += [] if pipe is None else _encoders_of_an_export(pipe, one.place)
         elif all(name.endswith(_LORA) for name in state):
             beside += [] if pipe is None else _merge_encoders(pipe, state, one)

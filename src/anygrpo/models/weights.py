@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,19 +33,23 @@ MANY = 16
 """Items of the longest list in which a table is looked for."""
 
 
-def load(module: nn.Module, path: str | Path, strict: bool = True, table: str | None = None) -> LoadReport:
+def load(
+    module: nn.Module, path: str | Path, strict: bool = True, table: str | None = None, kept: Collection[str] = ()
+) -> LoadReport:
     """Load a checkpoint's weights into `module`: a file or folder that `read` takes.
 
     Args:
         strict: refuse where a tensor of the module is missing or of another shape, or the checkpoint's network has
             layers that the module lacks. Weights of other modules beside it (a loss, an optimizer) are only reported.
         table: which of the file's tables ("params_ema"); the one that fits best where not given.
+        kept: names of the module that stay as they are where the checkpoint lacks them.
 
     Raises:
         DataError: nothing fits, or with `strict` not all; the report is in the message.
     """
     own = module.state_dict()
     state, report = matched(own, tables(read(path)), str(path), table)
+    report = replace(report, missing=[name for name in report.missing if name not in kept])
     if report.loaded == 0 or (strict and not report.fits):
         has = ", ".join(list(own)[:3])
         cure = Text("set strict = false to load what fits", "请设 strict = false，只加载相符的部分")
