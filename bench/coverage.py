@@ -1,4 +1,4 @@
-"""How often the nominal 95% of `anygrpo.core.intervals` hold the true value: the rows of docs/compare.md.
+"""How often the nominal 95% of `anygrpo.core.intervals` hold the true value, and 80% power is had: docs/compare.md.
 
 python bench/coverage.py 20000
 """
@@ -25,6 +25,10 @@ def coverage(draws: int, seed: int = 0) -> Iterator[tuple[str, float]]:
     for n in (5, 9, 20, 40):
         skewed = sum(_holds(interval(normal(n).exp()), math.exp(0.5)) for _ in range(draws))
         yield f"mean of {n} skewed (log-normal) values", skewed / draws
+    for n in (3, 5, 9, 20, 40):
+        drawn = [interval(normal(n)) for _ in range(draws // 4)]
+        told = sum(x.detectable for x in drawn) / len(drawn)
+        yield f"power at what {n} pictures are told to show", sum(x.low + told > 0 for x in drawn) / len(drawn)
     scenes = [i for i in range(9) for _ in range(7)]
     held = sum(_holds(interval((normal(9, 1) + normal(9, 7)).flatten(), scenes), 0.0) for _ in range(draws // 4))
     yield "mean over 9 scenes of 7 pictures", held / (draws // 4)
