@@ -198,6 +198,17 @@ def test_samples_stand_in_where_there_was_no_evaluation(folder):
     assert "Samples, with their reward" in page
 
 
+def test_the_answers_of_one_evaluation_stand_alone(folder):
+    first, last = sorted((folder / "evaluations").iterdir())
+    asked = json.loads(last.read_text().splitlines()[0])
+    first.unlink()
+    for file in (folder / "samples").iterdir():
+        file.unlink()
+    page = run_page(folder)
+    assert "<th>prompt</th><th>answer</th><th>step</th>" in page
+    assert str(asked["output"]) in page
+
+
 def test_the_command_writes_into_the_folder_or_where_it_is_told(folder, tmp_path, capsys):
     assert main(["report", str(folder)]) == 0
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -38,7 +38,8 @@ overflow-wrap:anywhere;white-space:pre-wrap;width:33%}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:14px;overflow-x:auto;font-size:13px;
 line-height:1.45}
 .pictures{display:grid;gap:18px;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr))}
-.pictures img{width:100%;height:auto}.pictures .wide{grid-column:1/-1}
+.pictures img{width:100%;height:auto}.pictures .wide{grid-column:1/-1;overflow-x:auto}
+.pictures .wide img{min-width:720px}
 details summary{cursor:pointer;color:var(--soft)}.scroll{overflow-x:auto}
 </style>"""
 
@@ -159,14 +160,13 @@ def _answers(folder: Path, sides: tuple[Rows, Rows], words: dict[str, str]) -> s
             return _section(words["answers"], f"<p>{escape(words['unpaired'])}</p>")
         # the first prompts, so that none is picked for its looks
         pairs = list(zip(first, last))[:_SHOWN]
-        said = lambda x: _cell(x["output"], x["reward"], conversation(x.get("conversation"), words))  # noqa: E731
-        rows = [(_prompt(a["text"], a), said(a), said(b)) for a, b in pairs]
+        rows = [(_prompt(a["text"], a), _said(a, words), _said(b, words)) for a, b in pairs]
         steps = [_at(_step(file), words) for file in files]
         heads = (words["prompt"], words["before"] + steps[0], words["after"] + steps[1])
         return _section(words["answers"], _table(heads, rows))
     samples = sorted((folder / "samples").glob("step_*.jsonl"))
     if not samples:
-        return ""
+        return _of_one_evaluation(files[0], words) if files else ""
     rows = [
         (
             _prompt(row.get("prompt", ""), row),
@@ -182,6 +182,17 @@ def _answers(folder: Path, sides: tuple[Rows, Rows], words: dict[str, str]) -> s
         if isinstance(row.get("outputs"), list) and row["outputs"]
     ]
     return _section(words["samples"], _table((words["prompt"], words["sample"], words["step"]), rows[:_SHOWN]))
+
+
+def _of_one_evaluation(file: Path, words: dict[str, str]) -> str:
+    """Its answers, where the run has nothing to set beside them."""
+    step = escape(words["step"] + f" {_step(file)}")
+    rows = [(_prompt(row["text"], row), _said(row, words), step) for row in _answer_lines(file)[:_SHOWN]]
+    return _section(words["answers"], _table((words["prompt"], words["answer"], words["step"]), rows)) if rows else ""
+
+
+def _said(row: dict[str, Any], words: dict[str, str]) -> str:
+    return _cell(row["output"], row["reward"], conversation(row.get("conversation"), words))
 
 
 def paired(

@@ -30,6 +30,7 @@ WORDS = {
     ),
     "samples": Text("Samples, with their reward", "样本及其奖励"),
     "sample": Text("sample", "样本"),
+    "answer": Text("answer", "回答"),
     "prompt": Text("prompt", "提示"),
     "before": Text("before", "之前"),
     "after": Text("after", "之后"),

@@ -136,6 +136,12 @@ def test_thumbnails_and_grids():
     assert np.asarray(sheet)[-10, 5].tolist() == [255, 0, 0]
     assert np.asarray(sheet)[-10, -10].tolist() == [0, 0, 0]
     assert to_image(torch.rand(5, 3, 6, 6)).size == (6, 6)
+    headed = grid([[picture, picture], [picture, 0 * picture]], ["one\nseed 0", "two\nseed 1"], ("before", "after"))
+    assert (headed.width - sheet.width, headed.height - sheet.height) == (56, 18)
+    left = np.asarray(headed)[:, :56]
+    assert left[36:84].min() < 128  # a word before each row of 48 pixels
+    assert left[88:].min() < 128
+    assert np.asarray(headed)[18:36, 56:].min() < 128  # the second line over the columns
 
 
 def test_train_shows_pictures_in_samples_and_report(files, tmp_path, capsys):

@@ -318,7 +318,13 @@ def test_strips_are_written_per_degradation(folder: Path, tmp_path: Path) -> Non
     assert all("+" in p.name for p in paths)
     sheet = np.array(Image.open(paths[0]))
     first = (prompts[0]["degraded"] * 255).round().byte().permute(1, 2, 0).numpy()
-    assert np.array_equal(sheet[: first.shape[0], : first.shape[1]], first)
+    times = -(-96 // first.shape[1])  # small pictures are shown larger
+    first = first.repeat(times, 0).repeat(times, 1)
+    height, width = first.shape[:2]
+    assert np.array_equal(sheet[18 : 18 + height, :width], first)
+    columns = [sheet[:18, i * (width + 4) : i * (width + 4) + width] for i in range(4)]
+    assert all(column.min() < 128 for column in columns)  # input, before, after, target
+    assert len({column.tobytes() for column in columns}) == 4
 
 
 def test_config_refuses_what_cannot_be_meant() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.denoising.lettering import write
+from anygrpo.core.lettering import write
 
-LABEL = 18
+LABEL, HEAD = 18, 56
 SMALLEST, LARGEST = 96, 256
 
 
@@ -35,18 +35,26 @@ def fitted(picture: Tensor, smallest: int, largest: int) -> Any:
     return image
 
 
-def grid(rows: list[list[Tensor]], labels: list[str]) -> Any:
-    """Rows of pictures as one image, with a label above each column."""
+def grid(rows: list[list[Tensor]], labels: list[str], heads: tuple[str, ...] = ()) -> Any:
+    """Rows of pictures as one image, with a label above each column (a line of it a line) and a word before each row.
+
+    Args:
+        heads: one a row, or none at all.
+    """
     from PIL import Image, ImageDraw
 
     cells = [[fitted(x, SMALLEST, LARGEST) for x in row] for row in rows]
     width, height = cells[0][0].size
-    sheet = Image.new("RGB", ((width + 4) * len(labels), LABEL + (height + 4) * len(rows)), "white")
+    left, top = HEAD if heads else 0, LABEL * (1 + max(label.count("\n") for label in labels))
+    sheet = Image.new("RGB", (left + (width + 4) * len(labels), top + (height + 4) * len(rows)), "white")
     draw = ImageDraw.Draw(sheet)
     for i, label in enumerate(labels):
-        write(draw, (i * (width + 4) + 2, 3), label, width)
+        for line, words in enumerate(label.split("\n")):
+            write(draw, (left + i * (width + 4) + 2, 3 + line * LABEL), words, width)
         for j, row in enumerate(cells):
-            sheet.paste(row[i], (i * (width + 4), LABEL + j * (height + 4)))
+            sheet.paste(row[i], (left + i * (width + 4), top + j * (height + 4)))
+    for j, word in enumerate(heads):
+        write(draw, (2, top + j * (height + 4) + height // 2 - 6), word, HEAD - 4)
     return sheet
 
 

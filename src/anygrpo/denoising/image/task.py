@@ -166,13 +166,16 @@ class ImageTask(Task):
     def pictures(
         self, prompts: list[Prompt], before: list[list[Any]], after: list[list[Any]], folder: Path
     ) -> list[Path]:
-        """One grid (PNG): a column a prompt, before above after."""
+        """One grid (PNG): a column a prompt with its seed, before above after."""
+        from anygrpo.core.lettering import label
         from anygrpo.denoising.image.pictures import grid
 
         file = folder / "before_above_after.png"
         folder.mkdir(parents=True, exist_ok=True)
-        labels = [p["prompt"] for p in prompts]
-        grid([[row[0] for row in before], [row[0] for row in after]], labels).save(file)
+        seed = label("seed", "种子")
+        labels = [p["prompt"] + (f"\n{seed} {p['seed']}" if "seed" in p else "") for p in prompts]
+        heads = label("before", "训练前"), label("after", "训练后")
+        grid([[row[0] for row in before], [row[0] for row in after]], labels, heads).save(file)
         return [file]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.denoising.lettering import write
+from anygrpo.core.lettering import write
 
 Places = dict[str, Tensor]
 Bones = tuple[tuple[str, str], ...]

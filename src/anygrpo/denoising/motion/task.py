@@ -225,7 +225,7 @@ class MotionTask(Task):
         self, prompts: list[Prompt], before: list[list[Any]], after: list[list[Any]], folder: Path
     ) -> list[Path]:
         """For each prompt a strip of poses (PNG) and an animation (GIF), before above or beside after; their paths."""
-        from anygrpo.denoising.lettering import label
+        from anygrpo.core.lettering import label
         from anygrpo.denoising.motion.pictures import draw
 
         made = []

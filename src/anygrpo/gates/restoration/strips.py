@@ -1,4 +1,4 @@
-"""Before/after strips: degraded | before | after | clean, one row a picture."""
+"""Before/after strips: input | before | after | target, one row a picture, with these words over the columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.core.lettering import label, write
 from anygrpo.gates.restoration.quality import as_saved, psnr
 
 GAP = 4
+SMALLEST, HEAD = 96, 18
+"""Narrower pictures are shown larger, by a whole factor and without smoothing; height of the words, in pixels."""
 
 
 def strip(pictures: list[Tensor]) -> Tensor:
@@ -21,6 +24,25 @@ def strip(pictures: list[Tensor]) -> Tensor:
     for picture in pictures:
         row += [as_saved(picture.cpu()), gap]
     return torch.cat(row[:-1], 2)
+
+
+def larger(picture: Tensor) -> Tensor:
+    """[3, H, W] with every pixel repeated until the picture is wide enough for a word over it."""
+    factor = -(-SMALLEST // picture.shape[2])
+    return picture.repeat_interleave(factor, 1).repeat_interleave(factor, 2)
+
+
+def heads(width: int) -> Tensor:
+    """[3, HEAD, 4 width + 3 GAP]: what each column of pictures so wide is."""
+    import numpy as np
+    from PIL import Image, ImageDraw
+
+    sheet = Image.new("RGB", (4 * width + 3 * GAP, HEAD), "white")
+    draw = ImageDraw.Draw(sheet)
+    words = label("input", "输入"), label("before", "训练前"), label("after", "训练后"), label("target", "目标")
+    for i, word in enumerate(words):
+        write(draw, (i * (width + GAP) + 2, 3), word, width)
+    return torch.from_numpy(np.array(sheet)).permute(2, 0, 1).float() / 255
 
 
 def write_strips(
@@ -37,7 +59,13 @@ def write_strips(
     paths = []
     for name, places in by_name.items():
         places = places[:4]
-        rows = [strip([prompts[i]["degraded"], before[i][0], after[i][0], prompts[i]["clean"]]) for i in places]
+        rows: list[Tensor] = []
+        for at, i in enumerate(places):
+            shown = [larger(x.cpu()) for x in (prompts[i]["degraded"], before[i][0], after[i][0], prompts[i]["clean"])]
+            made = strip(shown)
+            if at == 0 or made.shape[2] != rows[-1].shape[2]:
+                rows.append(heads(shown[0].shape[2]))
+            rows.append(made)
         width = max(r.shape[2] for r in rows)
         rows = [torch.nn.functional.pad(r, (0, width - r.shape[2], 0, GAP), value=1.0) for r in rows]
         gains = [

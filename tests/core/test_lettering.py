@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anygrpo.denoising import lettering
+from anygrpo.core import lettering
 
 
 class Canvas:
