@@ -166,7 +166,8 @@ def _answers(folder: Path, sides: tuple[Rows, Rows], words: dict[str, str]) -> s
         return _section(words["answers"], _table(heads, rows))
     samples = sorted((folder / "samples").glob("step_*.jsonl"))
     if not samples:
-        return _of_one_evaluation(files[0], words) if files else ""
+        alone = sorted((folder / "evaluations").glob("step_*.jsonl"))
+        return _of_one_evaluation(alone[0], words) if alone else ""
     rows = [
         (
             _prompt(row.get("prompt", ""), row),

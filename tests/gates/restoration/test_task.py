@@ -321,7 +321,7 @@ def test_strips_are_written_per_degradation(folder: Path, tmp_path: Path) -> Non
     times = -(-96 // first.shape[1])  # small pictures are shown larger
     first = first.repeat(times, 0).repeat(times, 1)
     height, width = first.shape[:2]
-    assert np.array_equal(sheet[18 : 18 + height, :width], first)
+    assert np.array_equal(sheet[22 : 22 + height, :width], first)
     columns = [sheet[:18, i * (width + 4) : i * (width + 4) + width] for i in range(4)]
     assert all(column.min() < 128 for column in columns)  # input, before, after, target
     assert len({column.tobytes() for column in columns}) == 4
