@@ -78,6 +78,27 @@ def test_rewards_that_are_objects():
     assert task.held_out() == []
 
 
+class Brief:
+    def __init__(self, most=10):
+        self.most = most
+
+    def __call__(self, prompts, outputs, **columns):
+        return [-len(output) / self.most for output in outputs]
+
+
+class Needs(Brief):
+    def __init__(self, most):
+        super().__init__(most)
+
+
+def test_a_class_is_made_as_where_a_recipe_names_it():
+    for one, length in ((Brief, -0.2), (Brief(4), -0.5)):
+        scores = anygrpo.TextRows(ROWS, one).score(ROWS[:1], [["xx"]])
+        assert scores.rewards[0].tolist() == pytest.approx([length])
+    with pytest.raises(ConfigError, match=r"the reward 'Needs' cannot be made: .*'most'"):
+        anygrpo.TextRows(ROWS, Needs)
+
+
 def test_what_does_not_fit_is_named():
     with pytest.raises(ConfigError, match=r"unknown key 'policy\.max_tokens'"):
         anygrpo.causal_lm(model(), tokenizer(), max_tokens=8)

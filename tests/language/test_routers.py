@@ -9,6 +9,7 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 
 from anygrpo.errors import ConfigError
 from anygrpo.language.build import from_model
+from anygrpo.language.metrics import METRICS
 from anygrpo.language.routers import Routers
 from anygrpo.language.settings import CausalLMConfig
 
@@ -36,6 +37,18 @@ def test_by_hand():
     three = torch.tensor([3.0, 1.0]).log()
     said = torch.stack([three, three, three, three.flip(0)])
     assert routers.loss(said, torch.tensor([0, 0, 2, 2]), 3).tolist() == pytest.approx([1.5, 0.0, 1.0])
+
+
+def test_a_row_of_few_tokens_lies_above_equal_use():
+    """The same balanced routers: over both tokens 1, the experts chosen; over one alone 2 (1 x 3/4)."""
+    routers = object.__new__(Routers)
+    routers.count, routers.chosen = 1, 1
+    three = torch.tensor([3.0, 1.0]).log()
+    said = torch.stack([three, three.flip(0)])
+    assert routers.loss(said, torch.tensor([0, 1]), 2).tolist() == pytest.approx([1.5, 1.5])
+    assert routers.loss(said, torch.tensor([0, 0]), 1).tolist() == pytest.approx([1.0])
+    (metric,) = (one for one in METRICS if one.name == "loss/router")
+    assert "above it for rows of few tokens" in metric.normal.en
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "qwen3_moe", "gpt_oss"])  # gpt_oss: rows computed whole

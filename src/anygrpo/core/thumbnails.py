@@ -17,6 +17,15 @@ LARGEST = 128
 _URI = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]+")
 
 
+def data_url(value: Any) -> str:
+    """A picture's bytes or a PIL image as a text that JSON holds; empty of anything else."""
+    if hasattr(value, "save") and hasattr(value, "convert"):
+        held = io.BytesIO()
+        value.save(held, "PNG")
+        value = held.getvalue()
+    return "data:image/*;base64," + base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else ""
+
+
 def thumbnail(image: Any, largest: int = LARGEST) -> str:
     """A PIL image, not above `largest` pixels a side, as a data URI of PNG."""
     image = image.copy()

@@ -12,8 +12,8 @@ METRICS: tuple[Metric, ...] = (
         Text("Load-balancing loss of the routers, with its weight.", "路由的负载均衡损失（已乘权重）。"),
         "router_loss x mean over rows and layers of E sum_e f_e P_e",
         Text(
-            "near router_loss x experts chosen at a token, its value at equal use",
-            "接近 router_loss x 每个词元所选专家数，即均匀使用时的值",
+            "near router_loss x experts chosen at a token, its value at equal use; above it for rows of few tokens",
+            "接近 router_loss x 每个词元所选专家数，即均匀使用时的值；词元少的行会高于它",
         ),
         Text(
             "Rises: few experts do the work; raise policy.router_loss.",

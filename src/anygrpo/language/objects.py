@@ -111,7 +111,18 @@ class InProcess:
 
     @staticmethod
     def of(name: str, function: Judge) -> InProcess:
-        """Raises: ConfigError where it cannot be called, or its parameters are of no form that is known."""
+        """Of a class with `__call__` one object is made, as where a recipe names it.
+
+        Raises:
+            ConfigError: it cannot be called or made, or its parameters are of no form that is known.
+        """
+        try:
+            function = signatures.instance(function)
+        except Exception as error:
+            raise ConfigError(
+                Text(f"the reward {name!r} cannot be made: {error}", f"奖励 {name!r} 无法创建：{error}"),
+                Text("hand over an object of that class", "请传入该类的对象"),
+            ) from None
         form = signatures.described(function)["form"] if callable(function) else None
         if form is None:
             what = f"the reward {name!r}"

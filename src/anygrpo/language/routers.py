@@ -3,7 +3,8 @@
 Of each row by itself, over the tokens that predict its own decisions, so that any split of a step gives the same
 gradient. A layer's loss is E sum_e f_e P_e (Switch Transformers, Fedus et al. 2021, as the library scales it): E
 experts, f_e the experts chosen at a token that are e, P_e the mean probability of e. It is k, the experts chosen at a
-token, where all are used alike. Layers are averaged.
+token, where all are used alike over the row. A row of few tokens lies above: it cannot use all alike, however balanced
+the routers are. Layers are averaged.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from anygrpo.core.build import build_task as build
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.language.task_settings import JsonlTaskConfig
-from anygrpo.language.tasks.jsonl import share_of
+from anygrpo.language.tasks.jsonl import _other_share, share_of
 
 NUMBER = ({"kind": "number"},)
 
@@ -143,6 +143,15 @@ def test_a_share_that_holds_one_out_is_told_and_does(make):
     share = float(stopped.value.cure.split()[2])
     assert 0.0 <= share - share_of(rows[0]["prompt"]) <= 0.01
     assert len(make(rows, held_out_share=share).held_out()) == 1
+
+
+def test_a_share_says_how_many_it_holds_out():
+    """Two digits may not part two rows; a share that takes all is no advice."""
+    assert _other_share([0.101, 0.105]).en == _other_share([]).en == _other_share([0.6, 0.7]).en == ""
+    told = _other_share([0.101, 0.105, 0.109, 0.6])
+    assert told.en == "task.held_out_share = 0.11 holds 3 out; or "
+    assert "3 个" in told.zh
+    assert _other_share([0.101, 0.6]).en == "task.held_out_share = 0.11 holds one out; or "
 
 
 def test_no_file_and_no_utf8(make, tmp_path):

@@ -4,13 +4,16 @@ wanted."""
 from __future__ import annotations
 
 import abc
+import io
 import re
 import types
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from anygrpo.language.tasks.pictures import opened
 from anygrpo.language.tools import replies
 from anygrpo.language.tools.replies import Unfit
 
@@ -137,6 +140,19 @@ def test_words_pass_as_they_are(value):
 def test_numbers_of_arrays_in_a_message_are_numbers():
     given = {"role": "user", "content": "x", "score": np.float32(0.5), "board": torch.tensor([1, 2])}
     assert replies.said("Env.step", "step", given) == {"role": "user", "content": "x", "score": 0.5, "board": [1, 2]}
+
+
+@pytest.mark.parametrize("kind", ["PIL", "bytes", "dict"])
+def test_a_picture_of_a_reset_is_a_data_url(kind):
+    picture, held = Image.new("RGB", (4, 3), "red"), io.BytesIO()
+    picture.save(held, "PNG")
+    given = {"PIL": picture, "bytes": held.getvalue(), "dict": {"bytes": held.getvalue(), "path": None}}[kind]
+    message = {"role": "user", "content": [{"type": "image", "image": given}, {"type": "text", "text": "what?"}]}
+    (made,) = replies.said("Env.reset", "reset", [message])
+    shown = made["content"][0]["image"]
+    assert opened(shown["bytes"] if kind == "dict" else shown).size == (4, 3)
+    assert made["content"][1] == {"type": "text", "text": "what?"}
+    assert message["content"][0]["image"] is given
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from anygrpo.errors import TrainingError
 from anygrpo.language.build import from_model
 from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.pictures import reference
+from anygrpo.language.tools.replies import Unfit
+from anygrpo.language.turns.held import said_by_environment
 
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] }} {% for c in m['content'] %}{% if c['type'] == 'image' %}<image> "
@@ -31,6 +33,9 @@ class Marks(Talks):
 class Shows(Talks):
     def step(self, messages, calls):
         return {"role": "user", "content": [{"type": "image", "image": PICTURE}]}, 0.5, False
+class Last(Talks):
+    def step(self, messages, calls):
+        return {"role": "user", "content": [{"type": "image", "image": PICTURE}]}, 0.5, True
 class Begins(Talks):
     def reset(self, row):
         self.turns = 0
@@ -77,7 +82,8 @@ def test_rewards_and_readers_get_the_whole_conversation(tmp_path):
     assert all(one.reward == pytest.approx(0.5 * len(one.inserted)) or one.turns > len(one.inserted) for one in heard)
 
 
-@pytest.mark.parametrize(("name", "why"), [("Marks", "the mark of a picture"), ("Shows", "after the beginning")])
+@pytest.mark.parametrize(("name", "why"), [("Marks", "the mark of a picture"), ("Shows", "after the beginning"),
+                                           ("Last", "after the beginning")])  # fmt: skip
 def test_pictures_that_come_later_make_a_sample_invalid(tmp_path, name, why):
     policy, _ = policy_of(tmp_path, "llava", name)
     with pytest.raises(TrainingError, match=why):
@@ -87,6 +93,18 @@ def test_pictures_that_come_later_make_a_sample_invalid(tmp_path, name, why):
     assert 0 < int(rollout.valid.sum()) < 16
     assert all(why in reason for reason in rollout.reasons.values())
     assert len(rollout.reasons) == int((~rollout.valid).sum())
+
+
+def test_a_picture_that_is_not_there_is_named(tmp_path):
+    """Neither "relative to the data file" nor the cure alone: there is no data file, and the file is what matters."""
+    said = [{"role": "user", "content": [{"type": "image", "image": "cat.png"}]}]
+    with pytest.raises(Unfit, match=r"no picture at cat\.png; no data file is there: give a whole path") as stopped:
+        said_by_environment(said, "Env.reset", "reset")
+    assert str(stopped.value).count("Env.reset") == 1
+    with pytest.raises(Unfit, match=r"a picture is '7'; give a file's path, bytes"):
+        said_by_environment([{"role": "user", "content": [{"type": "image", "image": 7}]}], "Env.reset", "reset")
+    with pytest.raises(Unfit, match="a place for a picture, and no picture"):
+        said_by_environment([{"role": "user", "content": [{"type": "image"}]}], "Env.reset", "reset")
 
 
 def test_an_environment_may_begin_with_a_picture(tmp_path):

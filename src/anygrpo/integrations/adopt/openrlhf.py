@@ -14,7 +14,6 @@ _EARLIER = {"rollout.max_new_tokens": 1024}
 
 def move(found: Found) -> Ledger:
     """Fill a ledger with what an OpenRLHF command means here."""
-    older = found.given.keys() & OLDER.keys()
     older = any(key in OLDER for key in found.given)
     found.given = {OLDER.get(key, key): value for key, value in found.given.items()}
     book = Ledger(found, DEFAULTS | (_EARLIER if older and "data.max_len" not in found.given else {}))
@@ -26,7 +25,7 @@ def move(found: Found) -> Ledger:
     if older and not book.given("rollout.max_new_tokens", "data.max_len"):
         book.notes.append(
             "neither generate_max_len nor max_len is given: versions with generate_max_len (before 0.9.9) end an "
-            "answer at 1024 tokens: set policy.max_new_tokens"
+            "answer at 1024 tokens, which was taken"
         )
     _batches(book)
     _advantage(book)

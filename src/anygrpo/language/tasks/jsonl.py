@@ -71,13 +71,14 @@ class Jsonl(TextTask):
 
 
 def _other_share(shares: list[float]) -> Text:
-    """Between the two prompts that would be held out first: the least that splits the data, to two digits."""
-    first, *others = sorted(set(shares)) or [1.0]
-    least = math.floor(first * 100 + 1) / 100
-    if not others or least > 0.5:
+    """The least share that holds a row out, to two digits; nothing where it is none or leaves none to train on."""
+    least = math.floor(min(shares, default=1.0) * 100 + 1) / 100
+    count = sum(share < least for share in shares)
+    if count == len(shares) or least > 0.5:
         return Text("", "")
     return Text(
-        f"task.held_out_share = {least:g} holds one out; or ", f"task.held_out_share = {least:g} 可留出一个；或"
+        f"task.held_out_share = {least:g} holds {'one' if count == 1 else count} out; or ",
+        f"task.held_out_share = {least:g} 可留出 {count} 个；或",
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from anygrpo.core.thumbnails import SHOWN, thumbnail
+from anygrpo.core.thumbnails import SHOWN, data_url, thumbnail
 from anygrpo.errors import DataError, suggestion
 from anygrpo.spoken import Text
 
@@ -17,6 +17,12 @@ MARK = "<image>"
 
 KINDS = ("image", "image_url", "input_image")
 """Types of content parts that are pictures."""
+
+
+_FROM_FOLDER = Text("paths of pictures are relative to the data file's folder", "图片路径相对于数据文件所在的文件夹")
+_FROM_NOWHERE = Text(
+    "no data file is there: give a whole path or a data URL", "这里没有数据文件：请给出完整路径或 data URL"
+)
 
 
 def reference(value: Any, where: str, folder: Path | None = None) -> str:
@@ -33,12 +39,8 @@ def reference(value: Any, where: str, folder: Path | None = None) -> str:
         value = next((value[name] for name in ("bytes", "path", "url", "image") if value.get(name) is not None), None)
         if isinstance(value, dict):
             return reference(value, where, folder)
-    if isinstance(value, bytes):
-        return "data:image/*;base64," + base64.b64encode(value).decode("ascii")
-    if hasattr(value, "save") and hasattr(value, "convert"):
-        held = io.BytesIO()
-        value.save(held, "PNG")
-        return reference(held.getvalue(), where)
+    if url := data_url(value):
+        return url
     if isinstance(value, str) and value.startswith("data:"):
         return value
     if isinstance(value, str) and value.startswith(("http://", "https://")):
@@ -56,7 +58,7 @@ def reference(value: Any, where: str, folder: Path | None = None) -> str:
     if not file.is_file():
         raise DataError(
             Text(f"{where}: no picture at {file}", f"{where}：{file} 处没有图片"),
-            Text("paths of pictures are relative to the data file's folder", "图片路径相对于数据文件所在的文件夹"),
+            _FROM_FOLDER if folder is not None else _FROM_NOWHERE,
         )
     return str(file)
 

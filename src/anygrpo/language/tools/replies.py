@@ -1,5 +1,5 @@
 """What an environment or a tool of the user's may be, and may return: seen in its own process, where its types still
-are. Standard library only.
+are. No torch.
 
 A fault is {"by": "Env.step", "found": "a tuple of 5", "wanted": a key of `WANTED`}; `worded` says it.
 """
@@ -12,6 +12,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from anygrpo.core.thumbnails import data_url
+from anygrpo.errors import AnygrpoError
 from anygrpo.spoken import Text
 
 Fault = dict[str, str]
@@ -27,6 +29,9 @@ WANTED: dict[str, Text] = {
     "Env": Text("an object with reset(row) and step(messages, calls)", "带 reset(row) 与 step(messages, calls) 的对象"),
 }
 """What a method has to return, by the name it is asked under."""
+
+_SHOWN = ("image", "image_url", "url", "path", "bytes")
+"""Keys of a content part under which its picture is."""
 
 _NEVER = (types.GeneratorType, types.AsyncGeneratorType, types.ModuleType, type)
 
@@ -179,7 +184,24 @@ def said(by: str, wanted: str, value: Any) -> Any:
         and (other := next((m for m in messages if not isinstance(m, dict)), None)) is not None
     ):
         raise Unfit(by, f"a list with {shown(other)} in it", wanted)
+    if isinstance(messages, list):
+        held = [m | {"content": _with_urls(m["content"])} if "content" in m else m for m in messages]
+        value = held[0] if isinstance(value, dict) else held
     return _as_json(by, "messages", value, wanted)
+
+
+def _with_urls(content: Any) -> Any:
+    """Content whose pictures that are objects (a PIL image, bytes) are data URLs."""
+    if isinstance(content, list | tuple):
+        return [_with_urls(part) for part in content]
+    if not isinstance(content, dict):
+        return content
+    return {key: (data_url(value) or _with_urls(value)) if key in _SHOWN else value for key, value in content.items()}
+
+
+def rest(by: str, error: AnygrpoError) -> str:
+    """What an error says, without the place that stands before it."""
+    return error.what.removeprefix(f"{by}: ").removeprefix(f"{by}：")
 
 
 def _as_json(by: str, what: str, value: Any, wanted: str) -> Any:

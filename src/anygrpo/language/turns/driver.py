@@ -192,6 +192,8 @@ class Turns:
                 one.said += said_by_environment(given, by, one.asked)
             except UnfitReply as error:
                 return self._end(one, unfit(error.fault, HEAD))
+            if references(one.said):
+                return self._end(one, f"{HEAD}it shows a picture after the beginning; only reset may show some")
         one.heard = True
         over = answer["done"] or one.turns >= self.talk.config.max_turns or not one.said
         return self._over(one) if over else self._put(one)
@@ -199,8 +201,6 @@ class Turns:
     def _put(self, one: Held) -> None:
         """The next turn's tokens, where they leave room for an answer."""
         calls = one.messages[-1].get("tool_calls") if one.ran or one.theirs else None
-        if references(one.said):
-            return self._end(one, f"{HEAD}it shows a picture after the beginning; only reset may show some")
         tokens = self.talk.prompts.next_turn(one.said, calls)
         if any(token in self.talk.prompts.never for token in tokens):
             return self._end(one, f"{HEAD}its words hold the mark of a picture")

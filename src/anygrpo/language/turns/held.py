@@ -10,6 +10,7 @@ from anygrpo.errors import AnygrpoError
 from anygrpo.language.generation import Reply
 from anygrpo.language.tasks.answer import Message
 from anygrpo.language.tasks.messages import clean_prompt
+from anygrpo.language.tasks.pictures import is_picture
 from anygrpo.language.tools import replies
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.sessions import Session
@@ -74,7 +75,10 @@ def said_by_environment(reply: Any, by: str, wanted: str) -> list[Message]:
     try:
         made = clean_prompt(given, by)
     except AnygrpoError as error:
-        raise replies.Unfit(by, f"{str(reply)[:60]!r} ({error.cure})", wanted) from None
+        raise replies.Unfit(by, f"{str(reply)[:60]!r} ({replies.rest(by, error)}; {error.cure})", wanted) from None
+    contents = [m["content"] for m in made if isinstance(m, dict) and isinstance(m["content"], list)]
+    if any(is_picture(part) and "image" not in part for content in contents for part in content):
+        raise replies.Unfit(by, "a place for a picture, and no picture", wanted)
     return [{**m, "by": "environment"} for m in made]  # type: ignore[union-attr]
 
 
