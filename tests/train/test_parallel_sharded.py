@@ -10,6 +10,7 @@ import torch
 from ranks import dealt, on_ranks
 from runs import run_of
 
+from anygrpo.denoising.averaging import Averaged
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import apply_flags, parse_recipe
 from anygrpo.train import parallel
@@ -165,6 +166,28 @@ def test_a_sharded_run_resumed_on_as_many_ranks_repeats_exactly(tmp_path, kind):
     whole = on_ranks(2, interrupted, tmp_path / "whole", kind, 0, seconds=60)
     again = on_ranks(2, interrupted, tmp_path / "again", kind, 2, seconds=60)
     assert again == whole
+
+
+def averaged(folder):
+    """What each rank carries of a running average of sharded weights, and how far off it comes back."""
+    made = run(folder, "--training.steps", "1", train="all")
+    train(made)
+    module, weights = made.policy.trainable(), full_state(made.policy.trainable())
+    first, second = Averaged(module, 0.5, 1), Averaged(module, 0.5, 1)
+    first.follow(0, 1)
+    carried = first.carried()
+    second.resumed(parallel.from_main(carried))
+    cut = any(map(parallel.is_sharded, second.average.values()))
+    away = max(float((full(x) - weights[name]).abs().max()) for name, x in second.average.items())
+    made.close()
+    return len(carried), len(weights), cut, away, all(x.device.type == "cpu" for x in carried.values())
+
+
+def test_a_running_average_of_shards_is_whole_on_the_rank_that_writes(tmp_path):
+    main, other = on_ranks(2, averaged, tmp_path / "run", seconds=60)
+    assert main == (main[1], main[1], True, 0.0, True)
+    assert other[0] == 0 < main[0]
+    assert other[1:4] == main[1:4]
 
 
 def test_damaged_parts_are_passed_over(tmp_path):
