@@ -13,6 +13,7 @@ from pathlib import Path
 
 from anygrpo.recipe.heads import written
 from anygrpo.recipe.reference import settings, tables
+from anygrpo.spoken import use
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 HEAD = """# Settings
@@ -52,7 +53,9 @@ def _shown(cell: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    if parser.parse_args().check:
+    check = parser.parse_args().check
+    use("en")  # the page's language, whoever prints it
+    if check:
         return int(PAGE.read_text(encoding="utf-8") != page())
     PAGE.write_text(page(), encoding="utf-8")
     return 0

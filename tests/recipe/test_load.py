@@ -118,6 +118,15 @@ def test_a_key_that_needs_a_value_refuses_none():
         parsed("--algorithm.group-size", "none")
 
 
+def test_a_recipe_that_holds_itself_or_too_much_is_refused():
+    endless: dict = table()
+    endless["task"]["itself"] = endless
+    with pytest.raises(ConfigError, match="or itself"):
+        parse_recipe(endless)
+    with pytest.raises(ConfigError, match="more than"):
+        parse_recipe(table() | {"name": [0] * 100_001})
+
+
 def test_none_in_a_list_is_refused_before_a_run_begins():
     with pytest.raises(ConfigError, match=r"policy\.arguments\.sizes holds None in a list"):
         parsed(policy={"kind": "python", "function": "f.py:f", "arguments": {"sizes": [1, None]}})

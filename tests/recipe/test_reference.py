@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,21 @@ def test_the_page_is_printed_from_the_code():
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     assert script.PAGE.read_text(encoding="utf-8") == script.page()
+
+
+def test_the_page_is_checked_in_its_own_language_wherever_it_is_printed():
+    command = [sys.executable, str(ROOT / "scripts" / "settings_page.py"), "--check"]
+    assert subprocess.run(command, env=os.environ | {"ANYGRPO_LANG": "zh"}, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("key", ["importance", "kl_controller", "advantage", "credit", "reduction", "parallel"])
+def test_the_chinese_of_a_choice_names_the_words_that_the_english_explains(key):
+    """A word that has a sentence of its own ("mask: ...") has it in both."""
+    for one in named(key):
+        if one.table in ("algorithm", "training"):
+            said = meaning(one)
+            for word in re.findall(r"(?:^|[.;] )(\w+): ", said.en):
+                assert word in said.zh, (key, word)
 
 
 def test_the_schema_takes_our_recipes_and_knows_a_wrong_one():

@@ -222,11 +222,11 @@ PRESETS: dict[str, Preset] = {
             ),
             Text("The plain policy gradient of group-centred rewards.", "组内中心化奖励的朴素策略梯度。"),
             Text(
-                "G 6 to 8, lr 1e-6 (2e-6 for its 7B maths model), as that repository's configurations set "
-                "them. It fills "
-                "batches until 60% of the groups have a spread (README): filters = drop_constant with refill.",
-                "G 6 到 8，lr 1e-6（其 7B 数学模型为 2e-6），据该代码库的配置。它会补足批次，直到 60% "
-                "的组有差异（README）：即 filters = drop_constant 加 refill。",
+                "G 2 to 16 (mostly 6 to 8), lr 1e-6, 3e-6 for its 7B maths model (one configuration 2e-6). It fills "
+                "batches until a share of the samples is in groups with a spread: .5 in the code, .6 in the README's "
+                "best row: filters = drop_constant with refill.",
+                "G 2 到 16（多为 6 到 8），lr 1e-6，其 7B 数学模型为 3e-6（有一个配置为 2e-6）。它会补足批次，直到一定"
+                "比例的样本属于有差异的组：代码中为 .5，README 最好的一行为 .6；即 filters = drop_constant 加 refill。",
             ),
         ),
         Preset(

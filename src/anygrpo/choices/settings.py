@@ -44,8 +44,8 @@ SETTINGS: dict[str, Text] = {
     ),
     "advantage_clip": Text("Advantages are limited to this size.", "优势的绝对值上限。"),
     "component_weights": Text(
-        "Weight of each reward part (1 where not named).",
-        "各奖励分量的权重（未写的为 1）。",
+        "advantage = components, gdpo: weight of each reward part; the reward's own weight where not named.",
+        "advantage = components、gdpo：各奖励分量的权重；未写的用该奖励自己的 weight。",
     ),
     "pass_k": Text("k of pass_at_k.", "pass_at_k 的 k。"),
     "running_decay": Text("Decay of the moving mean and variance over steps.", "滑动均值与方差的衰减。"),
@@ -83,8 +83,11 @@ SETTINGS: dict[str, Text] = {
         "对数概率比超出此值的决策不进入损失，并被计数。",
     ),
     "importance": Text(
-        "Factor old / behaviour on losses, where samples are not the old policy's own.",
-        "样本不来自旧策略时，损失上的系数 旧策略 / 行为策略。",
+        "Factor old / behaviour on losses, where samples are not the old policy's own (another engine or precision, "
+        "off_policy_steps). truncate: at most importance_cap. mask: 0 above it. none: ratios are to the policy that "
+        "sampled.",
+        "样本不来自旧策略时（别的引擎或精度、off_policy_steps），损失上的系数 旧策略 / 行为策略。truncate：不超过 "
+        "importance_cap。mask：超过它的为 0。none：比率相对采样的策略。",
     ),
     "importance_cap": Text("Largest factor of `importance`.", "importance 系数的上限。"),
     "importance_level": Text("One factor a decision, or one a sample.", "每个决策一个系数，或每个样本一个。"),
@@ -108,7 +111,12 @@ SETTINGS: dict[str, Text] = {
     ),
     "beta": Text("Weight of the KL to the reference policy.", "与参考策略的 KL 的权重。"),
     "kl": Text("How the KL to the reference policy is computed.", "与参考策略的 KL 如何计算。"),
-    "kl_controller": Text("How the KL's weight, beta, follows the KL.", "KL 的权重 beta 如何随 KL 调整。"),
+    "kl_controller": Text(
+        "How the KL's weight, beta, follows the KL. fixed: not at all. proportional: towards kl_target (Ziegler 2019). "
+        "band: x or / kl_factor outside [kl_low, kl_high].",
+        "KL 的权重 beta 如何随 KL 调整。fixed：不变。proportional：使 KL 趋向 kl_target（Ziegler 2019）。"
+        "band：KL 在 [kl_low, kl_high] 之外时乘以或除以 kl_factor。",
+    ),
     "kl_target": Text("The KL that the proportional controller aims at.", "proportional 控制器的目标 KL。"),
     "kl_horizon": Text(
         "Samples over which the proportional controller moves the weight by at most a fifth.",

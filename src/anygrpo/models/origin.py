@@ -18,7 +18,7 @@ from anygrpo.errors import DataError
 from anygrpo.files import read_toml
 from anygrpo.models.adapted import with_adapter
 from anygrpo.models.weights import TORCH
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 log = logging.getLogger("anygrpo")
 
@@ -206,7 +206,12 @@ def _merged(adapted: Any, o: Origin) -> nn.Module:
                 "请把那次运行导出为 merged（会把两端分开写），再从那里开始",
             ),
         )
-    log.info("starting from %s: its adapter is merged into %s, and that is the reference", o.folder, o.base)
+    log.info(
+        say(
+            f"starting from {o.folder}: its adapter is merged into {o.base}, and that is the reference",
+            f"从 {o.folder} 开始：其适配器已并入 {o.base}，结果即参考策略",
+        )
+    )
     return model
 
 
@@ -243,7 +248,12 @@ def _loaded(base: nn.Module, state: dict[str, Tensor], o: Origin) -> nn.Module:
     with torch.no_grad():
         for name, value in state.items():
             own[name].copy_(value)
-    log.info("starting from %s: %d of %d weights are the run's", o.folder, len(state), len(own))
+    log.info(
+        say(
+            f"starting from {o.folder}: {len(state)} of {len(own)} weights are the run's",
+            f"从 {o.folder} 开始：{len(own)} 个权重中有 {len(state)} 个来自该运行",
+        )
+    )
     return base
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.files import MOST, read_toml, toml_table
+from anygrpo.files import MOST, read_toml, refuse_unending, toml_table
 from anygrpo.recipe.kinds import check_forms, section_of
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.refusals import readable
@@ -106,18 +106,13 @@ def _stages_by_name(table: dict[str, Any]) -> dict[str, Any]:
 
 def _check_count(table: dict[str, Any]) -> None:
     """Raises: ConfigError where a recipe holds more values than anybody writes: it is a table of data, or hostile."""
-    count, todo = 0, [table]
-    while todo:
-        inner = todo.pop()
-        count += len(inner)
-        todo += [
-            x for x in (inner.values() if isinstance(inner, dict) else inner) if isinstance(x, dict | list | tuple)
-        ]
-    if count > MOST:
+    try:
+        refuse_unending(table)
+    except DataError:
         raise ConfigError(
-            Text(f"the recipe holds more than {MOST} values", f"配方中的值超过 {MOST} 个"),
+            Text(f"the recipe holds more than {MOST} values, or itself", f"配方中的值超过 {MOST} 个，或包含自身"),
             Text("put data into a file, and name it", "请把数据放入文件，并给出文件名"),
-        )
+        ) from None
 
 
 def _check_values(value: Any, where: str) -> None:
