@@ -112,6 +112,14 @@ def test_what_is_kept_is_what_decides():
     assert fresh.consider({"step": 2} | row, []) is not None
 
 
+@pytest.mark.parametrize("bad", ["x", None, -1.0, float("nan"), float("inf"), True])
+def test_a_factor_that_is_none_is_told(bad):
+    state = Actor(ShadowLevers(), 3).state()
+    for key, value in (("setting", {"beta": bad}), ("undo", [{"clip": bad}])):
+        with pytest.raises((TypeError, ValueError)):
+            Actor(ShadowLevers(), 3).load(state | {key: value})
+
+
 @pytest.mark.parametrize("bad", [{"actor": {}}, {"doctor": None}, {"seconds": ["x"]}, {"waiting": None}])
 def test_a_state_that_is_none_is_told(bad, tmp_path):
     run = new_run(explosive(tmp_path / "run"))

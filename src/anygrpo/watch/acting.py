@@ -25,6 +25,10 @@ class Setting:
     beta_at_least: float = 0.0
     clip: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not all(type(x) in (int, float) and 0 <= x < math.inf for x in vars(self).values()):
+            raise ValueError(f"factors are finite numbers from 0: {vars(self)}")  # of a checkpoint that was changed
+
 
 class Levers(Protocol):
     """What a training loop lets the doctor do."""
