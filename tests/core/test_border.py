@@ -257,3 +257,13 @@ def test_a_contract_that_is_not_filled_is_named_before_anything_runs(tmp_path):
     recipe |= {"task": {"kind": "python", "function": f"{tmp_path}/own.py:P"}, "folder": str(tmp_path / "run")}
     with pytest.raises(ConfigError, match=r"does not define evaluate, sample, trainable"):
         anygrpo.new_run(anygrpo.parse_recipe(recipe))
+
+
+def test_what_was_found_and_wanted_is_said_in_chinese(monkeypatch):
+    monkeypatch.setenv("ANYGRPO_LANG", "zh")
+    with pytest.raises(
+        ConfigError, match=r"int\.decode 返回了 2 行，每行 \[1, 1\] 个\n  -> 应当是 2 个列表，每个 3 个输出"
+    ):
+        border.check_outputs(1, [[0], [0]], (2, 3))
+    with pytest.raises(ConfigError, match=r"int\.decode 返回了 一个 int"):
+        border.check_outputs(1, 7, (2, 3))

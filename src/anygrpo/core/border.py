@@ -18,13 +18,16 @@ from anygrpo.core.task import Success, Task
 from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.core.user_code import describe
 from anygrpo.errors import AnygrpoError, ConfigError
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, said
 
 _P, _G = 2, 3
 """Prompts and group of the trial: different sizes, so that swapped axes are seen."""
 _SEED = 2**31 - 2
 _SLICE = 0.05
 """Nats that a decision's log-prob may differ by between slices; half precision makes a tenth of it."""
+
+_NOT_FINITE = Text("log_probs that are not finite where mask is True", "log_probs，其中 mask 为 True 处不是有限数")
+_LOG_PROB = Text("a log-probability of each decision", "每个决策的对数概率")
 
 
 def instance(made: Any, base: type, where: str) -> None:
@@ -51,7 +54,7 @@ def instance(made: Any, base: type, where: str) -> None:
             Text(f"define {', '.join(missing)}", f"请定义 {'、'.join(missing)}"),
         )
     if isinstance(made, Policy) and not isinstance(module := called(made, "trainable"), nn.Module):
-        _wrong(made, "trainable", f"a {type(module).__name__}", "a torch.nn.Module")
+        _wrong(made, "trainable", a_kind(module), Text("a torch.nn.Module", "torch.nn.Module"))
 
 
 def called(by: Any, method: str, *arguments: Any) -> Any:
@@ -101,7 +104,12 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
         rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
         total = rollout.shape[2]
         if not total:
-            _wrong(policy, "sample", "no decision (T = 0)", "[P, G, T] with T of at least 1")
+            _wrong(
+                policy,
+                "sample",
+                Text("no decision (T = 0)", "没有决策（T = 0）"),
+                Text("[P, G, T] with T of at least 1", "[P, G, T]，T 至少为 1"),
+            )
         mask = rollout.mask.flatten(0, 1)
         whole = called(policy, "evaluate", rows, slice(0, total), frozenset())
         check_evaluation(policy, whole, (_P * _G, total))
@@ -109,8 +117,8 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
             _wrong(
                 policy,
                 "evaluate",
-                "log_probs that are not finite where mask is True",
-                "a log-probability of each decision",
+                _NOT_FINITE,
+                _LOG_PROB,
             )
         # Values are compared where the loop will ask for slices and scoring repeats itself: noise in it is another
         # fault, which `check` and the doctor name.
@@ -154,8 +162,8 @@ def check_reference(policy: Policy) -> None:
         _wrong(
             policy,
             "reference",
-            f"a {type(made).__name__}",
-            "a context manager: inside, the weights are the reference's",
+            a_kind(made),
+            Text("a context manager: inside, the weights are the reference's", "上下文管理器：其中为参考权重"),
         )
     called(made, "__enter__")
     called(made, "__exit__", None, None, None)
@@ -177,7 +185,12 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
         dtypes = f"log_probs of {rollout.log_probs.dtype} and mask of {rollout.mask.dtype}"
         _wrong(policy, method, dtypes, "log_probs of float32 and a mask of bool")
     if not bool(torch.isfinite(rollout.log_probs[rollout.mask]).all()):
-        _wrong(policy, method, "log_probs that are not finite where mask is True", "a log-probability of each decision")
+        _wrong(
+            policy,
+            method,
+            _NOT_FINITE,
+            _LOG_PROB,
+        )
     for name in ("rewards", "valid", "ended", "version"):
         size = tuple(getattr(rollout, name).shape)
         if size != shape and (name != "version" or size != found):  # a version may be each decision's
@@ -195,8 +208,9 @@ def check_outputs(policy: Policy, outputs: Any, shape: tuple[int, int]) -> None:
     p, g = shape
     sizes = [len(row) if hasattr(row, "__len__") else None for row in outputs] if hasattr(outputs, "__len__") else None
     if sizes != [g] * p:
-        found = f"a {type(outputs).__name__}" if sizes is None else f"{len(sizes)} rows of {sizes}"
-        _wrong(policy, "decode", found, f"{p} lists of {g} outputs")
+        rows = Text(f"{len(sizes or ())} rows of {sizes}", f"{len(sizes or ())} 行，每行 {sizes} 个")
+        found = a_kind(outputs) if sizes is None else rows
+        _wrong(policy, "decode", found, Text(f"{p} lists of {g} outputs", f"{p} 个列表，每个 {g} 个输出"))
 
 
 def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
@@ -236,7 +250,13 @@ def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None
         made = called(policy, "evaluate", rows, times, frozenset())
     if count and times.stop and not made.log_probs.requires_grad:
         _wrong(
-            policy, "evaluate", "log_probs without a gradient", "computed from trainable() outside no_grad, undetached"
+            policy,
+            "evaluate",
+            Text("log_probs without a gradient", "没有梯度的 log_probs"),
+            Text(
+                "computed from trainable() outside no_grad, undetached",
+                "由 trainable() 算出，不用 no_grad 与 detach",
+            ),
         )
 
 
@@ -249,10 +269,15 @@ def check_task(task: Task, count: int) -> list[Any]:
     prompts = called(task, "prompts", 0, count)
     if not isinstance(prompts, list) or len(prompts) != count:
         size = f"{type(prompts).__name__} of {len(prompts)}" if hasattr(prompts, "__len__") else repr(prompts)[:60]
-        _wrong(task, "prompts", f"a {size}", f"a list of {count} prompts")
+        _wrong(task, "prompts", Text(f"a {size}", size), Text(f"a list of {count} prompts", f"{count} 个提示的列表"))
     held_out = called(task, "held_out")
     if not isinstance(held_out, list):
-        _wrong(task, "held_out", f"a {type(held_out).__name__}", "a list (an empty one: nothing is evaluated)")
+        _wrong(
+            task,
+            "held_out",
+            a_kind(held_out),
+            Text("a list (an empty one: nothing is evaluated)", "列表（空：不评估）"),
+        )
     if not (task.success is None or isinstance(task.success, Success)):
         what = f"{type(task).__name__}.success"
         raise ConfigError(
@@ -290,11 +315,17 @@ def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
 def _type(by: Any, method: str, found: Any, wanted: type, what: str = "") -> None:
     if not isinstance(found, wanted):
         name = f"a {wanted.__name__}" if wanted in (Tensor, dict) else f"an anygrpo.{wanted.__name__}"
-        _wrong(by, method, f"{what}a {type(found).__name__}", name)
+        _wrong(by, method, Text(what, what.replace(" as ", " 为 ")) + a_kind(found), name)
 
 
-def _wrong(by: Any, method: str, found: str, wanted: str) -> None:
-    name = f"{type(by).__name__}.{method}"
+def a_kind(value: Any) -> Text:
+    """ "a list"."""
+    name = type(value).__name__
+    return Text(f"a {name}", f"一个 {name}")
+
+
+def _wrong(by: Any, method: str, found: str | Text, wanted: str | Text) -> None:
+    name, found, wanted = f"{type(by).__name__}.{method}", said(found), said(wanted)
     raise ConfigError(
         Text(f"{name} returned {found}", f"{name} 返回了 {found}"), Text(f"it has to be {wanted}", f"应当是 {wanted}")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import abc
 import io
+import json
 import re
 import types
 
@@ -294,3 +295,24 @@ def test_tools_are_called_by_name():
         what, cure = replies.said_of(replies.named_call("add", tool, names))
         assert what.en.startswith("add ")
         assert cure.en
+
+
+@pytest.mark.parametrize(
+    ("made", "chinese"),
+    [
+        (lambda: replies.parts("Env.step", "step", (1, 2, 3, 4), (2, 3)), "Env.step 返回了 长度为 4 的 tuple"),
+        (lambda: replies.number("Env.step", "high"), "Env.step 返回了 奖励 'high'（str）"),
+        (lambda: replies.ending("Env.step", [1]), "Env.step 返回了 长度为 1 的 list 作为 done"),
+        (
+            lambda: replies.said("Env.step", "step", [len]),
+            "Env.step 返回了 列表，其中有 一个 builtin_function_or_method",
+        ),
+        (lambda: replies.told("look", int), "look 返回了 一个类"),
+    ],
+)
+def test_what_was_found_is_said_in_chinese(made, chinese):
+    with pytest.raises(Unfit) as stopped:
+        made()
+    fault = json.loads(json.dumps(stopped.value.fault))  # as it comes from the sample's process
+    assert replies.worded(fault).zh == chinese
+    assert replies.worded(fault).en == str(stopped.value)

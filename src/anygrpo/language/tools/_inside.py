@@ -27,6 +27,7 @@ from anygrpo.language.tools import replies
 from anygrpo.scoring import _keeper
 from anygrpo.scoring._worker import frame, receive
 from anygrpo.scoring.signatures import LONGEST_TRACE
+from anygrpo.spoken import Text
 
 OURS = "anygrpo.language.tools."
 """Where environments of ours are, which may read what all samples share before they are forked (`load_once`)."""
@@ -166,7 +167,8 @@ class Sample:
             self.environment = self.environment(**self.settings)
             for method in ("reset", "step"):
                 if not callable(getattr(self.environment, method, None)):
-                    raise replies.Unfit(self.name, f"{replies.shown(self.environment)} without {method}", "Env")
+                    lacks = Text(f" without {method}", f"，没有 {method}")
+                    raise replies.Unfit(self.name, replies.shown(self.environment) + lacks, "Env")
         self.under_way, by = ".reset", f"{self.name}.reset"
         messages, tools = replies.parts(by, "reset", self.finished(self.environment.reset(request["row"])), (2,))
         listed = replies.schemas(by, tools, self.schema)

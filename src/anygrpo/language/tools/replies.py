@@ -1,7 +1,8 @@
 """What an environment or a tool of the user's may be, and may return: seen in its own process, where its types still
 are. No torch.
 
-A fault is {"by": "Env.step", "found": "a tuple of 5", "wanted": a key of `WANTED`}; `worded` says it.
+A fault is {"by": "Env.step", "found": "a tuple of 5", "zh": the same in Chinese, "wanted": a key of `WANTED`}; `worded`
+says it. What a model is told of it is English.
 """
 
 from __future__ import annotations
@@ -39,28 +40,30 @@ _NEVER = (types.GeneratorType, types.AsyncGeneratorType, types.ModuleType, type)
 class Unfit(Exception):
     """What the user's code returned is of no kind that is wanted. `fault` says whose it is."""
 
-    def __init__(self, by: str, found: str, wanted: str) -> None:
-        super().__init__(f"{by} returned {found}")
-        self.fault: Fault = {"by": by, "found": found, "wanted": wanted}
+    def __init__(self, by: str, found: Text, wanted: str) -> None:
+        super().__init__(f"{by} returned {found.en}")
+        self.fault: Fault = {"by": by, "found": found.en, "zh": found.zh, "wanted": wanted}
 
 
 def worded(fault: Fault) -> Text:
     """ "Env.step returned a tuple of 5"."""
-    return Text(f"{fault['by']} returned {fault['found']}", f"{fault['by']} 返回了 {fault['found']}")
+    return Text(f"{fault['by']} returned {fault['found']}", f"{fault['by']} 返回了 {fault['zh']}")
 
 
-def shown(value: Any) -> str:
+def shown(value: Any) -> Text:
     """A value in a few words: its type, and what it is where that is short."""
     kind = type(value).__name__
+    if isinstance(value, type):
+        return Text("a class", "一个类")
     if isinstance(value, _NEVER) or callable(value):
-        return "a class" if isinstance(value, type) else f"a {kind}"
+        return Text(f"a {kind}", f"一个 {kind}")
     if isinstance(value, list | tuple | set | frozenset | bytes):
-        return f"a {kind} of {len(value)}"
+        return Text(f"a {kind} of {len(value)}", f"长度为 {len(value)} 的 {kind}")
     try:
         text = repr(value)
     except Exception:
-        return f"a {kind} whose repr fails"
-    return f"{text[:60]} ({kind})"
+        return Text(f"a {kind} whose repr fails", f"一个 {kind}，其 repr 失败")
+    return Text(f"{text[:60]} ({kind})", f"{text[:60]}（{kind}）")
 
 
 # -- before anything is asked ------------------------------------------------------------------------------------------
@@ -73,7 +76,7 @@ def contract(name: str, made: Any, arguments: dict[str, Any]) -> dict[str, str] 
         arguments: the recipe's `turns.arguments`, of a class.
     """
     if not callable(made) and not hasattr(made, "step"):
-        return {"fault": "neither", "by": name, "found": shown(made)}
+        return {"fault": "neither", "by": name, "found": shown(made).en, "zh": shown(made).zh}
     if inspect.isclass(made) or hasattr(made, "step"):
         return _of_object(name, made, arguments)
     if arguments:
@@ -153,7 +156,7 @@ def said_of(fault: dict[str, str]) -> tuple[Text, Text]:
         )
         return what, Text("name a class, or take the arguments away", "请给出类，或去掉这些参数")
     elif fault["fault"] == "neither":
-        what = Text(f"{by} is {found}, no class and no function", f"{by} 是 {found}，既不是类也不是函数")
+        what = Text(f"{by} is {found}, no class and no function", f"{by} 是 {fault['zh']}，既不是类也不是函数")
     else:
         what = Text(
             f"{by} cannot be called as {fault['call']}: {found} (it takes {fault['takes']})",
@@ -183,7 +186,7 @@ def said(by: str, wanted: str, value: Any) -> Any:
         isinstance(messages, list)
         and (other := next((m for m in messages if not isinstance(m, dict)), None)) is not None
     ):
-        raise Unfit(by, f"a list with {shown(other)} in it", wanted)
+        raise Unfit(by, Text("a list with ", "列表，其中有 ") + shown(other) + Text(" in it", ""), wanted)
     if isinstance(messages, list):
         held = [m | {"content": _with_urls(m["content"])} if "content" in m else m for m in messages]
         value = held[0] if isinstance(value, dict) else held
@@ -211,7 +214,8 @@ def _as_json(by: str, what: str, value: Any, wanted: str) -> Any:
         whole.encode()  # half a surrogate pair is no text that a tokenizer takes
         return json.loads(whole)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Unfit(by, f"{what} that are no JSON: {error}"[:200], wanted) from None
+        found = Text(f"{what} that are no JSON: {error}"[:200], f"不是 JSON 的 {what}：{error}"[:200])
+        raise Unfit(by, found, wanted) from None
 
 
 def _plain(value: Any) -> Any:
@@ -236,7 +240,7 @@ def number(by: str, value: Any) -> float | None:
     except OverflowError:
         return float("inf")
     except Exception:
-        raise Unfit(by, f"a reward of {shown(value)}", "step") from None
+        raise Unfit(by, Text("a reward of ", "奖励 ") + shown(value), "step") from None
 
 
 def ending(by: str, value: Any) -> bool:
@@ -252,7 +256,7 @@ def ending(by: str, value: Any) -> bool:
             return bool(value)
     except Exception:  # an array of several values
         pass
-    raise Unfit(by, f"{shown(value)} for done", "step")
+    raise Unfit(by, shown(value) + Text(" for done", " 作为 done"), "step")
 
 
 def schemas(by: str, tools: Any, made: Callable[[Any], Any]) -> list[dict[str, Any]]:
@@ -267,11 +271,11 @@ def schemas(by: str, tools: Any, made: Callable[[Any], Any]) -> list[dict[str, A
     if isinstance(tools, dict) and ("name" in tools or "function" in tools):
         tools = [tools]
     if tools and not isinstance(tools, list | tuple):
-        raise Unfit(by, f"{shown(tools)} for the tools", "reset")
+        raise Unfit(by, shown(tools) + Text(" for the tools", " 作为工具"), "reset")
     whole = [_schema(by, tool, made) for tool in tools or ()]
     names = [one["function"]["name"] for one in whole]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Unfit(by, f"two tools called {twice!r}", "reset")
+        raise Unfit(by, Text(f"two tools called {twice!r}", f"两个都叫 {twice!r} 的工具"), "reset")
     return _as_json(by, "tools", whole, "reset")
 
 
@@ -282,12 +286,16 @@ def _schema(by: str, tool: Any, made: Callable[[Any], Any]) -> dict[str, Any]:
         except Exception as error:
             why = str(error).strip().splitlines() or [type(error).__name__]
             name = getattr(tool, "__name__", type(tool).__name__)
-            raise Unfit(by, f"the tool {name}, of which no schema can be made: {why[0]}"[:300], "reset") from None
+            found = Text(f"the tool {name}, of which no schema can be made: ", f"工具 {name}，无法得到它的 schema：")
+            raise Unfit(by, found + Text(why[0][:200], why[0][:200]), "reset") from None
     inner = tool.get("function", tool) if isinstance(tool, dict) else None
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str) or not inner["name"]:
-        raise Unfit(by, f"a tool {shown(tool)}, neither a function nor {{name, description, parameters}}", "reset")
+        what = "{name, description, parameters}"
+        neither = Text(f", neither a function nor {what}", f"，既不是函数也不是 {what}")
+        raise Unfit(by, Text("a tool ", "工具 ") + shown(tool) + neither, "reset")
     if not isinstance(inner.get("parameters", {}), dict):
-        raise Unfit(by, f"the tool {inner['name']!r} with parameters {shown(inner['parameters'])}", "reset")
+        tool_of = Text(f"the tool {inner['name']!r} with parameters ", f"工具 {inner['name']!r}，其 parameters 为 ")
+        raise Unfit(by, tool_of + shown(inner["parameters"]), "reset")
     return tool if "function" in tool else {"type": "function", "function": tool}
 
 
@@ -300,7 +308,7 @@ def parts(by: str, wanted: str, value: Any, sizes: tuple[int, ...]) -> tuple[Any
     if not isinstance(value, tuple):
         return (value, *[None] * (max(sizes) - 1))
     if len(value) not in sizes:
-        raise Unfit(by, f"a tuple of {len(value)}", wanted)
+        raise Unfit(by, shown(value), wanted)
     return (*value, *[None] * (max(sizes) - len(value)))
 
 

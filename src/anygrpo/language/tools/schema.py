@@ -34,7 +34,7 @@ def schema_of(function: Any, spec: str) -> dict[str, Any]:
 
     if not callable(function) or inspect.isclass(function):
         raise ConfigError(
-            Text(f"{spec} is {replies.shown(function)}, no function", f"{spec} 是 {replies.shown(function)}，不是函数"),
+            Text(f"{spec} is ", f"{spec} 是 ") + replies.shown(function) + Text(", no function", "，不是函数"),
             Text("name a function", "请给出函数"),
         )
     try:

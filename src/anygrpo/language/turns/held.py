@@ -15,6 +15,7 @@ from anygrpo.language.tools import replies
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.sessions import Session
 from anygrpo.scoring.outcome import Broken, Raised, Unfit
+from anygrpo.spoken import Text
 
 HEAD = "environment: "
 """Before a sample's reason that is the environment's."""
@@ -75,10 +76,11 @@ def said_by_environment(reply: Any, by: str, wanted: str) -> list[Message]:
     try:
         made = clean_prompt(given, by)
     except AnygrpoError as error:
-        raise replies.Unfit(by, f"{str(reply)[:60]!r} ({replies.rest(by, error)}; {error.cure})", wanted) from None
+        found = f"{str(reply)[:60]!r} ({replies.rest(by, error)}; {error.cure})"  # both are in the language in use
+        raise replies.Unfit(by, Text(found, found), wanted) from None
     contents = [m["content"] for m in made if isinstance(m, dict) and isinstance(m["content"], list)]
     if any(is_picture(part) and "image" not in part for content in contents for part in content):
-        raise replies.Unfit(by, "a place for a picture, and no picture", wanted)
+        raise replies.Unfit(by, Text("a place for a picture, and no picture", "有图片的位置，却没有图片"), wanted)
     return [{**m, "by": "environment"} for m in made]  # type: ignore[union-attr]
 
 
