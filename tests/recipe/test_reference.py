@@ -15,6 +15,7 @@ import pytest
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.chinese import CHINESE
 from anygrpo.recipe.editors import recipe_schema
+from anygrpo.recipe.heads import written
 from anygrpo.recipe.load import sources
 from anygrpo.recipe.reference import every, meaning, named, tables
 
@@ -62,6 +63,24 @@ def test_sentences_in_several_pieces_are_one():
 def test_an_unknown_word_is_answered():
     with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
         named("lerning_rate")
+
+
+HEADS = sorted({head for name in tables() for head in re.findall(r"`\[+([^`\]]+)\]+`", written(name).en)})
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_that_a_recipe_writes_can_be_asked_for(head):
+    assert named(head)
+    assert named(f"[{head}]") == named(head)
+
+
+def test_what_a_head_names_is_the_table_itself():
+    assert {one.table for one in named("task.rewards")} >= {"task.*.rewards.judge", "task.images.rewards.clip"}
+    assert {one.table for one in named("task.rewards.judge")} == {"task.*.rewards.judge"}
+    assert {"rank", "alpha"} <= {one.name for one in named("policy.lora")}
+    assert {one.name for one in named("policy.lora.rank")} == {"rank"}
+    assert {one.table for one in named("algorithm.temperature")} == {"algorithm"}
+    assert "`[policy]`" not in written("policy.object").en  # Python's, not a recipe's
 
 
 def test_the_page_is_printed_from_the_code():

@@ -10,6 +10,10 @@ from anygrpo.spoken import Text
 
 _INSTEAD = {
     "": Text("Above all tables.", "写在所有表之前。"),
+    "policy.object": Text(
+        "Not for a recipe to write: so a run's `config.toml` names a policy or a task that Python gave as an object.",
+        "不由配方书写：运行的 `config.toml` 用它记录由 Python 以对象给出的策略或任务。",
+    ),
     "schedule": Text(
         'In place of a number: `learning_rate = { kind = "cosine", start = 1e-4 }`.',
         '代替一个数：`learning_rate = { kind = "cosine", start = 1e-4 }`。',

@@ -158,7 +158,11 @@ def named(word: str) -> list[Setting]:
         ends = [name for name in tables() if re.fullmatch(rf"{word}\.\w+", name)]
     table, _, key = word.rpartition(".")
     found = [one for name in ends for one in settings(name)]
-    found = found or [one for one in every() if one.name == key and (not table or one.table.endswith(table))]
+    found = found or [
+        one
+        for one in every()
+        if one.name == key and (not table or one.table.endswith(table) or table in _whole(one.table))
+    ]
     if not found:
         ends_of = {name.rpartition(".")[2] for name in tables()}
         known = {one.name for one in every()} | set(tables()) | ends_of
@@ -167,8 +171,16 @@ def named(word: str) -> list[Setting]:
 
 
 def _whole(table: str) -> list[str]:
-    """Every name of a table that several have: policy.stochastic.lora, policy.restorer.lora."""
-    return [f"{owner}.{key}" for owner, key in inner().get(tables()[table], ())]
+    """Every name of an inner table: with each kind that has it (policy.stochastic.lora, policy.restorer.lora), and as
+    a recipe's head writes it, which names no kind (policy.lora, task.rewards)."""
+    out = list[str]()
+    for owner, key in inner().get(tables()[table], ()):
+        out.append(f"{owner}.{key}")
+        root, *rest = owner.split(".")
+        if root in ("policy", "task"):
+            short = ".".join([root, *rest[1:]])
+            out += [f"{short}.{key}", f"{short}.{key.partition('.')[0]}"]
+    return out
 
 
 def every() -> Iterator[Setting]:
