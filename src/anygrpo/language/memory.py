@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 
+from anygrpo.errors import DataError
 from anygrpo.language.compute.head import BLOCK, GPU_BLOCK
 from anygrpo.language.dials import TOKENS
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
@@ -269,7 +270,7 @@ def report(recipe: Recipe, ranks: int) -> dict[str, Any]:
     policy: CausalLMConfig = recipe.policy  # type: ignore[assignment]
     try:
         shape = read_shape(policy)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, DataError) as error:
         return {"memory": f"not estimated: {str(error).splitlines()[0]}"}
     gpu = policy.device != "cpu"
     wide = policy.dtype == "float32" or (policy.dtype == "auto" and not gpu)
