@@ -46,7 +46,7 @@ def resolve(name: str) -> str:
 
 
 def named(name: str) -> str:
-    """A model's name as others are told it: of the Hub as it stands, without its revision; else the folder, from the root."""
+    """A model's name as others are told it: of the Hub as it stands, without its revision; else the whole path."""
     repository, _ = hub.split(name)
     return repository if name == "memory" or hub.is_name(name) else str(Path(resolve(name)).absolute())
 
