@@ -8,7 +8,7 @@ from anygrpo.core import saved, saved_parts
 from anygrpo.core.policy import state_of
 from anygrpo.core.tensor_files import write_tensors
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.settings import MotionPolicyConfig
+from anygrpo.denoising.motion.settings import MotionPolicyConfig
 from anygrpo.errors import DataError
 from anygrpo.gates.build import load_weights
 

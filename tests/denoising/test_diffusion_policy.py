@@ -11,8 +11,9 @@ from anygrpo.core.task import Stored
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising.decisions import decisions
 from anygrpo.denoising.motion import policy as motion
+from anygrpo.denoising.motion.settings import MotionPolicyConfig
 from anygrpo.denoising.possible import refuse_what_cannot_be
-from anygrpo.denoising.settings import FaultsConfig, LoraConfig, MotionPolicyConfig
+from anygrpo.denoising.settings import FaultsConfig, LoraConfig
 from anygrpo.errors import ConfigError
 
 PROMPTS = [{"caption": "a person walks", "length": 10}, {"caption": "someone jumps", "length": 16}]

@@ -14,8 +14,8 @@ from anygrpo.denoising.apply import apply
 from anygrpo.denoising.export import LORA_FILE, export, form_of
 from anygrpo.denoising.motion import mdm, mdm_policy
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.motion.settings import MDMPolicyConfig
-from anygrpo.denoising.settings import DiffusionPolicyConfig, MotionPolicyConfig
+from anygrpo.denoising.motion.settings import MDMPolicyConfig, MotionPolicyConfig
+from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError, TrainingError
 
 MAKERS = {"sd15": (sd15, "ddim"), "sdxl": (sdxl, "ddim"), "sd3": (sd3, "flow_grpo"), "flux": (flux, "flow_grpo")}

@@ -18,8 +18,8 @@ from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.export import LORA_FILE, export, record_call
 from anygrpo.denoising.motion import mdm, mdm_policy
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.motion.settings import MDMPolicyConfig
-from anygrpo.denoising.settings import DiffusionPolicyConfig, MotionPolicyConfig
+from anygrpo.denoising.motion.settings import MDMPolicyConfig, MotionPolicyConfig
+from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import DataError
 
 

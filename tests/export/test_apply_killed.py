@@ -16,7 +16,7 @@ from torch.distributions import Beta
 
 from anygrpo.denoising.apply import apply as denoise
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.settings import MotionPolicyConfig
+from anygrpo.denoising.motion.settings import MotionPolicyConfig
 from anygrpo.errors import DataError
 from anygrpo.gates.apply import apply as restore
 from anygrpo.gates.build import StochasticPolicy, gate

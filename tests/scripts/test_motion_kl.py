@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import torch
 
 from anygrpo.denoising.motion import policy as motion
-from anygrpo.denoising.settings import LoraConfig, MotionPolicyConfig
+from anygrpo.denoising.motion.settings import MotionPolicyConfig
+from anygrpo.denoising.settings import LoraConfig
 
 spec = importlib.util.spec_from_file_location("bench_motion", Path(__file__).parents[2] / "bench/motion.py")
 bench = importlib.util.module_from_spec(spec)

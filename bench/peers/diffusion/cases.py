@@ -129,7 +129,7 @@ def _flow(case: Case) -> nn.Module:
 
 def _motion(case: Case) -> nn.Module:
     from anygrpo.denoising.motion.model import MotionDenoiser
-    from anygrpo.denoising.settings import MotionPolicyConfig
+    from anygrpo.denoising.motion.settings import MotionPolicyConfig
 
     config = MotionPolicyConfig(
         features=case.features,

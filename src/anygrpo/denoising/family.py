@@ -2,7 +2,6 @@
 
 from anygrpo.families import Family, Kind
 
-_SETTINGS = "anygrpo.denoising.settings:"
 _MOTION = "anygrpo.denoising.motion.settings:"
 _PIPELINES = ("stable_diffusion", "sd", "sdxl", "sd3", "flux", "wan", "diffusers", "pipeline", "unet", "flow", "ddpo")
 _HUMANML = ("humanml", "hml3d", "t2m")
@@ -11,13 +10,16 @@ FAMILY = Family(
     "denoising",
     policies={
         "diffusion": Kind(
-            _SETTINGS + "DiffusionPolicyConfig", "anygrpo.denoising.build:build", "images", also=_PIPELINES
+            "anygrpo.denoising.settings:DiffusionPolicyConfig",
+            "anygrpo.denoising.build:build",
+            "images",
+            also=_PIPELINES,
         ),
-        "motion": Kind(_SETTINGS + "MotionPolicyConfig", "anygrpo.denoising.motion.policy:build", "motions"),
+        "motion": Kind(_MOTION + "MotionPolicyConfig", "anygrpo.denoising.motion.policy:build", "motions"),
         "mdm": Kind(_MOTION + "MDMPolicyConfig", "anygrpo.denoising.motion.mdm_policy:build", "motions"),
     },
     tasks={
-        "motion": Kind(_SETTINGS + "MotionTaskConfig", "anygrpo.denoising.motion.task:build", "motions"),
+        "motion": Kind(_MOTION + "MotionTaskConfig", "anygrpo.denoising.motion.task:build", "motions"),
         "humanml3d": Kind(
             _MOTION + "HumanML3DTaskConfig", "anygrpo.denoising.motion.published_task:build", "motions", also=_HUMANML
         ),

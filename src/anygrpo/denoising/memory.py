@@ -30,9 +30,9 @@ from torch.overrides import TorchFunctionMode
 from anygrpo.denoising.denoiser import Condition, Reference, checkpoint_gradients
 from anygrpo.denoising.gaussian import REDUCTIONS
 from anygrpo.denoising.motion.mdm_policy import targeted
-from anygrpo.denoising.motion.settings import MDMPolicyConfig
+from anygrpo.denoising.motion.settings import MDMPolicyConfig, MotionPolicyConfig
 from anygrpo.denoising.pipelines import adapter_class
-from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig, MotionPolicyConfig
+from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 from anygrpo.denoising.starting import start_for
 from anygrpo.errors import AnygrpoError
 from anygrpo.recipe.recipe import Recipe

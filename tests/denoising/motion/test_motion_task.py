@@ -12,7 +12,7 @@ from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.motion.bank import JUDGE_SPEEDS, REWARD_SPEEDS
 from anygrpo.denoising.motion.captions import PHRASES, training_captions, withheld_phrase
 from anygrpo.denoising.motion.clips import CMU_FOLDER, default_folder
-from anygrpo.denoising.settings import MotionPolicyConfig, MotionTaskConfig
+from anygrpo.denoising.motion.settings import MotionPolicyConfig, MotionTaskConfig
 from anygrpo.errors import DataError
 
 FETCHED = default_folder()

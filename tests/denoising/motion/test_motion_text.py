@@ -8,8 +8,8 @@ import torch
 from anygrpo.core.task import Stored
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising.motion import policy as motion
+from anygrpo.denoising.motion.settings import MotionPolicyConfig
 from anygrpo.denoising.motion.text import LONGEST, caption_encoder, word_ids
-from anygrpo.denoising.settings import MotionPolicyConfig
 
 PROMPTS = [{"caption": "a person walks forward", "length": 10}, {"caption": "someone jumps", "length": 16}]
 SMALL = {"features": 7, "frames": 16, "width": 32, "layers": 2, "heads": 2, "steps": 6, "dropout": 0.0}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from anygrpo.denoising.settings import MotionPolicyConfig
+from anygrpo.denoising.motion.settings import MotionPolicyConfig
 
 
 def sinusoid(position: Tensor, width: int) -> Tensor:

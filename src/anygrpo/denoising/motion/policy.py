@@ -15,11 +15,11 @@ from torch import Tensor
 from anygrpo.denoising.adding import add
 from anygrpo.denoising.denoiser import Condition
 from anygrpo.denoising.motion.model import MotionDenoiser
+from anygrpo.denoising.motion.settings import MotionPolicyConfig
 from anygrpo.denoising.motion.text import caption_encoder
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.pipelines import FLOW_SAMPLERS, SCHEDULERS
 from anygrpo.denoising.policy import DiffusionPolicy
-from anygrpo.denoising.settings import MotionPolicyConfig
 from anygrpo.denoising.starting import start_for
 from anygrpo.denoising.transitions import transitions_of
 from anygrpo.errors import DataError

@@ -1,4 +1,4 @@
-"""Recipe sections of those who bring their own motion model and data. Torch-free."""
+"""Recipe sections of motion: our own denoiser and task, and those who bring their own model and data. Torch-free."""
 
 from __future__ import annotations
 
@@ -9,6 +9,87 @@ from pydantic import BeforeValidator, Field, model_validator
 from anygrpo.denoising.settings import DenoisingConfig
 from anygrpo.recipe.section import Section, by_functions, one_source
 from anygrpo.spoken import Text
+
+
+class MotionPolicyConfig(DenoisingConfig):
+    """An MDM-style transformer over motion features, conditioned on captions."""
+
+    kind: Literal["motion"] = "motion"
+    features: int = Field(263, ge=1)
+    "Numbers a frame, as the task's layout has them."
+    frames: int = Field(196, ge=1)
+    "Longest motion; shorter ones are padded and masked."
+    width: int = Field(512, ge=8)
+    "Of the transformer."
+    layers: int = Field(8, ge=1, le=1024)
+    "Of the transformer."
+    heads: int = Field(4, ge=1)
+    "Of its attention."
+    dropout: float = Field(0.1, ge=0, lt=1)
+    "Of the layers. Off in sampling and in scoring; on only in supervised training steps."
+    condition_dropout: float = Field(0.1, ge=0, lt=1)
+    "Share of demonstrations trained without their caption, which guidance needs; drawn in replay and stored."
+    text: Literal["words", "minilm"] = "words"
+    "Caption encoder: word vectors learned here, or frozen MiniLM sentence vectors."
+    captions: int = Field(1, ge=1)
+    "Most captions in a row that one motion may follow, each over its own frames."
+    model: str | None = None
+    "Trained weights to start from: a file, the folder of a checkpoint or a run (whole or sharded), or a Hub name."
+
+
+class MotionTaskConfig(Section):
+    """Text to motion: clips with captions, and a composite reward of parts in [0, 1]."""
+
+    kind: Literal["motion"] = "motion"
+    layout: Literal["humanml", "compact"] = "humanml"
+    "humanml: 263 numbers a frame (22 joints); compact: 47 (14 joints: root, positions, contacts)."
+    frames: int = Field(196, ge=8)
+    "Longest motion asked for."
+    fps: float = Field(20.0, gt=0)
+    "Frames a second; captured clips are brought to it."
+    path: str | None = None
+    "Folder with the fetched clips; the user's cache by default (scripts/fetch_motion.py)."
+    cmu: bool = False
+    "Add the CMU walks in BVH where Debian's assimp-testmodels is installed."
+    captions: int = Field(1, ge=1)
+    "Captions in a row in one prompt (segment-wise reward)."
+    judge: Literal["speeds", "clips"] = "speeds"
+    "What the judge of held-out motions learns from: the reward's clips at other tempos; or clips and phrases that"
+    "neither reward nor policy ever sees. Actions with one clip are then trained, and not measured."
+    held_out_split: Literal["test", "validation"] = "test"
+    "What is measured: held-out captions, or, to choose settings on, training captions with seeds of their own (clips:"
+    "the withheld phrase with other subjects)."
+    held_out: int = Field(2, ge=1)
+    "Measured captions, of each action."
+    held_out_repeats: int = Field(4, ge=2)
+    "Seeds for each measured caption: diversity is measured among them."
+    matching: float = Field(1.0, ge=0)
+    "Weight of how well caption and motion fit; the reward is the weighted mean of its parts."
+    skating: float = Field(0.1, ge=0)
+    "Weight of feet that do not slide."
+    floor: float = Field(0.1, ge=0)
+    "Weight of staying above the floor."
+    floating: float = Field(0.1, ge=0)
+    "Weight of not hanging in the air."
+    contact: float = Field(0.0, ge=0)
+    "Weight of frames with support or free flight."
+    jerk: float = Field(0.1, ge=0)
+    "Weight of jerk within captured motion's."
+    limits: float = Field(0.1, ge=0)
+    "Weight of limbs that keep length and bend as limbs do."
+    duration: float = Field(0.0, ge=0)
+    "Weight of the length asked for."
+    diversity: float = Field(0.0, ge=0)
+    "Weight of motions that differ from their action's mean as captured ones do."
+    matcher_steps: int = Field(150, ge=1)
+    "Training steps of the matching encoder (kept in the cache once trained)."
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> MotionTaskConfig:
+        parts = (self.matching, self.skating, self.floor, self.floating, self.contact, self.jerk, self.limits)
+        if not any((*parts, self.duration, self.diversity)):
+            raise ValueError(Text("every reward weight is 0", "所有奖励的权重都为 0"))
+        return self
 
 
 class MDMPolicyConfig(DenoisingConfig):

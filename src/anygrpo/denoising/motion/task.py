@@ -17,7 +17,7 @@ from anygrpo.denoising.motion.clips import default_folder, load_clips
 from anygrpo.denoising.motion.features import LAYOUTS, decode
 from anygrpo.denoising.motion.matcher import Matcher, cached_matcher
 from anygrpo.denoising.motion.measures import diversity, frechet
-from anygrpo.denoising.settings import MotionTaskConfig
+from anygrpo.denoising.motion.settings import MotionTaskConfig
 
 ALONE = ("matching", "skating", "floor", "floating", "contact", "jerk", "limits", "duration")
 """Parts that a motion has by itself."""

@@ -8,11 +8,9 @@ pixels: each prompt's are held once, whatever the size of the group.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from torch import Tensor, nn
 from anygrpo.errors import DataError, TrainingError
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.bodies import body_of
+from anygrpo.language.compute.seen import Seen, joined, numbered
 from anygrpo.spoken import Text
 
 FIRST = 2**40
@@ -39,23 +38,6 @@ CARRIED_LETTERS = 2**26
 """Letters of them at most: pictures that rows bring as bytes are themselves in them."""
 
 _KEY = "_anygrpo_pictures"
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the processor made of one prompt's pictures.
-
-    Attributes:
-        inputs: arguments of the model's forward (pixel_values, image_grid_thw ...), first axis pictures or prompts.
-        places: tokens of the prompt that stand for pictures.
-    """
-
-    inputs: dict[str, Tensor]
-    places: int
-
-    @property
-    def bytes(self) -> int:
-        return sum(x.nbytes for x in self.inputs.values())
 
 
 class Pictures:
@@ -139,7 +121,7 @@ class Pictures:
         kinds = {n for n, x in given.items() if x.shape == shape and not x.is_floating_point()}
         self.kinds |= {n: int(given[n][0][places][0]) for n in kinds}
         inputs = {n: x for n, x in given.items() if n not in kinds}
-        number = FIRST + _hash(ids, inputs)
+        number = FIRST + numbered(ids, inputs)
         with self._lock:
             self._held[number] = Seen(inputs, int(places.sum()))
             self._held.move_to_end(number)
@@ -220,7 +202,7 @@ class Pictures:
         seen = [one for row, at in zip(ids, places) for one in self._of_row(row[at])]
         if not seen:
             return own, {}
-        inputs = {name: _joined([one.inputs[name] for one in seen]).to(ids.device) for name in seen[0].inputs}
+        inputs = {name: joined([one.inputs[name] for one in seen]).to(ids.device) for name in seen[0].inputs}
         return own, inputs | {name: places.long() * value for name, value in self.kinds.items()}
 
     def own(self, ids: Tensor) -> Tensor:
@@ -281,21 +263,3 @@ def shown_to(model: nn.Module, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
 
 def _as_weights(x: Tensor, model: nn.Module) -> Tensor:
     return x.to(next(model.parameters()).dtype) if x.is_floating_point() else x
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    """Along the first axis; what differs in size behind it is padded with zeros at its end, as processors do."""
-    size = [max(sizes) for sizes in zip(*(x.shape[1:] for x in parts))]
-    padded = []
-    for x in parts:
-        more = [n for now, want in reversed(list(zip(x.shape[1:], size))) for n in (0, want - now)]
-        padded.append(nn.functional.pad(x, more) if any(more) else x)
-    return torch.cat(padded)
-
-
-def _hash(ids: Tensor, inputs: dict[str, Tensor]) -> int:
-    """40 bits of what a prompt says and shows."""
-    found = hashlib.blake2b(ids.numpy().tobytes(), digest_size=5)
-    for name in sorted(inputs):
-        found.update(name.encode() + inputs[name].contiguous().numpy().tobytes())
-    return int.from_bytes(found.digest(), "big")
