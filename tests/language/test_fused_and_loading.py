@@ -8,6 +8,7 @@ import tiny
 import torch
 
 from anygrpo.core import device as machine
+from anygrpo.core import hub
 from anygrpo.errors import DataError
 from anygrpo.language.kernels.norms import fuse_norms
 from anygrpo.models import loading, smollm2
@@ -86,6 +87,7 @@ def test_a_hub_name_that_cannot_be_had(monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("nobody/nothing is not a model\nlong explanation")
 
+    monkeypatch.setattr(hub, "to_load", lambda name: name)  # the Hub answers, and what it holds is no model
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fail)
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", fail)
     for load in (loading.load_model, loading.load_tokenizer):
@@ -97,6 +99,7 @@ def test_a_tokenizer_without_an_end_token(monkeypatch):
     import transformers
 
     bare = types.SimpleNamespace(eos_token_id=None)
+    monkeypatch.setattr(hub, "to_load", lambda name: name)
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *a, **k: bare)
     with pytest.raises(DataError, match="end-of-sequence"):
         loading.load_tokenizer("some/model")
