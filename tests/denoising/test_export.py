@@ -9,8 +9,10 @@ from safetensors.torch import load_file
 from tiny_pipelines import flux, sd3, sd15, sdxl
 
 from anygrpo.denoising import build as diffusion
+from anygrpo.denoising import certifying
 from anygrpo.denoising import export as exporting
 from anygrpo.denoising.apply import apply
+from anygrpo.denoising.call import record_call
 from anygrpo.denoising.export import LORA_FILE, export, form_of
 from anygrpo.denoising.motion import mdm, mdm_policy
 from anygrpo.denoising.motion import policy as motion
@@ -54,7 +56,7 @@ def test_a_lora_loads_in_diffusers_at_its_trained_strength(pipes, kind, tmp_path
     pipe = DiffusionPipeline.from_pretrained(pipes(kind), local_files_only=True)
     pipe.load_lora_weights(tmp_path / "out")
     model = pipe.unet if kind.startswith("sd1") or kind == "sdxl" else pipe.transformer
-    call = exporting.record_call(policy)
+    call = record_call(policy)
     assert sum("lora_B" in n for n, _ in model.named_parameters()) == len(load_file(files[0])) // 2
     assert call["output"].shape[0] == 1
 
@@ -138,7 +140,7 @@ def test_an_error_of_the_machine_leaves_no_export_that_was_not_compared(tmp_path
     def fails(*given):
         raise OSError("no room")
 
-    monkeypatch.setattr(exporting.anew, "compare", fails)
+    monkeypatch.setattr(certifying.anew, "compare", fails)
     with pytest.raises(OSError, match="no room"):
         export(policy, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []

@@ -15,7 +15,8 @@ import anygrpo
 from anygrpo.cli.main import main
 from anygrpo.core.policy import state_of
 from anygrpo.denoising import build as diffusion
-from anygrpo.denoising.export import LORA_FILE, export, record_call
+from anygrpo.denoising.call import record_call
+from anygrpo.denoising.export import LORA_FILE, export
 from anygrpo.denoising.motion import mdm, mdm_policy
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.motion.settings import MDMPolicyConfig, MotionPolicyConfig

@@ -18,8 +18,10 @@ import anygrpo
 from anygrpo.core.policy import state_of
 from anygrpo.core.saved import library_names
 from anygrpo.denoising import build as diffusion
+from anygrpo.denoising import certifying
 from anygrpo.denoising import export as exporting
-from anygrpo.denoising.export import export, record_call
+from anygrpo.denoising.call import record_call
+from anygrpo.denoising.export import export
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.train import checkpoint
@@ -91,10 +93,10 @@ def test_it_is_the_policys_and_goes_with_it(made, tmp_path, monkeypatch):
     again = started(kind, tmp_path / "out")
     torch.testing.assert_close(said(again, kind), said(policy, kind), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(record_call(again)["output"], record_call(policy)["output"], atol=1e-4, rtol=1e-3)
-    told = exporting._encoded
+    told = certifying.encoded
     for wrong in (lambda x: x + 1.0, lambda x: x * float("nan")):
         monkeypatch.setattr(
-            exporting, "_encoded", lambda p, wrong=wrong: {n: x if "ids" in n else wrong(x) for n, x in told(p).items()}
+            certifying, "encoded", lambda p, wrong=wrong: {n: x if "ids" in n else wrong(x) for n, x in told(p).items()}
         )
         with pytest.raises(TrainingError, match="text encoders, loaded by themselves, differ"):
             export(again, tmp_path / "other")
@@ -104,12 +106,12 @@ def test_it_is_the_policys_and_goes_with_it(made, tmp_path, monkeypatch):
 def test_the_whole_vocabulary_is_asked(made):
     kind, _, lora, _ = made
     policy = started(kind, lora, lora={"rank": 2, "alpha": 4})
-    before = exporting._encoded(policy)
+    before = certifying.encoded(policy)
     last = policy.parts.beside["text_encoder"].config.vocab_size - 1
     assert int(before["encoder_ids/text_encoder"].max()) == last
     with torch.no_grad():
         policy.parts.beside["text_encoder"].get_input_embeddings().weight[last, 0] += 5.0
-    assert not torch.allclose(exporting._encoded(policy)["encoders/text_encoder"], before["encoders/text_encoder"])
+    assert not torch.allclose(certifying.encoded(policy)["encoders/text_encoder"], before["encoders/text_encoder"])
 
 
 def test_names_that_the_library_finds_no_place_for_are_an_error(made, tmp_path):
@@ -156,7 +158,7 @@ def test_an_export_into_the_same_folder_leaves_nothing_of_the_one_before(made, t
         raise TrainingError("differs", "")
 
     with monkeypatch.context() as patch:
-        patch.setattr(exporting, "_certified", differs)
+        patch.setattr(exporting, "certified", differs)
         with pytest.raises(TrainingError, match="differs"):
             export(plain, out)
     assert (out / "README.md").read_text() == "of the first"  # a failure leaves what was there

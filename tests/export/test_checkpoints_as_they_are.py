@@ -94,7 +94,7 @@ def test_a_pipelines_checkpoint_in_diffusers_at_its_strength(tmp_path, kind, sam
     folder = run / "checkpoints" / "best"
     from safetensors.torch import save_file
 
-    from anygrpo.denoising.export import record_call
+    from anygrpo.denoising.call import record_call
 
     call = record_call(opened.policy)
     save_file(call, tmp_path / "call.safetensors")

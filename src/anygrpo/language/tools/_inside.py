@@ -24,6 +24,7 @@ from typing import Any
 
 from anygrpo.core.user_code import describe, described, resolve
 from anygrpo.language.tools import replies
+from anygrpo.language.tools.contract import contract
 from anygrpo.scoring import _keeper
 from anygrpo.scoring._worker import frame, receive
 from anygrpo.scoring.signatures import LONGEST_TRACE
@@ -85,7 +86,7 @@ class Server:
                 if target.startswith(OURS) and hasattr(self.loaded[target], "load_once"):
                     self.loaded[target].load_once(**request["settings"])
             played = request["environment"]
-            if played and (wrong := replies.contract(_name(played), self.loaded[played], request["settings"])):
+            if played and (wrong := contract(_name(played), self.loaded[played], request["settings"])):
                 return {"wrong": wrong}
             kinds = {target: "class" if _is_class(self.loaded[target]) else "function" for target in request["targets"]}
         except BaseException as error:

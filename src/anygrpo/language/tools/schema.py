@@ -8,6 +8,7 @@ from typing import Any
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError
 from anygrpo.language.tools import replies
+from anygrpo.language.tools.contract import named_call, said_of
 from anygrpo.spoken import Text
 
 
@@ -53,6 +54,6 @@ def schema_of(function: Any, spec: str) -> dict[str, Any]:
         ) from None
     name = spec.rpartition(":")[2]
     made["function"]["name"] = name  # what a call is looked up by
-    if wrong := replies.named_call(name, function, list(made["function"]["parameters"].get("properties", {}))):
-        raise ConfigError(*replies.said_of(wrong))
+    if wrong := named_call(name, function, list(made["function"]["parameters"].get("properties", {}))):
+        raise ConfigError(*said_of(wrong))
     return made

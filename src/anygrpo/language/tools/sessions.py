@@ -21,7 +21,7 @@ from typing import Any
 
 from anygrpo.core import user_code
 from anygrpo.errors import ConfigError
-from anygrpo.language.tools.replies import said_of
+from anygrpo.language.tools.contract import said_of
 from anygrpo.language.tools.settings import TurnsConfig
 from anygrpo.scoring import _keeper, _worker
 from anygrpo.scoring.machine import usable_memory
