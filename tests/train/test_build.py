@@ -184,7 +184,7 @@ def test_patience_needs_something_held_out():
 
 def test_a_users_own_are_tried_at_the_border(monkeypatch):
     tasks, policies = [], []
-    monkeypatch.setattr(build.border, "check_task", lambda task, count: tasks.append((task, count)) or ["p"])
+    monkeypatch.setattr(build.task_border, "check_task", lambda task, count: tasks.append((task, count)) or ["p"])
     monkeypatch.setattr(
         build.border, "check_policy", lambda policy, prompts, greedy: policies.append((prompts, greedy))
     )

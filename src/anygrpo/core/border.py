@@ -1,11 +1,10 @@
-"""The border to a user's own code: what a policy and a task return is tried once, before the first step.
+"""The border to a user's own code: what a policy returns is tried once, before the first step (a task: `task_border`).
 
 An error names *their* class and method, the shape found and the shape wanted. Behind the border nobody checks again.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 
 from anygrpo.core.policy import ClipDefaults, Policy
 from anygrpo.core.rollout import Evaluation, Rollout
-from anygrpo.core.task import Success, Task
 from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.core.user_code import describe
 from anygrpo.errors import AnygrpoError, ConfigError
@@ -54,7 +52,7 @@ def instance(made: Any, base: type, where: str) -> None:
             Text(f"define {', '.join(missing)}", f"请定义 {'、'.join(missing)}"),
         )
     if isinstance(made, Policy) and not isinstance(module := called(made, "trainable"), nn.Module):
-        _wrong(made, "trainable", a_kind(module), Text("a torch.nn.Module", "torch.nn.Module"))
+        wrong(made, "trainable", a_kind(module), Text("a torch.nn.Module", "torch.nn.Module"))
 
 
 def called(by: Any, method: str, *arguments: Any) -> Any:
@@ -104,7 +102,7 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
         rows = tree_map(lambda x: x.flatten(0, 1), rollout.samples)
         total = rollout.shape[2]
         if not total:
-            _wrong(
+            wrong(
                 policy,
                 "sample",
                 Text("no decision (T = 0)", "没有决策（T = 0）"),
@@ -114,7 +112,7 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
         whole = called(policy, "evaluate", rows, slice(0, total), frozenset())
         check_evaluation(policy, whole, (_P * _G, total))
         if not bool(torch.isfinite(whole.log_probs[mask.to(whole.log_probs.device)]).all()):
-            _wrong(
+            wrong(
                 policy,
                 "evaluate",
                 _NOT_FINITE,
@@ -159,7 +157,7 @@ def check_reference(policy: Policy) -> None:
         return
     made = called(policy, "reference")
     if not hasattr(made, "__enter__"):
-        _wrong(
+        wrong(
             policy,
             "reference",
             a_kind(made),
@@ -178,14 +176,14 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
     found = tuple(rollout.log_probs.shape)
     if len(found) != 3 or found[:2] != shape:
         swapped = "; prompts and group are swapped" if found[:2] == (g, p) else ""
-        _wrong(policy, method, f"log_probs {list(found)}{swapped}", f"[P, G, T] = [{p}, {g}, T]")
+        wrong(policy, method, f"log_probs {list(found)}{swapped}", f"[P, G, T] = [{p}, {g}, T]")
     if tuple(rollout.mask.shape) != found:
-        _wrong(policy, method, f"mask {list(rollout.mask.shape)}", f"{list(found)}, as log_probs")
+        wrong(policy, method, f"mask {list(rollout.mask.shape)}", f"{list(found)}, as log_probs")
     if not rollout.log_probs.is_floating_point() or rollout.mask.dtype != torch.bool:
         dtypes = f"log_probs of {rollout.log_probs.dtype} and mask of {rollout.mask.dtype}"
-        _wrong(policy, method, dtypes, "log_probs of float32 and a mask of bool")
+        wrong(policy, method, dtypes, "log_probs of float32 and a mask of bool")
     if not bool(torch.isfinite(rollout.log_probs[rollout.mask]).all()):
-        _wrong(
+        wrong(
             policy,
             method,
             _NOT_FINITE,
@@ -194,13 +192,13 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
     for name in ("rewards", "valid", "ended", "version"):
         size = tuple(getattr(rollout, name).shape)
         if size != shape and (name != "version" or size != found):  # a version may be each decision's
-            _wrong(policy, method, f"{name} {list(size)}", f"[P, G] = [{p}, {g}]")
+            wrong(policy, method, f"{name} {list(size)}", f"[P, G] = [{p}, {g}]")
     for name in ("valid", "ended"):
         if (dtype := getattr(rollout, name).dtype) != torch.bool:
-            _wrong(policy, method, f"{name} of {dtype}", f"bool, [P, G] = [{p}, {g}]")
+            wrong(policy, method, f"{name} of {dtype}", f"bool, [P, G] = [{p}, {g}]")
     for name, leaf in _leaves(rollout.samples):
         if tuple(leaf.shape[:2]) != shape:
-            _wrong(policy, method, f"samples{name} {list(leaf.shape)}", f"[P, G, ...] = [{p}, {g}, ...]")
+            wrong(policy, method, f"samples{name} {list(leaf.shape)}", f"[P, G, ...] = [{p}, {g}, ...]")
 
 
 def check_outputs(policy: Policy, outputs: Any, shape: tuple[int, int]) -> None:
@@ -210,7 +208,7 @@ def check_outputs(policy: Policy, outputs: Any, shape: tuple[int, int]) -> None:
     if sizes != [g] * p:
         rows = Text(f"{len(sizes or ())} rows of {sizes}", f"{len(sizes or ())} 行，每行 {sizes} 个")
         found = a_kind(outputs) if sizes is None else rows
-        _wrong(policy, "decode", found, Text(f"{p} lists of {g} outputs", f"{p} 个列表，每个 {g} 个输出"))
+        wrong(policy, "decode", found, Text(f"{p} lists of {g} outputs", f"{p} 个列表，每个 {g} 个输出"))
 
 
 def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
@@ -225,11 +223,11 @@ def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
             _type(policy, "evaluate", value, Tensor, f"{name} as ")
         if value is not None and tuple(value.shape) != shape:
             found = f"{name} {list(value.shape)} for {n} rows and a slice of {t}"
-            _wrong(policy, "evaluate", found, f"[n, t] = [{n}, {t}]")
+            wrong(policy, "evaluate", found, f"[n, t] = [{n}, {t}]")
     for name, value in made.losses.items():
         _type(policy, "evaluate", value, Tensor, f"losses[{name!r}] as ")
         if tuple(value.shape) != (n,):
-            _wrong(policy, "evaluate", f"losses[{name!r}] {list(value.shape)}", f"[n] = [{n}]")
+            wrong(policy, "evaluate", f"losses[{name!r}] {list(value.shape)}", f"[n] = [{n}]")
 
 
 def check_slice(policy: Policy, whole: Evaluation, part: Evaluation, first: int, mask: Tensor) -> None:
@@ -239,7 +237,7 @@ def check_slice(policy: Policy, whole: Evaluation, part: Evaluation, first: int,
     gap = float(torch.where(mask[:, first].to(a.device), (a - b).abs(), 0.0).max())
     if not gap <= _SLICE:
         what = f"decision {first} alone scored {gap:.3g} nats apart from decision {first} among all"
-        _wrong(policy, "evaluate", what, "a function of rows and decision: `times` says which decisions are asked for")
+        wrong(policy, "evaluate", what, "a function of rows and decision: `times` says which decisions are asked for")
 
 
 def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None:
@@ -249,7 +247,7 @@ def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None
     with torch.enable_grad():
         made = called(policy, "evaluate", rows, times, frozenset())
     if count and times.stop and not made.log_probs.requires_grad:
-        _wrong(
+        wrong(
             policy,
             "evaluate",
             Text("log_probs without a gradient", "没有梯度的 log_probs"),
@@ -258,51 +256,6 @@ def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None
                 "由 trainable() 算出，不用 no_grad 与 detach",
             ),
         )
-
-
-def check_task(task: Task, count: int) -> list[Any]:
-    """The prompts of the first step.
-
-    Raises:
-        ConfigError: `prompts` or `held_out` is missing, raises, or returns no list of that many.
-    """
-    prompts = called(task, "prompts", 0, count)
-    if not isinstance(prompts, list) or len(prompts) != count:
-        size = f"{type(prompts).__name__} of {len(prompts)}" if hasattr(prompts, "__len__") else repr(prompts)[:60]
-        _wrong(task, "prompts", Text(f"a {size}", size), Text(f"a list of {count} prompts", f"{count} 个提示的列表"))
-    held_out = called(task, "held_out")
-    if not isinstance(held_out, list):
-        _wrong(
-            task,
-            "held_out",
-            a_kind(held_out),
-            Text("a list (an empty one: nothing is evaluated)", "列表（空：不评估）"),
-        )
-    if not (task.success is None or isinstance(task.success, Success)):
-        what = f"{type(task).__name__}.success"
-        raise ConfigError(
-            Text(f"{what} is {task.success!r}", f"{what} 是 {task.success!r}"),
-            Text(
-                "it has to be an anygrpo Success(component, at_least), or None",
-                "应为 Success(component, at_least)，或 None",
-            ),
-        )
-    if not callable(getattr(task, "score", None)):
-        raise ConfigError(
-            Text(f"{type(task).__name__}.score is {task.score!r}", f"{type(task).__name__}.score 是 {task.score!r}"),
-            Text("define it", "请定义它"),
-        )
-    try:
-        inspect.signature(task.score).bind(prompts, [])
-    except TypeError as error:
-        what = f"{type(task).__name__}.score"
-        raise ConfigError(
-            Text(f"{what} cannot be called: {error}", f"{what} 不能调用：{error}"),
-            Text("define score(self, prompts, outputs)", "请定义 score(self, prompts, outputs)"),
-        ) from None
-    except ValueError:  # a built-in without a signature
-        pass
-    return prompts
 
 
 def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
@@ -315,7 +268,7 @@ def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
 def _type(by: Any, method: str, found: Any, wanted: type, what: str = "") -> None:
     if not isinstance(found, wanted):
         name = f"a {wanted.__name__}" if wanted in (Tensor, dict) else f"an anygrpo.{wanted.__name__}"
-        _wrong(by, method, Text(what, what.replace(" as ", " 为 ")) + a_kind(found), name)
+        wrong(by, method, Text(what, what.replace(" as ", " 为 ")) + a_kind(found), name)
 
 
 def a_kind(value: Any) -> Text:
@@ -324,7 +277,8 @@ def a_kind(value: Any) -> Text:
     return Text(f"a {name}", f"一个 {name}")
 
 
-def _wrong(by: Any, method: str, found: str | Text, wanted: str | Text) -> None:
+def wrong(by: Any, method: str, found: str | Text, wanted: str | Text) -> None:
+    """Raises: ConfigError that names the user's method, what it gave and what it has to give."""
     name, found, wanted = f"{type(by).__name__}.{method}", said(found), said(wanted)
     raise ConfigError(
         Text(f"{name} returned {found}", f"{name} 返回了 {found}"), Text(f"it has to be {wanted}", f"应当是 {wanted}")

@@ -9,7 +9,7 @@ from anygrpo.families import kind_of, resolve
 from anygrpo.spoken import Text
 
 OWN = ("python", "object")
-"""Kinds whose code is the user's own: what it returns is tried at the border (`core.border`)."""
+"""Kinds whose code is the user's own: what it returns is tried at the border (`core.border`, `core.task_border`)."""
 
 
 def build_policy(config: Any, seed: int) -> Any:

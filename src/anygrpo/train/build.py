@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from anygrpo.core import border
+from anygrpo.core import border, task_border
 from anygrpo.core.build import OWN, build_policy
 from anygrpo.core.policy import Policy
 from anygrpo.core.task import Task
@@ -138,11 +138,11 @@ def _check_earlier(policy: Policy, planned: PlannedStage) -> None:
 
 
 def _try_own(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> None:
-    """What a user's own policy and tasks return, tried before the first step (`core.border`)."""
+    """What a user's own policy and tasks return, tried before the first step (`core.border`, `core.task_border`)."""
     own = recipe.policy.kind in OWN and not type(policy).__module__.startswith("anygrpo.")
     for planned in {id(planned.task): planned for planned in stages}.values():
         if own or planned.stage.task.kind in OWN:
-            prompts = border.check_task(planned.task, planned.stage.algorithm.prompts_per_step)
+            prompts = task_border.check_task(planned.task, planned.stage.algorithm.prompts_per_step)
             if own and planned.stage.source == "policy":
                 border.check_policy(policy, prompts, greedy=bool(planned.task.held_out()))
 

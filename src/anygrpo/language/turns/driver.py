@@ -17,7 +17,7 @@ from anygrpo.language.tasks.pictures import references
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.replies import Unfit as UnfitReply
 from anygrpo.language.tools.sessions import wait_for
-from anygrpo.language.turns.held import HEAD, Held, bare, call_of, said_by_environment, unfit, why
+from anygrpo.language.turns.held import HEAD, Held, as_asked, bare, call_of, said_by_environment, unfit, unsigned, why
 from anygrpo.language.turns.opening import encoded, opened
 from anygrpo.language.turns.talk import Talk
 from anygrpo.scoring.outcome import Broken, Raised, Unfit
@@ -90,7 +90,7 @@ class Turns:
             except UnfitReply as error:
                 self._end(one, unfit(error.fault, HEAD))
                 return None
-            messages = [{k: v for k, v in m.items() if k != "by"} for m in messages]
+            messages = unsigned(messages)
         one.own = frozenset(answer["run"])
         return messages, tools
 
@@ -142,7 +142,7 @@ class Turns:
 
     def _call(self, one: Held, calls: list[Call]) -> None:
         one.ran = calls
-        good = [{"name": c.name, "arguments": c.arguments} for c in calls if not c.fault]
+        good = as_asked([c for c in calls if not c.fault])
         if not good:
             return self._called(one, {"results": []})
         one.asked = "call"
@@ -169,14 +169,12 @@ class Turns:
         """The environment's turn, where there is one."""
         if self.talk.kind is None:
             return self._over(one)
-        said = [*one.first, *one.messages, *one.said]
-        given = [{k: v for k, v in m.items() if k != "by"} for m in said]
+        given = unsigned([*one.first, *one.messages, *one.said])
         if self.talk.kind == "function":
             one.asked = "speak"
             return self._ask(one, {"op": "speak", "messages": given, "row": one.row})
         one.asked = "step"
-        calls = [{"name": c.name, "arguments": c.arguments} for c in one.theirs]
-        return self._ask(one, {"op": "step", "messages": given, "calls": calls})
+        return self._ask(one, {"op": "step", "messages": given, "calls": as_asked(one.theirs)})
 
     def _spoken(self, one: Held, answer: dict[str, Any]) -> None:
         if "error" in answer:

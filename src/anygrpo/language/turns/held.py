@@ -65,6 +65,16 @@ def call_of(call: dict[str, Any]) -> Call:
     return Call(call["function"]["name"], call["function"]["arguments"], call.get("fault", ""))
 
 
+def as_asked(calls: list[Call]) -> list[dict[str, Any]]:
+    """Calls as the process that runs them is given them."""
+    return [{"name": c.name, "arguments": c.arguments} for c in calls]
+
+
+def unsigned(messages: list[Message]) -> list[Message]:
+    """Messages without who said them, as environments are shown them."""
+    return [{k: v for k, v in m.items() if k != "by"} for m in messages]
+
+
 def said_by_environment(reply: Any, by: str, wanted: str) -> list[Message]:
     """What an environment says: a text is a user's message.
 
