@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from anygrpo.core.build import build_task
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising.motion.measures import diversity, frechet
 from anygrpo.recipe.load import load_recipe

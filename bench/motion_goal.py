@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from motion import PICTURES, Watch, held_out, paired
 
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.recipe.load import load_recipe
 from anygrpo.train import checkpoint
 from anygrpo.train.build import new_run

@@ -226,7 +226,7 @@ def train(data: str, method: str, calls: str, seed: str, folder: str, steps: str
 
 def picks_of(path: Path, task: Budgeted, split: str) -> list[Any]:
     from anygrpo.core.build import build_policy
-    from anygrpo.core.policy import load_state
+    from anygrpo.core.trained import load_state
     from anygrpo.recipe.load import load_recipe
     from anygrpo.selection.evaluation import greedy
     from anygrpo.train import checkpoint

@@ -34,10 +34,10 @@ _WHERE = {
     "causal_lm": "anygrpo.language.objects:causal_lm",
     "TextRows": "anygrpo.language.objects:TextRows",
     # training
-    "frozen_weights": "anygrpo.core.policy:frozen_weights",
+    "frozen_weights": "anygrpo.core.trained:frozen_weights",
     "load": "anygrpo.export.opened:load",
-    "load_state": "anygrpo.core.policy:load_state",
-    "state_of": "anygrpo.core.policy:state_of",
+    "load_state": "anygrpo.core.trained:load_state",
+    "state_of": "anygrpo.core.trained:state_of",
     "Recipe": "anygrpo.recipe.recipe:Recipe",
     "parse_recipe": "anygrpo.recipe.load:parse_recipe",
     "load_recipe": "anygrpo.recipe.load:load_recipe",

@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import save_file
 
 from anygrpo.core import saved, saved_parts
-from anygrpo.core.policy import state_of
 from anygrpo.core.tensor_files import write_tensors
+from anygrpo.core.trained import state_of
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.motion.settings import MotionPolicyConfig
 from anygrpo.errors import DataError

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from anygrpo.core import saved, saved_parts
-from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.tensor_files import NAMES, read_tensors, write_tensors
+from anygrpo.core.trained import load_state, state_of
 from anygrpo.errors import ConfigError, DataError
 
 

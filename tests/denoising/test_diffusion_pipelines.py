@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from tiny_pipelines import flux, sd3
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-from anygrpo.core.policy import state_of
 from anygrpo.core.task import Stored
+from anygrpo.core.trained import state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.denoiser import DiffusersDenoiser

@@ -9,8 +9,8 @@ from diffusers import FlowMatchEulerDiscreteScheduler
 from torch import nn
 
 from anygrpo.core.packing import pack, unpack
-from anygrpo.core.policy import state_of
 from anygrpo.core.task import Scores, Task
+from anygrpo.core.trained import state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.denoising import averaging
 from anygrpo.denoising.build import Parts

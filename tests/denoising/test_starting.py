@@ -13,7 +13,7 @@ from tiny_pipelines import sd3, sd15
 
 import anygrpo
 from anygrpo.cli.main import main
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising.call import record_call
 from anygrpo.denoising.export import LORA_FILE, export

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from tiny_pipelines import flux, sd3, sd15, sdxl
 
 import anygrpo
-from anygrpo.core.policy import state_of
 from anygrpo.core.saved import library_names
+from anygrpo.core.trained import state_of
 from anygrpo.denoising import build as diffusion
 from anygrpo.denoising import certifying
 from anygrpo.denoising import export as exporting

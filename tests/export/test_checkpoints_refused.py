@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 import anygrpo
 from anygrpo.cli.main import main
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.denoising.starting import LORA_FILE
 from anygrpo.train import checkpoint
 

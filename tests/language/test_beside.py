@@ -12,7 +12,7 @@ import tiny_lm
 import torch
 from runs import run_of
 
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.core.turnstile import Stopped, Turnstile
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import parse_recipe

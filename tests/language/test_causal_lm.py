@@ -486,7 +486,7 @@ def test_an_engine_that_is_not_installed_is_named(monkeypatch):
 
 
 def test_checkpoints_hold_adapters_alone_and_load_back():
-    from anygrpo.core.policy import load_state, state_of
+    from anygrpo.core.trained import load_state, state_of
 
     p, q = policy(train="lora"), policy(train="lora")
     with torch.no_grad():

@@ -7,7 +7,7 @@ import pytest
 import tiny
 import torch
 
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language import export as exporting
 from anygrpo.language.apply import apply

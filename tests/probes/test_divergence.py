@@ -7,7 +7,7 @@ import torch
 from runs import run_of
 from toys import Bandit
 
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.probes.policies import divergence
 from anygrpo.probes.subject import Subject
 

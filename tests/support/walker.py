@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import Policy, frozen_weights, state_of
+from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Scores, Stored, Task
+from anygrpo.core.trained import frozen_weights, state_of
 
 ARMS, LIMIT = 4, 5
 WEIGHTS = {"short": 0.5}

@@ -14,8 +14,8 @@ import toy_tasks
 import toys
 from runs import cut_after, run_of
 
-from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Rollout
+from anygrpo.core.trained import load_state, state_of
 from anygrpo.errors import ConfigError
 from anygrpo.train import checkpoint, loop, parallel
 from anygrpo.train.build import check_stages, resumed_run

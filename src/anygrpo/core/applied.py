@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from anygrpo.core.policy import Policy, state_of
+from anygrpo.core.policy import Policy
+from anygrpo.core.trained import state_of
 from anygrpo.errors import DataError
 from anygrpo.files import lines_of
 from anygrpo.spoken import Text

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import frozen_weights, state_of
+from anygrpo.core.trained import frozen_weights, state_of
 from anygrpo.train.parallel import is_main
 from anygrpo.train.sharded import laid_out, whole_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import frozen_weights, state_of
+from anygrpo.core.trained import frozen_weights, state_of
 from anygrpo.denoising.settings import LoraConfig
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form, fixed_of
+from anygrpo.core.trained import state_of
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 from anygrpo.denoising.starting import LORA_FILE, STRENGTH, start_for
 

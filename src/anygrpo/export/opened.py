@@ -9,7 +9,8 @@ from typing import Any
 
 from anygrpo.core.build import build_policy
 from anygrpo.core.hub import is_name, located
-from anygrpo.core.policy import Policy, load_state
+from anygrpo.core.policy import Policy
+from anygrpo.core.trained import load_state
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.export import own
 from anygrpo.export.own import RECIPE

@@ -17,9 +17,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anygrpo.core.build import build_policy, build_task
-from anygrpo.core.policy import Policy, load_state, state_of
+from anygrpo.core.policy import Policy
 from anygrpo.core.saved import library_names
 from anygrpo.core.tensor_files import read_tensors, write_tensors
+from anygrpo.core.trained import load_state, state_of
 from anygrpo.core.tree import Shared, Tree, tree_map
 from anygrpo.errors import AnygrpoError, ConfigError, TrainingError
 from anygrpo.recipe.load import load_recipe

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core import thumbnails
-from anygrpo.core.policy import frozen_weights, state_of
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
+from anygrpo.core.trained import frozen_weights, state_of
 from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError
 from anygrpo.gates.best import SITE, best_of, spread_of

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.core.device import keep_freed_memory
-from anygrpo.core.policy import frozen_weights
+from anygrpo.core.trained import frozen_weights
 from anygrpo.errors import ConfigError
 from anygrpo.language.adapters import Adapters, adapter_layers, merge, moved, target_of, with_adapters
 from anygrpo.language.compute import attention

@@ -6,8 +6,8 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.core import hub
-from anygrpo.core.policy import state_of
 from anygrpo.core.saved import Form, fixed_of
+from anygrpo.core.trained import state_of
 from anygrpo.models.loading import named
 from anygrpo.models.origin import origin
 from anygrpo.scratch import Scratch

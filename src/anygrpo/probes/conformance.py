@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from anygrpo.core import user_code
-from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.probe_outcome import Outcome, not_applicable
 from anygrpo.core.task import Scores, Task
+from anygrpo.core.trained import load_state, state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.errors import ConfigError
 from anygrpo.probes.subject import Subject

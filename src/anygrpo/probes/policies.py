@@ -10,8 +10,8 @@ from torch import Tensor
 
 from anygrpo.core.build import build_policy
 from anygrpo.core.intervals import interval
-from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Batch, Rollout
+from anygrpo.core.trained import load_state, state_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.files import run_of
 from anygrpo.probes.check import temporary_run

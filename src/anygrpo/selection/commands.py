@@ -214,7 +214,7 @@ def load(
 ) -> tuple[Any, Any, Any]:
     """Policy (a run's best weights), task, and the weights the run began with, from a recipe or a run folder."""
     from anygrpo.core.build import build_policy, build_task
-    from anygrpo.core.policy import load_state, state_of
+    from anygrpo.core.trained import load_state, state_of
     from anygrpo.recipe.load import load_recipe
     from anygrpo.train import checkpoint
 

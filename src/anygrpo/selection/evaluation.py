@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.policy import state_of
+from anygrpo.core.trained import state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.selection.changes import agreement, cannot_flip, weight_change
 from anygrpo.selection.known_outcomes import KnownOutcomes, difference_bounds, paired_where_known

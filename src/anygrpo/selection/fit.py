@@ -166,7 +166,7 @@ def _lines(values: dict[str, Any]) -> str:
 
 def _train(recipe: Path, folder: Path, flags: tuple[str, ...]) -> tuple[Any, Any, dict[str, Any]]:
     """Policy (with its best weights where some were), the last stage's task, and the weights at the start."""
-    from anygrpo.core.policy import load_state, state_of
+    from anygrpo.core.trained import load_state, state_of
     from anygrpo.recipe.load import load_recipe
     from anygrpo.train import checkpoint
     from anygrpo.train.build import new_run

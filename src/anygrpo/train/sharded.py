@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.policy import Policy, state_of
+from anygrpo.core.policy import Policy
+from anygrpo.core.trained import state_of
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.recipe import Recipe, largest_beta
 from anygrpo.spoken import Text

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from anygrpo.core import saved, saved_parts
-from anygrpo.core.policy import load_state, state_of
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.tensor_files import write_tensors
+from anygrpo.core.trained import load_state, state_of
 from anygrpo.core.tree import tree_map
 from anygrpo.errors import DataError, Interrupted
 from anygrpo.spoken import Text
