@@ -10,6 +10,7 @@ import tiny_lm
 import torch
 
 from anygrpo.core.task import Stored
+from anygrpo.errors import DataError
 from anygrpo.language import agreement
 from anygrpo.language import policy as module
 from anygrpo.language.engine.external import SyncProbe
@@ -188,7 +189,8 @@ def test_before_sharding_the_engine_has_a_model_of_its_own(policy):
 
 def test_turns_are_given_up_where_sampling_fails(policy, monkeypatch):
     told = []
-    turns = SimpleNamespace(records=PROMPTS, abandon=lambda: told.append("abandoned"))
+    ids = lambda: policy.prompts.encode(PROMPTS, 8)  # noqa: E731
+    turns = SimpleNamespace(ids=ids, abandon=lambda: told.append("abandoned"))
     monkeypatch.setattr(module, "Turns", lambda *given: turns)
     policy.talk = object()
 
@@ -199,6 +201,10 @@ def test_turns_are_given_up_where_sampling_fails(policy, monkeypatch):
     with pytest.raises(RuntimeError, match="engine broke"):
         policy.sample(PROMPTS, 2, 3)
     assert told == ["abandoned"]
+    turns.ids = lambda: policy.prompts.encode([{"prompt": "w1 " * 10**4}], 8)  # an opening that does not fit
+    with pytest.raises(DataError, match="context"):
+        policy.sample(PROMPTS, 2, 3)
+    assert told == ["abandoned", "abandoned"]
 
 
 @pytest.mark.parametrize("adapters", [False, True])

@@ -124,12 +124,12 @@ class CausalLM(Policy):
         config = self.config
         outside, between = beside.turns_of(self)
         turns = self.talk and Turns(self.talk, prompts, group_size, config.max_new_tokens, outside)
-        ids = turns.ids() if turns else self.prompts.encode(prompts, config.max_new_tokens)
-        rows = decode_rows(self, ids, group_size)
-        sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, rows, between)
-        if not self.held:
-            self._sync(ids)
         try:
+            ids = turns.ids() if turns else self.prompts.encode(prompts, config.max_new_tokens)
+            rows = decode_rows(self, ids, group_size)
+            sampling = Sampling(self.support, config.max_new_tokens, config.stop, greedy, rows, between)
+            if not self.held:
+                self._sync(ids)
             made = self.engine.generate(ids, group_size, sampling, seed, turns or None)
         except BaseException:
             if turns:
