@@ -117,7 +117,7 @@ class CausalLMConfig(Section):
     "`[policy.vision]`: the table alone makes it a vision-language model, whose prompts may hold pictures."
 
     @model_validator(mode="after")
-    def _fits(self) -> CausalLMConfig:
+    def _weights_and_lengths_fit(self) -> CausalLMConfig:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(
                 Text(
@@ -135,6 +135,10 @@ class CausalLMConfig(Section):
                     f'train = "lora"',
                 )
             )
+        return self
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> CausalLMConfig:
         if (self.engine == "vllm_server") != (self.engine_url is not None):
             raise ValueError(
                 Text(
@@ -151,6 +155,10 @@ class CausalLMConfig(Section):
                     f"engine_folder = {self.engine_folder!r} 只在 engine = 'vllm_server' 时使用",
                 )
             )
+        return self
+
+    @model_validator(mode="after")
+    def _pictures_fit(self) -> CausalLMConfig:
         if self.vision is not None and self.engine != "builtin":
             raise ValueError(
                 Text(
@@ -175,6 +183,10 @@ class CausalLMConfig(Section):
                     f"vision.train = 'language'，或 train = 'lora' 或 'all'",
                 )
             )
+        return self
+
+    @model_validator(mode="after")
+    def _turns_fit(self) -> CausalLMConfig:
         talks = self.environment is not None or bool(self.tools)
         if (self.max_turns > 1) != talks:
             raise ValueError(
