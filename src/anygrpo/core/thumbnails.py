@@ -26,10 +26,10 @@ def data_url(value: Any) -> str:
     return "data:image/*;base64," + base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else ""
 
 
-def thumbnail(image: Any, largest: int = LARGEST) -> str:
-    """A PIL image, not above `largest` pixels a side, as a data URI of PNG."""
+def thumbnail(image: Any) -> str:
+    """A PIL image, not above `LARGEST` pixels a side, as a data URI of PNG."""
     image = image.copy()
-    image.thumbnail((largest, largest))
+    image.thumbnail((LARGEST, LARGEST))
     held = io.BytesIO()
     image.save(held, "PNG")
     return "data:image/png;base64," + base64.b64encode(held.getvalue()).decode()

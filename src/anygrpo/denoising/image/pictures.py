@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from anygrpo.core.lettering import write
+from anygrpo.core.thumbnails import thumbnail
 
 LABEL, HEAD = 18, 56
 SMALLEST, LARGEST = 96, 256
@@ -58,11 +57,9 @@ def grid(rows: list[list[Tensor]], labels: list[str], heads: tuple[str, ...] = (
     return sheet
 
 
-def inline(picture: Tensor, largest: int = 128) -> str:
+def inline(picture: Tensor) -> str:
     """A thumbnail as a data URI, for files of JSON that a page shows."""
-    buffer = io.BytesIO()
-    fitted(picture, 1, largest).save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return thumbnail(to_image(picture))
 
 
 def is_picture(output: Any) -> bool:
