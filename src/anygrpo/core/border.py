@@ -112,12 +112,7 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
         whole = called(policy, "evaluate", rows, slice(0, total), frozenset())
         check_evaluation(policy, whole, (_P * _G, total))
         if not bool(torch.isfinite(whole.log_probs[mask.to(whole.log_probs.device)]).all()):
-            wrong(
-                policy,
-                "evaluate",
-                _NOT_FINITE,
-                _LOG_PROB,
-            )
+            wrong(policy, "evaluate", _NOT_FINITE, _LOG_PROB)
         # Values are compared where the loop will ask for slices and scoring repeats itself: noise in it is another
         # fault, which `check` and the doctor name.
         sliced = policy.time_chunk is not None and policy.time_chunk < total

@@ -67,6 +67,23 @@ def meant(
     if key in everywhere:
         there = say(" or ", " 或 ").join(everywhere[key][:2])
         return say(f"it belongs to another kind: {there}", f"它属于另一种策略或任务：{there}")
+    if near := _slip_of(key, known, places, everywhere, table):
+        return near
+    if not known:
+        return say("remove it", "请删去")
+    if len(known) <= FEW:
+        return say("known: ", "可用：") + ", ".join(sorted(known))
+    return say(f"{listing} lists what there is", f"{listing} 列出全部")
+
+
+def _slip_of(
+    key: str,
+    known: Collection[str],
+    places: Mapping[str, Sequence[str]],
+    everywhere: Mapping[str, Sequence[str]],
+    table: str,
+) -> str:
+    """The word that a mistyped `key` was to be, here first; "" where none is near."""
     for words in (known, places, everywhere):
         close = min(words, key=lambda word: (slips(key, word), word), default="")
         if close and slips(key, close) <= (0 if len(key) < 4 and words is not known else 1 if len(key) < 8 else 2):
@@ -76,11 +93,7 @@ def meant(
                 continue
             where = "" if words is known else _there((places if words is places else everywhere)[close])
             return say(f"did you mean {close!r}?", f"是否想写 {close!r}？") + where
-    if not known:
-        return say("remove it", "请删去")
-    if len(known) <= FEW:
-        return say("known: ", "可用：") + ", ".join(sorted(known))
-    return say(f"{listing} lists what there is", f"{listing} 列出全部")
+    return ""
 
 
 def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> tuple[str, str]:

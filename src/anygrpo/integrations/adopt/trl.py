@@ -199,15 +199,7 @@ def _policy(book: Ledger) -> None:
     book.get("load_in_8bit")
     dtype = "float16" if book.get("fp16") else "bfloat16" if book.get("bf16") else "float32"
     book.put("policy.dtype", dtype, "fp16" if dtype == "float16" else "bf16")
-    coefficient = book.get("router_aux_loss_coef")
-    if coefficient is None:
-        book.notes.append(
-            "router_aux_loss_coef is not given: of a mixture of experts TRL adds the balance of its experts with the "
-            "weight that the model's config has (router_aux_loss_coef): set policy.router_loss to it"
-        )
-    if coefficient := float(coefficient or 0.0):
-        book.put("policy.router_loss", coefficient, "router_aux_loss_coef")
-        book.notes.append("router_aux_loss_coef: the balance is of each row's own tokens here, not of a whole batch's")
+    _router_loss(book)
     if book.get("cast_lm_head_to_fp32"):
         book.put("policy.head", "float32", "cast_lm_head_to_fp32")
     book.put("policy.gradient_checkpointing", bool(book.get("gradient_checkpointing")), "gradient_checkpointing")
@@ -219,6 +211,18 @@ def _policy(book: Ledger) -> None:
     if isinstance(book.get("chat_template_kwargs"), dict):
         book.put("policy.chat_template_kwargs", book.get("chat_template_kwargs"), "chat_template_kwargs")
     book.get("disable_dropout")
+
+
+def _router_loss(book: Ledger) -> None:
+    coefficient = book.get("router_aux_loss_coef")
+    if coefficient is None:
+        book.notes.append(
+            "router_aux_loss_coef is not given: of a mixture of experts TRL adds the balance of its experts with the "
+            "weight that the model's config has (router_aux_loss_coef): set policy.router_loss to it"
+        )
+    if coefficient := float(coefficient or 0.0):
+        book.put("policy.router_loss", coefficient, "router_aux_loss_coef")
+        book.notes.append("router_aux_loss_coef: the balance is of each row's own tokens here, not of a whole batch's")
 
 
 def _engine(book: Ledger) -> None:
