@@ -139,6 +139,12 @@ def test_a_column_of_nan_is_no_fault_of_a_run_that_learns(name: str) -> None:
         ({"loss": 0.1, "policy_loss": float("nan")}, ("never", "certain")),  # a sum is finite only where its terms are
         ({"grad_norm": 0.3, "advantage_std": float("nan")}, ("never", "certain")),
         ({"ratio_mean": float("nan")}, ("never", "certain")),
+        ({"grad_norm": 0.3, "loss": float("nan")}, ("never", "certain")),  # NaN has no finite gradient: a lost column
+        ({"grad_norm": 0.0, "loss": float("nan")}, ("nothing", "likely")),
+        ({"loss": 0.1, "grad_norm": float("nan")}, ("nothing", "likely")),  # NaN steps would have ended the loss too
+        ({"policy_loss": 0.1, "grad_norm": float("nan")}, ("nothing", "likely")),
+        ({"loss": float("nan"), "grad_norm": float("nan")}, ("nothing", "certain")),
+        ({"grad_norm": float("nan")}, ("nothing", "certain")),
     ],
 )
 def test_a_term_that_is_never_finite_is_lost_only_where_its_sum_is_too(

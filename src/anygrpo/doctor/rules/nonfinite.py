@@ -8,6 +8,7 @@ from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
+from anygrpo.doctor.series import Series
 from anygrpo.doctor.synthetic import Case, healthy, with_rows
 from anygrpo.spoken import Text
 
@@ -69,7 +70,7 @@ def nonfinite(run: Columns) -> Result:
         rows, names = sorted({r for s in lost for r in s.bad}), ", ".join(sorted(s.key for s in lost))
         return finding(
             "nonfinite", "serious", rows, variant="nothing", names=names, count=len(rows),
-            certainty="certain" if any(s.name in SUMS for s in lost) else "likely", changes=(Change("precision"),),
+            certainty="certain" if nothing_left(lost, run) else "likely", changes=(Change("precision"),),
         )  # fmt: skip
     if not some:
         return finding("nonfinite", "info", variant="never", names=", ".join(never)) if never else None
@@ -84,20 +85,26 @@ def nonfinite(run: Columns) -> Result:
 
 
 SUMS = ("loss/total", "grad_norm/total")
-"""What every other term goes into: finite only where all of them are."""
+"""What every other term goes into, in order: finite only where all before are."""
 
 
 def indispensable(name: str, run: Columns) -> bool:
     """Losses, advantages and gradients are computed in every update: NaN throughout, they were lost.
 
     Unless the run plainly learns; and a term was only never logged where the sum or the gradient it enters is a number
-    (other than 0, which some loggers write for NaN). Ratios and clip shares are NaN in healthy logs too: a mean over
-    no update beyond the first.
+    (other than 0, which some loggers write for NaN), as the loss is where its gradient is one. Ratios and clip shares
+    are NaN in healthy logs too: a mean over no update beyond the first.
     """
     p = progress(run)
     if (p and p.rose) or not name.startswith(("loss/total", "loss/policy", "advantage/", "grad_norm/total")):
         return False
-    return name in SUMS or not any((s := run.get(x)) and any(s.values) for x in SUMS)
+    later = SUMS[SUMS.index(name) + 1 :] if name in SUMS else SUMS
+    return not any((s := run.get(x)) and any(s.values) for x in later)
+
+
+def nothing_left(lost: list[Series], run: Columns) -> bool:
+    """Whether a sum is lost and no loss or gradient is finite anywhere: beside one, the column may be at fault."""
+    return any(s.name in SUMS for s in lost) and not any(run.get(x) for x in (*SUMS, "loss/policy"))
 
 
 NAN = math.nan
