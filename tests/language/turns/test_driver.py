@@ -188,6 +188,24 @@ def test_reset_that_fails_and_reset_that_differs(place):
         policy([["1"], ["1"]], environment=f"{place}:Random").sample([{"prompt": "guess"}], 2, seed=0)
 
 
+def test_one_prompt_that_cannot_be_opened_is_data_and_two_are_the_environment(place):
+    """Nobody is heard here: what has begun well is enough for the fault to be that prompt's."""
+    short, long = {"prompt": "guess", "number": 7}, {"prompt": "guess", "number": 1, "first": "x" * 4000}
+    other, lacking = long | {"number": 2}, {"prompt": "guess"}
+    settings = {"environment": f"{place}:Guess", "max_new_tokens": 1}
+    for rows in ([long], [long, short], [long, dict(long)], [long, other, short], [lacking, short]):
+        rollout = policy([["7"]] * 2 * len(rows), **settings).sample(rows, 2, seed=0)
+        assert [bool(v.any()) for v in rollout.valid] == [row is short for row in rows]
+    with pytest.raises(TrainingError, match=r"the environment .*all of the first 4 outputs: .*context is 2048"):
+        policy([["7"]] * 4, **settings).sample([long, other], 2, seed=0)
+    made = policy([["7"]] * 4, **settings)
+    made.sample([short, short], 2, seed=0)
+    made.sample([long, other], 2, seed=0)  # the environment has begun others
+    broken = policy([["crash"]] * 4, environment=f"{place}:Guess")
+    with pytest.raises(TrainingError, match=r"raised on all of the first 2 outputs: .*boom"):
+        broken.sample([long, short], 2, seed=0)  # one fails at its beginning, the other at its turn
+
+
 @pytest.mark.parametrize("first", [[{"role": "king", "content": "x"}], 7, ["x"], (None, ["look"]), ("x", None, None)])
 def test_a_reset_that_gives_no_messages_is_a_sample_or_the_end(place, first):
     made = policy([["1"], ["1"], ["7"], ["7"]], environment=f"{place}:Guess")

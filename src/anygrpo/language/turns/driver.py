@@ -17,8 +17,8 @@ from anygrpo.language.tasks.pictures import references
 from anygrpo.language.tools.formats import Call
 from anygrpo.language.tools.replies import Unfit as UnfitReply
 from anygrpo.language.tools.sessions import wait_for
-from anygrpo.language.turns.held import HEAD, Held, as_asked, bare, call_of, said_by_environment, unfit, unsigned, why
-from anygrpo.language.turns.opening import encoded, opened
+from anygrpo.language.turns.held import HEAD, Held, as_asked, call_of, said_by_environment, unfit, unsigned, why
+from anygrpo.language.turns.opening import encoded, opened, told
 from anygrpo.language.turns.talk import Talk
 from anygrpo.scoring.outcome import Broken, Raised, Unfit
 from anygrpo.spoken import Text
@@ -288,7 +288,7 @@ class Turns:
         Raises:
             TrainingError, ConfigError: the environment failed in every one of its first conversations.
         """
-        self.talk.first.see([bare(one.fault) for one in self.held if one.fault or one.heard])
+        self.talk.first.see(told(self.talk, self.held))
         self.talk.check_tools()
         for one, row, length in zip(self.held, made.ids.tolist(), made.lengths.tolist()):
             ids = row[:length]

@@ -31,6 +31,7 @@ class Held:
         seen: tokens of the completion that these messages hold.
         rewards: of each turn of the policy: 0 where the environment gave none, None where there is none that pays.
         fault: why the sample is invalid, or "".
+        unbegun: the fault is of its beginning: no turn was taken.
         heard: the environment has answered a turn.
         calls, failed: of tools, so far.
     """
@@ -42,6 +43,7 @@ class Held:
     seen: int = 0
     rewards: list[float | None] = field(default_factory=list)
     fault: str = ""
+    unbegun: bool = False
     heard: bool = False
     calls: int = 0
     failed: int = 0

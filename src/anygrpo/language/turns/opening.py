@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anygrpo.errors import DataError
-from anygrpo.language.turns.held import HEAD, Held
+from anygrpo.language.turns.held import HEAD, Held, bare
 from anygrpo.language.turns.talk import Talk
 from anygrpo.scoring.outcome import Broken
 
@@ -44,4 +44,22 @@ def encoded(talk: Talk, records: list[dict[str, Any]], groups: list[list[Held]],
             for one in group:
                 one.fault = one.fault or Broken(f"{HEAD}{talk.name}.reset: {error.what}", error.cure)
             made += talk.prompts.encode([_IN_PLACE], limit)
+        for one in group:
+            one.unbegun = bool(one.fault)
     return made
+
+
+def told(talk: Talk, held: list[Held]) -> list[str]:
+    """What a rollout's conversations say of the environment, for `FirstCall.see`: a fault, or "" of one that it has
+    answered.
+
+    Once any conversation has begun well, a beginning that fails is its prompt's fault. Before that, one that gave
+    nothing to be used (too long, its process ended) needs a second prompt of which that is so too; what `reset`
+    raises or returns of another kind is the code's.
+    """
+    unbegun = [one for one in held if one.unbegun]
+    talk.begins = talk.begins or len(unbegun) < len(held)
+    if talk.begins:
+        return [bare(one.fault) for one in held if not one.unbegun and (one.fault or one.heard)]
+    alone = len({repr(one.row) for one in unbegun}) < 2
+    return [bare(one.fault) for one in unbegun if not (alone and isinstance(one.fault, Broken))]

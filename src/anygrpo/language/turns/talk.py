@@ -21,7 +21,7 @@ class Talk:
     """Attributes:
     sessions: where tools and environment run. schemas: of the recipe's tools.
     name: of the environment, in its file. kind: "class" or "function" of the environment, None where there is none.
-    first: whether the environment works at all.
+    first: whether the environment works at all. begins: it has begun a conversation well.
     format: how calls are written; None where there are no tools.
     """
 
@@ -32,6 +32,7 @@ class Talk:
         self.name = (config.environment or "").rpartition(":")[2]
         named = Text(f"the environment {config.environment}", f"环境 {config.environment}")
         self.first = FirstCall(named, WANTED["step"])
+        self.begins = False
         self._tools: dict[str, FirstCall] = {}
         self._told: dict[str, list[Unfit | None]] = {}
         self.schemas = schemas_of(config.tools)
