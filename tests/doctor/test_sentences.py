@@ -197,6 +197,60 @@ def test_what_is_denied_is_not_what_is_said(text: str, answer: str | None) -> No
     assert [c.answer for c in claims(text)] == ([answer] if answer else [])
 
 
+BOUNDS = (  # 4.03 live groups of 640, 636 dead ones
+    ("不超过 10 组有信号", "holds"),
+    ("不超过 3 组有信号", "fails"),
+    ("没有超过 10 组有信号", "holds"),
+    ("不到 5 组有信号", "holds"),
+    ("不到 4 组有信号", "fails"),
+    ("只有不到 5 组有信号", "holds"),
+    ("少于 10 组有信号", "holds"),
+    ("不少于 10 组有信号", "fails"),
+    ("至多 4 组有信号", "holds"),
+    ("至少 4 组有信号", "holds"),
+    ("至少 5 组有信号", "fails"),
+    ("超过 3 组有信号", "holds"),
+    ("超过 4 组有信号", "fails"),
+    ("有信号的组数不超过 10", "holds"),
+    ("有信号的组数超过 10", "fails"),
+    ("有信号的组数 ≤ 10", "holds"),
+    ("有信号的组数 > 10", "fails"),
+    ("有信号的组数小于等于 4", "holds"),
+    ("有信号的组数不是 4", None),
+    ("3 到 5 组有信号", "holds"),
+    ("10-20 组有信号", "fails"),
+    ("超过 600 组没有信号", "holds"),
+    ("不到 600 组没有信号", "fails"),
+    ("至少 636 组没有信号", "holds"),
+    ("并非不到 5 组有信号", None),
+    ("640 个组内有信号的只有 4 个", None),
+    ("fewer than 10 groups have signal", "holds"),
+    ("Fewer than 4 groups have signal", "fails"),
+    ("less than 10 groups are live", "holds"),
+    ("at most 10 groups have a signal", "holds"),
+    ("at most 3 groups have a signal", "fails"),
+    ("no more than 4 groups have a signal", "holds"),
+    ("at least 4 groups are alive", "holds"),
+    ("no fewer than 10 groups are alive", "fails"),
+    ("more than 3 groups have signal", "holds"),
+    ("more than 10 groups have signal", "fails"),
+    ("up to 10 groups have signal", "holds"),
+    ("between 3 and 5 groups have signal", "holds"),
+    ("more than 600 groups have no signal", "holds"),
+    ("fewer than 600 groups have no signal", "fails"),
+    ("4 of 640 groups have signal", "holds"),
+    ("4 out of the 640 groups are live", "holds"),
+    ("fewer than 5 of all 640 groups are live", "holds"),
+    ("636 of the 640 groups have no signal", "holds"),
+)
+
+
+@pytest.mark.parametrize(("said", "answer"), BOUNDS)
+def test_a_bound_is_compared_as_a_bound(said: str, answer: str | None) -> None:
+    for numbers in (STD, "640 queries, adv_std 0.0063, adv_max 0.0072. "):
+        assert [c.answer for c in claims(numbers + said + "。")] == ([answer] if answer else [])
+
+
 @pytest.mark.parametrize(
     ("text", "answers"),
     [

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from anygrpo.doctor.argument import Autopsy
+from anygrpo.doctor.bounds import Stated, stated
 from anygrpo.doctor.claims import Answer, Claim
 from anygrpo.doctor.printed import measured
 from anygrpo.doctor.rate_claims import rate_claims
@@ -21,15 +22,17 @@ def words(*parts: str) -> re.Pattern[str]:
 
 
 _SIGNAL = "(?:有效|信号|差异|活|学习|非零|方差)"
+_UPTO = r"[^\d，。,]{0,8}"
+_OF = r"(?:(?:out )?of (?:all |the )*(?:\d+ )?)?"  # "4 of 640 groups"
 GROUPS_ALIVE = re.compile(
-    rf"(\d+)\s*个?组内?(?:有|还有|是|存在)?{_SIGNAL}|(?<![没无非])(?:有信号的|有差异的|有效)组数?\D{{0,4}}(\d+)"
-    r"|(\d+)\s*(?:of the )?(?:live )?groups?\s*(?:are |have |with )?(?:live|a signal|signal|alive|any)",
+    rf"(\d+)\s*个?组内?(?:有|还有|是|存在)?{_SIGNAL}(?!的)|(?<![没无非])(?:有信号的|有差异的|有效)组数?{_UPTO}(\d+)"
+    rf"|(\d+)\s*{_OF}(?:live )?groups?\s*(?:are |have |with )?(?:live|a signal|signal|alive|any)",
     re.I,
 )
 GROUPS_DEAD = re.compile(
-    r"(?:没有?|无|缺乏|缺少)(?:任何)?(?:信号|差异|梯度|方差)的?组数?\D{0,4}(\d+)|(?:无效|死)组数?\D{0,4}(\d+)"
+    rf"(?:没有?|无|缺乏|缺少)(?:任何)?(?:信号|差异|梯度|方差)的?组数?{_UPTO}(\d+)|(?:无效|死)组数?{_UPTO}(\d+)"
     r"|(\d+)\s*个?组内?(?:都|全)?(?:没有?|无|缺乏)(?:任何)?(?:信号|差异|梯度|方差)"
-    r"|(\d+)\s*(?:of the )?(?:dead groups?|groups?\s*(?:are dead|(?:have no|without(?: an?y?)?) (?:signal|spread)))",
+    rf"|(\d+)\s*{_OF}(?:dead groups?|groups?\s*(?:are dead|(?:have no|without(?: an?y?)?) (?:signal|spread)))",
     re.I,
 )
 ALL_ALIVE = words(
@@ -93,10 +96,11 @@ def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
         same = live >= queries.value - 0.5
         same = not same if DENIED.search(said[: every.start()]) else same
     else:
-        number = live_of(said, queries.value if queries else None)
-        if number is None:
+        found = groups_said(said)
+        if found is None or (found[1] and queries is None):
             return None
-        same = abs(number - live) <= max(0.5, 0.1 * live)
+        count, dead = found
+        same = count.allows((queries.value if queries else 0) - live if dead else live, max(0.5, 0.1 * live))
     return claim(
         said,
         "holds" if same else "fails",
@@ -107,14 +111,15 @@ def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
     )
 
 
-def live_of(said: str, queries: float | None) -> float | None:
-    """How many groups a sentence says to have a signal; None where it says nothing of the kind, or denies a number."""
+def groups_said(said: str) -> tuple[Stated, bool] | None:
+    """How many groups a sentence says to have a signal, or (True) none; None where it says no number, or denies it."""
     dead, alive = GROUPS_DEAD.search(said), GROUPS_ALIVE.search(said)
     found = dead or alive
-    if found is None or DENIED.search(said[: found.start()]) or (dead and queries is None):
+    if found is None or found.lastindex is None:
         return None
-    number = float(first_group(found))
-    return (queries or 0.0) - number if dead else number
+    count = stated(said, found.start(found.lastindex), float(found[found.lastindex]))
+    denied = any(DENIED.search(said[:at]) for at in (found.start(), count.start))
+    return None if denied else (count, dead is not None)
 
 
 def all_clamped(a: Autopsy, said: str) -> Claim | None:
