@@ -10,11 +10,12 @@ from anygrpo.doctor.arms import rates
 from anygrpo.doctor.claims import Answer, Claim
 from anygrpo.spoken import Text
 
-NUM = r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?"
+NUM = r"(?<!@)(?:[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?)"  # the 8 of pass@8 is no rate
 
 
 RATE = re.compile(
-    r"(?:准确率|正确率|成功率|通过率|得分率|胜率|accuracy|acc|pass@1|success rate)\D{0,12}?(" + NUM + r")(?![\d.])"
+    r"(?:准确率|正确率|成功率|通过率|得分率|胜率|accuracy|acc|success rate"
+    r"|(?:pass|acc|avg|mean|maj|cons|best)@(?:\d+|k))\D{0,12}?(" + NUM + r")(?![\d.])"
     r"(?:\D{0,16}?(?:到|至|和|与|及|->|→|to|and|vs\.?|[,，、;；]\s*(?=(?:方法|模型|方案)?\s*[A-Za-z]\s*(?:为|是|的?只?有|is|:|：)))"
     r"\s*(?:(?:方法|模型|方案)\s*)?[A-Za-z]?\D{0,12}?(" + NUM + "))?",
     re.I,
@@ -36,6 +37,15 @@ DENIED = re.compile(
 )
 ASKING = re.compile(r"是否|能否|会不会|whether|\bif\b|如果|若", re.I)
 HEAD = re.compile(r"^(?:因此|所以|故|可见|说明|那么|即|so|thus|hence|therefore|the|our)\s*(?![a-z])", re.I)
+NOBODY = re.compile(
+    r"['’]s\b|(?-i:\ba\b)"
+    r"|\b(?:an|the|this|that|it|we|our|is|was|has|have|had|did|does|do|not|no|also|still|clearly|so|thus|and|but"
+    r"|however|first|second|latter|former|which|new|model|training|run|policy|method|accuracy|acc|score|rate|performance"
+    r"|results?|overall|there|with)\b|我们|模型|训练|策略|方法|方案|准确率|正确率|成功率|通过率|性能|效果|表现|结果|整体|总体"
+    r"|因此|所以|可见|说明|确实|明显|显著|大幅|有所|得到|后者|前者|没有?|并|也|还|又|仍|未|不|有|的|了|是",
+    re.I,
+)
+"""Words of a subject that name nobody: what is left of them does."""
 TAIL = re.compile(
     r"(?:\s*(?:明显|显著|并?没有?|并?不|未|要|也|\bis|\bwas|\bdoes|\bnot|\bno|\bclearly|\bsignificantly|\bperforms|\bscores))+$",
     re.I,
@@ -82,6 +92,15 @@ def owner_of(text: str, subject: str, rates_: tuple[Rate, Rate]) -> int | None:
     return None if near[0] == near[1] else near.index(True)
 
 
+def of_another(text: str, verb: re.Match[str], pair: tuple[Rate, Rate]) -> bool:
+    """Whether "B did not improve" speaks of somebody whom the words beside the two rates do not name."""
+    before = re.split(r"[，。,;；\n]|\.\s", text[: pair[0].start])[-1]
+    after = re.split(r"[，。,.;；\n]", text[pair[1].end :])[0]
+    near = f"{before} {text[pair[0].end : pair[1].start]} {after}"
+    named = re.findall(r"[A-Za-z][\w-]*|[\u4e00-\u9fff]+", NOBODY.sub(" ", subject_of(text, verb)))
+    return bool(named) and not any(names(x, near) for x in named)
+
+
 def said_better(text: str, pair: tuple[Rate, Rate]) -> int | None:
     """Which of two rates is claimed to be the larger; where that is not told the larger, so that nothing is refuted.
 
@@ -97,13 +116,14 @@ def said_better(text: str, pair: tuple[Rate, Rate]) -> int | None:
         owner = owner_of(text, subject_of(text, verb), pair)
         denied = bool(DENIED.search(clause)) != passive  # "B is not better": the other is at least as good
         return larger if owner is None else 1 - owner if denied else owner
-    verb = ROSE.search(text)
+    rises = list(ROSE.finditer(text))
+    steps = one.match == two.match and re.search(r"到|至|->|→|\bto\b", between, re.I)
+    if rises and FELL.search(between) and not ROSE.search(between):  # "fell from .. to ..": nobody says that it rose
+        return 0 if steps else None
+    verb = next((v for v in rises if not of_another(text, v, pair)), None)
     if verb is None:
         return None
-    steps = one.match == two.match and re.search(r"到|至|->|→|\bto\b", between, re.I)
     clause = re.split(r"[，。,.;；:：\n]", text[: verb.start()])[-1]
-    if FELL.search(between) and not ROSE.search(between):  # "fell from .. to ..": nobody says that it rose
-        return 0 if steps else None
     return larger if not steps else 0 if DENIED.search(clause) else 1
 
 
