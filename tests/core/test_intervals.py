@@ -81,7 +81,7 @@ def test_equal_values_whose_mean_rounds_are_equal(value, n):
     found, share = interval(torch.full((n,), value, dtype=torch.float64), span=1.0), 1 - 0.025 ** (1 / n)
     assert found.low == pytest.approx(max(-1.0, value - share * (1 + value)))
     assert found.high == pytest.approx(min(1.0, value + share * (1 - value)))
-    assert found.detectable == pytest.approx(share)
+    assert found.detectable == pytest.approx(share * (1 + abs(value)))  # the wider side
 
 
 def test_a_gain_that_is_the_same_everywhere_is_bounded_and_one_of_rounding_is_none():

@@ -1,6 +1,8 @@
 """Trained adapters and weights, exported, loaded by the plain library in a fresh process, and compared."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -83,6 +85,21 @@ def test_all_weights_load_as_the_pipelines_own_part(pipes, tmp_path):
     assert form_of(policy) == "diffusers_weights"
     files = export(policy, tmp_path / "out")
     assert (tmp_path / "out" / "unet" / "diffusion_pytorch_model.safetensors") in files
+
+
+def test_a_folder_on_another_disk_takes_an_export_and_the_next_one(pipes, tmp_path):
+    """Between disks nothing can be renamed: what is made is made there."""
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one disk only")
+    policy = policy_of(pipes, "sd15")
+    with tempfile.TemporaryDirectory(dir=shared) as there:
+        (tmp_path / "out").symlink_to(there)
+        (Path(there) / ".export-killed").mkdir()
+        (Path(there) / ".export-killed" / "half.safetensors").write_bytes(b"half")
+        for _ in range(2):
+            export(policy, tmp_path / "out", certify=False)
+            assert sorted(p.name for p in Path(there).iterdir()) == ["export.json", LORA_FILE]
 
 
 def test_mdm_comes_back_as_it_came(tmp_path):

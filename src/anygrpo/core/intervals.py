@@ -77,7 +77,7 @@ def interval(
         below = above = detectable = math.inf
     elif alike(means, seen or 0.0):
         below, above = _of_equals(mean, n, span, seen)
-        detectable = missed if n > 1 else math.inf
+        detectable = max(below, above, missed) if n > 1 else math.inf
     else:
         parts = sizes / sizes.sum() * (means - mean)
         se = math.sqrt(float(parts.square().sum()) * n / (n - 1))

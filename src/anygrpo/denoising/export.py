@@ -47,19 +47,23 @@ def export(policy: DiffusionPolicy, folder: Path, certify: bool = True) -> list[
         ConfigError: `folder` holds something else.
         TrainingError: the files, loaded, are not the policy that was trained; nothing is written then.
     """
+    for left in folder.glob(".export-*"):  # of an export that was killed
+        shutil.rmtree(left, ignore_errors=True)
     earlier = files_of(folder)
     if not earlier and any(f.is_file() for f in folder.rglob("*")):
         raise ConfigError(
             Text(f"{folder} is not empty", f"{folder} 不是空的"), Text("another folder", "请换一个文件夹")
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with policy.averaged(), tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as scratch:
+    with policy.averaged(), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as scratch:  # on its own disk
         made = Path(scratch) / folder.resolve().name
         made.mkdir()
-        written = _export(policy, made, certify)
+        written = _export(policy, made, certify)  # export.json comes last, and names what is there by then
+        placed = [_moved_to(folder / file.relative_to(made), file) for file in written]
         for name in [*earlier, "README.md", "recipe.toml"] if earlier else []:
-            (folder / name).unlink(missing_ok=True)
-        return [_moved_to(folder / file.relative_to(made), file) for file in written]
+            if folder / name not in placed:
+                (folder / name).unlink(missing_ok=True)
+        return placed
 
 
 def _moved_to(place: Path, file: Path) -> Path:

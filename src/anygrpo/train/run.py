@@ -124,6 +124,7 @@ class Run:
         self.kl_state = kl_controller(stage, numbers_at(stage, 0, self.stages[index].steps).beta)
         a = stage.algorithm
         self.adaptive.begin(stage, fresh)
+        self._unusable.begin(fresh)
         self.policy.corrects = stage.method == "grpo" and a.importance != "none"
         on_policy = stage.source == "policy" and not self.recipe.training.samples_ahead and not self.policy.corrects
         self.policy.one_update = on_policy and a.epochs * a.minibatches == 1
@@ -217,7 +218,7 @@ class Run:
         row["throughput/decisions_per_s"] = float(rollout.mask.sum()) / max(row["time/step"], 1e-9)
         row["memory/peak_gb"] = float(max_over_ranks(torch.tensor(measure.memory_gb())))
         self.emit(row)
-        self._unusable.see(every)
+        self._unusable.see(every, planned.stage.source != "policy" or self.teaches)
 
     def evaluated(self, task: Task, step: int) -> dict[str, float]:
         """Held-out numbers; notes whether they are the best so far, and stops the run when patience is over."""
@@ -228,15 +229,13 @@ class Run:
         settings = self.recipe.evaluation
         if not row.get("eval/decides", 1.0):  # the task says so: too little of it is judged
             return row
-        value = row.get(settings.metric)
-        if value is None:
+        if (value := row.get(settings.metric)) is None:
             if task is self.stages[-1].task:  # earlier stages may have tasks that do not measure it
                 check_metric(row, settings)
             return row
         if "eval/decides" not in row and row.get("eval/faults", 0.0) > MOST_FAULTS:
-            self.folder.log(
-                f"step {step}: {row['eval/faults']:.1%} of the held-out answers went unscored; none is called best"
-            )
+            share = f"{row['eval/faults']:.1%} of the held-out answers"
+            self.folder.log(f"step {step}: {share} went unscored; none is called best")
             return row
         value = -value if settings.smaller_is_better else value
         if value > self.best:

@@ -1,4 +1,4 @@
-"""A run none of whose first samples can be used."""
+"""A run none of whose first samples can be used, and that learns from nothing else."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ STEPS = 5
 
 @dataclass
 class Unusable:
-    """Counts steps from the start (or a resume). One bad sample, or a bad hour of an endpoint later on, is data."""
+    """Counts steps of samples that the policy drew, where nothing else teaches. One bad sample, or a bad hour of an
+    endpoint later on, is data; a run that is resumed inside a stage is not judged."""
 
     steps: int = 0
     over: bool = False
     why: Counter[str] = field(default_factory=Counter)
 
-    def see(self, rollout: Rollout) -> None:
-        """What a step drew.
+    def begin(self, fresh: bool) -> None:
+        """A stage begins, or (not `fresh`) is gone on with by a resume, which knows nothing of what was before."""
+        self.over = self.over or not fresh
+
+    def see(self, rollout: Rollout, elsewhere: bool = False) -> None:
+        """What a step drew; `elsewhere`: it learnt from given actions or demonstrations.
 
         Raises:
             TrainingError: nothing could be learnt from any of the first `STEPS` steps.
         """
+        if elsewhere:
+            return
         self.over = self.over or bool((rollout.valid & rollout.present).any())
         if self.over or not bool(rollout.present.any()):
             return
