@@ -12,7 +12,7 @@ import torch
 
 from anygrpo.errors import ConfigError
 from anygrpo.integrations.trl import DoctorCallback, TrlLevers
-from anygrpo.watch.acting import Setting
+from anygrpo.watch.levers import Setting
 
 needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL, which is a peer and no dependency")
 

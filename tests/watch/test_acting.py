@@ -7,7 +7,8 @@ import math
 import pytest
 
 from anygrpo.doctor import Finding
-from anygrpo.watch.acting import Actor, Setting
+from anygrpo.watch.acting import Actor
+from anygrpo.watch.levers import Setting
 
 
 class Recorder:

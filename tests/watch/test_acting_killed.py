@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from cut_acts import MOMENTS, alert, deal, explosive, outcome
 
 from anygrpo.errors import DataError
 from anygrpo.train.build import new_run, resumed_run
+from anygrpo.train.run import Run
 from anygrpo.watch import live
-from anygrpo.watch.acting import Actor, ShadowLevers
+from anygrpo.watch.acting import Actor
+from anygrpo.watch.levers import Setting, ShadowLevers
 from anygrpo.watch.live import attach_doctor
 from anygrpo.watch.session import go
 
@@ -72,6 +75,53 @@ def test_cut_after_any_row(after, undisturbed, tmp_path, monkeypatch):
         go(run, quiet=True)
     go(resumed_run(tmp_path / "run"), quiet=True)
     assert outcome(tmp_path / "run") == undisturbed
+
+
+def in_modes(folder: Path, *parts: tuple[str, int]) -> tuple[Run, dict[str, Any]]:
+    """A run in parts, each in its mode and for so many rows (those taken back among them), with its doctor.json."""
+    for number, (mode, rows) in enumerate(parts):
+        if number:
+            run = resumed_run(folder, [f"--doctor.mode={mode}"])
+        else:
+            recipe = explosive(folder)
+            run = new_run(recipe.model_copy(update={"doctor": recipe.doctor.model_copy(update={"mode": mode})}))
+        if number < len(parts) - 1:
+            left = iter(range(rows - 1, -1, -1))
+            run.observers.append(lambda _, run, left=left: None if next(left) else run.stop("cut"))
+        go(run, quiet=True)
+    return run, json.loads((folder / "doctor.json").read_text())
+
+
+def test_what_a_shadow_would_have_done_is_not_done(undisturbed, tmp_path, monkeypatch, capsys):
+    alert(monkeypatch)
+    run, told = in_modes(tmp_path / "late", ("shadow", 8), ("act", 0))
+    assert "would have: doctor turn (log_ratio_explosion)" in capsys.readouterr().err
+    assert told["shadow"] is False
+    assert told["actions"] == []  # nothing was turned, so that nothing is to be taken back
+    assert vars(run.controls) == vars(Setting())
+    in_modes(tmp_path / "early", ("shadow", 7), ("act", 0))
+    assert outcome(tmp_path / "early") == undisturbed  # what a shadow has seen is what an actor would have
+
+
+def test_what_was_done_is_no_shadows(tmp_path, monkeypatch, capsys):
+    """Acts, goes on as a shadow, then acts again: the record is apart, the setting and the budget stay."""
+    alert(monkeypatch)
+    run, told = in_modes(tmp_path / "run", ("act", 9), ("shadow", 0))
+    assert told["shadow"] is True
+    assert [one["kind"] for one in told["acted"]] == ["roll_back"]
+    assert {one["kind"] for one in told["actions"]} == {"relax"}
+    assert told["in_force"] == told["acted"][0]["after"] == vars(run.controls)
+    assert "stays in force: learning_rate 0.01, beta_at_least 2, clip 0.5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("between", ["shadow", "watch"])
+def test_who_acts_again_goes_on_from_what_was_done(between, tmp_path, monkeypatch):
+    alert(monkeypatch)
+    run, told = in_modes(tmp_path / "run", ("act", 9), (between, 3), ("act", 0))
+    assert [one["kind"] for one in told["actions"]][:2] == ["roll_back", "relax"]
+    assert told["actions"][1]["before"] == told["actions"][0]["after"]
+    assert "acted" not in told
+    assert vars(run.controls) == told["actions"][-1]["after"]
 
 
 SCRIPT = """

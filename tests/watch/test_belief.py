@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from anygrpo.watch.acting import Actor, Setting, ShadowLevers
+from anygrpo.watch.acting import Actor
+from anygrpo.watch.levers import Setting, ShadowLevers
 
 
 def healthy_run(seed: int, n: int = 200) -> list[dict[str, float]]:

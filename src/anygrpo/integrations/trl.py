@@ -24,7 +24,8 @@ from anygrpo.doctor.render.as_json import as_json
 from anygrpo.doctor.words import tell
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text
-from anygrpo.watch.acting import Actor, Setting, ShadowLevers
+from anygrpo.watch.acting import Actor
+from anygrpo.watch.levers import Setting, ShadowLevers
 
 
 class TrlDoctor(LiveDoctor):

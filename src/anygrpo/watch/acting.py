@@ -10,53 +10,11 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from anygrpo.doctor import Finding
 from anygrpo.watch.belief import WINDOW, Belief
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Factors on the run's own schedules; 1 (and 0 for the floor of beta) is untouched."""
-
-    learning_rate: float = 1.0
-    beta: float = 1.0
-    beta_at_least: float = 0.0
-    clip: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not all(type(x) in (int, float) and 0 <= x < math.inf for x in vars(self).values()):
-            raise ValueError(f"factors are finite numbers from 0: {vars(self)}")  # of a checkpoint that was changed
-
-
-class Levers(Protocol):
-    """What a training loop lets the doctor do."""
-
-    def turn(self, setting: Setting) -> None:
-        """Put these factors in force from the next step on."""
-        ...
-
-    def roll_back(self, step: int) -> str | None:
-        """Go back to the newest checkpoint made at or before `step`; its name, or None where there is none."""
-        ...
-
-    def stop(self, reason: str) -> None:
-        """End the run after this step, checkpoint saved."""
-        ...
-
-
-class ShadowLevers:
-    """Levers of mode "shadow": nothing is pulled, so that what would be done can be read beforehand."""
-
-    def turn(self, setting: Setting) -> None:
-        pass
-
-    def roll_back(self, step: int) -> str | None:
-        return None
-
-    def stop(self, reason: str) -> None:
-        pass
+from anygrpo.watch.levers import Levers, Setting
 
 
 @dataclass(frozen=True)
@@ -106,6 +64,8 @@ _SOUND_ROWS = 2
 cause, a step too far, and are met by their tier: the run goes back."""
 
 _COUNTS = ("_since_action", "_level", "_quiet", "_broken", "_healthy_step", "_sound", "_rows")
+EARLIER = "earlier"
+"""In place of a rule, where what is taken back was done in another mode."""
 _NON_FINITE_STEPS = 3
 NON_FINITE = Remedy("{value:.0f} steps in a row had a gradient or loss that is not finite", 0.3, back=True, level=2)
 
@@ -191,6 +151,16 @@ class Actor:
         self._signs.extend((int(row), int(step)) for row, step in state["signs"])
         if self.belief is not None and state["belief"] is not None:
             self.belief.load(state["belief"])
+
+    def answers_for(self, acts: Actor | None, setting: Setting) -> None:
+        """What it has seen stays; of what was done only `acts` counts (None: nothing), and `setting` is in force.
+
+        For a run that goes on in another mode: what a shadow would have done has not happened, and the other way round.
+        """
+        self.setting, self.actions = setting, [] if acts is None else list(acts.actions)
+        untouched = [] if setting == Setting() else [Setting()]
+        self._undo = untouched if acts is None else list(acts._undo)
+        self._since_action, self._level, self._quiet = self.wait, 0, 0
 
     @property
     def taken(self) -> int:
@@ -278,7 +248,8 @@ class Actor:
             self.setting = replace(target, learning_rate=rate, beta_at_least=before.beta_at_least / 4, clip=before.clip)
         self._quiet = 0
         self.levers.turn(self.setting)
-        action = Action(step, "relax", self.actions[-1].rule, f"{self.calm} calm steps", before, self.setting)
+        rule = self.actions[-1].rule if self.actions else EARLIER
+        action = Action(step, "relax", rule, f"{self.calm} calm steps", before, self.setting)
         self.actions.append(action)
         return action
 

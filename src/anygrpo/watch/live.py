@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from anygrpo.doctor import Diagnosis, Finding, LiveDoctor, diagnose_log, read
 from anygrpo.doctor.words import tell
+from anygrpo.spoken import say
 from anygrpo.train import checkpoint, schema, snapshot
 from anygrpo.train.folder import read_rows
 from anygrpo.train.run import Run
 from anygrpo.train.stages import Controls
-from anygrpo.watch.acting import REMEDIES, TIERS_CLIP, Actor, Setting, ShadowLevers
+from anygrpo.watch.acting import REMEDIES, TIERS_CLIP, Actor
+from anygrpo.watch.levers import Setting, ShadowLevers
 
 COST = 0.01
 """Largest share of the run's time that the doctor may take; it looks less often before it takes more."""
@@ -25,6 +28,9 @@ class RunLevers:
 
     def __init__(self, run: Run) -> None:
         self.run, self.went_back_to = run, 0
+
+    def in_force(self) -> Setting:
+        return Setting(**asdict(self.run.controls))
 
     def turn(self, setting: Setting) -> None:
         self.run.controls = Controls(
@@ -54,7 +60,8 @@ class LiveWatch:
 
     Attributes:
         doctor: the rules, fed with each row.
-        actor: None unless the recipe lets the doctor act.
+        actor: None unless the recipe lets the doctor act, or say what it would do.
+        acted: who acted before a resume in a mode that pulls no lever; None where nobody did, or `actor` acts itself.
         seconds, step_seconds: the time taken by the doctor, and by the steps it watched.
         broken: why it stopped looking, should it fail itself.
     """
@@ -69,6 +76,7 @@ class LiveWatch:
         levers = ShadowLevers() if self.shadow else self.levers
         acts = config.mode in ("act", "shadow")
         self.actor = Actor(levers, config.max_actions, unit=unit) if acts else None
+        self.acted: Actor | None = None
         self.seconds = self.step_seconds = 0.0
         self.broken = ""
         self._waiting: list[dict[str, Any]] = []
@@ -95,6 +103,8 @@ class LiveWatch:
             "waiting": len(self._waiting),
             "seconds": [self.seconds, self.step_seconds, self._dearest],
             "actor": None if self.actor is None else self.actor.state(),
+            "shadow": self.shadow,
+            "acted": None if self.acted is None else self.acted.state(),
         }
 
     def load(self, state: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -103,8 +113,29 @@ class LiveWatch:
         self.doctor.go_on(rows[:seen], state["doctor"])
         self._waiting = rows[seen:]
         self.seconds, self.step_seconds, self._dearest = map(float, state["seconds"])
-        if self.actor is not None and state["actor"] is not None:
-            self.actor.load(state["actor"])
+        self._go_on_acting(state["actor"], state.get("shadow"), state.get("acted"))
+
+    def _go_on_acting(self, known: dict[str, Any] | None, shadow: bool | None, acted: dict[str, Any] | None) -> None:
+        """Only what was done counts as done: a shadow's acts are none, and none of its own are what the run did.
+
+        Args:
+            known: the state of the actor that there was, of a shadow where `shadow`. None of an older checkpoint: it
+                does not say, and nothing is taken for done but what is in force.
+            acted: the state of who acted before that.
+        """
+        done = known if shadow is False and known is not None else acted
+        if done is not None:
+            self.acted = Actor(ShadowLevers(), self.levers.run.recipe.doctor.max_actions)
+            self.acted.load(done)
+        if self.actor is None:
+            return
+        seen = done if known is None else known
+        if seen is not None:
+            self.actor.load(seen)
+        if known is None or shadow is not self.shadow:
+            self.actor.answers_for(None if self.shadow else self.acted, self.levers.in_force())
+        if not self.shadow:
+            self.acted = None
 
     def _look(self, row: dict[str, Any], run: Run) -> None:
         self.step_seconds += float(row.get("time/step", 0.0))
@@ -164,6 +195,9 @@ class LiveWatch:
         extra = {"actions": actions, "shadow": self.shadow, "cost": cost} | (
             {"failed": self.broken} if self.broken else {}
         )
+        if self.acted is not None:
+            in_force = asdict(self.levers.in_force())
+            extra |= {"acted": [a.as_dict() for a in self.acted.actions], "in_force": in_force}
         return as_json(diagnosis, self.language) | extra
 
 
@@ -176,6 +210,8 @@ def attach_doctor(run: Run) -> LiveWatch | None:
     Raises:
         DataError: what the checkpoint holds of it is no such thing.
     """
+    if run.recipe.doctor.mode != "act":
+        _tell_what_holds(run)
     if run.recipe.doctor.mode == "off":
         return None
     watch = LiveWatch(run)
@@ -187,6 +223,20 @@ def attach_doctor(run: Run) -> LiveWatch | None:
     if watch.actor is not None and not watch.shadow and not checkpoint.complete(run.folder.checkpoints):
         snapshot.save(run)
     return watch
+
+
+def _tell_what_holds(run: Run) -> None:
+    """What an acting doctor has set stays in force in the other modes, and nothing takes it back."""
+    own = asdict(Setting())
+    if turned := [f"{name} {value:g}" for name, value in asdict(run.controls).items() if value != own[name]]:
+        listed = ", ".join(turned)
+        LiveWatch._tell(
+            run,
+            say(
+                f"doctor: what it set while it acted stays in force: {listed}; only mode act takes it back",
+                f"诊断器：先前自动执行时的设置仍然有效：{listed}；只有 act 模式会撤回",
+            ),
+        )
 
 
 def finish(run: Run, doctor: LiveWatch | None) -> None:
