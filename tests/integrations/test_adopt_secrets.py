@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from anygrpo.cli.main import main
-from anygrpo.integrations.adopt import secrets
+from anygrpo.integrations.adopt import secret_source, secrets
 
 VALUE = "0123456789abcdef0123456789"
 OPENRLHF = ["python", "-m", "openrlhf.cli.train_ppo_ray", "--pretrain", "m/m", "--n_samples_per_prompt", "4"]
@@ -73,8 +75,12 @@ def test_a_command_that_is_refused_is_told_without_its_keys(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [
-        ("hub_token", True), ("logger.wandb.key", True), ("WANDB_API_KEY", True), ("token", True), ("key", True),
-        ("apikey", True), ("db_password", True), ("lark_secret", True), ("--hub-token", True),
+        ("hub_token", True), ("logger.wandb.key", True), ("WANDB_API_KEY", True), ("token", False), ("key", False),
+        ("apikey", True), ("api_keys", True), ("AWS_ACCESS_KEY_ID", True), ("OPENAI_API_KEY_2", True),
+        ("hubToken", True),
+        ("score_key", False), ("ground_truth_key", False), ("data_source_key", False), ("file_key", False),
+        ("max_token", False), ("start_token", False), ("think_end_token", False), ("tokens", False),
+        ("db_password", True), ("lark_secret", True), ("--hub-token", True),
         ("data.prompt_key", False), ("data.input_key", False), ("data.label_key", False), ("data.reward_fn_key", False),
         ("ckpt.best_metric_key", False), ("max_new_tokens", False), ("max_token_len", False), ("eos_token", False),
         ("eos_token_id", False), ("data.image_key", False), ("loss_agg_mode", False),
@@ -82,3 +88,84 @@ def test_a_command_that_is_refused_is_told_without_its_keys(tmp_path, monkeypatc
 )  # fmt: skip
 def test_names_of_secrets(name, is_one):
     assert secrets.secret(name) is is_one
+
+
+KEY = "sk-0123456789abcdef0123456789"
+
+
+@pytest.mark.parametrize(
+    ("source", "without"),
+    [
+        (f'headers={{"Authorization": "Bearer {KEY}"}}', 'headers={"Authorization": "Bearer (set)"}'),
+        (f'os.environ.setdefault("OPENAI_API_KEY", "{KEY}")', 'os.environ.setdefault("OPENAI_API_KEY", "(set)")'),
+        ('os.environ["HF_TOKEN"] = "abc"', 'os.environ["HF_TOKEN"] = "(set)"'),
+        (f'API_KEY = """{KEY}"""', 'API_KEY = """(set)"""'),
+        (f"API_KEY = f'{KEY}'", "API_KEY = f'(set)'"),
+        ("api_key = f'abc{x}'", "api_key = f'(set){x}'"),
+        (f"API_KEY = ('{KEY}')", "API_KEY = ('(set)')"),
+        ("API_KEY = ('sk-01234' '56789abcdef')", "API_KEY = ('(set)' '')"),
+        (f"API_KEY: Final = '{KEY}'", "API_KEY: Final = '(set)'"),
+        ("API_KEY: str | None = 'abc'", "API_KEY: str | None = '(set)'"),
+        ("def f(a, api_key='abc', *, token=None): pass", "def f(a, api_key='(set)', *, token=None): pass"),
+        ("api_keys = ['abc', 'def']", "api_keys = ['(set)', '(set)']"),
+        ("user, password = 'me', 'abc'", "user, password = 'me', '(set)'"),
+        ("key = os.getenv('OPENAI_API_KEY', 'abc')", "key = os.getenv('OPENAI_API_KEY', '(set)')"),
+        (f"token = '{VALUE}'", "token = '(set)'"),
+        (f"ask({KEY!r})  # was {KEY}", "ask('(set)')  # was (set)"),
+        (f'f"{{ask({KEY!r})}}"', "f\"{ask('(set)')}\""),
+        ("url = 'https://me:abc@host/v1'", "url = 'https://me:(set)@host/v1'"),
+        (f"'é'; api_key = b'{KEY}'", "'é'; api_key = b'(set)'"),
+    ],
+)
+def test_a_key_in_source_is_left_out_and_nothing_else_changes(source, without):
+    made = secret_source.mask_source(f"x = 'é'\n{source}\ny = 1\n")
+    assert made.text == f"x = 'é'\n{without}\ny = 1\n"
+    ast.parse(made.text)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'key = "reference_answer"', 'answer_start_key = "final_boxed_answer"',
+        'row[key] == "openai_gsm8k_main_2024_v1"',
+        "data_source_key = 'openai_gsm8k_main_train_set_v2'", "THINK_TOKEN = '<|begin_of_thought|>'",
+        "special = {'end_token': 'abcdefghijklmnop'}", "api_key = os.environ['OPENAI_API_KEY']", "api_key = 'EMPTY'",
+        "api_key = os.getenv('OPENAI_API_KEY')", "headers = {'Authorization': f'Bearer {key}'}", "hf_token = None",
+        "url = f'https://{user}:{password}@host'", "cache_key = sha('reward_cache_v1:math')", "api_key_name = 'abc'",
+        "field = {'password': 'password'}", "'a task-specific sk-learn-like-estimator-in-words'", "# a Bearer token",
+        "if token == '<|endoftext|>-xxxx':\r\n\tpass\f\n", "pattern = r'https?://[^:]+:[^@]+@'",
+    ],
+)  # fmt: skip
+def test_source_without_a_key_is_copied_as_it_is(source):
+    assert secret_source.mask_source(source) == (source, [])
+
+
+def test_a_copied_function_keeps_its_columns_and_the_note_names_what_was_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("script.py").write_text(
+        'start_key = "final_boxed_answer"\n'
+        "def judge(completions, info, **kwargs):\n"
+        '    key = "reference_answer"\n'
+        f'    ask(headers={{"Authorization": "Bearer {KEY}"}}, api_key="abc")\n'
+        "    return [float(row[key] == start_key) for row in info]\n"
+        f"GRPOTrainer('m/m', [judge], GRPOConfig(), load_dataset('https://me:hunter2@host/d').map(lambda r: "
+        f"join(r['question'], token='{VALUE}')))\n"
+    )
+    assert main(["adopt", "script.py", "--json"]) == 0
+    told = capsys.readouterr().out
+    note = next(n for n in json.loads(told)["notes"] if "os.environ" in n)
+    assert "(Authorization, api_key)" in note
+    copied, script = Path("adopted_rewards.py").read_text(), Path("script.py").read_text()
+    changed = script.replace(KEY, "(set)").replace('"abc"', '"(set)"').splitlines()[:5]
+    assert [line for line in copied.splitlines() if line][1:] == changed
+    told += Path("adopted.toml").read_text()
+    assert "hunter2" not in told
+    assert VALUE[:8] not in told
+
+
+def test_settings_that_are_columns_or_words_keep_their_values():
+    columns = {"score_key": "reward", "ground_truth_key": "answer", "max_token": 512, "start_token": "<s>", "key": "id"}
+    assert secrets.hidden(columns) == columns
+    assert secrets.hidden("label_key", "api_key", {"label_key"}) == "label_key"
+    assert secrets.hidden({"api_keys": ["a1", "b2"], "token": VALUE}) == {"api_keys": ["(set)"] * 2, "token": "(set)"}
+    assert secrets.hidden("https://me:abc@host/rm", "remote_rm_url") == "https://me:(set)@host/rm"

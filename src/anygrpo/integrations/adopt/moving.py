@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from anygrpo.integrations.adopt.secrets import hidden, hidden_source
+from anygrpo.integrations.adopt.secret_source import hidden_source, mask_source
+from anygrpo.integrations.adopt.secrets import hidden
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.kinds import section_of
 from anygrpo.recipe.training import EvaluationConfig, OptimizerConfig, TrainingConfig
@@ -31,9 +32,12 @@ def _section(table: str) -> type[BaseModel] | None:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A value that only running the script would tell."""
+    """A value that only running the script would tell: its expression, which is told, so without a key in it."""
 
     source: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", hidden_source(self.source))
 
 
 @dataclass
@@ -98,19 +102,21 @@ class Ledger:
     _used: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
-        """Nothing that a ledger tells may hold a key or a token of the user's."""
+        """Nothing that a ledger tells should hold what looks like a key, a token or a password of the user's."""
         found = self.found
+        known = {part for key in (*found.given, *self.defaults) for part in (key, key.rpartition(".")[2])}
         found.given = {
-            key: Unknown(hidden_source(value.source)) if isinstance(value, Unknown) else hidden(value, key)
+            key: Unknown(hidden_source(value.source, key)) if isinstance(value, Unknown) else hidden(value, key, known)
             for key, value in found.given.items()
         }
+        found.data = {key: hidden(value) for key, value in found.data.items()}
         found.rewards = [(kind, hidden_source(said)) for kind, said in found.rewards]
         found.notes = [hidden_source(note) for note in found.notes]
-        source = hidden_source(found.reward_file)
-        if source != found.reward_file:
-            found.reward_file = source
+        found.reward_file, names = mask_source(found.reward_file)
+        if names:
             found.notes.append(
-                'a key in the functions\' source was not copied: read it from os.environ where "(set)" is'
+                f"what looks like a key in the functions' source was not copied ({', '.join(names)}): read it from "
+                'os.environ where "(set)" is'
             )
 
     def get(self, key: str) -> Any:

@@ -103,7 +103,9 @@ class _Script(Source):
             elif isinstance(value, dict):
                 self.out.given |= value
             else:
-                self.out.notes.append(f"**{ast.unparse(keyword.value)} is known only when the script runs")
+                self.out.notes.append(
+                    f"**{Unknown(ast.unparse(keyword.value)).source} is known only when the script runs"
+                )
 
     def _model(self, node: ast.expr | None) -> None:
         value = self.value(node) if node is not None else None
@@ -193,7 +195,7 @@ class _Script(Source):
         made = self.defined.get(first.id) if isinstance(first, ast.Name) else first
         if name == "map" and made is not None and self._conversation(made):
             return
-        said = ast.unparse(first) if first is not None else ""
+        said = Unknown(ast.unparse(first)).source if first is not None else ""
         said = said if len(said) <= 60 else said[:57] + "..."
         self.out.notes.append(
             f"rows are changed by .{name}({said}) in the script: do so once, save them "

@@ -1,78 +1,155 @@
-"""Keys, tokens and passwords among another trainer's settings: that they are set is told, what they are is not."""
+"""What looks like a key, token or password among another trainer's settings: that it is set is told, not what it is.
+
+A value is judged first by itself (`sk-...`, `Bearer ...`, `https://user:password@host`), then by its name. A name
+alone is enough only where it says whose key it is (`hub_token`, `api_key`, `mail_password`): `score_key` and
+`max_token` are a column and a length.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 SET = "(set)"
-_NAME = re.compile(r"(?:^|[._\-/])(?P<of>[a-z0-9]*?)[._\-]?(?P<what>key|token|secret|password|passwd|credentials?)$")
-_PLAIN = (
-    "prompt", "input", "label", "answer", "image", "images", "video", "videos", "audio", "audios", "fn", "metric",
-    "tool", "tools", "messages", "message", "system", "response", "output", "query", "question", "dict", "history",
-    "solution", "reward", "target", "eos", "bos", "pad", "unk", "sep", "cls", "mask", "stop", "think", "placeholder",
-    "special", "text", "content", "chat", "sort", "group",
+_OWNERS = (
+    "api", "access", "auth", "hub", "hf", "huggingface", "wandb", "swanlab", "openai", "anthropic", "secret",
+    "password", "private", "ssh",
 )  # fmt: skip
-"""What a name of a column, of a measure or of a special token is before its `key` or `token`."""
-_SOURCE = re.compile(
-    r"""(?P<name>\b[\w.\-]*(?:key|token|secret|password|passwd|credentials?))(?P<is>["']?\]?\s*(?::\s*str\s*)?[=:]\s*)"""
-    r"""(?P<mark>["'])(?P<value>(?:(?!(?P=mark)).)*)(?P=mark)""",
+"""What stands before `key` or `token` in a name that holds one."""
+_PASSWORDS = ("password", "passwd", "passphrase", "authorization", "bearer")
+_FORMS = re.compile(
+    r"""(?<![\w\-])(?:
+        sk-(?=[\w\-]*\d|[A-Za-z0-9]{16})[\w\-]{16,} | hf_[A-Za-z0-9]{16,} | gh[opsur]_[A-Za-z0-9]{16,}
+        | github_pat_\w{20,} | glpat-[\w\-]{16,} | (?:AKIA|ASIA)[A-Z0-9]{12,} | xox[abeprs]-[A-Za-z0-9\-]{10,}
+        | AIza[\w\-]{30,} | eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*
+    )
+    | (?<=[Bb]earer\ )(?=[A-Za-z._~+/=\-]*\d|[A-Za-z]{20})[\w.~+/=\-]{8,}
+    | (?<=hooks\.slack\.com/services/)[\w/]{8,}
+    """,
+    re.VERBOSE,
+)
+"""Keys and tokens by the marks that their makers give them."""
+_IN_ADDRESS = re.compile(r"""(?P<before>\w://[^\s/:@"']*:)(?P<value>(?![${<])[^\s/@\\{}<>()\[\]"'*]+)(?=@)""")
+_IN_TEXT = re.compile(r"""(?P<before>(?<![\w.\-])(?P<name>[\w.+\-]+)=["']?)(?P<value>[^\s"',;&(){}<>$]+)""")
+_NAMED_STRING = re.compile(r"""(\b[\w.\-]+)(["']?\]?\s*[=:]\s*)(["'])(?P<value>(?:(?!\3)[^\n])*)\3""")
+_PLACEHOLDER = re.compile(
+    r"|empty|none|null|dummy|unused|not[-_ ]needed|bearer|basic|token|\(set\)|\*+|x{3,}|\.+|[{<$%].*|--.*",
     re.IGNORECASE,
 )
-_LIKE_A_KEY = re.compile(r"[\w\-./+=:~]{12,}")
-"""A key or token in source: a mark of an answer's format ("<think>") is none."""
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[a-z]+(_[a-z]+)+")
+_NAMED = re.compile(r".*(key|token|secret)s?", re.IGNORECASE)
+
+
+def _parts(name: str) -> list[str]:
+    """`wandbApiKey`, `--hub-token`, `OPENAI_API_KEYS_2`, `AWS_ACCESS_KEY_ID` as words, up to the key."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    parts = [part for part in re.split(r"[^a-z0-9]+", apart) if part and not part.isdigit()]
+    if parts[-2:] == ["key", "id"]:
+        parts.pop()
+    return [*parts[:-1], re.sub(r"(?<=key|ken|ret|ord|ial)s$", "", parts[-1])] if parts else []
 
 
 def secret(name: str) -> bool:
-    """Whether a setting of this name holds what only its owner should read: `hub_token`, `logger.wandb.key`."""
-    found = _NAME.search(name.lower())
-    return found is not None and not (found["what"] in ("key", "token") and found["of"] in _PLAIN)
+    """Whether a name alone says that only its owner should read the value: `hub_token`, `logger.wandb.key`."""
+    parts = _parts(name)
+    if not parts:
+        return False
+    last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
+    if last in _PASSWORDS or (last in ("secret", "credential", "pwd") and before):
+        return True
+    joined = re.fullmatch(r"(\w+)(?:key|token)", last)
+    return (last in ("key", "token") and before in _OWNERS) or (joined is not None and joined[1] in _OWNERS)
 
 
-def hidden(given: Any, name: str = "") -> Any:
-    """Settings with "(set)" in place of each secret value, in tables and lists inside them too."""
+def maybe_secret(name: str) -> bool:
+    """Whether a name may hold a key, if its value looks like one: `token`, `data_source_key`."""
+    return secret(name) or re.search(r"(key|token|secret|credential|auth|pat)$", "_".join(_parts(name))) is not None
+
+
+def random(value: str) -> bool:
+    """20 or more characters, letters and digits mixed as in no words: `9f86d081884c7d65...`, not `gsm8k_main_v2`."""
+    if len(value) < 20 or re.fullmatch(r"[\w\-.+=~:]+", value) is None:
+        return False
+    runs = re.findall(r"[A-Za-z0-9]{12,}", value)
+    return any(re.search(r"\d", run) and re.search(r"[A-Za-z]", run) for run in runs)
+
+
+def withheld(name: str, value: str, known: Collection[str] = ()) -> bool:
+    """Whether the value that stands under a name is to be left out whole. Names, variables, placeholders never are."""
+    value = value.strip()
+    if _PLACEHOLDER.fullmatch(value) or value in known or value.lower() == name.lower():
+        return False
+    if random(value):
+        return maybe_secret(name)
+    if not secret(name):
+        return False
+    if _parts(name)[-1] in _PASSWORDS:
+        return True
+    return not (re.search(r"\s", value) or (_VARIABLE.fullmatch(value) and _NAMED.fullmatch(value)))
+
+
+def masked(text: str, sure: bool = False) -> str:
+    """A text with "(set)" where a key of a known form, an address's password or a secret `NAME=value` stands.
+
+    Args:
+        sure: a command or a setting, where `NAME=value` sets NAME; else (source, prose) the value must have a digit.
+    """
+
+    def assigned(found: re.Match[str]) -> str:
+        like = sure or (len(found["value"]) >= 8 and re.search(r"\d", found["value"]))
+        return found["before"] + SET if like and withheld(found["name"], found["value"]) else found[0]
+
+    text = _IN_ADDRESS.sub(lambda found: found["before"] + SET, _FORMS.sub(SET, text))
+    return _IN_TEXT.sub(assigned, text)
+
+
+def masked_strings(text: str) -> str:
+    """A text with "(set)" in the strings that it gives to secret names: `name = "value"`, `"name": "value"`."""
+
+    def put(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}{found[3]}{SET}{found[3]}" if withheld(found[1], found["value"]) else found[0]
+
+    return _NAMED_STRING.sub(put, text)
+
+
+def hidden(given: Any, name: str = "", known: Collection[str] = ()) -> Any:
+    """Settings with "(set)" in place of each value that looks secret, in tables and lists inside them too.
+
+    Args:
+        known: names of settings and columns, which are no secrets where they are values.
+    """
     if given is None or isinstance(given, bool):
         return given
-    if secret(name):
-        return SET
     if isinstance(given, dict):
-        return {key: hidden(value, str(key)) for key, value in given.items()}
+        return {key: hidden(value, name if secret(name) else str(key), known) for key, value in given.items()}
     if isinstance(given, list | tuple):
-        return [hidden(value) for value in given]
+        return [hidden(value, name, known) for value in given]
     if isinstance(given, str):
-        return _text(given)
-    return given
+        return SET if _form_of(given, name, known) else _text(given)
+    return SET if secret(name) else given
+
+
+def _form_of(given: str, name: str, known: Collection[str]) -> bool:
+    return masked(given) == given and withheld(name, given, known)
 
 
 def _text(given: str) -> str:
     """A value that holds settings itself: a JSON table, `NAME=value` words."""
     if given.lstrip().startswith("{"):
         try:
-            table = json.loads(given)
+            return json.dumps(hidden(json.loads(given)), ensure_ascii=False)
         except (ValueError, RecursionError):
-            return hidden_source(given)
-        return json.dumps(hidden(table), ensure_ascii=False)
-    name, equals, _ = given.partition("=")
-    return f"{name}={SET}" if equals and re.fullmatch(r"[\w.\-+]+", name) and secret(name) else given
-
-
-def hidden_source(text: str) -> str:
-    """Python source, or a text with some in it, with "(set)" in place of the strings given to secret names."""
-
-    def put(found: re.Match[str]) -> str:
-        name = found["name"].lower()
-        sure = secret(name) and (not name.endswith(("key", "token")) or _LIKE_A_KEY.fullmatch(found["value"]))
-        return f"{found['name']}{found['is']}{found['mark']}{SET}{found['mark']}" if sure else found[0]
-
-    return _SOURCE.sub(put, text)
+            return masked_strings(masked(given, sure=True))
+    return masked(given, sure=True)
 
 
 def hidden_words(command: list[str]) -> list[str]:
-    """Words of a command, the values of secret ones left out: `NAME=value`, `--name value`, `--name=value`."""
+    """Words of a command, what looks secret left out: `NAME=value`, `--name value`, `--name=value`."""
     out, before = list[str](), ""
     for word in command:
-        own = before.startswith("--") and "=" not in before and secret(before) and not word.startswith("--")
-        out.append(SET if own else _text(word))
+        own = before.startswith("--") and "=" not in before and not word.startswith("--")
+        out.append(hidden(word, before if own else ""))
         before = word
     return out
