@@ -41,7 +41,7 @@ def gradient(step, p):
 def stepped(updater, steps):
     for step in steps:
         for p in updater.parameters:
-            p.grad = gradient(step, p)
+            p.grad = gradient(step, p).to(p.device)
         updater.step(1e-2, measure=False)
 
 
@@ -163,3 +163,24 @@ def test_where_the_package_does_not_run_it_is_refused_with_its_words(monkeypatch
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: object())
     with pytest.raises(ConfigError, match=said):
         updater_of(moments="8bit")
+
+
+def updater_on_gpu():
+    policy = Wide()
+    policy.net.cuda()
+    return Updater(policy, OptimizerConfig(grad_clip=None))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_kept_moments_go_on_on_a_gpu():
+    plain = updater_on_gpu()
+    begun = updater_on_gpu()
+    stepped(plain, range(6)), stepped(begun, range(3))
+    state = begun.state()
+    state["moments"] = [{k: x.cpu() for k, x in one.items()} for one in state["moments"]]
+    resumed = updater_on_gpu()
+    for p, q in zip(resumed.parameters, begun.parameters):
+        p.data.copy_(q.data)
+    resumed.load(state)
+    stepped(resumed, range(3, 6))
+    assert all(torch.equal(p, q) for p, q in zip(plain.parameters, resumed.parameters))

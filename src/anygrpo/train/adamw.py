@@ -94,6 +94,8 @@ def put_back(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, moments:
         )
     _check(parameter, moments, tables is not None)
     place: dict[str, Any] = dict(moments)
+    if tables is None and optimizer.defaults.get("fused"):
+        place["step"] = moments["step"].to(parameter.device)  # a fused step counts where the weight is
     if tables is not None:
         place["step"] = int(moments["step"])
         if moments["state1"].dtype == torch.uint8:
