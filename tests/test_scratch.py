@@ -141,3 +141,13 @@ def test_a_command_that_is_ended_leaves_nothing(place, tmp_path, number):
         process.wait()
     assert process.returncode == 128 + number, said
     assert list(place.iterdir()) == []
+
+
+def test_an_interrupt_within_executed_text_ends_as_any_other(tmp_path):
+    """CPython remembers one, and would kill the process by the signal after it was handled."""
+    (tmp_path / "task.py").write_text('exec("raise KeyboardInterrupt")\n')
+    recipe = toml_of(
+        tmp_path / "run", tmp_path / "r.toml", task={"kind": "python", "function": f"{tmp_path}/task.py:Task"}
+    )
+    done = subprocess.run([sys.executable, "-m", "anygrpo", "check", str(recipe)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (130, "anygrpo: interrupted")

@@ -190,6 +190,7 @@ def _run(argv: Sequence[str] | None) -> int:
         number = error.number if isinstance(error, Ended) else signal.SIGINT
         with contextlib.suppress(OSError):  # the terminal may be gone
             print(f"anygrpo: {how_it_ended(error)}", file=sys.stderr)
+        exec("")  # else CPython ends by the signal where it came within an exec of text (a dataclass being imported)
         return 128 + number
     except (Exception, SystemExit) as error:
         if debug or (isinstance(error, SystemExit) and users_place(error) is None):  # a usage message has been said
