@@ -36,7 +36,8 @@ def life(folder: Path, training: dict) -> None:
 
 
 def born(*arguments: object) -> BaseProcess:
-    process = multiprocessing.get_context("fork").Process(target=life, args=arguments, daemon=True)
+    way = "spawn" if torch.cuda.is_initialized() else "fork"  # CUDA cannot be begun again in a fork
+    process: BaseProcess = multiprocessing.get_context(way).Process(target=life, args=arguments, daemon=True)
     process.start()
     return process
 

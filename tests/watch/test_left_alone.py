@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from anygrpo.train.build import new_run
 from anygrpo.watch.session import go
 
 STEPS = 60
+USUAL = {"RUNS": "300", "FIRST": "0", "JOBS": "1"}
 KINDS: list[dict[str, Any]] = [
     {}, {"epochs": 2}, {"epochs": 2, "minibatches": 2}, {"objective": "gspo"}, {"objective": "reinforce"},
     {"objective": "cispo"}, {"objective": "sapo"}, {"advantage": "leave_one_out"}, {"advantage": "centred"},
@@ -32,7 +33,8 @@ def settings(seed: int) -> dict[str, Any]:
     """A sensible recipe drawn from `seed`."""
     rng = random.Random(seed)
     algorithm = {"prompts_per_step": rng.choice([8, 16, 32]), "group_size": rng.choice([4, 8, 16])} | rng.choice(KINDS)
-    training = {"steps": STEPS, "checkpoint_every": 10, "off_policy_steps": rng.choice([0, 0, 0, 1])}
+    ahead = 0 if algorithm.get("objective") == "reinforce" else rng.choice([0, 0, 0, 1])  # it has no ratio
+    training = {"steps": STEPS, "checkpoint_every": 10, "off_policy_steps": ahead}
     rate = 10 ** rng.uniform(-2.5, -1.3)
     cosine = {"kind": "cosine", "start": rate, "end": rate / 10, "warmup": 5}
     return {"seed": seed, "algorithm": algorithm, "training": training,
@@ -57,9 +59,11 @@ def both(seed: int) -> tuple[float, list[str]]:
     return outcome(seed, "off")[0], outcome(seed, "act")[1]
 
 
-def test_every_kind_is_a_recipe(tmp_path):
+def test_every_kind_and_every_draw_is_a_recipe(tmp_path):
     for kind in KINDS:
         parse_recipe(table(tmp_path / "run", algorithm={"prompts_per_step": 8, "group_size": 4} | kind))
+    for seed in range(int(USUAL["RUNS"])):
+        parse_recipe(table(tmp_path / "run", **settings(seed)))
 
 
 def test_a_few_healthy_runs_are_left_alone():
@@ -70,12 +74,18 @@ def test_a_few_healthy_runs_are_left_alone():
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_300_runs_that_learn_are_left_alone():
-    """Another count, and more processes: `RUNS=40 JOBS=8`."""
-    count, jobs = int(os.environ.get("RUNS", "300")), int(os.environ.get("JOBS", "1"))
+    """Another count, other seeds, and more processes: `RUNS=40 FIRST=100 JOBS=8`; with -s a line as each ends."""
+    count, first, jobs = (int(os.environ.get(key, usual)) for key, usual in USUAL.items())
+    seeds, ended = range(first, first + count), {}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        made = list(pool.map(both, range(count)))
-    learnt = [(seed, done) for seed, (gain, done) in enumerate(made) if gain > 0.05]
-    print(f"{len(learnt)} of {count} learn when left alone; gains {sorted(round(gain, 2) for gain, _ in made)}")
-    print("those that do not, and were acted on:", [(s, d) for s, (g, d) in enumerate(made) if g <= 0.05 and d])
+        waited = {pool.submit(both, seed): seed for seed in seeds}
+        for one in as_completed(waited):
+            gain, done = ended[waited[one]] = one.result()
+            print(f"seed {waited[one]} gain {gain:.3f} acts {done}", flush=True)
+    made = {seed: ended[seed] for seed in seeds}
+    learnt = [(seed, done) for seed, (gain, done) in made.items() if gain > 0.05]
+    gains = sorted(round(gain, 2) for gain, _ in made.values())
+    print(f"{len(learnt)} of {count} learn when left alone; gains {gains}")
+    print("those that do not, and were acted on:", [(s, d) for s, (g, d) in made.items() if g <= 0.05 and d])
     assert len(learnt) > 0.8 * count
     assert [(seed, settings(seed), done) for seed, done in learnt if done] == []
