@@ -237,6 +237,24 @@ def test_a_step_too_small_for_bfloat16_still_moves_the_weights():
     assert moved > 0.9 * sum(m.sum().item() for m in moves)
 
 
+def test_float16_asks_for_a_scaled_loss_and_needs_it():
+    """Of a loss as small as one of a hundred thousand tokens each, its gradients are mostly nothing; scaled they are
+    float32's."""
+    assert not policy(dtype="bfloat16").scales_loss
+    p, plain = policy(dtype="float16"), policy()
+    assert p.scales_loss
+    r = p.sample(PROMPTS, 2, seed=0)
+
+    def gradient(p, factor):
+        grads = torch.autograd.grad(scored(p, r).log_probs.sum() * factor, p.parameters())
+        return torch.cat([g.flatten() / factor for g in grads])
+
+    right = gradient(plain, 1.0)
+    size = float(right.norm())
+    assert float((gradient(p, 1e-7) - right).norm()) > 0.3 * size
+    assert float((gradient(p, 1e-7 * 2.0**16) - right).norm()) < 0.03 * size
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_every_adapter_moves_and_nothing_else_does(dtype):
     """Curves may look healthy over adapters that nothing reaches: what is sampled from must move too."""

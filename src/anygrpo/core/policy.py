@@ -48,6 +48,8 @@ class Policy(ABC):
         one_update: the loop makes a single update of each rollout, with the weights that sampled it; set by the loop.
         corrects: the loop scores samples itself and corrects for what differs, so that `log_probs` of a rollout must be
             the sampler's own, whatever the training pass would say; set by the loop.
+        scales_loss: gradients pass through float16, where small ones vanish: the loop multiplies the loss by a power of
+            two, and divides them by it in float32.
         block_rows: rows in one forward and backward pass where the recipe names no number.
         speed: what was chosen for speed alone, by name; kept in the run's folder, and given back when it is resumed.
     """
@@ -61,6 +63,7 @@ class Policy(ABC):
     turnstile: Turnstile | None = None
     one_update: bool = False
     corrects: bool = False
+    scales_loss: bool = False
     block_rows: int = 32
     speed: Mapping[str, Any] = MappingProxyType({})
 

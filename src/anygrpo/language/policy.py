@@ -55,6 +55,7 @@ class CausalLM(Policy):
         self.config, self.weights, self.scorer, self.prompts, self.engine = config, weights, scorer, prompts, engine
         self.temperature, self.top_p = _start(config.temperature), _start(config.top_p)
         self.top_k, self.min_p = int(_start(config.top_k)), _start(config.min_p)
+        self.scales_loss = weights.dtype == torch.float16
         if scorer.device.type != "cpu":
             self.block_rows = 2**30  # there the token budget alone decides
         self.parity: float | None = None

@@ -181,4 +181,19 @@ METRICS: tuple[Metric, ...] = (
         ),
         high=0.0,
     ),
+    Metric(
+        "loss_scale",
+        "1",
+        Text(
+            "Power of two that the loss is multiplied by where gradients pass through float16.",
+            "梯度经过 float16 时损失所乘的 2 的幂。",
+        ),
+        "a 16th after an overflow, twice after 500 sound updates",
+        Text("256 to 16,777,216", "256 到 16,777,216"),
+        Text(
+            "1: no factor helps; the model overflows float16 itself: dtype = float32 or bfloat16.",
+            "为 1：放大无济于事，模型自身超出 float16 的范围；改用 dtype = float32 或 bfloat16。",
+        ),
+        low=2.0,
+    ),
 )

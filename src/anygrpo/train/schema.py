@@ -67,7 +67,10 @@ def _controls(x: Any) -> bool:
 
 
 def _updater(x: Any) -> bool:
-    return isinstance(x, dict) and _whole(x.get("refused"))
+    if not isinstance(x, dict):
+        return False
+    scale = x.get("scale", 1.0)
+    return _whole(x.get("refused")) and _number(scale) and scale >= 1 and _whole(x.get("sound", 0))
 
 
 def _book(x: Any) -> bool:

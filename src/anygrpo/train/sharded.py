@@ -42,6 +42,7 @@ def shard(policy: Policy, recipe: Recipe) -> None:
     dtype = recipe.training.fsdp_dtype
     _check(policy, recipe, blocks)
     policy.before_sharding(getattr(torch, dtype) if dtype else None)
+    policy.scales_loss = policy.scales_loss or dtype == "float16"
     precision = MixedPrecisionPolicy(param_dtype=getattr(torch, dtype), reduce_dtype=torch.float32) if dtype else None
     mesh = init_device_mesh(policy.parameters()[0].device.type, (world_size(),))
     for block in blocks:

@@ -23,6 +23,7 @@ from anygrpo.recipe.training import OptimizerConfig
 from anygrpo.spoken import Text
 from anygrpo.train.adamw import adamw, moments_of, put_back
 from anygrpo.train.folder import no_memory
+from anygrpo.train.loss_scale import LossScale
 from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, sum_gradients, total_norm
 from anygrpo.train.sharded import laid_out
 from anygrpo.train.stages import Numbers
@@ -79,7 +80,7 @@ class Updater:
         self.device = self.parameters[0].device
         self.optimizer = adamw(kinds, config, self.sharded)
         self._spare: tuple[Tree, int] | None = None
-        self.refused = 0
+        self.refused, self.scale = 0, LossScale(policy.scales_loss)
 
     def to_come(self, measures: bool) -> int:
         """Bytes that steps will take beside a pass and have not taken yet: moments; with `measures` a term's own
@@ -106,9 +107,27 @@ class Updater:
         if demonstrations is not None:
             demonstrations = replace(demonstrations, batch=demonstrations.batch.to(self.device))
         while True:
+            tally, parts, rows = self._fitting(batch, stage, numbers, rows, measure, demonstrations)
+            tally = self._over_ranks(tally, parts, measure and not self.sharded)
+            if not self.scale.wanted:
+                return tally
+            norm, loss = total_norm([p.grad for p in self.parameters]), tally.sums.get("loss/total", torch.zeros(()))
+            if not self.scale.too_large(bool(loss.isfinite().all()), bool(norm.isfinite())):
+                return tally
+
+    def _fitting(
+        self,
+        batch: Batch,
+        stage: Stage,
+        numbers: Numbers,
+        rows: int,
+        measure: bool,
+        demonstrations: Demonstrations | None,
+    ) -> tuple[Tally, dict[str, list[Tensor | None]], int]:
+        """This rank's share, in blocks of as many rows as memory held, which is told too."""
+        while True:
             try:
-                tally, parts = self._accumulate(batch, stage, numbers, rows, measure, demonstrations)
-                break
+                return *self._accumulate(batch, stage, numbers, rows, measure, demonstrations), rows
             except (RuntimeError, MemoryError) as error:
                 if not no_memory(error):
                     raise
@@ -126,7 +145,6 @@ class Updater:
                 rows = max(1, min(rows, max(len(batch), len(demonstrations.batch) if demonstrations else 0)) // 2)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
-        return self._over_ranks(tally, parts, measure and not self.sharded)
 
     def _over_ranks(self, tally: Tally, parts: dict[str, list[Tensor | None]], measure: bool) -> Tally:
         summed = sum_gradients([p.grad for p in self.parameters], self.parameters)
@@ -167,6 +185,8 @@ class Updater:
             for block, evaluation in self._scored(demonstrations.batch, rows, want, whole=False):
                 terms = supervised_term(evaluation, block, demonstrations.weight, tally)
                 self._backward(terms, tally, parts if measure else None)
+        for gradients in ([p.grad for p in self.parameters], *parts.values()):
+            self.scale.taken_off(gradients)
         return tally, parts
 
     def _scored(self, batch: Batch, rows: int, want: frozenset[str], whole: bool) -> Iterator[tuple[Batch, Evaluation]]:
@@ -182,12 +202,13 @@ class Updater:
             for name, term in terms.items():
                 grads: tuple[Tensor | None, ...] = (None,) * len(self.parameters)  # of a term that reaches no weight
                 if term.requires_grad:
-                    grads = torch.autograd.grad(term, self.parameters, retain_graph=True, allow_unused=True)
+                    scaled = self.scale.put_on(term)
+                    grads = torch.autograd.grad(scaled, self.parameters, retain_graph=True, allow_unused=True)
                 _add(parts, name, grads)
         total = sum(terms.values(), torch.zeros((), device=self.device))
         tally.add("loss/total", total)
         if total.requires_grad:
-            total.backward()
+            self.scale.put_on(total).backward()
 
     def keep_spare(self, rollout: Rollout) -> None:
         """Remember one sample, to fill up with where other ranks have more blocks."""
@@ -234,7 +255,7 @@ class Updater:
     def state(self) -> dict[str, Any]:
         """Moments of each parameter in the policy's order (sharded as it is), and refusals."""
         moments = [moments_of(self.optimizer, p) for p in self.parameters]
-        return {"moments": moments, "refused": self.refused}
+        return {"moments": moments, "refused": self.refused} | self.scale.state()
 
     def load(self, state: dict[str, Any]) -> None:
         for p, moments in zip(self.parameters, state["moments"]):
@@ -242,6 +263,7 @@ class Updater:
                 place = {k: v if k == "step" else laid_out(v.to(self.device), p) for k, v in moments.items()}
                 put_back(self.optimizer, p, place)
         self.refused = state["refused"]
+        self.scale.load({k: state[k] for k in ("scale", "sound") if k in state})
 
 
 def _add(parts: dict[str, list[Tensor | None]], name: str, grads: tuple[Tensor | None, ...]) -> None:
