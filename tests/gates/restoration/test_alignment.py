@@ -49,6 +49,23 @@ def test_two_different_pictures_are_no_pair_and_flat_ones_are_not_judged() -> No
     assert agreement(flat, flat) == (0.0, 0.0, (0, 0))
 
 
+def test_exchanged_colours_and_an_empty_picture_are_no_pair_and_slivers_are_not_judged() -> None:
+    x = photograph()
+    assert "red and blue exchanged" in (complaint(x, degrade(x.flip(0), "noise", 10.0, 0)) or "")
+    grey = x.mean(0, keepdim=True).expand(3, -1, -1)
+    assert complaint(grey, degrade(grey, "noise", 10.0, 0)) is None
+    assert "of one colour" in (complaint(x, torch.zeros_like(x)) or "")
+    assert complaint(x[..., :1], x[..., :1] / 2) is None
+
+
+def test_pairs_that_are_all_equal_are_one_folder_named_twice(tmp_path: Path) -> None:
+    for i in range(3):
+        Image.fromarray((photograph(i) * 255).byte().permute(1, 2, 0).numpy()).save(tmp_path / f"{i}.png")
+    config = RestorationConfig(folder=FolderConfig(root=str(tmp_path), clean=".", degraded="."))
+    with pytest.raises(DataError, match="both pictures are equal in all 3 pairs"):
+        build(config, 0)
+
+
 @pytest.mark.parametrize("trust", [False, True])
 def test_one_shifted_pair_of_many_stops_the_task_unless_it_is_trusted(trust: bool, tmp_path: Path) -> None:
     for side in ("clean", "noisy"):

@@ -39,6 +39,15 @@ SETS: dict[str, tuple[list[str], set[tuple[str, str, int, str]]]] = {
         [f"{part}/{kind}/GOPR1_11-1.png" for part in ("train", "test") for kind in ("input", "target")],
         {("GOPR1_11-1", "GOPR1_11", 1, "train"), ("GOPR1_11-1", "GOPR1_11", 1, "test")},
     ),
+    "bsd ": (["original_png/0001.png", "noisy25/0001.png"], {("0001", "0001", 0, "split")}),
+    "rain100l    ": (["norain/norain-001.png", "rain-001.png"], {("001", "001", 1, "split")}),
+    "rain100l     ": (["norain/norain-1.png", "rainy/norain-1x2.png"], {("1", "1", 1, "split")}),
+    "rain100l      ": (["norain/norain-1.png", "rain/X2/norain-1x2.png"], {("1", "1", 1, "split")}),
+    "sots  ": (
+        ["original/0001.jpg", "synthetic/part1/0001_0.8_0.2.jpg", "synthetic/part2/0001_1_0.2.jpg"],
+        {("0001", "0001", 2, "split")},
+    ),
+    "sots   ": (["clear/0001.jpg", "haze/0001_0.8_0.2.jpg"], {("0001", "0001", 1, "split")}),
     "lol ": (
         [f"{p}/{k}0{n}.png" for p, n in (("Train", 1), ("Test", 690)) for k in ("Normal/normal", "Low/low")],
         {("01", "01", 1, "train"), ("0690", "0690", 1, "test")},

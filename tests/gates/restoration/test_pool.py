@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,8 @@ def test_a_test_set_is_tested_on_and_the_rest_trained_on(tmp_path: Path) -> None
 
 
 def test_frames_of_one_clip_stay_together(tmp_path: Path) -> None:
-    for clip in "abcd":
-        written(tmp_path / "clips" / clip, 3)
+    for n, clip in enumerate("abcd"):
+        written(tmp_path / "clips" / clip, 3, change=lambda x, n=n: x * (1 - n / 8))
     section = RestorationConfig(folder=FolderConfig(root=str(tmp_path), clean="clips/{scene}/{id}.png"), patch=16)
     task = build(section, 0)
     sides = [{p.name.split("/")[0] for p in side} for side in (task.train, task.test)]
@@ -227,3 +228,56 @@ WRONG = {
 def test_sections_refuse_what_cannot_be_meant(why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         RestorationConfig.model_validate(WRONG[why])
+
+
+# --- one picture under two names, layouts of one side, borders -----------------------------------------------------
+
+
+def test_equal_pictures_and_all_of_their_clips_stay_on_one_side(tmp_path: Path) -> None:
+    for clip, seeds in {"a": (0, 1), "b": (1, 2), "c": (3, 4), "d": (5, 6), "e": (7, 8)}.items():
+        for i, seed in enumerate(seeds):
+            written(tmp_path, 1, change=lambda x, seed=seed: photograph(seed, 64), name=f"{clip}-{i}.png")
+    task = build(RestorationConfig(folder=FolderConfig(clean=str(tmp_path), scene="{scene}-*"), patch=16), 0)
+    sides = [{p.name[0] for p in side} for side in (task.train, task.test)]
+    assert not sides[0] & sides[1]
+    assert {"a", "b"} <= sides[0] or {"a", "b"} <= sides[1]  # they share a frame
+
+
+def test_sets_that_train_and_test_on_one_picture_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("anygrpo"), "propagate", True)
+    written(tmp_path / "images" / "train", 3)
+    written(tmp_path / "images" / "test", 1)
+    task = build(RestorationConfig(folder=FolderConfig(layout="bsd", root=str(tmp_path)), patch=16), 0)
+    assert (len(task.train), len(task.test)) == (3, 1)
+    assert any("train/0.png" in r.getMessage() for r in caplog.records)
+
+
+def test_a_layout_that_has_no_test_pictures_is_split_by_scene(tmp_path: Path) -> None:
+    for k, kind in enumerate(("sharp", "blur")):
+        for clip in range(3):
+            written(
+                tmp_path / "train" / f"clip{clip}" / kind,
+                2,
+                change=lambda x, c=clip, k=k: (x if c == 0 else x.roll(30 * c, 1)) * (1 - 0.1 * k),
+            )
+    task = build(RestorationConfig(folder=FolderConfig(layout="gopro", root=str(tmp_path)), patch=16), 0)
+    sides = [{p.name.split("/")[0] for p in side} for side in (task.train, task.test)]
+    assert sides[0] | sides[1] == {"clip0", "clip1", "clip2"}
+    assert not sides[0] & sides[1]
+    only = FolderConfig(layout="gopro", root=str(tmp_path), part="train")
+    with pytest.raises(ConfigError, match="to train on, which leaves none to hold out"):
+        build(RestorationConfig(folder=only, patch=16), 0)
+
+
+def test_the_indoor_pictures_of_sots_lose_the_border_that_their_hazy_ones_lack(tmp_path: Path) -> None:
+    written(tmp_path / "gt", 3, side=96)
+    written(tmp_path / "hazy", 3, side=96, change=lambda x: x[:, 10:-10, 10:-10] * 0.6 + 0.3, name="{}_1.png")
+    task = build(RestorationConfig(folder=FolderConfig(layout="sots", root=str(tmp_path)), patch=32), 0)
+    one = task.held_out()[0]
+    assert one["clean"].shape == one["degraded"].shape == (3, 76, 76)
+    assert (one["clean"] * 0.6 + 0.3 - one["degraded"]).abs().max() < 0.02
+    own = FolderConfig(root=str(tmp_path), clean="gt", degraded="hazy/{id}_1.png")
+    with pytest.raises(DataError, match="sizes"):
+        build(RestorationConfig(folder=own.model_copy(update={"clean": "gt/{id}.png"}), patch=32), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 import zlib
 from pathlib import Path
@@ -89,6 +90,52 @@ def test_an_opaque_alpha_goes_and_a_transparent_one_is_refused(tmp_path: Path) -
     assert load(tmp_path / "clear.png").alpha[0, 0] == 254
 
 
+def test_the_bytes_say_what_a_file_is_and_its_name_does_not(tmp_path: Path) -> None:
+    x = NUMBERS[..., :3]
+    tifffile.imwrite(tmp_path / "x.png", x, photometric="rgb")
+    assert np.array_equal(load(tmp_path / "x.png").values, x)
+    assert size_of(tmp_path / "x.png") == (9, 7)
+    (tmp_path / "x.tif").write_bytes(png16(x, 2))
+    assert np.array_equal(load(tmp_path / "x.tif").values, x)
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(b"P5", 1), (b"P6", 3)])
+@pytest.mark.parametrize("top", [65535, 1023])
+def test_netpbm_of_more_than_8_bits_keeps_them(kind: bytes, channels: int, top: int, tmp_path: Path) -> None:
+    x = NUMBERS[..., :channels].astype(np.int64) * top // 65535
+    file = tmp_path / "x.ppm"
+    file.write_bytes(kind + b"\n# made by hand\n7 9\n%d\n" % top + x.astype(">u2").tobytes())
+    assert np.array_equal(load(file).values, np.rint(x * (65535 / top)).astype(np.uint16))
+    file.write_bytes(file.read_bytes()[:-2])
+    with pytest.raises(DataError, match="cannot be read"):
+        load(file)
+
+
+@pytest.mark.parametrize("packing", ["tiff_lzw", "packbits", "jpeg"])
+def test_a_packed_tiff_of_8_bits_is_read_without_a_further_package(packing: str, tmp_path: Path) -> None:
+    x = np.stack([RAMP, RAMP[:, ::-1], RAMP], -1)
+    Image.fromarray(x).save(tmp_path / "x.tif", compression=packing, **({"quality": 98} if packing == "jpeg" else {}))
+    assert np.abs(load(tmp_path / "x.tif").values.astype(int) - x).max() <= (12 if packing == "jpeg" else 0)
+    Image.fromarray(RAMP.astype(np.uint16) * 257).save(tmp_path / "16.tif", compression="tiff_lzw")
+    assert np.array_equal(load(tmp_path / "16.tif").values[..., 0], RAMP.astype(np.uint16) * 257)
+    Image.fromarray(x).quantize(8).save(tmp_path / "p.tif")
+    assert load(tmp_path / "p.tif").values.shape == (16, 24, 3)
+
+
+def test_twelve_bits_in_sixteen_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anygrpo.gates.restoration.reading._DARK", set())
+    monkeypatch.setattr(logging.getLogger("anygrpo"), "propagate", True)
+    for name in ("a.tif", "b.tif"):
+        tifffile.imwrite(tmp_path / name, RAMP.astype(np.uint16) * 16)
+        load(tmp_path / name)
+    tifffile.imwrite(tmp_path / "c.tif", RAMP.astype(np.uint16) * 257)
+    load(tmp_path / "c.tif")
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "no number above 4080" in line or "大于 4080" in line
+
+
 def _animated(path: Path) -> None:
     frames = [Image.fromarray(RAMP), Image.fromarray(RAMP[:, ::-1])]
     frames[0].save(path, save_all=True, append_images=frames[1:])
@@ -106,6 +153,7 @@ REFUSED = {
         "channels|pict",
     ),
     "greyalpha.png": (lambda p: p.write_bytes(png16(NUMBERS[..., :2], 4)), "16 bits"),
+    "ycc.tif": (lambda p: Image.fromarray(np.stack([RAMP] * 3, -1)).convert("YCbCr").save(p), "YCbCr"),
     "text.png": (lambda p: p.write_text("no picture"), "cannot be read"),
     "cut.png": (lambda p: p.write_bytes(png16(NUMBERS, 6)[:60]), "cannot be read"),
 }

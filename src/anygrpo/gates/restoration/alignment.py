@@ -25,6 +25,10 @@ SURE, AHEAD = 0.3, 0.1
 STRANGERS = 0.1
 """Below this correlation of smoothed pictures, they are of two different things."""
 FLAT = 0.01
+SMALL = 16
+"""Nothing is said of pictures with a side below it."""
+SWAPPED, COLOURFUL = -0.5, 0.02
+"""Red less blue of both pictures: a correlation below it says that one has the channels turned round; least spread."""
 _FINE = set[int]()
 """Sets that were looked at in this process: every stage of a run builds its task."""
 
@@ -49,6 +53,10 @@ def agreement(clean: Tensor, degraded: Tensor) -> tuple[float, float, tuple[int,
 
 def complaint(clean: Tensor, degraded: Tensor) -> str | None:
     """What is wrong with a pair, or None."""
+    if min(clean.shape[1:]) < SMALL:
+        return None
+    if float(degraded.max() - degraded.min()) == 0 and float(clean.std()) > FLAT:
+        return "is of one colour, and the clean picture is not"
     here, best, shift = agreement(clean, degraded)
     if best > SURE and best - here > AHEAD:
         place = f"{shift[0]:+d} down, {shift[1]:+d} right"
@@ -59,6 +67,11 @@ def complaint(clean: Tensor, degraded: Tensor) -> str | None:
     same = float(torch.corrcoef(torch.stack([a, b]))[0, 1])
     if same < STRANGERS and best < SURE:
         return f"shows two different things (correlation {same:.2f})"
+    warm, other = (F.avg_pool2d(_middle(x[:1] - x[2:])[None], 8, ceil_mode=True).flatten() for x in (clean, degraded))
+    if min(warm.std(), other.std()) > COLOURFUL:
+        turned = float(torch.corrcoef(torch.stack([warm, other]))[0, 1])
+        if turned < SWAPPED:
+            return f"has red and blue exchanged (red less blue of both correlates by {turned:.2f})"
     return None
 
 
@@ -72,12 +85,13 @@ def check(pictures: list[Picture], scale: int, seconds: float = 20.0) -> None:
     key = hash(tuple((str(p.degraded[i]), _changed(p.degraded[i]), _changed(p.clean)) for p, i in pairs))
     if key in _FINE:
         return
-    began = time.perf_counter()
+    began, equal, seen = time.perf_counter(), 0, 0
     for seen, place in enumerate(sorted(range(len(pairs)), key=lambda i: (i * 0.6180339887) % 1), 1):
         picture, which = pairs[place]
         clean, degraded = picture.read(), picture.read(which)
         if scale > 1:
             clean = F.avg_pool2d(clean[None], scale)[0]
+        equal += int(torch.equal(clean, degraded))
         wrong = complaint(clean, degraded)
         if wrong:
             raise DataError(
@@ -93,6 +107,14 @@ def check(pictures: list[Picture], scale: int, seconds: float = 20.0) -> None:
         if time.perf_counter() - began > seconds:
             log.info("alignment: %d of %d pairs looked at", seen, len(pairs))
             break
+    if equal and equal == seen:
+        raise DataError(
+            Text(
+                f"both pictures are equal in all {seen} pairs looked at, as {pictures[0].name!r}",
+                f"所看的 {seen} 对图像中，两张都完全相同，如 {pictures[0].name!r}",
+            ),
+            Text("name the folder of degraded pictures", "请给出退化图像的文件夹"),
+        )
     _FINE.add(key)
 
 

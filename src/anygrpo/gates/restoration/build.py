@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
 from anygrpo.gates.restoration import alignment
 from anygrpo.gates.restoration.measures import measure_of
-from anygrpo.gates.restoration.photographs import Picture, pictures_of, split
+from anygrpo.gates.restoration.photographs import Picture, one_scene_each, pictures_of, split
 from anygrpo.gates.restoration.quality import Quality
 from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.task import RestorationTask
+from anygrpo.spoken import Text
 
+log = logging.getLogger("anygrpo")
 __all__ = ["RestorationTask", "build"]
 
 SPLIT_SEED = 0
@@ -27,8 +32,20 @@ def build(config: RestorationConfig, seed: int) -> RestorationTask:
         if one.aligned == "check":
             alignment.check(mine, config.scale)
         pictures += mine
-    train, held_out = split(pictures, config.held_out_share, SPLIT_SEED)
+    train, held_out = split(_free(one_scene_each(pictures), config), config.held_out_share, SPLIT_SEED)
     return RestorationTask(train, held_out, config, quality_of(config), seed)
+
+
+def _free(pictures: list[Picture], config: RestorationConfig) -> list[Picture]:
+    """Where layouts say of every picture that it is to train on, some scenes are held out of them."""
+    told = any(one.part != "split" for one in config.every_set())
+    if told or {p.part for p in pictures} != {"train"}:
+        return pictures
+    why = Text(
+        "no test pictures are there: some of those to train on are held out", "没有测试图像：从训练图像中留出一部分"
+    )
+    log.info("%s", why.said())
+    return [replace(p, part="split") for p in pictures]
 
 
 def quality_of(config: RestorationConfig) -> Quality:

@@ -51,6 +51,7 @@ LAYOUTS: dict[str, tuple[tuple[Form, ...], ...]] = {
             Form("images/val/{id}.*", part="train"),
             Form("images/test/{id}.*", part="test"),
         ),
+        (Form("original_png/{id}.*"),),
         (Form("{id}.*"),),
     ),
     "wed": ((Form("pristine_images/{id}.*"),), (Form("{id}.*"),)),
@@ -59,12 +60,12 @@ LAYOUTS: dict[str, tuple[tuple[Form, ...], ...]] = {
             Form("rain_data_train_Light/norain/norain-{id}.*", "rain_data_train_Light/rain/norain-{id}x2.*", "train"),
             Form("rain_data_test_Light/norain/norain-{id}.*", "rain_data_test_Light/rain/X2/norain-{id}x2.*", "test"),
         ),
-        (Form("norain/norain-{id}.*", "rain/norain-{id}x2.*"),),
-        (Form("norain/norain-{id}.*", "rain/rain-{id}.*"),),
-        (Form("norain/norain-{id}.*", "rainy/rain-{id}.*"),),
-        (Form("gt/norain-{id}.*", "rainy/rain-{id}.*"),),
-        (Form("norain-{id}.*", "rainy/rain-{id}.*"),),
-        (Form("norain-{id}.*", "rain-{id}.*"),),
+        *(
+            (Form(f"{clean}norain-{{id}}.*", f"{rain}{name}.*"),)
+            for clean in ("norain/", "gt/", "")
+            for rain in ("rain/", "rain/X2/", "rainy/", "")
+            for name in ("norain-{id}x2", "rain-{id}")
+        ),
         (Form("target/{id}.*", "input/{id}.*"),),
     ),
     "sots": (
@@ -74,6 +75,9 @@ LAYOUTS: dict[str, tuple[tuple[Form, ...], ...]] = {
         ),
         (Form("gt/{id}.*", "hazy/{id}_*.*"),),
         (Form("clear/{id}.*", "hazy/{id}_*.*"),),
+        (Form("clear/{id}.*", "haze/{id}_*.*"),),
+        (Form("original/{id}.*", "synthetic/*/{id}_*.*"),),
+        (Form("original/{id}.*", "synthetic/{id}_*.*"),),
         (Form("target/{id}.*", "input/{id}_*.*"),),
         (Form("target/{id}.*", "input/{id}.*"),),
     ),

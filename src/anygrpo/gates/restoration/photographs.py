@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import logging
+from collections import Counter
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,11 +13,12 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.gates.restoration.listing import Entry, Form, Part, entries, forms_of
+from anygrpo.gates.restoration.listing import Entry, Form, Part, entries, forms_of, found
 from anygrpo.gates.restoration.reading import read, reduced, size_of
 from anygrpo.gates.restoration.settings import FolderConfig
 from anygrpo.spoken import Text
 
+log = logging.getLogger("anygrpo")
 SHIPPED = {
     "skimage": (
         "data",
@@ -27,6 +31,7 @@ SHIPPED = {
 """Photographs and micrographs in the installed wheels (nothing is downloaded). Left out: drawings, test patterns."""
 SAME_SCENE = {"motorcycle_right": "motorcycle_left"}
 """Two views of one scene stay on one side of the split."""
+SOTS_BORDER = 10
 SMALL = 128
 """Longer side of the shipped photographs unless told."""
 
@@ -41,6 +46,7 @@ class Picture:
         part: the side, where the set says it.
         group: number of its set.
         longest: side that it is reduced to; 0 keeps it.
+        border: (rows, columns) that the clean file has beyond `size` on each side.
     """
 
     name: str
@@ -51,6 +57,7 @@ class Picture:
     part: Part = "split"
     group: int = 0
     longest: int = 0
+    border: tuple[int, int] = (0, 0)
 
     def read(self, which: int | None = None) -> Tensor:
         """[3, H, W] in [0, 1]: the clean picture, or the degraded one of that number.
@@ -62,6 +69,8 @@ class Picture:
         if isinstance(source, Tensor):
             return source
         x = read(source, self.longest)
+        if which is None:
+            x = x[:, self.border[0] : x.shape[1] - self.border[0], self.border[1] : x.shape[2] - self.border[1]]
         if which is None and tuple(x.shape[1:]) != self.size:
             raise DataError(
                 Text(
@@ -87,7 +96,7 @@ def pictures_of(config: FolderConfig, group: int, longest: int | None, scale: in
     if not listed:
         raise DataError(
             Text(f"no pictures in {config.clean or config.root}", f"{config.clean or config.root} 中没有图像"),
-            Text("correct the folder or the template", "请改正文件夹或模板"),
+            _lower(config) or Text("correct the folder or the template", "请改正文件夹或模板"),
         )
     return [_picture(e, config, group, longest or 0, scale) for e in listed]
 
@@ -98,14 +107,32 @@ def _forms(config: FolderConfig, root: Path, scale: int) -> tuple[Form, ...]:
     assert config.clean is not None
     for text in filter(None, [config.clean, config.degraded]):
         if "{" not in text and not (root / Path(text).expanduser()).is_dir():
-            raise DataError(Text(f"folder {root / text} does not exist", f"文件夹 {root / text} 不存在"))
+            cure = Text("a template has {id} in it: gt/{id}.png", "模板中应有 {id}：gt/{id}.png")
+            raise DataError(
+                Text(f"folder {root / text} does not exist", f"文件夹 {root / text} 不存在"),
+                cure if "*" in text else Text("correct the path", "请改正路径"),
+            )
     as_template = lambda text: text if "{" in text else f"{text.rstrip('/')}/{{id}}.*"  # noqa: E731
     degraded = as_template(config.degraded) if config.degraded is not None else None
     return (Form(as_template(config.clean), degraded, scene=config.scene),)
 
 
+def _lower(config: FolderConfig) -> Text | None:
+    """Where pictures lie in folders below the one that is named."""
+    text = config.clean or ""
+    if "{" in text or not found(Path(config.root).expanduser(), f"{text.rstrip('/')}/{{scene}}/{{id}}.*"):
+        return None
+    template = f"{text.rstrip('/')}/{{scene}}/{{id}}.*"
+    return Text(
+        f'there are in the folders below it: write clean = "{template}", and degraded alike',
+        f'它下面的文件夹中有：请写 clean = "{template}"，degraded 同样',
+    )
+
+
 def _picture(entry: Entry, config: FolderConfig, group: int, longest: int, scale: int) -> Picture:
     size = size_of(entry.clean)
+    border = _border(size, entry, config)
+    size = (size[0] - 2 * border[0], size[1] - 2 * border[1])
     if not entry.degraded:
         size = reduced(*size, longest)
     else:
@@ -126,7 +153,15 @@ def _picture(entry: Entry, config: FolderConfig, group: int, longest: int, scale
     scene = (
         entry.scene if config.layout == "shipped" else f"{config.root}:{config.clean or config.layout}:{entry.scene}"
     )
-    return Picture(entry.name, entry.clean, entry.degraded, size, scene, part, group, longest)
+    return Picture(entry.name, entry.clean, entry.degraded, size, scene, part, group, longest, border)
+
+
+def _border(size: tuple[int, int], entry: Entry, config: FolderConfig) -> tuple[int, int]:
+    """What SOTS cut from its indoor pictures when it made the hazy ones: 10 pixels at each side."""
+    if config.layout != "sots" or not entry.degraded:
+        return (0, 0)
+    hazy = size_of(entry.degraded[0])
+    return (SOTS_BORDER, SOTS_BORDER) if tuple(n - 2 * SOTS_BORDER for n in size) == hazy else (0, 0)
 
 
 def shipped() -> list[Entry]:
@@ -152,6 +187,37 @@ def shipped() -> list[Entry]:
                 )
             listed.append(Entry(file.stem, SAME_SCENE.get(file.stem, file.stem), file, (), "split"))
     return listed
+
+
+def one_scene_each(pictures: list[Picture]) -> list[Picture]:
+    """Scenes that have a clean file of equal bytes become one, so that no picture is trained on and tested on under two
+    names. Where the sets themselves say so of two, it is told."""
+    sizes = Counter(p.clean.stat().st_size for p in pictures if isinstance(p.clean, Path))
+    first: dict[bytes, Picture] = {}
+    joined: dict[str, str] = {}
+    twice: list[tuple[Path, Path]] = []
+    for p in pictures:
+        if not isinstance(p.clean, Path) or sizes[p.clean.stat().st_size] == 1:
+            continue
+        before = first.setdefault(hashlib.sha256(p.clean.read_bytes()).digest(), p)
+        if p.part == before.part == "split" and _root(joined, p.scene) != _root(joined, before.scene):
+            joined[_root(joined, p.scene)] = _root(joined, before.scene)
+        elif p.part != before.part:
+            twice.append((p.clean, Path(str(before.clean))))
+    if twice:
+        n, (one, other) = len(twice), twice[0]
+        told = Text(
+            f"{n} pictures are there to train on and to test on, as {one} and {other}",
+            f"{n} 张图像既用于训练又用于测试，如 {one} 与 {other}",
+        )
+        log.warning("%s", told.said())
+    return [replace(p, scene=_root(joined, p.scene)) for p in pictures]
+
+
+def _root(joined: dict[str, str], scene: str) -> str:
+    while scene in joined:
+        scene = joined[scene]
+    return scene
 
 
 def split(pictures: list[Picture], share: float, seed: int) -> tuple[list[Picture], list[Picture]]:

@@ -6,7 +6,8 @@ one page of many, colours under a transparent mask, a print's inks, numbers beyo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +16,16 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.gates.restoration.tiff import ORIENTATION, Pixels, is_tiff, read_tiff, upright
 from anygrpo.spoken import Text
 
+log = logging.getLogger("anygrpo")
+_DARK = set[Path]()
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
 TIFF = {".tif", ".tiff"}
-ORIENTATION = 0x0112
 GREY, COLOUR = {"1", "L"}, {"P", "RGB", "RGBA", "LA", "PA"}
 SIXTEEN = {"RGB;16B": 3, "RGBA;16B": 4}
 """What Pillow calls the stored numbers of 16-bit PNGs that it would cut to 8 bits -> channels."""
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """A picture as it lies in its file, turned upright.
-
-    Attributes:
-        values: [H, W, c] uint8, uint16 or float32; c is 1 or 3.
-        alpha: [H, W] of the same type, or None.
-        bits: 8, 16, or 32 (float in [0, 1]).
-        info: what a copy should carry: "icc_profile" and "exif" bytes where there are any.
-    """
-
-    values: np.ndarray[Any, Any]
-    alpha: np.ndarray[Any, Any] | None
-    bits: int
-    info: dict[str, bytes]
-
-    def tensor(self) -> Tensor:
-        """[3, H, W] float32 in [0, 1]; grey in all three."""
-        top = {8: 255.0, 16: 65535.0}.get(self.bits, 1.0)
-        x = torch.from_numpy(self.values.astype(np.float32) / np.float32(top)).permute(2, 0, 1)
-        return x.expand(3, -1, -1).contiguous()
-
-    @property
-    def transparent(self) -> bool:
-        return self.alpha is not None and bool((self.alpha < {8: 255, 16: 65535}.get(self.bits, 1)).any())
 
 
 def load(path: Path) -> Pixels:
@@ -59,7 +35,7 @@ def load(path: Path) -> Pixels:
         DataError: not a picture, or one whose numbers can't be read as they are: what it is, and how to convert it.
     """
     try:
-        return _tiff(path) if path.suffix.lower() in TIFF else _other(path)
+        return _told(path, read_tiff(path, _other) if is_tiff(path) else _netpbm(path) or _other(path))
     except DataError:
         raise
     except Exception as error:  # a broken file can raise anything
@@ -109,7 +85,7 @@ def size_of(path: Path) -> tuple[int, int]:
     from PIL import Image
 
     try:
-        if path.suffix.lower() in TIFF:
+        if is_tiff(path):
             import tifffile
 
             with tifffile.TiffFile(path) as file:
@@ -129,6 +105,36 @@ def size_of(path: Path) -> tuple[int, int]:
             Text(f"{path} cannot be read as a picture: {error}", f"{path} 不能作为图像读取：{error}")
         ) from error
     return (width, height) if turned else (height, width)
+
+
+def _told(path: Path, pixels: Pixels) -> Pixels:
+    """Warns once of 16 bits of which a camera or microscope filled ten, twelve or fourteen."""
+    top = int(pixels.values.max(initial=0)) if pixels.bits == 16 else 65535
+    filled = next((bits for bits in (10, 12, 14) if 2 ** (bits - 1) <= top < 2**bits), 0)
+    if filled and not _DARK:
+        _DARK.add(path)
+        times = 2 ** (16 - filled)
+        told = Text(
+            f"{path} has 16 bits and no number above {top}; white is taken to be 65535. If it holds {filled} bits, "
+            f"multiply by {times} first",
+            f"{path} 为 16 位，但没有大于 {top} 的数；白色按 65535 计。若实为 {filled} 位，请先乘以 {times}",
+        )
+        log.warning("%s", told.said())
+    return pixels
+
+
+def _netpbm(path: Path) -> Pixels | None:
+    """A binary PGM or PPM of more than 8 bits, which Pillow cuts to 8 or to a type of its own; None for others."""
+    with path.open("rb") as file:
+        head = re.match(rb"(P[56])(?:\s|#[^\n]*\n)+(\d+)\s+(\d+)\s+(\d+)\s", file.read(200))
+        if head is None or int(head[4]) < 256:
+            return None
+        width, height, top, channels = int(head[2]), int(head[3]), int(head[4]), 3 if head[1] == b"P6" else 1
+        file.seek(head.end())
+        x = np.frombuffer(file.read(2 * width * height * channels), ">u2").reshape(height, width, channels)
+    if int(x.max(initial=0)) > top:
+        raise DataError(Text(f"{path} holds numbers above its maximum {top}", f"{path} 中有大于其最大值 {top} 的数"))
+    return Pixels(np.rint(x * (65535 / top)).astype(np.uint16), None, 16, {})
 
 
 def _other(path: Path) -> Pixels:
@@ -156,8 +162,6 @@ def _other(path: Path) -> Pixels:
         image = ImageOps.exif_transpose(image)
         info |= _exif(image.getexif())
         if image.mode.startswith("I;16"):
-            return Pixels(np.asarray(image).astype(np.uint16)[..., None], None, 16, info)
-        if image.mode == "I" and image.format == "PPM":  # Pillow scales any maximum to 65535
             return Pixels(np.asarray(image).astype(np.uint16)[..., None], None, 16, info)
         return _eight(path, image, info)
 
@@ -202,7 +206,7 @@ def _exif(exif: Any) -> dict[str, bytes]:
 def _sixteen(path: Path, stored: str, exif: Any, info: dict[str, bytes]) -> Pixels:
     """A 16-bit colour PNG. Pillow keeps one byte of each number: it is decoded twice, for the high and the low one."""
     high, low = (_decoded(path, stored[:-1] + end) for end in ("B", "L"))
-    whole = _upright(high.astype(np.uint16) << 8 | low, exif.get(ORIENTATION, 1))
+    whole = upright(high.astype(np.uint16) << 8 | low, exif.get(ORIENTATION, 1))
     return Pixels(whole[..., :3], whole[..., 3] if whole.shape[2] == 4 else None, 16, info | _exif(exif))
 
 
@@ -212,76 +216,3 @@ def _decoded(path: Path, numbers: str) -> np.ndarray[Any, Any]:
     with Image.open(path) as image:
         image.tile = [tile._replace(args=numbers) for tile in image.tile]
         return np.asarray(image)
-
-
-def _upright(x: np.ndarray[Any, Any], orientation: int) -> np.ndarray[Any, Any]:
-    """[H, W, ...] turned as EXIF's orientation 1..8 says."""
-    if orientation in (5, 6, 7, 8):
-        x = x.swapaxes(0, 1)
-    rows = {3: -1, 4: -1, 7: -1, 8: -1}.get(orientation, 1)
-    columns = {2: -1, 3: -1, 6: -1, 7: -1}.get(orientation, 1)
-    return np.ascontiguousarray(x[::rows, ::columns])
-
-
-def _tiff(path: Path) -> Pixels:
-    """A TIFF, whose numbers tifffile gives as they are."""
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        if len(file.pages) != 1:
-            raise DataError(
-                Text(f"{path} holds {len(file.pages)} pictures", f"{path} 中有 {len(file.pages)} 张图像"),
-                Text("save the one that is meant", "请只存需要的那一张"),
-            )
-        page: Any = file.pages[0]
-        kind, extra, orientation = page.photometric.name, len(page.extrasamples), page.tags.get(ORIENTATION)
-        profile = page.tags.get(34675)
-        if kind not in ("MINISBLACK", "MINISWHITE", "RGB", "YCBCR"):
-            raise DataError(
-                Text(f"{path} has colours of kind {kind}", f"{path} 的颜色类型为 {kind}"),
-                Text("convert it to grey or RGB", "请转换为灰度或 RGB"),
-            )
-        x = page.asarray()
-    if page.planarconfig == 2 and x.ndim == 3:  # colours one after another
-        x = np.moveaxis(x, 0, -1)
-    x = _upright(x if x.ndim == 3 else x[..., None], orientation.value if orientation is not None else 1)
-    x, bits = _known_numbers(path, x)
-    top = {8: 255, 16: 65535}.get(bits, 1)
-    x = (top - x).astype(x.dtype) if kind == "MINISWHITE" else x
-    colours = x.shape[2] - extra
-    if colours not in (1, 3) or extra > 1:
-        raise DataError(
-            Text(f"{path} has {x.shape[2]} channels", f"{path} 有 {x.shape[2]} 个通道"),
-            Text(
-                "save it with one or three, and at most an alpha beside", "请存为一个或三个通道，至多再加一个透明通道"
-            ),
-        )
-    info = {"icc_profile": bytes(profile.value)} if profile is not None else {}
-    return Pixels(x[..., :colours], x[..., colours] if extra else None, bits, info)
-
-
-def _known_numbers(path: Path, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
-    if x.dtype == np.uint8:
-        return x, 8
-    if x.dtype == np.uint16:
-        return x, 16
-    if x.dtype == bool:
-        return x.astype(np.uint8) * 255, 8
-    if x.dtype.kind != "f":
-        raise DataError(
-            Text(
-                f"{path} holds numbers of type {x.dtype}, whose white is not known",
-                f"{path} 的数值类型为 {x.dtype}，不知道它的白色是多少",
-            ),
-            Text("save 8 or 16 bits", "请存为 8 或 16 位"),
-        )
-    low, high = float(x.min()), float(x.max())
-    if not (low >= 0 and high <= 1):  # also where one is not a number
-        raise DataError(
-            Text(
-                f"{path} holds floats from {low:g} to {high:g}, not in [0, 1]",
-                f"{path} 的浮点数从 {low:g} 到 {high:g}，不在 [0, 1] 中",
-            ),
-            Text("scale it, so that white is 1", "请缩放，使白色为 1"),
-        )
-    return x.astype(np.float32), 32
